@@ -1,0 +1,49 @@
+"""fpstore: exact, compressed, on-disk Hamming-radius search over 64-bit fingerprints."""
+
+from fpstore.api import build, open
+from fpstore.design import Design, TableSpec
+from fpstore.errors import (
+    ClosedStoreError,
+    CorruptStoreError,
+    FormatVersionError,
+    FpstoreError,
+    InputError,
+    MemoryLimitError,
+    MissingExtraError,
+    ReadOnlyError,
+    StorageError,
+    StoreExistsError,
+    StoreLockedError,
+    StoreNotFoundError,
+)
+from fpstore.inspection import Report
+from fpstore.matches import Match, Matches
+from fpstore.plan import Plan, plan
+from fpstore.store import Store
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ClosedStoreError",
+    "CorruptStoreError",
+    "Design",
+    "FormatVersionError",
+    "FpstoreError",
+    "InputError",
+    "Match",
+    "Matches",
+    "MemoryLimitError",
+    "MissingExtraError",
+    "Plan",
+    "ReadOnlyError",
+    "Report",
+    "StorageError",
+    "Store",
+    "StoreExistsError",
+    "StoreLockedError",
+    "StoreNotFoundError",
+    "TableSpec",
+    "build",
+    "open",
+    "plan",
+]

@@ -1,0 +1,95 @@
+// One cached choice of instruction set, and the small helpers that must be compiled for the baseline only.
+#include <atomic>
+#include <cstdlib>
+
+#include "kernels.hpp"
+
+namespace fpstore {
+
+namespace {
+
+const Kernels* best() {
+#ifdef FPSTORE_X86
+  if (const Kernels* k = kernels_named("avx512")) return k;
+  if (const Kernels* k = kernels_named("avx2")) return k;
+#endif
+  return &kScalar;
+}
+
+const Kernels* initial() {
+  const char* wanted = std::getenv("FPSTORE_ISA");
+  if (wanted && *wanted)
+    if (const Kernels* k = kernels_named(wanted)) return k;
+  return best();
+}
+
+std::atomic<const Kernels*> chosen{nullptr};
+
+}  // namespace
+
+const Kernels* kernels_named(const char* name) {
+  if (strcmp(name, "scalar") == 0) return &kScalar;
+#ifdef FPSTORE_X86
+  __builtin_cpu_init();
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+                    __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("fma");
+  if (strcmp(name, "avx2") == 0) return avx2 ? &kAvx2 : nullptr;
+  if (strcmp(name, "avx512") == 0)
+    return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                   __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512vpopcntdq") &&
+                   __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2")
+               ? &kAvx512
+               : nullptr;
+#endif
+  return nullptr;
+}
+
+const Kernels& kernels() {
+  const Kernels* k = chosen.load(std::memory_order_relaxed);
+  if (!k) {
+    k = initial();
+    chosen.store(k, std::memory_order_relaxed);
+  }
+  return *k;
+}
+
+bool select_kernels(const char* name) {
+  const Kernels* k = *name ? kernels_named(name) : best();
+  if (!k) return false;
+  chosen.store(k, std::memory_order_relaxed);
+  return true;
+}
+
+bool grow(Sink* sink) {
+  const uint64_t capacity = sink->capacity ? sink->capacity * 2 : 256;
+  void* p = std::realloc(sink->matches, capacity * sizeof(Match));
+  if (!p) return false;
+  sink->matches = static_cast<Match*>(p);
+  sink->capacity = capacity;
+  return true;
+}
+
+void release(Sink* sink) {
+  std::free(sink->matches);
+  *sink = Sink{};
+}
+
+void make_permutation(const uint8_t source[64], Permutation* forward, Permutation* inverse) {
+  uint64_t by_rotation[64] = {};
+  for (unsigned i = 0; i < 64; ++i) {
+    // Bit positions count from the MSB: moving from source[i] to i is a left rotation by source[i] - i.
+    by_rotation[(source[i] - i) & 63] |= uint64_t{1} << (63 - source[i]);
+  }
+  forward->count = inverse->count = 0;
+  for (unsigned r = 0; r < 64; ++r) {
+    const uint64_t mask = by_rotation[r];
+    if (!mask) continue;
+    forward->mask[forward->count] = mask;
+    forward->rotate[forward->count++] = static_cast<uint8_t>(r);
+    inverse->mask[inverse->count] = r ? (mask << r) | (mask >> (64 - r)) : mask;
+    inverse->rotate[inverse->count++] = static_cast<uint8_t>((64 - r) & 63);
+  }
+}
+
+}  // namespace fpstore

@@ -1,0 +1,131 @@
+// The hot loops, one set per instruction set. Callers take kernels() once per batch; target_*.cpp fill the sets.
+#pragma once
+#include "common.hpp"
+#include "huffman.hpp"
+
+namespace fpstore {
+
+// A bit permutation as rotations of masked words: out = OR of rotl(x & mask[i], rotate[i]). At most 64 terms, few in practice.
+struct Permutation {
+  unsigned count;
+  uint8_t rotate[64];
+  uint64_t mask[64];
+};
+// source[i] is the source bit of destination bit i (0 = MSB); inverse swaps the roles.
+void make_permutation(const uint8_t source[64], Permutation* forward, Permutation* inverse);
+
+static inline uint64_t apply(const Permutation& p, uint64_t x) {
+  uint64_t y = 0;
+  for (unsigned i = 0; i < p.count; ++i) {
+    const uint64_t part = x & p.mask[i];
+    const unsigned r = p.rotate[i];
+    y |= (part << r) | (part >> ((64 - r) & 63));
+  }
+  return y;
+}
+
+// A parsed and mapped table. Blocks are followed by kOverread readable bytes (the key index and the directory).
+struct TableView {
+  const uint8_t* blocks;
+  const uint64_t* keys;
+  const uint64_t* directory;
+  uint64_t block_count;
+  uint64_t fingerprint_count;
+  uint64_t seed;
+  uint32_t block_bytes;
+  unsigned directory_bits;
+  Permutation forward;
+  Permutation inverse;
+  DecodeTable code;
+};
+
+// One table's part of a probe: look at every entry whose leading prefix_bits equal the query's XOR one of the variants.
+struct TableProbe {
+  const TableView* table;
+  unsigned prefix_bits;
+  unsigned flips;
+  uint64_t condition;        // the leading prefix_bits, in unpermuted positions
+  const uint64_t* variants;  // masks within the leading prefix_bits, permuted positions, ascending, all distinct
+  uint64_t variant_count;
+};
+
+struct Match {
+  uint64_t fingerprint;
+  uint32_t query;
+  uint32_t distance;
+};
+
+// Grows by doubling through grow(), which is compiled once, outside the per-instruction-set files.
+struct Sink {
+  Match* matches = nullptr;
+  uint64_t count = 0;
+  uint64_t capacity = 0;
+};
+bool grow(Sink* sink);
+void release(Sink* sink);
+
+struct ProbeCounters {
+  uint64_t blocks = 0;      // blocks read
+  uint64_t candidates = 0;  // entries whose distance was computed
+};
+
+// Streaming encoder state; one partial block is carried from feed to feed.
+struct Encoder {
+  EncodeTable code;
+  uint64_t seed;
+  uint32_t block_bytes;
+  uint64_t block_index;
+  uint64_t previous_key;  // the key of the block before
+  uint64_t first;
+  uint64_t last;
+  uint32_t count;  // entries in the open block; 0: none open
+  uint32_t code_bits;
+  uint32_t tail_bits;
+  alignas(64) uint8_t codes[kMaxBlockBytes + 32];
+  alignas(64) uint8_t tails[kMaxBlockBytes + 32];
+};
+
+struct Kernels {
+  const char* name;
+  void (*permute)(const Permutation& p, const uint64_t* in, uint64_t* out, size_t n);
+  // Permutes, keeps what lies in [low, high] and returns how many were kept; out needs room for n.
+  size_t (*permute_select)(const Permutation& p, const uint64_t* in, uint64_t* out, size_t n, uint64_t low, uint64_t high);
+  // Sorts ascending by the leading bits bits (stable when bits < 64); tmp has the same room. The result is in keys.
+  void (*sort_keys)(uint64_t* keys, uint64_t* tmp, size_t n, unsigned bits);
+  // Pairs are (key, value) words one after the other; sorted by key, stable.
+  void (*sort_pairs)(uint64_t* pairs, uint64_t* tmp, size_t n);
+  // Adds the h of each successive pair of sorted, distinct keys; returns the index of the first key out of order, or n.
+  size_t (*histogram)(const uint64_t* keys, size_t n, uint64_t counts[kSymbols]);
+  // Sum of XXH64 over unpermuted fingerprints, mod 2^64.
+  uint64_t (*digest)(const Permutation& inverse, const uint64_t* keys, size_t n);
+  // Appends sorted keys; writes closed blocks, their keys and entry counts; returns the number of blocks, or SIZE_MAX on
+  // disorder with *bad the index of the offending key.
+  size_t (*encode)(Encoder* e, const uint64_t* keys, size_t n, uint8_t* blocks, uint64_t* block_keys, uint32_t* counts,
+                   size_t* bad);
+  // Closes the open block, if any; returns the number of blocks written (0 or 1).
+  size_t (*encode_finish)(Encoder* e, uint8_t* block, uint64_t* block_key, uint32_t* count);
+  // Decodes and verifies block b of t into out (room for kMaxEntries); its entry count goes to *count.
+  Status (*decode_block)(const TableView& t, uint64_t b, uint64_t* out, uint32_t* count, Fault* fault);
+  // Decodes blocks [b0, b1) one after the other into out, at most room entries; *taken blocks were decoded.
+  Status (*decode_blocks)(const TableView& t, uint64_t b0, uint64_t b1, uint64_t* out, uint64_t room, uint64_t* written,
+                          uint64_t* taken, uint32_t* counts, Fault* fault);
+  // Distances of every entry of blocks [b0, b1) to every query; matches carry unpermuted fingerprints.
+  Status (*scan)(const TableView& t, const uint64_t* queries, size_t query_count, unsigned radius, uint64_t b0, uint64_t b1,
+                 Sink* sink, Fault* fault);
+  // Finds each fingerprint (unpermuted) in t: block and rank inside it, or UINT64_MAX.
+  Status (*locate)(const TableView& t, const uint64_t* fingerprints, size_t n, uint64_t* blocks, uint32_t* ranks, Fault* fault);
+  Status (*probe)(const TableProbe* probes, unsigned table_count, const uint64_t* queries, size_t query_count, unsigned radius,
+                  Sink* sink, ProbeCounters* counters, unsigned* fault_table, Fault* fault);
+};
+
+extern const Kernels kScalar;
+extern const Kernels kAvx2;
+extern const Kernels kAvx512;
+
+// The set in use: the best of this machine, or what FPSTORE_ISA (scalar, avx2, avx512) names. nullptr from
+// kernels_named when the name is unknown or this machine cannot run it.
+const Kernels& kernels();
+const Kernels* kernels_named(const char* name);
+bool select_kernels(const char* name);
+
+}  // namespace fpstore

@@ -1,0 +1,53 @@
+#include "results.hpp"
+
+#include <algorithm>
+#include <new>
+#include <vector>
+
+namespace fpstore {
+
+bool order_matches(const Sink& sink, uint64_t query_count, int64_t* lims, uint64_t* fingerprints, uint8_t* distances) {
+  try {
+    std::fill(lims, lims + query_count + 1, 0);
+    for (uint64_t i = 0; i < sink.count; ++i) ++lims[sink.matches[i].query + 1];
+    for (uint64_t q = 0; q < query_count; ++q) lims[q + 1] += lims[q];
+    std::vector<int64_t> next(lims, lims + query_count);
+    std::vector<Match> ordered(sink.count);
+    for (uint64_t i = 0; i < sink.count; ++i) ordered[next[sink.matches[i].query]++] = sink.matches[i];
+    for (uint64_t q = 0; q < query_count; ++q)
+      std::sort(ordered.begin() + lims[q], ordered.begin() + lims[q + 1], [](const Match& a, const Match& b) {
+        return a.distance != b.distance ? a.distance < b.distance : a.fingerprint < b.fingerprint;
+      });
+    for (uint64_t i = 0; i < sink.count; ++i) {
+      fingerprints[i] = ordered[i].fingerprint;
+      distances[i] = static_cast<uint8_t>(ordered[i].distance);
+    }
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+uint64_t group_pairs(uint64_t* pairs, uint64_t n, uint64_t* keys, uint64_t* lims, uint64_t* ids) {
+  uint64_t groups = 0, written = 0;
+  for (uint64_t i = 0; i < n;) {
+    const uint64_t key = pairs[2 * i];
+    const uint64_t start = written;
+    bool ascending = true;
+    for (; i < n && pairs[2 * i] == key; ++i) {
+      const uint64_t id = pairs[2 * i + 1];
+      if (written > start && ids[written - 1] >= id) ascending = false;
+      ids[written++] = id;
+    }
+    if (!ascending) {
+      std::sort(ids + start, ids + written);
+      written = static_cast<uint64_t>(std::unique(ids + start, ids + written) - ids);
+    }
+    keys[groups] = key;
+    lims[groups++] = start;
+  }
+  lims[groups] = written;
+  return groups;
+}
+
+}  // namespace fpstore

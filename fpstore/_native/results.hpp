@@ -1,0 +1,14 @@
+// From the matches of a probe, in table order, to the order in which they are handed out.
+#pragma once
+#include "kernels.hpp"
+
+namespace fpstore {
+
+// Orders matches by (query, distance, fingerprint) into columns; lims has query_count + 1 places. False when memory runs out.
+bool order_matches(const Sink& sink, uint64_t query_count, int64_t* lims, uint64_t* fingerprints, uint8_t* distances);
+
+// For sorted pairs (key, id): the distinct keys, and for each the distinct ids in ascending order. keys and ids need room for n,
+// lims for n + 1; returns the number of keys. May reorder the ids of a key in place.
+uint64_t group_pairs(uint64_t* pairs, uint64_t n, uint64_t* keys, uint64_t* lims, uint64_t* ids);
+
+}  // namespace fpstore

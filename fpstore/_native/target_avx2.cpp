@@ -1,0 +1,60 @@
+// The kernels for AVX2 and BMI machines: the compiler's own vectors, and explicit ones where codes and keys are searched.
+#include <immintrin.h>
+
+#include "kernels.hpp"
+#include "xxh64.hpp"
+
+namespace fpstore {
+namespace {
+
+#include "codec.inc"
+#include "probe.inc"
+
+inline uint32_t tail_bits(const uint8_t* h, uint32_t n) {
+  uint32_t i = 0;
+  __m256i sum = _mm256_setzero_si256();
+  for (; i + 32 <= n; i += 32)
+    sum = _mm256_add_epi64(sum, _mm256_sad_epu8(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(h + i)),
+                                                _mm256_setzero_si256()));
+  const __m128i half = _mm_add_epi64(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
+  const uint32_t total = static_cast<uint32_t>(_mm_cvtsi128_si64(half) + _mm_extract_epi64(half, 1));
+  return 63 * i - total + tail_bits_scalar(h + i, n - i);
+}
+
+inline uint64_t expand(const uint8_t* p, uint32_t at, const uint8_t* h, uint32_t n, uint64_t previous, uint64_t* out) {
+  return expand_scalar(p, at, h, n, previous, out);
+}
+
+// Reads up to 31 bytes past n: h is scratch with that much room.
+inline uint32_t find_at_most(const uint8_t* h, uint32_t from, uint32_t n, unsigned limit) {
+  const __m256i bound = _mm256_set1_epi8(static_cast<char>(limit));
+  for (; from < n; from += 32) {
+    const __m256i x = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(h + from));
+    const uint32_t hits = static_cast<uint32_t>(_mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_min_epu8(x, bound), x)));
+    if (hits) {
+      const uint32_t at = from + static_cast<uint32_t>(__builtin_ctz(hits));
+      return at < n ? at : n;
+    }
+  }
+  return n;
+}
+
+inline uint64_t count_below(const uint64_t* keys, uint64_t n, uint64_t target) {
+  uint64_t below = 0;
+  for (uint64_t i = 0; i < n; ++i) below += keys[i] < target;
+  return below;
+}
+
+inline bool match_values(const uint64_t* values, uint32_t n, const Permutation& inverse, uint64_t permuted, uint64_t query,
+                         uint32_t index, unsigned radius, Sink* sink) {
+  return match_values_scalar(values, n, inverse, permuted, query, index, radius, sink);
+}
+
+#include "sort.inc"
+#include "kernel_set.inc"
+
+}  // namespace
+
+const Kernels kAvx2 = make_set("avx2");
+
+}  // namespace fpstore

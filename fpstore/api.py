@@ -1,0 +1,127 @@
+"""The two doors of the package: build a store, open a store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fpstore.design import TableSpec
+from fpstore.errors import InputError
+from fpstore.store import Store
+from fpstore.table import DEFAULT_BLOCK_BYTES
+
+PathLike = str | os.PathLike[str]
+
+
+def build(
+    path: PathLike,
+    fingerprints: Any,
+    ids: Any = None,
+    *,
+    radius: int = 3,
+    design: str | Iterable[Mapping[str, object] | TableSpec] = "auto",
+    memory: int | str | None = None,
+    threads: int | None = None,
+    progress: Callable[[str, int, int | None], None] | None = None,
+    overwrite: bool = False,
+    block_bytes: int = DEFAULT_BLOCK_BYTES,
+    disk_budget: int | None = None,
+    storage: str = "hot",
+    fingerprinter: Any = None,
+) -> Store:
+    """Build a store from fingerprints and open it. The target appears complete or not at all.
+
+    Parameters
+    ----------
+    path : path-like
+        The folder to create.
+    fingerprints : ndarray of uint64, shape (n,), sequence of int, iterable of such arrays, or reader of ``fpstore.io``
+        Duplicates are allowed: a fingerprint keeps the ids of all its rows.
+    ids : optional
+        One per row: non-negative integers below 2^64, or non-empty strings; with an iterable of arrays, an iterable of as many.
+        By default the row number.
+    radius : int
+        The largest radius that probes answer from the tables, 0 to 7.
+    design : str or iterable of table descriptions
+        See :func:`fpstore.design.design`; ``auto`` takes the planner's choice for the number of distinct fingerprints.
+    memory : int or str, optional
+        Budget such as ``"2GiB"`` (at least 64 MiB); by default a quarter of this machine's memory. Larger inputs are sorted through
+        temporary files beside the target.
+    threads : int, optional
+        By default one per processor.
+    progress : callable, optional
+        Called as ``progress(phase, done, total)``, total being None when unknown, from any thread.
+    overwrite : bool
+        Replace an existing store, in one step, once the new one is complete.
+    block_bytes : int
+        128 to 4096, a power of two. Larger blocks are smaller on disk and slower to probe.
+    disk_budget : int, optional
+        Bytes that ``auto`` may use for tables and ids.
+    storage : {"hot", "cold"}
+        What ``auto`` plans for: tables in the page cache, or read from disk.
+    fingerprinter : optional
+        What made the fingerprints (for instance a :class:`fpstore.SimHash`); remembered, so that a probe can use the same.
+
+    Returns
+    -------
+    Store
+        Open for reading.
+
+    Raises
+    ------
+    InputError
+        Wrong dtype, shape, range or number of ids; unknown design; see the message.
+    StoreExistsError
+        The path exists and ``overwrite`` is false, or it is no store.
+    StorageError
+        The disk is full or not writable; nothing was changed.
+
+    Examples
+    --------
+    >>> import fpstore, numpy as np, tempfile, os
+    >>> path = os.path.join(tempfile.mkdtemp(), "crawl.fps")
+    >>> store = fpstore.build(path, np.array([7, 11, 2**63], dtype=np.uint64), ids=["a", "b", "c"])
+    >>> store.probe(15)
+    [Match(fingerprint=7, distance=1, ids=['a']), Match(fingerprint=11, distance=1, ids=['b'])]
+    """
+    from fpstore.builder import Options, build_store
+
+    made = fingerprinter.describe() if hasattr(fingerprinter, "describe") else fingerprinter
+    if made is not None and not (isinstance(made, dict) and "name" in made):
+        raise InputError("fingerprinter must be a fpstore fingerprinter or its describe() dict")
+    options = Options(
+        radius=radius,
+        design=design if isinstance(design, str) else list(design),
+        memory=memory,
+        threads=threads,
+        block_bytes=block_bytes,
+        fingerprinter=made,
+        disk_budget=disk_budget,
+        storage=storage,
+        progress=progress,
+    )
+    target = Path(os.path.abspath(os.fspath(path)))
+    build_store(target, fingerprints, ids, options, overwrite)
+    return Store(target)
+
+
+def open(path: PathLike, mode: str = "r") -> Store:
+    """Open a store.
+
+    Parameters
+    ----------
+    path : path-like
+        The folder of the store.
+    mode : {"r", "r+"}
+        Read only, or also change.
+
+    Raises
+    ------
+    StoreNotFoundError
+        There is nothing, or something that is no store.
+    CorruptStoreError, FormatVersionError
+        It is damaged, or newer than this fpstore.
+    """
+    return Store(Path(os.path.abspath(os.fspath(path))), mode)

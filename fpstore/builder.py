@@ -1,0 +1,345 @@
+"""From input to a store: sort, group, encode the identity table and its ids, then the other tables in threads; all or nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel, huffman, ids as idmap, layout
+from fpstore.design import IDENTITY, Design, check_radius, design as make_design
+from fpstore.environment import Writer
+from fpstore.errors import InputError
+from fpstore.folder import Target
+from fpstore.io import check_fingerprints, check_ids
+from fpstore.plan import choose
+from fpstore.resources import parse_memory, parse_threads
+from fpstore.sorting import Column, PairSorter, permuted_parts
+from fpstore.table import BLOCK_BYTES, DEFAULT_BLOCK_BYTES, Layout, TableReader, TableWriter
+
+Words = npt.NDArray[np.uint64]
+Progress = Callable[[str, int, int | None], None]
+SLICE_ROWS = 1 << 20
+
+PHASE_READ = "reading"
+PHASE_SORT = "sorting"
+PHASE_TABLES = "tables"
+
+
+@dataclass
+class Options:
+    """What a build needs to know besides its input."""
+
+    radius: int = 3
+    design: str | Sequence[Any] = "auto"
+    memory: int | str | None = None
+    threads: int | None = None
+    block_bytes: int = DEFAULT_BLOCK_BYTES
+    fingerprinter: dict[str, Any] | None = None
+    disk_budget: int | None = None
+    storage: str = "hot"
+    progress: Progress | None = None
+
+    def checked(self) -> Options:
+        """Validate what can be validated before any input is read."""
+        self.radius = check_radius(self.radius)
+        self.memory = parse_memory(self.memory)
+        self.threads = parse_threads(self.threads)
+        if self.block_bytes not in BLOCK_BYTES:
+            raise InputError(f"block_bytes must be one of {', '.join(map(str, BLOCK_BYTES))}, got {self.block_bytes!r}")
+        if not (isinstance(self.design, str) and self.design == "auto"):
+            make_design(self.design, self.radius)
+        return self
+
+
+@dataclass
+class _Progress:
+    """Counts of the phase under way, told to the caller's callback from whichever thread advances them."""
+
+    callback: Progress | None
+    stop: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _phase: str = ""
+    _done: int = 0
+    _total: int | None = None
+
+    def start(self, phase: str, total: int | None) -> None:
+        with self._lock:
+            self._phase, self._done, self._total = phase, 0, total
+            if self.callback:
+                self.callback(phase, 0, total)
+
+    def tick(self, rows: int) -> None:
+        if self.stop.is_set():
+            raise InterruptedError
+        with self._lock:
+            self._done += rows
+            if self.callback:
+                self.callback(self._phase, self._done, self._total)
+
+
+def build_store(path: Path, source: Any, ids: Any, options: Options, overwrite: bool) -> None:
+    """Write a complete store at ``path``, or nothing."""
+    options = options.checked()
+    with Target(path, overwrite) as folder:
+        _Build(folder, options).run(source, ids)
+
+
+class _Build:
+    def __init__(self, folder: Path, options: Options) -> None:
+        self._folder = folder
+        self._options = options
+        self._progress = _Progress(options.progress)
+        assert isinstance(options.memory, int)
+        assert isinstance(options.threads, int)
+        self._memory, self._threads = options.memory, options.threads
+        self._generation = folder / layout.generation_name(1)
+        self._generation.mkdir()
+        self._temporary = folder / "tmp"
+        self._temporary.mkdir()
+
+    def run(self, source: Any, ids: Any) -> None:
+        """Read, sort, encode, and write the metadata last."""
+        store = Writer(self._folder / layout.STORE_FILE)
+        try:
+            names = None
+            sorter = PairSorter(self._memory, self._temporary)
+            self._progress.start(PHASE_READ, getattr(source, "rows", None))
+            kind = "row"
+            row = 0
+            for fingerprints, chunk_ids in chunks(source, ids):
+                if chunk_ids is None:
+                    numbers = np.arange(row, row + len(fingerprints), dtype=np.uint64)
+                elif isinstance(chunk_ids, np.ndarray):
+                    kind, numbers = "integer", chunk_ids
+                else:
+                    kind = "string"
+                    names = names or idmap.NameWriter(store)
+                    numbers = names.number(chunk_ids)
+                sorter.add(fingerprints, numbers)
+                row += len(fingerprints)
+                self._progress.tick(len(fingerprints))
+            identity, id_count = self._identity_table(sorter)
+            self._other_tables(identity)
+            self._write_metadata(store, identity, kind, id_count, row)
+            self._temporary.rmdir()
+            store.finish()
+        except BaseException:
+            store.abort()
+            raise
+
+    def _choose(self, count: int) -> Design:
+        options = self._options
+        if isinstance(options.design, str) and options.design == "auto":
+            return choose(
+                count, options.radius, disk_budget=options.disk_budget, storage=options.storage,
+                block_bytes=options.block_bytes,
+            ).design  # fmt: skip
+        return make_design(options.design, options.radius)
+
+    def _identity_table(self, sorter: PairSorter) -> tuple[_Identity, int]:
+        self._progress.start(PHASE_SORT, sorter.rows)
+        in_files = sorter.spilled
+        columns = [
+            Column(self._temporary / f"{name}.tmp" if in_files else None)
+            for name in ("keys", "per-fingerprint", "ids")
+        ]
+        keys, per_fingerprint, numbers = columns
+        identity = _Identity(keys)
+        for part_keys, part_counts, part_ids in sorter.groups(self._progress.tick):
+            identity.note(part_keys)
+            keys.append(part_keys)
+            per_fingerprint.append(part_counts)
+            numbers.append(part_ids)
+        identity.design = self._choose(identity.count)
+        self._progress.start(PHASE_TABLES, identity.count * len(identity.design.tables))
+        writer = TableWriter(self._generation / layout.table_name(0), self._layout(identity, 0, identity.histogram))
+        records = idmap.IdMapWriter(self._generation / layout.IDS_FILE, identity.digest)
+        try:
+            pieces = zip(keys.pieces(), per_fingerprint.pieces(), strict=True)
+            for piece, counts in pieces:
+                piece_ids = numbers.take(int(counts.sum()))
+                records.add(counts, piece_ids)
+                records.close_blocks(writer.feed(piece))
+                self._progress.tick(len(piece))
+            records.close_blocks(writer.finish(), last=True)
+            records.finish()
+        except BaseException:
+            writer.abort()
+            records.abort()
+            raise
+        per_fingerprint.close()
+        id_count = numbers.rows
+        numbers.close()
+        if identity.count * 8 + identity.count * 16 * self._threads > self._memory:
+            keys.close()
+            identity.table = self._generation / layout.table_name(0)
+        return identity, id_count
+
+    def _layout(self, identity: _Identity, table: int, histogram: Words) -> Layout:
+        return Layout(
+            identity.design, table, self._options.block_bytes, identity.count, identity.digest, histogram
+        )
+
+    def _other_tables(self, identity: _Identity) -> None:
+        tables = range(1, len(identity.design.tables))
+        if not tables:
+            return
+        workers = min(self._threads, len(tables))
+        memory = self._memory // workers
+        with ThreadPoolExecutor(workers) as pool:
+            futures = [pool.submit(self._table, identity, table, memory) for table in tables]
+            try:
+                for future in futures:
+                    future.result()
+            except BaseException:
+                self._progress.stop.set()
+                for future in futures:
+                    future.cancel()
+                raise
+
+    def _table(self, identity: _Identity, table: int, memory: int) -> None:
+        spec = identity.design.tables[table]
+        parts = permuted_parts(identity.keys, identity.count, spec, memory)
+        histogram = np.zeros(huffman.SYMBOLS, np.uint64)
+        first = next(parts, np.empty(0, np.uint64))
+        whole = len(first) == identity.count
+        column = Column(None if whole else self._temporary / f"table-{table}.tmp")
+        last = np.empty(0, np.uint64)
+        for part in _chain(first, parts):
+            _add_histogram(last, part, histogram)
+            last = part[-1:].copy()
+            column.append(part)
+            self._progress.tick(0)
+        del first
+        writer = TableWriter(self._generation / layout.table_name(table), self._layout(identity, table, histogram))
+        try:
+            for piece in column.pieces():
+                writer.feed(piece)
+                self._progress.tick(len(piece))
+            writer.finish()
+        except BaseException:
+            writer.abort()
+            raise
+        finally:
+            column.close()
+
+    def _write_metadata(self, store: Writer, identity: _Identity, kind: str, id_count: int, rows: int) -> None:
+        if identity.table is None:
+            identity.column.close()
+        chosen = identity.design
+        records = {
+            layout.STORE_KEY: {
+                "format_version": layout.FORMAT_VERSION,
+                "flags": 0,
+                "width": 64,
+                "design": chosen.to_json(),
+                "id_kind": kind,
+                "block_bytes": self._options.block_bytes,
+                "fingerprinter": self._options.fingerprinter,
+            },
+            layout.GENERATION_KEY: {
+                "number": 1,
+                "fingerprints": identity.count,
+                "ids": id_count,
+                "rows": rows,
+                "set_digest": identity.digest,
+            },
+        }
+        meta = store.database(layout.META)
+
+        def work(transaction: Any) -> None:
+            for key, record in records.items():
+                transaction.put(key, layout.pack_record(record), db=meta)
+
+        store.run(work)
+
+
+class _Identity:
+    """The sorted distinct fingerprints: what the other tables are made from."""
+
+    design: Design
+
+    def __init__(self, column: Column) -> None:
+        self.column = column
+        self.table: Path | None = None  # read the keys from this table file instead of the column
+        self.count = 0
+        self.digest = 0
+        self.histogram = np.zeros(huffman.SYMBOLS, np.uint64)
+        self._last = np.empty(0, np.uint64)
+
+    def note(self, keys: Words) -> None:
+        """Take the next keys into the count, digest and histogram."""
+        _add_histogram(self._last, keys, self.histogram)
+        self._last = keys[-1:].copy()
+        self.count += len(keys)
+        self.digest = (self.digest + _kernel.digest(keys, np.frombuffer(IDENTITY, np.uint8))) % 2**64
+
+    def keys(self) -> Iterator[Words]:
+        """Start a pass over the fingerprints in ascending order."""
+        if self.table is None:
+            yield from self.column.pieces()
+        else:
+            for values, _ in TableReader(self.table).keys():
+                yield values
+
+
+def _add_histogram(last: Words, keys: Words, histogram: Words) -> None:
+    if len(last) and len(keys):
+        bad = _kernel.histogram(np.concatenate([last, keys[:1]]), histogram)
+        assert bad == 2, "parts out of order"
+    bad = _kernel.histogram(keys, histogram)
+    assert bad == len(keys), "keys out of order"
+
+
+def _chain(first: Words, rest: Iterator[Words]) -> Iterator[Words]:
+    yield first
+    yield from rest
+
+
+def chunks(source: Any, ids: Any) -> Iterator[tuple[Words, Words | list[str] | None]]:
+    """Yield (fingerprints, ids) pieces of any accepted input: an array, an iterable of arrays, or a reader of fpstore.io."""
+    if isinstance(source, (np.ndarray, list, tuple)) and not _is_list_of_arrays(source):
+        fingerprints = check_fingerprints(source)
+        checked = None if ids is None else check_ids(ids, len(fingerprints))
+        for start in range(0, len(fingerprints), SLICE_ROWS):
+            piece = slice(start, start + SLICE_ROWS)
+            yield fingerprints[piece], None if checked is None else checked[piece]
+        return
+    if not isinstance(source, Iterable) or isinstance(source, (str, bytes, dict)):
+        raise InputError(f"fingerprints must be a uint64 array, an iterable of such arrays, or a reader, got {type(source).__name__}")
+    if ids is not None and (isinstance(ids, (np.ndarray, str)) or not isinstance(ids, Iterable)):
+        raise InputError("with an iterable of fingerprint arrays, ids must be an iterable of as many id arrays")
+    id_parts = None if ids is None else iter(ids)
+    kind: type | None = None
+    for number, part in enumerate(source):
+        if hasattr(part, "fingerprints"):
+            if ids is not None:
+                raise InputError("ids come with the reader; do not pass them as well")
+            fingerprints, part_ids = part.fingerprints, part.ids
+        else:
+            fingerprints, part_ids = check_fingerprints(part), None
+            if id_parts is not None:
+                part_ids = next(id_parts, None)
+                if part_ids is None:
+                    raise InputError(f"there are fewer id arrays than fingerprint arrays ({number} ids)")
+                part_ids = check_ids(part_ids, len(fingerprints))
+        if len(fingerprints):
+            if kind is not None and kind is not type(part_ids):
+                raise InputError("all parts of the input must have ids of the same kind")
+            kind = type(part_ids)
+        yield fingerprints, part_ids
+    if id_parts is not None and next(id_parts, None) is not None:
+        raise InputError("there are more id arrays than fingerprint arrays")
+
+
+def _is_list_of_arrays(source: object) -> bool:
+    return isinstance(source, (list, tuple)) and len(source) > 0 and all(isinstance(p, np.ndarray) and p.ndim for p in source)
+
+

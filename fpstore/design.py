@@ -1,0 +1,330 @@
+"""Designs: which permuted tables a store keeps, and why every pair within the radius meets in one of them.
+
+A table leads with some of the 64 bits. A pair of fingerprints *meets* in a table when they differ in at most ``flips`` of its
+leading ``prefix_bits``. A design is exact for a radius when every way to place that many errors leaves a table in
+which the pair meets (Manku, Jain, Das Sarma, WWW 2007, section 3; with flips, the general pigeonhole principle of Qin et al., ICDE 2018).
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import comb
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.errors import InputError
+
+WIDTH = 64
+MAX_RADIUS = 7
+MAX_VARIANTS = 1 << 20
+IDENTITY = bytes(range(WIDTH))
+
+# manku-N: the designs of the paper by their number of tables, with the largest radius each is exact for without flips.
+MANKU = {
+    "manku-4": ("blocks-4-1", 3),
+    "manku-10": ("blocks-5-2", 3),
+    "manku-16": ("nested-4-4", 3),
+    "manku-20": ("blocks-6-3", 3),
+    "manku-28": ("blocks-8-2", 6),
+}
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """One table of a design.
+
+    Parameters
+    ----------
+    permutation : bytes
+        64 entries; entry i is the source bit of bit i, 0 being the most significant.
+    prefix_bits : int
+        How many leading bits (after the permutation) a look-up fixes.
+    flips : int
+        How many of the leading bits may differ.
+    """
+
+    permutation: bytes
+    prefix_bits: int
+    flips: int = 0
+
+    def __post_init__(self) -> None:
+        if sorted(self.permutation) != list(range(WIDTH)):
+            raise InputError("a table's permutation must hold each of the bits 0 to 63 once")
+        if not 0 <= self.prefix_bits <= WIDTH:
+            raise InputError(f"prefix_bits must be 0 to {WIDTH}, got {self.prefix_bits}")
+        if not 0 <= self.flips <= self.prefix_bits:
+            raise InputError(f"flips must be 0 to prefix_bits ({self.prefix_bits}), got {self.flips}")
+
+    @property
+    def leading(self) -> frozenset[int]:
+        """The source bits that lead, 0 being the most significant."""
+        return frozenset(self.permutation[: self.prefix_bits])
+
+    @property
+    def sort_bits(self) -> int:
+        """Leading bits that decide the order of a set that was sorted before it was permuted.
+
+        The bits after them keep their source order, so keys that tie on the leading bits are in order already.
+        """
+        bits = WIDTH - 1
+        while bits > 0 and self.permutation[bits - 1] < self.permutation[bits]:
+            bits -= 1
+        return max(bits, 1)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the table as plain data."""
+        return {"permutation": list(self.permutation), "prefix_bits": self.prefix_bits, "flips": self.flips}
+
+
+@dataclass(frozen=True)
+class TableLookup:
+    """What a probe does in one table: every entry whose leading bits equal the query's XOR one of the masks."""
+
+    table: int
+    prefix_bits: int
+    flips: int
+
+    @property
+    def variant_count(self) -> int:
+        """Prefix look-ups per query."""
+        return sum(comb(self.prefix_bits, i) for i in range(self.flips + 1))
+
+    @cached_property
+    def masks(self) -> npt.NDArray[np.uint64]:
+        """The masks, ascending: at most ``flips`` of the leading ``prefix_bits`` set."""
+        masks = [
+            sum(1 << (WIDTH - 1 - bit) for bit in bits)
+            for count in range(self.flips + 1)
+            for bits in itertools.combinations(range(self.prefix_bits), count)
+        ]
+        return np.array(sorted(masks), dtype=np.uint64)
+
+
+@dataclass(frozen=True)
+class Design:
+    """The tables of a store, exact for every radius up to ``radius``."""
+
+    name: str
+    radius: int
+    tables: tuple[TableSpec, ...]
+
+    def lookups(self, fingerprint_count: int, radius: int | None = None) -> tuple[TableLookup, ...]:
+        """Return the look-ups of a probe over a set of this size, for a radius up to the design's.
+
+        Tables and flips that the smaller radius does not need are left out. Where flips are needed, only about log2 n
+        leading bits are used: flips below that would land in a block that is open already.
+        """
+        return _lookups(self, max(fingerprint_count, 1).bit_length() - 1, self.radius if radius is None else radius)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the design as plain data."""
+        return {"name": self.name, "radius": self.radius, "tables": [t.to_json() for t in self.tables]}
+
+    @staticmethod
+    def from_json(data: Mapping[str, object]) -> Design:
+        """Rebuild a design written by :meth:`to_json`."""
+        tables = data["tables"]
+        assert isinstance(tables, list)
+        return Design(
+            str(data["name"]),
+            int(str(data["radius"])),
+            tuple(TableSpec(bytes(t["permutation"]), t["prefix_bits"], t["flips"]) for t in tables),
+        )
+
+
+# With flips, a look-up uses about log2 n - FLIP_SLACK_BITS leading bits, so that each takes about 2^FLIP_SLACK_BITS entries of
+# a block it has opened anyway, and fewer look-ups are made. Swept by `tools/bench sweep`; see docs/design.md.
+FLIP_SLACK_BITS = 4
+
+
+@lru_cache(maxsize=256)
+def _lookups(design: Design, log2_count: int, radius: int) -> tuple[TableLookup, ...]:
+    specs = list(enumerate(design.tables))
+    for place in range(len(specs) - 1, -1, -1):
+        fewer = specs[:place] + specs[place + 1 :]
+        if fewer and covers([s for _, s in fewer], radius):
+            specs = fewer
+    for place, (table, spec) in enumerate(specs):
+        while spec.flips > 0:
+            less = TableSpec(spec.permutation, spec.prefix_bits, spec.flips - 1)
+            if not covers([less if i == place else s for i, (_, s) in enumerate(specs)], radius):
+                break
+            spec = less
+            specs[place] = (table, spec)
+    result = []
+    for table, spec in specs:
+        prefix = spec.prefix_bits
+        if spec.flips:
+            prefix = min(prefix, max(log2_count - FLIP_SLACK_BITS, 0))
+        lookup = TableLookup(table, prefix, min(spec.flips, prefix))
+        if lookup.variant_count > MAX_VARIANTS:
+            raise InputError(
+                f"design {design.name} needs {lookup.variant_count} look-ups in table {table} at radius {radius}; "
+                f"at most {MAX_VARIANTS} are allowed: choose a design with more tables"
+            )
+        result.append(lookup)
+    return tuple(result)
+
+
+def covers(tables: Sequence[TableSpec], radius: int) -> bool:
+    """Whether every placement of ``radius`` errors leaves a table in which at most its flips fall on the leading bits.
+
+    Bits that lead in the same tables are alike, so errors are placed on classes of bits. The search tries to defeat all
+    tables: the one that needs the most errors must get one on one of its classes.
+    """
+    classes: dict[tuple[int, ...], int] = {}
+    leading = [t.leading for t in tables]
+    for bit in range(WIDTH):
+        members = tuple(i for i, bits in enumerate(leading) if bit in bits)
+        classes[members] = classes.get(members, 0) + 1
+    kinds = list(classes)
+    seen: set[tuple[int, ...]] = set()
+
+    def defeat(placed: tuple[int, ...], needed: list[int], left: int) -> bool:
+        worst = max(range(len(needed)), key=needed.__getitem__)
+        if needed[worst] <= 0:
+            return True
+        if needed[worst] > left or placed in seen:
+            return False
+        seen.add(placed)
+        for i, members in enumerate(kinds):
+            if worst in members and placed[i] < classes[members]:
+                rest = [n - (t in members) for t, n in enumerate(needed)]
+                if defeat((*placed[:i], placed[i] + 1, *placed[i + 1 :]), rest, left - 1):
+                    return True
+        return False
+
+    return not defeat((0,) * len(kinds), [t.flips + 1 for t in tables], radius)
+
+
+def block_lengths(block_count: int, bits: int = WIDTH) -> list[int]:
+    """Cut ``bits`` into blocks whose lengths differ by at most one, longer ones first."""
+    short, longer = divmod(bits, block_count)
+    return [short + 1] * longer + [short] * (block_count - longer)
+
+
+def _cut(source: Sequence[int], block_count: int) -> list[list[int]]:
+    cuts = [0, *itertools.accumulate(block_lengths(block_count, len(source)))]
+    return [list(source[a:b]) for a, b in itertools.pairwise(cuts)]
+
+
+def _table(leading: Sequence[int], flips: int) -> TableSpec:
+    rest = [bit for bit in range(WIDTH) if bit not in set(leading)]
+    return TableSpec(bytes([*leading, *rest]), len(leading), flips)
+
+
+def blocks(block_count: int, leading_count: int, radius: int) -> list[TableSpec]:
+    """Every choice of ``leading_count`` of ``block_count`` blocks leads in one table (Manku, section 3.1).
+
+    With more errors than the other blocks can hold, the luckiest choice still has some: that many flips.
+    """
+    if not 1 <= leading_count <= block_count <= WIDTH:
+        raise InputError(f"blocks-M-C needs 1 <= C <= M <= {WIDTH}, got M={block_count}, C={leading_count}")
+    if comb(block_count, leading_count) > 1000:
+        raise InputError(f"blocks-{block_count}-{leading_count} has more than 1000 tables")
+    cut = _cut(range(WIDTH), block_count)
+    full, extra = divmod(radius, block_count)
+    flips = full * leading_count + max(0, extra - (block_count - leading_count))
+    return [
+        _table([bit for block in chosen for bit in block], flips)
+        for chosen in itertools.combinations(cut, leading_count)
+    ]
+
+
+def nested(outer_count: int, inner_count: int, radius: int) -> list[TableSpec]:
+    """One of ``outer_count`` blocks leads, then one of ``inner_count`` blocks of the other bits (Manku, section 3.1.2)."""
+    if not 2 <= outer_count <= WIDTH or not 2 <= inner_count <= WIDTH - WIDTH // outer_count:
+        raise InputError(f"nested-A-B needs A and B of at least 2, got A={outer_count}, B={inner_count}")
+    if radius >= min(outer_count, inner_count):
+        raise InputError(
+            f"nested-{outer_count}-{inner_count} is exact up to radius {min(outer_count, inner_count) - 1}, got {radius}"
+        )
+    tables = []
+    for outer in _cut(range(WIDTH), outer_count):
+        others = [bit for bit in range(WIDTH) if bit not in set(outer)]
+        tables += [_table([*outer, *inner], 0) for inner in _cut(others, inner_count)]
+    return tables
+
+
+def flip(block_count: int, radius: int) -> list[TableSpec]:
+    """Each of ``block_count`` disjoint blocks leads one table; flips r_i with sum(r_i + 1) = radius + 1 (GPH, ICDE 2018)."""
+    if not 1 <= block_count <= radius + 1:
+        raise InputError(f"flip-M at radius {radius} needs 1 <= M <= {radius + 1}, got M={block_count}")
+    base, extra = divmod(radius + 1 - block_count, block_count)
+    cut = _cut(range(WIDTH), block_count)
+    return [_table(block, base + (i >= block_count - extra)) for i, block in enumerate(cut)]
+
+
+def check_radius(radius: object, most: int = MAX_RADIUS) -> int:
+    """Return the radius as an int, or raise :class:`InputError` when it is not a whole number from 0 to ``most``."""
+    if isinstance(radius, (bool, np.bool_)) or not isinstance(radius, (int, np.integer)) or not 0 <= radius <= most:
+        raise InputError(f"radius must be a whole number from 0 to {most}, got {radius!r}")
+    return int(radius)
+
+
+def design(name: str | Iterable[Mapping[str, object] | TableSpec], radius: int = 3) -> Design:
+    """Make a design from its name, or from a list of table descriptions.
+
+    Parameters
+    ----------
+    name : str or iterable of dict
+        ``manku-4``, ``manku-10``, ``manku-16``, ``manku-20``, ``manku-28``, ``blocks-M-C``, ``nested-A-B``, ``flip-M``; or
+        tables, each a :class:`TableSpec` or a dict with ``permutation`` (64 source bits, most significant first),
+        ``prefix_bits`` and ``flips``. The first table must be the identity: the id map follows its blocks.
+    radius : int
+        The largest radius it must be exact for, 0 to 7.
+
+    Raises
+    ------
+    InputError
+        Unknown name, a radius the design is not exact for, or tables that leave some pair uncovered.
+
+    Examples
+    --------
+    >>> from fpstore.design import design
+    >>> [t.prefix_bits for t in design("flip-2", radius=3).tables]
+    [32, 32]
+    """
+    radius = check_radius(radius)
+    if isinstance(name, str):
+        return Design(name, radius, tuple(_named(name, radius)))
+    tables = tuple(t if isinstance(t, TableSpec) else _described(t) for t in name)
+    if not tables:
+        raise InputError("a design needs at least one table")
+    if tables[0].permutation != IDENTITY:
+        raise InputError("the first table of a design must have the identity permutation (0, 1, ..., 63)")
+    if not covers(tables, radius):
+        raise InputError(f"these {len(tables)} tables are not exact for radius {radius}: some pairs meet in none of them")
+    return Design("custom", radius, tables)
+
+
+def _described(table: Mapping[str, object]) -> TableSpec:
+    try:
+        bits = table["permutation"]
+        assert isinstance(bits, (list, tuple, bytes))
+        return TableSpec(bytes(bits), int(str(table["prefix_bits"])), int(str(table.get("flips", 0))))
+    except (KeyError, AssertionError, ValueError, TypeError) as error:
+        raise InputError(
+            "a table description is a dict with permutation (64 source bits), prefix_bits and flips"
+        ) from error
+
+
+def _named(name: str, radius: int) -> list[TableSpec]:
+    full = name
+    if name in MANKU:
+        full, most = MANKU[name]
+        if radius > most:
+            raise InputError(f"{name} is exact up to radius {most}, got {radius}: {full} keeps its shape and adds flips")
+    match = re.fullmatch(r"(blocks|nested)-(\d{1,2})-(\d{1,2})|(flip)-(\d{1,2})", full)
+    if match is None:
+        raise InputError(
+            f"unknown design {name!r}: use auto, {', '.join(MANKU)}, blocks-M-C, nested-A-B or flip-M (fpstore plan lists them)"
+        )
+    if match[4]:
+        return flip(int(match[5]), radius)
+    return (blocks if match[1] == "blocks" else nested)(int(match[2]), int(match[3]), radius)

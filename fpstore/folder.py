@@ -1,0 +1,142 @@
+"""Building a folder beside its target and putting it in place in one step, or leaving no trace."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import secrets
+import shutil
+import sys
+from pathlib import Path
+from types import TracebackType
+
+from fpstore import layout
+from fpstore.errors import FpstoreError, StorageError, StoreExistsError
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+
+
+class Target:
+    """Context manager: yields a temporary folder next to the target, and on success makes it the target.
+
+    The folder is locked while its builder lives, so the next build can tell one that was abandoned (a killed process)
+    and removes it. With ``overwrite``, an existing store is swapped for the new one in one system call.
+
+    Raises
+    ------
+    StoreExistsError
+        The target exists and ``overwrite`` is false, or it exists and is no store.
+    StorageError
+        The system refused a write: no space, no permission.
+    """
+
+    def __init__(self, path: Path, overwrite: bool) -> None:
+        self.path = path
+        self._overwrite = overwrite
+        self._folder: Path
+        self._lock = -1
+
+    def __enter__(self) -> Path:
+        path = self.path
+        if path.is_symlink() or path.exists():
+            if not self._overwrite:
+                raise StoreExistsError(f"{path} exists: choose another path, or replace it with overwrite (--force)", path=path)
+            if not is_store(path):
+                raise StoreExistsError(f"{path} exists and is no fpstore store: it will not be replaced", path=path)
+        if not path.parent.is_dir():
+            raise StorageError(f"{path.parent}: no such folder", path=path.parent)
+        self._remove_abandoned()
+        self._folder = path.parent / f".{path.name}.tmp-{os.getpid()}-{secrets.token_hex(4)}"
+        try:
+            self._folder.mkdir()
+            self._lock = os.open(self._folder, os.O_RDONLY)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise StorageError(f"{path}: cannot write beside it ({error.strerror})", path=path) from error
+        return self._folder
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            if error is None:
+                try:
+                    self._publish()
+                except OSError as failure:
+                    error = failure
+                    if not isinstance(failure, FpstoreError):
+                        raise StorageError(f"{self.path}: {failure.strerror or failure}", path=self.path) from failure
+                    raise
+            elif isinstance(error, OSError) and not isinstance(error, (FpstoreError, InterruptedError, BrokenPipeError)):
+                place = error.filename or self.path
+                hint = "; nothing was changed" if error.errno != errno.ENOSPC else ": free some space; nothing was changed"
+                raise StorageError(f"{place}: {error.strerror or error}{hint}", path=self.path) from error
+        finally:
+            if self._folder.exists():
+                shutil.rmtree(self._folder, ignore_errors=True)
+            os.close(self._lock)
+
+    def _publish(self) -> None:
+        for folder, _, _ in os.walk(self._folder, topdown=False):
+            sync_folder(Path(folder))
+        if self._overwrite and self.path.exists():
+            exchange(self._folder, self.path)
+        else:
+            if self.path.exists():
+                raise StoreExistsError(f"{self.path} appeared while it was built: nothing was changed", path=self.path)
+            self._folder.rename(self.path)
+        sync_folder(self.path.parent)
+
+    def _remove_abandoned(self) -> None:
+        for folder in self.path.parent.glob(f".{glob_escape(self.path.name)}.tmp-*"):
+            try:
+                lock = os.open(folder, os.O_RDONLY)
+            except OSError:
+                continue
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                continue
+            else:
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)
+
+
+def glob_escape(name: str) -> str:
+    """Escape the characters that mean something in a glob pattern."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
+
+
+def is_store(path: Path) -> bool:
+    """Whether a path looks like a store: a folder with a store file."""
+    return path.is_dir() and (path / layout.STORE_FILE).is_file()
+
+
+def sync_folder(path: Path) -> None:
+    """Make the entries of a folder durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def exchange(new: Path, old: Path) -> None:
+    """Swap two folders in one step; afterwards ``new`` names the old one. Falls back to two renames where that is missing."""
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None, use_errno=True)
+        if hasattr(libc, "renameat2"):
+            result = libc.renameat2(
+                _AT_FDCWD, os.fsencode(new), _AT_FDCWD, os.fsencode(old), ctypes.c_uint(_RENAME_EXCHANGE)
+            )
+            if result == 0:
+                return
+            if ctypes.get_errno() not in (errno.EINVAL, errno.ENOSYS):
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(old))
+    aside = new.with_name(new.name + "-old")
+    old.rename(aside)
+    new.rename(old)
+    aside.rename(new)

@@ -1,0 +1,248 @@
+"""The id map: which document ids each fingerprint has.
+
+One record per block of the identity table holds that block's ids, bit-packed in rank order (docs/format.md, "Id map"): a
+fingerprint is found in the table first, and its block and rank lead to its ids. String ids are numbered through a dictionary.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from fpstore import _kernel
+from fpstore.environment import Reader, Writer
+from fpstore.errors import CorruptStoreError
+
+NAMES = b"names"
+NUMBERS = b"numbers"
+PENDING_BLOCKS = 1 << 14
+
+Words = npt.NDArray[np.uint64]
+
+
+def block_key(block: int) -> bytes:
+    """Return the LMDB key of a block's record: 8 bytes, big-endian, so that byte order is block order."""
+    return struct.pack(">Q", block)
+
+
+def record_seed(set_digest: int, block: int) -> int:
+    """Return the checksum seed of a block's record."""
+    return (set_digest + block) % 2**64
+
+
+class IdMapWriter:
+    """Writes ``ids.mdb``: :meth:`add` fingerprints' ids in table order and :meth:`close_blocks` as blocks are completed."""
+
+    def __init__(self, path: Path, set_digest: int) -> None:
+        self._writer = Writer(path)
+        self._digest = set_digest
+        self._block = 0
+        self._counts: list[npt.NDArray[np.uint32]] = []
+        self._per_fingerprint: list[Words] = []
+        self._ids: list[Words] = []
+        self._waiting_blocks = 0
+
+    def add(self, per_fingerprint: Words, ids: Words) -> None:
+        """Append the ids of successive fingerprints: how many each has, and the ids one after the other."""
+        self._per_fingerprint.append(per_fingerprint)
+        self._ids.append(ids)
+
+    def close_blocks(self, entry_counts: npt.NDArray[np.uint32], last: bool = False) -> None:
+        """Note completed blocks; records are written in batches."""
+        self._counts.append(entry_counts)
+        self._waiting_blocks += len(entry_counts)
+        if self._waiting_blocks >= PENDING_BLOCKS or last:
+            self._flush()
+
+    def _flush(self) -> None:
+        entry_counts = np.concatenate(self._counts) if self._counts else np.empty(0, np.uint32)
+        if not len(entry_counts):
+            return
+        per_fingerprint = np.concatenate(self._per_fingerprint)
+        ids = np.concatenate(self._ids)
+        fingerprints = int(entry_counts.sum(dtype=np.uint64))
+        lims = np.zeros(fingerprints + 1, np.uint64)
+        np.cumsum(per_fingerprint[:fingerprints], out=lims[1:])
+        used = int(lims[-1])
+        first = self._block
+        blob, offsets = _kernel.pack_ids(ids[:used], lims, entry_counts, record_seed(self._digest, first))
+        ends = offsets.tolist()
+        records = [
+            (block_key(first + i), blob[start:end])
+            for i, (start, end) in enumerate(zip(ends[:-1], ends[1:], strict=True))
+        ]
+        self._writer.run(lambda transaction: _append(transaction, records))
+        self._block += len(entry_counts)
+        self._counts, self._waiting_blocks = [], 0
+        self._per_fingerprint, self._ids = [per_fingerprint[fingerprints:].copy()], [ids[used:].copy()]
+
+    def finish(self) -> None:
+        """Write what is left and make the file durable."""
+        self._flush()
+        self._writer.finish()
+
+    def abort(self) -> None:
+        """Close without finishing."""
+        self._writer.abort()
+
+
+def _append(transaction: Any, records: Sequence[tuple[bytes, bytes]]) -> None:
+    transaction.cursor().putmulti(records, append=True)
+
+
+class IdMap:
+    """Reads ``ids.mdb`` of a generation."""
+
+    def __init__(self, path: Path, set_digest: int) -> None:
+        self._reader = Reader(path)
+        self._digest = set_digest
+        self.path = path
+
+    def get(self, block: int, rank: int) -> list[int]:
+        """Return the id numbers of one fingerprint, ascending."""
+        return _kernel.unpack_rank(self._record(block), record_seed(self._digest, block), rank, str(self.path))
+
+    def block(self, block: int) -> tuple[Words, Words]:
+        """Return (ids per fingerprint, ids) of a whole block."""
+        return _kernel.unpack_record(self._record(block), record_seed(self._digest, block), str(self.path))
+
+    def gather(self, blocks: Words, ranks: npt.NDArray[np.uint32]) -> tuple[npt.NDArray[np.int64], Words]:
+        """Return (lims, ids) of many places; each record is read once."""
+        counts = np.zeros(len(blocks), np.int64)
+        pieces: list[Words] = [np.empty(0, np.uint64)] * len(blocks)
+        order = np.argsort(blocks, kind="stable")
+        starts = np.flatnonzero(np.diff(blocks[order], prepend=np.uint64(2**64 - 1)))
+        ends = np.append(starts, len(order))[1:]
+        for start, end in zip(starts, ends, strict=True):
+            block = int(blocks[order[start]])
+            per_fingerprint, ids = self.block(block)
+            lims = np.concatenate([np.zeros(1, np.uint64), np.cumsum(per_fingerprint)])
+            for place in order[start:end]:
+                rank = int(ranks[place])
+                if rank >= len(per_fingerprint):
+                    raise CorruptStoreError(f"{self.path}: record {block} has no rank {rank}", path=self.path, block=block)
+                pieces[place] = ids[lims[rank] : lims[rank + 1]]
+                counts[place] = len(pieces[place])
+        out = np.zeros(len(blocks) + 1, np.int64)
+        np.cumsum(counts, out=out[1:])
+        return out, np.concatenate(pieces) if pieces else np.empty(0, np.uint64)
+
+    def _record(self, block: int) -> bytes:
+        record = self._reader.get(block_key(block))
+        if record is None:
+            raise CorruptStoreError(f"{self.path}: the id record of block {block} is missing", path=self.path, block=block)
+        return record
+
+    def verify(self, entry_counts: Iterable[int]) -> int:
+        """Check that there is exactly one good record a block, with the right number of fingerprints; return the id count."""
+        total = block = 0
+        records = self._reader.items()
+        for block, expected in enumerate(entry_counts):
+            key, record = next(records, (None, b""))
+            if key != block_key(block):
+                raise CorruptStoreError(f"{self.path}: the id record of block {block} is missing", path=self.path, block=block)
+            counts, ids = _kernel.unpack_record(record, record_seed(self._digest, block), str(self.path))
+            if len(counts) != expected:
+                raise CorruptStoreError(
+                    f"{self.path}: the id record of block {block} holds {len(counts)} fingerprints, the table {expected}",
+                    path=self.path, block=block, expected=expected, got=len(counts),
+                )  # fmt: skip
+            total += len(ids)
+        if next(records, None) is not None:
+            raise CorruptStoreError(f"{self.path}: there are more id records than blocks", path=self.path)
+        return total
+
+    @property
+    def file_bytes(self) -> int:
+        """Size of the file on disk."""
+        return self._reader.file_bytes
+
+    def close(self) -> None:
+        """Give the LMDB handle back."""
+        self._reader.close()
+
+
+class NameWriter:
+    """Numbers strings in order of first appearance, in the store's own LMDB file."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._names = writer.database(NAMES)
+        self._numbers = writer.database(NUMBERS)
+        self.count = 0
+
+    def number(self, names: Sequence[str]) -> Words:
+        """Return the numbers of the names; new ones are added."""
+        encoded = [name.encode() for name in names]
+        distinct = dict.fromkeys(encoded)
+        hashed = sorted((xxhash.xxh64_digest(name), place, name) for place, name in enumerate(distinct))
+
+        def work(transaction: Any) -> int:
+            found: dict[bytes, int | None] = {}
+            for key, _, name in hashed:
+                found[name] = self._find(transaction, key, name)
+            next_number = self.count
+            fresh = []
+            for name in distinct:
+                if found[name] is None:
+                    found[name] = next_number
+                    fresh.append((struct.pack(">Q", next_number), name))
+                    next_number += 1
+            transaction.cursor(self._names).putmulti(fresh, append=True)
+            cursor = transaction.cursor(self._numbers)
+            for key, _, name in hashed:
+                number = found[name]
+                assert number is not None
+                if number >= self.count:
+                    old = transaction.get(key, db=self._numbers) or b""
+                    cursor.put(key, old + struct.pack(">Q", number))
+            distinct.update(found)  # type: ignore[arg-type]
+            return next_number
+
+        self.count = self._writer.run(work)
+        return np.fromiter((distinct[name] for name in encoded), np.uint64, len(encoded))  # type: ignore[misc]
+
+    def _find(self, transaction: Any, key: bytes, name: bytes) -> int | None:
+        numbers = transaction.get(key, db=self._numbers)
+        if numbers:
+            for (number,) in struct.iter_unpack(">Q", numbers):
+                if transaction.get(struct.pack(">Q", number), db=self._names) == name:
+                    return int(number)
+        return None
+
+
+class Names:
+    """Reads the dictionary: numbers to strings."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._names = reader.database(NAMES)
+
+    def name(self, number: int) -> str:
+        """Return the string of a number."""
+        name = self._reader.get(struct.pack(">Q", number), self._reader.database(NAMES))
+        if name is None:
+            raise CorruptStoreError(f"{self._reader.path}: id number {number} has no name", path=self._reader.path)
+        return name.decode()
+
+    def verify(self) -> None:
+        """Check that the numbers run from 0 without a gap, and that each name leads back to its number."""
+        numbers = self._reader.database(NUMBERS)
+        for expected, (key, name) in enumerate(self._reader.items(self._names)):
+            places = self._reader.get(xxhash.xxh64_digest(name), numbers) or b""
+            if key != struct.pack(">Q", expected) or key not in [places[i : i + 8] for i in range(0, len(places), 8)]:
+                raise CorruptStoreError(
+                    f"{self._reader.path}: the id dictionary is damaged at number {expected}", path=self._reader.path
+                )
+
+
+def iter_entry_counts(pieces: Iterator[npt.NDArray[np.uint32]]) -> Iterator[int]:
+    """Flatten arrays of entry counts."""
+    for piece in pieces:
+        yield from piece.tolist()

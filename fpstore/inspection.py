@@ -1,0 +1,175 @@
+"""Looking inside a store: sizes and shapes (stats), and reading every byte (verify)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel, huffman
+from fpstore.design import Design
+from fpstore.environment import Reader
+from fpstore.errors import CorruptStoreError, FpstoreError
+from fpstore.ids import IdMap, Names, iter_entry_counts
+from fpstore.plan import limit_bits
+from fpstore.table import TableReader
+
+SKEW_BITS = 16
+
+
+@dataclass
+class Report:
+    """What ``verify`` found.
+
+    Attributes
+    ----------
+    ok : bool
+    tables, blocks, fingerprints, ids : int
+        How much was read.
+    faults : list of dict
+        ``message``, ``path``, ``block`` (None when the fault is not in one block).
+    """
+
+    tables: int = 0
+    blocks: int = 0
+    fingerprints: int = 0
+    ids: int = 0
+    faults: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether no fault was found."""
+        return not self.faults
+
+    def note(self, error: FpstoreError) -> None:
+        """Add a fault."""
+        path = None if error.path is None else str(error.path)
+        self.faults.append({"message": str(error), "path": path, "block": error.block})
+
+
+def verify_store(generation: dict[str, Any], tables: Sequence[TableReader], ids: IdMap, names: Names | None) -> Report:
+    """Read every table, every id record and the dictionary; go on after a fault, so that all damaged parts are named."""
+    report = Report(fingerprints=generation["fingerprints"])
+    for table in tables:
+        try:
+            table.verify()
+        except FpstoreError as error:
+            report.note(error)
+        report.tables += 1
+        report.blocks += table.kernel.block_count
+    try:
+        report.ids = ids.verify(iter_entry_counts(counts for _, counts in tables[0].keys()))
+        if report.ids != generation["ids"]:
+            raise CorruptStoreError(
+                f"{ids.path}: {report.ids} ids, the store says {generation['ids']}",
+                path=ids.path, expected=generation["ids"], got=report.ids,
+            )  # fmt: skip
+    except FpstoreError as error:
+        if not any(fault["message"] == str(error) for fault in report.faults):
+            report.note(error)
+    if names is not None:
+        try:
+            names.verify()
+        except FpstoreError as error:
+            report.note(error)
+    return report
+
+
+def describe(
+    record: dict[str, Any],
+    generation: dict[str, Any],
+    design: Design,
+    tables: Sequence[TableReader],
+    ids: IdMap,
+    reader: Reader,
+) -> dict[str, Any]:
+    """Return the numbers of ``Store.stats``."""
+    n = generation["fingerprints"]
+    table_bytes = sum(t.kernel.file_bytes for t in tables)
+    key_bytes = sum(t.kernel.file_bytes - t.kernel.keys_offset for t in tables)
+    id_bytes = ids.file_bytes
+    dictionary_bytes = reader.file_bytes
+    bits = table_bytes * 8 / n / len(tables) if n else 0.0
+    limit = limit_bits(n)
+    return {
+        "fingerprints": n,
+        "ids": generation["ids"],
+        "radius": design.radius,
+        "design": {
+            "name": design.name,
+            "tables": [
+                {"prefix_bits": t.prefix_bits, "flips": t.flips, "lookups": look.variant_count if look else 0}
+                for t, look in zip(design.tables, _by_table(design, n), strict=True)
+            ],
+        },
+        "bytes": {
+            "tables": table_bytes,
+            "keys": key_bytes,
+            "ids": id_bytes,
+            "delta": 0,
+            "metadata": dictionary_bytes,
+            "total": table_bytes + id_bytes + dictionary_bytes,
+        },
+        "bytes_per_fingerprint": {
+            "tables": table_bytes / n if n else 0.0,
+            "keys": key_bytes / n if n else 0.0,
+            "ids": id_bytes / n if n else 0.0,
+            "total": (table_bytes + id_bytes + dictionary_bytes) / n if n else 0.0,
+        },
+        "bits_per_fingerprint": bits,
+        "limit_bits_per_fingerprint": limit,
+        "ratio_to_limit": bits / limit if limit else 0.0,
+        "ratio_to_raw": bits / 64,
+        "block_bytes": record["block_bytes"],
+        "id_kind": record["id_kind"],
+        "generation": generation["number"],
+        "format_version": record["format_version"],
+        "fingerprinter": record["fingerprinter"],
+    }
+
+
+def _by_table(design: Design, n: int) -> list[Any]:
+    lookups = {look.table: look for look in design.lookups(n)}
+    return [lookups.get(i) for i in range(len(design.tables))]
+
+
+def distribution(table: TableReader) -> dict[str, Any]:
+    """Read a whole table and return its h histogram, code lengths, block fill, and its largest runs of equal leading bits."""
+    histogram = np.zeros(huffman.SYMBOLS, np.uint64)
+    last: npt.NDArray[np.uint64] = np.empty(0, np.uint64)
+    runs = np.zeros(1 << SKEW_BITS, np.int64)
+    entry_counts: list[npt.NDArray[np.uint32]] = []
+    for values, counts in table.keys():
+        _kernel.histogram(np.concatenate([last, values]), histogram)
+        last = values[-1:]
+        runs += np.bincount((values >> np.uint64(64 - SKEW_BITS)).astype(np.int64), minlength=1 << SKEW_BITS)
+        entry_counts.append(counts)
+    entries = np.concatenate(entry_counts) if entry_counts else np.empty(0, np.uint32)
+    n = int(runs.sum())
+    largest = np.argsort(runs)[::-1][:5]
+    code_bits = np.frombuffer(table.kernel.code_bits, np.uint8)
+    pairs = int(histogram.sum())
+    used = int((histogram * code_bits).sum()) + int((histogram * (63 - np.arange(64, dtype=np.uint64))).sum())
+    payload = len(entries) * (table.kernel.block_bytes - 20) * 8
+    return {
+        "h": {int(h): int(histogram[h]) for h in np.flatnonzero(histogram)},
+        "code_bits": {int(h): int(code_bits[h]) for h in np.flatnonzero(histogram)},
+        "mean_code_bits": float((histogram * code_bits).sum() / pairs) if pairs else 0.0,
+        "blocks": len(entries),
+        "entries_per_block": {
+            "least": int(entries.min()) if len(entries) else 0,
+            "mean": float(entries.mean()) if len(entries) else 0.0,
+            "most": int(entries.max()) if len(entries) else 0,
+        },
+        # The bits of the first entry of each block are counted with the header, those of h at block bounds are not used.
+        "fill": min(used / payload, 1.0) if payload else 0.0,
+        "skew": {
+            "prefix_bits": SKEW_BITS,
+            "distinct_prefixes": int(np.count_nonzero(runs)),
+            "largest": [{"prefix": f"{int(p):04x}", "fingerprints": int(runs[p])} for p in largest if runs[p]],
+            "largest_share": float(runs.max() / n) if n else 0.0,
+        },
+    }

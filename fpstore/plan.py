@@ -1,0 +1,225 @@
+"""The planner: what each design costs for a set of n fingerprints, and which is cheapest within the budgets.
+
+Sizes follow from the code (docs/design.md, "Arithmetic"); times from constants measured by ``tools/bench calibrate`` on one machine. What
+matters for the choice are their ratios.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import lgamma, log, log2
+
+from fpstore.design import MANKU, MAX_RADIUS, Design, check_radius, design as make_design
+from fpstore.errors import InputError
+from fpstore.resources import total_memory
+from fpstore.table import DEFAULT_BLOCK_BYTES
+
+# Measured by `tools/bench calibrate` (docs/benchmarks.md, "Planner constants"), nanoseconds.
+LOOKUP_NS = 130.0  # one prefix look-up in a batch: directory, key, block, checksum, codes
+CANDIDATE_NS = 2.0  # one entry decoded and compared
+BLOCK_NS = 130.0  # one more block of the same look-up
+COLD_READ_NS = 100_000.0  # one random page read from a solid-state disk, not overlapped
+
+CODE_BITS = 3.29  # mean code length of h on uniform keys
+ENTRY_OVERHEAD_BITS = (20 + 8 + 1 - 8 + 2.7) * 8  # block header, key, directory, less the first fingerprint, padding
+ID_BYTES = 4.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One design with its estimated costs.
+
+    Attributes
+    ----------
+    design : Design
+    bytes_per_fingerprint : float
+        All tables, without ids.
+    disk_bytes : int
+        Tables and dense ids.
+    lookups : int
+        Prefix look-ups per probe.
+    candidates : float
+        Entries compared per probe, on uniform data.
+    microseconds : float
+        Estimated time of one probe in a batch, one thread, tables in memory.
+    cold_milliseconds : float
+        Estimated time of one probe when every block comes from a solid-state disk, one read at a time.
+    fits : bool
+        Whether it is within the budgets.
+    reason : str
+        Why not, or an empty string.
+    """
+
+    design: Design
+    bytes_per_fingerprint: float
+    disk_bytes: int
+    lookups: int
+    candidates: float
+    microseconds: float
+    cold_milliseconds: float
+    fits: bool
+    reason: str
+
+    @property
+    def name(self) -> str:
+        """The design's name."""
+        return self.design.name
+
+
+def limit_bits(fingerprint_count: int) -> float:
+    """Return log2 C(2^64, n) / n: the fewest bits per fingerprint that any set of n can take on average."""
+    n = fingerprint_count
+    if n == 0:
+        return 0.0
+    # log2 of 2^64 (2^64 - 1) ... (2^64 - n + 1) / n!; the falling factorial is 2^64n to within n^2 / 2^65.
+    falling = 64.0 * n - n * (n - 1) / 2 / 2.0**64 / log(2)
+    return (falling - lgamma(n + 1) / log(2)) / n
+
+
+def table_bits(fingerprint_count: int, block_bytes: int = DEFAULT_BLOCK_BYTES) -> float:
+    """Return the estimated bits per fingerprint of one table, uniform keys, everything counted."""
+    n = max(fingerprint_count, 2)
+    entry = max(64 - log2(n), 1.0) + CODE_BITS
+    per_block = max((block_bytes * 8 - 20 * 8 - 22) / entry + 1, 1.0)
+    bits = entry + ENTRY_OVERHEAD_BITS / min(per_block, n)
+    return bits + 4096 * 8 / n
+
+
+def estimate(
+    candidate: Design,
+    fingerprint_count: int,
+    *,
+    disk_budget: int | None = None,
+    memory_budget: int | None = None,
+    block_bytes: int = DEFAULT_BLOCK_BYTES,
+) -> Plan:
+    """Return the estimated costs of a design over n fingerprints."""
+    n = max(fingerprint_count, 1)
+    bits = table_bits(n, block_bytes)
+    per_block = max(block_bytes * 8 / bits, 1.0)
+    lookups = 0
+    candidates = nanoseconds = reads = 0.0
+    for lookup in candidate.lookups(n):
+        found = n / 2.0**lookup.prefix_bits
+        more_blocks = found / per_block
+        lookups += lookup.variant_count
+        candidates += lookup.variant_count * found
+        nanoseconds += lookup.variant_count * (LOOKUP_NS + found * CANDIDATE_NS + more_blocks * BLOCK_NS)
+        reads += lookup.variant_count * (1 + more_blocks * block_bytes / 4096)
+    tables_bytes = int(n * bits / 8 * len(candidate.tables))
+    disk_bytes = tables_bytes + int(n * ID_BYTES)
+    reason = ""
+    if disk_budget is not None and disk_bytes > disk_budget:
+        reason = "over the disk budget"
+    elif memory_budget is not None and tables_bytes > memory_budget:
+        reason = "over the memory budget"
+    return Plan(
+        candidate, bits / 8 * len(candidate.tables), disk_bytes, lookups, candidates, nanoseconds / 1000,
+        reads * COLD_READ_NS / 1e6, not reason, reason,
+    )  # fmt: skip
+
+
+def candidates_for(radius: int) -> Iterator[Design]:
+    """Yield the designs worth considering for a radius: the paper's, other blocks and nested ones, and flips."""
+    names = [name for name, (_, most) in MANKU.items() if radius <= most]
+    shapes = {MANKU[name][0] for name in names}
+    for block_count in range(radius + 2, min(radius + 5, 12)):
+        for leading_count in range(1, block_count - radius + 1):
+            name = f"blocks-{block_count}-{leading_count}"
+            if name not in shapes and leading_count < block_count:
+                names.append(name)
+    if radius:
+        nest = f"nested-{radius + 1}-{radius + 1}"
+        if nest not in shapes:
+            names.append(nest)
+    names += [f"flip-{count}" for count in range(1, radius + 2)]
+    seen = set()
+    for name in names:
+        made = make_design(name, radius)
+        if len(made.tables) <= 100 and made.tables not in seen:
+            seen.add(made.tables)
+            yield made
+
+
+def plan(
+    n: int,
+    radius: int = 3,
+    *,
+    disk_budget: int | None = None,
+    memory_budget: int | None = None,
+    storage: str = "hot",
+    block_bytes: int = DEFAULT_BLOCK_BYTES,
+) -> list[Plan]:
+    """Estimate every design for a set of n fingerprints, best first.
+
+    Parameters
+    ----------
+    n : int
+        How many fingerprints.
+    radius : int
+        The largest radius that probes will ask for, 0 to 7.
+    disk_budget : int, optional
+        Bytes that tables and ids may take on disk.
+    memory_budget : int, optional
+        Bytes of memory that the tables should fit in (their page cache); by default half of this machine's when ``storage`` is
+        hot.
+    storage : {"hot", "cold"}
+        Whether the tables will be in the page cache (rank by microseconds) or on disk (rank by reads).
+
+    Returns
+    -------
+    list of Plan
+        Those that fit first, each group by estimated time.
+
+    Raises
+    ------
+    InputError
+        A negative n, a radius outside 0 to 7, an unknown kind of storage.
+
+    Examples
+    --------
+    >>> import fpstore
+    >>> best = fpstore.plan(1 << 24, radius=3)[0]
+    >>> best.fits
+    True
+    """
+    radius = check_radius(radius, MAX_RADIUS)
+    if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+        raise InputError(f"n must be a whole number of fingerprints, got {n!r}")
+    if storage not in ("hot", "cold"):
+        raise InputError(f"storage must be hot or cold, got {storage!r}")
+    if memory_budget is None and storage == "hot":
+        memory_budget = total_memory() // 2
+    plans = []
+    for candidate in candidates_for(radius):
+        try:
+            plans.append(
+                estimate(
+                    candidate, n, disk_budget=disk_budget, memory_budget=memory_budget, block_bytes=block_bytes
+                )
+            )
+        except InputError:
+            continue  # more look-ups than a probe may make
+    # Tables that save less than a tenth of the time are not worth their bytes: times are compared in steps of 10%.
+    def rank(p: Plan) -> tuple[bool, float, float]:
+        cost = p.microseconds if storage == "hot" else p.cold_milliseconds
+        return not p.fits, round(log(max(cost, 1e-9)) / log(1.1)), p.bytes_per_fingerprint
+
+    return sorted(plans, key=rank)
+
+
+def choose(
+    n: int, radius: int, *, disk_budget: int | None = None, storage: str = "hot", block_bytes: int = DEFAULT_BLOCK_BYTES
+) -> Plan:
+    """Return the plan that ``design="auto"`` takes; InputError when none fits the disk budget."""
+    plans = plan(n, radius, disk_budget=disk_budget, storage=storage, block_bytes=block_bytes)
+    if not plans[0].fits:
+        # Over the memory budget the page cache will miss, but the store works; over the disk budget it cannot be built.
+        plans = plan(n, radius, disk_budget=disk_budget, storage="cold", block_bytes=block_bytes)
+    if not plans[0].fits:
+        least = min(plans, key=lambda p: p.disk_bytes)
+        raise InputError(
+            f"no design fits the disk budget: {least.name} is the smallest at {least.disk_bytes} bytes", expected=disk_budget
+        )
+    return plans[0]

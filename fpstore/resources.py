@@ -1,0 +1,56 @@
+"""Memory sizes and thread counts, as users give them."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from fpstore.errors import InputError
+
+_UNITS = {"": 1, "b": 1, "k": 1000, "kb": 1000, "kib": 1 << 10, "m": 10**6, "mb": 10**6, "mib": 1 << 20,
+          "g": 10**9, "gb": 10**9, "gib": 1 << 30, "t": 10**12, "tb": 10**12, "tib": 1 << 40}  # fmt: skip
+LEAST_MEMORY = 64 << 20
+
+
+def total_memory() -> int:
+    """Return the memory of this machine, or of its control group if that is less, in bytes."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as file:
+            limit = file.read().strip()
+        return min(total, int(limit)) if limit.isdigit() else total
+    except OSError:
+        return total
+
+
+def parse_size(size: int | str, what: str = "size") -> int:
+    """Return a number of bytes from an int or a string such as ``2GiB``, ``500 MB`` or ``1048576``."""
+    if isinstance(size, int) and not isinstance(size, bool):
+        value: float = size
+    else:
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", str(size))
+        if match is None or match[2].lower() not in _UNITS:
+            raise InputError(f"{what} must be a number of bytes or a size such as 2GiB or 500MB, got {size!r}")
+        value = float(match[1]) * _UNITS[match[2].lower()]
+    if value <= 0:
+        raise InputError(f"{what} must be positive, got {size!r}")
+    return int(value)
+
+
+def parse_memory(memory: int | str | None) -> int:
+    """Return a memory budget in bytes; None is a quarter of this machine's memory."""
+    if memory is None:
+        return max(total_memory() // 4, LEAST_MEMORY)
+    value = parse_size(memory, "memory")
+    if value < LEAST_MEMORY:
+        raise InputError(f"memory must be at least 64MiB, got {memory!r}")
+    return value
+
+
+def parse_threads(threads: int | None) -> int:
+    """Return a thread count; None is one per available processor."""
+    if threads is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 1024:
+        raise InputError(f"threads must be a whole number from 1 to 1024, got {threads!r}")
+    return threads

@@ -1,0 +1,268 @@
+"""External sort: input of any size in a fixed memory budget (partition by leading bits, sort each part, stream it out)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel
+from fpstore.design import TableSpec
+
+Words = npt.NDArray[np.uint64]
+
+# Bytes a row at the peak of sorting pairs in memory: pairs (16), scratch (16), or pairs and the three grouped columns (16 + 24).
+PAIR_BYTES = 40
+KEY_BYTES = 16
+SPLIT_BITS = 8
+COPY_ROWS = 1 << 18
+
+
+class Column:
+    """A growing column of words that is kept in memory, or in a file once ``spill`` names one."""
+
+    def __init__(self, path: Path | None, dtype: npt.DTypeLike = np.uint64) -> None:
+        self._dtype = np.dtype(dtype)
+        self._parts: list[npt.NDArray[np.generic]] = []
+        self._file: BinaryIO | None = path.open("w+b", buffering=0) if path is not None else None
+        self._taken = 0
+        self.rows = 0
+
+    def append(self, part: npt.NDArray[np.generic]) -> None:
+        """Add rows at the end."""
+        part = np.ascontiguousarray(part, dtype=self._dtype)
+        self.rows += len(part)
+        if self._file is None:
+            self._parts.append(part)
+            return
+        view = memoryview(part).cast("B") if len(part) else memoryview(b"")
+        while len(view):
+            view = view[self._file.write(view) :]
+
+    def pieces(self, rows: int = COPY_ROWS) -> Iterator[npt.NDArray[np.generic]]:
+        """Yield the rows in order, at most ``rows`` at a time."""
+        if self._file is None:
+            for part in self._parts:
+                for start in range(0, len(part), rows):
+                    yield part[start : start + rows]
+            return
+        self._file.seek(0)
+        for start in range(0, self.rows, rows):
+            yield self.read(min(rows, self.rows - start))
+
+    def read(self, rows: int) -> npt.NDArray[np.generic]:
+        """Read the next rows of the file."""
+        assert self._file is not None
+        out = np.empty(rows, self._dtype)
+        view = memoryview(out).cast("B") if rows else memoryview(b"")
+        while len(view):
+            got = self._file.readinto(view)  # type: ignore[attr-defined]
+            if not got:
+                raise OSError("a temporary file is shorter than what was written to it")
+            view = view[got:]
+        return out
+
+    def take(self, rows: int) -> npt.NDArray[np.generic]:
+        """Return the next rows after those taken before."""
+        start, self._taken = self._taken, self._taken + rows
+        if self._file is not None:
+            self._file.seek(start * self._dtype.itemsize)
+            return self.read(rows)
+        return self.whole()[start : start + rows]
+
+    def whole(self) -> npt.NDArray[np.generic]:
+        """Return all rows in one array."""
+        if self._file is not None:
+            self._file.seek(0)
+            return self.read(self.rows)
+        if len(self._parts) != 1:
+            self._parts = [np.concatenate(self._parts) if self._parts else np.empty(0, self._dtype)]
+        return self._parts[0]
+
+    def close(self) -> None:
+        """Forget the rows."""
+        self._parts = []
+        if self._file is not None:
+            name = self._file.name
+            self._file.close()
+            os.unlink(name)
+            self._file = None
+
+
+class PairSorter:
+    """Sorts (fingerprint, id) rows: :meth:`add` them in any order, then iterate over :meth:`groups`.
+
+    Parameters
+    ----------
+    memory : int
+        Budget in bytes. Past it, rows are spilled to one file per value of their leading 8 bits, and a part that is still
+        too large is split by the next 8 bits, and so on.
+    folder : Path
+        Where the temporary files go.
+    """
+
+    def __init__(self, memory: int, folder: Path) -> None:
+        self._memory = memory
+        self._folder = folder
+        self._pairs: list[Words] = []
+        self._parts: dict[int, Column] | None = None
+        self.rows = 0
+
+    def add(self, fingerprints: Words, ids: Words) -> None:
+        """Append rows."""
+        pairs = np.empty(2 * len(fingerprints), np.uint64)
+        pairs[0::2] = fingerprints
+        pairs[1::2] = ids
+        self.rows += len(fingerprints)
+        self._pairs.append(pairs)
+        if self._parts is None and self.rows * PAIR_BYTES > self._memory:
+            self._parts = {}
+        if self._parts is not None:
+            waiting, self._pairs = self._pairs, []
+            for part in waiting:
+                _split(part, 0, self._parts, self._folder)
+
+    @property
+    def spilled(self) -> bool:
+        """Whether the rows did not fit into the budget."""
+        return self._parts is not None
+
+    def groups(self, tick: Callable[[int], None]) -> Iterator[tuple[Words, Words, Words]]:
+        """Yield (distinct keys ascending, ids per key, ids), part by part; ``tick`` is told the rows that were sorted."""
+        if self._parts is None:
+            waiting, self._pairs = self._pairs, []
+            pairs = np.empty(2 * self.rows, np.uint64)
+            start = 0
+            waiting.reverse()
+            while waiting:
+                part = waiting.pop()
+                pairs[start : start + len(part)] = part
+                start += len(part)
+            if self.rows:
+                yield _sorted_groups(pairs)
+                tick(self.rows)
+            return
+        yield from self._parts_in_order(self._parts, SPLIT_BITS, tick)
+
+    def _parts_in_order(
+        self, parts: dict[int, Column], depth: int, tick: Callable[[int], None]
+    ) -> Iterator[tuple[Words, Words, Words]]:
+        for digit in sorted(parts):
+            column = parts.pop(digit)
+            rows = column.rows // 2
+            if rows * PAIR_BYTES > self._memory and depth < 64:
+                finer: dict[int, Column] = {}
+                for piece in column.pieces(2 * COPY_ROWS):
+                    _split(_words(piece), depth, finer, self._folder)
+                column.close()
+                yield from self._parts_in_order(finer, depth + SPLIT_BITS, tick)
+                continue
+            pairs = _words(column.whole())
+            column.close()
+            yield _sorted_groups(pairs)
+            tick(rows)
+
+
+def _words(array: npt.NDArray[np.generic]) -> Words:
+    return array.view(np.uint64)
+
+
+def _split(pairs: Words, depth: int, parts: dict[int, Column], folder: Path) -> None:
+    """Append each row to the part of its 8 bits at ``depth``."""
+    pairs = pairs.reshape(-1, 2)
+    digits = ((pairs[:, 0] << np.uint64(depth)) >> np.uint64(64 - SPLIT_BITS)).astype(np.uint8)
+    order = np.argsort(digits, kind="stable")
+    pairs = pairs[order]
+    ends = np.cumsum(np.bincount(digits, minlength=1 << SPLIT_BITS))
+    start = 0
+    for digit, end in enumerate(ends.tolist()):
+        if end > start:
+            if digit not in parts:
+                parts[digit] = Column(folder / f"pairs-{depth:02d}-{digit:03d}.tmp")
+            parts[digit].append(pairs[start:end].reshape(-1))
+        start = end
+
+
+def _sorted_groups(pairs: Words) -> tuple[Words, Words, Words]:
+    scratch = np.empty_like(pairs)
+    _kernel.sort_pairs(pairs, scratch)
+    del scratch
+    keys, lims, ids = _kernel.group_pairs(pairs)
+    return keys, np.diff(lims), ids
+
+
+def permuted_parts(
+    keys: Callable[[], Iterator[Words]], count: int, spec: TableSpec, memory: int
+) -> Iterator[Words]:
+    """Yield the permuted keys of a sorted set in order, in parts that fit into the budget.
+
+    Parameters
+    ----------
+    keys : callable
+        Starts a pass over the fingerprints in ascending order. There is one pass per part, and a few more to find
+        their bounds: decoding the identity table again is cheaper than writing parts to disk and reading them back.
+    count : int
+        How many there are.
+    spec : TableSpec
+        The table to sort for.
+    memory : int
+        Budget in bytes.
+    """
+    permutation = np.frombuffer(spec.permutation, np.uint8)
+    rows = max(memory // KEY_BYTES, 4 * COPY_ROWS)
+    bounds = [(0, 2**64 - 1, count)] if count <= rows else _bounds(keys, permutation, rows)
+    for low, high, size in bounds:
+        part = np.empty(size, np.uint64)
+        start = 0
+        for piece in keys():
+            if len(bounds) == 1:
+                part[start : start + len(piece)] = _kernel.permute(piece, permutation)
+                start += len(piece)
+            else:
+                kept = np.empty(len(piece), np.uint64)
+                n = _kernel.permute_select(piece, permutation, low, high, kept)
+                part[start : start + n] = kept[:n]
+                start += n
+        scratch = np.empty_like(part)
+        _kernel.sort_keys(part, scratch, spec.sort_bits)
+        del scratch
+        yield part
+
+
+def _bounds(
+    keys: Callable[[], Iterator[Words]], permutation: npt.NDArray[np.uint8], rows: int
+) -> list[tuple[int, int, int]]:
+    """Cut the permuted key space into ranges (low, high, size) of at most ``rows`` keys, in order."""
+    out: list[tuple[int, int, int]] = []
+
+    def cut(prefix: int, depth: int) -> None:
+        bits = min(12, 64 - depth)
+        counts = np.zeros(1 << bits, np.int64)
+        low = prefix << (64 - depth) if depth else 0
+        high = low + (1 << (64 - depth)) - 1
+        for piece in keys():
+            kept = np.empty(len(piece), np.uint64)
+            n = _kernel.permute_select(piece, permutation, low, high, kept)
+            digits = (kept[:n] << np.uint64(depth)) >> np.uint64(64 - bits)
+            counts += np.bincount(digits.astype(np.int64), minlength=1 << bits)
+        width = 64 - depth - bits
+        start, size = low, 0
+        for digit, n in enumerate(counts.tolist()):
+            first = low + (digit << width)
+            if size and size + n > rows:
+                out.append((start, first - 1, size))
+                start, size = first, 0
+            if n > rows:
+                cut((prefix << bits) | digit, depth + bits)
+                start = first + (1 << width)
+            else:
+                size += n
+        if size:
+            out.append((start, high, size))
+
+    cut(0, 0)
+    return out

@@ -1,0 +1,184 @@
+"""Table files: a writer that takes sorted keys in a stream, and a reader over a memory map."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel, huffman
+from fpstore.design import Design, TableSpec
+from fpstore.errors import CorruptStoreError, StoreNotFoundError
+
+DEFAULT_BLOCK_BYTES = 512
+BLOCK_BYTES = (128, 256, 512, 1024, 2048, 4096)
+FEED_KEYS = 1 << 17
+DECODE_ROOM = 1 << 18
+
+Keys = npt.NDArray[np.uint64]
+
+
+class Layout(NamedTuple):
+    """What the writer of a table must know before its first key."""
+
+    design: Design
+    table: int
+    block_bytes: int
+    fingerprint_count: int
+    set_digest: int
+    histogram: npt.NDArray[np.uint64]
+
+    @property
+    def spec(self) -> TableSpec:
+        """The table's place in the design."""
+        return self.design.tables[self.table]
+
+
+class TableWriter:
+    """Writes one table: :meth:`feed` sorted permuted keys, then :meth:`finish`.
+
+    Parameters
+    ----------
+    path : Path
+        The file to create.
+    layout : Layout
+        The histogram and the count must be those of the keys that will be fed.
+    """
+
+    def __init__(self, path: Path, layout: Layout) -> None:
+        self._layout = layout
+        self._permutation = np.frombuffer(layout.spec.permutation, dtype=np.uint8)
+        self._code = huffman.code_lengths(layout.histogram)
+        seed = _kernel.block_seed(self._permutation, self._code, layout.set_digest)
+        self._encoder = _kernel.BlockEncoder(self._code, layout.block_bytes, seed)
+        self._keys: list[Keys] = []
+        self._fed = 0
+        self._file = path.open("wb", buffering=0)
+        self._write(bytes(_kernel.HEADER_BYTES))
+
+    def feed(self, keys: Keys) -> npt.NDArray[np.uint32]:
+        """Append sorted, distinct, permuted keys; return the entry counts of the blocks that were completed."""
+        counts = []
+        for start in range(0, len(keys), FEED_KEYS):
+            blocks, block_keys, entry_counts = self._encoder.feed(keys[start : start + FEED_KEYS])
+            self._write(blocks)
+            self._keys.append(block_keys)
+            counts.append(entry_counts)
+        self._fed += len(keys)
+        return np.concatenate(counts) if counts else np.empty(0, np.uint32)
+
+    def finish(self) -> npt.NDArray[np.uint32]:
+        """Write the last block, the index and the header, sync the file, and return the last block's entry count, if any."""
+        layout = self._layout
+        if self._fed != layout.fingerprint_count:
+            raise AssertionError(f"announced {layout.fingerprint_count} keys, fed {self._fed}")
+        block, key, count = self._encoder.finish()
+        self._write(block)
+        keys = np.concatenate([*self._keys, key])
+        self._write(keys)
+        self._write(_kernel.make_directory(keys))
+        header = _kernel.make_header(
+            self._permutation, self._code, layout.set_digest, self._fed, len(keys), layout.block_bytes, layout.table,
+            len(layout.design.tables), layout.spec.prefix_bits, layout.spec.flips,
+        )  # fmt: skip
+        self._file.seek(0)
+        self._write(header)
+        os.fsync(self._file.fileno())
+        self._file.close()
+        return count
+
+    def abort(self) -> None:
+        """Close the file without finishing it."""
+        self._file.close()
+
+    def _write(self, data: bytes | npt.NDArray[np.generic]) -> None:
+        view = memoryview(data).cast("B") if len(data) else memoryview(b"")
+        while len(view):
+            view = view[self._file.write(view) :]
+
+
+class TableReader:
+    """A mapped table file. What a probe reads is verified by the kernel; :meth:`verify` reads the rest.
+
+    Raises
+    ------
+    StoreNotFoundError, CorruptStoreError, FormatVersionError
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            with path.open("rb") as file:
+                if os.fstat(file.fileno()).st_size == 0:
+                    raise CorruptStoreError(f"{path}: the table file is empty", path=path)
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except FileNotFoundError as error:
+            raise StoreNotFoundError(f"{path}: the table file is missing", path=path) from error
+        self.kernel = _kernel.Table(np.frombuffer(self._map, dtype=np.uint8), str(path))
+        self._map.madvise(mmap.MADV_RANDOM)
+        # Probes need the key index at once, and the blocks only where they look.
+        page = self.kernel.keys_offset // mmap.PAGESIZE * mmap.PAGESIZE
+        self._map.madvise(mmap.MADV_WILLNEED, page)
+
+    def check_place(self, design: Design, table: int, fingerprint_count: int, set_digest: int) -> None:
+        """Refuse a file that is intact but belongs elsewhere: another place in the design, another set."""
+        spec, kernel = design.tables[table], self.kernel
+        wanted = {
+            "table": (table, kernel.table),
+            "table count": (len(design.tables), kernel.table_count),
+            "permutation": (spec.permutation, kernel.permutation),
+            "prefix bits": (spec.prefix_bits, kernel.prefix_bits),
+            "flips": (spec.flips, kernel.flips),
+            "fingerprint count": (fingerprint_count, kernel.fingerprint_count),
+            "set digest": (set_digest, kernel.set_digest),
+        }
+        for what, (expected, got) in wanted.items():
+            if expected != got:
+                raise CorruptStoreError(
+                    f"{self.path}: {what} is {got!r}, the store expects {expected!r}: a file of another store or table?",
+                    path=self.path,
+                    expected=expected,
+                    got=got,
+                )
+
+    def keys(self, start: int = 0) -> Iterator[tuple[Keys, npt.NDArray[np.uint32]]]:
+        """Yield (permuted keys, entry counts of their blocks) from block ``start`` on, in order, in bounded pieces."""
+        end = self.kernel.block_count
+        while start < end:
+            values, counts, start = self.kernel.decode(start, end, DECODE_ROOM)
+            yield values, counts
+
+    def verify(self) -> None:
+        """Read everything: index, directory, each block's checksum, lengths, key and order, the count and the set digest."""
+        kernel = self.kernel
+        kernel.check_index()
+        permutation = np.frombuffer(kernel.permutation, dtype=np.uint8)
+        histogram = np.zeros(huffman.SYMBOLS, dtype=np.uint64)
+        last: Keys = np.empty(0, np.uint64)
+        count = digest = 0
+        for values, _ in self.keys():
+            joined = np.concatenate([last, values])
+            bad = _kernel.histogram(joined, histogram)
+            if bad != len(joined):
+                raise CorruptStoreError(
+                    f"{self.path}: entry {count + bad - len(last)} is out of order",
+                    path=self.path,
+                    expected=int(joined[bad - 1]),
+                    got=int(joined[bad]),
+                )
+            digest += _kernel.digest(values, permutation)
+            count += len(values)
+            last = values[-1:]
+        for what, expected, got in (
+            ("fingerprint count", kernel.fingerprint_count, count),
+            ("set digest", kernel.set_digest, digest % 2**64),
+        ):
+            if expected != got:
+                raise CorruptStoreError(
+                    f"{self.path}: {what} is {got}, the header says {expected}", path=self.path, expected=expected, got=got
+                )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from fpstore.folder import Target
 from fpstore.io import check_fingerprints, check_ids
 from fpstore.plan import choose
 from fpstore.resources import parse_memory, parse_threads
-from fpstore.sorting import Column, PairSorter, permuted_parts
+from fpstore.sorting import COPY_ROWS, KEY_BYTES, Column, PairSorter, permuted_parts
 from fpstore.table import BLOCK_BYTES, DEFAULT_BLOCK_BYTES, Layout, TableReader, TableWriter
 
 Words = npt.NDArray[np.uint64]
@@ -109,8 +109,9 @@ class _Build:
         store = Writer(self._folder / layout.STORE_FILE)
         try:
             names = None
-            sorter = PairSorter(self._memory, self._temporary)
-            self._progress.start(PHASE_READ, getattr(source, "rows", None))
+            rows = _known_rows(source)
+            sorter = PairSorter(self._memory, self._temporary, rows)
+            self._progress.start(PHASE_READ, rows)
             kind = "row"
             row = 0
             for fingerprints, chunk_ids in chunks(source, ids):
@@ -152,11 +153,12 @@ class _Build:
         ]
         keys, per_fingerprint, numbers = columns
         identity = _Identity(keys)
-        for part_keys, part_counts, part_ids in sorter.groups(self._progress.tick):
-            identity.note(part_keys)
-            keys.append(part_keys)
-            per_fingerprint.append(part_counts)
-            numbers.append(part_ids)
+        for part in sorter.groups(self._progress.tick):
+            identity.note(part.keys)
+            keys.append(part.keys)
+            per_fingerprint.append(part.per_key)
+            numbers.append(part.ids)
+            identity.memory = part.memory
         identity.design = self._choose(identity.count)
         self._progress.start(PHASE_TABLES, identity.count * len(identity.design.tables))
         writer = TableWriter(self._generation / layout.table_name(0), self._layout(identity, 0, identity.histogram))
@@ -177,7 +179,7 @@ class _Build:
         per_fingerprint.close()
         id_count = numbers.rows
         numbers.close()
-        if identity.count * 8 + identity.count * 16 * self._threads > self._memory:
+        if in_files:
             keys.close()
             identity.table = self._generation / layout.table_name(0)
         return identity, id_count
@@ -191,44 +193,81 @@ class _Build:
         tables = range(1, len(identity.design.tables))
         if not tables:
             return
-        workers = min(self._threads, len(tables))
-        memory = self._memory // workers
-        with ThreadPoolExecutor(workers) as pool:
-            futures = [pool.submit(self._table, identity, table, memory) for table in tables]
+        free = self._memory
+        workspaces: list[Words | None] = [None]
+        if identity.table is None:
+            # The sorted keys stay, and the memory of the pairs serves the first thread.
+            workspaces = [identity.memory]
+            free -= identity.count * 2 * KEY_BYTES
+        extra = min(self._threads, len(tables)) - 1
+        while extra > 0 and (identity.table is not None or free >= identity.count * KEY_BYTES):
+            workspaces.append(None)
+            free -= identity.count * KEY_BYTES
+            extra -= 1
+        memory = self._memory // len(workspaces)
+        waiting = iter(tables)
+        lock = threading.Lock()
+
+        def work(workspace: Words | None) -> None:
+            while True:
+                with lock:
+                    table = next(waiting, None)
+                if table is None:
+                    return
+                if identity.table is not None:
+                    self._table_in_parts(identity, table, memory)
+                    continue
+                if workspace is None:
+                    workspace = np.empty(2 * identity.count, np.uint64)
+                self._table_in_memory(identity, table, workspace)
+
+        identity.memory = None
+        if len(workspaces) == 1:
+            return work(workspaces[0])
+        with ThreadPoolExecutor(len(workspaces)) as pool:
+            futures = [pool.submit(work, workspace) for workspace in workspaces]
             try:
-                for future in futures:
+                for future in as_completed(futures):
                     future.result()
             except BaseException:
                 self._progress.stop.set()
-                for future in futures:
-                    future.cancel()
                 raise
 
-    def _table(self, identity: _Identity, table: int, memory: int) -> None:
+    def _table_in_memory(self, identity: _Identity, table: int, workspace: Words) -> None:
         spec = identity.design.tables[table]
-        parts = permuted_parts(identity.keys, identity.count, spec, memory)
+        n = identity.count
+        keys, scratch = workspace[:n], workspace[n : 2 * n]
+        source = identity.column.whole()
+        _kernel.permute_sort(source, np.frombuffer(spec.permutation, np.uint8), keys, scratch, spec.sort_bits)
+        self._progress.tick(0)
         histogram = np.zeros(huffman.SYMBOLS, np.uint64)
-        first = next(parts, np.empty(0, np.uint64))
-        whole = len(first) == identity.count
-        column = Column(None if whole else self._temporary / f"table-{table}.tmp")
-        last = np.empty(0, np.uint64)
-        for part in _chain(first, parts):
-            _add_histogram(last, part, histogram)
-            last = part[-1:].copy()
-            column.append(part)
-            self._progress.tick(0)
-        del first
+        _add_histogram(keys[:0], keys, histogram)
+        self._write_table(identity, table, histogram, (keys[i : i + COPY_ROWS] for i in range(0, n, COPY_ROWS)))
+
+    def _table_in_parts(self, identity: _Identity, table: int, memory: int) -> None:
+        histogram = np.zeros(huffman.SYMBOLS, np.uint64)
+        column = Column(self._temporary / f"table-{table}.tmp")
+        try:
+            last = np.empty(0, np.uint64)
+            for part in permuted_parts(identity.keys, identity.count, identity.design.tables[table], memory):
+                _add_histogram(last, part, histogram)
+                last = part[-1:].copy()
+                column.append(part)
+                self._progress.tick(0)
+            self._write_table(identity, table, histogram, column.pieces())
+        finally:
+            column.close()
+
+    def _write_table(self, identity: _Identity, table: int, histogram: Words, pieces: Iterable[Words]) -> None:
         writer = TableWriter(self._generation / layout.table_name(table), self._layout(identity, table, histogram))
         try:
-            for piece in column.pieces():
+            for piece in pieces:
                 writer.feed(piece)
                 self._progress.tick(len(piece))
             writer.finish()
         except BaseException:
             writer.abort()
             raise
-        finally:
-            column.close()
 
     def _write_metadata(self, store: Writer, identity: _Identity, kind: str, id_count: int, rows: int) -> None:
         if identity.table is None:
@@ -268,6 +307,7 @@ class _Identity:
 
     def __init__(self, column: Column) -> None:
         self.column = column
+        self.memory: Words | None = None  # the sort's, free once the identity table is written
         self.table: Path | None = None  # read the keys from this table file instead of the column
         self.count = 0
         self.digest = 0
@@ -298,9 +338,14 @@ def _add_histogram(last: Words, keys: Words, histogram: Words) -> None:
     assert bad == len(keys), "keys out of order"
 
 
-def _chain(first: Words, rest: Iterator[Words]) -> Iterator[Words]:
-    yield first
-    yield from rest
+def _known_rows(source: Any) -> int | None:
+    """How many rows a source has, when it can tell without being read."""
+    if hasattr(source, "rows"):
+        rows: int | None = source.rows
+        return rows
+    if isinstance(source, np.ndarray):
+        return len(source) if source.ndim == 1 else None
+    return len(source) if isinstance(source, (list, tuple)) and not _is_list_of_arrays(source) else None
 
 
 def chunks(source: Any, ids: Any) -> Iterator[tuple[Words, Words | list[str] | None]]:

@@ -144,6 +144,8 @@ FLIP_SLACK_BITS = 4
 
 @lru_cache(maxsize=256)
 def _lookups(design: Design, log2_count: int, radius: int) -> tuple[TableLookup, ...]:
+    if radius == 0:
+        return (TableLookup(0, WIDTH, 0),)
     specs = list(enumerate(design.tables))
     for place in range(len(specs) - 1, -1, -1):
         fewer = specs[:place] + specs[place + 1 :]

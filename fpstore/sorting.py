@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +15,23 @@ from fpstore.design import TableSpec
 
 Words = npt.NDArray[np.uint64]
 
-# Bytes a row at the peak of sorting pairs in memory: pairs (16), scratch (16), or pairs and the three grouped columns (16 + 24).
-PAIR_BYTES = 40
+# Bytes a row while pairs are sorted in memory: the pairs and a scratch array of the same size.
+PAIR_BYTES = 32
 KEY_BYTES = 16
 SPLIT_BITS = 8
 COPY_ROWS = 1 << 18
+
+
+class Groups(NamedTuple):
+    """Sorted rows: distinct keys, how many ids each has, the ids one after the other; and memory to use again afterwards.
+
+    ``per_key`` lies in ``memory``, so that may be overwritten only once the counts are used.
+    """
+
+    keys: Words
+    per_key: Words
+    ids: Words
+    memory: Words
 
 
 class Column:
@@ -103,54 +115,56 @@ class PairSorter:
         too large is split by the next 8 bits, and so on.
     folder : Path
         Where the temporary files go.
+    rows : int, optional
+        How many rows will come, if known.
     """
 
-    def __init__(self, memory: int, folder: Path) -> None:
+    def __init__(self, memory: int, folder: Path, rows: int | None = None) -> None:
         self._memory = memory
         self._folder = folder
-        self._pairs: list[Words] = []
         self._parts: dict[int, Column] | None = None
+        fits = rows is not None and rows * PAIR_BYTES <= memory
+        self._pairs: Words = np.empty(2 * rows if fits and rows else 0, np.uint64)
         self.rows = 0
 
     def add(self, fingerprints: Words, ids: Words) -> None:
         """Append rows."""
-        pairs = np.empty(2 * len(fingerprints), np.uint64)
-        pairs[0::2] = fingerprints
-        pairs[1::2] = ids
-        self.rows += len(fingerprints)
-        self._pairs.append(pairs)
+        start, self.rows = self.rows, self.rows + len(fingerprints)
         if self._parts is None and self.rows * PAIR_BYTES > self._memory:
             self._parts = {}
+            for first in range(0, 2 * start, 2 * COPY_ROWS):
+                _split(self._pairs[first : min(first + 2 * COPY_ROWS, 2 * start)], 0, self._parts, self._folder)
+            self._pairs = np.empty(0, np.uint64)
         if self._parts is not None:
-            waiting, self._pairs = self._pairs, []
-            for part in waiting:
-                _split(part, 0, self._parts, self._folder)
+            for first in range(0, len(fingerprints), COPY_ROWS):
+                piece = slice(first, first + COPY_ROWS)
+                pairs = np.empty(2 * len(fingerprints[piece]), np.uint64)
+                pairs[0::2], pairs[1::2] = fingerprints[piece], ids[piece]
+                _split(pairs, 0, self._parts, self._folder)
+            return
+        if len(self._pairs) < 2 * self.rows:
+            larger = np.empty(max(2 * self.rows, min(3 * self.rows, self._memory // 16)), np.uint64)
+            larger[: 2 * start] = self._pairs[: 2 * start]
+            self._pairs = larger
+        self._pairs[2 * start : 2 * self.rows : 2] = fingerprints
+        self._pairs[2 * start + 1 : 2 * self.rows : 2] = ids
 
     @property
     def spilled(self) -> bool:
         """Whether the rows did not fit into the budget."""
         return self._parts is not None
 
-    def groups(self, tick: Callable[[int], None]) -> Iterator[tuple[Words, Words, Words]]:
-        """Yield (distinct keys ascending, ids per key, ids), part by part; ``tick`` is told the rows that were sorted."""
+    def groups(self, tick: Callable[[int], None]) -> Iterator[Groups]:
+        """Yield the sorted rows part by part, grouped by key; ``tick`` is told the rows that were sorted."""
         if self._parts is None:
-            waiting, self._pairs = self._pairs, []
-            pairs = np.empty(2 * self.rows, np.uint64)
-            start = 0
-            waiting.reverse()
-            while waiting:
-                part = waiting.pop()
-                pairs[start : start + len(part)] = part
-                start += len(part)
+            pairs, self._pairs = self._pairs[: 2 * self.rows], np.empty(0, np.uint64)
             if self.rows:
                 yield _sorted_groups(pairs)
                 tick(self.rows)
             return
         yield from self._parts_in_order(self._parts, SPLIT_BITS, tick)
 
-    def _parts_in_order(
-        self, parts: dict[int, Column], depth: int, tick: Callable[[int], None]
-    ) -> Iterator[tuple[Words, Words, Words]]:
+    def _parts_in_order(self, parts: dict[int, Column], depth: int, tick: Callable[[int], None]) -> Iterator[Groups]:
         for digit in sorted(parts):
             column = parts.pop(digit)
             rows = column.rows // 2
@@ -187,12 +201,12 @@ def _split(pairs: Words, depth: int, parts: dict[int, Column], folder: Path) -> 
         start = end
 
 
-def _sorted_groups(pairs: Words) -> tuple[Words, Words, Words]:
-    scratch = np.empty_like(pairs)
-    _kernel.sort_pairs(pairs, scratch)
-    del scratch
-    keys, lims, ids = _kernel.group_pairs(pairs)
-    return keys, np.diff(lims), ids
+def _sorted_groups(pairs: Words) -> Groups:
+    out = np.empty_like(pairs)
+    _kernel.sort_pairs(pairs, out)
+    key_count, id_count = _kernel.group_pairs(pairs, out)
+    rows = len(pairs) // 2
+    return Groups(out[:key_count], pairs[:key_count], out[rows : rows + id_count], pairs)
 
 
 def permuted_parts(
@@ -214,19 +228,14 @@ def permuted_parts(
     """
     permutation = np.frombuffer(spec.permutation, np.uint8)
     rows = max(memory // KEY_BYTES, 4 * COPY_ROWS)
-    bounds = [(0, 2**64 - 1, count)] if count <= rows else _bounds(keys, permutation, rows)
-    for low, high, size in bounds:
+    for low, high, size in [(0, 2**64 - 1, count)] if count <= rows else _bounds(keys, permutation, rows):
         part = np.empty(size, np.uint64)
         start = 0
         for piece in keys():
-            if len(bounds) == 1:
-                part[start : start + len(piece)] = _kernel.permute(piece, permutation)
-                start += len(piece)
-            else:
-                kept = np.empty(len(piece), np.uint64)
-                n = _kernel.permute_select(piece, permutation, low, high, kept)
-                part[start : start + n] = kept[:n]
-                start += n
+            kept = np.empty(len(piece), np.uint64)
+            n = _kernel.permute_select(piece, permutation, low, high, kept)
+            part[start : start + n] = kept[:n]
+            start += n
         scratch = np.empty_like(part)
         _kernel.sort_keys(part, scratch, spec.sort_bits)
         del scratch

@@ -90,6 +90,8 @@ struct Kernels {
   void (*permute)(const Permutation& p, const uint64_t* in, uint64_t* out, size_t n);
   // Permutes, keeps what lies in [low, high] and returns how many were kept; out needs room for n.
   size_t (*permute_select)(const Permutation& p, const uint64_t* in, uint64_t* out, size_t n, uint64_t low, uint64_t high);
+  // Permutes keys in ascending order and sorts them by their leading bits bits (stable) into out; tmp has the same room.
+  void (*permute_sort)(const Permutation& p, const uint64_t* in, uint64_t* out, uint64_t* tmp, size_t n, unsigned bits);
   // Sorts ascending by the leading bits bits (stable when bits < 64); tmp has the same room. The result is in keys.
   void (*sort_keys)(uint64_t* keys, uint64_t* tmp, size_t n, unsigned bits);
   // Pairs are (key, value) words one after the other; sorted by key, stable.
@@ -104,9 +106,8 @@ struct Kernels {
                    size_t* bad);
   // Closes the open block, if any; returns the number of blocks written (0 or 1).
   size_t (*encode_finish)(Encoder* e, uint8_t* block, uint64_t* block_key, uint32_t* count);
-  // Decodes and verifies block b of t into out (room for kMaxEntries); its entry count goes to *count.
-  Status (*decode_block)(const TableView& t, uint64_t b, uint64_t* out, uint32_t* count, Fault* fault);
-  // Decodes blocks [b0, b1) one after the other into out, at most room entries; *taken blocks were decoded.
+  // Decodes and verifies blocks [b0, b1) one after the other into out, while the next two fit into room entries; *taken blocks
+  // were decoded, their entry counts are in counts (which may be null).
   Status (*decode_blocks)(const TableView& t, uint64_t b0, uint64_t b1, uint64_t* out, uint64_t room, uint64_t* written,
                           uint64_t* taken, uint32_t* counts, Fault* fault);
   // Distances of every entry of blocks [b0, b1) to every query; matches carry unpermuted fingerprints.

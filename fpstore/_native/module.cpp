@@ -122,7 +122,7 @@ struct Table {
   // (values, entry counts, next block): decodes blocks from b0 on while they fit into room entries.
   nb::tuple decode(uint64_t b0, uint64_t b1, uint64_t room) const {
     check_range(b0, b1);
-    if (room < kMaxEntries) room = kMaxEntries;
+    if (room < 2 * kMaxEntries) room = 2 * kMaxEntries;
     Buffer<uint64_t> out(room + 8);
     Buffer<uint32_t> counts(b1 - b0);
     uint64_t written, taken;
@@ -285,7 +285,7 @@ struct BlockEncoder {
     // An entry takes at most 16 + 63 bits, so a closed block holds at least this many.
     const size_t least = 1 + (state->block_bytes - kBlockHeaderBytes) * 8 / (kMaxCodeBits + 63);
     const size_t most = keys.size() / least + 2;
-    Buffer<uint8_t> blocks(most * state->block_bytes);
+    Buffer<uint8_t> blocks(most * state->block_bytes + kOverread);
     Buffer<uint64_t> block_keys(most);
     Buffer<uint32_t> counts(most);
     size_t bad = 0, n;
@@ -306,7 +306,7 @@ struct BlockEncoder {
   }
 
   nb::tuple finish() {
-    Buffer<uint8_t> block(state->block_bytes);
+    Buffer<uint8_t> block(state->block_bytes + kOverread);
     Buffer<uint64_t> key(1);
     Buffer<uint32_t> count(1);
     const size_t n = kernels().encode_finish(state.get(), block.get(), key.get(), count.get());
@@ -332,6 +332,15 @@ size_t permute_select(Words keys, Bytes permutation, uint64_t low, uint64_t high
   return kernels().permute_select(p, keys.data(), out.data(), keys.size(), low, high);
 }
 
+// Permutes keys that are in ascending order and sorts them by their leading bits, stable, into out.
+void permute_sort(Words keys, Bytes permutation, MutableWords out, MutableWords scratch, unsigned bits) {
+  const Permutation p = permutation_of(permutation, false);
+  if (out.size() < keys.size() || scratch.size() < keys.size()) throw nb::value_error("out or scratch is too short");
+  if (bits < 1 || bits > 64) throw nb::value_error("bits is 1 to 64");
+  nb::gil_scoped_release release;
+  kernels().permute_sort(p, keys.data(), out.data(), scratch.data(), keys.size(), bits);
+}
+
 void sort_keys(MutableWords keys, MutableWords scratch, unsigned bits) {
   if (scratch.size() < keys.size()) throw nb::value_error("scratch is too short");
   if (bits < 1 || bits > 64) throw nb::value_error("bits is 1 to 64");
@@ -345,18 +354,17 @@ void sort_pairs(MutableWords pairs, MutableWords scratch) {
   kernels().sort_pairs(pairs.data(), scratch.data(), pairs.size() / 2);
 }
 
-// (distinct keys, lims, ids) of sorted pairs.
-nb::tuple group(MutableWords pairs) {
+// Splits sorted pairs without further memory: the distinct keys go to the first half of out, their ids to the second, and how
+// many ids each has to the front of pairs. Returns (number of keys, number of ids).
+nb::tuple group(MutableWords pairs, MutableWords out) {
   const size_t n = pairs.size() / 2;
-  Buffer<uint64_t> keys(n), lims(n + 1), ids(n);
-  uint64_t groups;
-  uint64_t* const l = lims.get();
+  if (pairs.size() % 2 || out.size() < pairs.size()) throw nb::value_error("out is too short");
+  uint64_t groups, ids;
   {
     nb::gil_scoped_release release;
-    groups = group_pairs(pairs.data(), n, keys.get(), l, ids.get());
+    groups = group_pairs(pairs.data(), n, out.data(), out.data() + n, &ids);
   }
-  const uint64_t total = l[groups];
-  return nb::make_tuple(keys.array(groups), lims.array(groups + 1), ids.array(total));
+  return nb::make_tuple(groups, ids);
 }
 
 // Adds the histogram of h into counts (64 places); returns the index of the first key out of order, or len(keys).
@@ -508,9 +516,11 @@ NB_MODULE(_kernel, m) {
   }, "data"_a, "seed"_a = 0);
   m.def("permute", &permute, nb::arg("keys").noconvert(), "permutation"_a, "inverse"_a = false);
   m.def("permute_select", &permute_select, nb::arg("keys").noconvert(), "permutation"_a, "low"_a, "high"_a, nb::arg("out").noconvert());
+  m.def("permute_sort", &permute_sort, nb::arg("keys").noconvert(), "permutation"_a, nb::arg("out").noconvert(),
+        nb::arg("scratch").noconvert(), "bits"_a);
   m.def("sort_keys", &sort_keys, nb::arg("keys").noconvert(), nb::arg("scratch").noconvert(), "bits"_a = 64);
   m.def("sort_pairs", &sort_pairs, nb::arg("pairs").noconvert(), nb::arg("scratch").noconvert());
-  m.def("group_pairs", &group, nb::arg("pairs").noconvert());
+  m.def("group_pairs", &group, nb::arg("pairs").noconvert(), nb::arg("out").noconvert());
   m.def("histogram", &histogram, nb::arg("keys").noconvert(), nb::arg("counts").noconvert());
   m.def("digest", &digest, nb::arg("keys").noconvert(), "permutation"_a);
   m.def("make_header", &make_header, "permutation"_a, "code_bits"_a, "set_digest"_a, "fingerprint_count"_a, "block_count"_a,

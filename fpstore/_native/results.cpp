@@ -28,7 +28,7 @@ bool order_matches(const Sink& sink, uint64_t query_count, int64_t* lims, uint64
   }
 }
 
-uint64_t group_pairs(uint64_t* pairs, uint64_t n, uint64_t* keys, uint64_t* lims, uint64_t* ids) {
+uint64_t group_pairs(uint64_t* pairs, uint64_t n, uint64_t* keys, uint64_t* ids, uint64_t* id_count) {
   uint64_t groups = 0, written = 0;
   for (uint64_t i = 0; i < n;) {
     const uint64_t key = pairs[2 * i];
@@ -44,9 +44,9 @@ uint64_t group_pairs(uint64_t* pairs, uint64_t n, uint64_t* keys, uint64_t* lims
       written = static_cast<uint64_t>(std::unique(ids + start, ids + written) - ids);
     }
     keys[groups] = key;
-    lims[groups++] = start;
+    pairs[groups++] = written - start;  // groups <= i: the pair that stood here has been read
   }
-  lims[groups] = written;
+  *id_count = written;
   return groups;
 }
 

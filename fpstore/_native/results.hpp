@@ -7,8 +7,8 @@ namespace fpstore {
 // Orders matches by (query, distance, fingerprint) into columns; lims has query_count + 1 places. False when memory runs out.
 bool order_matches(const Sink& sink, uint64_t query_count, int64_t* lims, uint64_t* fingerprints, uint8_t* distances);
 
-// For sorted pairs (key, id): the distinct keys, and for each the distinct ids in ascending order. keys and ids need room for n,
-// lims for n + 1; returns the number of keys. May reorder the ids of a key in place.
-uint64_t group_pairs(uint64_t* pairs, uint64_t n, uint64_t* keys, uint64_t* lims, uint64_t* ids);
+// For sorted pairs (key, id): the distinct keys, the distinct ids of each in ascending order one after the other, and, at the front
+// of pairs itself, how many ids each key has. keys and ids need room for n; returns the number of keys.
+uint64_t group_pairs(uint64_t* pairs, uint64_t n, uint64_t* keys, uint64_t* ids, uint64_t* id_count);
 
 }  // namespace fpstore

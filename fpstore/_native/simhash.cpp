@@ -15,7 +15,7 @@ class BitCounter {
  public:
   void add(uint64_t word) {
     group_[added_++ % kGroup] = word;
-    if (added_ % kGroup == 0) add_group();
+    if (added_ % kGroup == 0) ripple(add_tree(group_, 3), 4);
   }
 
   // The positions whose bit is set in more than half of the words, by a comparison of all 64 counts with half their number at once.
@@ -47,7 +47,6 @@ class BitCounter {
     const uint64_t low = add_tree(w, i - 1);
     return add_two(i, low, add_tree(w + (1u << i), i - 1));
   }
-  void add_group() { ripple(add_tree(group_, 3), 4); }
   void ripple(uint64_t carry, unsigned i) {
     for (; carry; ++i) {
       const uint64_t next = planes_[i] & carry;
@@ -64,9 +63,12 @@ class BitCounter {
 // A set of hashes: open addressing with linear probing, at most half full, 0 kept apart.
 class HashSet {
  public:
-  void clear() {
-    slots_.assign(size_t{1} << kLeastBits, 0);
-    shift_ = 64 - kLeastBits;
+  // Makes the set empty, with room for the given number of hashes, or for a part of a large one: it grows.
+  void clear(size_t expected) {
+    unsigned bits = kLeastBits;
+    while (bits < kMostFirstBits && (size_t{1} << bits) < expected * 2) ++bits;
+    slots_.assign(size_t{1} << bits, 0);
+    shift_ = 64 - bits;
     used_ = 0;
     has_zero_ = false;
   }
@@ -85,6 +87,7 @@ class HashSet {
 
  private:
   static constexpr unsigned kLeastBits = 9;
+  static constexpr unsigned kMostFirstBits = 16;
 
   bool place(uint64_t hash) {
     const size_t mask = slots_.size() - 1;
@@ -180,7 +183,7 @@ bool simhash_texts(const uint8_t* text, const uint64_t* offsets, uint64_t n, con
       const auto run = [&](auto next) {
         if (size == 0) return;
         if (options.distinct) {
-          seen.clear();
+          seen.clear(size);
           each_shingle(squeezed.data(), size, options.length, options.seed, next, [&](uint64_t hash) {
             if (seen.insert(hash)) counter.add(hash);
           });

@@ -7,6 +7,9 @@
 namespace fpstore {
 namespace {
 
+// From how many expected entries a prefix on, comparing all entries of a block beats looking for the prefix in its codes.
+constexpr uint64_t kExpandFrom = 64;
+
 #include "codec.inc"
 #include "probe.inc"
 
@@ -48,6 +51,10 @@ inline uint64_t count_below(const uint64_t* keys, uint64_t n, uint64_t target) {
 inline bool match_values(const uint64_t* values, uint32_t n, const Permutation& inverse, uint64_t permuted, uint64_t query,
                          uint32_t index, unsigned radius, Sink* sink) {
   return match_values_scalar(values, n, inverse, permuted, query, index, radius, sink);
+}
+
+inline bool filter_values(const Emitter& out, const Item& item, uint64_t mask, const uint64_t* values, uint32_t n) {
+  return filter_values_scalar(out, item, mask, values, n);
 }
 
 #include "sort.inc"

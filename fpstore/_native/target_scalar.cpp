@@ -5,6 +5,9 @@
 namespace fpstore {
 namespace {
 
+// From how many expected entries a prefix on, comparing all entries of a block beats looking for the prefix in its codes.
+constexpr uint64_t kExpandFrom = 64;
+
 #include "codec.inc"
 #include "probe.inc"
 #include "portable.inc"

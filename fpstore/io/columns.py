@@ -1,0 +1,159 @@
+"""Regular delimited text, parsed a block at a time with NumPy.
+
+Every function here answers only for what it is sure of and returns None for the rest: the caller then reads
+the same block line by line (`fpstore.io.text`), which finds the exact error or accepts the odd line.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.io.check import U64
+from fpstore.io.source import IdKind, Ids
+
+_Positions = npt.NDArray[np.int64]
+_Bytes = npt.NDArray[np.uint8]
+
+_HEX_DIGITS = 16
+_DECIMAL_DIGITS = 20
+_PAD = bytes(_DECIMAL_DIGITS)
+
+_NO_DIGIT = 255
+_NEWLINE, _RETURN, _COMMENT, _ZERO = b"\n\r#0"
+
+_NIBBLE = np.full(256, _NO_DIGIT, dtype=np.uint8)
+_NIBBLE[list(b"0123456789")] = range(10)
+_NIBBLE[list(b"abcdef")] = range(10, 16)
+_NIBBLE[list(b"ABCDEF")] = range(10, 16)
+
+
+class Lines(NamedTuple):
+    """The data lines of a block as positions in ``buffer``; a cut is where the separator is, or the end."""
+
+    data: bytes
+    buffer: _Bytes
+    starts: _Positions
+    cuts: _Positions
+    ends: _Positions
+    has_ids: bool
+
+
+def parse_block(
+    block: bytes, separators: bytes, decimal: bool, kind: IdKind | None, plain: bool
+) -> tuple[U64, Ids] | None:
+    r"""Parse lines of ``fingerprint`` or ``fingerprint separator id``, all alike, each ending in ``\n``.
+
+    Returns None when the block has an irregular line. Ids come as strings unless ``kind`` is "int"; with
+    ``plain``, integers with leading zeros are irregular.
+    """
+    lines = _split(block, separators)
+    if lines is None:
+        return None
+    parse = _parse_decimal if decimal else _parse_hex
+    fingerprints = parse(lines, lines.starts, lines.cuts)
+    if fingerprints is None:
+        return None
+    if not lines.has_ids:
+        return fingerprints, None
+    starts = lines.cuts + 1
+    if kind == "int":
+        if plain and bool(((lines.buffer[starts] == _ZERO) & (lines.ends - starts > 1)).any()):
+            return None
+        integers = _parse_decimal(lines, starts, lines.ends)
+        return None if integers is None else (fingerprints, integers)
+    strings = _slice_strings(lines, starts)
+    return None if strings is None else (fingerprints, strings)
+
+
+def _split(block: bytes, separators: bytes) -> Lines | None:
+    data = _PAD + block  # a window that ends anywhere in the block may begin before it
+    buffer = np.frombuffer(data, dtype=np.uint8)
+    ends = np.flatnonzero(buffer == _NEWLINE)
+    starts = np.empty_like(ends)
+    starts[0] = len(_PAD)
+    starts[1:] = ends[:-1] + 1
+    ends = ends - (buffer[ends - 1] == _RETURN)
+    skipped = (ends == starts) | (buffer[starts] == _COMMENT)
+    if skipped.any():
+        starts, ends = starts[~skipped], ends[~skipped]
+    is_separator = buffer == separators[0]
+    for separator in separators[1:]:
+        is_separator |= buffer == separator
+    found = np.flatnonzero(is_separator)
+    if len(found) == len(starts) > 0:
+        cuts = found  # one in each line if each lies inside its line, which is checked below
+    else:
+        first = np.searchsorted(found, starts)
+        counts = np.searchsorted(found, ends) - first
+        if not counts.any():
+            return Lines(data, buffer, starts, ends, ends, has_ids=False)
+        if (counts != 1).any():
+            return None
+        cuts = found[first]
+    if (cuts < starts).any() or (cuts + 1 >= ends).any():
+        return None
+    return Lines(data, buffer, starts, cuts, ends, has_ids=True)
+
+
+def _windows(data: bytes, ends: _Positions, width: int) -> _Bytes:
+    """Return the ``width`` bytes before each end as rows of a new array."""
+    everywhere: npt.NDArray[Any] = np.ndarray(
+        (len(data) - width + 1,), dtype=f"V{width}", buffer=data, strides=(1,)
+    )
+    return everywhere[ends - width].view(np.uint8).reshape(-1, width)
+
+
+def _digits(lines: Lines, starts: _Positions, ends: _Positions, width: int, base: int) -> _Bytes | None:
+    """Return the values of right-aligned digits, shape (lines, width); None unless all are digits."""
+    sizes = ends - starts
+    shortest, longest = (int(sizes.min()), int(sizes.max())) if len(sizes) else (width, width)
+    if shortest < 1 or longest > width:
+        return None
+    digits = _NIBBLE[_windows(lines.data, ends, width)]
+    if shortest < width:
+        digits[np.arange(width) < (width - sizes)[:, None]] = 0
+    return digits if not len(digits) or digits.max() < base else None
+
+
+def _parse_hex(lines: Lines, starts: _Positions, ends: _Positions) -> U64 | None:
+    prefixed = (lines.buffer[starts] == _ZERO) & ((lines.buffer[starts + 1] | 32) == ord("x"))
+    if prefixed.any():
+        starts = starts + 2 * prefixed
+    nibbles = _digits(lines, starts, ends, _HEX_DIGITS, 16)
+    if nibbles is None:
+        return None
+    packed = (nibbles[:, 0::2] << 4) | nibbles[:, 1::2]
+    return packed.view(">u8").reshape(-1).astype(np.uint64)
+
+
+def _parse_decimal(lines: Lines, starts: _Positions, ends: _Positions) -> U64 | None:
+    digits = _digits(lines, starts, ends, _DECIMAL_DIGITS, 10)
+    if digits is None:
+        return None
+    half = _DECIMAL_DIGITS // 2
+    high, low = _number(digits[:, :half]), _number(digits[:, half:])
+    limit_high, limit_low = divmod(2**64 - 1, 10**half)
+    if bool(((high > limit_high) | ((high == limit_high) & (low > limit_low))).any()):
+        return None
+    return high * np.uint64(10**half) + low
+
+
+def _number(digits: _Bytes) -> U64:
+    total = np.zeros(len(digits), dtype=np.uint64)
+    for column in digits.T:
+        total *= np.uint64(10)
+        total += column
+    return total
+
+
+def _slice_strings(lines: Lines, starts: _Positions) -> list[str] | None:
+    """Return the ids as they stand; None if the block is not UTF-8."""
+    spans = zip(starts.tolist(), lines.ends.tolist(), strict=True)
+    if lines.data.isascii():
+        text = lines.data.decode("ascii")
+        return [text[start:end] for start, end in spans]
+    try:
+        return [lines.data[start:end].decode("utf-8") for start, end in spans]
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,164 @@
+"""JSON lines: one object a line, the fingerprint and the optional id in named fields."""
+
+import json
+from collections.abc import Iterator
+from typing import cast
+
+import numpy as np
+
+from fpstore.errors import InputError
+from fpstore.io.check import (
+    MAX_U64,
+    U64,
+    check_fingerprints,
+    check_ids,
+    check_string_id,
+    parse_fingerprint,
+    show,
+)
+from fpstore.io.columns import parse_block
+from fpstore.io.lines import BLOCK_BYTES, LineSource
+from fpstore.io.source import Batch, Fields, IdKind, IdRule, Ids, InputFile, at
+
+_decode = json.JSONDecoder().decode
+_raw_decode = json.JSONDecoder().raw_decode
+
+
+class JsonlSource(LineSource):
+    """One JSON lines input."""
+
+    def __init__(self, file: InputFile, fields: Fields, block_bytes: int = BLOCK_BYTES) -> None:
+        super().__init__(file, block_bytes)
+        self._decimal = fields.decimal
+        self._fingerprint_field = fields.fingerprint or "fingerprint"
+        self._id_field = fields.id or "id"
+        self._needs_id = fields.id is not None
+
+    def batches(self, rule: IdRule) -> Iterator[Batch]:
+        """Yield the rows of one block after the other."""
+        for block, first in self.blocks():
+            yield self._parse_alike(block, rule) or self.parse_lines(block, first, rule)
+
+    def _parse_alike(self, block: bytes, rule: IdRule) -> Batch | None:
+        """Parse a block whose rows are alike, column by column; None if they are not, or one is wrong."""
+        try:
+            lines = block.decode("utf-8").split("\n")[:-1]
+            decoded = list(map(_raw_decode, lines))
+            if any(line[end:] not in ("", "\r") for line, (_, end) in zip(lines, decoded, strict=True)):
+                return None
+            rows = [row for row, _ in decoded]
+            if set(map(type, rows)) != {dict}:
+                return None
+            fingerprints = self._fingerprints([row[self._fingerprint_field] for row in rows])
+            has_ids = any(self._id_field in row for row in rows)
+            if fingerprints is None or rule.has_ids not in (None, has_ids) or self._needs_id > has_ids:
+                return None
+            if not has_ids:
+                rule.has_ids = False
+                return Batch(fingerprints, None)
+            values = [row[self._id_field] for row in rows]
+            if not set(map(type, values)) <= {int, str}:
+                return None
+            ids = check_ids(values, len(values))
+        except (ValueError, KeyError, RecursionError):
+            return None
+        kind: IdKind = "int" if isinstance(ids, np.ndarray) else "str"
+        if rule.kind not in (None, kind):
+            return None
+        rule.has_ids, rule.kind = True, kind
+        return Batch(fingerprints, ids)
+
+    def _fingerprints(self, values: list[object]) -> U64 | None:
+        if set(map(type, values)) == {int}:
+            return check_fingerprints(values)
+        if set(map(type, values)) != {str}:
+            return None
+        text = "\n".join(cast(list[str], values)) + "\n"
+        columns = parse_block(text.encode("utf-8"), b"\t", self._decimal, None, False)
+        # One line and one row for each value: none holds a line break, none was skipped as blank.
+        alike = (
+            columns is not None and columns[1] is None and text.count("\n") == len(columns[0]) == len(values)
+        )
+        return columns[0] if columns is not None and alike else None
+
+    def parse_lines(self, block: bytes, first: int, rule: IdRule) -> Batch:
+        """Parse a block row by row; the first bad line in input order is the error."""
+        fingerprints: list[int] = []
+        ids: list[int | str] = []
+        for line, raw in enumerate(block.split(b"\n")[:-1], first):
+            if not raw.strip(b" \t\r"):
+                continue
+            try:
+                row = _parse_object(raw)
+                fingerprints.append(self._fingerprint(row))
+                identifier = self._id(row, rule)
+            except InputError as error:
+                raise at(self.name, line, str(error)) from None
+            if identifier is not None:
+                ids.append(identifier)
+        return Batch(np.array(fingerprints, dtype=np.uint64), _column(ids, rule))
+
+    def _fingerprint(self, row: dict[str, object]) -> int:
+        field = self._fingerprint_field
+        if field not in row:
+            raise InputError(f"the field {show(field)} is missing{_fields_of(row)}")
+        value = row[field]
+        if type(value) is int:
+            if 0 <= value <= MAX_U64:
+                return value
+            raise InputError(f"{show(value)} is not a fingerprint: expected 0 to 2^64-1")
+        if type(value) is str:
+            return parse_fingerprint(value, self._decimal)
+        raise InputError(
+            f"{_show_json(value)} is not a fingerprint: expected an integer or a string of digits"
+        )
+
+    def _id(self, row: dict[str, object], rule: IdRule) -> int | str | None:
+        field = self._id_field
+        present = field in row
+        if self._needs_id and not present:
+            raise InputError(f"the field {show(field)} is missing{_fields_of(row)}")
+        rule.expect(present)
+        if not present:
+            return None
+        value = row[field]
+        if type(value) is int:
+            if not 0 <= value <= MAX_U64:
+                raise InputError(f"the id {show(value)} is out of range 0 to 2^64-1")
+            rule.expect_kind("int")
+            return str(value) if rule.kind == "str" else value
+        if type(value) is str:
+            check_string_id(value)
+            rule.expect_kind("str")
+            return rule.integer(value) if rule.kind == "int" else value
+        raise InputError(f"the id {_show_json(value)} is neither an integer nor a string")
+
+
+def _parse_object(raw: bytes) -> dict[str, object]:
+    try:
+        row = _decode(raw.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise InputError(f"not valid UTF-8: {show(raw)}") from None
+    except json.JSONDecodeError as error:
+        raise InputError(f"not valid JSON: {error.msg} (column {error.colno}) in {show(raw)}") from None
+    except ValueError:
+        raise InputError(f"a number with too many digits in {show(raw)}") from None
+    except RecursionError:
+        raise InputError(f"JSON nested too deeply in {show(raw)}") from None
+    if type(row) is not dict:
+        raise InputError(f"expected a JSON object, got {_show_json(row)}")
+    return row
+
+
+def _column(ids: list[int | str], rule: IdRule) -> Ids:
+    if not ids:
+        return None
+    return np.array(ids, dtype=np.uint64) if rule.kind == "int" else [str(item) for item in ids]
+
+
+def _show_json(value: object) -> str:
+    return show(json.dumps(value)).strip("'")
+
+
+def _fields_of(row: dict[str, object]) -> str:
+    return f" (fields here: {', '.join(map(show, list(row)[:8]))})" if row else " (the object is empty)"

@@ -1,0 +1,242 @@
+"""Reading fingerprints and ids from files of any known format, one after the other."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import cast, get_args
+
+import numpy as np
+
+from fpstore.errors import InputError
+from fpstore.io.binary import NpySource, RawSource
+from fpstore.io.check import is_plain_integer, show
+from fpstore.io.jsonl import JsonlSource
+from fpstore.io.parquet import ParquetSource
+from fpstore.io.source import FORMATS, Batch, Chunk, Fields, IdRule, Ids, IdType, InputFile, Source, printable
+from fpstore.io.text import Dialect, TextSource
+
+CHUNK_ROWS = 1 << 18
+
+
+class Reader:
+    """The rows of one or more inputs, in order, as `Chunk` of at most ``chunk_rows`` rows.
+
+    Made by `open_reader`. Iterating again reads the files again; standard input can be read only once.
+
+    Attributes
+    ----------
+    rows : int or None
+        Total rows, where every input says so before it is read (``.npy``, ``.u64``, ``.parquet``).
+    bytes_total : int or None
+        Size of all inputs in bytes; None with a stream among them.
+    bytes_done : int
+        How far reading has come, in bytes.
+    has_ids : bool or None
+        Whether rows have ids; None until the first row of a text input is read.
+    """
+
+    def __init__(self, sources: Sequence[Source], id_type: IdType, chunk_rows: int) -> None:
+        self._sources = sources
+        self._id_type: IdType = id_type
+        self._chunk_rows = chunk_rows
+        self._rule = IdRule(id_type)
+        self.rows = _total(source.rows for source in sources)
+        self.bytes_total = _total(source.bytes_total for source in sources)
+
+    @property
+    def bytes_done(self) -> int:
+        """How far reading has come, in bytes."""
+        return sum(source.bytes_done for source in self._sources)
+
+    @property
+    def has_ids(self) -> bool | None:
+        """Whether rows have ids; None while unknown."""
+        if self._rule.has_ids is not None:
+            return self._rule.has_ids
+        return next((source.has_ids for source in self._sources if source.rows != 0), None)
+
+    def __iter__(self) -> Iterator[Chunk]:
+        self._rule = IdRule(self._id_type)
+        for source in self._sources:
+            source.bytes_done = 0
+        return _cut(self._settled(self._rule), self._chunk_rows)
+
+    def _settled(self, rule: IdRule) -> Iterator[Batch]:
+        """Yield batches with ids of their final type: textual ids are held until there is a chunk of them."""
+        held: list[Batch] = []
+        held_rows = 0
+        for source in self._sources:
+            if source.typed and held:
+                yield from _decide(held, rule, self._chunk_rows)
+                held, held_rows = [], 0
+            for batch in source.batches(rule):
+                if batch.as_integers is None:
+                    yield batch
+                    continue
+                held.append(batch)
+                held_rows += len(batch.fingerprints)
+                if held_rows >= self._chunk_rows:
+                    yield from _decide(held, rule, self._chunk_rows)
+                    held, held_rows = [], 0
+        yield from _decide(held, rule, self._chunk_rows)
+
+
+def _decide(held: list[Batch], rule: IdRule, rows: int) -> Iterator[Batch]:
+    """Let the first rows decide the id type; then read the held ids as what it is."""
+    if not held:
+        return
+    first: Iterator[str] = chain.from_iterable(batch.ids for batch in held if isinstance(batch.ids, list))
+    rule.kind = "int" if all(map(is_plain_integer, islice(first, rows))) else "str"
+    for batch in held:
+        ids = batch.as_integers() if rule.kind == "int" and batch.as_integers else batch.ids
+        yield Batch(batch.fingerprints, ids)
+
+
+def _cut(batches: Iterable[Batch], rows: int) -> Iterator[Chunk]:
+    """Regroup batches into chunks of ``rows`` rows, the last one shorter."""
+    held: list[Chunk] = []
+    held_rows = 0
+    for batch in batches:
+        start, count = 0, len(batch.fingerprints)
+        while start < count:
+            stop = min(count, start + rows - held_rows)
+            ids = None if batch.ids is None else batch.ids[start:stop]
+            held.append(Chunk(batch.fingerprints[start:stop], ids))
+            held_rows += stop - start
+            start = stop
+            if held_rows == rows:
+                yield _join(held)
+                held, held_rows = [], 0
+    if held:
+        yield _join(held)
+
+
+def _join(parts: list[Chunk]) -> Chunk:
+    if len(parts) == 1:
+        return parts[0]
+    fingerprints = np.concatenate([part.fingerprints for part in parts])
+    arrays = [part.ids for part in parts if isinstance(part.ids, np.ndarray)]
+    strings = [part.ids for part in parts if isinstance(part.ids, list)]
+    ids: Ids = None
+    if arrays:
+        ids = np.concatenate(arrays)
+    elif strings:
+        ids = list(chain.from_iterable(strings))
+    return Chunk(fingerprints, ids)
+
+
+def _total(values: Iterable[int | None]) -> int | None:
+    total = 0
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total
+
+
+def format_of(path: str | os.PathLike[str], format_name: str | None) -> str:
+    """Return the format: as named, else by the extension, else TSV for ``-``."""
+    known = ", ".join(f".{name}" for name in FORMATS)
+    if format_name is not None:
+        name = format_name.lower().removeprefix(".")
+        if name not in FORMATS:
+            raise InputError(f"unknown format {show(format_name)}; known formats: {known}")
+        return name
+    if os.fspath(path) == "-":
+        return "tsv"
+    name = Path(path).suffix.lower().removeprefix(".")
+    if name not in FORMATS:
+        raise InputError(
+            f"{printable(os.fspath(path))}: unknown extension {show('.' + name if name else '')}; "
+            f"known extensions: {known} (or name the format)"
+        )
+    return name
+
+
+def open_reader(
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    *,
+    format: str | None = None,  # noqa: A002 - the word users know
+    decimal: bool = False,
+    fingerprint_field: str | None = None,
+    id_field: str | None = None,
+    id_type: IdType = "auto",
+    chunk_rows: int = CHUNK_ROWS,
+) -> Reader:
+    r"""Open files of fingerprints, with or without ids, for reading one after the other.
+
+    Parameters
+    ----------
+    paths : path or iterable of paths
+        ``"-"`` is standard input.
+    format : str, optional
+        One of `FORMATS`, for all paths; by default each path's extension, and "tsv" for standard input.
+    decimal : bool
+        Fingerprints in text are decimal instead of hexadecimal.
+    fingerprint_field, id_field : str, optional
+        Names of the JSON fields, Parquet columns, or columns in the header line of delimited text;
+        "fingerprint" and "id" by default. A field named here must be there.
+    id_type : {"auto", "int", "str"}
+        Type of the ids. With "auto", JSON and Parquet ids keep their type, and ids in delimited text are
+        integers if those of the first chunk all are, without leading zeros and below 2**64.
+    chunk_rows : int
+        Largest number of rows in a chunk.
+
+    Returns
+    -------
+    Reader
+        Iterable of `Chunk`.
+
+    Raises
+    ------
+    InputError
+        An unknown extension, a folder, a wrong dtype or shape, a damaged header; while iterating, the first
+        row that does not parse, as ``path:line: reason``.
+    StorageError
+        A missing file, no permission.
+    MissingExtraError
+        Parquet without pyarrow.
+
+    Notes
+    -----
+    A line of delimited text is a fingerprint and, after a separator, an optional id, taken as it stands: a
+    tab in ``.tsv``, a comma in ``.csv`` (where cells may be quoted), a tab, comma or blanks in ``.txt``.
+    Blank lines and lines that start with ``#`` are skipped. A first line that names the fingerprint column is
+    a header: it puts the columns in any order, and others beside them.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "a.tsv")
+    >>> _ = path.write_text("000000000000002a\tdoc\n2b\tother\n")
+    >>> [(chunk.fingerprints.tolist(), chunk.ids) for chunk in open_reader(path)]
+    [([42, 43], ['doc', 'other'])]
+    """
+    if isinstance(paths, str | os.PathLike):
+        paths = [paths]
+    if id_type not in get_args(IdType):
+        raise InputError(f"id_type must be one of {', '.join(get_args(IdType))}, got {show(id_type)}")
+    if chunk_rows < 1:
+        raise InputError(f"chunk_rows must be positive, got {chunk_rows}")
+    names = list(paths)
+    if not names:
+        raise InputError("no input given")
+    if sum(os.fspath(name) == "-" for name in names) > 1:
+        raise InputError("standard input is named more than once")
+    fields = Fields(decimal, fingerprint_field, id_field)
+    sources = [_open_source(name, format_of(name, format), fields, chunk_rows) for name in names]
+    return Reader(sources, id_type, chunk_rows)
+
+
+def _open_source(path: str | os.PathLike[str], name: str, fields: Fields, rows: int) -> Source:
+    file = InputFile(path)
+    if name in ("npy", "u64"):
+        if fields.id is not None:
+            raise InputError(f"{file.name}: a .{name} file has no column {show(fields.id)}", path=file.name)
+        return NpySource(file, rows) if name == "npy" else RawSource(file, rows)
+    if name == "parquet":
+        return ParquetSource(file, fields, rows)
+    if name == "jsonl":
+        return JsonlSource(file, fields)
+    return TextSource(file, fields, cast(Dialect, name))

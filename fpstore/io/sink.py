@@ -1,0 +1,131 @@
+"""Where written bytes go: a file that appears whole or not at all, or a stream."""
+
+import io
+import os
+import secrets
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy.typing as npt
+
+from fpstore.errors import InputError
+from fpstore.io.source import printable, storage_errors
+
+Columns = dict[str, npt.NDArray[Any] | list[str]]
+
+
+class Sink:
+    """The target of a writer.
+
+    A path is written under a temporary name beside it and renamed by `commit`; devices and pipes are written
+    directly. A stream is flushed, never closed.
+
+    Parameters
+    ----------
+    target : path or stream
+        ``"-"`` is standard output. A text stream receives UTF-8 through its binary buffer if it has one.
+
+    Attributes
+    ----------
+    name : str
+        What messages call it.
+    file : binary or text stream
+        What is open for writing.
+    seekable : bool
+        The start can be overwritten at the end.
+    """
+
+    def __init__(self, target: str | os.PathLike[str] | IO[Any]) -> None:
+        self._temporary: Path | None = None
+        self._encode = True
+        if target == "-":
+            target = sys.stdout
+        if isinstance(target, str | os.PathLike):
+            self.name = printable(os.fspath(target))
+            self._owned = True
+            with self.errors():
+                self.file = self._open(Path(target))
+            return
+        self.name = str(getattr(target, "name", type(target).__name__))
+        self._owned = False
+        self.seekable = False
+        target.flush()
+        buffer = getattr(target, "buffer", None)
+        self._encode = buffer is not None or not isinstance(target, io.TextIOBase)
+        self.file = target if buffer is None else buffer
+
+    def _open(self, path: Path) -> IO[bytes]:
+        self._path = path.resolve()  # through a symbolic link, the file it names is replaced, not the link
+        if self._path.is_dir():
+            raise InputError(f"{self.name}: is a folder, not a file", path=self.name)
+        self.seekable = not self._path.exists() or self._path.is_file()
+        if not self.seekable:
+            return self._path.open("wb")
+        temporary = self._path.with_name(f".{self._path.name[:200]}.{secrets.token_hex(4)}.tmp")
+        file = temporary.open("xb")
+        self._temporary = temporary
+        return file
+
+    def write(self, data: bytes) -> None:
+        """Append bytes."""
+        with self.errors():
+            if not self._encode:
+                cast(IO[str], self.file).write(data.decode("utf-8"))
+                return
+            rest = memoryview(data)
+            while rest:  # an unbuffered stream may take a part only
+                rest = rest[self.file.write(rest) :]
+
+    def overwrite(self, data: bytes) -> None:
+        """Replace the first bytes; only where `seekable`."""
+        with self.errors():
+            self.file.seek(0)
+            self.file.write(data)
+            self.file.seek(0, os.SEEK_END)
+
+    def commit(self) -> None:
+        """Make what was written last, and visible under its name."""
+        with self.errors():
+            self.file.flush()
+            if not self._owned:
+                return
+            if self._temporary is None:
+                self.file.close()
+                return
+            os.fsync(self.file.fileno())
+            self.file.close()
+            self._temporary.replace(self._path)
+            self._temporary = None
+
+    def abort(self) -> None:
+        """Leave nothing behind; what a stream received stays there."""
+        if not self._owned:
+            return
+        with suppress(OSError):  # closing flushes: the failure that led here would be met again
+            self.file.close()
+        if self._temporary is not None:
+            self._temporary.unlink(missing_ok=True)
+            self._temporary = None
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Turn what the system refuses into `StorageError`; a closed pipe passes through."""
+        with storage_errors(self.name):
+            yield
+
+
+class Encoder:
+    """Turns columns into the bytes of one format, and puts them into a sink."""
+
+    def write(self, data: Columns) -> None:
+        """Append rows; an `InputError` comes before the first byte."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Write what was held back."""
+
+    def abort(self) -> None:
+        """Let go of what was held back."""

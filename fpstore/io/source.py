@@ -1,0 +1,211 @@
+"""What every input has in common: a name, a size, and the rule that holds its ids together."""
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Literal, NamedTuple
+
+from fpstore.errors import InputError, StorageError
+from fpstore.io.check import U64, parse_integer_id
+
+FORMATS = ("npy", "u64", "tsv", "csv", "txt", "jsonl", "parquet")
+
+IdType = Literal["auto", "int", "str"]
+IdKind = Literal["int", "str"]
+Ids = U64 | list[str] | None
+
+STDIN_NAME = "<stdin>"
+
+
+class Chunk(NamedTuple):
+    """Some rows of an input, in input order.
+
+    Attributes
+    ----------
+    fingerprints : numpy.ndarray
+        uint64, shape (rows,). It may be read-only: a window on a mapped file.
+    ids : numpy.ndarray, list of str or None
+        uint64, shape (rows,), or one string a row; None where the input has no ids.
+    """
+
+    fingerprints: U64
+    ids: Ids
+
+
+class Batch(NamedTuple):
+    """Rows as a source yields them.
+
+    ``as_integers`` is set while the type of textual ids is open: it reads the same ids again as integers, and
+    raises at the first that is not one.
+    """
+
+    fingerprints: U64
+    ids: Ids
+    as_integers: Callable[[], U64] | None = None
+
+
+@dataclass(frozen=True)
+class Fields:
+    """What the caller says about the columns of an input."""
+
+    decimal: bool = False
+    fingerprint: str | None = None
+    id: str | None = None
+
+
+@contextmanager
+def located(name: str, line: int | None = None) -> Iterator[None]:
+    """Put ``name:line:`` in front of what an `InputError` from inside says."""
+    try:
+        yield
+    except InputError as error:
+        raise at(name, line, str(error)) from None
+
+
+def at(name: str, line: int | None, message: str) -> InputError:
+    """Return the error for one line of an input, or for the input as a whole."""
+    where = name if line is None else f"{name}:{line}"
+    return InputError(f"{where}: {message}", path=name, line=line)
+
+
+@dataclass
+class IdRule:
+    """What the ids of one reading are: present or not, integers or strings. The first rows decide.
+
+    ``kind`` stays None until it is decided; ``asked`` is what the caller wants it to be.
+    """
+
+    asked: IdType
+    has_ids: bool | None = None
+    kind: IdKind | None = None
+
+    def __post_init__(self) -> None:
+        if self.asked != "auto":
+            self.kind = self.asked
+
+    @property
+    def plain(self) -> bool:
+        """Integers were guessed from text, so that only those that print as they came are integers."""
+        return self.asked == "auto"
+
+    def expect(self, has_ids: bool) -> None:
+        """Hold rows with and without ids apart."""
+        if self.has_ids is None:
+            self.has_ids = has_ids
+        elif self.has_ids != has_ids:
+            now, before = ("an id", "none") if has_ids else ("no id", "one")
+            raise InputError(f"{now} here, but earlier rows have {before}")
+
+    def expect_kind(self, kind: IdKind) -> None:
+        """Hold integer and string ids of typed inputs apart; nothing to hold where the caller chose."""
+        if self.kind is None:
+            self.kind = kind
+        elif self.asked == "auto" and self.kind != kind:
+            words = {"int": "integers", "str": "strings"}
+            raise InputError(
+                f"the id is of type {kind}, but earlier ids are {words[self.kind]}; "
+                "give the id type explicitly (id_type='str', --id-type str)"
+            )
+
+    def integer(self, text: str) -> int:
+        """Read an integer id from text; the message for a guessed type says how to choose it."""
+        try:
+            return parse_integer_id(text, plain=self.plain)
+        except InputError as error:
+            if self.asked != "auto":
+                raise
+            raise InputError(
+                f"{error}, but earlier ids are integers; "
+                "give the id type explicitly (id_type='str', --id-type str)"
+            ) from None
+
+
+def printable(path: str) -> str:
+    """Return a path as any stream can print it, also one that is not UTF-8 in the file system."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace") if not path.isascii() else path
+
+
+class InputFile:
+    """A named file or standard input, checked before anything is read.
+
+    Attributes
+    ----------
+    name : str
+        What messages call it.
+    size : int or None
+        Bytes, None for streams.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        self.is_stdin = self.path == "-"
+        self.name = STDIN_NAME if self.is_stdin else printable(self.path)
+        self.size: int | None = None
+        self._spent = False
+        if self.is_stdin:
+            return
+        with storage_errors(self.name):
+            status = Path(self.path).stat()
+            if stat.S_ISDIR(status.st_mode):
+                raise InputError(f"{self.name}: is a folder, not a file", path=self.name)
+            if stat.S_ISREG(status.st_mode):
+                self.size = status.st_size
+                with Path(self.path).open("rb"):  # no permission shows here, before any work is done
+                    pass
+
+    @contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """Open for reading from the start; standard input only once."""
+        if not self.is_stdin:
+            with ExitStack() as stack:
+                with storage_errors(self.name):
+                    file = stack.enter_context(Path(self.path).open("rb"))
+                yield file
+            return
+        if self._spent:
+            raise InputError("standard input can be read only once")
+        if sys.stdin is None:
+            raise StorageError("standard input is closed")
+        self._spent = True
+        yield sys.stdin.buffer
+
+
+class Source:
+    """One input of a `Reader`: yields its rows in batches of at most some number of rows."""
+
+    #: Ids have a type of their own (JSON, Parquet), nothing is to be guessed from text.
+    typed = True
+
+    def __init__(self, file: InputFile) -> None:
+        self.file = file
+        self.name = file.name
+        self.rows: int | None = None
+        self.has_ids: bool | None = None
+        self.bytes_total = file.size
+        self.bytes_done = 0
+
+    def batches(self, rule: IdRule) -> Iterator[Batch]:
+        """Read from the start."""
+        raise NotImplementedError
+
+
+@contextmanager
+def storage_errors(name: str) -> Iterator[None]:
+    """Turn what the system refuses into `StorageError`; a closed pipe passes through."""
+    try:
+        yield
+    except (BrokenPipeError, StorageError):
+        raise
+    except FileNotFoundError as error:
+        raise StorageError(f"{name}: no such file or folder", path=name) from error
+    except OSError as error:
+        raise StorageError(f"{name}: {error.strerror or error}", path=name) from error
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        # open() and stat() refuse a path with a NUL character this way.
+        raise StorageError(f"{name!r}: {error}", path=name) from error

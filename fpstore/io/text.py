@@ -1,0 +1,192 @@
+"""Delimited text, ``.tsv``, ``.csv`` and ``.txt``: a fingerprint, then an optional id, on each line."""
+
+import csv
+import re
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from fpstore.errors import InputError
+from fpstore.io.check import U64, check_string_id, parse_fingerprint, show
+from fpstore.io.columns import parse_block
+from fpstore.io.lines import BLOCK_BYTES, LineSource
+from fpstore.io.source import Batch, Fields, IdRule, Ids, InputFile, at, located
+
+Dialect = Literal["tsv", "csv", "txt"]
+
+_SEPARATORS: dict[Dialect, bytes] = {"tsv": b"\t", "csv": b",", "txt": b"\t, "}
+_TXT_GAP = re.compile(rb"[ \t]*,[ \t]*|[ \t]+")
+_BLANK = b" \t"
+
+
+class Layout(NamedTuple):
+    """Where the columns are. ``width`` is the number of columns that a header names, None without header."""
+
+    fingerprint: int = 0
+    id: int | None = 1
+    width: int | None = None
+
+    @property
+    def regular(self) -> bool:
+        """The fingerprint comes first, the id or nothing next."""
+        return self.fingerprint == 0 and self.id in (1, None) and self.width in (1, 2, None)
+
+
+class TextSource(LineSource):
+    """One delimited text input."""
+
+    typed = False
+
+    def __init__(
+        self, file: InputFile, fields: Fields, dialect: Dialect, block_bytes: int = BLOCK_BYTES
+    ) -> None:
+        super().__init__(file, block_bytes)
+        self._dialect = dialect
+        self._fields = fields
+
+    def batches(self, rule: IdRule) -> Iterator[Batch]:
+        """Yield the rows of one block after the other."""
+        layout: Layout | None = None
+        for block, line in self.blocks():
+            if layout is None:
+                layout, skip = self._find_layout(block, line)
+                if layout is None:
+                    continue
+                line += block[:skip].count(b"\n")
+                block = block[skip:]
+            if block:
+                yield self._batch(block, line, layout, rule)
+
+    def _batch(self, block: bytes, line: int, layout: Layout, rule: IdRule) -> Batch:
+        fingerprints, ids = self._parse(block, line, layout, rule)
+        if ids is None or rule.kind is not None:
+            return Batch(fingerprints, ids)
+
+        def as_integers() -> U64:
+            integers = IdRule("auto", rule.has_ids, "int")
+            return np.asarray(self._parse(block, line, layout, integers)[1], dtype=np.uint64)
+
+        return Batch(fingerprints, ids, as_integers)
+
+    def _parse(self, block: bytes, line: int, layout: Layout, rule: IdRule) -> tuple[U64, Ids]:
+        """Parse a block of whole lines: at once where it is regular, else line by line."""
+        if layout.regular and not (self._dialect == "csv" and b'"' in block):
+            columns = parse_block(
+                block, _SEPARATORS[self._dialect], self._fields.decimal, rule.kind, rule.plain
+            )
+            if columns is not None:
+                fingerprints, ids = columns
+                has_ids = ids is not None
+                if not len(fingerprints):
+                    return fingerprints, None
+                if layout.width in (None, 1 + has_ids) and rule.has_ids in (None, has_ids):
+                    rule.has_ids = has_ids
+                    return columns
+        return self.parse_lines(block, line, layout, rule)
+
+    def parse_lines(self, block: bytes, line: int, layout: Layout, rule: IdRule) -> tuple[U64, Ids]:
+        """Parse a block line by line; the first bad line in input order is the error."""
+        fingerprints: list[int] = []
+        integers: list[int] = []
+        strings: list[str] = []
+        comments = layout.fingerprint == 0
+        for number, raw in enumerate(block.split(b"\n")[:-1], line):
+            text = raw.removesuffix(b"\r")
+            if not text.strip(_BLANK) or (comments and text.startswith(b"#")):
+                continue
+            try:
+                cells = self._split(text)
+                _check_width(cells, layout)
+                cell = cells[layout.fingerprint].decode("utf-8", "backslashreplace")
+                fingerprints.append(parse_fingerprint(cell, self._fields.decimal))
+                has_id = layout.id is not None and layout.id < len(cells)
+                identifier = _decode_id(cells[layout.id or 0]) if has_id else None
+                rule.expect(identifier is not None)
+                if identifier is not None and rule.kind == "int":
+                    integers.append(rule.integer(identifier))
+                elif identifier is not None:
+                    strings.append(identifier)
+            except InputError as error:
+                raise at(self.name, number, str(error)) from None
+        ids: Ids = None
+        if rule.has_ids and fingerprints:
+            ids = np.array(integers, dtype=np.uint64) if rule.kind == "int" else strings
+        return np.array(fingerprints, dtype=np.uint64), ids
+
+    def _split(self, text: bytes) -> list[bytes]:
+        if self._dialect == "txt":
+            return _TXT_GAP.split(text.strip(_BLANK))
+        if self._dialect == "csv" and b'"' in text:
+            return _split_quoted(text)
+        return text.split(_SEPARATORS[self._dialect])
+
+    def _find_layout(self, block: bytes, line: int) -> tuple[Layout | None, int]:
+        """Return the layout, by the first data line, and the bytes to skip; None without such a line."""
+        start = 0
+        while start < len(block):
+            end = block.index(b"\n", start)
+            text = block[start:end].removesuffix(b"\r")
+            if text.strip(_BLANK) and not text.startswith(b"#"):
+                with located(self.name, line):
+                    layout = self._header(self._split(text))
+                return (Layout(), start) if layout is None else (layout, end + 1)
+            start = end + 1
+            line += 1
+        return None, 0
+
+    def _header(self, cells: list[bytes]) -> Layout | None:
+        """Return the layout that a header line describes; None if the line is data."""
+        names = [cell.decode("utf-8", "backslashreplace").strip(" \t").lower() for cell in cells]
+        fields = self._fields
+        named = fields.fingerprint is not None or fields.id is not None
+        name = fields.fingerprint or "fingerprint"
+        if name.lower() not in names:
+            if named:
+                raise InputError(f"no header line that names the column {show(name)}")
+            return None
+        if not named and len(cells) < 3:
+            try:
+                parse_fingerprint(names[0], fields.decimal)
+            except InputError:
+                pass
+            else:
+                return None  # a fingerprint with the id "fingerprint"
+        fingerprint = names.index(name.lower())
+        wanted_id = (fields.id or "id").lower()
+        identifier: int | None = None
+        if wanted_id in names:
+            identifier = names.index(wanted_id)
+        elif fields.id is not None:
+            raise InputError(f"the header does not name the column {show(fields.id)}")
+        elif len(names) == 2:
+            identifier = 1 - fingerprint
+        return Layout(fingerprint, identifier, len(names))
+
+
+def _check_width(cells: list[bytes], layout: Layout) -> None:
+    count = len(cells)
+    if layout.width is not None and count != layout.width:
+        raise InputError(f"columns: {count}, but the header names {layout.width}")
+    if layout.width is None and count > 2:
+        raise InputError(
+            f"columns: {count}; expected a fingerprint and an optional id "
+            "(more columns need a header line that names them)"
+        )
+
+
+def _split_quoted(text: bytes) -> list[bytes]:
+    try:
+        rows = list(csv.reader([text.decode("utf-8")], strict=True))
+    except UnicodeDecodeError:
+        raise InputError(f"not valid UTF-8: {show(text)}") from None
+    except csv.Error as error:
+        raise InputError(f"not valid CSV: {error} in {show(text)}") from None
+    return [cell.encode("utf-8") for cell in rows[0]]
+
+
+def _decode_id(cell: bytes) -> str:
+    try:
+        return check_string_id(cell.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise InputError(f"the id {show(cell)} is not valid UTF-8") from None

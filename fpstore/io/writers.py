@@ -1,0 +1,225 @@
+"""Writing result and export rows: TSV, CSV, JSON lines, Parquet, and plain arrays of fingerprints."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import IO, Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.errors import InputError
+from fpstore.io.binary import RawEncoder
+from fpstore.io.check import check_fingerprints, check_ids, show
+from fpstore.io.parquet import ParquetEncoder
+from fpstore.io.reader import format_of
+from fpstore.io.sink import Columns, Encoder, Sink
+from fpstore.io.source import Chunk
+from fpstore.io.text_out import JsonlEncoder, TextEncoder
+
+ColumnKind = Literal["fingerprint", "distance", "value"]
+
+#: Kinds of the columns that fpstore itself writes; any other name is a value: integers or strings.
+_KINDS: dict[str, ColumnKind] = {
+    "fingerprint": "fingerprint",
+    "query": "fingerprint",
+    "a": "fingerprint",
+    "b": "fingerprint",
+    "distance": "distance",
+}
+
+
+class Writer:
+    """Writes rows of named columns; made by `open_writer`.
+
+    As a context manager it commits at the end of the block, and leaves nothing at the target if that raised.
+
+    Attributes
+    ----------
+    rows : int
+        Rows written so far.
+    """
+
+    def __init__(self, sink: Sink, encoder: Encoder, columns: Mapping[str, ColumnKind]) -> None:
+        self._sink = sink
+        self._encoder = encoder
+        self._columns = columns
+        self._strings: dict[str, bool] = {}
+        self._closed = False
+        self.rows = 0
+
+    def write(self, data: Mapping[str, Any] | Chunk | Iterable[Sequence[Any]]) -> None:
+        """Append rows.
+
+        Parameters
+        ----------
+        data : mapping, Chunk or iterable of tuples
+            One array or list a column, all of one length; or a `Chunk`; or tuples in column order.
+
+        Raises
+        ------
+        InputError
+            Columns are missing, unknown or of different lengths, or hold what the format cannot. Nothing was
+            written then.
+        StorageError
+            The system refused to write. Nothing is left at the target.
+        """
+        if self._closed:
+            raise InputError(f"{self._sink.name}: the writer is closed")
+        columns = self._check(self._by_name(data))
+        count = len(next(iter(columns.values())))
+        if not count:
+            return
+        try:
+            self._encoder.write(columns)
+        except InputError:
+            raise
+        except BaseException:
+            self.abort()
+            raise
+        for name, values in columns.items():
+            self._strings[name] = isinstance(values, list)
+        self.rows += count
+
+    def close(self) -> None:
+        """Finish: the rows appear under the target's name. A second call does nothing."""
+        if self._closed:
+            return
+        try:
+            self._encoder.finish()
+            self._sink.commit()
+        except BaseException:
+            self.abort()
+            raise
+        self._closed = True
+
+    def abort(self) -> None:
+        """Give up: nothing appears at the target."""
+        if not self._closed:
+            self._closed = True
+            self._encoder.abort()
+            self._sink.abort()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+    def _by_name(self, data: Mapping[str, Any] | Chunk | Iterable[Sequence[Any]]) -> dict[str, Any]:
+        names = list(self._columns)
+        if isinstance(data, Chunk):
+            data = {"fingerprint": data.fingerprints} | ({} if data.ids is None else {"id": data.ids})
+        elif not isinstance(data, Mapping):
+            rows = list(data)
+            wrong = next((row for row in rows if len(row) != len(names)), None)
+            if wrong is not None:
+                raise InputError(f"a row of {len(wrong)} values for the columns {', '.join(names)}")
+            data = {name: [row[index] for row in rows] for index, name in enumerate(names)}
+        if set(data) != set(names):
+            raise InputError(f"columns {', '.join(map(str, data))} given, {', '.join(names)} expected")
+        return {name: data[name] for name in names}
+
+    def _check(self, data: dict[str, Any]) -> Columns:
+        columns: Columns = {}
+        count: int | None = None
+        for name, values in data.items():
+            length = len(values)
+            if count not in (None, length):
+                raise InputError(f"column {name!r} has {length} rows, the columns before it {count}")
+            count = length
+            kind = self._columns[name]
+            try:
+                columns[name] = (
+                    check_fingerprints(values) if kind == "fingerprint" else check_ids(values, length)
+                )
+            except InputError as error:
+                raise InputError(f"column {name!r}: {error}") from None
+            if kind == "distance":
+                columns[name] = _check_distances(name, columns[name])
+            strings = isinstance(columns[name], list)
+            if count and self._strings.get(name, strings) != strings:
+                raise InputError(f"column {name!r} mixes integers and strings")
+        return columns
+
+
+def _check_distances(name: str, values: npt.NDArray[Any] | list[str]) -> npt.NDArray[np.uint8]:
+    if isinstance(values, list) or (len(values) and values.max() > 64):
+        raise InputError(f"column {name!r} must hold distances of 0 to 64 bits")
+    return values.astype(np.uint8)
+
+
+def open_writer(
+    path_or_stream: str | os.PathLike[str] | IO[Any],
+    *,
+    format: str | None = None,  # noqa: A002 - the word users know
+    columns: Sequence[str] | Mapping[str, ColumnKind],
+    header: bool = False,
+) -> Writer:
+    """Open a file or a stream for writing rows.
+
+    Parameters
+    ----------
+    path_or_stream : path or stream
+        A path is written under a temporary name and renamed by ``close``. ``"-"`` is standard output.
+        A stream is flushed, not closed.
+    format : str, optional
+        One of `FORMATS`; by default the extension of the path, and "tsv" for a stream.
+    columns : sequence of str or mapping
+        Column names in order. "fingerprint", "query", "a" and "b" hold fingerprints, "distance" distances,
+        others integers or strings; a mapping to "fingerprint", "distance" or "value" says otherwise.
+    header : bool
+        Delimited text starts with a line of column names.
+
+    Returns
+    -------
+    Writer
+        A context manager with ``write(data)`` and ``close()``.
+
+    Raises
+    ------
+    InputError
+        The format is unknown, or cannot hold these columns.
+    StorageError
+        The target cannot be opened.
+    MissingExtraError
+        Parquet without pyarrow.
+
+    Examples
+    --------
+    >>> import sys
+    >>> with open_writer(sys.stdout, format="jsonl", columns=["fingerprint", "id"]) as writer:
+    ...     writer.write({"fingerprint": [42], "id": ["a.txt"]})
+    {"fingerprint": "000000000000002a", "id": "a.txt"}
+    """
+    if isinstance(columns, Mapping):
+        kinds = dict(columns)
+    else:
+        kinds = {name: _KINDS.get(name, "value") for name in columns}
+    if not kinds or len(kinds) != len(columns):
+        raise InputError(f"columns must have distinct names, got {show(list(columns))}")
+    if format is None and (path_or_stream == "-" or not isinstance(path_or_stream, str | os.PathLike)):
+        format = "tsv"  # noqa: A001
+    name = format_of(path_or_stream if isinstance(path_or_stream, str | os.PathLike) else "-", format)
+    if name in ("npy", "u64") and list(kinds.values()) != ["fingerprint"]:
+        raise InputError(f"the {name} format holds one column of fingerprints, not {', '.join(kinds)}")
+    sink = Sink(path_or_stream)
+    try:
+        encoder: Encoder
+        if name in ("npy", "u64"):
+            encoder = RawEncoder(sink, numpy_header=name == "npy")
+        elif name == "parquet":
+            encoder = ParquetEncoder(sink, kinds)
+        elif name == "jsonl":
+            encoder = JsonlEncoder(sink, kinds)
+        else:
+            encoder = TextEncoder(sink, name, kinds, header)
+    except BaseException:
+        sink.abort()
+        raise
+    return Writer(sink, encoder, kinds)

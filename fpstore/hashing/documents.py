@@ -1,0 +1,236 @@
+"""Folders of text files as documents, and as a reader of fingerprints and ids."""
+
+import itertools
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from fpstore.errors import InputError
+from fpstore.hashing.base import Fingerprinter
+from fpstore.hashing.walk import File, Paths, Skipped, Walk
+from fpstore.io import Chunk
+
+Notice = Callable[[Path, str], None]
+
+_CHUNK_CHARS = 1 << 22
+
+
+class Document(NamedTuple):
+    r"""A text file.
+
+    Attributes
+    ----------
+    id : str
+        Its path as given, or that of the folder as given and the way from there, with ``/`` between the
+        parts; bytes of a file name that are not UTF-8 read ``\xff``.
+    path : pathlib.Path
+        The same, to open the file with.
+    text : str
+        What it holds: UTF-8 without its byte order mark, and U+FFFD for what is not UTF-8.
+    """
+
+    id: str
+    path: Path
+    text: str
+
+
+def _read(walk: Walk, on_skip: Notice | None) -> Iterator[tuple[File, Document | None]]:
+    """Yield each file with its document, or with None when it is skipped, which `on_skip` is told."""
+    for file in walk.files():
+        data = walk.read(file)
+        if isinstance(data, Skipped):
+            if on_skip is not None:
+                on_skip(file.path, data.reason)
+            yield file, None
+        else:
+            # A name that is not UTF-8 has lone surrogates as a str; an id has none, so that it can be stored.
+            name = os.fsencode(file.path.as_posix()).decode("utf-8", "backslashreplace")
+            yield file, Document(name, file.path, data.decode("utf-8-sig", "replace"))
+
+
+def iter_documents(
+    paths: Paths,
+    *,
+    suffixes: Iterable[str] | None = None,
+    recursive: bool = True,
+    follow_symlinks: bool = False,
+    max_bytes: int | None = None,
+    on_skip: Notice | None = None,
+) -> Iterator[Document]:
+    """Read text files, and those in folders in the order of their names.
+
+    Parameters
+    ----------
+    paths : path or iterable of paths
+        Files and folders, taken in the order given; a path that is given twice is read twice. A symbolic link
+        that is named is followed.
+    suffixes : iterable of str, optional
+        Of the files found in folders, only those whose names end so, such as ``[".txt", ".md"]``; case does
+        not matter. Named files are read whatever their names.
+    recursive : bool
+        Whether to enter the folders inside a folder.
+    follow_symlinks : bool
+        Whether to follow symbolic links found in folders; else they are passed by. A folder inside itself is
+        entered once.
+    max_bytes : int, optional
+        Larger files are not read.
+    on_skip : callable, optional
+        Called with the path and the reason, ``"binary"`` or ``"large"``, of each file in a folder that is
+        left out: one with a NUL byte in its first 8 KiB, or one larger than `max_bytes`. What is neither a
+        file nor a folder is passed by.
+
+    Yields
+    ------
+    Document
+        One text at a time; nothing for an empty folder.
+
+    Raises
+    ------
+    InputError
+        If an argument has the wrong type, or a file that is named is binary, larger than `max_bytes` or no
+        regular file.
+    StorageError
+        If a file or folder, named or found, is missing or cannot be read; `path` says which.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from fpstore.hashing import iter_documents
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     written = pathlib.Path(folder, "a.txt").write_text("some text")
+    ...     [document.text for document in iter_documents(folder, suffixes=[".txt"])]
+    ['some text']
+    """
+    walk = Walk(paths, suffixes, recursive, follow_symlinks, max_bytes)
+    return (document for _, document in _read(walk, on_skip) if document is not None)
+
+
+class DocumentReader:
+    """Text files as chunks of fingerprints and ids: a reader as those of `fpstore.io`, for building a store.
+
+    Each iteration walks the folders and reads the files anew, and sets the counts to 0 first.
+
+    Parameters
+    ----------
+    paths : path or iterable of paths
+        Files and folders, as in `iter_documents`.
+    fingerprinter : Fingerprinter
+        Of texts, such as `SimHash`.
+    chunk_documents : int
+        Documents in a chunk, at most; a chunk also ends when it holds 4 million characters.
+    skip_empty : bool
+        Whether to leave out documents without features. Else they are in, and all have the same fingerprint:
+        0 with `SimHash`.
+    suffixes, recursive, follow_symlinks, max_bytes
+        As in `iter_documents`.
+    on_notice : callable, optional
+        Called with the path and what is to be said about it: ``"binary"`` or ``"large"`` for a file that is
+        skipped, ``"empty"`` for a document without features.
+
+    Attributes
+    ----------
+    rows : None
+        Not known before the files are read.
+    has_ids : bool
+        True.
+    bytes_total : int
+        The sizes of the files that will be read or skipped, from a walk when first asked for.
+    bytes_done : int
+        The sizes of those that have been.
+    skipped : int
+        Files that were binary or larger than `max_bytes`.
+    empty : int
+        Documents without features.
+
+    Raises
+    ------
+    InputError, StorageError
+        As `iter_documents`, and if `chunk_documents` is no positive integer.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from fpstore.hashing import DocumentReader, SimHash
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     written = pathlib.Path(folder, "a.txt").write_text("some text")
+    ...     [len(chunk.ids) for chunk in DocumentReader(folder, SimHash())]
+    [1]
+    """
+
+    rows: None = None
+    has_ids = True
+
+    def __init__(
+        self,
+        paths: Paths,
+        fingerprinter: Fingerprinter[str],
+        chunk_documents: int = 1024,
+        *,
+        skip_empty: bool = False,
+        suffixes: Iterable[str] | None = None,
+        recursive: bool = True,
+        follow_symlinks: bool = False,
+        max_bytes: int | None = None,
+        on_notice: Notice | None = None,
+    ) -> None:
+        if type(chunk_documents) is not int or chunk_documents < 1:
+            raise InputError(
+                f"chunk_documents is a positive integer, not {chunk_documents!r}", got=chunk_documents
+            )
+        if not isinstance(fingerprinter, Fingerprinter):
+            raise InputError(
+                f"a fingerprinter such as SimHash() is wanted, not {type(fingerprinter).__name__}"
+            )
+        self._walk = Walk(paths, suffixes, recursive, follow_symlinks, max_bytes)
+        self._fingerprinter = fingerprinter
+        self._chunk_documents = chunk_documents
+        self._skip_empty = skip_empty
+        self._on_notice = on_notice
+        self._bytes_total: int | None = None
+        self.bytes_done = self.skipped = self.empty = 0
+
+    @property
+    def bytes_total(self) -> int:
+        """The sizes of all files, in bytes."""
+        if self._bytes_total is None:
+            self._bytes_total = sum(file.size for file in self._walk.files())
+        return self._bytes_total
+
+    def __iter__(self) -> Iterator[Chunk]:
+        self.bytes_done = self.skipped = self.empty = 0
+        held: list[Document] = []
+        chars = 0
+        for file, document in _read(self._walk, self._skip):
+            self.bytes_done += file.size
+            if document is None:
+                continue
+            held.append(document)
+            chars += len(document.text)
+            if len(held) >= self._chunk_documents or chars >= _CHUNK_CHARS:
+                yield from self._chunk(held)
+                held, chars = [], 0
+        yield from self._chunk(held)
+
+    def _skip(self, path: Path, reason: str) -> None:
+        self.skipped += 1
+        self._notify(path, reason)
+
+    def _notify(self, path: Path, reason: str) -> None:
+        if self._on_notice is not None:
+            self._on_notice(path, reason)
+
+    def _chunk(self, documents: list[Document]) -> Iterator[Chunk]:
+        fingerprints = self._fingerprinter.fingerprints(document.text for document in documents)
+        ids = [document.id for document in documents]
+        # Only a fingerprint of 0 can be that of an empty document.
+        kept = np.ones(len(documents), dtype=bool)
+        for i in np.flatnonzero(fingerprints == 0):
+            if self._fingerprinter.is_empty(documents[i].text):
+                self.empty += 1
+                self._notify(documents[i].path, "empty")
+                kept[i] = not self._skip_empty
+        if kept.any():
+            yield Chunk(fingerprints[kept], list(itertools.compress(ids, kept)))

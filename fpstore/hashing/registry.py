@@ -1,0 +1,81 @@
+"""The fingerprinters that a store can remember by name."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from fpstore.errors import FormatVersionError, InputError
+from fpstore.hashing.base import Fingerprinter
+from fpstore.hashing.text import SimHash
+
+_KNOWN: dict[str, type[Fingerprinter[Any]]] = {kind.name: kind for kind in (SimHash,)}
+
+
+def from_description(description: Mapping[str, Any]) -> Fingerprinter[Any]:
+    """Rebuild the fingerprinter that a store remembers.
+
+    Parameters
+    ----------
+    description : mapping
+        What `Fingerprinter.describe` returned: ``name``, ``version`` and ``parameters``.
+
+    Returns
+    -------
+    Fingerprinter
+        One that makes the same fingerprints.
+
+    Raises
+    ------
+    FormatVersionError
+        If this fpstore does not know the name, the version or a parameter.
+    InputError
+        If the description is not one, lacks a parameter, or has a value out of range.
+
+    Examples
+    --------
+    >>> from fpstore.hashing import SimHash, from_description
+    >>> from_description(SimHash(size=2).describe()) == SimHash(size=2)
+    True
+    """
+    if not isinstance(description, Mapping) or set(description) != {"name", "version", "parameters"}:
+        raise InputError(
+            f"a fingerprinter is described by name, version and parameters: got {description!r}",
+            got=description,
+        )
+    name, version, parameters = (description[key] for key in ("name", "version", "parameters"))
+    if not isinstance(name, str) or type(version) is not int or not isinstance(parameters, Mapping):
+        raise InputError(
+            f"a fingerprinter has a name (str), a version (int) and parameters (dict): got {description!r}",
+            got=description,
+        )
+    kind = _KNOWN.get(name)
+    if kind is None:
+        raise FormatVersionError(
+            f"unknown fingerprinter {name!r}: this fpstore knows {', '.join(sorted(_KNOWN))}; "
+            "upgrade fpstore, or make the fingerprints yourself and pass them",
+            expected=sorted(_KNOWN),
+            got=name,
+        )
+    if version != kind.version:
+        raise FormatVersionError(
+            f"unknown version {version} of fingerprinter {name!r}: this fpstore makes version "
+            f"{kind.version}; upgrade fpstore",
+            expected=kind.version,
+            got=version,
+        )
+    known = list(inspect.signature(kind).parameters)
+    unknown = [key for key in parameters if key not in known]
+    if unknown:
+        raise FormatVersionError(
+            f"unknown parameter {unknown[0]!r} of fingerprinter {name!r}: upgrade fpstore",
+            expected=known,
+            got=unknown,
+        )
+    missing = [key for key in known if key not in parameters]
+    if missing:
+        raise InputError(
+            f"the description of fingerprinter {name!r} lacks {', '.join(missing)}",
+            expected=known,
+            got=parameters,
+        )
+    return kind(**parameters)

@@ -1,0 +1,285 @@
+"""Simhash: fingerprints of texts and of weighted features."""
+
+import math
+import operator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fpstore import _kernel
+from fpstore.errors import InputError
+from fpstore.hashing.base import Fingerprinter
+from fpstore.hashing.normal import ascii_table, prepare
+
+_MAX_SIZE = 255
+_BATCH_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimHash(Fingerprinter[str]):
+    r"""Simhash of texts: the similarity-preserving fingerprint of near-duplicate detection.
+
+    A text is cut into overlapping *shingles*, each is hashed to 64 bits, and bit i of the fingerprint is 1
+    when bit i is 1 in more than half of the hashes (a tie gives 0). A small edit touches few shingles and so
+    flips few bits; unrelated texts differ in about 32.
+
+    Version 1 is, exactly: the text is put in Unicode form NFKC (if `normalize`), then ``str.casefold`` is
+    applied (if `casefold`). With words, what is not a word character (``\w`` of `re`) separates: a text is
+    its maximal runs of word characters, joined by single spaces. With chars, each run of white space
+    (``str.isspace``) becomes one space, and those at the ends go. The result is encoded as UTF-8, a lone
+    surrogate as its three bytes (``surrogatepass``): every `str` has a fingerprint. A shingle is the bytes of
+    `size` successive words with the spaces between them, or of `size` successive code points; its hash is
+    XXH64 with the seed. A text of fewer units than `size` is one shingle; a text with none at all has the
+    fingerprint 0, and `is_empty` tells. Bits keep their places: bit 63 of the fingerprint comes from bit 63
+    of the hashes.
+
+    Scripts that put no spaces between words (Chinese, Japanese, Thai) and those whose vowel signs are no word
+    characters (Hindi) want ``shingle="chars"``. The tables of Unicode are those of the running Python: texts
+    with characters that are newer than one of two Pythons may get different fingerprints from them.
+
+    Parameters
+    ----------
+    shingle : {"words", "chars"}
+        The unit.
+    size : int
+        Units in a shingle, 1 to 255.
+    weighting : {"count", "set"}
+        Whether each occurrence of a shingle counts, or each distinct one once.
+    normalize : bool
+        Whether to apply NFKC.
+    casefold : bool
+        Whether to fold case.
+    seed : int
+        Seed of XXH64, 0 to 2^64 - 1.
+
+    Raises
+    ------
+    InputError
+        If a parameter has the wrong type or is out of range.
+
+    Notes
+    -----
+    M. Charikar, *Similarity estimation techniques from rounding algorithms*, STOC 2002; as used by G. Manku,
+    A. Jain, A. Das Sarma, *Detecting near-duplicates for web crawling*, WWW 2007, section 2.
+
+    Examples
+    --------
+    >>> from fpstore.hashing import SimHash
+    >>> simhash = SimHash(size=2)
+    >>> a = simhash.fingerprint("the quick brown fox jumps over the lazy dog")
+    >>> a == simhash.fingerprint("The quick brown fox -- jumps over the lazy dog!")
+    True
+    >>> (a ^ simhash.fingerprint("the quick brown fox jumps over the lazy cat")).bit_count()
+    9
+    """
+
+    name: ClassVar[str] = "simhash"
+    version: ClassVar[int] = 1
+
+    shingle: str = "words"
+    size: int = 3
+    weighting: str = "count"
+    normalize: bool = True
+    casefold: bool = True
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _check_choice("shingle", self.shingle, ("words", "chars"))
+        _check_choice("weighting", self.weighting, ("count", "set"))
+        for name in ("normalize", "casefold"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(
+                    f"{name} is True or False, not {getattr(self, name)!r}", got=getattr(self, name)
+                )
+        object.__setattr__(self, "size", _check_integer("size", self.size, 1, _MAX_SIZE))
+        object.__setattr__(self, "seed", _check_integer("seed", self.seed, 0, 2**64 - 1))
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The arguments that make an equal fingerprinter."""
+        return asdict(self)
+
+    def fingerprint(self, text: str | Mapping[str, float] | Iterable[tuple[str, float]]) -> int:
+        """Return the fingerprint of a text or of weighted features.
+
+        Parameters
+        ----------
+        text : str, mapping of str to float, or iterable of (str, float)
+            A text; or features with their weights, of which only `seed` is a parameter: each feature is
+            hashed as it is (UTF-8, ``surrogatepass``), bit i is 1 when the weights of the hashes that have it
+            sum to more than those of the others. Weights may be negative. Features may repeat, and their
+            order does not matter.
+
+        Returns
+        -------
+        int
+            0 to 2^64 - 1; 0 for a text or a collection without features.
+
+        Raises
+        ------
+        InputError
+            If the argument is none of these, a weight or the sum of their magnitudes is not finite.
+
+        Examples
+        --------
+        >>> from fpstore.hashing import SimHash
+        >>> SimHash().fingerprint({"fox": 2.0, "dog": 1.0}) == SimHash().fingerprint({"fox": 1.0})
+        True
+        """
+        if isinstance(text, str):
+            return int(self._hash([self._prepare(text)])[0])
+        if isinstance(text, Mapping):
+            return self._weighted(text.items())
+        if isinstance(text, (bytes, bytearray, memoryview)) or not isinstance(text, Iterable):
+            raise _not_text(text, "a text (str) or weighted features are")
+        return self._weighted(text)
+
+    def fingerprints(self, texts: Iterable[str]) -> NDArray[np.uint64]:
+        """Return the fingerprints of many texts; the kernel gets them in batches of about a megabyte.
+
+        Parameters
+        ----------
+        texts : iterable of str
+            Read once, in order; at most about a megabyte of text, or one text, is held at a time.
+
+        Returns
+        -------
+        ndarray of uint64, shape (n,)
+            The fingerprint of each text, as `fingerprint` gives it.
+
+        Raises
+        ------
+        InputError
+            If `texts` is one text, or an item is not a `str`; the message has its position.
+
+        Examples
+        --------
+        >>> from fpstore.hashing import SimHash
+        >>> SimHash().fingerprints(["one text", "another", ""]).dtype
+        dtype('uint64')
+        """
+        if isinstance(texts, (str, bytes, bytearray, memoryview, Mapping)) or not isinstance(texts, Iterable):
+            raise InputError(
+                f"fingerprints() takes an iterable of texts, not {type(texts).__name__}: "
+                "wrap a single text in a list or pass it to fingerprint()",
+                got=type(texts),
+            )
+        parts = [self._hash(batch) for batch in self._batches(texts)]
+        return np.concatenate(parts) if parts else np.empty(0, dtype=np.uint64)
+
+    def is_empty(self, text: str) -> bool:
+        """Return whether a text has no words (with chars: nothing but white space); its fingerprint is 0.
+
+        Parameters
+        ----------
+        text : str
+            A text.
+
+        Raises
+        ------
+        InputError
+            If it is not a `str`.
+
+        Examples
+        --------
+        >>> from fpstore.hashing import SimHash
+        >>> SimHash().is_empty("?!"), SimHash(shingle="chars").is_empty("?!")
+        (True, False)
+        """
+        if not isinstance(text, str):
+            raise _not_text(text, "a text (str) is")
+        return not self._prepare(text).translate(self._table).strip(b" ")
+
+    @property
+    def _table(self) -> bytes:
+        return ascii_table(self.shingle == "words", self.casefold)
+
+    def _prepare(self, text: str) -> bytes:
+        return prepare(text, self.shingle == "words", self.normalize, self.casefold)
+
+    def _batches(self, texts: Iterable[str]) -> Iterator[list[bytes]]:
+        batch: list[bytes] = []
+        held = 0
+        for i, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise _not_text(text, f"item {i}: a text (str) is")
+            prepared = self._prepare(text)
+            batch.append(prepared)
+            held += len(prepared) + 8
+            if held >= _BATCH_BYTES:
+                yield batch
+                batch, held = [], 0
+        if batch:
+            yield batch
+
+    def _hash(self, batch: list[bytes]) -> NDArray[np.uint64]:
+        offsets = np.zeros(len(batch) + 1, dtype=np.uint64)
+        np.cumsum([len(prepared) for prepared in batch], out=offsets[1:])
+        text = b"".join(batch).translate(self._table)
+        words, distinct = self.shingle == "words", self.weighting == "set"
+        fingerprints: NDArray[np.uint64] = _kernel.simhash(
+            text, offsets, words, self.size, distinct, self.seed
+        )
+        return fingerprints
+
+    def _weighted(self, features: Iterable[tuple[str, float]]) -> int:
+        pairs = []
+        for i, pair in enumerate(features):
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not isinstance(pair[0], str):
+                raise InputError(
+                    f"feature {i}: a pair of a str and a weight is wanted, not {pair!r:.80}; "
+                    "to fingerprint several texts call fingerprints()",
+                    got=pair,
+                )
+            weight = _finite(pair[1])
+            if weight is None:
+                raise InputError(
+                    f"feature {pair[0]!r:.80}: a weight is a finite number, not {pair[1]!r:.80}", got=pair[1]
+                )
+            pairs.append((_kernel.xxh64(pair[0].encode("utf-8", "surrogatepass"), self.seed), weight))
+        # Sums of floats depend on the order of their terms.
+        pairs.sort()
+        hashes = np.array([value for value, _ in pairs], dtype=np.uint64)
+        weights = np.array([weight for _, weight in pairs], dtype=np.float64)
+        if not math.isfinite(sum(abs(weight) for _, weight in pairs)):
+            raise InputError("the sum of the magnitudes of the weights is not finite: scale them down")
+        return int(_kernel.simhash_weighted(hashes, weights))
+
+
+def _not_text(got: object, wanted: str) -> InputError:
+    advice = (
+        ": decode them first, as in data.decode('utf-8')"
+        if isinstance(got, (bytes, bytearray, memoryview))
+        else ""
+    )
+    return InputError(f"{wanted} wanted, not {type(got).__name__}{advice}", got=type(got))
+
+
+def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if not isinstance(value, str) or value not in choices:
+        raise InputError(f"{name} is one of {', '.join(choices)}, not {value!r}", expected=choices, got=value)
+
+
+def _check_integer(name: str, value: object, low: int, high: int) -> int:
+    try:
+        number = None if isinstance(value, (bool, np.bool_)) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = None
+    if number is None or not low <= number <= high:
+        raise InputError(
+            f"{name} is an integer from {low} to {high}, not {value!r}", expected=(low, high), got=value
+        )
+    return number
+
+
+def _finite(value: object) -> float | None:
+    if isinstance(value, (bool, str, bytes)):
+        return None
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None

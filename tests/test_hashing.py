@@ -1,0 +1,448 @@
+"""fpstore.hashing: simhash against an oracle of plain loops, and its pinned version 1."""
+
+import math
+import random
+import re
+import unicodedata
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import xxhash
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from fpstore import _kernel
+from fpstore.errors import InputError
+from fpstore.hashing import (
+    SimHash,
+)
+from fpstore.hashing import text as text_module
+
+# ---- the oracle ----
+
+
+def units_of(text, shingle, normalize, casefold):
+    if normalize:
+        text = unicodedata.normalize("NFKC", text)
+    if casefold:
+        text = text.casefold()
+    if shingle == "words":
+        return re.findall(r"\w+", text)
+    return list(" ".join(text.split()))
+
+
+def shingles_of(text, shingle, size, normalize, casefold):
+    units = units_of(text, shingle, normalize, casefold)
+    separator = " " if shingle == "words" else ""
+    if not units:
+        return []
+    return [separator.join(units[i : i + size]) for i in range(max(1, len(units) - size + 1))]
+
+
+def xxh64(text, seed=0):
+    return xxhash.xxh64_intdigest(text.encode("utf-8", "surrogatepass"), seed)
+
+
+def sign_bits(features, seed):
+    sums = [0] * 64
+    for feature, weight in features:
+        value = xxh64(feature, seed)
+        for bit in range(64):
+            sums[bit] += weight if value >> bit & 1 else -weight
+    return sum(1 << bit for bit in range(64) if sums[bit] > 0)
+
+
+def oracle(text, *, shingle="words", size=3, weighting="count", normalize=True, casefold=True, seed=0):
+    features = shingles_of(text, shingle, size, normalize, casefold)
+    if weighting == "set":
+        features = set(features)
+    return sign_bits([(feature, 1) for feature in features], seed)
+
+
+# ---- the texts ----
+
+CURIOUS = [
+    "e\u0301", "\u0301", "\u0316\u0301", "\u0344", "\u0f73", "\uff9e", "\u1e9e", "\u0130", "\u01c4", "\ufb03",
+    "\u00a0", "\u1680", "\u2028", "\u3000", "\x85", "\x1c", "\x00", "\x0b", "\u200b", "\u200d", "\ufeff",
+    "\u2121", "\ufe70", "\u4e2d\u6587", "\uac00", "\u1100\u1161\u11a8", "\U0001f469\u200d\U0001f680",
+    "\u2460", "\U0001d400", "\ud800", "\udfff", "\ud83d\ude00", "\U0010ffff", "_", "--", "A", "\u03a3",
+    "\u0928\u092e\u0938\u094d\u0924\u0947",
+]  # fmt: skip
+CHARACTERS = st.characters(exclude_categories=())
+TEXTS = st.one_of(
+    st.text(CHARACTERS),
+    st.text(st.sampled_from("ab AB_-.\t\n 1"), max_size=60),
+    st.lists(
+        st.one_of(
+            st.sampled_from(CURIOUS),
+            st.sampled_from(["a", "b", "the", "Fox", " ", "."]),
+            st.text(CHARACTERS, max_size=3),
+            st.integers(1, 3000).map(lambda n: " " * n),
+            st.integers(1, 600).map(lambda n: "\n\u3000" * n),
+        ),
+        max_size=40,
+    ).map("".join),
+)
+PARAMETERS = st.fixed_dictionaries(
+    {
+        "shingle": st.sampled_from(["words", "chars"]),
+        "size": st.integers(1, 5),
+        "weighting": st.sampled_from(["count", "set"]),
+        "normalize": st.booleans(),
+        "casefold": st.booleans(),
+        "seed": st.sampled_from([0, 1, 2**64 - 1]),
+    }
+)
+GENEROUS = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def random_words(count, seed, vocabulary=5000):
+    rng = random.Random(seed)
+    words = [
+        "".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(1, 12))) for _ in range(vocabulary)
+    ]
+    return rng.choices(words, k=count)
+
+
+# ---- against the oracle ----
+
+
+@GENEROUS
+@given(TEXTS, PARAMETERS)
+@example("", {"shingle": "words"})
+@example(" \n", {"shingle": "chars"})
+@example("\u1e9e", {"casefold": True})
+def test_equals_the_oracle(text, parameters):
+    assert SimHash(**parameters).fingerprint(text) == oracle(text, **parameters)
+
+
+@settings(GENEROUS, max_examples=100)
+@given(st.lists(TEXTS, max_size=8), PARAMETERS)
+def test_many_texts_equal_one_by_one(texts, parameters):
+    simhash = SimHash(**parameters)
+    fingerprints = simhash.fingerprints(text for text in texts)
+    assert fingerprints.dtype == np.uint64
+    assert fingerprints.tolist() == [simhash.fingerprint(text) for text in texts]
+
+
+@settings(GENEROUS, max_examples=200)
+@given(TEXTS, PARAMETERS)
+@example("\ufe70", {})  # a word character whose NFKC has none
+@example("\u2121", {})  # no word character, but its NFKC is TEL
+def test_is_empty_says_whether_there_are_units(text, parameters):
+    simhash = SimHash(**parameters)
+    assert simhash.is_empty(text) == (
+        not units_of(text, simhash.shingle, simhash.normalize, simhash.casefold)
+    )
+    if simhash.is_empty(text):
+        assert simhash.fingerprint(text) == 0
+
+
+@pytest.mark.parametrize("shingle", ["words", "chars"])
+@pytest.mark.parametrize("weighting", ["count", "set"])
+@pytest.mark.parametrize("count", [15, 16, 17, 33, 4095, 40000])
+def test_long_texts_cross_the_counters_groups_and_grow_the_set(shingle, weighting, count):
+    text = " ".join(random_words(count, seed=count))
+    if shingle == "chars":
+        text = text[: count + 2]
+    parameters = {"shingle": shingle, "weighting": weighting}
+    shingles = shingles_of(text, shingle, 3, True, True)
+    hashes = np.array([xxh64(s) for s in shingles], dtype=np.uint64)
+    if weighting == "set":
+        hashes = np.unique(hashes)
+    bits = [(np.count_nonzero(hashes >> np.uint64(i) & np.uint64(1)) * 2 > len(hashes)) for i in range(64)]
+    assert SimHash(**parameters).fingerprint(text) == sum(1 << i for i in range(64) if bits[i])
+
+
+def test_the_set_remembers_when_it_has_grown():
+    words = [f"w{i}" for i in range(80_000)]
+    repeated = words + words[:35_000] * 3
+    expected = SimHash(size=1).fingerprint(" ".join(words))
+    assert SimHash(size=1).fingerprint(" ".join(repeated)) != expected
+    assert SimHash(size=1, weighting="set").fingerprint(" ".join(repeated)) == expected
+
+
+def test_a_long_text_does_not_disturb_the_short_ones_of_its_batch():
+    texts = ["a b c d e", " ".join(random_words(60000, seed=1)), "", "a b c d e", "!", "\u00e9 t"]
+    for weighting in ("count", "set"):
+        simhash = SimHash(weighting=weighting)
+        assert simhash.fingerprints(texts).tolist() == [simhash.fingerprint(text) for text in texts]
+
+
+def test_many_batches_keep_the_order():
+    words = random_words(9000, seed=2)
+    texts = [" ".join(words[i : i + 40]) + ("\u00e9" if i % 3 == 0 else "") for i in range(8900)]
+    assert sum(map(len, texts)) > 2 * 2**20
+    simhash = SimHash(size=2)
+    fingerprints = simhash.fingerprints(texts)
+    assert fingerprints.shape == (8900,)
+    for i in random.Random(3).sample(range(8900), 40):
+        assert fingerprints[i] == oracle(texts[i], size=2)
+
+
+def test_texts_reach_the_kernel_in_bounded_batches(monkeypatch):
+    pulled, batches = [], []
+
+    def texts():
+        for i in range(600):
+            pulled.append(i)
+            yield "word " * 1000
+
+    def record(text, offsets, *rest):
+        batches.append((len(text), len(offsets) - 1, len(pulled)))
+        return _kernel.simhash(text, offsets, *rest)
+
+    monkeypatch.setattr(text_module, "_kernel", SimpleNamespace(simhash=record))
+    assert len(SimHash().fingerprints(texts())) == 600
+    assert len(batches) == 3
+    assert max(size for size, _, _ in batches) <= 2**20 + 5000
+    assert [read for _, _, read in batches] == np.cumsum([count for _, count, _ in batches]).tolist()
+
+
+def test_no_texts_have_no_fingerprints():
+    assert SimHash().fingerprints([]).shape == (0,)
+    assert SimHash().fingerprints([]).dtype == np.uint64
+
+
+# ---- what simhash is for ----
+
+
+def distance(a, b):
+    return (int(a) ^ int(b)).bit_count()
+
+
+@pytest.mark.parametrize("parameters", [{}, {"shingle": "chars", "size": 5}, {"weighting": "set"}])
+def test_a_small_edit_of_a_long_text_flips_few_bits(parameters):
+    simhash = SimHash(**parameters)
+    distances = []
+    for seed in range(20):
+        words = random_words(2000, seed)
+        original = " ".join(words)
+        words[1000] = "edited"
+        distances.append(distance(simhash.fingerprint(original), simhash.fingerprint(" ".join(words))))
+    assert max(distances) <= 8
+    assert sum(distances) / len(distances) <= 3
+
+
+def test_unrelated_texts_differ_in_half_of_the_bits():
+    fingerprints = SimHash().fingerprints(" ".join(random_words(300, seed)) for seed in range(60))
+    distances = [distance(a, b) for i, a in enumerate(fingerprints) for b in fingerprints[:i]]
+    assert 31 < sum(distances) / len(distances) < 33
+    assert min(distances) > 10
+
+
+def test_case_punctuation_spaces_and_compatible_forms_make_no_difference():
+    plain = SimHash().fingerprint("the quick brown fox number 1")
+    assert plain == SimHash().fingerprint(
+        "  The QUICK,\t\u201cbrown\u201d \u00a0 \uff46\uff4f\uff58; (number) \u2460!"
+    )
+    assert plain != SimHash(casefold=False).fingerprint("The quick brown fox number 1")
+    assert plain != SimHash(normalize=False).fingerprint("the quick brown \uff46\uff4f\uff58 number 1")
+
+
+def test_weighting_counts_occurrences_or_not():
+    text = "a a a b"
+    assert SimHash(size=1).fingerprint(text) == sign_bits([("a", 3), ("b", 1)], 0) == oracle("a", size=1)
+    assert SimHash(size=1, weighting="set").fingerprint(text) == sign_bits([("a", 1), ("b", 1)], 0)
+
+
+def test_a_text_shorter_than_a_shingle_is_one_feature():
+    for text in ("one", "one two", "one two three"):
+        assert SimHash(size=3).fingerprint(f" {text}! ") == xxh64(text)
+    assert SimHash(shingle="chars", size=255).fingerprint(" \u4e2d  \u6587\n") == xxh64("\u4e2d \u6587")
+
+
+# ---- pinned: version 1 ----
+
+FABLE = (
+    "A fox once saw a crow fly off with a piece of cheese in its beak and settle on a branch of a tree. "
+    "\u201cThat\u2019s for me, as I am a fox,\u201d said Master Reynard, and went to the tree."
+)
+CHINESE = "\u72d0\u72f8\u770b\u89c1\u4e4c\u9e26\u53fc\u7740\u4e00\u5757\u5976\u916a\uff0c\u98de\u8d70\u3002"
+PINNED = [
+    (FABLE, {}, 0x58E718602D4C9529),
+    (FABLE, {"size": 1}, 0xB27F84F9E88B7E18),
+    (FABLE, {"weighting": "set", "size": 2}, 0x2CC496C206403059),
+    (FABLE, {"shingle": "chars", "size": 5}, 0x4D3A76F8CBF22F03),
+    (FABLE, {"shingle": "chars", "size": 3, "weighting": "set"}, 0xA605B49900423612),
+    (FABLE, {"casefold": False}, 0x01AF8EE0E51453A9),
+    (FABLE, {"seed": 2**64 - 1}, 0x2C51E48091992EC2),
+    (CHINESE, {"shingle": "chars", "size": 2}, 0xF17BE12F3BBCA1AE),
+    (CHINESE, {"shingle": "chars", "size": 2, "normalize": False}, 0xF129E06F3BBEA9E6),
+    ("\ufb03 \u1e9e \u2460 e\u0301 \ud800", {"size": 1}, 0x279712141C056418),
+    ("fox", {}, 0xBCE6C02D5136F238),
+    ("", {}, 0x0000000000000000),
+]
+
+
+@pytest.mark.parametrize(("text", "parameters", "fingerprint"), PINNED)
+def test_version_1_is_pinned(text, parameters, fingerprint):
+    assert SimHash(**parameters).fingerprint(text) == fingerprint
+    assert SimHash.version == 1
+
+
+def test_weighted_version_1_is_pinned():
+    assert SimHash().fingerprint({"fox": 2.5, "crow": 1.5, "cheese": 1.25}) == 0x3CF2D109E1025028
+    assert SimHash(seed=7).fingerprint([("fox", 1), ("crow", -2), ("\u4e2d", 3)]) == 0x5012450166C2002D
+
+
+# ---- weighted features ----
+
+
+@settings(GENEROUS, max_examples=150)
+@given(
+    st.lists(
+        st.tuples(
+            st.text(CHARACTERS, max_size=8),
+            st.one_of(st.integers(-5, 5), st.floats(-1e300, 1e300, allow_nan=False)),
+        ),
+        max_size=20,
+    ),
+    st.sampled_from([0, 99]),
+)
+def test_weighted_features_equal_the_oracle_in_any_order(features, seed):
+    simhash = SimHash(seed=seed)
+    ordered = sorted((xxh64(f, seed), w) for f, w in features)
+    sums = [0.0] * 64
+    for value, weight in ordered:
+        for bit in range(64):
+            sums[bit] += weight if value >> bit & 1 else -weight
+    expected = sum(1 << bit for bit in range(64) if sums[bit] > 0)
+    assert simhash.fingerprint(features) == expected
+    assert simhash.fingerprint(tuple(reversed(features))) == expected
+    assert simhash.fingerprint(iter(features)) == expected
+
+
+def test_weighted_ties_and_nothing_give_zero_bits():
+    assert SimHash().fingerprint({}) == SimHash().fingerprint([]) == SimHash().fingerprint({"a": 0}) == 0
+    a, b = (xxh64(x) for x in "ab")
+    assert SimHash().fingerprint({"a": 1, "b": 1}) == a & b
+    assert SimHash().fingerprint({"a": -1}) == a ^ (2**64 - 1)
+    assert SimHash().fingerprint({"a": np.float32(2), "b": np.int64(1)}) == a
+
+
+def test_features_are_taken_as_they_are():
+    assert SimHash().fingerprint({"Fox!": 1}) == xxh64("Fox!")
+
+
+@pytest.mark.parametrize("weight", [math.nan, math.inf, -math.inf, 10**400, None, "1", True, 1j, [1]])
+def test_weights_are_finite_numbers(weight):
+    with pytest.raises(InputError, match="finite number"):
+        SimHash().fingerprint({"a": weight})
+
+
+def test_weights_whose_sum_overflows_are_refused():
+    with pytest.raises(InputError, match="not finite"):
+        SimHash().fingerprint([("a", 1e308), ("b", -1e308)])
+
+
+# ---- wrong input ----
+
+
+@pytest.mark.parametrize("data", [b"text", bytearray(b"text"), memoryview(b"text")])
+def test_bytes_are_to_be_decoded_first(data):
+    for call in (SimHash().fingerprint, SimHash().is_empty, lambda d: SimHash().fingerprints(["a", d])):
+        with pytest.raises(InputError, match="decode"):
+            call(data)
+    with pytest.raises(InputError, match="iterable of texts"):
+        SimHash().fingerprints(data)
+
+
+@pytest.mark.parametrize("wrong", [None, 5, 1.5, object()])
+def test_what_is_no_text_is_refused(wrong):
+    with pytest.raises(InputError, match=type(wrong).__name__):
+        SimHash().fingerprint(wrong)
+    with pytest.raises(InputError, match=type(wrong).__name__):
+        SimHash().is_empty(wrong)
+    with pytest.raises(InputError, match=f"item 1: .* {type(wrong).__name__}"):
+        SimHash().fingerprints(["a", wrong])
+    with pytest.raises(InputError, match=type(wrong).__name__):
+        SimHash().fingerprints(wrong)
+
+
+def test_one_text_for_many_and_many_for_one_are_refused():
+    with pytest.raises(InputError, match="wrap a single text in a list"):
+        SimHash().fingerprints("a text")
+    with pytest.raises(InputError, match="wrap a single text in a list"):
+        SimHash().fingerprints({"a": 1})
+    for several in (["ab", "cd"], [("a", 1, 2)], [(1, "a")], [b"ab"]):
+        with pytest.raises(InputError, match="feature 0"):
+            SimHash().fingerprint(several)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"shingle": "bytes"}, "shingle is one of words, chars, not 'bytes'"),
+        ({"shingle": None}, "shingle is one of"),
+        ({"weighting": "tfidf"}, "weighting is one of count, set, not 'tfidf'"),
+        ({"size": 0}, "size is an integer from 1 to 255, not 0"),
+        ({"size": 256}, "size is an integer from 1 to 255"),
+        ({"size": 2.0}, "size is an integer"),
+        ({"size": True}, "size is an integer"),
+        ({"size": "3"}, "size is an integer"),
+        ({"seed": -1}, "seed is an integer from 0 to 18446744073709551615, not -1"),
+        ({"seed": 2**64}, "seed is an integer"),
+        ({"normalize": 1}, "normalize is True or False"),
+        ({"casefold": None}, "casefold is True or False"),
+    ],
+)
+def test_bad_parameters_are_named_with_their_range(parameters, message):
+    with pytest.raises(InputError, match=message):
+        SimHash(**parameters)
+
+
+def test_the_kernel_checks_its_arguments():
+    offsets = np.array([0, 3], dtype=np.uint64)
+    for text, limits, length, message in (
+        (b"abc", offsets[::-1].copy(), 1, "descend"),
+        (b"ab", offsets, 1, "past the text"),
+        (b"abc", offsets, 0, "at least 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            _kernel.simhash(text, limits, True, length, False, 0)
+    assert len(_kernel.simhash(b"", np.zeros(0, dtype=np.uint64), True, 1, False, 0)) == 0
+    with pytest.raises(ValueError, match="one weight"):
+        _kernel.simhash_weighted(offsets, np.zeros(1))
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=200), st.integers(1, 4), st.booleans(), st.booleans())
+def test_the_kernel_takes_any_bytes(data, length, words, distinct):
+    offsets = np.array([0, len(data) // 2, len(data) // 2, len(data)], dtype=np.uint64)
+    assert _kernel.simhash(data, offsets, words, length, distinct, 0).shape == (3,)
+
+
+def word_with_hash_zero():
+    """Return the eight bytes whose XXH64 with seed 0 is 0: every step of that hash has an inverse."""
+    p1, p2, p4 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x85EBCA77C2B2AE63
+    p5, modulus = 0x27D4EB2F165667C5, 2**64
+
+    def turn_right(x, bits):
+        return (x >> bits | x << (64 - bits)) % modulus
+
+    # The avalanche takes 0 to 0 only: the state before it is 0.
+    lane = turn_right((0 - p4) * pow(p1, -1, modulus) % modulus, 27) ^ (p5 + 8)
+    word = turn_right(lane * pow(p1, -1, modulus) % modulus, 31) * pow(p2, -1, modulus) % modulus
+    return word.to_bytes(8, "little")
+
+
+def test_a_hash_of_zero_is_counted_once_in_a_set():
+    zero = word_with_hash_zero()
+    assert xxhash.xxh64_intdigest(zero) == 0
+    assert b" " not in zero
+    for others in (["a"], ["a", "b"], ["a", "b", "c"]):
+        text = b" ".join([zero, zero, zero, *(other.encode() for other in others)])
+        hashes = [0, *map(xxh64, others)]
+        majority = sum(1 << i for i in range(64) if sum(h >> i & 1 for h in hashes) * 2 > len(hashes))
+        offsets = np.array([0, len(text)], dtype=np.uint64)
+        assert _kernel.simhash(text, offsets, True, 1, True, 0).tolist() == [majority]
+
+
+def test_every_character_alone():
+    simhashes = [SimHash(shingle=shingle, size=1) for shingle in ("words", "chars")]
+    sample = [*range(0x3000), *range(0xA000, 0x110000, 97)]
+    for simhash in simhashes:
+        expected = [oracle(f"x{chr(i)}y", shingle=simhash.shingle, size=1) for i in sample]
+        assert simhash.fingerprints(f"x{chr(i)}y" for i in sample).tolist() == expected

@@ -34,7 +34,7 @@ class Target:
     """
 
     def __init__(self, path: Path, overwrite: bool) -> None:
-        self.path = path
+        self.path = path.resolve() if overwrite and is_store(path) else path  # through a link, the store that it names
         self._overwrite = overwrite
         self._folder: Path
         self._lock = -1
@@ -57,6 +57,9 @@ class Target:
         except OSError as error:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise StorageError(f"{path}: cannot write beside it ({error.strerror})", path=path) from error
+        except BaseException:  # a signal: __exit__ will not be called
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
         return self._folder
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -1,0 +1,140 @@
+"""The command ``fpstore``: its verbs, and how errors and signals end it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import click
+
+from fpstore import __version__
+from fpstore.cli.build import build
+from fpstore.cli.demo import demo
+from fpstore.cli.export import export
+from fpstore.cli.hash import hash_
+from fpstore.cli.output import complain
+from fpstore.cli.plan import plan
+from fpstore.cli.probe import probe
+from fpstore.cli.scan import scan
+from fpstore.cli.signals import Interrupted, raised_as_exceptions
+from fpstore.cli.stats import stats
+from fpstore.cli.verb import VerbGroup
+from fpstore.cli.verify import verify
+from fpstore.errors import FpstoreError
+
+EXIT_FAILURE = 1
+EXIT_USAGE = 2
+EXIT_SIGNAL = 128  # plus the number of the signal, as shells have it
+_ENDINGS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
+
+
+class Program(VerbGroup):
+    """A group whose failures are one line on standard error and an exit code; never a traceback."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run the command line, and exit unless ``standalone_mode`` is false."""
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        with raised_as_exceptions():
+            code = self._run(args, complete_var, **extra)
+        sys.exit(code)
+
+    def _run(self, args: Sequence[str] | None, complete_var: str | None, **extra: Any) -> int:
+        try:
+            result = super().main(args, "fpstore", complete_var, standalone_mode=False, **extra)
+        except BrokenPipeError:
+            return _reader_is_gone()
+        except Interrupted as error:
+            return _interrupted(error.signal)
+        except click.Abort:
+            return _interrupted(signal.SIGINT)
+        except click.UsageError as error:
+            path = error.ctx.command_path if error.ctx else "fpstore"
+            complain(f"{error.format_message()} (see {path} --help)")
+            return EXIT_USAGE
+        except FpstoreError as error:
+            complain(str(error))
+            return EXIT_FAILURE
+        except (click.ClickException, MemoryError, OSError) as error:
+            complain(_describe(error))
+            return EXIT_FAILURE
+        except Exception as error:
+            if os.environ.get("FPSTORE_TRACEBACK"):
+                traceback.print_exc()
+            kind = type(error).__name__
+            complain(
+                f"internal error ({kind}: {error}); please report it: FPSTORE_TRACEBACK=1 shows where it is"
+            )
+            return EXIT_FAILURE
+        return result if isinstance(result, int) else 0
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb; what click would end in its own way is passed on as it is."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Interrupted(signal.SIGINT) from None
+        except OSError as error:
+            if error.errno != errno.EPIPE:
+                raise
+            _exit(_reader_is_gone())
+
+
+def _exit(code: int) -> NoReturn:
+    raise click.exceptions.Exit(code)
+
+
+def _describe(error: BaseException) -> str:
+    if isinstance(error, click.ClickException):
+        return error.format_message()
+    if isinstance(error, MemoryError):
+        return "out of memory"
+    assert isinstance(error, OSError)
+    place = "standard output" if error.filename is None else os.fsdecode(error.filename)
+    return f"{place}: {error.strerror or error}"
+
+
+def _interrupted(number: signal.Signals) -> int:
+    complain(_ENDINGS.get(number, number.name))
+    return EXIT_SIGNAL + number
+
+
+def _reader_is_gone() -> int:
+    """Let nothing more be written to standard output, not even by the interpreter when it exits."""
+    try:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+    except (OSError, ValueError):  # not a real file: nothing is flushed to it
+        pass
+    return EXIT_SIGNAL + signal.SIGPIPE
+
+
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="fpstore", message="%(prog)s %(version)s")
+def main() -> None:
+    """Find near-duplicates: an exact, compressed, on-disk Hamming-radius store for 64-bit fingerprints.
+
+    $ fpstore build crawl.fps crawl.tsv
+    $ fpstore probe crawl.fps 9d3a5b1c00f7e642
+
+    Exit codes: 0 success, also when a probe finds nothing; 1 an error or a fault found by verify, with one
+    line on standard error; 2 a command line that cannot be understood; 130 after Ctrl-C, 143 after SIGTERM,
+    141 when the reader of a pipe is gone.
+    """
+
+
+for _verb in (build, probe, scan, stats, verify, export, plan, hash_, demo):
+    main.add_command(_verb)

@@ -1,0 +1,167 @@
+"""``fpstore build``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fpstore.cli import documents
+from fpstore.cli.documents import Shingles, shingle_options, skip_empty_option, suffix_option
+from fpstore.cli.options import (
+    ROW_PARAMETERS,
+    Rows,
+    Talk,
+    json_option,
+    refuse,
+    row_options,
+    store_argument,
+    talk_options,
+    threads_option,
+)
+from fpstore.cli.output import count, print_json, shown, size
+from fpstore.cli.progress import Bars
+from fpstore.cli.verb import Verb
+from fpstore.errors import InputError
+from fpstore.io import open_reader
+
+
+@click.command(cls=Verb)
+@store_argument
+@click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
+@click.option(
+    "-r",
+    "--radius",
+    type=int,
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="Largest radius of probes, 0 to 7.",
+)
+@click.option(
+    "--design",
+    default="auto",
+    show_default=True,
+    metavar="NAME",
+    help="Which tables to keep: auto, or a name that fpstore plan lists.",
+)
+@threads_option
+@click.option(
+    "--memory", metavar="SIZE", help="Memory budget, such as 2GiB; by default a quarter of this machine's."
+)
+@click.option(
+    "--block-bytes",
+    type=int,
+    metavar="N",
+    default=None,
+    help="Bytes of a block, a power of two from 128 to 4096: larger is smaller.",
+)
+@click.option(
+    "--disk-budget", metavar="SIZE", help="What the design that auto chooses may take on disk, such as 40GB."
+)
+@click.option(
+    "--storage",
+    type=click.Choice(["hot", "cold"]),
+    default="hot",
+    show_default=True,
+    help="What auto plans for: tables in memory, or read from disk.",
+)
+@row_options
+@click.option("--id-field", metavar="NAME", help="JSON field or column of the ids; by default id.")
+@click.option(
+    "--id-type",
+    type=click.Choice(["auto", "int", "str"]),
+    default="auto",
+    show_default=True,
+    help="Type of the ids.",
+)
+@click.option(
+    "--text",
+    is_flag=True,
+    help="Inputs are text files, or folders of them: make their fingerprints with SimHash.",
+)
+@suffix_option
+@skip_empty_option
+@shingle_options
+@click.option("--force", is_flag=True, help="Replace a store that exists, once the new one is complete.")
+@talk_options
+@json_option
+def build(
+    store: str,
+    inputs: Sequence[str],
+    rows: Rows,
+    id_field: str | None,
+    id_type: Any,
+    text: bool,
+    suffix: Sequence[str],
+    skip_empty: bool,
+    shingles: Shingles,
+    talk: Talk,
+    force: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Build the store STORE, a folder, from fingerprints and ids, or from texts.
+
+    An INPUT is a file with one of the extensions .npy, .u64 (raw, little-endian), .tsv, .csv, .txt (a
+    fingerprint of 16 hexadecimal digits, then an optional id), .jsonl, .parquet, or - for standard input.
+    Without ids, the row number is the id. With --text it is a text file or a folder, and the path is the id.
+    The store appears complete, or not at all.
+
+    $ fpstore build crawl.fps crawl.tsv
+    $ fpstore build crawl.fps a.npy b.npy --radius 3 --design manku-10 --threads 2 --memory 1GiB --force
+    $ cat crawl.csv | fpstore build crawl.fps - --format csv --decimal --id-type str --force --quiet
+    $ fpstore build crawl.fps crawl.jsonl --fingerprint-field hash --id-field url --force --no-progress
+    $ fpstore build crawl.fps crawl.tsv --disk-budget 1GB --storage cold --block-bytes 1024 --force --json
+    $ fpstore build notes.fps notes --text --suffix .txt --suffix .md --skip-empty
+    $ fpstore build notes.fps notes --text --shingle chars --shingle-size 5 --weighting set --force
+    """
+    import fpstore
+    from fpstore.resources import parse_size
+
+    if options["disk_budget"] is not None:
+        options["disk_budget"] = parse_size(options["disk_budget"], "disk budget")
+    if options["block_bytes"] is None:
+        del options["block_bytes"]
+    notices = documents.Notices()
+    source: Any
+    if text:
+        refuse(ROW_PARAMETERS, "does not go with --text")
+        options["fingerprinter"] = shingles.fingerprinter()
+        source = documents.reader(inputs, options["fingerprinter"], suffix, skip_empty, notices)
+    else:
+        refuse(documents.SIMHASH_PARAMETERS | documents.FOLDER_PARAMETERS, "needs --text")
+        for path in inputs:
+            if Path(path).is_dir():
+                raise InputError(
+                    f"{path}: is a folder; --text makes fingerprints of the text files in it", path=path
+                )
+        source = open_reader(inputs, id_field=id_field, id_type=id_type, **rows.arguments)
+    began = time.monotonic()
+    with Bars(talk.bars, source) as bars:
+        made = fpstore.build(store, source, overwrite=force, progress=bars if talk.bars else None, **options)
+    with made:
+        stats = made.stats()
+    notices.report(talk, skip_empty)
+    if as_json:
+        print_json(stats)
+    elif not talk.quiet:
+        click.echo(f"{shown(store)}: {summary(stats)}, {time.monotonic() - began:.1f} s")
+
+
+def summary(stats: dict[str, Any]) -> str:
+    """Return what a store holds and takes, in one line."""
+    fingerprints, taken = stats["fingerprints"], stats["bytes"]["total"]
+    parts = [
+        count(fingerprints, "fingerprint"),
+        count(stats["ids"], "id"),
+        f"radius {stats['radius']}",
+        f"{stats['design']['name']} ({count(len(stats['design']['tables']), 'table')})",
+        size(taken),
+    ]
+    if fingerprints:
+        parts.append(f"{taken / fingerprints:.1f} bytes a fingerprint")
+    return ", ".join(parts)

@@ -1,0 +1,117 @@
+"""``fpstore demo``."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from fpstore.cli.build import build
+from fpstore.cli.export import export
+from fpstore.cli.output import print_table
+from fpstore.cli.probe import probe
+from fpstore.cli.stats import stats
+from fpstore.cli.verb import Verb
+from fpstore.demo import MODULES, families, python_sources
+from fpstore.errors import StorageError, StoreExistsError
+
+_SHOWN_FAMILIES = 10
+_SHOWN_PATHS = 6
+
+
+@click.command(cls=Verb)
+@click.option(
+    "--keep",
+    metavar="DIR",
+    help="Write into the folder DIR, and keep it; by default a temporary folder is removed.",
+)
+def demo(keep: str | None) -> None:
+    """Find the near-duplicates among the source files of this Python installation.
+
+    Builds a store in a temporary folder, prints the families that it finds (code pages of the package
+    encodings are some), the sizes, and each command as it runs it. Takes a few seconds, and needs no network.
+
+    $ fpstore demo
+    $ fpstore demo --keep python-demo
+    """
+    library, packages = python_sources()
+    with contextlib.ExitStack() as stack:
+        folder = _folder(keep, stack)
+        stack.enter_context(contextlib.chdir(library))
+        store, fingerprints, pairs = (
+            str(folder / name) for name in ("python.fps", "fingerprints.tsv", "pairs.tsv")
+        )
+        click.echo("The source files of this Python as documents, 64 bits for each:\n")
+        _show("cd", str(library))
+        options = ["--text", "--suffix", ".py", "--skip-empty"]
+        _run(build, [store, *options, MODULES, *packages])
+        click.echo("\nWhich files are near one of them? Query, fingerprint, distance, id:\n")
+        _run(probe, [store, "--text", _example(packages)])
+        click.echo("\nAll near-duplicates: each fingerprint of the store is a query.\n")
+        _run(export, [store, "--output", fingerprints])
+        _run(probe, [store, "--input", fingerprints, "--output", pairs])
+        _print_families(Path(pairs))
+        click.echo("\nWhat it takes:\n")
+        _run(stats, [store])
+    click.echo(f"\nKept in {keep}." if keep else "\nThe folder is removed; fpstore demo --keep DIR keeps it.")
+
+
+def _folder(keep: str | None, stack: contextlib.ExitStack) -> Path:
+    """Return a folder for the store: one to keep, or one that the stack removes."""
+    if keep is None:
+        folder = Path(tempfile.mkdtemp(prefix="fpstore-demo-"))
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        return folder
+    folder = Path(keep).absolute()
+    if folder.is_dir() and any(folder.iterdir()):
+        raise StoreExistsError(f"{keep} exists and is not empty: choose another folder", path=folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{keep}: {error.strerror}", path=folder) from error
+    return folder
+
+
+def _run(command: click.Command, arguments: Sequence[str]) -> None:
+    """Show a command, and run it as the shell would: with the names of modules for the pattern."""
+    assert command.name is not None
+    _show("fpstore", command.name, *arguments)
+    expanded: list[str] = []
+    for argument in arguments:
+        expanded += sorted(map(str, Path().glob(MODULES))) if argument == MODULES else [argument]
+    with command.make_context(f"fpstore {command.name}", expanded) as ctx:
+        command.invoke(ctx)
+
+
+def _show(*words: str) -> None:
+    click.echo("$ " + " ".join(word if word == MODULES else shlex.quote(word) for word in words))
+
+
+def _example(packages: Sequence[str]) -> str:
+    """Return a file that has near-duplicates; another one if this Python does not have it."""
+    wanted = Path("encodings", "cp1254.py")
+    return str(wanted if wanted.is_file() else Path(packages[0], "__init__.py"))
+
+
+def _print_families(pairs: Path) -> None:
+    found = families(pairs)
+    noun = "family" if len(found) == 1 else "families"
+    print_table(
+        f"\n{len(found)} {noun} of near-duplicates",
+        ("files", "widest step", ""),
+        [
+            (str(len(family.ids)), f"{family.distance} bits", _some(family.ids))
+            for family in found[:_SHOWN_FAMILIES]
+        ],
+        left=(2,),
+    )
+
+
+def _some(ids: Sequence[str]) -> str:
+    more = len(ids) - _SHOWN_PATHS
+    return ", ".join(ids[:_SHOWN_PATHS]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,53 @@
+"""``fpstore export``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import numpy as np
+
+from fpstore.cli.options import Talk, json_option, output_option, store_argument, talk_options
+from fpstore.cli.progress import Bars
+from fpstore.cli.verb import Verb
+from fpstore.io import FORMATS, open_writer
+from fpstore.io.reader import format_of
+
+
+@click.command(cls=Verb)
+@store_argument
+@output_option("Where to write: .tsv, .csv, .txt, .jsonl, .parquet, .npy or .u64")
+@click.option(
+    "--format", "format_name", type=click.Choice(FORMATS), help="Format, whatever the name of the output."
+)
+@json_option
+@talk_options
+def export(store: str, output: str, format_name: str | None, as_json: bool, talk: Talk) -> None:
+    """Write the fingerprints and ids of a store, in ascending order of fingerprint.
+
+    One row `fingerprint id` for each id, which fpstore build reads again; --json is --format jsonl. The
+    formats npy and u64 hold fingerprints only: each once, without ids.
+
+    $ fpstore export crawl.fps --output crawl-copy.tsv
+    $ fpstore export crawl.fps --json | head -n 3
+    $ fpstore export crawl.fps --format csv --quiet
+    $ fpstore export crawl.fps -o crawl-copy.npy --no-progress
+    """
+    import fpstore
+
+    if as_json and format_name not in (None, "jsonl"):
+        raise click.UsageError(f"--json does not go with --format {format_name}", click.get_current_context())
+    if as_json:
+        format_name = "jsonl"
+    plain = format_of(output, format_name) in ("npy", "u64")
+    columns = ["fingerprint"] if plain else ["fingerprint", "id"]
+    with fpstore.open(store) as opened, Bars(talk.bars) as bars:
+        total, done = len(opened), 0
+        with open_writer(output, format=format_name, columns=columns) as writer:
+            for fingerprints, lims, ids in opened.items():
+                data: dict[str, Any] = {"fingerprint": fingerprints}
+                if not plain:
+                    data = {"fingerprint": np.repeat(fingerprints, np.diff(lims)), "id": ids}
+                writer.write(data)
+                done += len(fingerprints)
+                bars("exporting", done, total)

@@ -1,0 +1,62 @@
+"""``fpstore hash``: fingerprints without a store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from fpstore.cli import documents
+from fpstore.cli.documents import Shingles, shingle_options, skip_empty_option, suffix_option
+from fpstore.cli.options import Talk, json_option, output_option, talk_options
+from fpstore.cli.progress import Bars
+from fpstore.cli.verb import Verb, VerbGroup
+from fpstore.io import open_writer
+
+
+@click.group(name="hash", cls=VerbGroup)
+def hash_() -> None:
+    """Make fingerprints of documents.
+
+    $ fpstore hash text notes
+    """
+
+
+@hash_.command(cls=Verb)
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@suffix_option
+@skip_empty_option
+@shingle_options
+@output_option("Where to write: .tsv, .csv, .jsonl or .parquet")
+@json_option
+@talk_options
+def text(
+    paths: Sequence[str],
+    suffix: Sequence[str],
+    skip_empty: bool,
+    shingles: Shingles,
+    output: str,
+    as_json: bool,
+    talk: Talk,
+) -> None:
+    """Make fingerprints of text files with SimHash.
+
+    A PATH is a file, a folder, or - for standard input. Writes a line `fingerprint path` for each, separated
+    by a tab, which fpstore build reads; with --json, objects with the fields fingerprint and id, the path.
+
+    $ fpstore hash text draft.txt notes
+    $ fpstore hash text notes --suffix .txt --skip-empty --output notes.tsv --no-progress
+    $ fpstore hash text notes --shingle chars --shingle-size 5 --weighting set --json --quiet
+    """
+    notices = documents.Notices()
+    chunks = documents.chunks(paths, shingles.fingerprinter(), suffix, skip_empty, notices)
+    done = 0
+    with (
+        Bars(talk.bars) as bars,
+        open_writer(output, format="jsonl" if as_json else None, columns=["fingerprint", "id"]) as writer,
+    ):
+        for chunk in chunks:
+            writer.write(chunk)
+            done += len(chunk.fingerprints)
+            bars("hashing", done)
+    notices.report(talk, skip_empty)

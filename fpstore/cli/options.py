@@ -1,0 +1,136 @@
+"""Options and arguments that several verbs share."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from fpstore.errors import StorageError
+from fpstore.io import FORMATS
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Decorator = Callable[[Any], Any]
+
+store_argument = click.argument("store", metavar="STORE")
+threads_option = click.option(
+    "--threads", type=int, metavar="N", help="How many threads to use; by default one per processor."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+json_lines_option = click.option(
+    "--json", "as_json", is_flag=True, help="Write JSON lines, one object per query."
+)
+
+
+def output_option(text: str) -> Decorator:
+    """Return the option ``-o``."""
+    return click.option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        default="-",
+        callback=_check_output,
+        help=f"{text}; by default standard output.",
+    )
+
+
+def _check_output(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    if value == "-" and sys.stdout is None:
+        raise StorageError("standard output is closed")
+    return value
+
+
+def grouped(name: str, kind: type, *options: Decorator) -> Decorator:
+    """Add options whose values are the fields of one dataclass, which the function receives as ``name``."""
+    fields = [field.name for field in dataclasses.fields(kind)]
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapped(**values: Any) -> Any:
+            group = kind(**{field: values.pop(field) for field in fields})
+            return function(**{name: group}, **values)
+
+        for option in reversed(options):
+            wrapped = option(wrapped)
+        return wrapped
+
+    return decorate
+
+
+def refuse(names: set[str], reason: str) -> None:
+    """Raise a usage error if one of these parameters was given on the command line."""
+    ctx = click.get_current_context()
+    for parameter in ctx.command.params:
+        given = parameter.name and ctx.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
+        if given and parameter.name in names:
+            raise click.UsageError(f"{parameter.opts[-1]} {reason}", ctx)
+
+
+@dataclasses.dataclass(frozen=True)
+class Talk:
+    """How much is said on standard error besides errors."""
+
+    quiet: bool
+    no_progress: bool
+
+    @property
+    def bars(self) -> bool:
+        """Whether progress bars are wanted."""
+        return not (self.quiet or self.no_progress)
+
+    def note(self, message: str) -> None:
+        """Say something on standard error, unless quiet."""
+        from fpstore.cli.output import complain
+
+        if not self.quiet:
+            complain(message)
+
+
+talk_options = grouped(
+    "talk",
+    Talk,
+    click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors."),
+    click.option(
+        "--no-progress",
+        is_flag=True,
+        help="Show no progress bar. There is none either where standard error is no terminal.",
+    ),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """How files of fingerprints are read: arguments of `fpstore.io.open_reader`."""
+
+    format: str | None
+    decimal: bool
+    fingerprint_field: str | None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The same, as keyword arguments."""
+        return dataclasses.asdict(self)
+
+
+ROW_PARAMETERS = {"format", "decimal", "fingerprint_field", "id_field", "id_type"}
+
+row_options = grouped(
+    "rows",
+    Rows,
+    click.option(
+        "--format",
+        type=click.Choice(FORMATS),
+        help="Format of the input; by default by its extension, and tsv for standard input.",
+    ),
+    click.option("--decimal", is_flag=True, help="Fingerprints in text are decimal, not hexadecimal."),
+    click.option(
+        "--fingerprint-field",
+        metavar="NAME",
+        help="JSON field or column of the fingerprints; by default fingerprint.",
+    ),
+)

@@ -1,0 +1,87 @@
+"""What the verbs print: lines on standard error, tables, JSON, and numbers for people."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+from fpstore.io.source import printable
+
+_PLAIN_WIDTH = 160
+
+
+def complain(message: str) -> None:
+    """Write one line to standard error, whatever the message holds."""
+    line = message.replace("\r", "\\r").replace("\n", "\\n")
+    click.echo(f"fpstore: {line}", err=True)
+
+
+def print_json(value: Any) -> None:
+    """Write one JSON value to standard output, indented."""
+    click.echo(json.dumps(value, indent=2))
+
+
+def print_table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[int] = (0,)
+) -> None:
+    """Write a table to standard output: in bold on a terminal, as plain text elsewhere.
+
+    Parameters
+    ----------
+    title : str
+        A line above it.
+    columns : sequence of str
+        Headings; when all are empty, there is no heading line.
+    rows : iterable of sequences of str
+        The cells.
+    left : sequence of int
+        Columns that are aligned to the left; the others are numbers.
+    """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    table = Table(box=None, show_header=any(columns), header_style="bold", pad_edge=False)
+    for number, name in enumerate(columns):
+        words = number in left and number > 0
+        table.add_column(
+            Text(name), justify="left" if number in left else "right", overflow="fold", no_wrap=not words
+        )
+    for row in rows:
+        table.add_row(*map(Text, row))
+    page = io.StringIO()
+    width = shutil.get_terminal_size().columns if terminal else _PLAIN_WIDTH
+    console = Console(
+        file=page, width=width, force_terminal=terminal, color_system="auto" if terminal else None
+    )
+    console.print(Text(title, style="bold"))
+    console.print(table)
+    text = "\n".join(line.rstrip() for line in page.getvalue().splitlines())
+    click.echo(text.encode(getattr(sys.stdout, "encoding", None) or "utf-8", "backslashreplace"))
+
+
+def shown(path: str) -> str:
+    """Return a path as it can be printed in a line, whatever its name."""
+    return printable(path).replace("\r", "\\r").replace("\n", "\\n")
+
+
+def size(byte_count: float) -> str:
+    """Return a number of bytes for people, in powers of 1000."""
+    value = float(byte_count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:,.1f} TB"
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless it is one."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -1,0 +1,131 @@
+"""``fpstore plan``."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fpstore.cli.options import json_option
+from fpstore.cli.output import print_json, print_table, size
+from fpstore.cli.verb import Verb
+from fpstore.errors import InputError
+
+if TYPE_CHECKING:
+    from fpstore.plan import Plan
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12,
+          "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}  # fmt: skip
+_MOST = 1 << 64
+_HEADINGS = ("design", "tables", "bytes/fp", "disk", "look-ups", "candidates", "µs", "cold ms", "over budget")
+
+
+@click.command(cls=Verb)
+@click.argument("number", metavar="N")
+@click.option(
+    "-r",
+    "--radius",
+    type=int,
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="Largest radius of probes, 0 to 7.",
+)
+@click.option("--disk-budget", metavar="SIZE", help="What tables and ids may take on disk, such as 40GB.")
+@click.option(
+    "--memory-budget",
+    metavar="SIZE",
+    help="Memory that the tables should fit in; by default half of this machine's when hot.",
+)
+@click.option(
+    "--storage",
+    type=click.Choice(["hot", "cold"]),
+    default="hot",
+    show_default=True,
+    help="Rank for tables in memory, or for tables that are read from disk.",
+)
+@json_option
+def plan(
+    number: str, radius: int, disk_budget: str | None, memory_budget: str | None, storage: str, as_json: bool
+) -> None:
+    """Compare the designs for N fingerprints, best first.
+
+    N is a number such as 16777216, 2^24, 1e9, 16M (million), 16Mi (2^20) or 2G (billion). The costs are
+    estimates for uniform fingerprints: bytes a fingerprint (fp) without ids, and the time of one probe in a
+    batch on one thread, in µs with the tables in memory and in ms when every block is read from a
+    solid-state disk. fpstore build takes a name from the first column as --design, with auto the first row.
+
+    $ fpstore plan 2^24
+    $ fpstore plan 1e9 --radius 3 --disk-budget 40GB --memory-budget 16GiB
+    $ fpstore plan 16M --storage cold --json
+    """
+    import fpstore
+    from fpstore.resources import parse_size
+
+    n = parse_count(number)
+    plans = fpstore.plan(
+        n,
+        radius,
+        disk_budget=None if disk_budget is None else parse_size(disk_budget, "disk budget"),
+        memory_budget=None if memory_budget is None else parse_size(memory_budget, "memory budget"),
+        storage=storage,
+    )
+    if as_json:
+        print_json([_record(p) for p in plans])
+        return
+    print_table(
+        f"{n:,} fingerprints, radius {radius}, {storage} storage",
+        _HEADINGS,
+        [_row(p) for p in plans],
+        left=(0, 8),
+    )
+
+
+def _record(p: Plan) -> dict[str, Any]:
+    return {
+        "design": p.name,
+        "tables": len(p.design.tables),
+        "bytes_per_fingerprint": p.bytes_per_fingerprint,
+        "disk_bytes": p.disk_bytes,
+        "lookups": p.lookups,
+        "candidates": p.candidates,
+        "microseconds": p.microseconds,
+        "cold_milliseconds": p.cold_milliseconds,
+        "fits": p.fits,
+        "reason": p.reason,
+    }
+
+
+def _row(p: Plan) -> tuple[str, ...]:
+    return (
+        p.name,
+        str(len(p.design.tables)),
+        f"{p.bytes_per_fingerprint:.1f}",
+        size(p.disk_bytes),
+        f"{p.lookups:,}",
+        f"{p.candidates:,.1f}",
+        f"{p.microseconds:,.1f}",
+        f"{p.cold_milliseconds:,.1f}",
+        p.reason.removeprefix("over the ").removesuffix(" budget"),
+    )
+
+
+def parse_count(text: str) -> int:
+    """Return a number given as ``16777216``, ``16,777,216``, ``2^24``, ``1e9``, ``16M`` or ``16Mi``."""
+    compact = re.sub(r"[_,\s]", "", text)
+    value: float | None = None
+    power = re.fullmatch(r"(\d{1,6})(?:\^|\*\*)(\d{1,3})", compact)
+    scaled = re.fullmatch(r"(\d{1,30}(?:\.\d{1,30})?(?:[eE]\+?\d{1,2})?)([kKmMgGbBtT]i?)?", compact)
+    if power:
+        value = int(power[1]) ** int(power[2])
+    elif scaled and (scaled[2] or "").lower() in _UNITS:
+        unit = _UNITS[(scaled[2] or "").lower()]
+        value = int(scaled[1]) * unit if scaled[1].isdigit() else float(scaled[1]) * unit
+    if value is None or value != int(value):
+        raise InputError(
+            f"{text!r} is no number of fingerprints: write it as 16777216, 2^24, 1e9 or 16M", got=text
+        )
+    if value > _MOST:
+        raise InputError(f"{text!r} is more than there are fingerprints (2^64)", got=text)
+    return int(value)

@@ -1,0 +1,71 @@
+"""``fpstore probe``."""
+
+from __future__ import annotations
+
+import click
+
+from fpstore.cli import queries as asking
+from fpstore.cli.options import (
+    Rows,
+    Talk,
+    json_lines_option,
+    output_option,
+    row_options,
+    store_argument,
+    talk_options,
+    threads_option,
+)
+from fpstore.cli.verb import Verb
+
+
+@click.command(cls=Verb)
+@store_argument
+@asking.query_options
+@click.option(
+    "-r",
+    "--radius",
+    type=int,
+    metavar="N",
+    help="Largest distance of a match, 0 to 64; by default the store's radius.",
+)
+@row_options
+@output_option("Where to write the matches: .tsv, .csv, .jsonl or .parquet")
+@json_lines_option
+@threads_option
+@talk_options
+def probe(
+    store: str,
+    queries: asking.Queries,
+    radius: int | None,
+    rows: Rows,
+    output: str,
+    as_json: bool,
+    threads: int | None,
+    talk: Talk,
+) -> None:
+    """Find every stored fingerprint within the radius of each query FP, and its ids.
+
+    Writes a line `query fingerprint distance id` for each id of each match, separated by tabs, without a
+    header, the fingerprints in hexadecimal. With --json, an object for each query: {"query": ..., "matches":
+    [{"fingerprint": ..., "distance": ..., "ids": [...]}]}, and first its "document" with --text, as Parquet
+    has it in a column. A radius over the store's is answered by a scan. Finding nothing is no error: exit
+    code 0.
+
+    $ fpstore probe crawl.fps 9d3a5b1c00f7e642 0x2a --radius 2
+    $ fpstore probe crawl.fps --decimal 42 --json --quiet
+    $ fpstore probe crawl.fps --input queries.npy --output matches.parquet --threads 2 --no-progress
+    $ cut -f 1 crawl.tsv | fpstore probe crawl.fps --input - --format txt
+    $ fpstore probe crawl.fps --input crawl.jsonl --fingerprint-field hash --output matches.jsonl
+    $ fpstore probe notes.fps --text draft.txt
+    $ fpstore probe notes.fps --text notes --suffix .txt --json
+    """
+    import fpstore
+
+    with fpstore.open(store) as opened:
+        if radius is not None and opened.radius < radius <= 64:
+            talk.note(
+                f"radius {radius} is over the store's {opened.radius}: "
+                f"answered by a scan of all {len(opened):,} fingerprints"
+            )
+        ask = asking.Ask(radius, threads, scanning=radius is not None and radius > opened.radius)
+        asking.run(opened, queries, rows, ask, talk, output, as_json)

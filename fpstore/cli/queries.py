@@ -1,0 +1,250 @@
+"""What `probe` and `scan` share: where queries come from, how many are answered at once, what is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from fpstore.cli import documents
+from fpstore.cli.options import (
+    ROW_PARAMETERS,
+    Rows,
+    Talk,
+    grouped,
+    refuse,
+)
+from fpstore.cli.progress import Bars
+from fpstore.errors import InputError
+from fpstore.io import Chunk, check_fingerprints, open_reader, open_writer, parse_fingerprint
+from fpstore.io.reader import format_of
+from fpstore.io.sink import Sink
+from fpstore.matches import Matches
+from fpstore.store import Store
+
+CHUNK_QUERIES = 1 << 16
+SCAN_QUERIES = 1 << 10  # more would save no time, and a signal waits until all have met a part of the table
+FIRST_QUERIES = 1 << 8
+MOST_ROWS = 1 << 20  # of matches held at once, as far as the queries before tell
+COLUMNS = ("query", "fingerprint", "distance", "id")
+
+Write = Callable[[Chunk, Matches], int]
+
+
+@dataclass(frozen=True)
+class Queries:
+    """What is asked."""
+
+    words: tuple[str, ...]
+    input: tuple[str, ...]
+    text: bool
+    suffix: tuple[str, ...]
+
+
+query_options = grouped(
+    "queries",
+    Queries,
+    click.argument("words", metavar="[FP...]", nargs=-1),
+    click.option(
+        "--input", multiple=True, metavar="FILE",
+        help="Read queries from a file, - for standard input; may be repeated.",
+    ),
+    click.option(
+        "--text", is_flag=True,
+        help="FP... are text files, folders of them, or - for standard input; "
+        "their fingerprints are made as the store's were.",
+    ),
+    documents.suffix_option,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Ask:
+    """How queries are answered."""
+
+    radius: int | None
+    threads: int | None
+    scanning: bool
+
+    def answer(self, store: Store, fingerprints: Any) -> Matches:
+        """Return the matches of some queries."""
+        if self.scanning:
+            assert self.radius is not None
+            return store.scan(fingerprints, self.radius, self.threads)
+        return store.probe_many(fingerprints, self.radius, self.threads)
+
+
+def run(
+    store: Store,
+    queries: Queries,
+    rows: Rows,
+    ask: Ask,
+    talk: Talk,
+    output: str,
+    as_json: bool,
+) -> None:
+    """Answer all queries and write the matches; memory stays bounded however many there are."""
+    notices = documents.Notices()
+    chunks, total = _chunks(store, queries, rows, notices)
+    json_lines = _is_json(output, as_json)
+    writer = _json_lines(output) if json_lines else _rows(output, queries.text)
+    most = SCAN_QUERIES if ask.scanning else CHUNK_QUERIES
+    at_once, done = FIRST_QUERIES, 0
+    with Bars(talk.bars, chunks if hasattr(chunks, "bytes_total") else None) as bars, writer as write:
+        for chunk in chunks:
+            start = 0
+            while start < len(chunk.fingerprints):
+                end = start + at_once
+                part = Chunk(
+                    chunk.fingerprints[start:end], None if chunk.ids is None else chunk.ids[start:end]
+                )
+                written = write(part, ask.answer(store, part.fingerprints))
+                start += len(part.fingerprints)
+                done += len(part.fingerprints)
+                bars("scanning" if ask.scanning else "probing", done, total)
+                if written > MOST_ROWS:
+                    at_once = max(1, at_once // 4)
+                elif written < MOST_ROWS // 8:
+                    at_once = min(most, at_once * 4)
+    notices.report(talk, skip_empty=False)
+
+
+def _chunks(store: Store, queries: Queries, rows: Rows, notices: documents.Notices) -> tuple[Any, int | None]:
+    """Return chunks of queries (texts have their paths as ids), and how many there are if that is known."""
+    if queries.text:
+        refuse(ROW_PARAMETERS | {"input"}, "does not go with --text")
+        if not queries.words:
+            raise click.UsageError("--text needs a file", click.get_current_context())
+        return documents.chunks(queries.words, _fingerprinter(store), queries.suffix, False, notices), None
+    refuse(documents.FOLDER_PARAMETERS, "needs --text")
+    if not queries.words and not queries.input:
+        raise click.UsageError("give fingerprints, --input FILE or --text FILE", click.get_current_context())
+    given = check_fingerprints([_parse(word, rows.decimal) for word in queries.words])
+    if not queries.input:
+        return [Chunk(given, None)], len(given)
+    reader = open_reader(queries.input, chunk_rows=CHUNK_QUERIES, **rows.arguments)
+    if not len(given):
+        return _WithoutIds(reader), reader.rows
+    total = None if reader.rows is None else reader.rows + len(given)
+    return _joined(given, reader), total
+
+
+class _WithoutIds:
+    """A reader's chunks without the ids, which say nothing about queries; and its progress."""
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+
+    @property
+    def bytes_total(self) -> int | None:
+        """All bytes, None when unknown."""
+        total: int | None = self._reader.bytes_total
+        return total
+
+    @property
+    def bytes_done(self) -> int:
+        """Bytes read so far."""
+        return int(self._reader.bytes_done)
+
+    def __iter__(self) -> Iterator[Chunk]:
+        for chunk in self._reader:
+            yield Chunk(chunk.fingerprints, None)
+
+
+def _joined(given: Any, reader: Any) -> Iterator[Chunk]:
+    yield Chunk(given, None)
+    yield from _WithoutIds(reader)
+
+
+def _parse(word: str, decimal: bool) -> int:
+    try:
+        return parse_fingerprint(word, decimal)
+    except InputError as error:
+        hint = ""
+        with suppress(OSError):
+            if word and Path(word).exists():
+                hint = "; --text is for text files, --input for files of fingerprints"
+        raise InputError(f"{error}{hint}", got=word) from None
+
+
+def _fingerprinter(store: Store) -> Any:
+    from fpstore.hashing import from_description
+
+    if store.fingerprinter is None:
+        raise InputError(
+            f"{store.path}: this store does not know how its fingerprints were made, "
+            "so it cannot be asked for texts: probe it with fingerprints, or build it with --text",
+            path=store.path,
+        )
+    return from_description(store.fingerprinter)
+
+
+def _is_json(output: str, as_json: bool) -> bool:
+    """Whether JSON lines are wanted; a usage error when ``--json`` and the extension contradict."""
+    suffix = "" if output == "-" else Path(output).suffix.lower()
+    if as_json and suffix in (".tsv", ".csv", ".txt", ".parquet", ".npy", ".u64"):
+        raise click.UsageError(
+            f"--json does not go with an output named *{suffix}", click.get_current_context()
+        )
+    return as_json or suffix == ".jsonl"
+
+
+@contextmanager
+def _rows(output: str, with_document: bool) -> Iterator[Write]:
+    """One row per id: delimited text always has four columns, Parquet also names the document of a query."""
+    columns = list(COLUMNS)
+    if with_document and format_of(output, None) == "parquet":
+        columns.append("document")
+    with open_writer(output, columns=columns) as writer:
+
+        def write(queries: Chunk, matches: Matches) -> int:
+            lims, ids = matches.ids()
+            of_match = np.repeat(np.arange(len(matches.fingerprints)), np.diff(lims))
+            of_query = np.repeat(np.arange(len(matches)), np.diff(matches.lims))[of_match]
+            data: dict[str, Any] = {
+                "query": queries.fingerprints[of_query],
+                "fingerprint": matches.fingerprints[of_match],
+                "distance": matches.distances[of_match],
+                "id": ids,
+            }
+            if "document" in columns:
+                names: Any = queries.ids
+                data["document"] = [names[query] for query in of_query.tolist()]
+            writer.write(data)
+            return len(of_match)
+
+        yield write
+
+
+@contextmanager
+def _json_lines(output: str) -> Iterator[Write]:
+    """One object per query, also for those without a match."""
+    sink = Sink(output)
+    encode = json.JSONEncoder(ensure_ascii=False).encode
+    try:
+
+        def write(queries: Chunk, matches: Matches) -> int:
+            lines, rows = [], 0
+            for number, (query, found) in enumerate(zip(queries.fingerprints.tolist(), matches, strict=True)):
+                record: dict[str, Any] = {} if queries.ids is None else {"document": queries.ids[number]}
+                record["query"] = f"{query:016x}"
+                record["matches"] = [
+                    {"fingerprint": f"{match.fingerprint:016x}", "distance": match.distance, "ids": match.ids}
+                    for match in found
+                ]
+                rows += sum(len(match.ids) for match in found)
+                lines.append(encode(record) + "\n")
+            sink.write("".join(lines).encode("utf-8"))
+            return rows
+
+        yield write
+        sink.commit()
+    except BaseException:
+        sink.abort()
+        raise

@@ -1,0 +1,58 @@
+"""``fpstore scan``."""
+
+from __future__ import annotations
+
+import click
+
+from fpstore.cli import queries as asking
+from fpstore.cli.options import (
+    Rows,
+    Talk,
+    json_lines_option,
+    output_option,
+    row_options,
+    store_argument,
+    talk_options,
+    threads_option,
+)
+from fpstore.cli.verb import Verb
+
+
+@click.command(cls=Verb)
+@store_argument
+@asking.query_options
+@click.option(
+    "-r", "--radius", type=int, required=True, metavar="N", help="Largest distance of a match, 0 to 64."
+)
+@row_options
+@output_option("Where to write the matches: .tsv, .csv, .jsonl or .parquet")
+@json_lines_option
+@threads_option
+@talk_options
+def scan(
+    store: str,
+    queries: asking.Queries,
+    radius: int,
+    rows: Rows,
+    output: str,
+    as_json: bool,
+    threads: int | None,
+    talk: Talk,
+) -> None:
+    """Find matches within any radius by reading the whole first table.
+
+    The table is read once for many queries; the time grows with the number of stored fingerprints and of
+    queries. Output is that of fpstore probe.
+
+    $ fpstore scan crawl.fps 9d3a5b1c00f7e642 --radius 12
+    $ fpstore scan crawl.fps --decimal 42 -r 20 --json --threads 2 --quiet
+    $ fpstore scan crawl.fps --input queries.npy -r 8 --output matches.tsv --no-progress
+    $ cut -f 1 crawl.tsv | fpstore scan crawl.fps --input - --format txt -r 8
+    $ fpstore scan crawl.fps --input crawl.jsonl --fingerprint-field hash -r 8
+    $ fpstore scan notes.fps --text notes --suffix .txt -r 16
+    """
+    import fpstore
+
+    with fpstore.open(store) as opened:
+        ask = asking.Ask(radius, threads, scanning=True)
+        asking.run(opened, queries, rows, ask, talk, output, as_json)

@@ -1,0 +1,52 @@
+"""Signals that end a program, as an exception: whatever was begun is cleaned up on the way out."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_PATIENCE_SECONDS = 2.0
+
+
+class Interrupted(BaseException):
+    """A signal asked the program to end. Not the KeyboardInterrupt that click handles in its own way."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.signal = signal.Signals(number)
+
+
+@contextmanager
+def raised_as_exceptions() -> Iterator[None]:
+    """Raise `Interrupted` in the main thread when SIGINT, SIGTERM or SIGHUP comes.
+
+    A signal that is ignored (``nohup``, a background job) stays ignored. One that comes soon after another is
+    dropped, so that a second Ctrl-C does not stop the removal of temporary files.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    last = -_PATIENCE_SECONDS  # of the monotonic clock: no signal yet
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= _PATIENCE_SECONDS:
+            last = now
+            raise Interrupted(number)
+
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    handled = [number for number in _SIGNALS if before[number] != signal.SIG_IGN]
+    for number in handled:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number in handled:
+            # After one of them the program is about to end: another must not change how.
+            signal.signal(number, before[number] if last < 0 else signal.SIG_IGN)

@@ -1,0 +1,36 @@
+"""Verbs: commands whose help shows the example lines of the docstring as they are written."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import click
+
+EXAMPLE = "$ "
+
+
+class Verb(click.Command):
+    """A command; a paragraph of its docstring that starts with ``$`` is not wrapped."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.help = keep_lines(self.help)
+
+
+class VerbGroup(click.Group):
+    """A group, likewise."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.help = keep_lines(self.help)
+
+
+def keep_lines(text: str | None) -> str | None:
+    """Mark the paragraphs of examples in the way that click knows."""
+    return None if text is None else inspect.cleandoc(text).replace(f"\n\n{EXAMPLE}", f"\n\n\b\n{EXAMPLE}")
+
+
+def examples(text: str | None) -> list[str]:
+    """Return the commands of the examples in a help text."""
+    return [line.removeprefix(EXAMPLE) for line in (text or "").splitlines() if line.startswith(EXAMPLE)]

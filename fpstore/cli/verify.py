@@ -1,0 +1,65 @@
+"""``fpstore verify``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from fpstore.cli.options import Talk, json_option, store_argument, talk_options
+from fpstore.cli.output import complain, count, print_json, shown
+from fpstore.cli.progress import Bars
+from fpstore.cli.verb import Verb
+
+
+@click.command(cls=Verb)
+@store_argument
+@json_option
+@talk_options
+def verify(store: str, as_json: bool, talk: Talk) -> None:
+    """Read every byte of a store and check it.
+
+    Checksums, order, counts, keys, codes, id records, and that all tables hold the same set. Exit code 1 when
+    something is wrong: each fault is a line with the file and the block.
+
+    $ fpstore verify crawl.fps
+    $ fpstore verify crawl.fps --json --no-progress
+    $ fpstore verify crawl.fps --quiet
+    """
+    import fpstore
+
+    with Bars(talk.bars) as bars, fpstore.open(store) as opened:
+        bars("verifying", 0)
+        report = opened.verify()
+    if as_json:
+        print_json(
+            {
+                "ok": report.ok,
+                "tables": report.tables,
+                "blocks": report.blocks,
+                "fingerprints": report.fingerprints,
+                "ids": report.ids,
+                "faults": report.faults,
+            }
+        )
+    else:
+        for fault in report.faults:
+            click.echo(shown(describe(fault)))
+        if report.ok and not talk.quiet:
+            parts = (count(report.tables, "table"), count(report.blocks, "block"), count(report.ids, "id"))
+            click.echo(
+                f"{shown(store)}: sound: {count(report.fingerprints, 'fingerprint')}, {', '.join(parts)}"
+            )
+    if not report.ok:
+        complain(f"{store}: {count(len(report.faults), 'fault')}")
+        raise click.exceptions.Exit(1)
+
+
+def describe(fault: dict[str, Any]) -> str:
+    """Return a fault in one line, with the file and the block, which the message may name itself."""
+    message = str(fault["message"])
+    place = "" if fault["path"] is None or fault["path"] in message else f"{fault['path']}: "
+    block = (
+        "" if fault["block"] is None or f"block {fault['block']}" in message else f"block {fault['block']}: "
+    )
+    return place + block + message

@@ -375,10 +375,11 @@ def chunks(source: Any, ids: Any) -> Iterator[tuple[Words, Words | list[str] | N
                 if part_ids is None:
                     raise InputError(f"there are fewer id arrays than fingerprint arrays ({number} ids)")
                 part_ids = check_ids(part_ids, len(fingerprints))
-        if len(fingerprints):
-            if kind is not None and kind is not type(part_ids):
-                raise InputError("all parts of the input must have ids of the same kind")
-            kind = type(part_ids)
+        if not len(fingerprints):
+            continue  # an empty list of ids has no kind
+        if kind is not None and kind is not type(part_ids):
+            raise InputError("all parts of the input must have ids of the same kind")
+        kind = type(part_ids)
         yield fingerprints, part_ids
     if id_parts is not None and next(id_parts, None) is not None:
         raise InputError("there are more id arrays than fingerprint arrays")

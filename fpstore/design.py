@@ -309,11 +309,13 @@ def _described(table: Mapping[str, object]) -> TableSpec:
     try:
         bits = table["permutation"]
         assert isinstance(bits, (list, tuple, bytes))
-        return TableSpec(bytes(bits), int(str(table["prefix_bits"])), int(str(table.get("flips", 0))))
+        permutation, prefix_bits = bytes(bits), int(str(table["prefix_bits"]))
+        flips = int(str(table.get("flips", 0)))
     except (KeyError, AssertionError, ValueError, TypeError) as error:
         raise InputError(
             "a table description is a dict with permutation (64 source bits), prefix_bits and flips"
         ) from error
+    return TableSpec(permutation, prefix_bits, flips)
 
 
 def _named(name: str, radius: int) -> list[TableSpec]:

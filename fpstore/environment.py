@@ -7,22 +7,44 @@ when it is full.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 import lmdb
 
-from fpstore.errors import CorruptStoreError, StorageError, StoreNotFoundError
+from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError, StoreNotFoundError
 
 T = TypeVar("T")
 
 FIRST_MAP_BYTES = 1 << 24
-_lock = threading.Lock()
-_shared: dict[tuple[int, int, int], tuple[lmdb.Environment, int]] = {}
+BATCH_ITEMS = 256
+FULL_BYTES = 1 << 16  # a disk with less room than this is called full
+# One lock around all reading: it is short, mostly under the GIL anyway, and so nobody closes or forks in the middle of a read.
+_lock = threading.RLock()
+_shared: WeakValueDictionary[tuple[int, int], lmdb.Environment] = WeakValueDictionary()
+
+
+def _after_fork_in_child() -> None:
+    """Close the parent's handles, which LMDB forbids to use and which would keep their files from being opened again."""
+    global _lock
+    _lock = threading.RLock()
+    inherited = list(_shared.values())
+    _shared.clear()
+    for environment in inherited:
+        environment.close()
+
+
+# The lambdas look up the lock of the process that forks, which may be a child itself.
+os.register_at_fork(
+    before=lambda: _lock.acquire(), after_in_parent=lambda: _lock.release(), after_in_child=_after_fork_in_child
+)
 
 
 @contextmanager
@@ -37,7 +59,16 @@ def translated(path: Path, *but: type[lmdb.Error]) -> Iterator[None]:
     except (lmdb.BadTxnError, lmdb.PanicError, lmdb.BadDbiError, lmdb.BadValsizeError) as error:
         raise CorruptStoreError(f"{path}: LMDB file cannot be read ({error})", path=path) from error
     except lmdb.Error as error:
-        raise StorageError(f"{path}: {error}", path=path) from error
+        raise StorageError(f"{path}: {_reason(path, error)}", path=path) from error
+
+
+def _reason(path: Path, error: lmdb.Error) -> str:
+    """LMDB calls a write that a full disk cut short an input/output error."""
+    with suppress(OSError):
+        disk = os.statvfs(path.parent)
+        if "Input/output error" in str(error) and disk.f_bavail * disk.f_frsize < FULL_BYTES:
+            return f"{os.strerror(errno.ENOSPC)}: free some space; nothing was changed"
+    return str(error)
 
 
 class Reader:
@@ -54,91 +85,89 @@ class Reader:
     def __init__(self, path: Path, databases: Sequence[bytes] = ()) -> None:
         self.path = path
         self._names = databases
+        self._closed = False
+        self._pid = 0  # the process that the rest belongs to
+        self._inode: tuple[int, int] | None = None
         self._environment: lmdb.Environment | None = None
-        self._key: tuple[int, int, int] | None = None
-        self._local = threading.local()
-        self._databases: dict[bytes, object] = {}
-        self._open()
+        self._transaction: lmdb.Transaction | None = None
+        self._databases: dict[bytes | None, object] = {}
+        with _lock:
+            self._open()
 
     def _open(self) -> None:
         try:
             status = self.path.stat()
         except OSError as error:
             raise StoreNotFoundError(f"{self.path}: missing ({error.strerror})", path=self.path) from error
-        if status.st_size < 8192:
-            raise CorruptStoreError(f"{self.path}: LMDB file is cut short ({status.st_size} bytes)", path=self.path)
-        key = (os.getpid(), status.st_dev, status.st_ino)
-        with _lock, translated(self.path):
-            environment, users = _shared.get(key, (None, 0))
-            if environment is None:
-                environment = lmdb.open(
-                    str(self.path), subdir=False, readonly=True, lock=False, max_dbs=4, readahead=False, max_spare_txns=8
-                )
-            _shared[key] = (environment, users + 1)
-        self._environment, self._key = environment, key
-        self._local = threading.local()
-        self._databases = {}
-        for name in self._names:
-            with suppress(lmdb.NotFoundError), translated(self.path, lmdb.NotFoundError):
-                self._databases[name] = environment.open_db(name, create=False)
-        if self._used_bytes() > status.st_size:
-            self.close()
-            raise CorruptStoreError(
-                f"{self.path}: LMDB file is cut short ({status.st_size} bytes)", path=self.path, got=status.st_size
-            )
-
-    def _used_bytes(self) -> int:
-        assert self._environment is not None
+        inode = (status.st_dev, status.st_ino)
+        if self._inode not in (None, inode):
+            raise StorageError(f"{self.path}: was replaced before this process read it: open the store again", path=self.path)
+        environment = _shared.get(inode)
+        databases: dict[bytes | None, object] = {None: None}
         with translated(self.path):
-            return (int(self._environment.info()["last_pgno"]) + 1) * int(self._environment.stat()["psize"])
+            if environment is None:
+                if status.st_size < 8192:
+                    raise CorruptStoreError(f"{self.path}: LMDB file is cut short ({status.st_size} bytes)", path=self.path)
+                environment = lmdb.open(str(self.path), subdir=False, readonly=True, lock=False, max_dbs=4, readahead=False)
+            # Before any page but the first two is read: a page behind the end of the file would end the process.
+            used = (int(environment.info()["last_pgno"]) + 1) * int(environment.stat()["psize"])
+            if used > status.st_size:
+                raise CorruptStoreError(
+                    f"{self.path}: LMDB file is cut short ({status.st_size} bytes)",
+                    path=self.path, expected=used, got=status.st_size,
+                )  # fmt: skip
+            for name in self._names:
+                with suppress(lmdb.NotFoundError):
+                    databases[name] = environment.open_db(name, create=False)
+            self._transaction = environment.begin()
+        _shared[inode] = self._environment = environment
+        self._databases, self._inode, self._pid = databases, inode, os.getpid()
+
+    def _ready(self, database: bytes | None) -> tuple[lmdb.Transaction, object]:
+        """Return the transaction and the handle of a database, opened in this process; the caller holds the lock."""
+        if self._closed:
+            raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
+        if self._pid != os.getpid():
+            self._open()
+        if database not in self._databases:
+            assert database is not None
+            raise CorruptStoreError(f"{self.path}: database {database.decode()} is missing", path=self.path)
+        return self._transaction, self._databases[database]
 
     @property
     def file_bytes(self) -> int:
         """Size of the file on disk."""
         return self.path.stat().st_size
 
-    def transaction(self) -> lmdb.Transaction:
-        """Return this thread's read transaction; the file is immutable, so one snapshot serves for ever."""
-        if self._key is None or self._key[0] != os.getpid():
-            self._open()
-        transaction = getattr(self._local, "transaction", None)
-        if transaction is None:
-            assert self._environment is not None
-            with translated(self.path):
-                transaction = self._environment.begin(buffers=False)
-            self._local.transaction = transaction
-        return transaction
+    def get(self, key: bytes, database: bytes | None = None) -> bytes | None:
+        """Return the value of a key, or None; CorruptStoreError when there is no such database."""
+        with _lock, translated(self.path):
+            transaction, handle = self._ready(database)
+            return transaction.get(key, db=handle)
 
-    def database(self, name: bytes) -> object:
-        """Return the handle of a named database; CorruptStoreError when there is none."""
-        self.transaction()
-        if name not in self._databases:
-            raise CorruptStoreError(f"{self.path}: database {name.decode()} is missing", path=self.path)
-        return self._databases[name]
-
-    def get(self, key: bytes, database: object = None) -> bytes | None:
-        """Return the value of a key, or None."""
-        with translated(self.path):
-            return self.transaction().get(key, db=database)
-
-    def items(self, database: object = None) -> Iterator[tuple[bytes, bytes]]:
+    def items(self, database: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """Yield (key, value) in key order."""
-        with translated(self.path):
-            yield from self.transaction().cursor(db=database)
+        last = b""
+        while True:
+            with _lock, translated(self.path):
+                transaction, handle = self._ready(database)
+                cursor = transaction.cursor(db=handle)
+                # The first key is greater than the empty one; later the one after the last.
+                found = cursor.set_range(last) and (cursor.key() > last or cursor.next())
+                batch = list(islice(cursor.iternext(), BATCH_ITEMS)) if found else []
+            for key, value in batch:
+                if key <= last:
+                    raise CorruptStoreError(f"{self.path}: keys are out of order", path=self.path, expected=last, got=key)
+                yield key, value
+                last = key
+            if not batch:
+                return
 
     def close(self) -> None:
-        """Give the handle back; the last user of the file closes it. A handle from before a fork is left to the parent."""
-        key, self._key, self._environment = self._key, None, None
-        self._local = threading.local()
-        if key is None or key[0] != os.getpid():
-            return
+        """Give the handle back; the file is closed with the last reader of it. Closing twice is allowed."""
         with _lock:
-            environment, users = _shared[key]
-            if users > 1:
-                _shared[key] = (environment, users - 1)
-            else:
-                del _shared[key]
-                environment.close()
+            self._closed = True
+            self._databases, self._transaction, self._environment = {}, None, None
 
 
 class Writer:

@@ -222,20 +222,18 @@ class Names:
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._names = reader.database(NAMES)
 
     def name(self, number: int) -> str:
         """Return the string of a number."""
-        name = self._reader.get(struct.pack(">Q", number), self._reader.database(NAMES))
+        name = self._reader.get(struct.pack(">Q", number), NAMES)
         if name is None:
             raise CorruptStoreError(f"{self._reader.path}: id number {number} has no name", path=self._reader.path)
         return name.decode()
 
     def verify(self) -> None:
         """Check that the numbers run from 0 without a gap, and that each name leads back to its number."""
-        numbers = self._reader.database(NUMBERS)
-        for expected, (key, name) in enumerate(self._reader.items(self._names)):
-            places = self._reader.get(xxhash.xxh64_digest(name), numbers) or b""
+        for expected, (key, name) in enumerate(self._reader.items(NAMES)):
+            places = self._reader.get(xxhash.xxh64_digest(name), NUMBERS) or b""
             if key != struct.pack(">Q", expected) or key not in [places[i : i + 8] for i in range(0, len(places), 8)]:
                 raise CorruptStoreError(
                     f"{self._reader.path}: the id dictionary is damaged at number {expected}", path=self._reader.path

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,62 +34,64 @@ class Groups(NamedTuple):
 
 
 class Column:
-    """A growing column of words that is kept in memory, or in a file once ``spill`` names one."""
+    """A growing column of words, kept in memory, or in a file where a path is given.
+
+    The file is open only while it is written or read: there may be thousands of columns, and few open files.
+    """
 
     def __init__(self, path: Path | None, dtype: npt.DTypeLike = np.uint64) -> None:
         self._dtype = np.dtype(dtype)
         self._parts: list[npt.NDArray[np.generic]] = []
-        self._file: BinaryIO | None = path.open("w+b", buffering=0) if path is not None else None
+        self._path = path
         self._taken = 0
         self.rows = 0
+        if path is not None:
+            path.touch(exist_ok=False)
 
     def append(self, part: npt.NDArray[np.generic]) -> None:
         """Add rows at the end."""
         part = np.ascontiguousarray(part, dtype=self._dtype)
         self.rows += len(part)
-        if self._file is None:
+        if self._path is None:
             self._parts.append(part)
-            return
-        view = memoryview(part).cast("B") if len(part) else memoryview(b"")
-        while len(view):
-            view = view[self._file.write(view) :]
+        elif len(part):
+            with self._path.open("ab", buffering=0) as file:
+                view = memoryview(part).cast("B")
+                while len(view):
+                    view = view[file.write(view) :]
 
     def pieces(self, rows: int = COPY_ROWS) -> Iterator[npt.NDArray[np.generic]]:
         """Yield the rows in order, at most ``rows`` at a time."""
-        if self._file is None:
+        if self._path is None:
             for part in self._parts:
                 for start in range(0, len(part), rows):
                     yield part[start : start + rows]
             return
-        self._file.seek(0)
         for start in range(0, self.rows, rows):
-            yield self.read(min(rows, self.rows - start))
+            yield self._read(start, min(rows, self.rows - start))
 
-    def read(self, rows: int) -> npt.NDArray[np.generic]:
-        """Read the next rows of the file."""
-        assert self._file is not None
+    def _read(self, start: int, rows: int) -> npt.NDArray[np.generic]:
+        assert self._path is not None
         out = np.empty(rows, self._dtype)
         view = memoryview(out).cast("B") if rows else memoryview(b"")
-        while len(view):
-            got = self._file.readinto(view)  # type: ignore[attr-defined]
-            if not got:
-                raise OSError("a temporary file is shorter than what was written to it")
-            view = view[got:]
+        with self._path.open("rb", buffering=0) as file:
+            file.seek(start * self._dtype.itemsize)
+            while len(view):
+                got = file.readinto(view)
+                if not got:
+                    raise OSError("a temporary file is shorter than what was written to it")
+                view = view[got:]
         return out
 
     def take(self, rows: int) -> npt.NDArray[np.generic]:
         """Return the next rows after those taken before."""
         start, self._taken = self._taken, self._taken + rows
-        if self._file is not None:
-            self._file.seek(start * self._dtype.itemsize)
-            return self.read(rows)
-        return self.whole()[start : start + rows]
+        return self.whole()[start : start + rows] if self._path is None else self._read(start, rows)
 
     def whole(self) -> npt.NDArray[np.generic]:
         """Return all rows in one array."""
-        if self._file is not None:
-            self._file.seek(0)
-            return self.read(self.rows)
+        if self._path is not None:
+            return self._read(0, self.rows)
         if len(self._parts) != 1:
             self._parts = [np.concatenate(self._parts) if self._parts else np.empty(0, self._dtype)]
         return self._parts[0]
@@ -98,11 +99,9 @@ class Column:
     def close(self) -> None:
         """Forget the rows."""
         self._parts = []
-        if self._file is not None:
-            name = self._file.name
-            self._file.close()
-            os.unlink(name)
-            self._file = None
+        if self._path is not None:
+            self._path.unlink()
+            self._path = None
 
 
 class PairSorter:

@@ -64,10 +64,9 @@ class Store:
 
     def _load(self) -> None:
         path = self.path / layout.STORE_FILE
-        meta = self._reader.database(layout.META)
-        self._record = layout.unpack_record(self._reader.get(layout.STORE_KEY, meta), path, "store")
+        self._record = layout.unpack_record(self._reader.get(layout.STORE_KEY, layout.META), path, "store")
         layout.check_store_record(self._record, path)
-        self._generation = layout.unpack_record(self._reader.get(layout.GENERATION_KEY, meta), path, "generation")
+        self._generation = layout.unpack_record(self._reader.get(layout.GENERATION_KEY, layout.META), path, "generation")
         self._design = Design.from_json(self._record["design"])
         folder = self.path / layout.generation_name(self._generation["number"])
         count, digest = self._generation["fingerprints"], self._generation["set_digest"]
@@ -98,11 +97,22 @@ class Store:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
+    def __reduce__(self) -> tuple[type[Store], tuple[Path]]:
+        """Pickle as the path: the other process opens the store anew."""
+        self._check()
+        return type(self), (self.path,)
+
     def _check(self) -> None:
         if self._closed:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
 
     # Properties
+
+    @property
+    def kernel_tables(self) -> list[_kernel.Table]:
+        """The kernel's tables, in design order: for benchmarks and tests."""
+        self._check()
+        return [table.kernel for table in self._tables]
 
     @property
     def radius(self) -> int:

@@ -16,6 +16,7 @@ from fpstore.errors import (
     StoreLockedError,
     StoreNotFoundError,
 )
+from fpstore.hashing import SimHash
 from fpstore.inspection import Report
 from fpstore.matches import Match, Matches
 from fpstore.plan import Plan, plan
@@ -37,6 +38,7 @@ __all__ = [
     "Plan",
     "ReadOnlyError",
     "Report",
+    "SimHash",
     "StorageError",
     "Store",
     "StoreExistsError",

@@ -45,10 +45,10 @@ def build(
     radius : int
         The largest radius that probes answer from the tables, 0 to 7.
     design : str or iterable of table descriptions
-        See :func:`fpstore.design.design`; ``auto`` takes the planner's choice for the number of distinct fingerprints.
+        See :func:`fpstore.design.design`; ``auto`` takes the planner's choice.
     memory : int or str, optional
-        Budget such as ``"2GiB"`` (at least 64 MiB); by default a quarter of this machine's memory. Larger inputs are sorted through
-        temporary files beside the target.
+        Budget such as ``"2GiB"`` (at least 64 MiB); by default a quarter of this machine's memory. Larger inputs are
+        sorted through temporary files beside the target.
     threads : int, optional
         By default one per processor.
     progress : callable, optional
@@ -102,7 +102,7 @@ def build(
         storage=storage,
         progress=progress,
     )
-    target = Path(os.path.abspath(os.fspath(path)))
+    target = Path(os.fspath(path)).absolute()
     build_store(target, fingerprints, ids, options, overwrite)
     return Store(target)
 
@@ -124,4 +124,4 @@ def open(path: PathLike, mode: str = "r") -> Store:
     CorruptStoreError, FormatVersionError
         It is damaged, or newer than this fpstore.
     """
-    return Store(Path(os.path.abspath(os.fspath(path))), mode)
+    return Store(Path(os.fspath(path)).absolute(), mode)

@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fpstore import _kernel, huffman, ids as idmap, layout
-from fpstore.design import IDENTITY, Design, check_radius, design as make_design
+from fpstore import _kernel, huffman, layout
+from fpstore import ids as idmap
+from fpstore.design import IDENTITY, Design, check_radius
+from fpstore.design import design as make_design
 from fpstore.environment import Writer
 from fpstore.errors import InputError
 from fpstore.folder import Target
@@ -147,10 +149,7 @@ class _Build:
     def _identity_table(self, sorter: PairSorter) -> tuple[_Identity, int]:
         self._progress.start(PHASE_SORT, sorter.rows)
         in_files = sorter.spilled
-        columns = [
-            Column(self._temporary / f"{name}.tmp" if in_files else None)
-            for name in ("keys", "per-fingerprint", "ids")
-        ]
+        columns = [Column(self._temporary / f"{name}.tmp" if in_files else None) for name in ("keys", "per-fingerprint", "ids")]
         keys, per_fingerprint, numbers = columns
         identity = _Identity(keys)
         for part in sorter.groups(self._progress.tick):
@@ -185,9 +184,7 @@ class _Build:
         return identity, id_count
 
     def _layout(self, identity: _Identity, table: int, histogram: Words) -> Layout:
-        return Layout(
-            identity.design, table, self._options.block_bytes, identity.count, identity.digest, histogram
-        )
+        return Layout(identity.design, table, self._options.block_bytes, identity.count, identity.digest, histogram)
 
     def _other_tables(self, identity: _Identity) -> None:
         tables = range(1, len(identity.design.tables))
@@ -223,7 +220,8 @@ class _Build:
 
         identity.memory = None
         if len(workspaces) == 1:
-            return work(workspaces[0])
+            work(workspaces[0])
+            return
         with ThreadPoolExecutor(len(workspaces)) as pool:
             futures = [pool.submit(work, workspace) for workspace in workspaces]
             try:
@@ -273,7 +271,7 @@ class _Build:
         if identity.table is None:
             identity.column.close()
         chosen = identity.design
-        records = {
+        records: dict[bytes, dict[str, Any]] = {
             layout.STORE_KEY: {
                 "format_version": layout.FORMAT_VERSION,
                 "flags": 0,
@@ -326,7 +324,7 @@ class _Identity:
         if self.table is None:
             yield from self.column.pieces()
         else:
-            for values, _ in TableReader(self.table).keys():
+            for values, _ in TableReader(self.table).pieces():
                 yield values
 
 
@@ -358,7 +356,9 @@ def chunks(source: Any, ids: Any) -> Iterator[tuple[Words, Words | list[str] | N
             yield fingerprints[piece], None if checked is None else checked[piece]
         return
     if not isinstance(source, Iterable) or isinstance(source, (str, bytes, dict)):
-        raise InputError(f"fingerprints must be a uint64 array, an iterable of such arrays, or a reader, got {type(source).__name__}")
+        raise InputError(
+            f"fingerprints must be a uint64 array, an iterable of such arrays, or a reader, got {type(source).__name__}"
+        )
     if ids is not None and (isinstance(ids, (np.ndarray, str)) or not isinstance(ids, Iterable)):
         raise InputError("with an iterable of fingerprint arrays, ids must be an iterable of as many id arrays")
     id_parts = None if ids is None else iter(ids)
@@ -387,5 +387,3 @@ def chunks(source: Any, ids: Any) -> Iterator[tuple[Words, Words | list[str] | N
 
 def _is_list_of_arrays(source: object) -> bool:
     return isinstance(source, (list, tuple)) and len(source) > 0 and all(isinstance(p, np.ndarray) and p.ndim for p in source)
-
-

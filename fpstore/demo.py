@@ -38,13 +38,9 @@ def python_sources() -> tuple[Path, list[str]]:
     """
     library = Path(sysconfig.get_path("stdlib"))
     entries = sorted(library.iterdir()) if library.is_dir() else []
-    packages = [
-        path.name for path in entries if path.name not in _LEFT_OUT and (path / "__init__.py").is_file()
-    ]
+    packages = [path.name for path in entries if path.name not in _LEFT_OUT and (path / "__init__.py").is_file()]
     if not packages or not any(library.glob(MODULES)):
-        raise StorageError(
-            f"{library}: this Python comes without its source files, which the demo works on", path=library
-        )
+        raise StorageError(f"{library}: this Python comes without its source files, which the demo works on", path=library)
     return library, packages
 
 
@@ -70,9 +66,7 @@ def families(pairs: Path) -> list[Family]:
     for query, _, distance, _ in rows:
         widest[root[query]] = max(widest.get(root[query], 0), int(distance))
     found = [Family(sorted(set(ids)), widest[key]) for key, ids in members.items()]
-    return sorted(
-        (family for family in found if len(family.ids) > 1), key=lambda family: (-len(family.ids), family.ids)
-    )
+    return sorted((family for family in found if len(family.ids) > 1), key=lambda family: (-len(family.ids), family.ids))
 
 
 def _components(edges: Iterable[tuple[str, str]]) -> dict[str, str]:

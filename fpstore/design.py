@@ -1,8 +1,9 @@
 """Designs: which permuted tables a store keeps, and why every pair within the radius meets in one of them.
 
-A table leads with some of the 64 bits. A pair of fingerprints *meets* in a table when they differ in at most ``flips`` of its
-leading ``prefix_bits``. A design is exact for a radius when every way to place that many errors leaves a table in
-which the pair meets (Manku, Jain, Das Sarma, WWW 2007, section 3; with flips, the general pigeonhole principle of Qin et al., ICDE 2018).
+A table leads with some of the 64 bits. A pair of fingerprints *meets* in a table when they differ in at most ``flips`` of
+its leading ``prefix_bits``. A design is exact for a radius when every way to place that many errors leaves a table in which
+the pair meets (Manku, Jain, Das Sarma, WWW 2007, section 3; with flips, the general pigeonhole principle of Qin et al.,
+ICDE 2018).
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ class Design:
 
 
 # With flips, a look-up uses about log2 n - FLIP_SLACK_BITS leading bits, so that each takes about 2^FLIP_SLACK_BITS entries of
-# a block it has opened anyway, and fewer look-ups are made. Swept by `tools/bench sweep`; see docs/design.md.
+# a block it has opened anyway, and fewer look-ups are made. Swept by `tools/bench.py sweep`; see docs/design.md.
 FLIP_SLACK_BITS = 4
 
 
@@ -146,11 +147,8 @@ FLIP_SLACK_BITS = 4
 def _lookups(design: Design, log2_count: int, radius: int) -> tuple[TableLookup, ...]:
     if radius == 0:
         return (TableLookup(0, WIDTH, 0),)
+    # Flips first: a look-up in one more table costs less than the flips of another.
     specs = list(enumerate(design.tables))
-    for place in range(len(specs) - 1, -1, -1):
-        fewer = specs[:place] + specs[place + 1 :]
-        if fewer and covers([s for _, s in fewer], radius):
-            specs = fewer
     for place, (table, spec) in enumerate(specs):
         while spec.flips > 0:
             less = TableSpec(spec.permutation, spec.prefix_bits, spec.flips - 1)
@@ -158,6 +156,10 @@ def _lookups(design: Design, log2_count: int, radius: int) -> tuple[TableLookup,
                 break
             spec = less
             specs[place] = (table, spec)
+    for place in range(len(specs) - 1, -1, -1):
+        fewer = specs[:place] + specs[place + 1 :]
+        if fewer and covers([s for _, s in fewer], radius):
+            specs = fewer
     result = []
     for table, spec in specs:
         prefix = spec.prefix_bits
@@ -232,10 +234,7 @@ def blocks(block_count: int, leading_count: int, radius: int) -> list[TableSpec]
     cut = _cut(range(WIDTH), block_count)
     full, extra = divmod(radius, block_count)
     flips = full * leading_count + max(0, extra - (block_count - leading_count))
-    return [
-        _table([bit for block in chosen for bit in block], flips)
-        for chosen in itertools.combinations(cut, leading_count)
-    ]
+    return [_table([bit for block in chosen for bit in block], flips) for chosen in itertools.combinations(cut, leading_count)]
 
 
 def nested(outer_count: int, inner_count: int, radius: int) -> list[TableSpec]:
@@ -312,9 +311,7 @@ def _described(table: Mapping[str, object]) -> TableSpec:
         permutation, prefix_bits = bytes(bits), int(str(table["prefix_bits"]))
         flips = int(str(table.get("flips", 0)))
     except (KeyError, AssertionError, ValueError, TypeError) as error:
-        raise InputError(
-            "a table description is a dict with permutation (64 source bits), prefix_bits and flips"
-        ) from error
+        raise InputError("a table description is a dict with permutation (64 source bits), prefix_bits and flips") from error
     return TableSpec(permutation, prefix_bits, flips)
 
 

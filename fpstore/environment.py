@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import lmdb
@@ -42,9 +42,7 @@ def _after_fork_in_child() -> None:
 
 
 # The lambdas look up the lock of the process that forks, which may be a child itself.
-os.register_at_fork(
-    before=lambda: _lock.acquire(), after_in_parent=lambda: _lock.release(), after_in_child=_after_fork_in_child
-)
+os.register_at_fork(before=lambda: _lock.acquire(), after_in_parent=lambda: _lock.release(), after_in_child=_after_fork_in_child)
 
 
 @contextmanager
@@ -54,12 +52,26 @@ def translated(path: Path, *but: type[lmdb.Error]) -> Iterator[None]:
         yield
     except but:
         raise
-    except (lmdb.CorruptedError, lmdb.InvalidError, lmdb.PageNotFoundError, lmdb.VersionMismatchError) as error:
-        raise CorruptStoreError(f"{path}: LMDB file is damaged ({error})", path=path) from error
-    except (lmdb.BadTxnError, lmdb.PanicError, lmdb.BadDbiError, lmdb.BadValsizeError) as error:
-        raise CorruptStoreError(f"{path}: LMDB file cannot be read ({error})", path=path) from error
     except lmdb.Error as error:
-        raise StorageError(f"{path}: {_reason(path, error)}", path=path) from error
+        raise _translate(path, error) from error
+
+
+DAMAGED = (
+    lmdb.CorruptedError,
+    lmdb.InvalidError,
+    lmdb.PageNotFoundError,
+    lmdb.VersionMismatchError,
+    lmdb.BadTxnError,
+    lmdb.PanicError,
+    lmdb.BadDbiError,
+    lmdb.BadValsizeError,
+)
+
+
+def _translate(path: Path, error: lmdb.Error) -> CorruptStoreError | StorageError:
+    if isinstance(error, DAMAGED):
+        return CorruptStoreError(f"{path}: LMDB file is damaged ({error})", path=path)
+    return StorageError(f"{path}: {_reason(path, error)}", path=path)
 
 
 def _reason(path: Path, error: lmdb.Error) -> str:
@@ -68,7 +80,7 @@ def _reason(path: Path, error: lmdb.Error) -> str:
         disk = os.statvfs(path.parent)
         if "Input/output error" in str(error) and disk.f_bavail * disk.f_frsize < FULL_BYTES:
             return f"{os.strerror(errno.ENOSPC)}: free some space; nothing was changed"
-    return str(error)
+    return str(error).removeprefix(f"{path}: ")
 
 
 class Reader:
@@ -90,7 +102,7 @@ class Reader:
         self._inode: tuple[int, int] | None = None
         self._environment: lmdb.Environment | None = None
         self._transaction: lmdb.Transaction | None = None
-        self._databases: dict[bytes | None, object] = {}
+        self._databases: dict[bytes | None, Any] = {}
         with _lock:
             self._open()
 
@@ -103,12 +115,14 @@ class Reader:
         if self._inode not in (None, inode):
             raise StorageError(f"{self.path}: was replaced before this process read it: open the store again", path=self.path)
         environment = _shared.get(inode)
-        databases: dict[bytes | None, object] = {None: None}
+        databases: dict[bytes | None, Any] = {None: None}
         with translated(self.path):
             if environment is None:
                 if status.st_size < 8192:
                     raise CorruptStoreError(f"{self.path}: LMDB file is cut short ({status.st_size} bytes)", path=self.path)
-                environment = lmdb.open(str(self.path), subdir=False, readonly=True, lock=False, max_dbs=4, readahead=False)
+                environment = lmdb.open(
+                    os.fsencode(self.path), subdir=False, readonly=True, lock=False, max_dbs=4, readahead=False
+                )
             # Before any page but the first two is read: a page behind the end of the file would end the process.
             used = (int(environment.info()["last_pgno"]) + 1) * int(environment.stat()["psize"])
             if used > status.st_size:
@@ -123,7 +137,7 @@ class Reader:
         _shared[inode] = self._environment = environment
         self._databases, self._inode, self._pid = databases, inode, os.getpid()
 
-    def _ready(self, database: bytes | None) -> tuple[lmdb.Transaction, object]:
+    def _ready(self, database: bytes | None) -> tuple[Any, Any]:
         """Return the transaction and the handle of a database, opened in this process; the caller holds the lock."""
         if self._closed:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
@@ -141,9 +155,19 @@ class Reader:
 
     def get(self, key: bytes, database: bytes | None = None) -> bytes | None:
         """Return the value of a key, or None; CorruptStoreError when there is no such database."""
+        with _lock:
+            transaction, handle = self._ready(database)
+            try:
+                value: bytes | None = transaction.get(key, db=handle)
+            except lmdb.Error as error:
+                raise _translate(self.path, error) from error
+            return value
+
+    def get_many(self, keys: Sequence[bytes], database: bytes | None = None) -> list[tuple[bytes, bytes]]:
+        """Return (key, value) of those keys that exist, in the order given."""
         with _lock, translated(self.path):
             transaction, handle = self._ready(database)
-            return transaction.get(key, db=handle)
+            return list(transaction.cursor(db=handle).getmulti(keys))
 
     def items(self, database: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """Yield (key, value) in key order."""
@@ -177,7 +201,13 @@ class Writer:
         self.path = path
         with translated(path):
             self._environment = lmdb.open(
-                str(path), subdir=False, lock=False, sync=False, metasync=False, max_dbs=4, map_size=FIRST_MAP_BYTES
+                os.fsencode(path),
+                subdir=False,
+                lock=False,
+                sync=False,
+                metasync=False,
+                max_dbs=4,
+                map_size=FIRST_MAP_BYTES,
             )
         self._databases: dict[bytes, object] = {}
 

@@ -60,7 +60,7 @@ class StorageError(FpstoreError, OSError):
     """The system refused a read or a write: no space, no permission, an unreadable file."""
 
 
-class MissingExtraError(FpstoreError, ImportError):
+class MissingExtraError(FpstoreError, ImportError):  # type: ignore[misc]  # ImportError types path otherwise
     """An optional dependency is not installed; the message names the extra that brings it."""
 
 

@@ -132,9 +132,7 @@ def exchange(new: Path, old: Path) -> None:
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
         if hasattr(libc, "renameat2"):
-            result = libc.renameat2(
-                _AT_FDCWD, os.fsencode(new), _AT_FDCWD, os.fsencode(old), ctypes.c_uint(_RENAME_EXCHANGE)
-            )
+            result = libc.renameat2(_AT_FDCWD, os.fsencode(new), _AT_FDCWD, os.fsencode(old), ctypes.c_uint(_RENAME_EXCHANGE))
             if result == 0:
                 return
             if ctypes.get_errno() not in (errno.EINVAL, errno.ENOSYS):

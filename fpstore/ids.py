@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -73,10 +74,7 @@ class IdMapWriter:
         first = self._block
         blob, offsets = _kernel.pack_ids(ids[:used], lims, entry_counts, record_seed(self._digest, first))
         ends = offsets.tolist()
-        records = [
-            (block_key(first + i), blob[start:end])
-            for i, (start, end) in enumerate(zip(ends[:-1], ends[1:], strict=True))
-        ]
+        records = [(block_key(first + i), blob[start:end]) for i, (start, end) in enumerate(pairwise(ends))]
         self._writer.run(lambda transaction: _append(transaction, records))
         self._block += len(entry_counts)
         self._counts, self._waiting_blocks = [], 0
@@ -114,24 +112,16 @@ class IdMap:
 
     def gather(self, blocks: Words, ranks: npt.NDArray[np.uint32]) -> tuple[npt.NDArray[np.int64], Words]:
         """Return (lims, ids) of many places; each record is read once."""
-        counts = np.zeros(len(blocks), np.int64)
-        pieces: list[Words] = [np.empty(0, np.uint64)] * len(blocks)
-        order = np.argsort(blocks, kind="stable")
-        starts = np.flatnonzero(np.diff(blocks[order], prepend=np.uint64(2**64 - 1)))
-        ends = np.append(starts, len(order))[1:]
-        for start, end in zip(starts, ends, strict=True):
-            block = int(blocks[order[start]])
-            per_fingerprint, ids = self.block(block)
-            lims = np.concatenate([np.zeros(1, np.uint64), np.cumsum(per_fingerprint)])
-            for place in order[start:end]:
-                rank = int(ranks[place])
-                if rank >= len(per_fingerprint):
-                    raise CorruptStoreError(f"{self.path}: record {block} has no rank {rank}", path=self.path, block=block)
-                pieces[place] = ids[lims[rank] : lims[rank + 1]]
-                counts[place] = len(pieces[place])
-        out = np.zeros(len(blocks) + 1, np.int64)
-        np.cumsum(counts, out=out[1:])
-        return out, np.concatenate(pieces) if pieces else np.empty(0, np.uint64)
+        distinct, record = np.unique(blocks, return_inverse=True)
+        keys = [block_key(block) for block in distinct.tolist()]
+        found = self._reader.get_many(keys)
+        if len(found) != len(keys):
+            block = next(b for b, key in zip(distinct.tolist(), keys, strict=True) if key not in dict(found))
+            raise CorruptStoreError(f"{self.path}: the id record of block {block} is missing", path=self.path, block=block)
+        records = [value for _, value in found]
+        return _kernel.gather_ids(
+            records, distinct, record.astype(np.uint64), ranks, record_seed(self._digest, 0), str(self.path)
+        )
 
     def _record(self, block: int) -> bytes:
         record = self._reader.get(block_key(block))
@@ -180,40 +170,36 @@ class NameWriter:
     def number(self, names: Sequence[str]) -> Words:
         """Return the numbers of the names; new ones are added."""
         encoded = [name.encode() for name in names]
-        distinct = dict.fromkeys(encoded)
-        hashed = sorted((xxhash.xxh64_digest(name), place, name) for place, name in enumerate(distinct))
+        hashes = {name: xxhash.xxh64_digest(name) for name in dict.fromkeys(encoded)}
 
-        def work(transaction: Any) -> int:
-            found: dict[bytes, int | None] = {}
-            for key, _, name in hashed:
-                found[name] = self._find(transaction, key, name)
-            next_number = self.count
-            fresh = []
-            for name in distinct:
-                if found[name] is None:
-                    found[name] = next_number
-                    fresh.append((struct.pack(">Q", next_number), name))
-                    next_number += 1
+        def work(transaction: Any) -> dict[bytes, int]:
+            known: dict[bytes, bytes] = (
+                dict(transaction.cursor(self._numbers).getmulti(sorted(set(hashes.values())))) if self.count else {}
+            )
+            numbers: dict[bytes, int] = {}
+            changed: dict[bytes, bytes] = {}
+            fresh: list[tuple[bytes, bytes]] = []
+            for name, key in hashes.items():
+                places = known.get(key, b"")
+                number = self._find(transaction, places, name) if places else None
+                if number is None:
+                    number = self.count + len(fresh)
+                    place = struct.pack(">Q", number)
+                    fresh.append((place, name))
+                    changed[key] = changed.get(key, places) + place
+                numbers[name] = number
             transaction.cursor(self._names).putmulti(fresh, append=True)
-            cursor = transaction.cursor(self._numbers)
-            for key, _, name in hashed:
-                number = found[name]
-                assert number is not None
-                if number >= self.count:
-                    old = transaction.get(key, db=self._numbers) or b""
-                    cursor.put(key, old + struct.pack(">Q", number))
-            distinct.update(found)  # type: ignore[arg-type]
-            return next_number
+            transaction.cursor(self._numbers).putmulti(sorted(changed.items()))
+            return numbers
 
-        self.count = self._writer.run(work)
-        return np.fromiter((distinct[name] for name in encoded), np.uint64, len(encoded))  # type: ignore[misc]
+        numbers = self._writer.run(work)
+        self.count = max(self.count, max(numbers.values(), default=-1) + 1)
+        return np.fromiter((numbers[name] for name in encoded), np.uint64, len(encoded))
 
-    def _find(self, transaction: Any, key: bytes, name: bytes) -> int | None:
-        numbers = transaction.get(key, db=self._numbers)
-        if numbers:
-            for (number,) in struct.iter_unpack(">Q", numbers):
-                if transaction.get(struct.pack(">Q", number), db=self._names) == name:
-                    return int(number)
+    def _find(self, transaction: Any, places: bytes, name: bytes) -> int | None:
+        for (number,) in struct.iter_unpack(">Q", places):
+            if transaction.get(struct.pack(">Q", number), db=self._names) == name:
+                return int(number)
         return None
 
 

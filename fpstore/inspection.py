@@ -61,7 +61,7 @@ def verify_store(generation: dict[str, Any], tables: Sequence[TableReader], ids:
         report.tables += 1
         report.blocks += table.kernel.block_count
     try:
-        report.ids = ids.verify(iter_entry_counts(counts for _, counts in tables[0].keys()))
+        report.ids = ids.verify(iter_entry_counts(counts for _, counts in tables[0].pieces()))
         if report.ids != generation["ids"]:
             raise CorruptStoreError(
                 f"{ids.path}: {report.ids} ids, the store says {generation['ids']}",
@@ -142,7 +142,7 @@ def distribution(table: TableReader) -> dict[str, Any]:
     last: npt.NDArray[np.uint64] = np.empty(0, np.uint64)
     runs = np.zeros(1 << SKEW_BITS, np.int64)
     entry_counts: list[npt.NDArray[np.uint32]] = []
-    for values, counts in table.keys():
+    for values, counts in table.pieces():
         _kernel.histogram(np.concatenate([last, values]), histogram)
         last = values[-1:]
         runs += np.bincount((values >> np.uint64(64 - SKEW_BITS)).astype(np.int64), minlength=1 << SKEW_BITS)

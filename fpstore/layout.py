@@ -1,6 +1,7 @@
 """Names and records of a store folder: what is where, and how its metadata is written and checked.
 
-The bytes of a table file are known to the kernel alone (``_native/header.cpp``, ``_native/codec.inc``); docs/format.md is normative.
+The bytes of a table file are known to the kernel alone (``_native/header.cpp``, ``_native/codec.inc``); docs/format.md is
+normative.
 """
 
 from __future__ import annotations

@@ -66,10 +66,7 @@ class Matches:
         plain = ids if isinstance(ids, list) else ids.tolist()
         fingerprints, distances = self.fingerprints.tolist(), self.distances.tolist()
         for start, end in zip(self.lims[:-1].tolist(), self.lims[1:].tolist(), strict=True):
-            yield [
-                Match(fingerprints[m], distances[m], plain[lims[m] : lims[m + 1]])  # type: ignore[arg-type]
-                for m in range(start, end)
-            ]
+            yield [Match(fingerprints[m], distances[m], plain[lims[m] : lims[m + 1]]) for m in range(start, end)]
 
     def __repr__(self) -> str:
         return f"<fpstore.Matches: {len(self.fingerprints)} matches of {len(self)} queries>"

@@ -1,7 +1,7 @@
 """The planner: what each design costs for a set of n fingerprints, and which is cheapest within the budgets.
 
-Sizes follow from the code (docs/design.md, "Arithmetic"); times from constants measured by ``tools/bench calibrate`` on one machine. What
-matters for the choice are their ratios.
+Sizes follow from the code (docs/design.md); times from constants measured by ``tools/bench.py calibrate`` on one machine.
+What matters for the choice are their ratios.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import lgamma, log, log2
 
-from fpstore.design import MANKU, MAX_RADIUS, Design, check_radius, design as make_design
+from fpstore.design import MANKU, MAX_RADIUS, Design, check_radius
+from fpstore.design import design as make_design
 from fpstore.errors import InputError
 from fpstore.resources import total_memory
 from fpstore.table import DEFAULT_BLOCK_BYTES
 
-# Measured by `tools/bench calibrate` (docs/benchmarks.md, "Planner constants"), nanoseconds.
+# Measured by `tools/bench.py calibrate` (docs/benchmarks.md, "Planner constants"), nanoseconds.
 LOOKUP_NS = 130.0  # one prefix look-up in a batch: directory, key, block, checksum, codes
 CANDIDATE_NS = 2.0  # one entry decoded and compared
 BLOCK_NS = 130.0  # one more block of the same look-up
@@ -194,13 +195,10 @@ def plan(
     plans = []
     for candidate in candidates_for(radius):
         try:
-            plans.append(
-                estimate(
-                    candidate, n, disk_budget=disk_budget, memory_budget=memory_budget, block_bytes=block_bytes
-                )
-            )
+            plans.append(estimate(candidate, n, disk_budget=disk_budget, memory_budget=memory_budget, block_bytes=block_bytes))
         except InputError:
             continue  # more look-ups than a probe may make
+
     # Tables that save less than a tenth of the time are not worth their bytes: times are compared in steps of 10%.
     def rank(p: Plan) -> tuple[bool, float, float]:
         cost = p.microseconds if storage == "hot" else p.cold_milliseconds
@@ -220,6 +218,7 @@ def choose(
     if not plans[0].fits:
         least = min(plans, key=lambda p: p.disk_bytes)
         raise InputError(
-            f"no design fits the disk budget: {least.name} is the smallest at {least.disk_bytes} bytes", expected=disk_budget
+            f"no design fits the disk budget: {least.name} is the smallest at {least.disk_bytes} bytes",
+            expected=disk_budget,
         )
     return plans[0]

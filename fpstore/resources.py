@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 
 from fpstore.errors import InputError
 
@@ -16,8 +17,7 @@ def total_memory() -> int:
     """Return the memory of this machine, or of its control group if that is less, in bytes."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
-        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as file:
-            limit = file.read().strip()
+        limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
         return min(total, int(limit)) if limit.isdigit() else total
     except OSError:
         return total

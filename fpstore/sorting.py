@@ -39,28 +39,27 @@ class Column:
     The file is open only while it is written or read: there may be thousands of columns, and few open files.
     """
 
-    def __init__(self, path: Path | None, dtype: npt.DTypeLike = np.uint64) -> None:
-        self._dtype = np.dtype(dtype)
-        self._parts: list[npt.NDArray[np.generic]] = []
+    def __init__(self, path: Path | None) -> None:
+        self._parts: list[Words] = []
         self._path = path
         self._taken = 0
         self.rows = 0
         if path is not None:
             path.touch(exist_ok=False)
 
-    def append(self, part: npt.NDArray[np.generic]) -> None:
+    def append(self, part: Words) -> None:
         """Add rows at the end."""
-        part = np.ascontiguousarray(part, dtype=self._dtype)
+        part = np.ascontiguousarray(part)
         self.rows += len(part)
         if self._path is None:
             self._parts.append(part)
         elif len(part):
             with self._path.open("ab", buffering=0) as file:
-                view = memoryview(part).cast("B")
+                view = part.data.cast("B")
                 while len(view):
                     view = view[file.write(view) :]
 
-    def pieces(self, rows: int = COPY_ROWS) -> Iterator[npt.NDArray[np.generic]]:
+    def pieces(self, rows: int = COPY_ROWS) -> Iterator[Words]:
         """Yield the rows in order, at most ``rows`` at a time."""
         if self._path is None:
             for part in self._parts:
@@ -70,12 +69,12 @@ class Column:
         for start in range(0, self.rows, rows):
             yield self._read(start, min(rows, self.rows - start))
 
-    def _read(self, start: int, rows: int) -> npt.NDArray[np.generic]:
+    def _read(self, start: int, rows: int) -> Words:
         assert self._path is not None
-        out = np.empty(rows, self._dtype)
-        view = memoryview(out).cast("B") if rows else memoryview(b"")
+        out = np.empty(rows, np.uint64)
+        view = out.data.cast("B") if rows else memoryview(b"")
         with self._path.open("rb", buffering=0) as file:
-            file.seek(start * self._dtype.itemsize)
+            file.seek(start * 8)
             while len(view):
                 got = file.readinto(view)
                 if not got:
@@ -83,17 +82,17 @@ class Column:
                 view = view[got:]
         return out
 
-    def take(self, rows: int) -> npt.NDArray[np.generic]:
+    def take(self, rows: int) -> Words:
         """Return the next rows after those taken before."""
         start, self._taken = self._taken, self._taken + rows
         return self.whole()[start : start + rows] if self._path is None else self._read(start, rows)
 
-    def whole(self) -> npt.NDArray[np.generic]:
+    def whole(self) -> Words:
         """Return all rows in one array."""
         if self._path is not None:
             return self._read(0, self.rows)
         if len(self._parts) != 1:
-            self._parts = [np.concatenate(self._parts) if self._parts else np.empty(0, self._dtype)]
+            self._parts = [np.concatenate(self._parts) if self._parts else np.empty(0, np.uint64)]
         return self._parts[0]
 
     def close(self) -> None:
@@ -170,18 +169,14 @@ class PairSorter:
             if rows * PAIR_BYTES > self._memory and depth < 64:
                 finer: dict[int, Column] = {}
                 for piece in column.pieces(2 * COPY_ROWS):
-                    _split(_words(piece), depth, finer, self._folder)
+                    _split(piece, depth, finer, self._folder)
                 column.close()
                 yield from self._parts_in_order(finer, depth + SPLIT_BITS, tick)
                 continue
-            pairs = _words(column.whole())
+            pairs = column.whole()
             column.close()
             yield _sorted_groups(pairs)
             tick(rows)
-
-
-def _words(array: npt.NDArray[np.generic]) -> Words:
-    return array.view(np.uint64)
 
 
 def _split(pairs: Words, depth: int, parts: dict[int, Column], folder: Path) -> None:
@@ -208,9 +203,7 @@ def _sorted_groups(pairs: Words) -> Groups:
     return Groups(out[:key_count], pairs[:key_count], out[rows : rows + id_count], pairs)
 
 
-def permuted_parts(
-    keys: Callable[[], Iterator[Words]], count: int, spec: TableSpec, memory: int
-) -> Iterator[Words]:
+def permuted_parts(keys: Callable[[], Iterator[Words]], count: int, spec: TableSpec, memory: int) -> Iterator[Words]:
     """Yield the permuted keys of a sorted set in order, in parts that fit into the budget.
 
     Parameters
@@ -241,9 +234,7 @@ def permuted_parts(
         yield part
 
 
-def _bounds(
-    keys: Callable[[], Iterator[Words]], permutation: npt.NDArray[np.uint8], rows: int
-) -> list[tuple[int, int, int]]:
+def _bounds(keys: Callable[[], Iterator[Words]], permutation: npt.NDArray[np.uint8], rows: int) -> list[tuple[int, int, int]]:
     """Cut the permuted key space into ranges (low, high, size) of at most ``rows`` keys, in order."""
     out: list[tuple[int, int, int]] = []
 

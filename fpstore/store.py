@@ -26,7 +26,8 @@ from fpstore.table import TableReader
 Words = npt.NDArray[np.uint64]
 Columns = tuple[npt.NDArray[np.int64], Words, npt.NDArray[np.uint8]]
 
-SCAN_BLOCKS = 1 << 14  # blocks scanned between two looks at signals
+SCAN_BLOCKS = 1 << 13  # blocks and queries of one kernel call: what a scan does between two looks at signals
+SCAN_QUERIES = 1 << 8
 PROBE_QUERIES = 1 << 14  # queries of one kernel call
 
 
@@ -243,12 +244,21 @@ class Store:
         queries = check_fingerprints(fingerprints)
         radius = check_radius(radius, 64)
         kernel = self._tables[0].kernel
-        ranges = [(b, min(b + SCAN_BLOCKS, kernel.block_count)) for b in range(0, kernel.block_count, SCAN_BLOCKS)]
-        if not len(queries):
-            ranges = []
-        columns = _run(lambda r: kernel.scan(queries, radius, *r), ranges, parse_threads(threads))
+        parts = [
+            (q, b, min(b + SCAN_BLOCKS, kernel.block_count))
+            for q in range(0, len(queries), SCAN_QUERIES)
+            for b in range(0, kernel.block_count, SCAN_BLOCKS)
+        ]
+        columns = _run(
+            lambda p: kernel.scan(queries[p[0] : p[0] + SCAN_QUERIES], radius, p[1], p[2]),
+            parts,
+            parse_threads(threads),
+        )
         number = np.concatenate(
-            [np.empty(0, np.int64), *(np.repeat(np.arange(len(queries)), np.diff(c[0])) for c in columns)]
+            [
+                np.empty(0, np.int64),
+                *(np.repeat(np.arange(len(c[0]) - 1) + p[0], np.diff(c[0])) for p, c in zip(parts, columns, strict=True)),
+            ]
         )
         found = np.concatenate([np.empty(0, np.uint64), *(c[1] for c in columns)])
         distances = np.concatenate([np.empty(0, np.uint8), *(c[2] for c in columns)])
@@ -296,7 +306,7 @@ class Store:
         self._check()
         assert self._ids is not None
         block = 0
-        for fingerprints, entry_counts in self._tables[0].keys():
+        for fingerprints, entry_counts in self._tables[0].pieces():
             records = [self._ids.block(block + i) for i in range(len(entry_counts))]
             block += len(entry_counts)
             lims = np.zeros(len(fingerprints) + 1, np.int64)

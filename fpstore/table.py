@@ -97,7 +97,7 @@ class TableWriter:
         self._file.close()
 
     def _write(self, data: bytes | npt.NDArray[np.generic]) -> None:
-        view = memoryview(data).cast("B") if len(data) else memoryview(b"")
+        view = memoryview(data) if isinstance(data, bytes) else data.reshape(-1).view(np.uint8).data
         while len(view):
             view = view[self._file.write(view) :]
 
@@ -146,7 +146,7 @@ class TableReader:
                     got=got,
                 )
 
-    def keys(self, start: int = 0) -> Iterator[tuple[Keys, npt.NDArray[np.uint32]]]:
+    def pieces(self, start: int = 0) -> Iterator[tuple[Keys, npt.NDArray[np.uint32]]]:
         """Yield (permuted keys, entry counts of their blocks) from block ``start`` on, in order, in bounded pieces."""
         end = self.kernel.block_count
         while start < end:
@@ -161,7 +161,7 @@ class TableReader:
         histogram = np.zeros(huffman.SYMBOLS, dtype=np.uint64)
         last: Keys = np.empty(0, np.uint64)
         count = digest = 0
-        for values, _ in self.keys():
+        for values, _ in self.pieces():
             joined = np.concatenate([last, values])
             bad = _kernel.histogram(joined, histogram)
             if bad != len(joined):
@@ -180,5 +180,8 @@ class TableReader:
         ):
             if expected != got:
                 raise CorruptStoreError(
-                    f"{self.path}: {what} is {got}, the header says {expected}", path=self.path, expected=expected, got=got
+                    f"{self.path}: {what} is {got}, the header says {expected}",
+                    path=self.path,
+                    expected=expected,
+                    got=got,
                 )

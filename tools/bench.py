@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +44,12 @@ class Bench:
         self._stores: dict[str, fpstore.Store] = {}
 
     def keys(self, log2: int | None = None) -> Words:
-        """Uniform keys."""
+        """Return uniform keys."""
         count = 1 << (self.log2 if log2 is None else log2)
         return np.random.default_rng(self.seed).integers(0, 2**64, count, dtype=np.uint64)
 
     def queries(self, keys: Words, count: int) -> Words:
-        """Stored keys with one to three bits flipped."""
+        """Return stored keys with one to three bits flipped."""
         rng = np.random.default_rng(self.seed + 1)
         out = keys[rng.integers(0, len(keys), count)]
         for _ in range(3):
@@ -56,7 +57,7 @@ class Bench:
         return out
 
     def store(self, design: str, log2: int | None = None, **options: Any) -> fpstore.Store:
-        """A store of :meth:`keys`, built once."""
+        """Return a store of :meth:`keys`, built once."""
         log2 = self.log2 if log2 is None else log2
         name = f"{design}-{log2}-" + "-".join(f"{k}{v}" for k, v in sorted(options.items()))
         if name not in self._stores:
@@ -103,6 +104,7 @@ def decode(bench: Bench) -> Result:
     """Fingerprints decoded per second, one thread, every instruction set, checksums verified."""
     table = bench.store("flip-2").kernel_tables[0]
     chosen = _kernel.isa()
+    query = np.array([1], np.uint64)
 
     def whole() -> None:
         block = 0
@@ -114,7 +116,6 @@ def decode(bench: Bench) -> Result:
         for isa in _kernel.available_isas():
             _kernel.select_isa(isa)
             out[isa] = {"millions_per_second": round(table.fingerprint_count / bench.seconds(whole) / 1e6, 1)}
-            query = np.array([1], np.uint64)
             took = bench.seconds(lambda: table.scan(query, 3, 0, table.block_count))
             out[isa]["scan_millions_per_second"] = round(table.fingerprint_count / took / 1e6, 1)
     finally:
@@ -152,9 +153,7 @@ def probe(bench: Bench) -> Result:
     if "microseconds" in rival:
         for design in DESIGNS:
             out[design]["times_faster"] = round(rival["microseconds"] / out[design]["microseconds"], 2)
-            out[design]["share_of_memory"] = round(
-                out[design]["bytes_with_ids"] / rival["bytes_per_fingerprint"], 3
-            )
+            out[design]["share_of_memory"] = round(out[design]["bytes_with_ids"] / rival["bytes_per_fingerprint"], 3)
     return out
 
 
@@ -173,11 +172,11 @@ def _faiss(bench: Bench, keys: Words, queries: Words, answers: fpstore.Matches |
     used = process.memory_info().rss - before
     data = queries.view(np.uint8).reshape(-1, 8)
     took = bench.seconds(lambda: index.range_search(data, 4))
-    lims, distances, rows = index.range_search(data, 4)
+    lims, _, rows = index.range_search(data, 4)
     if answers is not None:
         # FAISS reports rows, we report distinct fingerprints.
-        found = [np.unique(keys[rows[a:b]]) for a, b in zip(lims[:-1], lims[1:], strict=True)]
-        ours = [np.sort(answers.fingerprints[a:b]) for a, b in zip(answers.lims[:-1], answers.lims[1:], strict=True)]
+        found = [np.unique(keys[rows[a:b]]) for a, b in pairwise(lims)]
+        ours = [np.sort(answers.fingerprints[a:b]) for a, b in pairwise(answers.lims)]
         assert all(np.array_equal(a, b) for a, b in zip(found, ours, strict=True)), "FAISS disagrees"
     return {"microseconds": round(took / len(queries) * 1e6, 3), "bytes_per_fingerprint": round(used / len(keys), 1)}
 
@@ -259,7 +258,7 @@ def start(bench: Bench) -> Result:
 
 
 def calibrate(bench: Bench) -> Result:
-    """The constants of fpstore.plan: a prefix look-up, a candidate, one more block."""
+    """Measure the constants of fpstore.plan: a prefix look-up, a candidate, one more block."""
     store = bench.store("manku-10")
     queries = bench.queries(bench.keys(), min(50_000, 1 << bench.log2))
     table = store.kernel_tables[0]
@@ -301,7 +300,7 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
 
 
 def machine() -> Result:
-    """What the figures were measured on."""
+    """Describe what the figures were measured on."""
     model = ""
     with Path("/proc/cpuinfo").open(encoding="ascii") as file:
         for line in file:

@@ -472,6 +472,35 @@ nb::tuple unpack_record(nb::bytes data, uint64_t seed, const std::string& path) 
   return nb::make_tuple(counts.array(record.count), ids.array(record.total));
 }
 
+// (lims, ids) of many places: ids of rank ranks[i] in records[record[i]], which is that of block blocks[record[i]].
+nb::tuple gather_ids(nb::list records, Words blocks, Words record, Counts ranks, uint64_t seed, const std::string& path) {
+  const size_t n = record.size();
+  if (ranks.size() != n || blocks.size() != nb::len(records)) throw nb::value_error("columns of different lengths");
+  std::vector<IdRecord> opened(blocks.size());
+  for (size_t i = 0; i < blocks.size(); ++i)
+    opened[i] = record_of(nb::cast<nb::bytes>(records[i]), seed + blocks.data()[i], path);  // records keeps the bytes alive
+  Buffer<int64_t> lims(n + 1);
+  int64_t* const l = lims.get();
+  std::vector<uint64_t> firsts(n);
+  l[0] = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const uint64_t place = record.data()[i];
+    if (place >= opened.size()) throw nb::index_error("no such record");
+    const uint32_t rank = ranks.data()[i];
+    if (rank >= opened[place].count) raise_fault(Fault{Status::bad_record, blocks.data()[place], rank, opened[place].count}, path);
+    l[i + 1] = l[i] + static_cast<int64_t>(ids_of_rank(opened[place], rank, &firsts[i]));
+  }
+  const size_t total = static_cast<size_t>(l[n]);
+  Buffer<uint64_t> ids(total);
+  {
+    nb::gil_scoped_release release;
+    for (size_t i = 0; i < n; ++i)
+      for (int64_t j = l[i]; j < l[i + 1]; ++j)
+        ids.get()[j] = id_at(opened[record.data()[i]], firsts[i] + static_cast<uint64_t>(j - l[i]));
+  }
+  return nb::make_tuple(lims.array(n + 1), ids.array(total));
+}
+
 // Fingerprints of normalised texts, given as one UTF-8 buffer and len(texts) + 1 offsets.
 nb::object simhash(nb::bytes text, Words offsets, bool words, unsigned length, bool distinct, uint64_t seed) {
   const size_t n = offsets.size() ? offsets.size() - 1 : 0;
@@ -532,6 +561,8 @@ NB_MODULE(_kernel, m) {
   m.def("pack_ids", &pack_ids, nb::arg("ids").noconvert(), nb::arg("lims").noconvert(), nb::arg("block_counts").noconvert(), "seed"_a);
   m.def("unpack_rank", &unpack_rank, "record"_a, "seed"_a, "rank"_a, "path"_a);
   m.def("unpack_record", &unpack_record, "record"_a, "seed"_a, "path"_a);
+  m.def("gather_ids", &gather_ids, "records"_a, nb::arg("blocks").noconvert(), nb::arg("record").noconvert(),
+        nb::arg("ranks").noconvert(), "seed"_a, "path"_a);
   m.def("simhash", &simhash, "text"_a, nb::arg("offsets").noconvert(), "words"_a, "length"_a, "distinct"_a, "seed"_a);
   m.def("simhash_weighted", [](Words hashes, Doubles weights) {
     if (hashes.size() != weights.size()) throw nb::value_error("one weight a hash");

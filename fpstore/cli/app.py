@@ -74,9 +74,7 @@ class Program(VerbGroup):
             if os.environ.get("FPSTORE_TRACEBACK"):
                 traceback.print_exc()
             kind = type(error).__name__
-            complain(
-                f"internal error ({kind}: {error}); please report it: FPSTORE_TRACEBACK=1 shows where it is"
-            )
+            complain(f"internal error ({kind}: {error}); please report it: FPSTORE_TRACEBACK=1 shows where it is")
             return EXIT_FAILURE
         return result if isinstance(result, int) else 0
 

@@ -49,9 +49,7 @@ from fpstore.io import open_reader
     help="Which tables to keep: auto, or a name that fpstore plan lists.",
 )
 @threads_option
-@click.option(
-    "--memory", metavar="SIZE", help="Memory budget, such as 2GiB; by default a quarter of this machine's."
-)
+@click.option("--memory", metavar="SIZE", help="Memory budget, such as 2GiB; by default a quarter of this machine's.")
 @click.option(
     "--block-bytes",
     type=int,
@@ -59,9 +57,7 @@ from fpstore.io import open_reader
     default=None,
     help="Bytes of a block, a power of two from 128 to 4096: larger is smaller.",
 )
-@click.option(
-    "--disk-budget", metavar="SIZE", help="What the design that auto chooses may take on disk, such as 40GB."
-)
+@click.option("--disk-budget", metavar="SIZE", help="What the design that auto chooses may take on disk, such as 40GB.")
 @click.option(
     "--storage",
     type=click.Choice(["hot", "cold"]),
@@ -136,9 +132,7 @@ def build(
         refuse(documents.SIMHASH_PARAMETERS | documents.FOLDER_PARAMETERS, "needs --text")
         for path in inputs:
             if Path(path).is_dir():
-                raise InputError(
-                    f"{path}: is a folder; --text makes fingerprints of the text files in it", path=path
-                )
+                raise InputError(f"{path}: is a folder; --text makes fingerprints of the text files in it", path=path)
         source = open_reader(inputs, id_field=id_field, id_type=id_type, **rows.arguments)
     began = time.monotonic()
     with Bars(talk.bars, source) as bars:

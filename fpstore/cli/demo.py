@@ -43,9 +43,7 @@ def demo(keep: str | None) -> None:
     with contextlib.ExitStack() as stack:
         folder = _folder(keep, stack)
         stack.enter_context(contextlib.chdir(library))
-        store, fingerprints, pairs = (
-            str(folder / name) for name in ("python.fps", "fingerprints.tsv", "pairs.tsv")
-        )
+        store, fingerprints, pairs = (str(folder / name) for name in ("python.fps", "fingerprints.tsv", "pairs.tsv"))
         click.echo("The source files of this Python as documents, 64 bits for each:\n")
         _show("cd", str(library))
         options = ["--text", "--suffix", ".py", "--skip-empty"]
@@ -104,10 +102,7 @@ def _print_families(pairs: Path) -> None:
     print_table(
         f"\n{len(found)} {noun} of near-duplicates",
         ("files", "widest step", ""),
-        [
-            (str(len(family.ids)), f"{family.distance} bits", _some(family.ids))
-            for family in found[:_SHOWN_FAMILIES]
-        ],
+        [(str(len(family.ids)), f"{family.distance} bits", _some(family.ids)) for family in found[:_SHOWN_FAMILIES]],
         left=(2,),
     )
 

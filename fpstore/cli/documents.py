@@ -98,9 +98,7 @@ def reader(
     """Return the reader of files and folders."""
     from fpstore.hashing import DocumentReader
 
-    return DocumentReader(
-        paths, fingerprinter, suffixes=list(suffixes) or None, skip_empty=skip_empty, on_notice=notices
-    )
+    return DocumentReader(paths, fingerprinter, suffixes=list(suffixes) or None, skip_empty=skip_empty, on_notice=notices)
 
 
 def chunks(
@@ -115,9 +113,7 @@ def chunks(
     if len(named) == len(paths):
         yield from reader(paths, fingerprinter, suffixes, skip_empty, notices)
         return
-    reader(
-        named, fingerprinter, suffixes, skip_empty, notices
-    )  # a path that is missing shows before any output
+    reader(named, fingerprinter, suffixes, skip_empty, notices)  # a path that is missing shows before any output
     for path in paths:
         if path != "-":
             yield from reader([path], fingerprinter, suffixes, skip_empty, notices)

@@ -17,9 +17,7 @@ from fpstore.io.reader import format_of
 @click.command(cls=Verb)
 @store_argument
 @output_option("Where to write: .tsv, .csv, .txt, .jsonl, .parquet, .npy or .u64")
-@click.option(
-    "--format", "format_name", type=click.Choice(FORMATS), help="Format, whatever the name of the output."
-)
+@click.option("--format", "format_name", type=click.Choice(FORMATS), help="Format, whatever the name of the output.")
 @json_option
 @talk_options
 def export(store: str, output: str, format_name: str | None, as_json: bool, talk: Talk) -> None:

@@ -18,13 +18,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 Decorator = Callable[[Any], Any]
 
 store_argument = click.argument("store", metavar="STORE")
-threads_option = click.option(
-    "--threads", type=int, metavar="N", help="How many threads to use; by default one per processor."
-)
+threads_option = click.option("--threads", type=int, metavar="N", help="How many threads to use; by default one per processor.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
-json_lines_option = click.option(
-    "--json", "as_json", is_flag=True, help="Write JSON lines, one object per query."
-)
+json_lines_option = click.option("--json", "as_json", is_flag=True, help="Write JSON lines, one object per query.")
 
 
 def output_option(text: str) -> Decorator:

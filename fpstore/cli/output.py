@@ -27,9 +27,7 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2))
 
 
-def print_table(
-    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[int] = (0,)
-) -> None:
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[int] = (0,)) -> None:
     """Write a table to standard output: in bold on a terminal, as plain text elsewhere.
 
     Parameters
@@ -51,16 +49,12 @@ def print_table(
     table = Table(box=None, show_header=any(columns), header_style="bold", pad_edge=False)
     for number, name in enumerate(columns):
         words = number in left and number > 0
-        table.add_column(
-            Text(name), justify="left" if number in left else "right", overflow="fold", no_wrap=not words
-        )
+        table.add_column(Text(name), justify="left" if number in left else "right", overflow="fold", no_wrap=not words)
     for row in rows:
         table.add_row(*map(Text, row))
     page = io.StringIO()
     width = shutil.get_terminal_size().columns if terminal else _PLAIN_WIDTH
-    console = Console(
-        file=page, width=width, force_terminal=terminal, color_system="auto" if terminal else None
-    )
+    console = Console(file=page, width=width, force_terminal=terminal, color_system="auto" if terminal else None)
     console.print(Text(title, style="bold"))
     console.print(table)
     text = "\n".join(line.rstrip() for line in page.getvalue().splitlines())

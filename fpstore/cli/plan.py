@@ -46,9 +46,7 @@ _HEADINGS = ("design", "tables", "bytes/fp", "disk", "look-ups", "candidates", "
     help="Rank for tables in memory, or for tables that are read from disk.",
 )
 @json_option
-def plan(
-    number: str, radius: int, disk_budget: str | None, memory_budget: str | None, storage: str, as_json: bool
-) -> None:
+def plan(number: str, radius: int, disk_budget: str | None, memory_budget: str | None, storage: str, as_json: bool) -> None:
     """Compare the designs for N fingerprints, best first.
 
     N is a number such as 16777216, 2^24, 1e9, 16M (million), 16Mi (2^20) or 2G (billion). The costs are
@@ -123,9 +121,7 @@ def parse_count(text: str) -> int:
         unit = _UNITS[(scaled[2] or "").lower()]
         value = int(scaled[1]) * unit if scaled[1].isdigit() else float(scaled[1]) * unit
     if value is None or value != int(value):
-        raise InputError(
-            f"{text!r} is no number of fingerprints: write it as 16777216, 2^24, 1e9 or 16M", got=text
-        )
+        raise InputError(f"{text!r} is no number of fingerprints: write it as 16777216, 2^24, 1e9 or 16M", got=text)
     if value > _MOST:
         raise InputError(f"{text!r} is more than there are fingerprints (2^64)", got=text)
     return int(value)

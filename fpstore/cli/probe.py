@@ -64,8 +64,7 @@ def probe(
     with fpstore.open(store) as opened:
         if radius is not None and opened.radius < radius <= 64:
             talk.note(
-                f"radius {radius} is over the store's {opened.radius}: "
-                f"answered by a scan of all {len(opened):,} fingerprints"
+                f"radius {radius} is over the store's {opened.radius}: answered by a scan of all {len(opened):,} fingerprints"
             )
         ask = asking.Ask(radius, threads, scanning=radius is not None and radius > opened.radius)
         asking.run(opened, queries, rows, ask, talk, output, as_json)

@@ -101,9 +101,7 @@ def run(
             start = 0
             while start < len(chunk.fingerprints):
                 end = start + at_once
-                part = Chunk(
-                    chunk.fingerprints[start:end], None if chunk.ids is None else chunk.ids[start:end]
-                )
+                part = Chunk(chunk.fingerprints[start:end], None if chunk.ids is None else chunk.ids[start:end])
                 written = write(part, ask.answer(store, part.fingerprints))
                 start += len(part.fingerprints)
                 done += len(part.fingerprints)
@@ -189,9 +187,7 @@ def _is_json(output: str, as_json: bool) -> bool:
     """Whether JSON lines are wanted; a usage error when ``--json`` and the extension contradict."""
     suffix = "" if output == "-" else Path(output).suffix.lower()
     if as_json and suffix in (".tsv", ".csv", ".txt", ".parquet", ".npy", ".u64"):
-        raise click.UsageError(
-            f"--json does not go with an output named *{suffix}", click.get_current_context()
-        )
+        raise click.UsageError(f"--json does not go with an output named *{suffix}", click.get_current_context())
     return as_json or suffix == ".jsonl"
 
 
@@ -235,8 +231,7 @@ def _json_lines(output: str) -> Iterator[Write]:
                 record: dict[str, Any] = {} if queries.ids is None else {"document": queries.ids[number]}
                 record["query"] = f"{query:016x}"
                 record["matches"] = [
-                    {"fingerprint": f"{match.fingerprint:016x}", "distance": match.distance, "ids": match.ids}
-                    for match in found
+                    {"fingerprint": f"{match.fingerprint:016x}", "distance": match.distance, "ids": match.ids} for match in found
                 ]
                 rows += sum(len(match.ids) for match in found)
                 lines.append(encode(record) + "\n")

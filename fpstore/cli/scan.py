@@ -21,9 +21,7 @@ from fpstore.cli.verb import Verb
 @click.command(cls=Verb)
 @store_argument
 @asking.query_options
-@click.option(
-    "-r", "--radius", type=int, required=True, metavar="N", help="Largest distance of a match, 0 to 64."
-)
+@click.option("-r", "--radius", type=int, required=True, metavar="N", help="Largest distance of a match, 0 to 64.")
 @row_options
 @output_option("Where to write the matches: .tsv, .csv, .jsonl or .parquet")
 @json_lines_option

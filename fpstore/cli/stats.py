@@ -23,9 +23,7 @@ _PARTS = {
 @click.command(cls=Verb)
 @store_argument
 @json_option
-@click.option(
-    "--full", is_flag=True, help="Also read the whole first table: codes, fill of the blocks, skew."
-)
+@click.option("--full", is_flag=True, help="Also read the whole first table: codes, fill of the blocks, skew.")
 def stats(store: str, as_json: bool, full: bool) -> None:
     """Show what a store holds and what it takes.
 
@@ -107,10 +105,7 @@ def _print_distribution(found: dict[str, Any]) -> None:
     print_table(
         f"\nFirst differing bit h of neighbours in the first table (mean code {mean} bits)",
         ("h", "pairs", "share", "code bits"),
-        [
-            (str(h), f"{number:,}", f"{number / pairs:.2%}", str(found["code_bits"][h]))
-            for h, number in found["h"].items()
-        ],
+        [(str(h), f"{number:,}", f"{number / pairs:.2%}", str(found["code_bits"][h])) for h, number in found["h"].items()],
     )
     entries, skew = found["entries_per_block"], found["skew"]
     print_table(

@@ -47,9 +47,7 @@ def verify(store: str, as_json: bool, talk: Talk) -> None:
             click.echo(shown(describe(fault)))
         if report.ok and not talk.quiet:
             parts = (count(report.tables, "table"), count(report.blocks, "block"), count(report.ids, "id"))
-            click.echo(
-                f"{shown(store)}: sound: {count(report.fingerprints, 'fingerprint')}, {', '.join(parts)}"
-            )
+            click.echo(f"{shown(store)}: sound: {count(report.fingerprints, 'fingerprint')}, {', '.join(parts)}")
     if not report.ok:
         complain(f"{store}: {count(len(report.faults), 'fault')}")
         raise click.exceptions.Exit(1)
@@ -59,7 +57,5 @@ def describe(fault: dict[str, Any]) -> str:
     """Return a fault in one line, with the file and the block, which the message may name itself."""
     message = str(fault["message"])
     place = "" if fault["path"] is None or fault["path"] in message else f"{fault['path']}: "
-    block = (
-        "" if fault["block"] is None or f"block {fault['block']}" in message else f"block {fault['block']}: "
-    )
+    block = "" if fault["block"] is None or f"block {fault['block']}" in message else f"block {fault['block']}: "
     return place + block + message

@@ -177,13 +177,9 @@ class DocumentReader:
         on_notice: Notice | None = None,
     ) -> None:
         if type(chunk_documents) is not int or chunk_documents < 1:
-            raise InputError(
-                f"chunk_documents is a positive integer, not {chunk_documents!r}", got=chunk_documents
-            )
+            raise InputError(f"chunk_documents is a positive integer, not {chunk_documents!r}", got=chunk_documents)
         if not isinstance(fingerprinter, Fingerprinter):
-            raise InputError(
-                f"a fingerprinter such as SimHash() is wanted, not {type(fingerprinter).__name__}"
-            )
+            raise InputError(f"a fingerprinter such as SimHash() is wanted, not {type(fingerprinter).__name__}")
         self._walk = Walk(paths, suffixes, recursive, follow_symlinks, max_bytes)
         self._fingerprinter = fingerprinter
         self._chunk_documents = chunk_documents

@@ -5,10 +5,7 @@ import unicodedata
 from functools import cache
 
 # What str.isspace() is true of beyond ASCII.
-_SPACES = (
-    "\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006"
-    "\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
-)
+_SPACES = "\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 _SEPARATOR = re.compile(r"[^\x00-\x7f\w]")
 _SAMPLE_STEP = 512
 _SAMPLE = 16
@@ -71,10 +68,7 @@ def _is_mark(char: str) -> bool:
 
 def _has_long_run(text: str) -> bool:
     """Return whether there may be a run of `_SAMPLE_STEP` + `_SAMPLE` marks; never misses one."""
-    return any(
-        _is_mark(text[i]) and all(map(_is_mark, text[i + 1 : i + _SAMPLE]))
-        for i in range(0, len(text), _SAMPLE_STEP)
-    )
+    return any(_is_mark(text[i]) and all(map(_is_mark, text[i + 1 : i + _SAMPLE])) for i in range(0, len(text), _SAMPLE_STEP))
 
 
 def _nfkd(text: str) -> str:

@@ -58,8 +58,7 @@ def from_description(description: Mapping[str, Any]) -> Fingerprinter[Any]:
         )
     if version != kind.version:
         raise FormatVersionError(
-            f"unknown version {version} of fingerprinter {name!r}: this fpstore makes version "
-            f"{kind.version}; upgrade fpstore",
+            f"unknown version {version} of fingerprinter {name!r}: this fpstore makes version {kind.version}; upgrade fpstore",
             expected=kind.version,
             got=version,
         )

@@ -91,9 +91,7 @@ class SimHash(Fingerprinter[str]):
         _check_choice("weighting", self.weighting, ("count", "set"))
         for name in ("normalize", "casefold"):
             if not isinstance(getattr(self, name), bool):
-                raise InputError(
-                    f"{name} is True or False, not {getattr(self, name)!r}", got=getattr(self, name)
-                )
+                raise InputError(f"{name} is True or False, not {getattr(self, name)!r}", got=getattr(self, name))
         object.__setattr__(self, "size", _check_integer("size", self.size, 1, _MAX_SIZE))
         object.__setattr__(self, "seed", _check_integer("seed", self.seed, 0, 2**64 - 1))
 
@@ -220,9 +218,7 @@ class SimHash(Fingerprinter[str]):
         np.cumsum([len(prepared) for prepared in batch], out=offsets[1:])
         text = b"".join(batch).translate(self._table)
         words, distinct = self.shingle == "words", self.weighting == "set"
-        fingerprints: NDArray[np.uint64] = _kernel.simhash(
-            text, offsets, words, self.size, distinct, self.seed
-        )
+        fingerprints: NDArray[np.uint64] = _kernel.simhash(text, offsets, words, self.size, distinct, self.seed)
         return fingerprints
 
     def _weighted(self, features: Iterable[tuple[str, float]]) -> int:
@@ -236,9 +232,7 @@ class SimHash(Fingerprinter[str]):
                 )
             weight = _finite(pair[1])
             if weight is None:
-                raise InputError(
-                    f"feature {pair[0]!r:.80}: a weight is a finite number, not {pair[1]!r:.80}", got=pair[1]
-                )
+                raise InputError(f"feature {pair[0]!r:.80}: a weight is a finite number, not {pair[1]!r:.80}", got=pair[1])
             pairs.append((_kernel.xxh64(pair[0].encode("utf-8", "surrogatepass"), self.seed), weight))
         # Sums of floats depend on the order of their terms.
         pairs.sort()
@@ -250,11 +244,7 @@ class SimHash(Fingerprinter[str]):
 
 
 def _not_text(got: object, wanted: str) -> InputError:
-    advice = (
-        ": decode them first, as in data.decode('utf-8')"
-        if isinstance(got, (bytes, bytearray, memoryview))
-        else ""
-    )
+    advice = ": decode them first, as in data.decode('utf-8')" if isinstance(got, (bytes, bytearray, memoryview)) else ""
     return InputError(f"{wanted} wanted, not {type(got).__name__}{advice}", got=type(got))
 
 
@@ -269,9 +259,7 @@ def _check_integer(name: str, value: object, low: int, high: int) -> int:
     except TypeError:
         number = None
     if number is None or not low <= number <= high:
-        raise InputError(
-            f"{name} is an integer from {low} to {high}, not {value!r}", expected=(low, high), got=value
-        )
+        raise InputError(f"{name} is an integer from {low} to {high}, not {value!r}", expected=(low, high), got=value)
     return number
 
 

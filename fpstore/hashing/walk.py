@@ -120,9 +120,7 @@ def _check_paths(paths: Paths) -> list[Path]:
     for path in paths:
         name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
         if not isinstance(name, str) or not name or "\0" in name:
-            raise InputError(
-                f"a path is a str or a pathlib.Path, not empty and without NUL: got {path!r}", got=path
-            )
+            raise InputError(f"a path is a str or a pathlib.Path, not empty and without NUL: got {path!r}", got=path)
         checked.append(Path(name))
         mode = _stat(checked[-1]).st_mode
         if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):

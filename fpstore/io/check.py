@@ -126,13 +126,7 @@ def parse_integer_id(text: str, plain: bool) -> int:
 
 def is_plain_integer(text: str) -> bool:
     """Tell whether a textual id survives being kept as an unsigned 64-bit integer."""
-    return (
-        text.isascii()
-        and text.isdigit()
-        and len(text) <= 20
-        and (text[0] != "0" or len(text) == 1)
-        and int(text) <= MAX_U64
-    )
+    return text.isascii() and text.isdigit() and len(text) <= 20 and (text[0] != "0" or len(text) == 1) and int(text) <= MAX_U64
 
 
 def check_string_id(text: str) -> str:
@@ -142,9 +136,7 @@ def check_string_id(text: str) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        raise InputError(
-            f"the id {show(text)} cannot be encoded as UTF-8 (lone surrogate)", got=text
-        ) from None
+        raise InputError(f"the id {show(text)} cannot be encoded as UTF-8 (lone surrogate)", got=text) from None
     return text
 
 
@@ -273,9 +265,7 @@ def _as_list(values: object, what: str) -> list[object]:
         return values
     if isinstance(values, Sequence) and not isinstance(values, str | bytes | bytearray | memoryview):
         return list(values)
-    raise InputError(
-        f"{what} must be an array or a list, got {type(values).__name__} {show(values)}", got=values
-    )
+    raise InputError(f"{what} must be an array or a list, got {type(values).__name__} {show(values)}", got=values)
 
 
 def _integers(items: list[object], what: str) -> U64:
@@ -288,9 +278,7 @@ def _integers(items: list[object], what: str) -> U64:
         return np.array(numbers, dtype=np.uint64)
     except OverflowError:
         bad = next(i for i, number in enumerate(numbers) if not 0 <= number <= MAX_U64)
-    raise InputError(
-        f"{what} {show(int(numbers[bad]))} at position {bad} is out of range 0 to 2^64-1", got=numbers[bad]
-    )
+    raise InputError(f"{what} {show(int(numbers[bad]))} at position {bad} is out of range 0 to 2^64-1", got=numbers[bad])
 
 
 def _refuse_item(items: list[object], index: int, what: str) -> NoReturn:

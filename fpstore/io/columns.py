@@ -39,9 +39,7 @@ class Lines(NamedTuple):
     has_ids: bool
 
 
-def parse_block(
-    block: bytes, separators: bytes, decimal: bool, kind: IdKind | None, plain: bool
-) -> tuple[U64, Ids] | None:
+def parse_block(block: bytes, separators: bytes, decimal: bool, kind: IdKind | None, plain: bool) -> tuple[U64, Ids] | None:
     r"""Parse lines of ``fingerprint`` or ``fingerprint separator id``, all alike, each ending in ``\n``.
 
     Returns None when the block has an irregular line. Ids come as strings unless ``kind`` is "int"; with
@@ -98,9 +96,7 @@ def _split(block: bytes, separators: bytes) -> Lines | None:
 
 def _windows(data: bytes, ends: _Positions, width: int) -> _Bytes:
     """Return the ``width`` bytes before each end as rows of a new array."""
-    everywhere: npt.NDArray[Any] = np.ndarray(
-        (len(data) - width + 1,), dtype=f"V{width}", buffer=data, strides=(1,)
-    )
+    everywhere: npt.NDArray[Any] = np.ndarray((len(data) - width + 1,), dtype=f"V{width}", buffer=data, strides=(1,))
     return everywhere[ends - width].view(np.uint8).reshape(-1, width)
 
 

@@ -76,9 +76,7 @@ class JsonlSource(LineSource):
         text = "\n".join(cast(list[str], values)) + "\n"
         columns = parse_block(text.encode("utf-8"), b"\t", self._decimal, None, False)
         # One line and one row for each value: none holds a line break, none was skipped as blank.
-        alike = (
-            columns is not None and columns[1] is None and text.count("\n") == len(columns[0]) == len(values)
-        )
+        alike = columns is not None and columns[1] is None and text.count("\n") == len(columns[0]) == len(values)
         return columns[0] if columns is not None and alike else None
 
     def parse_lines(self, block: bytes, first: int, rule: IdRule) -> Batch:
@@ -109,9 +107,7 @@ class JsonlSource(LineSource):
             raise InputError(f"{show(value)} is not a fingerprint: expected 0 to 2^64-1")
         if type(value) is str:
             return parse_fingerprint(value, self._decimal)
-        raise InputError(
-            f"{_show_json(value)} is not a fingerprint: expected an integer or a string of digits"
-        )
+        raise InputError(f"{_show_json(value)} is not a fingerprint: expected an integer or a string of digits")
 
     def _id(self, row: dict[str, object], rule: IdRule) -> int | str | None:
         field = self._id_field

@@ -119,8 +119,7 @@ class IdRule:
             if self.asked != "auto":
                 raise
             raise InputError(
-                f"{error}, but earlier ids are integers; "
-                "give the id type explicitly (id_type='str', --id-type str)"
+                f"{error}, but earlier ids are integers; give the id type explicitly (id_type='str', --id-type str)"
             ) from None
 
 

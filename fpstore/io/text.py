@@ -38,9 +38,7 @@ class TextSource(LineSource):
 
     typed = False
 
-    def __init__(
-        self, file: InputFile, fields: Fields, dialect: Dialect, block_bytes: int = BLOCK_BYTES
-    ) -> None:
+    def __init__(self, file: InputFile, fields: Fields, dialect: Dialect, block_bytes: int = BLOCK_BYTES) -> None:
         super().__init__(file, block_bytes)
         self._dialect = dialect
         self._fields = fields
@@ -72,9 +70,7 @@ class TextSource(LineSource):
     def _parse(self, block: bytes, line: int, layout: Layout, rule: IdRule) -> tuple[U64, Ids]:
         """Parse a block of whole lines: at once where it is regular, else line by line."""
         if layout.regular and not (self._dialect == "csv" and b'"' in block):
-            columns = parse_block(
-                block, _SEPARATORS[self._dialect], self._fields.decimal, rule.kind, rule.plain
-            )
+            columns = parse_block(block, _SEPARATORS[self._dialect], self._fields.decimal, rule.kind, rule.plain)
             if columns is not None:
                 fingerprints, ids = columns
                 has_ids = ids is not None
@@ -170,8 +166,7 @@ def _check_width(cells: list[bytes], layout: Layout) -> None:
         raise InputError(f"columns: {count}, but the header names {layout.width}")
     if layout.width is None and count > 2:
         raise InputError(
-            f"columns: {count}; expected a fingerprint and an optional id "
-            "(more columns need a header line that names them)"
+            f"columns: {count}; expected a fingerprint and an optional id (more columns need a header line that names them)"
         )
 
 

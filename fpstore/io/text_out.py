@@ -31,10 +31,7 @@ class TextEncoder(Encoder):
 
     def write(self, data: Columns) -> None:
         """Append rows."""
-        cells = [
-            values if isinstance(values, list) else _digits(values, self._columns[name])
-            for name, values in data.items()
-        ]
+        cells = [values if isinstance(values, list) else _digits(values, self._columns[name]) for name, values in data.items()]
         checked = [
             self._cells(name, column) if isinstance(data[name], list) else column
             for name, column in zip(data, cells, strict=True)

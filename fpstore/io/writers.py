@@ -103,9 +103,7 @@ class Writer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is None:
             self.close()
         else:
@@ -135,9 +133,7 @@ class Writer:
             count = length
             kind = self._columns[name]
             try:
-                columns[name] = (
-                    check_fingerprints(values) if kind == "fingerprint" else check_ids(values, length)
-                )
+                columns[name] = check_fingerprints(values) if kind == "fingerprint" else check_ids(values, length)
             except InputError as error:
                 raise InputError(f"column {name!r}: {error}") from None
             if kind == "distance":
@@ -197,10 +193,7 @@ def open_writer(
     ...     writer.write({"fingerprint": [42], "id": ["a.txt"]})
     {"fingerprint": "000000000000002a", "id": "a.txt"}
     """
-    if isinstance(columns, Mapping):
-        kinds = dict(columns)
-    else:
-        kinds = {name: _KINDS.get(name, "value") for name in columns}
+    kinds = dict(columns) if isinstance(columns, Mapping) else {name: _KINDS.get(name, "value") for name in columns}
     if not kinds or len(kinds) != len(columns):
         raise InputError(f"columns must have distinct names, got {show(list(columns))}")
     if format is None and (path_or_stream == "-" or not isinstance(path_or_stream, str | os.PathLike)):

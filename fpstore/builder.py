@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -103,6 +103,9 @@ class _Build:
         self._memory, self._threads = options.memory, options.threads
         self._generation = folder / layout.generation_name(1)
         self._generation.mkdir()
+        # Tables are synced beside the building of the next ones.
+        self._disk = ThreadPoolExecutor(1)
+        self._syncs: list[Future[None]] = []
         self._temporary = folder / "tmp"
         self._temporary.mkdir()
 
@@ -130,12 +133,16 @@ class _Build:
                 self._progress.tick(len(fingerprints))
             identity, id_count = self._identity_table(sorter)
             self._other_tables(identity)
+            for sync in self._syncs:
+                sync.result()
             self._write_metadata(store, identity, kind, id_count, row)
             self._temporary.rmdir()
             store.finish()
         except BaseException:
             store.abort()
             raise
+        finally:
+            self._disk.shutdown(cancel_futures=True)
 
     def _choose(self, count: int) -> Design:
         options = self._options
@@ -170,6 +177,7 @@ class _Build:
                 records.close_blocks(writer.feed(piece))
                 self._progress.tick(len(piece))
             records.close_blocks(writer.finish(), last=True)
+            self._syncs.append(self._disk.submit(writer.sync))
             records.finish()
         except BaseException:
             writer.abort()
@@ -266,6 +274,7 @@ class _Build:
         except BaseException:
             writer.abort()
             raise
+        self._syncs.append(self._disk.submit(writer.sync))
 
     def _write_metadata(self, store: Writer, identity: _Identity, kind: str, id_count: int, rows: int) -> None:
         if identity.table is None:

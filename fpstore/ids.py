@@ -22,7 +22,7 @@ from fpstore.errors import CorruptStoreError
 
 NAMES = b"names"
 NUMBERS = b"numbers"
-PENDING_BLOCKS = 1 << 14
+PENDING_BLOCKS = 1 << 11
 
 Words = npt.NDArray[np.uint64]
 

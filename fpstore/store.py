@@ -56,6 +56,7 @@ class Store:
             raise StoreNotFoundError(f"{path}: not a fpstore store (no {layout.STORE_FILE} in it)", path=path)
         self._reader = Reader(path / layout.STORE_FILE, (layout.META, NAMES, NUMBERS))
         self._ids: IdMap | None = None
+        self._open_tables: list[TableReader] = []
         self._closed = False
         try:
             self._load()
@@ -71,7 +72,7 @@ class Store:
         self._design = Design.from_json(self._record["design"])
         folder = self.path / layout.generation_name(self._generation["number"])
         count, digest = self._generation["fingerprints"], self._generation["set_digest"]
-        self._tables = [TableReader(folder / layout.table_name(i)) for i in range(len(self._design.tables))]
+        self._open_tables = [TableReader(folder / layout.table_name(i)) for i in range(len(self._design.tables))]
         for i, table in enumerate(self._tables):
             table.check_place(self._design, i, count, digest)
         self._ids = IdMap(folder / layout.IDS_FILE, digest)
@@ -86,7 +87,7 @@ class Store:
             return
         self._closed = True
         self._probers = {}
-        self._tables = []
+        self._open_tables = []
         if self._ids is not None:
             self._ids.close()
         self._reader.close()
@@ -106,6 +107,14 @@ class Store:
     def _check(self) -> None:
         if self._closed:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
+
+    @property
+    def _tables(self) -> list[TableReader]:
+        """The tables in design order; ClosedStoreError when another thread has closed the store meanwhile."""
+        tables = self._open_tables
+        if not tables:
+            self._check()
+        return tables
 
     # Properties
 

@@ -17,7 +17,7 @@ from fpstore.errors import CorruptStoreError, StoreNotFoundError
 
 DEFAULT_BLOCK_BYTES = 512
 BLOCK_BYTES = (128, 256, 512, 1024, 2048, 4096)
-FEED_KEYS = 1 << 17
+FEED_KEYS = 1 << 15
 DECODE_ROOM = 1 << 18
 
 Keys = npt.NDArray[np.uint64]
@@ -56,6 +56,11 @@ class TableWriter:
         self._code = huffman.code_lengths(layout.histogram)
         seed = _kernel.block_seed(self._permutation, self._code, layout.set_digest)
         self._encoder = _kernel.BlockEncoder(self._code, layout.block_bytes, seed)
+        # The output of a feed stays in the second-level cache until it is written.
+        most = self._encoder.most_blocks(FEED_KEYS)
+        self._blocks = np.empty(most * layout.block_bytes + _kernel.OVERREAD_BYTES, np.uint8)
+        self._block_keys = np.empty(most, np.uint64)
+        self._counts = np.empty(most, np.uint32)
         self._keys: list[Keys] = []
         self._fed = 0
         self._file = path.open("wb", buffering=0)
@@ -65,15 +70,18 @@ class TableWriter:
         """Append sorted, distinct, permuted keys; return the entry counts of the blocks that were completed."""
         counts = []
         for start in range(0, len(keys), FEED_KEYS):
-            blocks, block_keys, entry_counts = self._encoder.feed(keys[start : start + FEED_KEYS])
-            self._write(blocks)
-            self._keys.append(block_keys)
-            counts.append(entry_counts)
+            n = self._encoder.feed(keys[start : start + FEED_KEYS], self._blocks, self._block_keys, self._counts)
+            self._write(self._blocks[: n * self._layout.block_bytes])
+            self._keys.append(self._block_keys[:n].copy())
+            counts.append(self._counts[:n].copy())
         self._fed += len(keys)
         return np.concatenate(counts) if counts else np.empty(0, np.uint32)
 
     def finish(self) -> npt.NDArray[np.uint32]:
-        """Write the last block, the index and the header, sync the file, and return the last block's entry count, if any."""
+        """Write the last block, the index and the header, and return the last block's entry count, if any.
+
+        The file is complete, but durable only after :meth:`sync`.
+        """
         layout = self._layout
         if self._fed != layout.fingerprint_count:
             raise AssertionError(f"announced {layout.fingerprint_count} keys, fed {self._fed}")
@@ -88,9 +96,12 @@ class TableWriter:
         )  # fmt: skip
         self._file.seek(0)
         self._write(header)
+        return count
+
+    def sync(self) -> None:
+        """Make the file durable and close it."""
         os.fsync(self._file.fileno())
         self._file.close()
-        return count
 
     def abort(self) -> None:
         """Close the file without finishing it."""

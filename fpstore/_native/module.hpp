@@ -1,0 +1,87 @@
+// What the files that know Python share: array types, buffers that become arrays, and faults that become exceptions.
+#pragma once
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "header.hpp"
+#include "kernels.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace fpstore {
+
+using Words = nb::ndarray<const uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using MutableWords = nb::ndarray<uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using MutableBytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using MutableCounts = nb::ndarray<uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Counts = nb::ndarray<const uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Doubles = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// An uninitialised buffer that becomes a NumPy array without a copy.
+template <class T>
+class Buffer {
+ public:
+  explicit Buffer(size_t n) : data_(new T[n ? n : 1]) {}
+  T* get() { return data_.get(); }
+  nb::object array(size_t n) {
+    T* p = data_.release();
+    nb::capsule owner(p, [](void* q) noexcept { delete[] static_cast<T*>(q); });
+    return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(p, {n}, owner));
+  }
+
+ private:
+  std::unique_ptr<T[]> data_;
+};
+
+struct SinkGuard {
+  Sink sink;
+  ~SinkGuard() { release(&sink); }
+};
+
+[[noreturn]] inline void raise(const char* type, const std::string& message, nb::dict facts) {
+  nb::object error = nb::module_::import_("fpstore.errors").attr(type)(message, **facts);
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
+  throw nb::python_error();
+}
+
+[[noreturn]] inline void raise_fault(const Fault& fault, const std::string& path) {
+  nb::dict facts;
+  facts["path"] = path;
+  facts["expected"] = fault.expected;
+  facts["got"] = fault.got;
+  std::string where = path;
+  if (fault.block != UINT64_MAX) {
+    facts["block"] = fault.block;
+    where += ", block " + std::to_string(fault.block);
+  }
+  const std::string numbers = " (expected " + std::to_string(fault.expected) + ", got " + std::to_string(fault.got) + ")";
+  switch (fault.status) {
+    case Status::out_of_memory:
+      raise("MemoryLimitError", "out of memory while collecting matches: probe fewer queries at a time", facts);
+    case Status::unknown_version:
+    case Status::unknown_flags:
+    case Status::unknown_width:
+      raise("FormatVersionError", where + ": " + describe(fault.status) + numbers + ": a newer fpstore wrote it; upgrade to read it",
+            facts);
+    default:
+      raise("CorruptStoreError", where + ": " + describe(fault.status) + numbers, facts);
+  }
+}
+
+inline void check(Status status, const Fault& fault, const std::string& path) {
+  if (status != Status::ok) raise_fault(fault, path);
+}
+
+// Adds the classes Table, Prober and BlockEncoder (module_tables.cpp).
+void bind_tables(nb::module_& m);
+
+}  // namespace fpstore

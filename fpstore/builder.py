@@ -105,7 +105,7 @@ class _Build:
         self._generation.mkdir()
         # Tables are synced beside the building of the next ones.
         self._disk = ThreadPoolExecutor(1)
-        self._syncs: list[Future[None]] = []
+        self._syncs: list[tuple[TableWriter, Future[None]]] = []
         self._temporary = folder / "tmp"
         self._temporary.mkdir()
 
@@ -133,7 +133,7 @@ class _Build:
                 self._progress.tick(len(fingerprints))
             identity, id_count = self._identity_table(sorter)
             self._other_tables(identity)
-            for sync in self._syncs:
+            for _, sync in self._syncs:
                 sync.result()
             self._write_metadata(store, identity, kind, id_count, row)
             self._temporary.rmdir()
@@ -143,6 +143,8 @@ class _Build:
             raise
         finally:
             self._disk.shutdown(cancel_futures=True)
+            for writer, _ in self._syncs:
+                writer.abort()
 
     def _choose(self, count: int) -> Design:
         options = self._options
@@ -177,8 +179,8 @@ class _Build:
                 records.close_blocks(writer.feed(piece))
                 self._progress.tick(len(piece))
             records.close_blocks(writer.finish(), last=True)
-            self._syncs.append(self._disk.submit(writer.sync))
-            records.finish()
+            self._syncs.append((writer, self._disk.submit(writer.sync)))
+            identity.ids_file = records.finish()
         except BaseException:
             writer.abort()
             records.abort()
@@ -274,7 +276,7 @@ class _Build:
         except BaseException:
             writer.abort()
             raise
-        self._syncs.append(self._disk.submit(writer.sync))
+        self._syncs.append((writer, self._disk.submit(writer.sync)))
 
     def _write_metadata(self, store: Writer, identity: _Identity, kind: str, id_count: int, rows: int) -> None:
         if identity.table is None:
@@ -296,6 +298,7 @@ class _Build:
                 "ids": id_count,
                 "rows": rows,
                 "set_digest": identity.digest,
+                "ids_file": identity.ids_file,
             },
         }
         meta = store.database(layout.META)
@@ -318,6 +321,7 @@ class _Identity:
         self.table: Path | None = None  # read the keys from this table file instead of the column
         self.count = 0
         self.digest = 0
+        self.ids_file: dict[str, int] = {}
         self.histogram = np.zeros(huffman.SYMBOLS, np.uint64)
         self._last = np.empty(0, np.uint64)
 

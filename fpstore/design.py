@@ -22,6 +22,7 @@ from fpstore.errors import InputError
 
 WIDTH = 64
 MAX_RADIUS = 7
+MAX_TABLES = 500
 MAX_VARIANTS = 1 << 20
 IDENTITY = bytes(range(WIDTH))
 
@@ -79,7 +80,7 @@ class TableSpec:
 
     def to_json(self) -> dict[str, object]:
         """Return the table as plain data."""
-        return {"permutation": list(self.permutation), "prefix_bits": self.prefix_bits, "flips": self.flips}
+        return {"permutation": self.permutation.hex(), "prefix_bits": self.prefix_bits, "flips": self.flips}
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ class Design:
         return Design(
             str(data["name"]),
             int(str(data["radius"])),
-            tuple(TableSpec(bytes(t["permutation"]), t["prefix_bits"], t["flips"]) for t in tables),
+            tuple(TableSpec(bytes.fromhex(t["permutation"]), t["prefix_bits"], t["flips"]) for t in tables),
         )
 
 
@@ -229,8 +230,8 @@ def blocks(block_count: int, leading_count: int, radius: int) -> list[TableSpec]
     """
     if not 1 <= leading_count <= block_count <= WIDTH:
         raise InputError(f"blocks-M-C needs 1 <= C <= M <= {WIDTH}, got M={block_count}, C={leading_count}")
-    if comb(block_count, leading_count) > 1000:
-        raise InputError(f"blocks-{block_count}-{leading_count} has more than 1000 tables")
+    if comb(block_count, leading_count) > MAX_TABLES:
+        raise InputError(f"blocks-{block_count}-{leading_count} has more than {MAX_TABLES} tables")
     cut = _cut(range(WIDTH), block_count)
     full, extra = divmod(radius, block_count)
     flips = full * leading_count + max(0, extra - (block_count - leading_count))
@@ -297,6 +298,8 @@ def design(name: str | Iterable[Mapping[str, object] | TableSpec], radius: int =
     tables = tuple(t if isinstance(t, TableSpec) else _described(t) for t in name)
     if not tables:
         raise InputError("a design needs at least one table")
+    if len(tables) > MAX_TABLES:
+        raise InputError(f"a design has at most {MAX_TABLES} tables, got {len(tables)}")
     if tables[0].permutation != IDENTITY:
         raise InputError("the first table of a design must have the identity permutation (0, 1, ..., 63)")
     if not covers(tables, radius):

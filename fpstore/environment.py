@@ -15,9 +15,10 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, finalize
 
 import lmdb
+import xxhash
 
 from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError, StoreNotFoundError
 
@@ -25,6 +26,9 @@ T = TypeVar("T")
 
 FIRST_MAP_BYTES = 1 << 24
 BATCH_ITEMS = 256
+PAD_BYTES = 1 << 18
+DIGEST_BYTES = 8
+CHECKED_AT_OPEN = 4 << 20  # a file of at most this many bytes is checked whole when it is opened
 FULL_BYTES = 1 << 16  # a disk with less room than this is called full
 # One lock around all reading: it is short, mostly under the GIL anyway, and so nobody closes or forks in the middle of a read.
 _lock = threading.RLock()
@@ -92,19 +96,33 @@ class Reader:
     databases : sequence of bytes
         Named databases that may be asked for. LMDB shows a handle only to transactions begun after it was opened, so all are
         opened at once.
+    file_bytes : int, optional
+        The size that the file must have; by default that of its pages and PAD_BYTES. The last 8 bytes are a digest.
+    largest : int
+        The longest value that may be in it. LMDB has no checksums and follows the lengths it reads: a damaged one leads at most
+        this far and two 16-bit offsets further, which the padding catches, and longer values are refused unread.
     """
 
-    def __init__(self, path: Path, databases: Sequence[bytes] = ()) -> None:
+    def __init__(self, path: Path, databases: Sequence[bytes] = (), file_bytes: int | None = None, largest: int = 0) -> None:
         self.path = path
+        self._file_bytes = file_bytes
+        self._used = 0
+        self._longest = max(largest, PAD_BYTES // 2)
         self._names = databases
         self._closed = False
         self._pid = 0  # the process that the rest belongs to
         self._inode: tuple[int, int] | None = None
+        self._given_back: finalize[[int], Reader] | None = None
+        self._descriptor = -1  # of the file that was opened, whatever the path names later
         self._environment: lmdb.Environment | None = None
         self._transaction: lmdb.Transaction | None = None
         self._databases: dict[bytes | None, Any] = {}
         with _lock:
-            self._open()
+            try:
+                self._open()
+            except BaseException:
+                self.close()
+                raise
 
     def _open(self) -> None:
         try:
@@ -125,15 +143,24 @@ class Reader:
                 )
             # Before any page but the first two is read: a page behind the end of the file would end the process.
             used = (int(environment.info()["last_pgno"]) + 1) * int(environment.stat()["psize"])
-            if used > status.st_size:
+            expected = used + PAD_BYTES if self._file_bytes is None else self._file_bytes
+            if status.st_size != expected or used > expected - PAD_BYTES:
                 raise CorruptStoreError(
-                    f"{self.path}: LMDB file is cut short ({status.st_size} bytes)",
-                    path=self.path, expected=used, got=status.st_size,
-                )  # fmt: skip
+                    f"{self.path}: LMDB file is cut short or damaged ({status.st_size} bytes, expected {expected})",
+                    path=self.path,
+                    expected=expected,
+                    got=status.st_size,
+                )
+            self._used = used
+            if self._descriptor < 0:
+                self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+                self._given_back = finalize(self, os.close, self._descriptor)
+                if used <= CHECKED_AT_OPEN:
+                    self.verify()
             for name in self._names:
                 with suppress(lmdb.NotFoundError):
                     databases[name] = environment.open_db(name, create=False)
-            self._transaction = environment.begin()
+            self._transaction = environment.begin(buffers=True)
         _shared[inode] = self._environment = environment
         self._databases, self._inode, self._pid = databases, inode, os.getpid()
 
@@ -150,24 +177,41 @@ class Reader:
 
     @property
     def file_bytes(self) -> int:
-        """Size of the file on disk."""
-        return self.path.stat().st_size
+        """Bytes that the file takes on disk; its padding is a hole where the file system has them."""
+        status = self.path.stat()
+        return min(status.st_size, status.st_blocks * 512)
+
+    def verify(self) -> None:
+        """Check the digest of the whole file; opening has done so when the file is small."""
+        if self._closed:
+            raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
+        size = os.fstat(self._descriptor).st_size
+        if os.pread(self._descriptor, DIGEST_BYTES, size - DIGEST_BYTES) != _digest(self._descriptor, self._used):
+            raise CorruptStoreError(f"{self.path}: LMDB file is damaged (digest differs)", path=self.path)
+
+    def _copied(self, value: memoryview[int]) -> bytes:
+        if len(value) > self._longest:
+            raise CorruptStoreError(
+                f"{self.path}: LMDB file is damaged (a value of {len(value)} bytes)", path=self.path, got=len(value)
+            )
+        return bytes(value)
 
     def get(self, key: bytes, database: bytes | None = None) -> bytes | None:
         """Return the value of a key, or None; CorruptStoreError when there is no such database."""
         with _lock:
             transaction, handle = self._ready(database)
             try:
-                value: bytes | None = transaction.get(key, db=handle)
+                value = transaction.get(key, db=handle)
             except lmdb.Error as error:
                 raise _translate(self.path, error) from error
-            return value
+            return None if value is None else self._copied(value)
 
     def get_many(self, keys: Sequence[bytes], database: bytes | None = None) -> list[tuple[bytes, bytes]]:
         """Return (key, value) of those keys that exist, in the order given."""
         with _lock, translated(self.path):
             transaction, handle = self._ready(database)
-            return list(transaction.cursor(db=handle).getmulti(keys))
+            found = transaction.cursor(db=handle).getmulti(keys)
+            return [(bytes(key), self._copied(value)) for key, value in found]
 
     def items(self, database: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """Yield (key, value) in key order."""
@@ -177,8 +221,9 @@ class Reader:
                 transaction, handle = self._ready(database)
                 cursor = transaction.cursor(db=handle)
                 # The first key is greater than the empty one; later the one after the last.
-                found = cursor.set_range(last) and (cursor.key() > last or cursor.next())
-                batch = list(islice(cursor.iternext(), BATCH_ITEMS)) if found else []
+                found = cursor.set_range(last) and (bytes(cursor.key()) > last or cursor.next())
+                items = islice(cursor.iternext(), BATCH_ITEMS) if found else ()
+                batch = [(bytes(key), self._copied(value)) for key, value in items]
             for key, value in batch:
                 if key <= last:
                     raise CorruptStoreError(f"{self.path}: keys are out of order", path=self.path, expected=last, got=key)
@@ -192,6 +237,8 @@ class Reader:
         with _lock:
             self._closed = True
             self._databases, self._transaction, self._environment = {}, None, None
+            if self._given_back is not None:
+                self._given_back()
 
 
 class Writer:
@@ -227,12 +274,39 @@ class Writer:
                 self._databases[name] = self._environment.open_db(name)
         return self._databases[name]
 
-    def finish(self) -> None:
-        """Sync and close."""
+    def finish(self, largest: int = 0) -> int:
+        """Sync, close, pad with a hole for readers that meet a damaged length, and return the size of the file."""
         with translated(self.path):
             self._environment.sync(True)
+        page = int(self._environment.stat()["psize"])
+        used = (int(self._environment.info()["last_pgno"]) + 1) * page
         self._environment.close()
+        return seal(self.path, used, -(-largest // page) * page)
 
     def abort(self) -> None:
         """Close without syncing."""
         self._environment.close()
+
+
+def seal(path: Path, used: int, room: int = 0) -> int:
+    """Pad a finished file behind its ``used`` bytes, end it with their digest, and return its size."""
+    with path.open("r+b") as file:
+        digest = _digest(file.fileno(), used)
+        size = used + room + PAD_BYTES
+        file.truncate(used)
+        file.truncate(size)
+        file.seek(size - DIGEST_BYTES)
+        file.write(digest)
+        file.flush()
+        os.fsync(file.fileno())
+    return size
+
+
+def _digest(descriptor: int, used: int) -> bytes:
+    """XXH64 of the first ``used`` bytes, little-endian."""
+    state = xxhash.xxh64()
+    start = 0
+    while start < used and (piece := os.pread(descriptor, min(used - start, 1 << 20), start)):
+        state.update(piece)
+        start += len(piece)
+    return state.intdigest().to_bytes(DIGEST_BYTES, "little")

@@ -18,10 +18,11 @@ import xxhash
 
 from fpstore import _kernel
 from fpstore.environment import Reader, Writer
-from fpstore.errors import CorruptStoreError
+from fpstore.errors import CorruptStoreError, InputError
 
 NAMES = b"names"
 NUMBERS = b"numbers"
+MAX_NAME_BYTES = 1 << 16
 PENDING_BLOCKS = 1 << 11
 
 Words = npt.NDArray[np.uint64]
@@ -48,6 +49,7 @@ class IdMapWriter:
         self._per_fingerprint: list[Words] = []
         self._ids: list[Words] = []
         self._waiting_blocks = 0
+        self._largest = 0
 
     def add(self, per_fingerprint: Words, ids: Words) -> None:
         """Append the ids of successive fingerprints: how many each has, and the ids one after the other."""
@@ -76,14 +78,15 @@ class IdMapWriter:
         ends = offsets.tolist()
         records = [(block_key(first + i), blob[start:end]) for i, (start, end) in enumerate(pairwise(ends))]
         self._writer.run(lambda transaction: _append(transaction, records))
+        self._largest = max(self._largest, int(np.diff(offsets).max()))
         self._block += len(entry_counts)
         self._counts, self._waiting_blocks = [], 0
         self._per_fingerprint, self._ids = [per_fingerprint[fingerprints:].copy()], [ids[used:].copy()]
 
-    def finish(self) -> None:
-        """Write what is left and make the file durable."""
+    def finish(self) -> dict[str, int]:
+        """Write what is left, make the file durable, and return what its reader must know: its size and its largest record."""
         self._flush()
-        self._writer.finish()
+        return {"bytes": self._writer.finish(self._largest), "largest": self._largest}
 
     def abort(self) -> None:
         """Close without finishing."""
@@ -97,8 +100,8 @@ def _append(transaction: Any, records: Sequence[tuple[bytes, bytes]]) -> None:
 class IdMap:
     """Reads ``ids.mdb`` of a generation."""
 
-    def __init__(self, path: Path, set_digest: int) -> None:
-        self._reader = Reader(path)
+    def __init__(self, path: Path, set_digest: int, shape: dict[str, int]) -> None:
+        self._reader = Reader(path, file_bytes=shape["bytes"], largest=shape["largest"])
         self._digest = set_digest
         self.path = path
 
@@ -131,6 +134,7 @@ class IdMap:
 
     def verify(self, entry_counts: Iterable[int]) -> int:
         """Check that there is exactly one good record a block, with the right number of fingerprints; return the id count."""
+        self._reader.verify()
         total = block = 0
         records = self._reader.items()
         for block, expected in enumerate(entry_counts):
@@ -170,6 +174,9 @@ class NameWriter:
     def number(self, names: Sequence[str]) -> Words:
         """Return the numbers of the names; new ones are added."""
         encoded = [name.encode() for name in names]
+        longest = max(encoded, key=len, default=b"")
+        if len(longest) > MAX_NAME_BYTES:
+            raise InputError(f"a string id takes at most {MAX_NAME_BYTES} bytes of UTF-8, got one of {len(longest)}")
         hashes = {name: xxhash.xxh64_digest(name) for name in dict.fromkeys(encoded)}
 
         def work(transaction: Any) -> dict[bytes, int]:
@@ -185,7 +192,7 @@ class NameWriter:
                 if number is None:
                     number = self.count + len(fresh)
                     place = struct.pack(">Q", number)
-                    fresh.append((place, name))
+                    fresh.append((place, _sealed(number, name)))
                     changed[key] = changed.get(key, places) + place
                 numbers[name] = number
             transaction.cursor(self._names).putmulti(fresh, append=True)
@@ -198,9 +205,14 @@ class NameWriter:
 
     def _find(self, transaction: Any, places: bytes, name: bytes) -> int | None:
         for (number,) in struct.iter_unpack(">Q", places):
-            if transaction.get(struct.pack(">Q", number), db=self._names) == name:
+            if transaction.get(struct.pack(">Q", number), db=self._names) == _sealed(number, name):
                 return int(number)
         return None
+
+
+def _sealed(number: int, name: bytes) -> bytes:
+    """Return the dictionary's value for a name: the low half of its XXH64, seeded with its number, then the name."""
+    return struct.pack("<I", xxhash.xxh64_intdigest(name, number) & 0xFFFFFFFF) + name
 
 
 class Names:
@@ -211,14 +223,19 @@ class Names:
 
     def name(self, number: int) -> str:
         """Return the string of a number."""
-        name = self._reader.get(struct.pack(">Q", number), NAMES)
-        if name is None:
-            raise CorruptStoreError(f"{self._reader.path}: id number {number} has no name", path=self._reader.path)
-        return name.decode()
+        return self._opened(number, self._reader.get(struct.pack(">Q", number), NAMES)).decode()
+
+    def _opened(self, number: int, value: bytes | None) -> bytes:
+        if value is None or len(value) < 5 or value != _sealed(number, value[4:]):
+            what = "has no name" if value is None else "has a damaged name"
+            raise CorruptStoreError(f"{self._reader.path}: id number {number} {what}", path=self._reader.path)
+        return value[4:]
 
     def verify(self) -> None:
         """Check that the numbers run from 0 without a gap, and that each name leads back to its number."""
-        for expected, (key, name) in enumerate(self._reader.items(NAMES)):
+        self._reader.verify()
+        for expected, (key, value) in enumerate(self._reader.items(NAMES)):
+            name = self._opened(expected, value)
             places = self._reader.get(xxhash.xxh64_digest(name), NUMBERS) or b""
             if key != struct.pack(">Q", expected) or key not in [places[i : i + 8] for i in range(0, len(places), 8)]:
                 raise CorruptStoreError(

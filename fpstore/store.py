@@ -75,7 +75,7 @@ class Store:
         self._open_tables = [TableReader(folder / layout.table_name(i)) for i in range(len(self._design.tables))]
         for i, table in enumerate(self._tables):
             table.check_place(self._design, i, count, digest)
-        self._ids = IdMap(folder / layout.IDS_FILE, digest)
+        self._ids = IdMap(folder / layout.IDS_FILE, digest, self._generation["ids_file"])
         self._names = Names(self._reader) if self._record["id_kind"] == "string" else None
         self._probers: dict[int, _kernel.Prober] = {}
 

@@ -104,7 +104,7 @@ class TableWriter:
         self._file.close()
 
     def abort(self) -> None:
-        """Close the file without finishing it."""
+        """Close the file, finished or not."""
         self._file.close()
 
     def _write(self, data: bytes | npt.NDArray[np.generic]) -> None:

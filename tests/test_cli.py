@@ -67,9 +67,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = list(zip(FINGERPRINTS.tolist(), IDS, strict=True))
     (folder / "crawl.tsv").write_text("".join(f"{f:016x}\t{i}\n" for f, i in rows))
     (folder / "crawl.csv").write_text("".join(f"{f},{i}\n" for f, i in rows))
-    (folder / "crawl.jsonl").write_text(
-        "".join(json.dumps({"hash": f"{f:016x}", "url": i}) + "\n" for f, i in rows)
-    )
+    (folder / "crawl.jsonl").write_text("".join(json.dumps({"hash": f"{f:016x}", "url": i}) + "\n" for f, i in rows))
     for name, part in (("a", FINGERPRINTS[:4]), ("b", FINGERPRINTS[4:]), ("queries", FINGERPRINTS[:2])):
         np.save(folder / f"{name}.npy", part)
     (folder / "notes").mkdir()
@@ -146,9 +144,7 @@ def test_build_says_what_it_made(folder: Path) -> None:
     out = fine("build", "x.fps", "crawl.tsv", "--design", "flip-2")
     assert re.fullmatch(r"x\.fps: 7 fingerprints, 8 ids, radius 3, flip-2 \(2 tables\), .* [\d.]+ s\n", out)
     assert fine("build", "x.fps", "crawl.tsv", "--force", "-q") == ""
-    made = json.loads(
-        fine("build", "x.fps", "crawl.tsv", "-r", 1, "--design", "blocks-4-1", "--force", "--json")
-    )
+    made = json.loads(fine("build", "x.fps", "crawl.tsv", "-r", 1, "--design", "blocks-4-1", "--force", "--json"))
     with fpstore.open("x.fps") as store:
         assert made == store.stats()
         assert (store.radius, store.design.name) == (1, "blocks-4-1")
@@ -203,12 +199,8 @@ def test_build_options_reach_the_library(folder: Path) -> None:
 
 
 def test_build_text_remembers_the_fingerprinter(folder: Path) -> None:
-    result = run(
-        "build", "x.fps", "notes", "--text", "--shingle", "chars", "--shingle-size", 7, "--weighting", "set"
-    )
-    assert result.stderr == (
-        "fpstore: 1 file left out: binary, not text\nfpstore: 1 file without any words: fingerprint 0\n"
-    )
+    result = run("build", "x.fps", "notes", "--text", "--shingle", "chars", "--shingle-size", 7, "--weighting", "set")
+    assert result.stderr == ("fpstore: 1 file left out: binary, not text\nfpstore: 1 file without any words: fingerprint 0\n")
     with fpstore.open("x.fps") as store:
         made = store.fingerprinter
         assert made is not None
@@ -239,9 +231,7 @@ def test_probe_writes_one_line_per_id(folder: Path) -> None:
 
 
 def test_probe_json_has_one_object_per_query(folder: Path) -> None:
-    out = fine("probe", "crawl.fps", "0xFF", "--json") + fine(
-        "probe", "crawl.fps", "43", "--decimal", "--json"
-    )
+    out = fine("probe", "crawl.fps", "0xFF", "--json") + fine("probe", "crawl.fps", "43", "--decimal", "--json")
     assert [json.loads(line) for line in out.splitlines()] == [
         {"query": "00000000000000ff", "matches": []},
         {
@@ -260,9 +250,7 @@ def test_probe_writes_files_by_extension(folder: Path) -> None:
     table = pq.read_table("m.parquet")
     assert table.column_names == ["query", "fingerprint", "distance", "id"]
     assert [str(kind) for kind in table.schema.types[:3]] == ["uint64", "uint64", "uint8"]
-    rows = [
-        f"{r['query']:016x}\t{r['fingerprint']:016x}\t{r['distance']}\t{r['id']}\n" for r in table.to_pylist()
-    ]
+    rows = [f"{r['query']:016x}\t{r['fingerprint']:016x}\t{r['distance']}\t{r['id']}\n" for r in table.to_pylist()]
     assert "".join(rows) == lines
     assert [json.loads(line)["query"] for line in Path("m.jsonl").read_text().splitlines()] == [
         f"{NEAR:016x}",
@@ -271,9 +259,7 @@ def test_probe_writes_files_by_extension(folder: Path) -> None:
 
 
 def test_probe_takes_queries_from_arguments_files_and_standard_input(folder: Path) -> None:
-    lines = fine(
-        "probe", "crawl.fps", "2a", "--input", "-", "--json", stdin="0\tan id that does not matter\n"
-    )
+    lines = fine("probe", "crawl.fps", "2a", "--input", "-", "--json", stdin="0\tan id that does not matter\n")
     assert [json.loads(line)["query"] for line in lines.splitlines()] == [
         "000000000000002a",
         "0000000000000000",
@@ -307,9 +293,7 @@ def test_probe_over_the_radius_scans_and_says_so(folder: Path) -> None:
     far = f"{NEAR ^ 0x1F:016x}"
     result = run("probe", "crawl.fps", far, far, "-r", 5)
     assert result.exit_code == 0
-    assert (
-        result.stderr == "fpstore: radius 5 is over the store's 3: answered by a scan of all 7 fingerprints\n"
-    )
+    assert result.stderr == "fpstore: radius 5 is over the store's 3: answered by a scan of all 7 fingerprints\n"
     assert result.stdout == fine("scan", "crawl.fps", far, far, "-r", 5)
     assert result.stdout == fine("probe", "crawl.fps", far, far, "-r", 5, "-q")
     assert len(result.stdout.splitlines()) == 8
@@ -393,22 +377,14 @@ def test_plan(folder: Path) -> None:
     found = json.loads(fine("plan", "2^24", "--disk-budget", "300MB", "--memory-budget", "64GiB", "--json"))
     assert found == sorted(found, key=lambda p: not p["fits"])
     assert {p["fits"] for p in found} == {True, False}
-    names = [
-        line.split()[0]
-        for line in fine("plan", "2^24", "--disk-budget", "300MB", "--memory-budget", "64GiB").splitlines()
-    ]
+    names = [line.split()[0] for line in fine("plan", "2^24", "--disk-budget", "300MB", "--memory-budget", "64GiB").splitlines()]
     assert names[2:] == [p["design"] for p in found]
 
 
 def test_hash_text(folder: Path) -> None:
     simhash = SimHash(shingle="chars", size=4)
-    out = fine(
-        "hash", "text", "notes/one.txt", "-", "--shingle", "chars", "--shingle-size", 4, stdin="hello world"
-    )
-    assert (
-        out
-        == f"{simhash.fingerprint(TEXT):016x}\tnotes/one.txt\n{simhash.fingerprint('hello world'):016x}\t-\n"
-    )
+    out = fine("hash", "text", "notes/one.txt", "-", "--shingle", "chars", "--shingle-size", 4, stdin="hello world")
+    assert out == f"{simhash.fingerprint(TEXT):016x}\tnotes/one.txt\n{simhash.fingerprint('hello world'):016x}\t-\n"
     fine("hash", "text", "notes", "--suffix", ".txt", "-o", "h.parquet", "-q")
     fine("build", "x.fps", "h.parquet", "-q")
     assert len(fpstore.open("x.fps")) == 2
@@ -476,9 +452,7 @@ BAD_BUILDS: list[tuple[Sequence[object], str]] = [
     BAD_BUILDS,
     ids=lambda value: " ".join(map(str, value))[:40] if isinstance(value, list) else "",
 )
-def test_bad_build_input_is_one_line_and_leaves_nothing(
-    arguments: Sequence[object], message: str, folder: Path
-) -> None:
+def test_bad_build_input_is_one_line_and_leaves_nothing(arguments: Sequence[object], message: str, folder: Path) -> None:
     _bad_files()
     before = sorted(Path().iterdir())
     assert re.search(message, failure("build", "new.fps", *arguments))
@@ -624,9 +598,7 @@ def test_a_second_signal_does_not_stop_the_removal_of_files() -> None:
 
 
 def test_ignored_signals_stay_ignored(folder: Path) -> None:
-    script = (
-        "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\nfrom fpstore.cli import main; main()"
-    )
+    script = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\nfrom fpstore.cli import main; main()"
     with subprocess.Popen(
         [sys.executable, "-c", script, "build", "x.fps", "-", "-q"],
         stdin=subprocess.PIPE,

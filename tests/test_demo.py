@@ -50,9 +50,7 @@ def test_commands_of_the_demo_work_in_a_shell(tmp_path: Path) -> None:
     assert (again / "pairs.tsv").read_bytes() == (kept / "pairs.tsv").read_bytes()
     with fpstore.open(kept / "python.fps") as store:
         assert len(store) > 100
-    assert re.search(
-        "exists and is not empty", CliRunner().invoke(main, ["demo", "--keep", str(kept)]).stderr
-    )
+    assert re.search("exists and is not empty", CliRunner().invoke(main, ["demo", "--keep", str(kept)]).stderr)
 
 
 def test_a_python_without_sources_is_one_line(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -204,9 +204,7 @@ def test_the_reader_yields_chunks_and_counts(tree):
 
 def test_the_reader_tells_of_skipped_and_empty_files(tree):
     notices = []
-    reader = DocumentReader(
-        "corpus", SimHash(), skip_empty=True, on_notice=lambda path, what: notices.append((path.name, what))
-    )
+    reader = DocumentReader("corpus", SimHash(), skip_empty=True, on_notice=lambda path, what: notices.append((path.name, what)))
     (chunk,) = reader
     assert chunk.ids == [f"corpus/{name}" for name in ALL if name not in ("a0.txt", "c\u00e9.txt")]
     assert len(chunk.fingerprints) == len(chunk.ids)

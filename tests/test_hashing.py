@@ -99,9 +99,7 @@ GENEROUS = settings(max_examples=400, deadline=None, suppress_health_check=[Heal
 
 def random_words(count, seed, vocabulary=5000):
     rng = random.Random(seed)
-    words = [
-        "".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(1, 12))) for _ in range(vocabulary)
-    ]
+    words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(1, 12))) for _ in range(vocabulary)]
     return rng.choices(words, k=count)
 
 
@@ -132,9 +130,7 @@ def test_many_texts_equal_one_by_one(texts, parameters):
 @example("\u2121", {})  # no word character, but its NFKC is TEL
 def test_is_empty_says_whether_there_are_units(text, parameters):
     simhash = SimHash(**parameters)
-    assert simhash.is_empty(text) == (
-        not units_of(text, simhash.shingle, simhash.normalize, simhash.casefold)
-    )
+    assert simhash.is_empty(text) == (not units_of(text, simhash.shingle, simhash.normalize, simhash.casefold))
     if simhash.is_empty(text):
         assert simhash.fingerprint(text) == 0
 
@@ -234,9 +230,7 @@ def test_unrelated_texts_differ_in_half_of_the_bits():
 
 def test_case_punctuation_spaces_and_compatible_forms_make_no_difference():
     plain = SimHash().fingerprint("the quick brown fox number 1")
-    assert plain == SimHash().fingerprint(
-        "  The QUICK,\t\u201cbrown\u201d \u00a0 \uff46\uff4f\uff58; (number) \u2460!"
-    )
+    assert plain == SimHash().fingerprint("  The QUICK,\t\u201cbrown\u201d \u00a0 \uff46\uff4f\uff58; (number) \u2460!")
     assert plain != SimHash(casefold=False).fingerprint("The quick brown fox number 1")
     assert plain != SimHash(normalize=False).fingerprint("the quick brown \uff46\uff4f\uff58 number 1")
 

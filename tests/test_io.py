@@ -406,9 +406,7 @@ def outcome(source, id_type, chunk_rows):
         chunks = list(reader)
     except InputError as error:
         return str(error)
-    return [
-        (c.fingerprints.tolist(), c.ids.tolist() if isinstance(c.ids, np.ndarray) else c.ids) for c in chunks
-    ]
+    return [(c.fingerprints.tolist(), c.ids.tolist() if isinstance(c.ids, np.ndarray) else c.ids) for c in chunks]
 
 
 CELLS = st.one_of(
@@ -416,9 +414,7 @@ CELLS = st.one_of(
     st.integers(0, MAX).map(str),
     st.text("0123456789abcdefABCDEF", min_size=1, max_size=21),
     st.sampled_from(["0x1F", "0X0", "x", "0x", "", " 1", "1 ", '"1"', '"a,b"', '"', "#1", "g", "-1", "+1"]),
-    st.sampled_from(
-        ["\u00e9", "1\r", "18446744073709551615", "18446744073709551616", "07", "fingerprint", "id"]
-    ),
+    st.sampled_from(["\u00e9", "1\r", "18446744073709551615", "18446744073709551616", "07", "fingerprint", "id"]),
 )
 GAPS = st.sampled_from(["\t", "\t", "\t", ",", ",", " ", "  ", " , ", "\t\t"])
 ENDS = st.sampled_from(["\n", "\n", "\n", "\r\n", "\n\n", "\n#c\td\n", " \n"])
@@ -451,22 +447,16 @@ def text_files(draw):
     chunk_rows=st.sampled_from([1, 3, 1000]),
     block_bytes=st.sampled_from([1, 7, 40, 1 << 20]),
 )
-def test_fast_and_careful_text_reading_agree(
-    tmp_path_factory, content, dialect, decimal, id_type, chunk_rows, block_bytes
-):
+def test_fast_and_careful_text_reading_agree(tmp_path_factory, content, dialect, decimal, id_type, chunk_rows, block_bytes):
     path = put(tmp_path_factory.getbasetemp(), f"fuzz.{dialect}", content)
     arguments = (InputFile(path), Fields(decimal), dialect, block_bytes)
-    assert outcome(TextSource(*arguments), id_type, chunk_rows) == outcome(
-        SlowText(*arguments), id_type, chunk_rows
-    )
+    assert outcome(TextSource(*arguments), id_type, chunk_rows) == outcome(SlowText(*arguments), id_type, chunk_rows)
 
 
 JSON_VALUES = st.one_of(
     st.integers(0, MAX),
     st.integers(0, MAX).map("{:x}".format),
-    st.sampled_from(
-        [None, True, 1.5, -1, 2**64, "", "zz", "#1", "a\nb", "1\t2", "07", "\ud800", [1], {"a": 1}]
-    ),
+    st.sampled_from([None, True, 1.5, -1, 2**64, "", "zz", "#1", "a\nb", "1\t2", "07", "\ud800", [1], {"a": 1}]),
 )
 
 
@@ -484,9 +474,7 @@ JSON_VALUES = st.one_of(
     id_type=st.sampled_from(["auto", "int", "str"]),
     block_bytes=st.sampled_from([10, 50, 1 << 20]),
 )
-def test_fast_and_careful_json_reading_agree(
-    tmp_path_factory, fingerprints, ids, end, decimal, id_type, block_bytes
-):
+def test_fast_and_careful_json_reading_agree(tmp_path_factory, fingerprints, ids, end, decimal, id_type, block_bytes):
     rows = [{"fingerprint": value} for value in fingerprints]
     for row, identifier in zip(rows, ids or [], strict=False):
         row["id"] = identifier
@@ -521,9 +509,7 @@ def test_byte_order_mark_is_skipped_only_at_the_start(tmp_path):
 
 @pytest.mark.parametrize("block_bytes", [1, 16, 17, 18, 64])
 def test_blocks_end_anywhere(tmp_path, block_bytes):
-    content = b"\xef\xbb\xbf# c\nfingerprint\tid\n" + b"".join(
-        b"%016x\tdoc-%d\r\n" % (i, i) for i in range(50)
-    )
+    content = b"\xef\xbb\xbf# c\nfingerprint\tid\n" + b"".join(b"%016x\tdoc-%d\r\n" % (i, i) for i in range(50))
     source = TextSource(InputFile(put(tmp_path, "a.tsv", content)), Fields(), "tsv", block_bytes)
     chunks = list(Reader([source], "auto", 20))
     assert [len(chunk.fingerprints) for chunk in chunks] == [20, 20, 10]
@@ -785,9 +771,7 @@ except ValueError as error:
 def test_standard_streams(tmp_path, source, target, given_bytes, printed):
     environment = dict(os.environ, PYTHONUTF8="0", LC_ALL="C", PYTHONIOENCODING="ascii")
     command = [sys.executable, "-c", SCRIPT, source, target]
-    done = subprocess.run(
-        command, input=given_bytes, capture_output=True, env=environment, cwd=tmp_path, check=True
-    )
+    done = subprocess.run(command, input=given_bytes, capture_output=True, env=environment, cwd=tmp_path, check=True)
     assert done.stdout.decode().splitlines() == [printed, "standard input can be read only once"]
 
 

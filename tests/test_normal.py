@@ -15,9 +15,7 @@ def test_white_space_beyond_ascii_is_complete():
     assert spaces == set(normal._SPACES)
 
 
-MARKS = st.text(
-    st.sampled_from("\u0301\u0316\u0308\u0344\u0f73\uff9e\u3099\u0338a\u0f71\u1100 \u05b0"), max_size=40
-)
+MARKS = st.text(st.sampled_from("\u0301\u0316\u0308\u0344\u0f73\uff9e\u3099\u0338a\u0f71\u1100 \u05b0"), max_size=40)
 
 
 @settings(deadline=None)

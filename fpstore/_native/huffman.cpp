@@ -58,7 +58,7 @@ Status make_decode_table(const uint8_t lengths[kSymbols], DecodeTable* out) {
   for (uint32_t x = 0; x < 1u << kLookupBits; ++x) {
     unsigned used = 0, n = 0;
     uint64_t entry = 0;
-    while (n < kLookupSymbols) {
+    while (n < kLookupSymbols && used < kLookupBits) {
       uint8_t symbol;
       const unsigned length = decode_one(*out, uint64_t{x} << (64 - kLookupBits + used), &symbol);
       if (used + length > kLookupBits) break;

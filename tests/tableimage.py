@@ -1,0 +1,214 @@
+"""Table images made in memory by the kernel, and the key sets that the codec tests share."""
+
+from collections.abc import Sequence
+from itertools import combinations, pairwise
+
+import numpy as np
+from bitarray.util import canonical_huffman
+from hypothesis import strategies as st
+
+from fpstore import _kernel
+
+IDENTITY = np.arange(64, dtype=np.uint8)
+MAX_CODE_BITS = 16
+
+
+def code_lengths(counts: Sequence[int]) -> np.ndarray:
+    """Choose code lengths for a histogram of h: a complete code of two symbols or more, none above 16 bits.
+
+    Rare symbols are counted as if they were less rare, and more so until the longest code is short enough.
+    """
+    weights = {symbol: int(n) for symbol, n in enumerate(counts) if n}
+    for symbol in (63, 62):
+        if len(weights) < 2:
+            weights.setdefault(symbol, 1)
+    floor = max(1, sum(weights.values()) >> 14)
+    while True:
+        code = canonical_huffman({symbol: max(n, floor) for symbol, n in weights.items()})[0]
+        if max(len(bits) for bits in code.values()) <= MAX_CODE_BITS:
+            break
+        floor *= 2
+    lengths = np.zeros(64, np.uint8)
+    for symbol, bits in code.items():
+        lengths[symbol] = len(bits)
+    return lengths
+
+
+def histogram(keys: np.ndarray) -> np.ndarray:
+    counts = np.zeros(64, np.uint64)
+    assert _kernel.histogram(keys, counts) == len(keys)
+    return counts
+
+
+def grouped(pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the distinct keys of sorted (key, id) pairs, the number of ids of each, and the ids."""
+    out = np.empty_like(pairs)
+    key_count, id_count = _kernel.group_pairs(pairs, out)
+    half = len(pairs) // 2
+    return out[:key_count], pairs[:key_count], out[half : half + id_count]
+
+
+def feed(encoder: _kernel.BlockEncoder, keys: np.ndarray, block_bytes: int) -> tuple[np.ndarray, ...]:
+    """Feed keys and return the block bytes, keys and entry counts of the blocks that were completed."""
+    most = encoder.most_blocks(len(keys))
+    blocks = np.empty(most * block_bytes + _kernel.OVERREAD_BYTES, np.uint8)
+    block_keys, counts = np.empty(most, np.uint64), np.empty(most, np.uint32)
+    n = encoder.feed(keys, blocks, block_keys, counts)
+    return blocks[: n * block_bytes], block_keys[:n], counts[:n]
+
+
+def encode(
+    keys: np.ndarray, lengths: np.ndarray, block_bytes: int, seed: int, pieces: Sequence[int] = ()
+) -> tuple[bytes, np.ndarray, np.ndarray]:
+    """Return block bytes, block keys and entry counts; the keys are fed in pieces cut at the given places."""
+    encoder = _kernel.BlockEncoder(lengths, block_bytes, seed)
+    cuts = [0, *sorted(min(piece, len(keys)) for piece in pieces), len(keys)]
+    parts = [feed(encoder, keys[a:b], block_bytes) for a, b in pairwise(cuts)]
+    parts.append(encoder.finish())
+    blocks, block_keys, counts = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return blocks.tobytes(), block_keys, counts
+
+
+def build(
+    fingerprints: np.ndarray,
+    permutation: np.ndarray = IDENTITY,
+    block_bytes: int = 512,
+    lengths: np.ndarray | None = None,
+    *,
+    table: int = 0,
+    table_count: int = 1,
+    prefix_bits: int = 64,
+    flips: int = 0,
+) -> bytes:
+    """Return a whole table file of these distinct fingerprints, given in any order."""
+    keys = np.sort(_kernel.permute(np.ascontiguousarray(fingerprints), permutation))
+    digest = _kernel.digest(keys, permutation)
+    if lengths is None:
+        lengths = code_lengths(histogram(keys))
+    seed = _kernel.block_seed(permutation, lengths, digest)
+    blocks, block_keys, counts = encode(keys, lengths, block_bytes, seed)
+    assert counts.sum() == len(keys)
+    design = (table, table_count, prefix_bits, flips)
+    header = _kernel.make_header(permutation, lengths, digest, len(keys), len(counts), block_bytes, *design)
+    return header + blocks + block_keys.tobytes() + _kernel.make_directory(block_keys).tobytes()
+
+
+def open_table(image: bytes, path: str = "image") -> _kernel.Table:
+    return _kernel.Table(np.frombuffer(image, np.uint8), path)
+
+
+def header_fields(image: bytes) -> bytearray:
+    """Return the header of an image, to be changed; ``sealed`` puts it back with the right checksum."""
+    return bytearray(image[: _kernel.HEADER_BYTES])
+
+
+def sealed(header: bytes | bytearray, image: bytes = b"") -> bytes:
+    """Return the header with its checksum recomputed, followed by the sections of the image."""
+    body = bytes(header[:-8])
+    return body + _kernel.xxh64(body).to_bytes(8, "little") + image[_kernel.HEADER_BYTES :]
+
+
+# --- Strategies -----------------------------------------------------------------------------------
+
+BLOCK_SIZES = (128, 256, 512, 1024, 2048, 4096)
+seeds = st.integers(0, 2**32 - 1)
+
+
+def make_keys(kind: str, seed: int, size: int) -> np.ndarray:
+    """Return at most size distinct ascending keys of one kind."""
+    rng = np.random.default_rng(seed)
+    if kind == "random":
+        keys = rng.integers(0, 2**64, size, np.uint64)
+    elif kind == "clustered":
+        centres = rng.integers(0, 2**64, max(1, size // 16), np.uint64)
+        keys = rng.choice(centres, size) ^ (np.uint64(1) << rng.integers(0, 64, size, np.uint64))
+    elif kind == "dense":
+        start = rng.choice(np.array([0, 2**63 - size, 2**64 - size, rng.integers(2**63)], np.uint64))
+        keys = start + np.arange(size, dtype=np.uint64)
+    elif kind == "skewed":
+        keys = rng.integers(0, 2**64, size, np.uint64) >> rng.integers(0, 64, size, np.uint64)
+    else:  # "extreme": single bits and their complements, both ends of the range
+        single = np.uint64(1) << np.arange(64, dtype=np.uint64)
+        keys = np.concatenate([single, ~single, single - np.uint64(1), np.array([0, 2**64 - 1], np.uint64)])
+        keys = rng.permutation(keys)[:size]
+    return np.unique(keys)
+
+
+KINDS = ("random", "clustered", "dense", "skewed", "extreme")
+
+
+def key_sets(largest: int = 600, smallest: int = 1) -> st.SearchStrategy[np.ndarray]:
+    """Draw sorted distinct keys: a few one by one, or many from a seed."""
+    drawn = st.lists(st.integers(0, 2**64 - 1), min_size=smallest, max_size=40, unique=True)
+    few = drawn.map(lambda keys: np.array(sorted(keys), np.uint64))
+    many = st.builds(make_keys, st.sampled_from(KINDS), seeds, st.integers(max(1, smallest), largest))
+    return st.one_of(few, many.filter(lambda keys: len(keys) >= smallest))
+
+
+def complete_lengths(seed: int, present: set[int], deepest: int = MAX_CODE_BITS) -> np.ndarray:
+    """Grow a random tree leaf by leaf: complete code lengths that give every present symbol a code."""
+    rng = np.random.default_rng(seed)
+    symbols = sorted(present | set(rng.choice(64, int(rng.integers(2, 65)), replace=False).tolist()))
+    leaves = [0]
+    bias = rng.choice([0.0, 0.5, 0.95])  # how often the deepest leaf is split: long codes
+    while len(leaves) < len(symbols):
+        open_leaves = [i for i, depth in enumerate(leaves) if depth < deepest]
+        deepest_leaf = max(open_leaves, key=lambda i: leaves[i])
+        i = deepest_leaf if rng.random() < bias else int(rng.choice(open_leaves))
+        leaves[i] += 1
+        leaves.append(leaves[i])
+    lengths = np.zeros(64, np.uint8)
+    lengths[symbols] = rng.permutation(np.array(leaves, np.uint8))
+    return lengths
+
+
+def permutations() -> st.SearchStrategy[np.ndarray]:
+    return st.one_of(
+        st.just(IDENTITY),
+        seeds.map(lambda seed: np.random.default_rng(seed).permutation(64).astype(np.uint8)),
+        st.integers(1, 63).map(lambda shift: np.roll(IDENTITY, shift)),
+    )
+
+
+# --- Plain answers ----------------------------------------------------------------------------------
+
+
+def permute_oracle(fingerprints: np.ndarray, permutation: np.ndarray) -> np.ndarray:
+    bits = fingerprints[:, None] >> (63 - permutation.astype(np.uint64)) & np.uint64(1)
+    weights = np.uint64(1) << np.arange(63, -1, -1, dtype=np.uint64)
+    return (bits * weights).sum(axis=1, dtype=np.uint64)
+
+
+def symbols_of(keys: np.ndarray) -> list[int]:
+    return [64 - (int(a) ^ int(b)).bit_length() for a, b in pairwise(keys)]
+
+
+def top_mask(bits: int) -> np.uint64:
+    return np.uint64(2**64 - 2 ** (64 - bits))
+
+
+def unsorted_words(seed: int, size: int, kind: str, bits: int) -> np.ndarray:
+    """Return words with repeats, and with long runs that agree on their leading bits."""
+    rng = np.random.default_rng(seed)
+    keys = rng.choice(make_keys(kind, seed, size + 1), size + 1)[:size]
+    tie = rng.random(size) < 0.5
+    keys[tie] = keys[:1] & top_mask(bits) | keys[tie] & ~top_mask(bits)
+    return keys
+
+
+def queries_near(fingerprints: np.ndarray, seed: int, count: int = 12) -> np.ndarray:
+    """Return stored fingerprints, some with a few bits changed, neighbours in sort order, and both ends."""
+    rng = np.random.default_rng(seed)
+    queries = rng.choice(fingerprints, count)
+    for _ in range(4):
+        flip = np.uint64(1) << rng.integers(0, 64, count, np.uint64)
+        queries = np.where(rng.random(count) < 0.4, queries ^ flip, queries)
+    ends = np.array([0, 2**64 - 1], np.uint64)
+    edges = np.concatenate([fingerprints[-1:] + np.uint64(1), fingerprints[:1] - np.uint64(1)])
+    return np.concatenate([queries, edges, ends])
+
+
+def flip_masks(prefix_bits: int, flips: int) -> np.ndarray:
+    """Return every mask of at most this many of the leading bits."""
+    sets = [c for n in range(flips + 1) for c in combinations(range(prefix_bits), n)]
+    return np.array(sorted(sum(1 << (63 - bit) for bit in chosen) for chosen in sets), np.uint64)

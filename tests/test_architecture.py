@@ -1,0 +1,223 @@
+"""The shape of the package: imports point down only, heavy things are imported where used, files stay small."""
+
+import ast
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fpstore
+
+ROOT = Path(__file__).parent.parent / "fpstore"
+SOURCES = sorted(ROOT.rglob("*.py"))
+NATIVE = sorted(p for p in (ROOT / "_native").iterdir() if p.is_file())
+LONGEST_FILE = 500
+
+# A module imports only what stands above it here; those of one line do not know each other. A package is one name; what its own
+# modules import from each other must have no cycle.
+LAYERS = (
+    ("errors",),
+    ("_kernel",),  # raises the errors
+    ("resources", "environment", "design", "huffman", "matches", "layout"),
+    ("table", "sorting", "ids", "folder", "io"),
+    ("plan", "hashing"),
+    ("inspection",),
+    ("store",),
+    ("builder",),
+    ("api",),
+    ("__init__",),
+    ("demo",),
+    ("cli",),
+    ("__main__",),
+)
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+
+# Where each of these may be imported from: paths relative to the package.
+OWNERS = {
+    "lmdb": ("environment.py",),
+    "bitarray": ("huffman.py",),
+    "click": ("cli/",),
+    "rich": ("cli/",),
+    "pyarrow": ("io/parquet.py",),
+    "PIL": ("hashing/",),
+    "imagehash": ("hashing/",),
+    "jieba": ("hashing/",),
+    "ctypes": ("folder.py",),
+    "mmap": ("table.py",),
+    "xxhash": ("environment.py", "ids.py", "layout.py"),
+}
+DEPENDENCIES = {"bitarray", "click", "lmdb", "numpy", "rich", "xxhash"}
+EXTRAS = {"pyarrow", "PIL", "imagehash", "jieba"}
+
+
+def relative(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+def module_name(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(["fpstore", *parts]).removesuffix(".__init__")
+
+
+MODULES = {module_name(path) for path in SOURCES} | {"fpstore._kernel"}
+
+
+def imports(path):
+    """Yield (module, line, at module level) of each import, ``from package import module`` resolved to the module."""
+    tree = ast.parse(path.read_text())
+    top = set(map(id, tree.body))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node.lineno, id(node) in top
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{relative(path)}:{node.lineno}: relative import"
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                yield (full if full in MODULES else node.module), node.lineno, id(node) in top
+
+
+def unit(module):
+    """Name the layer member that a module of the package belongs to."""
+    return module.split(".")[1] if "." in module else "__init__"
+
+
+def is_own(module):
+    return module == "fpstore" or module.startswith("fpstore.")
+
+
+# --- Imports --------------------------------------------------------------------------------------
+
+
+def test_every_module_has_a_layer():
+    assert {unit(module) for module in MODULES} == set(LEVEL)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_imports_point_down(path):
+    own = unit(module_name(path))
+    for module, line, _ in imports(path):
+        if is_own(module) and unit(module) != own:
+            assert LEVEL[unit(module)] < LEVEL[own], f"{relative(path)}:{line} imports {module}"
+
+
+@pytest.mark.parametrize("package", ["io", "hashing", "cli"])
+def test_packages_have_no_cycles(package):
+    graph = {
+        module_name(path): {m for m, _, _ in imports(path) if m.startswith(f"fpstore.{package}")}
+        for path in SOURCES
+        if unit(module_name(path)) == package
+    }
+    while graph:
+        free = [module for module, needs in graph.items() if not needs & (set(graph) - {module})]
+        assert free, f"a cycle among {sorted(graph)}"
+        for module in free:
+            del graph[module]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_outside_imports_are_known_and_in_their_place(path):
+    for module, line, at_top in imports(path):
+        name = module.split(".")[0]
+        if is_own(module) or (name in sys.stdlib_module_names and name not in OWNERS):
+            continue
+        where = f"{relative(path)}:{line} imports {name}"
+        assert name in OWNERS or name == "numpy", where
+        assert name in DEPENDENCIES | EXTRAS or name in sys.stdlib_module_names, where
+        assert relative(path).startswith(OWNERS.get(name, "")), where
+        assert not (at_top and name in EXTRAS), f"{where} before it is needed"
+
+
+def test_errors_imports_nothing():
+    assert list(imports(ROOT / "errors.py")) == []
+
+
+def test_the_package_only_re_exports():
+    tree = ast.parse((ROOT / "__init__.py").read_text())
+    for node in tree.body[1:]:
+        if isinstance(node, ast.Assign):
+            assert [target.id for target in node.targets] in (["__version__"], ["__all__"])
+            ast.literal_eval(node.value)
+        else:
+            assert isinstance(node, ast.ImportFrom), f"line {node.lineno} runs something"
+    assert isinstance(tree.body[0], ast.Expr)
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    code = "import sys, fpstore; print(*{m.split('.')[0] for m in sys.modules})"
+    out = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True).stdout
+    loaded = set(out.split())
+    assert "fpstore" in loaded
+    assert not loaded & {"click", "rich", "pyarrow", "pandas", "PIL", "jieba", "multiprocessing", "asyncio", "unittest"}
+
+
+# --- Sources --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [*SOURCES, *NATIVE], ids=relative)
+def test_files_stay_small(path):
+    assert len(path.read_text().splitlines()) <= LONGEST_FILE
+
+
+@pytest.mark.parametrize("path", [p for p in SOURCES if not relative(p).startswith("cli/")], ids=relative)
+def test_only_the_command_line_prints(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id != "print", f"{relative(path)}:{node.lineno}"
+        if isinstance(node, ast.Attribute):
+            assert not (node.attr in ("stdout", "stderr") and getattr(node.value, "id", "") == "sys") or relative(
+                path
+            ).startswith("io/"), f"{relative(path)}:{node.lineno}"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_every_module_says_what_it_is(path):
+    assert ast.get_docstring(ast.parse(path.read_text())), relative(path)
+
+
+def test_only_the_binding_knows_python():
+    knowing = [p.name for p in NATIVE if "nanobind/" in p.read_text() or "Python.h" in p.read_text()]
+    assert knowing == ["module.hpp"]
+    including = {p.name for p in NATIVE if '"module.hpp"' in p.read_text()}
+    assert including == {"module.cpp", "module_tables.cpp"}
+
+
+# --- Public names ---------------------------------------------------------------------------------
+
+
+def test_all_is_sorted_and_true():
+    assert sorted(fpstore.__all__) == fpstore.__all__
+    assert len(set(fpstore.__all__)) == len(fpstore.__all__)
+    public = {
+        name
+        for name, value in vars(fpstore).items()
+        if not name.startswith("_") and not inspect.ismodule(value) and name != "annotations"
+    }
+    assert public == set(fpstore.__all__)
+
+
+@pytest.mark.parametrize("name", fpstore.__all__)
+def test_every_public_name_is_documented(name):
+    thing = getattr(fpstore, name)
+    doc = thing.__dict__.get("__doc__") if isinstance(thing, type) else thing.__doc__
+    assert doc
+    assert not doc.startswith(f"{name}(")  # what dataclass and NamedTuple make up
+    if not isinstance(thing, type):
+        return
+    for method, value in vars(thing).items():
+        if not method.startswith("_") and (callable(value) or isinstance(value, (property, staticmethod))):
+            assert inspect.getdoc(getattr(thing, method)), f"{name}.{method}"
+
+
+def test_all_errors_are_public_and_of_one_family():
+    from fpstore import errors
+
+    defined = {name for name, value in vars(errors).items() if isinstance(value, type)}
+    assert defined <= set(fpstore.__all__)
+    assert all(issubclass(getattr(errors, name), fpstore.FpstoreError) for name in defined)
+
+
+def test_the_typing_marker_is_installed():
+    assert (Path(fpstore.__file__).parent / "py.typed").exists()

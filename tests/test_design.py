@@ -1,0 +1,438 @@
+"""Designs cover what they promise, by enumeration: every way that errors can fall over the classes of bits."""
+
+import itertools
+from functools import lru_cache
+from math import comb
+
+import numpy as np
+import pytest
+import reference
+import tableimage
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fpstore import InputError, TableSpec, _kernel
+from fpstore.design import (
+    IDENTITY,
+    MANKU,
+    MAX_RADIUS,
+    Design,
+    block_lengths,
+    check_radius,
+    covers,
+    design,
+)
+
+SIZES = (0, 1, 2**10, 2**24, 2**34)
+
+# name, largest radius that is tried
+NAMED = [
+    *((name, most) for name, (_, most) in MANKU.items()),
+    ("blocks-1-1", 7),
+    ("blocks-2-1", 7),
+    ("blocks-3-1", 7),
+    ("blocks-3-2", 7),
+    ("blocks-4-2", 7),
+    ("blocks-5-3", 6),
+    ("blocks-8-1", 7),
+    ("blocks-9-2", 7),
+    ("blocks-7-3", 7),
+    ("nested-2-2", 1),
+    ("nested-3-3", 2),
+    ("nested-4-6", 3),
+    ("nested-5-5", 4),
+]
+CASES = [
+    *((name, radius) for name, most in NAMED for radius in range(most + 1)),
+    *((f"flip-{count}", radius) for radius in range(MAX_RADIUS + 1) for count in range(1, radius + 2)),
+]
+ROTATED = bytes((i + 20) % 64 for i in range(64))
+SHUFFLED = bytes(np.random.default_rng(3).permutation(64).astype(np.uint8))
+LEFT_OUT = bytes([*range(24, 64), *range(24)])
+CUSTOM = [
+    {"permutation": list(range(64)), "prefix_bits": 24, "flips": 1},
+    {"permutation": list(LEFT_OUT), "prefix_bits": 20, "flips": 1},
+    {"permutation": bytes([*range(44, 64), *range(44)]), "prefix_bits": 20, "flips": 0},
+]
+
+
+def specs(made):
+    return [(t.leading, t.flips) for t in made.tables]
+
+
+def classes(tables):
+    """Group the 64 bits by the tables that they lead in: membership (classes, tables) and size of each class."""
+    members = {}
+    for bit in range(64):
+        key = tuple(bit in leading for leading, _ in tables)
+        members.setdefault(key, []).append(bit)
+    return np.array(list(members), dtype=np.int64).reshape(len(members), len(tables)), list(members.values())
+
+
+@lru_cache(maxsize=64)
+def placements(class_count, errors):
+    """Every way to put this many like errors on the classes, as counts per class."""
+    rows = comb(class_count + errors - 1, errors)
+    assert rows < 2_000_000
+    chosen = np.fromiter(
+        itertools.chain.from_iterable(itertools.combinations_with_replacement(range(class_count), errors)),
+        np.int64,
+        rows * errors,
+    ).reshape(rows, errors)
+    counts = np.zeros((rows, class_count), np.int64)
+    np.add.at(counts, (np.repeat(np.arange(rows), errors), chosen.reshape(-1)), 1)
+    return counts
+
+
+def possible(tables, errors):
+    """Return the placements that the sizes of the classes allow, and in which tables each of them is met."""
+    membership, bits = classes(tables)
+    counts = placements(len(bits), errors)
+    counts = counts[(counts <= [len(part) for part in bits]).all(axis=1)]
+    met = counts.astype(np.float32) @ membership.astype(np.float32) <= [flips for _, flips in tables]
+    return counts, met
+
+
+def exact(tables, radius):
+    return all(possible(tables, errors)[1].any(axis=1).all() for errors in range(radius + 1))
+
+
+def looked_up(made, size, radius):
+    """Return the look-ups and, for each table, the source bits of the effective prefix and the flips."""
+    lookups = made.lookups(size, radius)
+    tables = []
+    for lookup in lookups:
+        spec = made.tables[lookup.table]
+        assert lookup.prefix_bits <= (64 if radius == 0 else spec.prefix_bits)
+        assert lookup.flips <= spec.flips
+        tables.append((frozenset(spec.permutation[: lookup.prefix_bits]), lookup.flips))
+    return lookups, tables
+
+
+# --- Coverage -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "radius"), CASES)
+def test_every_placement_of_errors_is_met(name, radius):
+    assert exact(specs(design(name, radius)), radius)
+
+
+def test_every_placement_of_errors_is_met_by_a_custom_design():
+    assert exact(specs(design(CUSTOM, 4)), 4)
+    assert not exact(specs(design(CUSTOM, 4)), 5)
+
+
+@pytest.mark.parametrize(("name", "design_radius"), CASES)
+def test_reduced_lookups_meet_every_placement(name, design_radius):
+    made = design(name, design_radius)
+    done = set()
+    for radius, size in itertools.product(range(design_radius + 1), SIZES):
+        try:
+            _, tables = looked_up(made, size, radius)
+        except InputError as error:
+            assert "look-ups in table" in str(error)  # noqa: PT017 - refused, not answered wrongly
+            continue
+        if (radius, *tables) not in done:
+            done.add((radius, *tables))
+            assert exact(tables, radius), (radius, size)
+
+
+def test_reduced_lookups_of_a_custom_design():
+    made = design(CUSTOM, 4)
+    for radius, size in itertools.product(range(5), SIZES):
+        assert exact(looked_up(made, size, radius)[1], radius), (radius, size)
+
+
+def test_smaller_radius_takes_fewer_lookups():
+    assert len(design("manku-20", 3).lookups(2**24, 1)) < 20
+    assert sum(x.variant_count for x in design("flip-2", 3).lookups(2**24, 1)) == 2
+    assert [(x.table, x.prefix_bits) for x in design("flip-4", 7).lookups(2**24, 0)] == [(0, 64)]
+
+
+def test_effective_prefix_follows_the_size_where_there_are_flips():
+    made = design("flip-2", 3)
+    prefixes = [made.lookups(1 << bits)[0].prefix_bits for bits in (0, 3, 10, 24, 30, 40)]
+    assert prefixes == sorted(prefixes)
+    assert prefixes[0] == 0
+    assert prefixes[-1] == 32
+    assert all(x.prefix_bits == 16 for size in SIZES for x in design("manku-4", 3).lookups(size))
+
+
+def test_too_many_lookups_are_refused():
+    with pytest.raises(InputError, match="look-ups in table 0 at radius 7"):
+        design("flip-1", 7).lookups(2**34)
+
+
+# --- One report for each match, by the kernel -----------------------------------------------------
+
+
+def near(made, lookups_tables, radius, rng, most=1500):
+    """Return a query and fingerprints around it, one or more for each placement of up to radius errors."""
+    query = int(rng.integers(0, 2**64, dtype=np.uint64))
+    _, bits = classes([*specs(made), *lookups_tables])
+    counts = [placements(len(bits), errors) for errors in range(radius + 1)]
+    found = set()
+    for part in counts:
+        part = part[(part <= [len(b) for b in bits]).all(axis=1)]
+        chosen = rng.choice(len(part), min(len(part), most // (radius + 1)), replace=False)
+        for row in part[chosen]:
+            mask = 0
+            for place, errors in enumerate(row):
+                for bit in rng.choice(bits[place], errors, replace=False):
+                    mask |= 1 << (63 - int(bit))
+            found.add(query ^ mask)
+    return query, np.array(sorted(found), np.uint64)
+
+
+@pytest.mark.parametrize(
+    ("name", "radius"),
+    [
+        *((name, most) for name, (_, most) in MANKU.items()),
+        ("blocks-4-2", 5),
+        ("blocks-9-2", 7),
+        ("nested-3-3", 2),
+        ("nested-4-6", 3),
+        *((f"flip-{count}", radius) for radius in (1, 3, 7) for count in range(1, radius + 2)),
+        ("custom", 4),
+    ],
+)
+def test_kernel_reports_each_placement_exactly_once(name, radius):
+    made = design(CUSTOM, radius) if name == "custom" else design(name, radius)
+    rng = np.random.default_rng(len(made.tables) * 10 + radius)
+    for size in (2**5, 2**10, 2**24):
+        for smaller in {radius, max(radius - 2, 0)}:
+            lookups, tables = looked_up(made, size, smaller)
+            query, fingerprints = near(made, tables, min(radius + 1, MAX_RADIUS), rng)
+            prober = _kernel.Prober()
+            for lookup in lookups:
+                permutation = np.frombuffer(made.tables[lookup.table].permutation, np.uint8)
+                image = tableimage.build(fingerprints, permutation, 256)
+                prober.add(tableimage.open_table(image), lookup.prefix_bits, lookup.flips, lookup.masks)
+            lims, found, distances, _, _ = prober.probe(np.array([query], np.uint64), smaller)
+            expected, expected_distances = reference.brute_force(fingerprints, query, smaller)
+            assert len(expected) > smaller
+            assert found.tolist() == expected.tolist(), (size, smaller)
+            assert distances.tolist() == expected_distances.tolist()
+            assert lims.tolist() == [0, len(expected)]
+
+
+# --- covers() -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "radius"), [*((n, most) for n, (_, most) in MANKU.items()), ("flip-3", 5)])
+def test_covers_sees_a_missing_table(name, radius):
+    tables = design(name, radius).tables
+    assert covers(tables, radius)
+    assert not covers(tables, radius + 1)
+    for left_out in range(len(tables)):
+        fewer = [t for i, t in enumerate(tables) if i != left_out]
+        assert covers(fewer, radius) == exact([(t.leading, t.flips) for t in fewer], radius)
+        assert not covers(fewer, radius)
+    with pytest.raises(InputError, match=f"not exact for radius {radius}: some pairs meet in none"):
+        design(tables[:-1], radius)
+
+
+@given(
+    st.lists(st.tuples(st.permutations(range(8)), st.integers(1, 6), st.integers(0, 3)), min_size=1, max_size=5),
+    st.integers(0, 5),
+)
+@settings(max_examples=150, deadline=None)
+def test_covers_agrees_with_enumeration(shapes, radius):
+    tables = []
+    for order, leading_count, flips in shapes:
+        bits = [bit for block in order for bit in range(block * 8, block * 8 + 8)]
+        tables.append(TableSpec(bytes(bits), leading_count * 8, flips))
+    assert covers(tables, radius) == exact([(t.leading, t.flips) for t in tables], radius)
+
+
+def test_no_errors_need_no_flips_but_a_prefix_of_nothing_meets_all():
+    assert covers([TableSpec(IDENTITY, 64, 0)], 0)
+    assert not covers([TableSpec(IDENTITY, 64, 0)], 1)
+    assert covers([TableSpec(IDENTITY, 0, 0)], 7)
+    assert covers([TableSpec(IDENTITY, 64, 7)], 7)
+    assert not covers([TableSpec(IDENTITY, 64, 6)], 7)
+
+
+# --- The shapes of the paper ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "radius", "table_count", "prefixes"),
+    [
+        ("manku-4", 3, 4, {16}),
+        ("manku-10", 3, 10, {25, 26}),
+        ("manku-16", 3, 16, {28}),
+        ("manku-20", 3, 20, {31, 32, 33}),
+        ("manku-28", 6, 28, {16}),
+    ],
+)
+def test_designs_of_the_paper(name, radius, table_count, prefixes):
+    made = design(name, radius)
+    assert len(made.tables) == table_count
+    assert {t.prefix_bits for t in made.tables} == prefixes
+    assert not any(t.flips for t in made.tables)
+    with pytest.raises(InputError, match=f"{name} is exact up to radius {radius}, got {radius + 1}"):
+        design(name, radius + 1)
+
+
+@pytest.mark.parametrize("radius", range(MAX_RADIUS + 1))
+def test_flip_thresholds(radius):
+    for count in range(1, radius + 2):
+        tables = design(f"flip-{count}", radius).tables
+        assert len(tables) == count
+        assert sum(t.flips + 1 for t in tables) == radius + 1
+        assert max(t.flips for t in tables) - min(t.flips for t in tables) <= 1
+        leading = [t.leading for t in tables]
+        assert sum(map(len, leading)) == 64
+        assert frozenset.union(*leading) == frozenset(range(64))
+    assert [t.flips for t in design("flip-2", 3).tables] == [1, 1]
+
+
+@pytest.mark.parametrize(("block_count", "bits"), [(1, 64), (5, 64), (6, 64), (7, 48), (64, 64)])
+def test_block_lengths(block_count, bits):
+    lengths = block_lengths(block_count, bits)
+    assert len(lengths) == block_count
+    assert sum(lengths) == bits
+    assert lengths == sorted(lengths, reverse=True)
+    assert lengths[0] - lengths[-1] <= 1
+
+
+# --- Permutations ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "radius"), NAMED)
+def test_permutations(name, radius):
+    tables = design(name, radius).tables
+    assert tables[0].permutation == IDENTITY
+    assert len({t.permutation for t in tables}) == len(tables) or name == "nested-2-2"
+    for table in tables:
+        assert sorted(table.permutation) == list(range(64))
+        behind = table.permutation[table.prefix_bits :]
+        assert list(behind) == sorted(behind)
+        assert len(table.leading) == table.prefix_bits
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        *design("manku-20", 3).tables,
+        *design("nested-4-4", 3).tables,
+        TableSpec(IDENTITY, 20),
+        TableSpec(ROTATED, 20),
+        TableSpec(SHUFFLED, 20),
+        TableSpec(bytes(reversed(range(64))), 20),
+        TableSpec(bytes([*range(62), 63, 62]), 20),
+    ],
+)
+def test_sort_bits_decide_the_order(spec):
+    """Keys that tie on those bits are in order already, for a set that was sorted before it was permuted."""
+    rng = np.random.default_rng(1)
+    fingerprints = np.concatenate(
+        [
+            rng.integers(0, 2**64, 500, np.uint64),
+            rng.integers(0, 64, 500, np.uint64),  # differ only at the end
+            rng.integers(0, 64, 500, np.uint64) << np.uint64(58),
+            rng.integers(0, 2, 500, np.uint64) << rng.integers(0, 64, 500, np.uint64),
+        ]
+    )
+    permutation = np.frombuffer(spec.permutation, np.uint8)
+    keys = _kernel.permute(np.unique(fingerprints), permutation)
+    leading = keys >> np.uint64(64 - spec.sort_bits)
+    assert np.array_equal(keys[np.argsort(leading, kind="stable")], np.sort(keys))
+    assert 1 <= spec.sort_bits <= 64
+    sorted_keys = keys.copy()
+    _kernel.sort_keys(sorted_keys, np.empty_like(keys), spec.sort_bits)
+    assert np.array_equal(sorted_keys, np.sort(keys))
+
+
+def test_sort_bits_of_known_permutations():
+    assert TableSpec(IDENTITY, 20).sort_bits == 1
+    assert TableSpec(ROTATED, 44).sort_bits == 44
+    assert TableSpec(bytes(reversed(range(64))), 20).sort_bits == 63
+
+
+# --- Masks ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "radius", "size"), [("flip-2", 3, 2**20), ("flip-1", 3, 2**16), ("flip-3", 7, 2)])
+def test_masks_are_all_flips_of_the_prefix(name, radius, size):
+    for lookup in design(name, radius).lookups(size):
+        masks = lookup.masks.tolist()
+        assert len(set(masks)) == len(masks) == lookup.variant_count
+        assert masks == sorted(masks)
+        assert all(mask.bit_count() <= lookup.flips for mask in masks)
+        assert all(mask & (2 ** (64 - lookup.prefix_bits) - 1) == 0 for mask in masks)
+        assert lookup.variant_count == sum(comb(lookup.prefix_bits, i) for i in range(lookup.flips + 1))
+
+
+# --- Refusals -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("manku-5", "unknown design 'manku-5': use auto, manku-4"),
+        ("", "unknown design ''"),
+        ("flip-", "unknown design"),
+        ("flip-2-2", "unknown design"),
+        ("blocks-4", "unknown design"),
+        ("blocks-100-1", "unknown design"),
+        ("flip-0", "flip-M at radius 3 needs 1 <= M <= 4, got M=0"),
+        ("flip-5", "got M=5"),
+        ("blocks-4-5", "1 <= C <= M"),
+        ("blocks-4-0", "1 <= C <= M"),
+        ("blocks-65-1", "1 <= C <= M"),
+        ("blocks-20-10", "more than 500 tables"),
+        ("nested-3-3", "exact up to radius 2, got 3"),
+        ("nested-1-4", "at least 2"),
+        ("nested-4-60", "at least 2"),
+    ],
+)
+def test_bad_names(name, message):
+    with pytest.raises(InputError, match=message):
+        design(name, 3)
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        ([], "at least one table"),
+        ([{"prefix_bits": 16}], "a table description is a dict with permutation"),
+        ([{"permutation": list(range(64))}], "a table description is a dict"),
+        ([{"permutation": "x", "prefix_bits": 16}], "a table description is a dict"),
+        ([{"permutation": [300] * 64, "prefix_bits": 16}], "a table description is a dict"),
+        ([{"permutation": list(range(64)), "prefix_bits": "many"}], "a table description is a dict"),
+        ([None], "a table description is a dict"),
+        ([{"permutation": [0] * 64, "prefix_bits": 16}], "each of the bits 0 to 63 once"),
+        ([{"permutation": list(range(63)), "prefix_bits": 16}], "each of the bits 0 to 63 once"),
+        ([{"permutation": list(range(64)), "prefix_bits": 65}], "prefix_bits must be 0 to 64, got 65"),
+        ([{"permutation": list(range(64)), "prefix_bits": -1}], "prefix_bits must be 0 to 64, got -1"),
+        ([{"permutation": list(range(64)), "prefix_bits": 2, "flips": 3}], "flips must be 0 to prefix_bits"),
+        ([{"permutation": ROTATED, "prefix_bits": 0}], "first table of a design must have the identity"),
+        ([{"permutation": list(range(64)), "prefix_bits": 64, "flips": 2}], "not exact for radius 3"),
+    ],
+)
+def test_bad_tables(tables, message):
+    with pytest.raises(InputError, match=message):
+        design(tables, 3)
+
+
+@pytest.mark.parametrize("radius", [-1, 8, 3.0, "3", None, True, np.float64(2)])
+def test_bad_radius(radius):
+    with pytest.raises(InputError, match="radius must be a whole number from 0 to 7"):
+        check_radius(radius)
+    with pytest.raises(InputError, match="radius must be a whole number from 0 to 7"):
+        design("flip-1", radius)
+
+
+def test_radius_may_be_a_numpy_integer():
+    assert design("flip-2", np.uint8(3)) == design("flip-2", 3)
+
+
+def test_json_round_trip():
+    for name, radius in (("manku-20", 3), ("flip-3", 7)):
+        made = design(name, radius)
+        assert Design.from_json(made.to_json()) == made
+    custom = design(CUSTOM, 4)
+    assert Design.from_json(custom.to_json()) == custom
+    assert custom.name == "custom"

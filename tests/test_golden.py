@@ -1,0 +1,167 @@
+"""Golden files: what earlier versions wrote still opens, answers and re-encodes the same; what is bad still says why."""
+
+import json
+import shutil
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import reference
+import tableimage
+
+import fpstore
+from fpstore import _kernel
+from fpstore.table import TableReader
+
+DATA = Path(__file__).parent / "data"
+TOOL = Path(__file__).parent.parent / "tools" / "make_golden"
+CASES = sorted(DATA.glob("v*/*.fpt"))
+GOOD = [path for path in CASES if not path.name.startswith("bad-")]
+BAD = [path for path in CASES if path.name.startswith("bad-")]
+STORES = sorted(path for path in DATA.glob("v*/*") if path.is_dir())
+MOST_BYTES = 60_000
+
+
+def case(path):
+    return f"{path.parent.name}/{path.stem}"
+
+
+def facts_of(path):
+    return json.loads(path.with_suffix(".json").read_text())
+
+
+def integers(values):
+    return [int(value, 16) for value in values]
+
+
+def test_there_are_golden_files_of_this_version():
+    folder = DATA / f"v{_kernel.FORMAT_VERSION}"
+    names = {path.name for path in folder.iterdir()}
+    assert {"empty.fpt", "one.fpt", "dense.fpt", "random-50.fpt", "skewed.fpt", "store"} <= names
+    assert {path.stem for path in folder.glob("*.json")} == {Path(n).stem for n in names}
+    packed = [len(zlib.compress(path.read_bytes())) for path in folder.rglob("*") if path.is_file()]
+    assert sum(packed) < MOST_BYTES  # what they take in the repository: the padding of LMDB files is zeros
+
+
+# --- Good tables ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", GOOD, ids=case)
+def test_a_good_table_opens(path):
+    facts, reader = facts_of(path), TableReader(path)
+    reader.verify()
+    kernel = reader.kernel
+    for name in ("table", "table_count", "prefix_bits", "flips", "block_bytes"):
+        assert getattr(kernel, name) == facts[name], name
+    assert list(kernel.permutation) == facts["permutation"]
+    keys, _, _ = kernel.decode(0, kernel.block_count, 1)
+    fingerprints = _kernel.permute(keys, np.array(facts["permutation"], np.uint8), inverse=True)
+    assert sorted(fingerprints.tolist()) == integers(facts["fingerprints"])
+    assert kernel.fingerprint_count == len(keys)
+
+
+@pytest.mark.parametrize("path", GOOD, ids=case)
+def test_a_good_table_answers(path):
+    facts, kernel = facts_of(path), TableReader(path).kernel
+    for scan in facts["scans"]:
+        query = int(scan["query"], 16)
+        _, fingerprints, distances = kernel.scan(np.array([query], np.uint64), scan["radius"], 0, kernel.block_count)
+        got = sorted(zip(distances.tolist(), fingerprints.tolist(), strict=True))
+        assert got == [(distance, int(f, 16)) for f, distance in scan["matches"]]
+    stored = integers(facts["fingerprints"])
+    for value in (*stored, *(f ^ 1 for f in stored), 0, 2**64 - 1):
+        assert (kernel.locate_one(value) is not None) == (value in set(stored))
+
+
+@pytest.mark.parametrize("path", GOOD, ids=case)
+def test_the_reference_decoder_reads_a_good_table(path):
+    assert reference.Table(path.read_bytes()).verify() == integers(facts_of(path)["fingerprints"])
+
+
+@pytest.mark.parametrize("path", GOOD, ids=case)
+def test_a_good_table_is_encoded_again_byte_for_byte(path):
+    facts, data = facts_of(path), path.read_bytes()
+    code = np.frombuffer(tableimage.open_table(data).code_bits, np.uint8)
+    again = tableimage.build(
+        np.array(integers(facts["fingerprints"]), np.uint64),
+        np.array(facts["permutation"], np.uint8),
+        facts["block_bytes"],
+        code,
+        **{name: facts[name] for name in ("table", "table_count", "prefix_bits", "flips")},
+    )
+    assert again == data
+
+
+# --- Bad tables -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", BAD, ids=case)
+def test_a_bad_table_says_why(path):
+    facts = facts_of(path)
+    error = getattr(fpstore, facts["error"])
+    if facts["when"] == "open":
+        with pytest.raises(error, match=facts["message"]) as caught:
+            TableReader(path)
+    else:
+        reader = TableReader(path)
+        if facts["when"] == "read":
+            with pytest.raises(error, match=facts["message"]):
+                reader.kernel.decode(0, reader.kernel.block_count, 1)
+        with pytest.raises(error, match=facts["message"]) as caught:
+            reader.verify()
+    assert type(caught.value) is error
+    assert str(caught.value.path) == str(path)
+    assert str(caught.value).startswith(str(path))
+
+
+@pytest.mark.parametrize("path", BAD, ids=case)
+def test_the_reference_decoder_refuses_a_bad_table(path):
+    wanted = reference.VersionError if facts_of(path)["error"] == "FormatVersionError" else reference.FormatError
+    with pytest.raises(wanted) as caught:
+        reference.Table(path.read_bytes()).verify()
+    assert type(caught.value) is wanted
+
+
+# --- Stores ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", STORES, ids=case)
+def test_a_golden_store_answers(tmp_path, path):
+    facts = facts_of(path)
+    with fpstore.open(shutil.copytree(path, tmp_path / "copy")) as store:
+        report = store.verify()
+        assert report.ok, report.faults
+        assert store.fingerprinter == facts["fingerprinter"]
+        assert len(store) == len(facts["ids"])
+        assert {f"{f:016x}": sorted(store[f]) for f in integers(facts["ids"])} == facts["ids"]
+        for probe in facts["probes"]:
+            matches = store.probe(int(probe["query"], 16), probe["radius"])
+            assert [[f"{m.fingerprint:016x}", m.distance] for m in matches] == probe["matches"]
+            for match in matches:
+                assert sorted(match.ids) == facts["ids"][f"{match.fingerprint:016x}"]
+
+
+# --- The tool -------------------------------------------------------------------------------------
+
+
+def run_tool(*arguments):
+    command = [sys.executable, "-P", str(TOOL), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_tool_makes_the_same_again_and_keeps_what_there_is(tmp_path):
+    target = tmp_path / "v1"
+    assert run_tool("--output", target).returncode == 0
+    assert sorted(p.name for p in target.iterdir()) == sorted(p.name for p in (DATA / "v1").iterdir())
+    for path in target.glob("*.json"):
+        assert path.read_bytes() == (DATA / "v1" / path.name).read_bytes()
+    (target / "one.fpt").write_bytes(b"old")
+    refused = run_tool("--output", target)
+    assert refused.returncode == 1
+    assert "golden files never change" in refused.stderr
+    assert (target / "one.fpt").read_bytes() == b"old"
+    assert run_tool("--output", target, "--new-version").returncode == 0
+    assert (target / "one.fpt").read_bytes() == (DATA / "v1" / "one.fpt").read_bytes()

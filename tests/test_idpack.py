@@ -1,0 +1,113 @@
+"""Id records: the kernel against the readable encoder and decoder of reference.py."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import reference
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from fpstore import _kernel
+from fpstore.errors import CorruptStoreError
+
+words = st.integers(0, 2**64 - 1)
+id_lists = st.lists(st.lists(words, min_size=1, max_size=6, unique=True).map(sorted), min_size=1, max_size=40)
+small_lists = st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=3, unique=True).map(sorted), min_size=1, max_size=60)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.one_of(id_lists, small_lists), words, st.integers(0, 2**32))
+@example([[7]], 2**64 - 1, 0)
+@example([[0, 2**64 - 1]], 0, 3)
+def test_id_records_equal_the_reference(lists, seed, cut):
+    """Two blocks: the lists before and after the cut."""
+    cut = cut % len(lists)
+    blocks = [part for part in (lists[:cut], lists[cut:]) if part]
+    ids = np.array([number for part in lists for number in part], np.uint64)
+    lims = np.cumsum([0, *map(len, lists)], dtype=np.uint64)
+    blob, offsets = _kernel.pack_ids(ids, lims, np.array([len(part) for part in blocks], np.uint32), seed)
+    assert offsets[0] == 0
+    assert offsets[-1] == len(blob)
+    for b, (part, (start, end)) in enumerate(zip(blocks, pairwise(offsets.tolist()), strict=True)):
+        record, record_seed = blob[start:end], (seed + b) % 2**64
+        assert record == reference.encode_record(part, record_seed)
+        assert reference.decode_record(record, record_seed) == part
+        counts, values = _kernel.unpack_record(record, record_seed, "ids")
+        assert counts.tolist() == [len(numbers) for numbers in part]
+        assert values.tolist() == [number for numbers in part for number in numbers]
+        rank = cut % len(part)
+        assert _kernel.unpack_rank(record, record_seed, rank, "ids") == part[rank]
+        with pytest.raises(CorruptStoreError):
+            _kernel.unpack_rank(record, record_seed, len(part), "ids")
+
+
+def gather(parts, blocks, places, seed):
+    """Return the ids of (record, rank) places from the records of these blocks."""
+    records = [reference.encode_record(part, (seed + block) % 2**64) for part, block in zip(parts, blocks, strict=True)]
+    of_record = np.array([record for record, _ in places], np.uint64)
+    ranks = np.array([rank for _, rank in places], np.uint32)
+    lims, ids = _kernel.gather_ids(records, np.array(blocks, np.uint64), of_record, ranks, seed, "ids")
+    assert len(ids) == lims[-1]
+    return [ids[a:b].tolist() for a, b in pairwise(lims.tolist())]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.one_of(small_lists, id_lists), max_size=4), words, st.randoms(use_true_random=False))
+def test_gather_ids(parts, seed, random):
+    """Any places of several records, in any order and more than once."""
+    blocks = random.sample(range(2**32), len(parts))
+    places = [(r, rank) for r, part in enumerate(parts) for rank in range(len(part))]
+    places = random.choices(places, k=30) if places else []
+    assert gather(parts, blocks, places, seed) == [parts[record][rank] for record, rank in places]
+
+
+def test_gather_ids_refuses_a_place_outside_its_records():
+    parts, blocks = [[[1], [2, 3]], [[4]]], [7, 9]
+    assert gather(parts, blocks, [(0, 1), (1, 0)], 5) == [[2, 3], [4]]
+    with pytest.raises(CorruptStoreError) as caught:
+        gather(parts, blocks, [(0, 0), (1, 1)], 5)
+    assert caught.value.block == 9
+    with pytest.raises(IndexError):
+        gather(parts, blocks, [(2, 0)], 5)
+
+
+@settings(max_examples=30, deadline=None)
+@given(small_lists, words, st.integers(0, 2**32))
+def test_a_changed_record_is_found(lists, seed, place):
+    record = reference.encode_record(lists, seed)
+    changed = bytearray(record)
+    changed[place % len(record)] ^= 1 << place % 8
+    for damaged in (bytes(changed), record[: place % len(record)], record + b"\0"):
+        with pytest.raises(CorruptStoreError):
+            _kernel.unpack_record(damaged, seed, "ids")
+        with pytest.raises(reference.FormatError):
+            reference.decode_record(damaged, seed)
+    with pytest.raises(CorruptStoreError):
+        _kernel.unpack_record(record, seed ^ 1, "ids")
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.binary(min_size=12, max_size=80),
+    st.integers(0, 66),
+    st.one_of(st.just(0), st.integers(0, 58)),
+    st.integers(0, 9),
+    st.booleans(),
+    words,
+)
+def test_records_with_a_right_checksum_are_judged_alike(body, id_bits, count_bits, count, fitting, seed):
+    """Whatever else the record says, kernel and reference refuse it together or read the same ids."""
+    body = bytes([id_bits, count_bits, count, 0]) + body[4:]
+    if fitting:  # the length of a record with one id each
+        body = body[: 12 + (count * (count_bits + id_bits) + 7) // 8]
+    record = (_kernel.xxh64(body, seed) % 2**32).to_bytes(4, "little") + body
+    try:
+        expected = reference.decode_record(record, seed)
+    except reference.FormatError:
+        with pytest.raises(CorruptStoreError):
+            _kernel.unpack_record(record, seed, "ids")
+    else:
+        counts, values = _kernel.unpack_record(record, seed, "ids")
+        assert counts.tolist() == [len(part) for part in expected]
+        assert values.tolist() == [number for part in expected for number in part]

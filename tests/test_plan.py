@@ -1,0 +1,196 @@
+"""The planner: its arithmetic against exact numbers, its sizes against real tables, its budgets and errors."""
+
+import math
+import sys
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import tableimage
+
+import fpstore
+from fpstore import InputError, plan
+from fpstore.design import MANKU, covers, design
+from fpstore.plan import candidates_for, choose, estimate, limit_bits, table_bits
+
+GIB = 1 << 30
+
+# --- Sizes ----------------------------------------------------------------------------------------
+
+
+def exact_limit(n):
+    """Count the bits of log2 C(2^64, n), from the exact integer."""
+    sets = math.comb(2**64, n)
+    top = sets.bit_length() - 64
+    return (top + math.log2(sets >> top)) / n if top > 0 else math.log2(sets) / n
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 10, 100, 1000, 5000])
+def test_the_limit_is_exact(n):
+    assert limit_bits(n) == pytest.approx(exact_limit(n), abs=1e-9)
+
+
+@pytest.mark.parametrize(("log2_n", "bits"), [(20, 45.4), (23, 42.4), (26, 39.4), (30, 35.4), (33, 32.4), (34, 31.4)])
+def test_the_limit_at_the_sizes_of_the_design_page(log2_n, bits):
+    assert round(limit_bits(1 << log2_n), 1) == bits
+
+
+def test_the_limit_falls_as_sets_grow():
+    limits = [limit_bits(1 << log2_n) for log2_n in range(41)]
+    assert limits[0] == 64
+    assert all(a > b for a, b in pairwise(limits))
+    assert all(0.9 < a - b <= 1.0000001 for a, b in pairwise(limits[10:]))  # a bit for each doubling
+    assert limit_bits(0) == 0
+
+
+@pytest.mark.parametrize("block_bytes", [128, 256, 512, 1024, 2048, 4096])
+@pytest.mark.parametrize("log2_n", [18, pytest.param(20, marks=pytest.mark.slow)])
+def test_table_sizes_are_those_of_real_tables(log2_n, block_bytes):
+    n = 1 << log2_n
+    fingerprints = np.unique(np.random.default_rng(1).integers(0, 2**64, n, np.uint64))
+    assert len(fingerprints) == n
+    real = len(tableimage.build(fingerprints, block_bytes=block_bytes)) * 8 / n
+    assert table_bits(n, block_bytes) == pytest.approx(real, rel=0.02)
+
+
+def test_table_bits_at_the_default_block_size():
+    n = 1 << 20
+    fingerprints = np.random.default_rng(2).integers(0, 2**64, n, np.uint64)
+    real = len(tableimage.build(fingerprints)) * 8 / n
+    assert table_bits(n) == pytest.approx(real, rel=0.02)
+
+
+def test_table_bits_fall_with_the_size_of_set_and_block():
+    for log2_n in range(12, 40):
+        assert table_bits(1 << log2_n) > table_bits(1 << (log2_n + 1)) > limit_bits(1 << (log2_n + 1))
+    sizes = [table_bits(1 << 24, block_bytes) for block_bytes in (128, 256, 512, 1024, 2048, 4096)]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+# --- Plans ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("radius", range(5))
+@pytest.mark.parametrize("n", [0, 1, 2, 1000, 1 << 24, 1 << 33])
+def test_every_plan_is_exact(n, radius):
+    plans = plan(n, radius)
+    assert plans
+    for p in plans:
+        assert p.design.radius == radius
+        assert covers(p.design.tables, radius)
+        assert p.lookups == sum(x.variant_count for x in p.design.lookups(n)) > 0
+        assert p.bytes_per_fingerprint > 0
+        assert p.disk_bytes >= 0
+        assert p.microseconds > 0
+        assert p.cold_milliseconds > 0
+        assert p.fits == (p.reason == "")
+        assert p.name == p.design.name
+    assert len({p.design.tables for p in plans}) == len(plans)
+
+
+@pytest.mark.parametrize("radius", [0, 3, 5])
+def test_candidates_hold_the_named_designs(radius):
+    tables = {made.tables for made in candidates_for(radius)}
+    for name, (_, most) in MANKU.items():
+        if radius <= most:
+            assert design(name, radius).tables in tables
+    for count in range(1, radius + 2):
+        assert design(f"flip-{count}", radius).tables in tables
+
+
+def test_estimated_size_is_that_of_a_real_store(tmp_path):
+    fingerprints = np.random.default_rng(3).integers(0, 2**64, 1 << 18, np.uint64)
+    with fpstore.build(tmp_path / "s", fingerprints, design="flip-2") as store:
+        stats = store.stats()
+    made = estimate(design("flip-2", 3), 1 << 18)
+    assert made.bytes_per_fingerprint * (1 << 18) == pytest.approx(stats["bytes"]["tables"], rel=0.02)
+    assert stats["bytes"]["total"] <= made.disk_bytes <= 1.1 * stats["bytes"]["total"]
+
+
+def test_plans_that_fit_come_first_and_best_first():
+    plans = plan(1 << 24, 3, disk_budget=GIB // 2, memory_budget=GIB // 4)
+    fits = [p.fits for p in plans]
+    assert fits == sorted(fits, reverse=True)
+    assert 0 < sum(fits) < len(fits)
+    for group in (True, False):
+        times = [p.microseconds for p in plans if p.fits == group]
+        assert all(a < b * 1.15 for a, b in pairwise(times))  # times within a tenth are alike
+
+
+def test_cold_plans_are_ranked_by_reads():
+    times = [p.cold_milliseconds for p in plan(1 << 30, 3, storage="cold") if p.fits]
+    assert all(a < b * 1.15 for a, b in pairwise(times))
+
+
+@pytest.mark.parametrize(
+    ("budget", "reason"), [("disk_budget", "over the disk budget"), ("memory_budget", "over the memory budget")]
+)
+def test_budgets_are_kept(budget, reason):
+    sizes = []
+    for size in (GIB * 64, GIB, GIB // 2, GIB // 4, 1):
+        plans = plan(1 << 24, 3, **{"memory_budget": 1 << 60, budget: size})
+        for p in plans:
+            used = p.disk_bytes if budget == "disk_budget" else p.bytes_per_fingerprint * (1 << 24)
+            assert p.fits == (used <= size)
+            assert p.reason == ("" if p.fits else reason)
+        sizes.append(sum(p.fits for p in plans))
+    assert sizes == sorted(sizes, reverse=True)
+    assert (sizes[0], sizes[-1]) == (len(plans), 0)
+
+
+def test_a_tighter_budget_chooses_fewer_tables():
+    counts = [len(choose(1 << 24, 3, disk_budget=size).design.tables) for size in (64 * GIB, GIB // 2, GIB // 4)]
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] > counts[-1]
+
+
+def test_nothing_fits():
+    with pytest.raises(InputError, match=r"no design fits the disk budget: flip-1 is the smallest at \d+ bytes"):
+        choose(1 << 24, 3, disk_budget=1000)
+
+
+def test_a_small_memory_does_not_stop_a_build(monkeypatch):
+    # The function fpstore.plan hides its module.
+    monkeypatch.setattr(sys.modules["fpstore.plan"], "total_memory", lambda: 1000)
+    assert not plan(1 << 24, 3)[0].fits
+    assert choose(1 << 24, 3).fits
+    assert choose(1 << 24, 3, disk_budget=GIB // 4).disk_bytes <= GIB // 4
+
+
+@pytest.mark.parametrize("n", [0, 1])
+@pytest.mark.parametrize("radius", [0, 3, 5])
+def test_tiny_sets(n, radius):
+    assert choose(n, radius).fits
+    assert choose(n, radius, disk_budget=100_000).fits
+    assert all(p.fits for p in plan(n, radius))
+
+
+def test_radius_zero_needs_one_table():
+    assert len(choose(1 << 24, 0).design.tables) == 1
+
+
+@pytest.mark.parametrize("n", [-1, 1.5, "3", None, True])
+def test_bad_count(n):
+    with pytest.raises(InputError, match="n must be a whole number of fingerprints"):
+        plan(n)
+
+
+@pytest.mark.parametrize("radius", [-1, 8, 2.5, "3"])
+def test_bad_radius(radius):
+    with pytest.raises(InputError, match="radius must be a whole number from 0 to 7"):
+        plan(10, radius)
+
+
+def test_bad_storage():
+    with pytest.raises(InputError, match="storage must be hot or cold, got 'warm'"):
+        plan(10, storage="warm")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("radius", [6, 7])
+def test_every_plan_of_a_large_radius_is_exact(radius):
+    plans = plan(1 << 34, radius)
+    assert all(covers(p.design.tables, radius) for p in plans)
+    names = {p.name for p in plans}
+    assert ("flip-1" in names) == (radius == 6)  # at 7, more look-ups than a probe may make
+    assert "flip-3" in names

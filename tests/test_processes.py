@@ -1,0 +1,341 @@
+"""Many readers: processes, forks, threads, pickles, and a store that nobody may write to."""
+
+import copy
+import faulthandler
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fpstore
+from fpstore import environment
+
+RNG = np.random.default_rng(9)
+CENTRES = RNG.integers(0, 2**64, 200, np.uint64)
+FINGERPRINTS = np.concatenate([CENTRES, CENTRES ^ (np.uint64(1) << RNG.integers(0, 64, 200, np.uint64))])
+NAMES = [f"document {i}" for i in range(len(FINGERPRINTS))]
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch):
+    monkeypatch.setattr("fpstore.store.PROBE_QUERIES", 50)
+    monkeypatch.setattr("fpstore.store.SCAN_BLOCKS", 3)
+
+
+@pytest.fixture(params=["rows", "strings"])
+def store(tmp_path, request):
+    ids = NAMES if request.param == "strings" else None
+    with fpstore.build(tmp_path / "s", FINGERPRINTS, ids, design="manku-4", block_bytes=128) as store:
+        yield store
+
+
+def answers(store, threads=2):
+    """Everything that reads: tables and ids, in threads."""
+    matches = store.probe_many(FINGERPRINTS, 3, threads=threads)
+    lims, ids = matches.ids()
+    scanned = store.scan(FINGERPRINTS[:5], 9, threads=threads)
+    first = int(FINGERPRINTS[0])
+    return (
+        matches.lims.tolist(),
+        matches.fingerprints.tolist(),
+        (lims.tolist(), list(ids)),
+        scanned.fingerprints.tolist(),
+        (store[first], store.probe(first), first in store, len(store)),
+        store.verify().ok,
+    )
+
+
+def forked(work):
+    """Run work in a forked child; return what it returned, or fail with how it ended."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            faulthandler.disable()
+            signal.alarm(60)
+            os.close(read)
+            try:
+                result = work()
+            except BaseException as error:
+                result = error
+            with os.fdopen(write, "wb") as file:
+                pickle.dump(result, file)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    os.close(write)
+    with os.fdopen(read, "rb") as file:
+        data = file.read()
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    result = pickle.loads(data)
+    if isinstance(result, BaseException):
+        raise result
+    return result
+
+
+# --- Forks ----------------------------------------------------------------------------------------
+
+
+def test_a_store_survives_a_fork(store):
+    expected = answers(store)
+    assert expected[-1]
+    assert forked(lambda: answers(store)) == expected
+    assert answers(store) == expected
+
+
+def test_a_fork_before_the_first_probe(store):
+    assert forked(lambda: answers(store)) == answers(store)
+
+
+def test_a_child_of_a_child(store):
+    expected = answers(store)
+    assert forked(lambda: (answers(store), forked(lambda: answers(store)))) == (expected, expected)
+
+
+def test_parent_and_child_read_at_the_same_time(store):
+    expected = answers(store)
+    with ThreadPoolExecutor(1) as pool:
+        child = pool.submit(forked, lambda: [answers(store) for _ in range(5)])
+        assert [answers(store) for _ in range(5)] == [expected] * 5
+        assert child.result() == [expected] * 5
+
+
+def test_closing_in_the_child_leaves_the_parent_alone(store):
+    expected = answers(store)
+
+    def close():
+        answers(store)
+        store.close()
+        with pytest.raises(fpstore.ClosedStoreError):
+            len(store)
+        return "closed"
+
+    assert forked(close) == "closed"
+    assert forked(lambda: store.close()) is None  # without a read before it
+    assert answers(store) == expected
+
+
+def test_closing_in_the_parent_leaves_the_child_alone(store):
+    expected = answers(store)
+    forked_read, forked_write = os.pipe()
+    closed_read, closed_write = os.pipe()
+
+    def read_later():
+        os.write(forked_write, b"x")
+        os.read(closed_read, 1)
+        return answers(store)
+
+    with ThreadPoolExecutor(1) as pool:
+        child = pool.submit(forked, read_later)
+        os.read(forked_read, 1)
+        store.close()
+        os.write(closed_write, b"x")
+        assert child.result() == expected
+    for descriptor in (forked_read, forked_write, closed_read, closed_write):
+        os.close(descriptor)
+
+
+def test_first_reads_of_a_child_in_many_threads(store):
+    """The child reopens its files once, whichever thread is first."""
+    expected = answers(store)
+
+    def work():
+        start = threading.Barrier(8)
+
+        def one(_):
+            start.wait()
+            return answers(store, threads=1)
+
+        with ThreadPoolExecutor(8) as pool:
+            results = list(pool.map(one, range(8)))
+        return results, len(environment._shared)
+
+    results, open_files = forked(work)
+    assert results == [expected] * 8
+    assert open_files == (2 if isinstance(expected[2][1][0], str) else 1)
+
+
+def test_forks_in_the_middle_of_reads(tmp_path, store):
+    """No lock that another thread holds at the fork, of ours or of LMDB, may stop the child."""
+    expected = answers(store)
+    stop = threading.Event()
+
+    def read():
+        while not stop.is_set():
+            assert answers(store, threads=1) == expected
+            fpstore.open(tmp_path / "s").close()
+
+    with ThreadPoolExecutor(3) as pool:
+        readers = [pool.submit(read) for _ in range(3)]
+        try:
+            for _ in range(10):
+                assert forked(lambda: answers(store, threads=1)) == expected
+        finally:
+            stop.set()
+        for reader in readers:
+            reader.result()
+
+
+def test_a_store_replaced_after_a_fork_is_not_mixed_up(tmp_path, store):
+    """The tables are those of the old store, mapped before the fork; ids of the new one would be wrong."""
+    path = tmp_path / "s"
+    expected = answers(store)
+
+    def work():
+        fpstore.build(path, FINGERPRINTS, [i + 5 for i in range(len(FINGERPRINTS))], overwrite=True).close()
+        try:
+            return answers(store)
+        except fpstore.StorageError as error:
+            return str(error)
+
+    assert "open the store again" in forked(work)
+    assert answers(store) == expected  # the parent still has the whole old store
+    with fpstore.open(path) as new:
+        assert new[int(FINGERPRINTS[1])] == [6]
+
+
+# --- Processes ------------------------------------------------------------------------------------
+
+READER = """
+    import hashlib, sys, numpy as np, fpstore
+    queries = np.load(sys.argv[2])
+    sys.stdin.readline()
+    with fpstore.open(sys.argv[1]) as store:
+        for _ in range(20):
+            matches = store.probe_many(queries, threads=2)
+            lims, ids = matches.ids()
+        print(len(store), hashlib.sha256(matches.fingerprints.tobytes() + repr(list(ids)).encode()).hexdigest())
+"""
+
+
+def test_several_processes_read_at_once(tmp_path, store):
+    np.save(tmp_path / "queries.npy", FINGERPRINTS)
+    before = {p: p.stat().st_mtime_ns for p in sorted((tmp_path / "s").rglob("*"))}
+    command = [sys.executable, "-P", "-c", textwrap.dedent(READER), str(tmp_path / "s"), str(tmp_path / "queries.npy")]
+    readers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    for reader in readers:
+        reader.stdin.write("go\n")
+        reader.stdin.flush()
+    outputs = {reader.communicate(timeout=60)[0] for reader in readers}
+    assert len(outputs) == 1
+    assert outputs.pop().startswith(f"{len(store)} ")
+    assert {p: p.stat().st_mtime_ns for p in sorted((tmp_path / "s").rglob("*"))} == before  # no lock files
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_a_pickled_store_is_opened_again(store, protocol):
+    with pickle.loads(pickle.dumps(store, protocol)) as again:
+        assert answers(again) == answers(store)
+    assert answers(store)[-1]
+
+
+def test_copies_are_closed_one_by_one(store):
+    expected = answers(store)
+    for make in (copy.copy, copy.deepcopy):
+        with make(store) as again:
+            assert answers(again) == expected
+        assert answers(store) == expected
+
+
+def test_a_closed_store_is_not_pickled(store):
+    store.close()
+    with pytest.raises(fpstore.ClosedStoreError):
+        pickle.dumps(store)
+
+
+def test_matches_and_errors_are_pickled(store):
+    matches = store.probe_many(FINGERPRINTS[:9])
+    again = pickle.loads(pickle.dumps(matches))
+    assert list(again) == list(matches)
+    error = pickle.loads(pickle.dumps(fpstore.CorruptStoreError("bad", path="p", block=3)))
+    assert (str(error), error.path, error.block) == ("bad", "p", 3)
+
+
+# --- Threads --------------------------------------------------------------------------------------
+
+
+def test_one_store_in_many_threads(store):
+    expected = answers(store)
+    with ThreadPoolExecutor(6) as pool:
+        assert list(pool.map(lambda _: answers(store), range(18))) == [expected] * 18
+
+
+def read_until_closed(store, started):
+    """Read and read; return the error that ends it."""
+    fingerprint = int(FINGERPRINTS[7])
+    answers(store)
+    started.wait()
+    try:
+        while True:
+            assert store[fingerprint] == store.probe(fingerprint, 0)[0].ids
+            assert len(store.probe_many(FINGERPRINTS[:40], threads=1).ids()[0]) > 40
+            store.scan(FINGERPRINTS[:2], 3, threads=1)
+    except Exception as error:
+        return error
+
+
+def test_closing_under_reading_threads(tmp_path, store):
+    """Readers end with the error for a closed store: no crash, and nothing stays open."""
+    for _ in range(20):
+        opened = fpstore.open(tmp_path / "s")
+        started = threading.Barrier(5)
+        with ThreadPoolExecutor(4) as pool:
+            readers = [pool.submit(read_until_closed, opened, started) for _ in range(4)]
+            started.wait()
+            opened.close()
+            errors = [reader.result() for reader in readers]
+        assert {type(error) for error in errors} == {fpstore.ClosedStoreError}
+    store.close()
+    assert not files_open(tmp_path)
+
+
+def files_open(path):
+    """Name the LMDB files under a path that this process has open."""
+    inodes = {(p.stat().st_dev, p.stat().st_ino): p.name for p in path.rglob("*.mdb")}
+    return [inodes[key] for key in environment._shared if key in inodes]
+
+
+@pytest.mark.parametrize("how", ["closed", "dropped"])
+def test_every_file_is_given_back(tmp_path, store, how):
+    answers(store)
+    store.close()
+    again = fpstore.open(tmp_path / "s")
+    answers(again)
+    assert sorted(files_open(tmp_path)) == ["ids.mdb", "store.mdb"]
+    assert len(mapped(tmp_path)) >= 6
+    if how == "closed":
+        again.close()
+    else:
+        del again
+    assert files_open(tmp_path) == []
+    assert mapped(tmp_path) == []
+
+
+def mapped(path):
+    """Lines of /proc that name a file under a path: its maps and descriptors."""
+    process = Path("/proc/self")
+    links = [str(p.readlink()) for p in process.joinpath("fd").iterdir() if p.is_symlink()]
+    return [line for line in [*process.joinpath("maps").read_text().splitlines(), *links] if str(path) in line]
+
+
+# --- Read-only folders ----------------------------------------------------------------------------
+
+
+def test_a_store_on_read_only_media(tmp_path, store, read_only):
+    expected = answers(store)
+    store.close()
+    with read_only(tmp_path / "s"):
+        with pytest.raises(OSError):
+            (tmp_path / "s" / "x").write_text("")
+        with fpstore.open(tmp_path / "s") as again:
+            assert answers(again) == expected
+            assert forked(lambda: answers(again)) == expected

@@ -1,0 +1,499 @@
+// Blocks: an in-memory table around the input, with right checksums, so that the decoders see every lie a block can tell.
+// Each instruction set gets its own copy, exactly as long as the contract says and followed by other bytes; all must agree,
+// with a slow decoder as well, and with a brute-force search when the table is sound.
+#include <algorithm>
+#include <memory>
+#include <tuple>
+
+#include "input.hpp"
+#include "kernels.hpp"
+#include "xxh64.hpp"
+
+using namespace fpstore;
+
+namespace {
+
+constexpr unsigned kCodes = 64;
+constexpr unsigned kPermutations = 16;
+constexpr uint64_t kLeastRoom = 2 * 65536;  // for two blocks, whatever counts they claim
+constexpr uint64_t kRoom = 2 * kLeastRoom;
+
+struct Code {
+  uint8_t lengths[kSymbols];
+  EncodeTable encode;
+  DecodeTable decode;
+  std::unique_ptr<fuzz::SlowCode> slow;
+};
+
+struct World {
+  Code codes[kCodes];
+  Permutation forward[kPermutations];
+  Permutation inverse[kPermutations];
+  std::vector<const Kernels*> sets;
+  std::unique_ptr<uint64_t[]> out{new uint64_t[kRoom]};
+};
+
+const World& world() {
+  static const World* const made = [] {
+    World* w = new World;
+    for (unsigned i = 0; i < kCodes; ++i) {
+      Code& code = w->codes[i];
+      fuzz::make_code(i, i % 4 * 85, i % 8 == 7, code.lengths);
+      REQUIRE(make_encode_table(code.lengths, &code.encode) == Status::ok);
+      REQUIRE(make_decode_table(code.lengths, &code.decode) == Status::ok);
+      code.slow.reset(new fuzz::SlowCode(code.lengths));
+    }
+    fuzz::Random random(1);
+    for (unsigned i = 0; i < kPermutations; ++i) {
+      uint8_t source[64];
+      fuzz::shuffle(&random, source);
+      if (i < 8)
+        for (unsigned k = 0; k < 64; ++k) source[k] = static_cast<uint8_t>((k + 8 * i) % 64);
+      make_permutation(source, w->forward + i, w->inverse + i);
+    }
+    for (const char* name : {"scalar", "avx2", "avx512"})
+      if (const Kernels* set = kernels_named(name)) w->sets.push_back(set);
+    return w;
+  }();
+  return *made;
+}
+
+struct Table {
+  const Code* code;
+  unsigned permutation;
+  uint32_t block_bytes;
+  uint64_t seed;
+  std::vector<uint8_t> blocks;
+  std::vector<uint64_t> keys;
+  unsigned directory_bits;
+  std::vector<uint64_t> directory;
+
+  uint64_t count() const { return keys.size(); }
+  uint8_t* block(uint64_t b) { return blocks.data() + b * block_bytes; }
+  void seal(uint64_t b) {
+    const uint64_t previous = b ? keys[b - 1] : 0;
+    store64(block(b), xxh64(block(b) + 8, block_bytes - 8, seed + keys[b] * xxh::kP1 + previous * xxh::kP2 + b * xxh::kP3));
+  }
+};
+
+// What the format page says that block b holds; false when it does not decode.
+bool slow_decode(Table* t, uint64_t b, std::vector<uint64_t>* out) {
+  const uint8_t* p = t->block(b);
+  const uint32_t count = load16(p + 16), end = kBlockHeaderBytes * 8 + load16(p + 18);
+  out->clear();
+  if (count == 0 || count > kMaxEntries || end > t->block_bytes * 8) return false;
+  uint64_t e = load64(p + 8);
+  out->push_back(e);
+  std::vector<uint8_t> symbols;
+  uint32_t at = kBlockHeaderBytes * 8, tail = end;
+  for (uint32_t i = 1; i < count; ++i) {
+    const int h = t->code->slow->decode(p, &at, end);
+    if (h < 0) return false;
+    symbols.push_back(static_cast<uint8_t>(h));
+  }
+  if (at != end) return false;
+  for (const unsigned h : symbols) {
+    if (tail + 63 - h > t->block_bytes * 8) return false;
+    e = (h ? e >> (64 - h) << (64 - h) : 0) | uint64_t{1} << (63 - h);
+    for (unsigned bit = h + 1; bit < 64; ++bit, ++tail)
+      e |= static_cast<uint64_t>(p[tail / 8] >> (7 - tail % 8) & 1) << (63 - bit);
+    out->push_back(e);
+  }
+  return true;
+}
+
+// Ascending keys, by their h: each input byte gives the h of the next, or the nearest smaller one that ascends and has a code.
+std::vector<uint64_t> make_keys(const uint8_t lengths[kSymbols], fuzz::Input* input) {
+  const uint64_t first = input->word();
+  fuzz::Random random(first);
+  std::vector<uint64_t> keys{first};
+  for (unsigned n = input->byte(); n; --n) {
+    int h = input->left() ? input->byte() & 63 : static_cast<int>(random.below(64));
+    const uint64_t e = keys.back();
+    while (h >= 0 && ((e >> (63 - h) & 1) || !lengths[h])) --h;
+    if (h < 0) break;
+    const uint64_t below = h == 63 ? 0 : ~uint64_t{0} >> (h + 1);
+    keys.push_back((e & ~below) | uint64_t{1} << (63 - h) | (random.next() & below));
+  }
+  return keys;
+}
+
+// A sound table; every set must encode it alike.
+void encode_table(Table* t, const std::vector<uint64_t>& keys) {
+  for (const Kernels* set : world().sets) {
+    std::unique_ptr<Encoder> e(new Encoder);
+    e->code = t->code->encode;
+    e->seed = t->seed;
+    e->block_bytes = t->block_bytes;
+    e->block_index = e->previous_key = 0;
+    e->count = 0;
+    const size_t most = keys.size() + 1;
+    std::vector<uint8_t> blocks(most * t->block_bytes + kOverread);
+    std::vector<uint64_t> block_keys(most);
+    std::vector<uint32_t> counts(most);
+    size_t bad = 0;
+    size_t n = set->encode(e.get(), keys.data(), keys.size(), blocks.data(), block_keys.data(), counts.data(), &bad);
+    REQUIRE(n < keys.size());
+    n += set->encode_finish(e.get(), blocks.data() + n * t->block_bytes, &block_keys[n], &counts[n]);
+    REQUIRE(set->encode_finish(e.get(), nullptr, nullptr, nullptr) == 0);
+    blocks.resize(n * t->block_bytes);
+    block_keys.resize(n);
+    if (set == world().sets.front()) {
+      t->blocks = blocks;
+      t->keys = block_keys;
+    }
+    REQUIRE(blocks == t->blocks && block_keys == t->keys);
+  }
+}
+
+// Blocks of input bytes; byte by byte, the input says what is put right.
+void raw_table(Table* t, fuzz::Input* input) {
+  const unsigned count = 1 + input->byte() % 4;
+  t->blocks.resize(count * t->block_bytes);
+  t->keys.resize(count);
+  for (unsigned b = 0; b < count; ++b) {
+    const unsigned repair = input->byte();
+    uint8_t* const p = t->block(b);
+    store64(p + 8, input->word(1 + repair % 8));
+    uint32_t entries = static_cast<uint32_t>(input->word(2));
+    uint32_t code_length = static_cast<uint32_t>(input->word(2));
+    const uint64_t key = input->word();
+    input->fill(p + kBlockHeaderBytes, std::min<size_t>(t->block_bytes - kBlockHeaderBytes, input->byte() * 16u));
+    if (repair & 8) entries &= 63;
+    if (repair & 16) {
+      // Code stream and tails that fit: as many entries as there is room for.
+      uint32_t at = kBlockHeaderBytes * 8, tails = 0, n = 0;
+      for (; n + 1 < entries; ++n) {
+        uint32_t next = at;
+        const int h = t->code->slow->decode(p, &next, t->block_bytes * 8);
+        if (h < 0 || next + tails + 63 - static_cast<unsigned>(h) > t->block_bytes * 8) break;
+        at = next;
+        tails += 63 - static_cast<unsigned>(h);
+      }
+      entries = n + 1;
+      code_length = at - kBlockHeaderBytes * 8;
+    }
+    store16(p + 16, static_cast<uint16_t>(entries));
+    store16(p + 18, static_cast<uint16_t>(code_length));
+    std::vector<uint64_t> values;
+    t->keys[b] = slow_decode(t, b, &values) && (repair & 32) ? values.back() : key;
+  }
+}
+
+// Changes bytes of a sound table.
+void damage(Table* t, fuzz::Input* input) {
+  for (unsigned n = input->byte() % 4; n; --n) {
+    const size_t place = input->word(2) % t->blocks.size();
+    t->blocks[place] ^= input->byte();
+  }
+  for (unsigned n = input->byte() % 3 / 2; n; --n) t->keys[input->byte() % t->count()] ^= input->word();
+}
+
+// The right directory of the keys, which need not ascend.
+std::vector<uint64_t> right_directory(const Table& t) {
+  std::vector<uint64_t> directory;
+  for (uint64_t s = 0; s < uint64_t{1} << t.directory_bits; ++s) {
+    const uint64_t bound = t.directory_bits ? s << (64 - t.directory_bits) : 0;
+    directory.push_back(static_cast<uint64_t>(
+        std::count_if(t.keys.begin(), t.keys.end(), [bound](uint64_t key) { return key < bound; })));
+  }
+  directory.push_back(t.count());
+  return directory;
+}
+
+void make_directory(Table* t, fuzz::Input* input) {
+  const unsigned choice = input->byte();
+  t->directory_bits = choice % 6;
+  t->directory = right_directory(*t);
+  if (choice < 240) return;
+  const unsigned value = input->byte();
+  t->directory[input->byte() % t->directory.size()] = value < 200 ? value % 8 : input->word();
+}
+
+using Matches = std::vector<std::tuple<uint64_t, uint32_t, uint32_t>>;
+
+// Everything one instruction set says about a table.
+struct Answer {
+  std::vector<std::tuple<Status, uint64_t, uint64_t, uint64_t>> faults;
+  std::vector<uint64_t> words;  // of each target its block and rank
+  Status probe_status = Status::ok;
+  uint64_t blocks_read = 0;
+  uint64_t candidates = 0;
+  Matches probed;
+  Matches scanned;
+
+  void note(Status status, const Fault& fault) {
+    if (status != Status::ok) REQUIRE(fault.status == status);
+    if (status == Status::ok) faults.emplace_back(status, 0, 0, 0);
+    else faults.emplace_back(status, fault.block, fault.expected, fault.got);
+  }
+  // What a probe says of blocks that lie under a right checksum depends on how much of them it decodes.
+  bool operator==(const Answer& o) const { return faults == o.faults && words == o.words && scanned == o.scanned; }
+};
+
+// The matches in a sink, sorted, which each name their true distance, and no fingerprint twice.
+Matches take(Sink* sink, const std::vector<uint64_t>& queries, unsigned radius) {
+  Matches matches;
+  for (uint64_t i = 0; i < sink->count; ++i) {
+    const Match& m = sink->matches[i];
+    REQUIRE(m.query < queries.size() && m.distance <= radius);
+    REQUIRE(static_cast<uint32_t>(__builtin_popcountll(m.fingerprint ^ queries[m.query])) == m.distance);
+    matches.emplace_back(m.fingerprint, m.query, m.distance);
+  }
+  release(sink);
+  std::sort(matches.begin(), matches.end());
+  return matches;
+}
+
+struct Questions {
+  std::vector<uint64_t> targets;  // unpermuted
+  unsigned prefix_bits[2];
+  unsigned flips[2];
+  std::vector<uint64_t> variants[2];
+  unsigned radius;
+  uint64_t room;
+  uint64_t fingerprint_count;  // what the table claims: some sets choose by it between two ways of searching a block
+};
+
+Questions make_questions(const Table& t, const std::vector<uint64_t>& entries, fuzz::Input* input) {
+  Questions q;
+  const Permutation& inverse = world().inverse[t.permutation];
+  q.targets = {apply(inverse, input->word()), apply(inverse, t.keys[input->byte() % t.count()])};
+  for (unsigned i = 0, n = entries.size() > 1000 ? 1 : 2; i < n && !entries.empty(); ++i) {
+    const uint64_t e = entries[input->word(2) % entries.size()];
+    const unsigned flip = input->byte();
+    q.targets.push_back(apply(inverse, flip < 64 ? e ^ uint64_t{1} << flip : flip < 128 ? e + 1 : flip < 160 ? e - 1 : e));
+  }
+  for (unsigned i = 0; i < 2; ++i) {
+    const unsigned choice = input->byte();
+    q.prefix_bits[i] = choice % 65;
+    q.flips[i] = q.prefix_bits[i] && (q.prefix_bits[i] <= 8 || choice >= 250) ? choice / 65 % 2 : 0;
+    q.variants[i].push_back(0);
+    for (unsigned bit = 64 - q.prefix_bits[i]; q.flips[i] && bit < 64; ++bit) q.variants[i].push_back(uint64_t{1} << bit);
+  }
+  const unsigned radius = input->byte();
+  q.radius = radius < 160 ? radius % 16 : radius % 66;
+  const unsigned claims = input->byte();
+  q.room = kRoom >> (claims & 1);
+  q.fingerprint_count = claims & 2 ? 0 : uint64_t{1} << (claims >> 2);
+  return q;
+}
+
+// A table in memory of its own: blocks and kOverread bytes that hold something else each time, and exact indexes.
+struct Copy {
+  std::unique_ptr<uint8_t[]> blocks;
+  std::unique_ptr<uint64_t[]> keys, directory;
+  const Code* code = nullptr;
+  TableView view;
+
+  void load(const Table& t, uint8_t behind, uint64_t fingerprint_count) {
+    blocks.reset(new uint8_t[t.blocks.size() + kOverread]);
+    keys.reset(new uint64_t[t.count()]);
+    directory.reset(new uint64_t[t.directory.size()]);
+    std::copy(t.blocks.begin(), t.blocks.end(), blocks.get());
+    memset(blocks.get() + t.blocks.size(), behind, kOverread);
+    std::copy(t.keys.begin(), t.keys.end(), keys.get());
+    std::copy(t.directory.begin(), t.directory.end(), directory.get());
+    if (code != t.code) view.code = t.code->decode;  // large: not copied needlessly
+    code = t.code;
+    view.blocks = blocks.get();
+    view.keys = keys.get();
+    view.directory = directory.get();
+    view.block_count = t.count();
+    view.fingerprint_count = fingerprint_count;
+    view.seed = t.seed;
+    view.block_bytes = t.block_bytes;
+    view.directory_bits = t.directory_bits;
+    view.forward = world().forward[t.permutation];
+    view.inverse = world().inverse[t.permutation];
+  }
+};
+
+Answer ask(const Kernels& set, const Table& t, const Table& second, const Questions& q, uint8_t behind,
+           const std::vector<std::vector<uint64_t>>& slow, const std::vector<bool>& decodes) {
+  const World& w = world();
+  static Copy copies[2];
+  copies[0].load(t, behind, q.fingerprint_count);
+  copies[1].load(second, behind, q.fingerprint_count);
+  const TableView& view = copies[0].view;
+
+  Answer answer;
+  Fault fault;
+  std::vector<uint64_t> all;
+  bool all_right = true;
+  uint64_t written, taken;
+  for (uint64_t b = 0; b < t.count(); ++b) {
+    uint32_t count = 0;
+    const Status status = set.decode_blocks(view, b, b + 1, w.out.get(), kRoom, &written, &taken, &count, &fault);
+    answer.note(status, fault);
+    const bool right = decodes[b] && slow[b].back() == t.keys[b];
+    REQUIRE((status == Status::ok) == right);
+    all_right = all_right && right;
+    if (!right) continue;
+    REQUIRE(taken == 1 && written == count && count == slow[b].size());
+    REQUIRE(std::equal(slow[b].begin(), slow[b].end(), w.out.get()));
+    all.insert(all.end(), slow[b].begin(), slow[b].end());
+  }
+  // Several at once, at the end of the room, so that nothing is written past it.
+  uint64_t* const out = w.out.get() + kRoom - q.room;
+  std::vector<uint32_t> counts(t.count());
+  const Status decoded = set.decode_blocks(view, 0, t.count(), out, q.room, &written, &taken, counts.data(), &fault);
+  answer.note(decoded, fault);
+  if (decoded == Status::ok) {
+    REQUIRE(taken > 0 && taken <= t.count() && written <= all.size() && std::equal(out, out + written, all.begin()));
+    for (uint64_t b = 0, sum = 0; b < taken; sum += counts[b++]) REQUIRE(counts[b] == slow[b].size() && sum <= written);
+    if (taken == t.count()) REQUIRE(all_right && written == all.size());
+  } else {
+    REQUIRE(!all_right);
+  }
+
+  std::vector<uint64_t> places(q.targets.size());
+  std::vector<uint32_t> ranks(q.targets.size());
+  for (size_t i = 0; i < q.targets.size(); ++i) {
+    const Status status = set.locate(view, &q.targets[i], 1, &places[i], &ranks[i], &fault);
+    answer.note(status, fault);
+    if (status != Status::ok) continue;
+    if (places[i] != UINT64_MAX) REQUIRE(places[i] < t.count() && ranks[i] < load16(t.blocks.data() + places[i] * t.block_bytes + 16));
+    answer.words.insert(answer.words.end(), {places[i], ranks[i]});
+  }
+
+  TableProbe probes[2];
+  for (unsigned i = 0; i < 2; ++i)
+    probes[i] = TableProbe{&copies[i].view,          q.prefix_bits[i],
+                           q.flips[i],               apply(copies[i].view.inverse, top_mask(q.prefix_bits[i])),
+                           q.variants[i].data(), q.variants[i].size()};
+  Sink sink;
+  ProbeCounters counters;
+  unsigned table = 99;
+  answer.probe_status =
+      set.probe(probes, 2, q.targets.data(), q.targets.size(), q.radius, &sink, &counters, &table, &fault);
+  REQUIRE(table < 2 && (answer.probe_status == Status::ok || fault.status == answer.probe_status));
+  answer.probed = take(&sink, q.targets, q.radius);
+  answer.blocks_read = counters.blocks;
+  answer.candidates = counters.candidates;
+
+  const size_t queries = std::min<size_t>(q.targets.size(), 2);
+  const Status status = set.scan(view, q.targets.data(), queries, q.radius, 0, t.count(), &sink, &fault);
+  answer.note(status, fault);
+  REQUIRE((status == Status::ok) == all_right);
+  answer.scanned = take(&sink, q.targets, q.radius);
+  return answer;
+}
+
+// Another table of the same entries, with another permutation and another code.
+Table second_table(const Table& t, std::vector<uint64_t> entries, fuzz::Input* input) {
+  const World& w = world();
+  Table second;
+  do second.code = &w.codes[input->byte() % kCodes];
+  while (second.code->slow->symbols.size() < kSymbols);
+  second.permutation = input->byte() % kPermutations;
+  second.block_bytes = kMinBlockBytes << (input->byte() & 1);
+  second.seed = t.seed + 1;
+  for (uint64_t& e : entries) e = apply(w.forward[second.permutation], apply(w.inverse[t.permutation], e));
+  std::sort(entries.begin(), entries.end());
+  entries.erase(std::unique(entries.begin(), entries.end()), entries.end());
+  encode_table(&second, entries);
+  second.directory_bits = input->byte() % 6;
+  second.directory = right_directory(second);
+  return second;
+}
+
+// What a sound table must answer, by brute force.
+struct Truth {
+  std::vector<uint64_t> words;
+  Matches probed;
+  Matches scanned;
+  uint64_t candidates = 0;
+};
+
+Truth find_truth(const Table& t, const Table& second, const Questions& q, const std::vector<std::vector<uint64_t>>& blocks) {
+  const Permutation& inverse = world().inverse[t.permutation];
+  Truth truth;
+  for (uint32_t i = 0; i < q.targets.size(); ++i) {
+    const uint64_t target = apply(world().forward[t.permutation], q.targets[i]);
+    uint64_t place = UINT64_MAX, rank = 0;
+    for (uint64_t b = 0; b < blocks.size(); ++b)
+      for (uint64_t r = 0; r < blocks[b].size(); ++r) {
+        const uint64_t difference = blocks[b][r] ^ target;
+        if (!difference) place = b, rank = r;
+        const uint32_t distance = static_cast<uint32_t>(__builtin_popcountll(difference));
+        bool reached = false;
+        const uint64_t fingerprint = apply(inverse, blocks[b][r]);
+        const uint64_t other = apply(world().forward[second.permutation], fingerprint ^ q.targets[i]);
+        for (unsigned k = 0; k < 2; ++k)
+          if (static_cast<unsigned>(__builtin_popcountll((k ? other : difference) & top_mask(q.prefix_bits[k]))) <= q.flips[k])
+            reached = true, ++truth.candidates;
+        if (distance > q.radius) continue;
+        if (reached) truth.probed.emplace_back(fingerprint, i, distance);
+        if (i < 2) truth.scanned.emplace_back(fingerprint, i, distance);
+      }
+    truth.words.insert(truth.words.end(), {place, rank});
+  }
+  std::sort(truth.probed.begin(), truth.probed.end());
+  std::sort(truth.scanned.begin(), truth.scanned.end());
+  return truth;
+}
+
+void check_sound(const Questions& q, const Truth& truth, const Answer& answer) {
+  for (const auto& fault : answer.faults) REQUIRE(std::get<0>(fault) == Status::ok);
+  REQUIRE(answer.probe_status == Status::ok);
+  REQUIRE(answer.words == truth.words && answer.probed == truth.probed && answer.scanned == truth.scanned);
+  // A set may compute the distance of every entry of a block that it has opened.
+  REQUIRE(answer.candidates >= truth.candidates);
+  REQUIRE(answer.blocks_read >= (q.variants[0].size() + q.variants[1].size()) * q.targets.size());
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  fuzz::Input input(data, size);
+  const World& w = world();
+  Table t;
+  const unsigned shape = input.byte();
+  t.code = &w.codes[input.byte() % kCodes];
+  t.permutation = input.byte() % kPermutations;
+  // Small blocks more often than large ones: they are quick.
+  static const uint32_t sizes[] = {128, 128, 128, 128, 256, 512, 1024, 4096};
+  t.block_bytes = sizes[shape % 8];
+  t.seed = input.word();
+  if (shape & 64) {
+    encode_table(&t, make_keys(t.code->lengths, &input));
+    if (shape & 128) damage(&t, &input);
+  } else {
+    raw_table(&t, &input);
+  }
+  for (uint64_t b = 0; b < t.count(); ++b) t.seal(b);
+  make_directory(&t, &input);
+
+  std::vector<std::vector<uint64_t>> slow(t.count());
+  std::vector<bool> decodes(t.count());
+  std::vector<uint64_t> entries;
+  const bool directory_right = t.directory == right_directory(t);
+  bool sound = directory_right;
+  for (uint64_t b = 0; b < t.count(); ++b) {
+    decodes[b] = slow_decode(&t, b, &slow[b]);
+    sound = sound && decodes[b] && slow[b].back() == t.keys[b];
+    if (decodes[b]) entries.insert(entries.end(), slow[b].begin(), slow[b].end());
+  }
+  const auto descends = [](uint64_t a, uint64_t b) { return a >= b; };
+  sound = sound && std::adjacent_find(entries.begin(), entries.end(), descends) == entries.end();
+  if ((shape & 192) == 64 && directory_right) REQUIRE(sound);
+  const bool keys_ascend = std::adjacent_find(t.keys.begin(), t.keys.end(), descends) == t.keys.end();
+
+  const Questions q = make_questions(t, entries, &input);
+  // A long table is its own second: it need not be sorted and encoded.
+  const Table second = entries.empty() || entries.size() > 1000 ? t : second_table(t, entries, &input);
+  const Truth truth = sound ? find_truth(t, second, q, slow) : Truth{};
+  Answer first;
+  for (size_t i = 0; i < w.sets.size(); ++i) {
+    Answer answer = ask(*w.sets[i], t, second, q, static_cast<uint8_t>(i * 0x55), slow, decodes);
+    if (i == 0) first = answer;
+    // A search among keys that do not ascend may end anywhere.
+    if (keys_ascend) REQUIRE(answer == first);
+    if (sound) {
+      check_sound(q, truth, answer);
+      REQUIRE(answer.blocks_read == first.blocks_read);
+    }
+  }
+  return 0;
+}

@@ -245,7 +245,7 @@ def start(bench: Bench) -> Result:
 
     def fresh(text: str) -> float:
         runs = [
-            float(subprocess.run([sys.executable, "-c", text], capture_output=True, check=True).stdout)
+            float(subprocess.run([sys.executable, "-c", text], capture_output=True, check=True, cwd=bench.folder).stdout)
             for _ in range(max(bench.repeats, 5))
         ]
         return statistics.median(runs)

@@ -17,9 +17,8 @@ from fpstore.resources import total_memory
 from fpstore.table import DEFAULT_BLOCK_BYTES
 
 # Measured by `tools/bench.py calibrate` (docs/benchmarks.md, "Planner constants"), nanoseconds.
-LOOKUP_NS = 130.0  # one prefix look-up in a batch: directory, key, block, checksum, codes
-CANDIDATE_NS = 2.0  # one entry decoded and compared
-BLOCK_NS = 130.0  # one more block of the same look-up
+LOOKUP_NS = 268.0  # one prefix look-up in a batch: directory, key, block, checksum, codes
+CANDIDATE_NS = 2.6  # one entry decoded and compared, with its share of further blocks
 COLD_READ_NS = 100_000.0  # one random page read from a solid-state disk, not overlapped
 
 CODE_BITS = 3.29  # mean code length of h on uniform keys
@@ -106,7 +105,7 @@ def estimate(
         more_blocks = found / per_block
         lookups += lookup.variant_count
         candidates += lookup.variant_count * found
-        nanoseconds += lookup.variant_count * (LOOKUP_NS + found * CANDIDATE_NS + more_blocks * BLOCK_NS)
+        nanoseconds += lookup.variant_count * (LOOKUP_NS + found * CANDIDATE_NS)
         reads += lookup.variant_count * (1 + more_blocks * block_bytes / 4096)
     tables_bytes = int(n * bits / 8 * len(candidate.tables))
     disk_bytes = tables_bytes + int(n * ID_BYTES)

@@ -331,6 +331,22 @@ def test_each_id_record_is_checked(copy, right, monkeypatch):
     check(copy, IDS, right, flips(places), NOTICED)
 
 
+def test_verify_compares_id_records_with_the_blocks(copy):
+    """An intact record of another length would give ids to the wrong fingerprints."""
+    with fpstore.open(copy) as store:
+        _, counts, _ = store.kernel_tables[0].decode(0, store.kernel_tables[0].block_count, 1)
+        counts = counts.tolist()
+        assert store._ids.verify(counts) == len(NAMES)
+        moved = [counts[0] - 1, counts[1] + 1, *counts[2:]]
+        for wrong, message in (
+            (moved, f"block 0 holds {counts[0]} fingerprints, the table {counts[0] - 1}"),
+            (counts[:-1], "more id records than blocks"),
+            ([*counts, 1], f"record of block {len(counts)} is missing"),
+        ):
+            with pytest.raises(fpstore.CorruptStoreError, match=message):
+                store._ids.verify(wrong)
+
+
 # --- Files in the wrong place ---------------------------------------------------------------------
 
 

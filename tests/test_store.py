@@ -320,7 +320,10 @@ def test_names_with_equal_hashes_are_kept_apart(tmp_path, monkeypatch):
 
     monkeypatch.setattr("fpstore.ids.xxhash", Xxhash)
     names = [f"{c}{i}" for i in range(20) for c in "abc"]
-    with fpstore.build(tmp_path / "s", list(range(120)), names + names[::-1]) as store:
+    rows = np.arange(120, dtype=np.uint64)
+    parts = [rows[:60], rows[60:]]  # the second part meets the numbers of the first
+    with fpstore.build(tmp_path / "s", parts, [names, names[::-1]]) as store:
+        assert store.stats()["ids"] == 120
         assert [store[i] for i in range(120)] == [[name] for name in names + names[::-1]]
         assert store.verify().ok
 

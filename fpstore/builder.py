@@ -214,9 +214,14 @@ class _Build:
         memory = self._memory // len(workspaces)
         waiting = iter(tables)
         lock = threading.Lock()
+        # A Ctrl-C while the pool starts its threads can lose one of them, which nobody would wait for: none begins before all
+        # have started.
+        started = threading.Event()
 
         def work(workspace: Words | None) -> None:
+            started.wait()
             while True:
+                self._progress.tick(0)
                 with lock:
                     table = next(waiting, None)
                 if table is None:
@@ -230,15 +235,18 @@ class _Build:
 
         identity.memory = None
         if len(workspaces) == 1:
+            started.set()
             work(workspaces[0])
             return
         with ThreadPoolExecutor(len(workspaces)) as pool:
-            futures = [pool.submit(work, workspace) for workspace in workspaces]
             try:
+                futures = [pool.submit(work, workspace) for workspace in workspaces]
+                started.set()
                 for future in as_completed(futures):
                     future.result()
             except BaseException:
                 self._progress.stop.set()
+                started.set()
                 raise
 
     def _table_in_memory(self, identity: _Identity, table: int, workspace: Words) -> None:

@@ -1,10 +1,16 @@
-"""Places that refuse writes: a small disk and a read-only folder, for the tests of what happens then."""
+"""Signals as the tests expect them, and places that refuse writes: a small disk and a read-only folder."""
 
 import os
+import signal
 import subprocess
 from contextlib import contextmanager
 
 import pytest
+
+# A background job of a shell starts with these ignored, and so would the processes that the tests interrupt.
+for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _handler)
 
 
 def _mounted(target, *arguments):

@@ -114,8 +114,10 @@ Status parse_header(const uint8_t* p, uint64_t file_bytes, TableHeader* h, Fault
     return fail(fault, Status::bad_header_field, kMaxBlockBytes, h->block_bytes);
   if (h->directory_bits > kMaxDirectoryBits)
     return fail(fault, Status::bad_header_field, kMaxDirectoryBits, h->directory_bits);
-  if (h->block_count > file_bytes / kMinBlockBytes)
-    return fail(fault, Status::bad_header_field, file_bytes / kMinBlockBytes, h->block_count);
+  // No sum of the layout overflows: a file has fewer than 2^63 bytes, and the blocks are a part of it.
+  if (file_bytes >> 63) return fail(fault, Status::bad_file_size, h->file_bytes, file_bytes);
+  if (h->block_count > file_bytes / h->block_bytes)
+    return fail(fault, Status::bad_header_field, file_bytes / h->block_bytes, h->block_count);
   if (h->fingerprint_count < h->block_count || h->fingerprint_count / kMaxEntries > h->block_count ||
       (h->block_count == 0 && h->fingerprint_count != 0))
     return fail(fault, Status::bad_header_field, h->block_count, h->fingerprint_count);

@@ -12,7 +12,7 @@ namespace {
 Permutation permutation_of(const Bytes& source, bool inverse) {
   if (source.size() != 64) throw nb::value_error("a permutation has 64 entries");
   uint64_t seen = 0;
-  for (unsigned i = 0; i < 64; ++i) seen |= uint64_t{1} << (source.data()[i] & 63);
+  for (unsigned i = 0; i < 64; ++i) seen |= uint64_t{source.data()[i] < 64} << (source.data()[i] & 63);
   if (seen != ~uint64_t{0}) throw nb::value_error("not a permutation of 0..63");
   Permutation forward, backward;
   make_permutation(source.data(), &forward, &backward);

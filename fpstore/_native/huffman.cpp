@@ -42,6 +42,7 @@ Status make_encode_table(const uint8_t lengths[kSymbols], EncodeTable* out) {
 Status make_decode_table(const uint8_t lengths[kSymbols], DecodeTable* out) {
   unsigned counts[kMaxCodeBits + 1];
   if (!canonical(lengths, out->symbols, counts)) return Status::bad_code;
+  memcpy(out->bits, lengths, kSymbols);
   uint32_t code = 0;
   unsigned place = 0;
   for (unsigned l = 0; l <= kMaxCodeBits; ++l) {
@@ -65,7 +66,7 @@ Status make_decode_table(const uint8_t lengths[kSymbols], DecodeTable* out) {
       used += length;
       entry |= uint64_t{symbol} << (16 + 8 * n++);
     }
-    out->lookup[x] = n ? entry | n | uint64_t{used} << 8 : 0;
+    out->lookup[x] = n ? entry | used | uint64_t{n} << 8 : 0;
   }
   return Status::ok;
 }

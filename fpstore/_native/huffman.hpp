@@ -9,14 +9,15 @@ struct EncodeTable {
   uint8_t bits[kSymbols];  // 0: the symbol has no code
 };
 
-// A look-up of kLookupBits bits yields every whole code they hold, six at most: byte 0 the number of symbols, byte 1 the
-// bits they take, bytes 2..7 the symbols. A zero entry means that the code is longer than kLookupBits: decode it with
+// A look-up of kLookupBits bits yields every whole code they hold, six at most: byte 0 the bits they take, byte 1 the number
+// of symbols, bytes 2..7 the symbols. A zero entry means that the code is longer than kLookupBits: decode it with
 // the canonical limits below.
 constexpr unsigned kLookupBits = 11;
 constexpr unsigned kLookupSymbols = 6;
 
 struct DecodeTable {
   uint64_t lookup[1u << kLookupBits];
+  alignas(64) uint8_t bits[kSymbols];
   // limit[l] is the first left-aligned 16-bit value that no code of at most l bits reaches; offset[l] maps a code of l bits to
   // its place in symbols.
   uint32_t limit[kMaxCodeBits + 1];

@@ -24,7 +24,13 @@ inline uint32_t tail_bits(const uint8_t* h, uint32_t n) {
   return 63 * i - total + tail_bits_scalar(h + i, n - i);
 }
 
-inline uint64_t expand(const uint8_t* p, uint32_t at, const uint8_t* h, uint32_t n, uint64_t previous, uint64_t* out) {
+inline uint32_t code_bits(const DecodeTable& code, const uint8_t* h, uint32_t n) { return code_bits_scalar(code, h, n); }
+
+inline void hash_group(const uint8_t* const* data, size_t length, const uint64_t* seeds, unsigned n, uint64_t* out) {
+  hash_group_scalar(data, length, seeds, n, out);
+}
+
+inline uint64_t expand(const uint8_t* p, uint32_t, uint32_t at, const uint8_t* h, uint32_t n, uint64_t previous, uint64_t* out) {
   return expand_scalar(p, at, h, n, previous, out);
 }
 

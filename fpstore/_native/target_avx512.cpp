@@ -22,57 +22,119 @@ inline uint32_t tail_bits(const uint8_t* h, uint32_t n) {
   return 63 * n - static_cast<uint32_t>(_mm512_reduce_add_epi64(sum));
 }
 
+inline uint32_t code_bits(const DecodeTable& code, const uint8_t* h, uint32_t n) {
+  const __m512i lengths = _mm512_permutexvar_epi8(_mm512_loadu_si512(h), _mm512_load_si512(code.bits));
+  const __m256i live = _mm512_castsi512_si256(_mm512_maskz_mov_epi8((uint64_t{1} << n) - 1, lengths));
+  const __m256i sums = _mm256_sad_epu8(live, _mm256_setzero_si256());
+  const __m128i half = _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+  return static_cast<uint32_t>(_mm_cvtsi128_si64(half) + _mm_extract_epi64(half, 1));
+}
+static_assert(kRoundSymbols <= 32, "code_bits() sums the lower half of a vector");
+
+// The four lanes of an XXH64 fill half a vector: two blocks side by side, and two such pairs to wait for each other less.
+inline __m512i hash_lanes(__m512i acc, __m512i input) {
+  const __m512i p1 = _mm512_set1_epi64(static_cast<long long>(xxh::kP1)), p2 = _mm512_set1_epi64(static_cast<long long>(xxh::kP2));
+  return _mm512_mullo_epi64(_mm512_rol_epi64(_mm512_add_epi64(acc, _mm512_mullo_epi64(input, p2)), 31), p1);
+}
+
+inline __m512i hash_load(const uint8_t* a, const uint8_t* b) {
+  return _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(a))),
+                            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b)), 1);
+}
+
+template <unsigned Pairs>
+inline void hash_pairs(const uint8_t* const* data, size_t length, const uint64_t* seeds, uint64_t* out) {
+  using namespace xxh;
+  const __m512i start = _mm512_broadcast_i64x4(
+      _mm256_setr_epi64x(static_cast<long long>(kP1 + kP2), static_cast<long long>(kP2), 0, -static_cast<long long>(kP1)));
+  const __m512i rotations = _mm512_broadcast_i64x4(_mm256_setr_epi64x(1, 7, 12, 18));
+  __m512i acc[Pairs];
+  for (unsigned k = 0; k < Pairs; ++k)
+    acc[k] = _mm512_add_epi64(start, _mm512_inserti64x4(_mm512_set1_epi64(static_cast<long long>(seeds[2 * k])),
+                                                        _mm256_set1_epi64x(static_cast<long long>(seeds[2 * k + 1])), 1));
+  size_t i = 0;
+  for (; i + 32 <= length; i += 32)
+    for (unsigned k = 0; k < Pairs; ++k) acc[k] = hash_lanes(acc[k], hash_load(data[2 * k] + i, data[2 * k + 1] + i));
+  for (unsigned k = 0; k < Pairs; ++k) {
+    alignas(64) uint64_t folded[8], rotated[8];
+    _mm512_store_si512(rotated, _mm512_rolv_epi64(acc[k], rotations));
+    _mm512_store_si512(folded, hash_lanes(_mm512_setzero_si512(), acc[k]));
+    for (unsigned j = 0; j < 2; ++j) {
+      const uint64_t *f = folded + 4 * j, *r = rotated + 4 * j;
+      uint64_t h = r[0] + r[1] + r[2] + r[3];
+      for (unsigned l = 0; l < 4; ++l) h = (h ^ f[l]) * kP1 + kP4;
+      out[2 * k + j] = h + length;
+    }
+  }
+  for (; i < length; i += 8)
+    for (unsigned k = 0; k < 2 * Pairs; ++k) out[k] = rotl(out[k] ^ lane(0, load64(data[k] + i)), 27) * kP1 + kP4;
+  for (unsigned k = 0; k < 2 * Pairs; ++k) out[k] = avalanche(out[k]);
+}
+
+inline void hash_group(const uint8_t* const* data, size_t length, const uint64_t* seeds, unsigned n, uint64_t* out) {
+  if (n == 4) {
+    hash_pairs<2>(data, length, seeds, out);
+    return;
+  }
+  if (n >= 2) hash_pairs<1>(data, length, seeds, out);
+  if (n & 1) out[n - 1] = xxh64(data[n - 1], length, seeds[n - 1]);
+}
+
 // Eight entries at a time. Their tails take at most 8 x 63 bits, so one 64-byte load holds them all and a byte permutation brings
-// each to its lane, most significant byte first. An entry is what it keeps of its predecessor ORed with its tail, and
-// that composition is associative: (k1, v1) then (k2, v2) is (k1 & k2, (v1 & k2) | v2), so three doubling steps turn eight of
-// them into functions of the last entry before. Loads are masked at the end of the tails.
-inline uint64_t expand(const uint8_t* p, uint32_t at, const uint8_t* h, uint32_t n, uint64_t previous, uint64_t* out) {
+// each to its lane, most significant byte first, from the bit before it on, where its set bit belongs. An entry is what it keeps of its
+// predecessor ORed with its tail, and that composition is associative: with m the bits that are not kept, (m1, v1) then (m2, v2) is
+// (m1 | m2, (v1 & ~m2) | v2), so three doubling steps turn eight of them into functions of the last entry before. Loads are masked
+// at the end of the block. What lies past the last entry has no part in it: the doubling goes upwards only.
+inline uint64_t expand(const uint8_t* p, uint32_t limit, uint32_t at, const uint8_t* h, uint32_t n, uint64_t previous,
+                       uint64_t* out) {
   const __m512i up1 = _mm512_setr_epi64(0, 0, 1, 2, 3, 4, 5, 6);
   const __m512i up2 = _mm512_setr_epi64(0, 0, 0, 1, 2, 3, 4, 5);
   const __m512i up4 = _mm512_setr_epi64(0, 0, 0, 0, 0, 1, 2, 3);
   const __m512i spread = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 8, 8, 8, 8, 8, 8, 8, 8));
   const __m512i reversed = _mm512_broadcast_i32x4(_mm_setr_epi8(7, 6, 5, 4, 3, 2, 1, 0, 7, 6, 5, 4, 3, 2, 1, 0));
+  const __m512i before = _mm512_setr_epi64(0, 0xFF, 0xFFFF, 0xFFFFFF, 0xFFFFFFFF, 0xFFFFFFFFFF, 0xFFFFFFFFFFFF, 0xFFFFFFFFFFFFFF);
+  const __m512i steps = _mm512_setr_epi64(0, 63, 126, 189, 252, 315, 378, 441);
   const __m512i ones = _mm512_set1_epi64(-1);
   const __m512i top = _mm512_set1_epi64(INT64_MIN);
   const __m512i seven = _mm512_set1_epi64(7);
-  const __m128i c63 = _mm_set1_epi16(63);
+  for (uint32_t i = 0; i < n; i += 64) {
+    const __mmask64 live = n - i >= 64 ? ~__mmask64{0} : (__mmask64{1} << (n - i)) - 1;
+    if (__builtin_expect(_mm512_mask_cmplt_epu8_mask(live, _mm512_loadu_si512(h + i), _mm512_set1_epi8(kShortTailFrom)) != 0, 0))
+      return expand_scalar(p, at, h, n, previous, out);
+  }
   __m512i e = _mm512_set1_epi64(static_cast<long long>(previous));
-  uint32_t i = 0;
-  for (; i + 8 <= n; i += 8) {
+  --at;
+  for (uint32_t i = 0; i < n; i += 8) {
     const __m128i codes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(h + i));
-    if (__builtin_expect(_mm_movemask_epi8(_mm_cmplt_epi8(codes, _mm_set1_epi8(6))) & 0xFF, 0)) {
-      // A tail of more than 57 bits may reach into a ninth byte.
-      const uint64_t before = static_cast<uint64_t>(_mm_cvtsi128_si64(_mm512_castsi512_si128(e)));
-      e = _mm512_set1_epi64(static_cast<long long>(expand_scalar(p, at, h + i, 8, before, out + i)));
-      at += tail_bits_scalar(h + i, 8);
-      continue;
-    }
-    const __m128i length = _mm_sub_epi16(c63, _mm_cvtepu8_epi16(codes));
-    __m128i sum = _mm_add_epi16(length, _mm_slli_si128(length, 2));
-    sum = _mm_add_epi16(sum, _mm_slli_si128(sum, 4));
-    sum = _mm_add_epi16(sum, _mm_slli_si128(sum, 8));
-    const uint32_t total = static_cast<uint32_t>(_mm_extract_epi16(sum, 7));
-    const uint32_t offset = at & 7;
-    const __m512i where = _mm512_cvtepu16_epi64(
-        _mm_add_epi16(_mm_sub_epi16(sum, length), _mm_set1_epi16(static_cast<short>(offset))));
-    const __m512i bytes = _mm512_maskz_loadu_epi8(_bzhi_u64(~uint64_t{0}, (offset + total + 7) >> 3), p + (at >> 3));
+    const uint32_t total = 8 * 63 - static_cast<uint32_t>(_mm_cvtsi128_si32(_mm_sad_epu8(codes, _mm_setzero_si128())));
+    const __m512i sums = _mm512_sad_epu8(_mm512_and_si512(_mm512_broadcastq_epi64(codes), before), _mm512_setzero_si512());
+    const __m512i where = _mm512_sub_epi64(_mm512_add_epi64(steps, _mm512_set1_epi64(at & 7)), sums);
+    const uint32_t from = at >> 3;
+    const __m512i bytes = __builtin_expect(from + 64 <= limit, 1)
+                              ? _mm512_loadu_si512(p + from)
+                              : _mm512_maskz_loadu_epi8(_bzhi_u64(~uint64_t{0}, limit - from), p + from);
     at += total;
     const __m512i index = _mm512_add_epi8(_mm512_shuffle_epi8(_mm512_srli_epi64(where, 3), spread), reversed);
     const __m512i w = _mm512_sllv_epi64(_mm512_permutexvar_epi8(index, bytes), _mm512_and_si512(where, seven));
     const __m512i s = _mm512_cvtepu8_epi64(codes);
-    __m512i v = _mm512_srlv_epi64(_mm512_or_si512(_mm512_srli_epi64(w, 1), top), s);
-    __m512i k = _mm512_andnot_si512(_mm512_srlv_epi64(ones, s), ones);
-    v = _mm512_ternarylogic_epi64(v, _mm512_maskz_permutexvar_epi64(0xFE, up1, v), k, 0xF8);
-    k = _mm512_mask_and_epi64(k, 0xFE, k, _mm512_permutexvar_epi64(up1, k));
-    v = _mm512_ternarylogic_epi64(v, _mm512_maskz_permutexvar_epi64(0xFC, up2, v), k, 0xF8);
-    k = _mm512_mask_and_epi64(k, 0xFC, k, _mm512_permutexvar_epi64(up2, k));
-    v = _mm512_ternarylogic_epi64(v, _mm512_maskz_permutexvar_epi64(0xF0, up4, v), k, 0xF8);
-    k = _mm512_mask_and_epi64(k, 0xF0, k, _mm512_permutexvar_epi64(up4, k));
-    const __m512i values = _mm512_ternarylogic_epi64(v, e, k, 0xF8);
-    _mm512_storeu_si512(out + i, values);
-    e = _mm512_permutexvar_epi64(seven, values);
+    __m512i v = _mm512_srlv_epi64(_mm512_or_si512(w, top), s);
+    __m512i m = _mm512_srlv_epi64(ones, s);
+    v = _mm512_ternarylogic_epi64(v, _mm512_maskz_permutexvar_epi64(0xFE, up1, v), m, 0xF4);
+    m = _mm512_mask_or_epi64(m, 0xFE, m, _mm512_permutexvar_epi64(up1, m));
+    v = _mm512_ternarylogic_epi64(v, _mm512_maskz_permutexvar_epi64(0xFC, up2, v), m, 0xF4);
+    m = _mm512_mask_or_epi64(m, 0xFC, m, _mm512_permutexvar_epi64(up2, m));
+    v = _mm512_ternarylogic_epi64(v, _mm512_maskz_permutexvar_epi64(0xF0, up4, v), m, 0xF4);
+    m = _mm512_mask_or_epi64(m, 0xF0, m, _mm512_permutexvar_epi64(up4, m));
+    const __m512i values = _mm512_ternarylogic_epi64(v, e, m, 0xF4);
+    if (__builtin_expect(n - i < 8, 0)) {
+      _mm512_mask_storeu_epi64(out + i, static_cast<__mmask8>((1u << (n - i)) - 1), values);
+      e = _mm512_permutexvar_epi64(_mm512_set1_epi64(n - i - 1), values);
+    } else {
+      _mm512_storeu_si512(out + i, values);
+      e = _mm512_permutexvar_epi64(seven, values);
+    }
   }
-  return expand_scalar(p, at, h + i, n - i, static_cast<uint64_t>(_mm_cvtsi128_si64(_mm512_castsi512_si128(e))), out + i);
+  return static_cast<uint64_t>(_mm_cvtsi128_si64(_mm512_castsi512_si128(e)));
 }
 
 inline uint32_t find_at_most(const uint8_t* h, uint32_t from, uint32_t n, unsigned limit) {

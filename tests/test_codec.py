@@ -430,7 +430,12 @@ def test_probe(fingerprints, shapes, seed, radius):
         reached |= looked_at
     lims, found, distances, blocks_read, counted = prober.probe(queries, radius)
     assert counted >= candidates  # an instruction set may compare every entry of a block
-    assert blocks_read >= len(queries)
+    assert 0 < blocks_read
+    for options in ({"sweep_from": 0}, {"fetch": True}, {"sweep_from": 0, "fetch": True}, {"most": len(found)}):
+        for column, same in zip((lims, found, distances), prober.probe(queries, radius, **options), strict=False):
+            assert np.array_equal(column, same)
+    if len(found):
+        assert prober.probe(queries, radius, most=len(found) - 1) is None
     for i, query in enumerate(queries.tolist()):
         expected = reference.brute_force(fingerprints[near[i] & reached[i]], query, radius)
         assert np.array_equal(found[lims[i] : lims[i + 1]], expected[0])

@@ -156,9 +156,9 @@ def test_encode(isa, kind):
             check(isa, tableimage.encode, keys, lengths, block_bytes, 77, [size // 3])
 
 
-def probe(prober: _kernel.Prober, queries: np.ndarray, radius: int) -> Arrays:
+def probe(prober: _kernel.Prober, queries: np.ndarray, radius: int, sweep_from: int) -> Arrays:
     """Leave out the last column, the number of entries looked at: that is up to each set."""
-    return prober.probe(queries, radius)[:4]
+    return prober.probe(queries, radius, sweep_from=sweep_from)[:4]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -184,7 +184,8 @@ def test_decode_scan_locate_and_probe(isa, kind, block_bytes):
         prober.add(first, 16, 1, masks)
         prober.add(second, 20, 0, masks[:1])
         for radius in (0, 3, 31, 64):
-            check(isa, probe, prober, queries, radius)
+            check(isa, probe, prober, queries, radius, 1 << 30)
+            check(isa, probe, prober, queries, radius, 0)
         check(isa, prober.probe_one, int(queries[0]), 40, second)
 
 

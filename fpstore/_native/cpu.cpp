@@ -1,4 +1,6 @@
 // One cached choice of instruction set, and the small helpers that must be compiled for the baseline only.
+#include <sys/mman.h>
+
 #include <atomic>
 #include <cstdlib>
 
@@ -62,7 +64,9 @@ bool select_kernels(const char* name) {
 }
 
 bool grow(Sink* sink) {
-  const uint64_t capacity = sink->capacity ? sink->capacity * 2 : 256;
+  uint64_t capacity = sink->capacity ? sink->capacity * 2 : 256;
+  if (capacity > sink->limit) capacity = sink->limit;
+  if (capacity <= sink->capacity) return false;
   void* p = std::realloc(sink->matches, capacity * sizeof(Match));
   if (!p) return false;
   sink->matches = static_cast<Match*>(p);
@@ -73,6 +77,13 @@ bool grow(Sink* sink) {
 void release(Sink* sink) {
   std::free(sink->matches);
   *sink = Sink{};
+}
+
+void fetch_pages(const void* p, size_t n) {
+  constexpr uintptr_t page = 4096;  // a larger one is asked for whole
+  const uintptr_t from = reinterpret_cast<uintptr_t>(p) & ~(page - 1);
+  // Advice that cannot be taken is no fault: the page is read when it is touched.
+  (void)madvise(reinterpret_cast<void*>(from), reinterpret_cast<uintptr_t>(p) + n - from, MADV_WILLNEED);
 }
 
 void make_permutation(const uint8_t source[64], Permutation* forward, Permutation* inverse) {

@@ -17,7 +17,7 @@ constexpr unsigned kLookupSymbols = 6;
 
 struct DecodeTable {
   uint64_t lookup[1u << kLookupBits];
-  alignas(64) uint8_t bits[kSymbols];
+  uint8_t bits[kSymbols];
   // limit[l] is the first left-aligned 16-bit value that no code of at most l bits reaches; offset[l] maps a code of l bits to
   // its place in symbols.
   uint32_t limit[kMaxCodeBits + 1];

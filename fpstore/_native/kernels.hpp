@@ -1,5 +1,8 @@
 // The hot loops, one set per instruction set. Callers take kernels() once per batch; target_*.cpp fill the sets.
 #pragma once
+#include <memory>
+#include <new>
+
 #include "common.hpp"
 #include "huffman.hpp"
 
@@ -55,14 +58,26 @@ struct Match {
   uint32_t distance;
 };
 
-// Grows by doubling through grow(), which is compiled once, outside the per-instruction-set files.
+// Grows by doubling, to limit at most, through grow(), which is compiled once, outside the per-instruction-set files.
 struct Sink {
   Match* matches = nullptr;
   uint64_t count = 0;
   uint64_t capacity = 0;
+  uint64_t limit = UINT64_MAX;
 };
 bool grow(Sink* sink);
 void release(Sink* sink);
+
+// Asks for the pages of [p, p + n) to be read from disk, without waiting for them.
+void fetch_pages(const void* p, size_t n);
+
+struct ProbeOptions {
+  unsigned radius;
+  // From how many look-ups in a table on they are sorted, so that they go through its blocks in order and open each once.
+  uint64_t sweep_from = 1 << 12;
+  // Ask for all pages of a group of look-ups before the first is waited for: for tables that are not in the page cache.
+  bool fetch = false;
+};
 
 struct ProbeCounters {
   uint64_t blocks = 0;      // blocks read
@@ -115,8 +130,9 @@ struct Kernels {
                  Sink* sink, Fault* fault);
   // Finds each fingerprint (unpermuted) in t: block and rank inside it, or UINT64_MAX.
   Status (*locate)(const TableView& t, const uint64_t* fingerprints, size_t n, uint64_t* blocks, uint32_t* ranks, Fault* fault);
-  Status (*probe)(const TableProbe* probes, unsigned table_count, const uint64_t* queries, size_t query_count, unsigned radius,
-                  Sink* sink, ProbeCounters* counters, unsigned* fault_table, Fault* fault);
+  // Every stored fingerprint that a look-up reaches and that lies within the radius, once. out_of_memory also when the sink is full.
+  Status (*probe)(const TableProbe* probes, unsigned table_count, const uint64_t* queries, size_t query_count,
+                  const ProbeOptions& options, Sink* sink, ProbeCounters* counters, unsigned* fault_table, Fault* fault);
 };
 
 extern const Kernels kScalar;

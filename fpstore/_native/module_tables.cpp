@@ -119,6 +119,10 @@ struct Prober {
   std::vector<const Table*> tables;
   std::vector<std::vector<uint64_t>> variants;
   std::vector<TableProbe> probes;
+  // Calls of few queries that took as long as a disk does, and how long pages are asked for ahead after one.
+  static constexpr size_t kFewQueries = 64;
+  static constexpr int kWaitMicroseconds = 60, kWaitCalls = 64;
+  mutable std::atomic<int> waits{0};
 
   void add(nb::object table, unsigned prefix_bits, unsigned flips, Words masks) {
     const Table* t = nb::cast<const Table*>(table);
@@ -131,24 +135,42 @@ struct Prober {
     for (size_t i = 0; i < probes.size(); ++i) probes[i].variants = variants[i].data();
   }
 
-  void run(const uint64_t* queries, size_t n, unsigned radius, Sink* sink, ProbeCounters* counters) const {
+  // False when the sink is full.
+  bool run(const uint64_t* queries, size_t n, ProbeOptions options, Sink* sink, ProbeCounters* counters) const {
     unsigned table = 0;
     Fault fault;
     Status status;
+    const bool few = n < kFewQueries;
+    options.fetch |= few && waits.load(std::memory_order_relaxed) > 0;
     {
       nb::gil_scoped_release release;
-      status = kernels().probe(probes.data(), static_cast<unsigned>(probes.size()), queries, n, radius, sink, counters, &table,
+      const auto start = std::chrono::steady_clock::now();
+      status = kernels().probe(probes.data(), static_cast<unsigned>(probes.size()), queries, n, options, sink, counters, &table,
                                &fault);
+      // Time that only a disk takes: look-ups of the next calls ask for their pages ahead.
+      if (few) {
+        const bool waited = std::chrono::steady_clock::now() - start > std::chrono::microseconds(kWaitMicroseconds + 2 * counters->blocks);
+        const int left = waits.load(std::memory_order_relaxed);
+        if (waited) waits.store(kWaitCalls, std::memory_order_relaxed);
+        else if (left > 0) waits.store(left - 1, std::memory_order_relaxed);
+      }
     }
+    if (status == Status::out_of_memory && sink->count >= sink->limit) return false;
     if (status != Status::ok) raise_fault(fault, tables[table]->path);
+    return true;
   }
 
-  // (lims, fingerprints, distances, blocks read, candidates)
-  nb::tuple probe(Words queries, unsigned radius) const {
+  // (lims, fingerprints, distances, blocks read, candidates), or None when there are more than most matches.
+  nb::object probe(Words queries, unsigned radius, std::optional<uint64_t> most, std::optional<uint64_t> sweep_from,
+                   bool fetch) const {
     if (queries.size() > UINT32_MAX) throw nb::value_error("at most 2^32 - 1 queries a call");
     SinkGuard guard;
     ProbeCounters counters;
-    run(queries.data(), queries.size(), radius, &guard.sink, &counters);
+    ProbeOptions options{radius};
+    if (sweep_from) options.sweep_from = *sweep_from;
+    options.fetch = fetch;
+    if (most) guard.sink.limit = *most;
+    if (!run(queries.data(), queries.size(), options, &guard.sink, &counters)) return nb::none();
     nb::tuple columns = Table::finish(guard.sink, queries.size());
     return nb::make_tuple(columns[0], columns[1], columns[2], counters.blocks, counters.candidates);
   }
@@ -157,7 +179,7 @@ struct Prober {
   nb::list probe_one(uint64_t query, unsigned radius, const Table& identity) const {
     SinkGuard guard;
     ProbeCounters counters;
-    run(&query, 1, radius, &guard.sink, &counters);
+    run(&query, 1, ProbeOptions{radius}, &guard.sink, &counters);
     const size_t n = guard.sink.count;
     std::vector<int64_t> lims(2);
     std::vector<uint64_t> fingerprints(n), blocks(n);
@@ -258,7 +280,8 @@ void bind_tables(nb::module_& m) {
   nb::class_<Prober>(m, "Prober")
       .def(nb::init<>())
       .def("add", &Prober::add, "table"_a, "prefix_bits"_a, "flips"_a, nb::arg("variants").noconvert())
-      .def("probe", &Prober::probe, nb::arg("queries").noconvert(), "radius"_a)
+      .def("probe", &Prober::probe, nb::arg("queries").noconvert(), "radius"_a, "most"_a = nb::none(),
+           "sweep_from"_a = nb::none(), "fetch"_a = false)
       .def("probe_one", &Prober::probe_one, "query"_a, "radius"_a, "identity"_a);
 
   nb::class_<BlockEncoder>(m, "BlockEncoder")

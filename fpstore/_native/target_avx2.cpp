@@ -9,8 +9,10 @@ namespace {
 
 // From how many expected entries a prefix on, comparing all entries of a block beats looking for the prefix in its codes.
 constexpr uint64_t kExpandFrom = 64;
+constexpr unsigned kExpandShared = UINT32_MAX;  // never: looking is cheaper
 
 #include "codec.inc"
+#include "sort.inc"
 #include "probe.inc"
 
 inline uint32_t tail_bits(const uint8_t* h, uint32_t n) {
@@ -63,7 +65,6 @@ inline bool filter_values(const Emitter& out, const Item& item, uint64_t mask, c
   return filter_values_scalar(out, item, mask, values, n);
 }
 
-#include "sort.inc"
 #include "kernel_set.inc"
 
 }  // namespace

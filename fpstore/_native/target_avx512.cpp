@@ -9,8 +9,11 @@ namespace {
 
 // From how many expected entries a prefix on, comparing all entries of a block beats looking for the prefix in its codes.
 constexpr uint64_t kExpandFrom = 8;
+// The same, from how many look-ups in one block on.
+constexpr unsigned kExpandShared = 2;
 
 #include "codec.inc"
+#include "sort.inc"
 #include "probe.inc"
 
 inline uint32_t tail_bits(const uint8_t* h, uint32_t n) {
@@ -23,7 +26,7 @@ inline uint32_t tail_bits(const uint8_t* h, uint32_t n) {
 }
 
 inline uint32_t code_bits(const DecodeTable& code, const uint8_t* h, uint32_t n) {
-  const __m512i lengths = _mm512_permutexvar_epi8(_mm512_loadu_si512(h), _mm512_load_si512(code.bits));
+  const __m512i lengths = _mm512_permutexvar_epi8(_mm512_loadu_si512(h), _mm512_loadu_si512(code.bits));
   const __m256i live = _mm512_castsi512_si256(_mm512_maskz_mov_epi8((uint64_t{1} << n) - 1, lengths));
   const __m256i sums = _mm256_sad_epu8(live, _mm256_setzero_si256());
   const __m128i half = _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
@@ -189,7 +192,6 @@ inline bool filter_values(const Emitter& out, const Item& item, uint64_t mask, c
   return true;
 }
 
-#include "sort.inc"
 #include "kernel_set.inc"
 
 }  // namespace

@@ -7,11 +7,12 @@ namespace {
 
 // From how many expected entries a prefix on, comparing all entries of a block beats looking for the prefix in its codes.
 constexpr uint64_t kExpandFrom = 64;
+constexpr unsigned kExpandShared = UINT32_MAX;  // never: looking is cheaper
 
 #include "codec.inc"
+#include "sort.inc"
 #include "probe.inc"
 #include "portable.inc"
-#include "sort.inc"
 #include "kernel_set.inc"
 
 }  // namespace

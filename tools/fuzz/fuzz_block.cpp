@@ -217,9 +217,11 @@ struct Answer {
   std::vector<std::tuple<Status, uint64_t, uint64_t, uint64_t>> faults;
   std::vector<uint64_t> words;  // of each target its block and rank
   Status probe_status = Status::ok;
+  Status swept_status = Status::ok;
   uint64_t blocks_read = 0;
   uint64_t candidates = 0;
   Matches probed;
+  Matches swept;
   Matches scanned;
 
   void note(Status status, const Fault& fault) {
@@ -366,11 +368,16 @@ Answer ask(const Kernels& set, const Table& t, const Table& second, const Questi
   ProbeCounters counters;
   unsigned table = 99;
   answer.probe_status =
-      set.probe(probes, 2, q.targets.data(), q.targets.size(), q.radius, &sink, &counters, &table, &fault);
+      set.probe(probes, 2, q.targets.data(), q.targets.size(), ProbeOptions{q.radius}, &sink, &counters, &table, &fault);
   REQUIRE(table < 2 && (answer.probe_status == Status::ok || fault.status == answer.probe_status));
   answer.probed = take(&sink, q.targets, q.radius);
   answer.blocks_read = counters.blocks;
   answer.candidates = counters.candidates;
+  ProbeOptions sweep{q.radius};
+  sweep.sweep_from = 0;
+  answer.swept_status = set.probe(probes, 2, q.targets.data(), q.targets.size(), sweep, &sink, &counters, &table, &fault);
+  REQUIRE(table < 2 && (answer.swept_status == Status::ok || fault.status == answer.swept_status));
+  answer.swept = take(&sink, q.targets, q.radius);
 
   const size_t queries = std::min<size_t>(q.targets.size(), 2);
   const Status status = set.scan(view, q.targets.data(), queries, q.radius, 0, t.count(), &sink, &fault);
@@ -436,11 +443,11 @@ Truth find_truth(const Table& t, const Table& second, const Questions& q, const 
 
 void check_sound(const Questions& q, const Truth& truth, const Answer& answer) {
   for (const auto& fault : answer.faults) REQUIRE(std::get<0>(fault) == Status::ok);
-  REQUIRE(answer.probe_status == Status::ok);
-  REQUIRE(answer.words == truth.words && answer.probed == truth.probed && answer.scanned == truth.scanned);
+  REQUIRE(answer.probe_status == Status::ok && answer.swept_status == Status::ok);
+  REQUIRE(answer.words == truth.words && answer.probed == answer.swept && answer.probed == truth.probed && answer.scanned == truth.scanned);
   // A set may compute the distance of every entry of a block that it has opened.
   REQUIRE(answer.candidates >= truth.candidates);
-  REQUIRE(answer.blocks_read >= (q.variants[0].size() + q.variants[1].size()) * q.targets.size());
+  REQUIRE(answer.blocks_read > 0);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // The hot loops, one set per instruction set. Callers take kernels() once per batch; target_*.cpp fill the sets.
 #pragma once
+#include <algorithm>
 #include <memory>
 #include <new>
 

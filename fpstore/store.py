@@ -252,7 +252,7 @@ class Store:
         self._check()
         queries = check_fingerprints(fingerprints)
         radius = check_radius(radius, 64)
-        kernel = self._tables[0].kernel
+        kernel = self._tables[0].in_order
         parts = [
             (q, b, min(b + SCAN_BLOCKS, kernel.block_count))
             for q in range(0, len(queries), SCAN_QUERIES)

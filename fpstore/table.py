@@ -19,6 +19,7 @@ DEFAULT_BLOCK_BYTES = 512
 BLOCK_BYTES = (128, 256, 512, 1024, 2048, 4096)
 FEED_KEYS = 1 << 15
 DECODE_ROOM = 1 << 18
+INDEX_AT_OPEN = 16 << 20  # bytes of keys and directory that are read ahead when a table is opened
 
 Keys = npt.NDArray[np.uint64]
 
@@ -127,14 +128,18 @@ class TableReader:
             with path.open("rb") as file:
                 if os.fstat(file.fileno()).st_size == 0:
                     raise CorruptStoreError(f"{path}: the table file is empty", path=path)
-                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                blocks = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                # Whole tables are read through a mapping of their own, for which the system reads ahead.
+                whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except FileNotFoundError as error:
             raise StoreNotFoundError(f"{path}: the table file is missing", path=path) from error
-        self.kernel = _kernel.Table(np.frombuffer(self._map, dtype=np.uint8), str(path))
-        self._map.madvise(mmap.MADV_RANDOM)
-        # Probes need the key index at once, and the blocks only where they look.
+        self.kernel = _kernel.Table(np.frombuffer(blocks, dtype=np.uint8), str(path))
+        self.in_order = _kernel.Table(np.frombuffer(whole, dtype=np.uint8), str(path))
+        # Probes need the blocks only where they look, and a small key index at once.
+        blocks.madvise(mmap.MADV_RANDOM)
         page = self.kernel.keys_offset // mmap.PAGESIZE * mmap.PAGESIZE
-        self._map.madvise(mmap.MADV_WILLNEED, page)
+        if len(blocks) - page <= INDEX_AT_OPEN:
+            blocks.madvise(mmap.MADV_WILLNEED, page)
 
     def check_place(self, design: Design, table: int, fingerprint_count: int, set_digest: int) -> None:
         """Refuse a file that is intact but belongs elsewhere: another place in the design, another set."""
@@ -161,7 +166,7 @@ class TableReader:
         """Yield (permuted keys, entry counts of their blocks) from block ``start`` on, in order, in bounded pieces."""
         end = self.kernel.block_count
         while start < end:
-            values, counts, start = self.kernel.decode(start, end, DECODE_ROOM)
+            values, counts, start = self.in_order.decode(start, end, DECODE_ROOM)
             yield values, counts
 
     def verify(self) -> None:

@@ -12,6 +12,7 @@ import pytest
 import tableimage
 
 import fpstore
+from fpstore.design import _lookups
 from fpstore.io import open_reader
 
 MIB = 1 << 20
@@ -83,6 +84,43 @@ def test_every_form_of_input_builds_the_same(tmp_path, rows, expected, form):
         "other dtypes": lambda: (np.repeat(fingerprints, 2)[::2].astype(">u8"), ids.astype(np.int32)),
     }[form]()
     assert build(tmp_path / "s", source, source_ids) == expected
+
+
+class Column:
+    """Converts itself to an array, as a pandas Series does, and is a sequence of numpy integers besides."""
+
+    def __init__(self, values):
+        self._values = values
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self._values, dtype=dtype, copy=copy)
+
+    def __len__(self):
+        return len(self._values)
+
+    def __iter__(self):
+        return iter(self._values)
+
+
+@pytest.mark.parametrize("form", ["column", "arrow", "chunked arrow", "columns"])
+def test_what_turns_itself_into_an_array_builds_the_same(tmp_path, rows, expected, form):
+    fingerprints, ids = rows
+    if form == "column":
+        source, source_ids = Column(fingerprints), Column(ids)
+    elif form == "columns":
+        source, source_ids = [Column(p) for p in pieces(fingerprints)], [Column(p) for p in pieces(ids)]
+    else:
+        arrow = pytest.importorskip("pyarrow")
+        make = arrow.array if form == "arrow" else lambda values: arrow.chunked_array(pieces(values))
+        source, source_ids = make(fingerprints), make(ids)
+    assert build(tmp_path / "s", source, source_ids) == expected
+
+
+@pytest.mark.parametrize("values", [np.arange(3), np.ones(3), np.ones((2, 3), np.uint64), np.array(3, np.uint64)])
+def test_what_turns_itself_into_another_array_is_refused(tmp_path, values):
+    with pytest.raises(fpstore.InputError, match=f"dtype {values.dtype}, shape"):
+        fpstore.build(tmp_path / "s", Column(values))
+    assert listing(tmp_path) == []
 
 
 def test_row_numbers_run_on_over_the_parts(tmp_path, rows):
@@ -581,6 +619,33 @@ def test_refused(tmp_path, case):
             fpstore.build(tmp_path / "s", *args, overwrite=overwrite, **options)
         assert "\n" not in str(caught.value)
         assert listing(tmp_path) == []
+
+
+class Unread:
+    """A source that knows how many rows it has, and is not to be read."""
+
+    rows = 1 << 34
+
+    def __iter__(self):
+        raise AssertionError("read")
+
+
+def test_a_design_with_too_many_lookups_is_refused_unread(tmp_path):
+    with pytest.raises(fpstore.InputError, match="flip-1 needs .* look-ups in table 0 at radius 7; .* choose a design"):
+        fpstore.build(tmp_path / "s", Unread(), design="flip-1", radius=7)
+    assert listing(tmp_path) == []
+
+
+def test_a_design_with_too_many_lookups_is_refused_before_its_tables_are_written(tmp_path, monkeypatch):
+    monkeypatch.setattr("fpstore.design.MAX_VARIANTS", 1000)
+    monkeypatch.setattr("fpstore.builder.TableWriter", None)
+    fingerprints = make_rows("random", 1 << 14)[0]
+    _lookups.cache_clear()
+    with pytest.raises(fpstore.InputError, match="flip-1 needs .* look-ups in table 0 at radius 7"):
+        fpstore.build(tmp_path / "s", pieces(fingerprints), design="flip-1", radius=7)
+    assert listing(tmp_path) == []
+    monkeypatch.undo()
+    _lookups.cache_clear()
 
 
 def test_ids_do_not_go_with_a_reader(tmp_path):

@@ -1,11 +1,13 @@
 """Builds: every kind of input, small memory, all or nothing, and what they refuse."""
 
+import fcntl
 import itertools
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ import tableimage
 
 import fpstore
 from fpstore.design import _lookups
+from fpstore.folder import Target
 from fpstore.io import open_reader
 
 MIB = 1 << 20
@@ -476,6 +479,43 @@ LIVING = """
 """
 
 
+@pytest.mark.parametrize("when", ["before it is opened", "before it is locked", "while it is locked"])
+def test_a_new_folder_that_another_builder_takes_for_abandoned(tmp_path, monkeypatch, when):
+    """Between its making and its lock nothing tells a new folder from an abandoned one: then another is made."""
+    flock, real_open = fcntl.flock, os.open
+    taken = {}
+
+    def take(folder):
+        if not taken:
+            other = taken[folder] = real_open(folder, os.O_RDONLY)
+            flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if when != "while it is locked":
+                folder.rmdir()
+                os.close(other)
+
+    def opened(path, *args, **options):
+        if when == "before it is opened" and ".s.tmp-" in str(path):
+            take(Path(path))
+        return real_open(path, *args, **options)
+
+    def locked(descriptor, operation):
+        if when != "before it is opened":
+            take(Path(f"/proc/self/fd/{descriptor}").readlink())
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(os, "open", opened)
+    monkeypatch.setattr(fcntl, "flock", locked)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with Target(tmp_path / "s", False) as folder:
+        (other,) = taken.values()
+        assert folder not in taken
+        assert folder.is_dir()
+    if when == "while it is locked":
+        os.close(other)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert [name for name in listing(tmp_path) if tmp_path / name not in taken] == ["s"]
+
+
 @pytest.mark.parametrize("overwrite", [True, False])
 def test_what_a_living_builder_writes_is_left_alone(tmp_path, overwrite):
     process = run_python(LIVING, tmp_path / "s", "overwrite" if overwrite else "keep", wait=False)
@@ -631,7 +671,7 @@ class Unread:
 
 
 def test_a_design_with_too_many_lookups_is_refused_unread(tmp_path):
-    with pytest.raises(fpstore.InputError, match="flip-1 needs .* look-ups in table 0 at radius 7; .* choose a design"):
+    with pytest.raises(fpstore.InputError, match=r"flip-1 needs .* look-ups in table 0 at radius 7; .* choose a design"):
         fpstore.build(tmp_path / "s", Unread(), design="flip-1", radius=7)
     assert listing(tmp_path) == []
 
@@ -641,7 +681,7 @@ def test_a_design_with_too_many_lookups_is_refused_before_its_tables_are_written
     monkeypatch.setattr("fpstore.builder.TableWriter", None)
     fingerprints = make_rows("random", 1 << 14)[0]
     _lookups.cache_clear()
-    with pytest.raises(fpstore.InputError, match="flip-1 needs .* look-ups in table 0 at radius 7"):
+    with pytest.raises(fpstore.InputError, match=r"flip-1 needs .* look-ups in table 0 at radius 7"):
         fpstore.build(tmp_path / "s", pieces(fingerprints), design="flip-1", radius=7)
     assert listing(tmp_path) == []
     monkeypatch.undo()

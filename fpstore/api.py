@@ -37,8 +37,9 @@ def build(
     ----------
     path : path-like
         The folder to create.
-    fingerprints : ndarray of uint64, shape (n,), sequence of int, iterable of such arrays, or reader of ``fpstore.io``
-        Duplicates are allowed: a fingerprint keeps the ids of all its rows.
+    fingerprints : array of uint64, shape (n,), sequence of int, iterable of such arrays, or reader of ``fpstore.io``
+        An array is one of numpy, or what turns itself into one: a pandas or polars Series, an Arrow array. Duplicates are
+        allowed: a fingerprint keeps the ids of all its rows.
     ids : optional
         One per row: non-negative integers below 2^64, or non-empty strings; with an iterable of arrays, an iterable of as many.
         By default the row number.
@@ -72,7 +73,7 @@ def build(
     Raises
     ------
     InputError
-        Wrong dtype, shape, range or number of ids; unknown design; see the message.
+        Wrong dtype, shape, range or number of ids; unknown design, or one that needs too many look-ups; see the message.
     StoreExistsError
         The path exists and ``overwrite`` is false, or it is no store.
     StorageError

@@ -89,6 +89,8 @@ class _Progress:
 def build_store(path: Path, source: Any, ids: Any, options: Options, overwrite: bool) -> None:
     """Write a complete store at ``path``, or nothing."""
     options = options.checked()
+    if hasattr(source, "__array__"):
+        source = np.asarray(source)
     with Target(path, overwrite) as folder:
         _Build(folder, options).run(source, ids)
 
@@ -115,6 +117,8 @@ class _Build:
         try:
             names = None
             rows = _known_rows(source)
+            if rows is not None and self._options.design != "auto":
+                self._choose(rows)  # refuses before anything is read
             sorter = PairSorter(self._memory, self._temporary, rows)
             self._progress.start(PHASE_READ, rows)
             kind = "row"
@@ -153,7 +157,9 @@ class _Build:
                 count, options.radius, disk_budget=options.disk_budget, storage=options.storage,
                 block_bytes=options.block_bytes,
             ).design  # fmt: skip
-        return make_design(options.design, options.radius)
+        made = make_design(options.design, options.radius)
+        made.lookups(count)  # InputError: a probe would make too many
+        return made
 
     def _identity_table(self, sorter: PairSorter) -> tuple[_Identity, int]:
         self._progress.start(PHASE_SORT, sorter.rows)
@@ -407,4 +413,8 @@ def chunks(source: Any, ids: Any) -> Iterator[tuple[Words, Words | list[str] | N
 
 
 def _is_list_of_arrays(source: object) -> bool:
-    return isinstance(source, (list, tuple)) and len(source) > 0 and all(isinstance(p, np.ndarray) and p.ndim for p in source)
+    return isinstance(source, (list, tuple)) and len(source) > 0 and all(map(_is_array, source))
+
+
+def _is_array(part: object) -> bool:
+    return hasattr(part, "__array__") and not isinstance(part, np.generic) and getattr(part, "ndim", 1) > 0

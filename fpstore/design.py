@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -145,9 +146,8 @@ FLIP_SLACK_BITS = 2
 
 
 @lru_cache(maxsize=256)
-def _lookups(design: Design, log2_count: int, radius: int) -> tuple[TableLookup, ...]:
-    if radius == 0:
-        return (TableLookup(0, WIDTH, 0),)
+def _needed(design: Design, radius: int) -> tuple[tuple[int, TableSpec], ...]:
+    """Return the tables and flips that a radius needs, by their place in the design."""
     # Flips first: a look-up in one more table costs less than the flips of another.
     specs = list(enumerate(design.tables))
     for place, (table, spec) in enumerate(specs):
@@ -161,8 +161,15 @@ def _lookups(design: Design, log2_count: int, radius: int) -> tuple[TableLookup,
         fewer = specs[:place] + specs[place + 1 :]
         if fewer and covers([s for _, s in fewer], radius):
             specs = fewer
+    return tuple(specs)
+
+
+@lru_cache(maxsize=256)
+def _lookups(design: Design, log2_count: int, radius: int) -> tuple[TableLookup, ...]:
+    if radius == 0:
+        return (TableLookup(0, WIDTH, 0),)
     result = []
-    for table, spec in specs:
+    for table, spec in _needed(design, radius):
         prefix = spec.prefix_bits
         if spec.flips:
             prefix = min(prefix, max(log2_count - FLIP_SLACK_BITS, 0))
@@ -179,32 +186,56 @@ def _lookups(design: Design, log2_count: int, radius: int) -> tuple[TableLookup,
 def covers(tables: Sequence[TableSpec], radius: int) -> bool:
     """Whether every placement of ``radius`` errors leaves a table in which at most its flips fall on the leading bits.
 
-    Bits that lead in the same tables are alike, so errors are placed on classes of bits. The search tries to defeat all
-    tables: the one that needs the most errors must get one on one of its classes.
+    Bits that lead in the same tables are alike, so errors are placed on classes of bits. The search tries to defeat every
+    table, that is to place more errors on its leading bits than it has flips. It branches on the open table with the fewest
+    classes, one of which must get an error, and drops a class once all placements with it were tried. Two facts keep it
+    small: a class is not worth trying when another one with room enough hits the same open tables and more; and the best
+    that the errors left can do is bounded by the classes that hit most open tables.
     """
-    classes: dict[tuple[int, ...], int] = {}
-    leading = [t.leading for t in tables]
-    for bit in range(WIDTH):
-        members = tuple(i for i, bits in enumerate(leading) if bit in bits)
-        classes[members] = classes.get(members, 0) + 1
-    kinds = list(classes)
-    seen: set[tuple[int, ...]] = set()
+    members_of = [0] * WIDTH  # of each source bit the tables that it leads in, as bits
+    for i, table in enumerate(tables):
+        for bit in table.permutation[: table.prefix_bits]:
+            members_of[bit] |= 1 << i
 
-    def defeat(placed: tuple[int, ...], needed: list[int], left: int) -> bool:
-        worst = max(range(len(needed)), key=needed.__getitem__)
-        if needed[worst] <= 0:
+    def defeat(needs: dict[int, int], classes: Mapping[int, int], left: int) -> bool:
+        """Place at most ``left`` errors so that each open table, a single bit, gets those it needs."""
+        if not needs:
             return True
-        if needed[worst] > left or placed in seen:
+        if max(needs.values()) > left:
             return False
-        seen.add(placed)
-        for i, members in enumerate(kinds):
-            if worst in members and placed[i] < classes[members]:
-                rest = [n - (t in members) for t, n in enumerate(needed)]
-                if defeat((*placed[:i], placed[i] + 1, *placed[i + 1 :]), rest, left - 1):
-                    return True
+        still = sum(needs)
+        merged: Counter[int] = Counter()
+        for members, room in classes.items():
+            if room and members & still:
+                merged[members & still] += room
+        rooms = merged.items()
+        hits = itertools.chain.from_iterable([members.bit_count()] * min(room, left) for members, room in rooms)
+        if sum(sorted(hits, reverse=True)[:left]) < sum(needs.values()):
+            return False
+        worthwhile = _worthwhile(merged, max(needs.values()))
+        choices = min(([m for m in worthwhile if m & table] for table in needs), key=len)
+        for members in choices:
+            rest = {t: n - bool(t & members) for t, n in needs.items()}
+            worthwhile[members] -= 1
+            if defeat({t: n for t, n in rest.items() if n}, worthwhile, left - 1):
+                return True
+            del worthwhile[members]
         return False
 
-    return not defeat((0,) * len(kinds), [t.flips + 1 for t in tables], radius)
+    return not defeat({1 << i: t.flips + 1 for i, t in enumerate(tables)}, Counter(members_of), radius)
+
+
+def _worthwhile(classes: Mapping[int, int], most: int) -> dict[int, int]:
+    """Drop each class whose errors, of which none needs more than ``most``, could as well lie on one that hits all its tables."""
+    kept: dict[int, int] = {}
+    roomy: list[int] = []
+    for members in sorted(classes, key=int.bit_count, reverse=True):
+        if any(members & other == members for other in roomy):
+            continue
+        kept[members] = classes[members]
+        if kept[members] >= most:
+            roomy.append(members)
+    return kept
 
 
 def block_lengths(block_count: int, bits: int = WIDTH) -> list[int]:

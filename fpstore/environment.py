@@ -98,14 +98,24 @@ class Reader:
         opened at once.
     file_bytes : int, optional
         The size that the file must have; by default that of its pages and PAD_BYTES. The last 8 bytes are a digest.
+    digest : int, optional
+        The digest that it must have, when what names the file knows it: no other file takes its place.
     largest : int
         The longest value that may be in it. LMDB has no checksums and follows the lengths it reads: a damaged one leads at most
         this far and two 16-bit offsets further, which the padding catches, and longer values are refused unread.
     """
 
-    def __init__(self, path: Path, databases: Sequence[bytes] = (), file_bytes: int | None = None, largest: int = 0) -> None:
+    def __init__(
+        self,
+        path: Path,
+        databases: Sequence[bytes] = (),
+        file_bytes: int | None = None,
+        digest: int | None = None,
+        largest: int = 0,
+    ) -> None:
         self.path = path
         self._file_bytes = file_bytes
+        self._digest = digest
         self._used = 0
         self._longest = max(largest, PAD_BYTES // 2)
         self._names = databases
@@ -133,36 +143,54 @@ class Reader:
         if self._inode not in (None, inode):
             raise StorageError(f"{self.path}: was replaced before this process read it: open the store again", path=self.path)
         environment = _shared.get(inode)
-        databases: dict[bytes | None, Any] = {None: None}
-        with translated(self.path):
-            if environment is None:
-                if status.st_size < 8192:
-                    raise CorruptStoreError(f"{self.path}: LMDB file is cut short ({status.st_size} bytes)", path=self.path)
+        if environment is None:
+            if status.st_size < 8192:
+                raise CorruptStoreError(f"{self.path}: LMDB file is cut short ({status.st_size} bytes)", path=self.path)
+            with translated(self.path):
                 environment = lmdb.open(
                     os.fsencode(self.path), subdir=False, readonly=True, lock=False, max_dbs=4, readahead=False
                 )
-            # Before any page but the first two is read: a page behind the end of the file would end the process.
-            used = (int(environment.info()["last_pgno"]) + 1) * int(environment.stat()["psize"])
-            expected = used + PAD_BYTES if self._file_bytes is None else self._file_bytes
-            if status.st_size != expected or used > expected - PAD_BYTES:
-                raise CorruptStoreError(
-                    f"{self.path}: LMDB file is cut short or damaged ({status.st_size} bytes, expected {expected})",
-                    path=self.path,
-                    expected=expected,
-                    got=status.st_size,
-                )
-            self._used = used
-            if self._descriptor < 0:
-                self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-                self._given_back = finalize(self, os.close, self._descriptor)
-                if used <= CHECKED_AT_OPEN:
-                    self.verify()
-            for name in self._names:
-                with suppress(lmdb.NotFoundError):
-                    databases[name] = environment.open_db(name, create=False)
-            self._transaction = environment.begin(buffers=True)
+        try:
+            with translated(self.path):
+                self._check_file(environment, status.st_size)
+                databases: dict[bytes | None, Any] = {None: None}
+                for name in self._names:
+                    with suppress(lmdb.NotFoundError):
+                        databases[name] = environment.open_db(name, create=False)
+                self._transaction = environment.begin(buffers=True)
+        except BaseException:
+            if inode not in _shared:  # who keeps the error would keep the file open, and it can be opened only once
+                environment.close()
+            raise
         _shared[inode] = self._environment = environment
         self._databases, self._inode, self._pid = databases, inode, os.getpid()
+
+    def _check_file(self, environment: lmdb.Environment, size: int) -> None:
+        """Refuse a file cut short, of another store, or, if it is small, damaged, before more than two pages are read."""
+        # A page behind the end of the file would end the process.
+        used = (int(environment.info()["last_pgno"]) + 1) * int(environment.stat()["psize"])
+        expected = used + PAD_BYTES if self._file_bytes is None else self._file_bytes
+        if size != expected or used > expected - PAD_BYTES:
+            raise CorruptStoreError(
+                f"{self.path}: LMDB file is cut short or damaged ({size} bytes, expected {expected})",
+                path=self.path,
+                expected=expected,
+                got=size,
+            )
+        self._used = used
+        if self._descriptor >= 0:
+            return
+        self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        self._given_back = finalize(self, os.close, self._descriptor)
+        if self._digest not in (None, got := self._sealed_with()):
+            raise CorruptStoreError(
+                f"{self.path}: LMDB file is damaged, or a file of another store (digest differs)",
+                path=self.path,
+                expected=self._digest,
+                got=got,
+            )
+        if used <= CHECKED_AT_OPEN:
+            self.verify()
 
     def _ready(self, database: bytes | None) -> tuple[Any, Any]:
         """Return the transaction and the handle of a database, opened in this process; the caller holds the lock."""
@@ -185,9 +213,12 @@ class Reader:
         """Check the digest of the whole file; opening has done so when the file is small."""
         if self._closed:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
-        size = os.fstat(self._descriptor).st_size
-        if os.pread(self._descriptor, DIGEST_BYTES, size - DIGEST_BYTES) != _digest(self._descriptor, self._used):
+        if self._sealed_with() != _digest(self._descriptor, self._used):
             raise CorruptStoreError(f"{self.path}: LMDB file is damaged (digest differs)", path=self.path)
+
+    def _sealed_with(self) -> int:
+        size = os.fstat(self._descriptor).st_size
+        return int.from_bytes(os.pread(self._descriptor, DIGEST_BYTES, size - DIGEST_BYTES), "little")
 
     def _copied(self, value: memoryview[int]) -> bytes:
         if len(value) > self._longest:
@@ -274,8 +305,8 @@ class Writer:
                 self._databases[name] = self._environment.open_db(name)
         return self._databases[name]
 
-    def finish(self, largest: int = 0) -> int:
-        """Sync, close, pad with a hole for readers that meet a damaged length, and return the size of the file."""
+    def finish(self, largest: int = 0) -> tuple[int, int]:
+        """Sync, close, pad with a hole for readers that meet a damaged length, and return the file's size and digest."""
         with translated(self.path):
             self._environment.sync(True)
         page = int(self._environment.stat()["psize"])
@@ -288,25 +319,25 @@ class Writer:
         self._environment.close()
 
 
-def seal(path: Path, used: int, room: int = 0) -> int:
-    """Pad a finished file behind its ``used`` bytes, end it with their digest, and return its size."""
+def seal(path: Path, used: int, room: int = 0) -> tuple[int, int]:
+    """Pad a finished file behind its ``used`` bytes, end it with their digest, and return its size and that digest."""
     with path.open("r+b") as file:
         digest = _digest(file.fileno(), used)
         size = used + room + PAD_BYTES
         file.truncate(used)
         file.truncate(size)
         file.seek(size - DIGEST_BYTES)
-        file.write(digest)
+        file.write(digest.to_bytes(DIGEST_BYTES, "little"))
         file.flush()
         os.fsync(file.fileno())
-    return size
+    return size, digest
 
 
-def _digest(descriptor: int, used: int) -> bytes:
-    """XXH64 of the first ``used`` bytes, little-endian."""
+def _digest(descriptor: int, used: int) -> int:
+    """XXH64 of the first ``used`` bytes."""
     state = xxhash.xxh64()
     start = 0
     while start < used and (piece := os.pread(descriptor, min(used - start, 1 << 20), start)):
         state.update(piece)
         start += len(piece)
-    return state.intdigest().to_bytes(DIGEST_BYTES, "little")
+    return state.intdigest()

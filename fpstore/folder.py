@@ -9,6 +9,7 @@ import os
 import secrets
 import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -49,18 +50,33 @@ class Target:
         if not path.parent.is_dir():
             raise StorageError(f"{path.parent}: no such folder", path=path.parent)
         self._remove_abandoned()
-        self._folder = path.parent / f".{path.name}.tmp-{os.getpid()}-{secrets.token_hex(4)}"
+        while not self._make_folder():
+            pass
+        return self._folder
+
+    def _make_folder(self) -> bool:
+        """Make the temporary folder and lock it; False when another builder took it for abandoned before it was locked."""
+        self._folder = self.path.parent / f".{self.path.name}.tmp-{os.getpid()}-{secrets.token_hex(4)}"
         try:
             self._folder.mkdir()
-            self._lock = os.open(self._folder, os.O_RDONLY)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+            with suppress(FileNotFoundError, BlockingIOError):
+                self._lock = os.open(self._folder, os.O_RDONLY)
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(self._lock), self._folder.stat()):
+                    return True
+            self._unlock()
+            return False
+        except BaseException as error:  # also a signal: __exit__ will not be called
+            self._unlock()
             shutil.rmtree(self._folder, ignore_errors=True)
-            raise StorageError(f"{path}: cannot write beside it ({error.strerror})", path=path) from error
-        except BaseException:  # a signal: __exit__ will not be called
-            shutil.rmtree(self._folder, ignore_errors=True)
-            raise
-        return self._folder
+            if not isinstance(error, OSError):
+                raise
+            raise StorageError(f"{self.path}: cannot write beside it ({error.strerror})", path=self.path) from error
+
+    def _unlock(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+        self._lock = -1
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
@@ -79,7 +95,7 @@ class Target:
         finally:
             if self._folder.exists():
                 shutil.rmtree(self._folder, ignore_errors=True)
-            os.close(self._lock)
+            self._unlock()
 
     def _publish(self) -> None:
         for folder, _, _ in os.walk(self._folder, topdown=False):

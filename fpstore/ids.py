@@ -84,9 +84,10 @@ class IdMapWriter:
         self._per_fingerprint, self._ids = [per_fingerprint[fingerprints:].copy()], [ids[used:].copy()]
 
     def finish(self) -> dict[str, int]:
-        """Write what is left, make the file durable, and return what its reader must know: its size and its largest record."""
+        """Write what is left, make the file durable, and return what its reader must know: size, digest and largest record."""
         self._flush()
-        return {"bytes": self._writer.finish(self._largest), "largest": self._largest}
+        size, digest = self._writer.finish(self._largest)
+        return {"bytes": size, "digest": digest, "largest": self._largest}
 
     def abort(self) -> None:
         """Close without finishing."""
@@ -101,7 +102,7 @@ class IdMap:
     """Reads ``ids.mdb`` of a generation."""
 
     def __init__(self, path: Path, set_digest: int, shape: dict[str, int]) -> None:
-        self._reader = Reader(path, file_bytes=shape["bytes"], largest=shape["largest"])
+        self._reader = Reader(path, file_bytes=shape["bytes"], digest=shape["digest"], largest=shape["largest"])
         self._digest = set_digest
         self.path = path
 

@@ -1,17 +1,21 @@
 """Builds: every kind of input, small memory, all or nothing, and what they refuse."""
 
+import fcntl
 import itertools
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
 import tableimage
 
 import fpstore
+from fpstore.design import _lookups
+from fpstore.folder import Target
 from fpstore.io import open_reader
 
 MIB = 1 << 20
@@ -83,6 +87,43 @@ def test_every_form_of_input_builds_the_same(tmp_path, rows, expected, form):
         "other dtypes": lambda: (np.repeat(fingerprints, 2)[::2].astype(">u8"), ids.astype(np.int32)),
     }[form]()
     assert build(tmp_path / "s", source, source_ids) == expected
+
+
+class Column:
+    """Converts itself to an array, as a pandas Series does, and is a sequence of numpy integers besides."""
+
+    def __init__(self, values):
+        self._values = values
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self._values, dtype=dtype, copy=copy)
+
+    def __len__(self):
+        return len(self._values)
+
+    def __iter__(self):
+        return iter(self._values)
+
+
+@pytest.mark.parametrize("form", ["column", "arrow", "chunked arrow", "columns"])
+def test_what_turns_itself_into_an_array_builds_the_same(tmp_path, rows, expected, form):
+    fingerprints, ids = rows
+    if form == "column":
+        source, source_ids = Column(fingerprints), Column(ids)
+    elif form == "columns":
+        source, source_ids = [Column(p) for p in pieces(fingerprints)], [Column(p) for p in pieces(ids)]
+    else:
+        arrow = pytest.importorskip("pyarrow")
+        make = arrow.array if form == "arrow" else lambda values: arrow.chunked_array(pieces(values))
+        source, source_ids = make(fingerprints), make(ids)
+    assert build(tmp_path / "s", source, source_ids) == expected
+
+
+@pytest.mark.parametrize("values", [np.arange(3), np.ones(3), np.ones((2, 3), np.uint64), np.array(3, np.uint64)])
+def test_what_turns_itself_into_another_array_is_refused(tmp_path, values):
+    with pytest.raises(fpstore.InputError, match=f"dtype {values.dtype}, shape"):
+        fpstore.build(tmp_path / "s", Column(values))
+    assert listing(tmp_path) == []
 
 
 def test_row_numbers_run_on_over_the_parts(tmp_path, rows):
@@ -438,6 +479,43 @@ LIVING = """
 """
 
 
+@pytest.mark.parametrize("when", ["before it is opened", "before it is locked", "while it is locked"])
+def test_a_new_folder_that_another_builder_takes_for_abandoned(tmp_path, monkeypatch, when):
+    """Between its making and its lock nothing tells a new folder from an abandoned one: then another is made."""
+    flock, real_open = fcntl.flock, os.open
+    taken = {}
+
+    def take(folder):
+        if not taken:
+            other = taken[folder] = real_open(folder, os.O_RDONLY)
+            flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if when != "while it is locked":
+                folder.rmdir()
+                os.close(other)
+
+    def opened(path, *args, **options):
+        if when == "before it is opened" and ".s.tmp-" in str(path):
+            take(Path(path))
+        return real_open(path, *args, **options)
+
+    def locked(descriptor, operation):
+        if when != "before it is opened":
+            take(Path(f"/proc/self/fd/{descriptor}").readlink())
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(os, "open", opened)
+    monkeypatch.setattr(fcntl, "flock", locked)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with Target(tmp_path / "s", False) as folder:
+        (other,) = taken.values()
+        assert folder not in taken
+        assert folder.is_dir()
+    if when == "while it is locked":
+        os.close(other)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert [name for name in listing(tmp_path) if tmp_path / name not in taken] == ["s"]
+
+
 @pytest.mark.parametrize("overwrite", [True, False])
 def test_what_a_living_builder_writes_is_left_alone(tmp_path, overwrite):
     process = run_python(LIVING, tmp_path / "s", "overwrite" if overwrite else "keep", wait=False)
@@ -581,6 +659,33 @@ def test_refused(tmp_path, case):
             fpstore.build(tmp_path / "s", *args, overwrite=overwrite, **options)
         assert "\n" not in str(caught.value)
         assert listing(tmp_path) == []
+
+
+class Unread:
+    """A source that knows how many rows it has, and is not to be read."""
+
+    rows = 1 << 34
+
+    def __iter__(self):
+        raise AssertionError("read")
+
+
+def test_a_design_with_too_many_lookups_is_refused_unread(tmp_path):
+    with pytest.raises(fpstore.InputError, match=r"flip-1 needs .* look-ups in table 0 at radius 7; .* choose a design"):
+        fpstore.build(tmp_path / "s", Unread(), design="flip-1", radius=7)
+    assert listing(tmp_path) == []
+
+
+def test_a_design_with_too_many_lookups_is_refused_before_its_tables_are_written(tmp_path, monkeypatch):
+    monkeypatch.setattr("fpstore.design.MAX_VARIANTS", 1000)
+    monkeypatch.setattr("fpstore.builder.TableWriter", None)
+    fingerprints = make_rows("random", 1 << 14)[0]
+    _lookups.cache_clear()
+    with pytest.raises(fpstore.InputError, match=r"flip-1 needs .* look-ups in table 0 at radius 7"):
+        fpstore.build(tmp_path / "s", pieces(fingerprints), design="flip-1", radius=7)
+    assert listing(tmp_path) == []
+    monkeypatch.undo()
+    _lookups.cache_clear()
 
 
 def test_ids_do_not_go_with_a_reader(tmp_path):

@@ -395,6 +395,24 @@ def test_lmdb_files_of_two_stores_swapped(copy, tmp_path, right, name):
     assert outcome(copy, right) in NOTICED
 
 
+@pytest.mark.parametrize("checked", [0, 1 << 22])
+def test_id_maps_of_two_stores_with_the_same_fingerprints_swapped(tmp_path, monkeypatch, checked):
+    monkeypatch.setattr(lmdb_files, "CHECKED_AT_OPEN", checked)
+    ids = np.arange(len(FINGERPRINTS), dtype=np.uint64)
+    paths = [make(tmp_path / name, ids=numbers) for name, numbers in (("a", ids), ("b", ids[::-1]))]
+    assert len({(path / IDS).stat().st_size for path in paths}) == 1
+    swap(*(path / IDS for path in paths))
+    for path in paths:
+        with pytest.raises(fpstore.CorruptStoreError, match=f"{path / IDS}: .* a file of another store") as caught:
+            fpstore.open(path)
+        assert caught.value.expected != caught.value.got
+    swap(*(path / IDS for path in paths))
+    for path, numbers in zip(paths, (ids, ids[::-1]), strict=True):
+        with fpstore.open(path) as store:
+            assert store.verify().ok
+            assert store[int(FINGERPRINTS[3])] == [numbers[3]]
+
+
 def test_a_table_in_place_of_an_lmdb_file(copy):
     shutil.copyfile(copy / TABLES[0], copy / IDS)
     with pytest.raises(fpstore.CorruptStoreError, match="LMDB file"):

@@ -17,6 +17,7 @@ from fpstore.design import (
     MANKU,
     MAX_RADIUS,
     Design,
+    _needed,
     block_lengths,
     check_radius,
     covers,
@@ -243,6 +244,46 @@ def test_covers_agrees_with_enumeration(shapes, radius):
         bits = [bit for block in order for bit in range(block * 8, block * 8 + 8)]
         tables.append(TableSpec(bytes(bits), leading_count * 8, flips))
     assert covers(tables, radius) == exact([(t.leading, t.flips) for t in tables], radius)
+
+
+@pytest.mark.parametrize("count", [7, 8])
+def test_covers_decides_large_nested_designs(count):
+    """So many classes that enumerating placements takes seconds, once for each table left out."""
+    tables = design(f"nested-{count}-{count}", count - 1).tables
+    assert covers(tables, count - 1)
+    assert not covers(tables, count)
+    assert not any(covers(tables[:i] + tables[i + 1 :], count - 1) for i in range(len(tables)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [7, 8])
+def test_every_placement_of_errors_is_met_by_large_nested_designs(count):
+    tables, errors = design(f"nested-{count}-{count}", count - 1).tables, count - 1
+    hit = [sum(1 << i for i, t in enumerate(tables) if bit in t.leading) for bit in range(64)]
+    ends = list(itertools.combinations(range(63, -1, -1), 4))  # by their greatest bit, descending
+    unions = np.bitwise_or.reduce(np.array(hit, np.uint64)[np.array(ends)], axis=1)
+    below = [sum(end[0] < bit for end in ends) for bit in range(64)]
+    placed = 0
+    for start in itertools.combinations(range(64), errors - 4):
+        rest = unions[len(unions) - below[start[0]] :]
+        placed += len(rest)
+        union = np.bitwise_or.reduce(np.array([hit[bit] for bit in start], np.uint64))
+        assert not ((rest | union) == 2 ** len(tables) - 1).any(), start
+    assert placed == comb(64, errors)
+
+
+def test_covers_knows_how_many_bits_a_class_has():
+    shifted = TableSpec(bytes([*range(1, 64), 0]), 2, 1)
+    assert covers([TableSpec(IDENTITY, 2, 2)], 7)
+    assert covers([TableSpec(IDENTITY, 2, 1), shifted], 2)
+    assert not covers([TableSpec(IDENTITY, 2, 1), shifted], 3)
+
+
+def test_what_a_radius_needs_is_found_once_for_all_sizes():
+    made = design("nested-8-8", 7)
+    _needed.cache_clear()
+    assert {len(made.lookups(1 << bits)) for bits in range(20, 34)} == {64}
+    assert _needed.cache_info().misses == 1
 
 
 def test_no_errors_need_no_flips_but_a_prefix_of_nothing_meets_all():

@@ -157,6 +157,12 @@ def test_a_small_memory_does_not_stop_a_build(monkeypatch):
     assert choose(1 << 24, 3, disk_budget=GIB // 4).disk_bytes <= GIB // 4
 
 
+def test_a_design_with_too_many_lookups_is_no_plan():
+    for storage in ("hot", "cold"):
+        assert "flip-1" in {p.name for p in plan(1 << 24, 7, storage=storage)}
+        assert "flip-1" not in {p.name for p in plan(1 << 34, 7, storage=storage)}
+
+
 @pytest.mark.parametrize("n", [0, 1])
 @pytest.mark.parametrize("radius", [0, 3, 5])
 def test_tiny_sets(n, radius):

@@ -108,7 +108,6 @@ def test_closed_standard_streams_are_errors(folder: Path) -> None:
         assert (done.returncode, done.stderr) == (1, f"fpstore: standard {message} is closed\n")
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("verb", [["export", "crawl.fps"], ["stats", "crawl.fps"], ["plan", "9"], ["--help"]])
 def test_a_full_output_is_an_error(verb: list[str], folder: Path) -> None:
     with Path("/dev/full").open("wb") as full:

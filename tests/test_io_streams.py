@@ -25,20 +25,12 @@ def test_what_the_system_refuses_is_named(tmp_path):
         open_reader([])
 
 
-def test_no_permission_is_a_storage_error(tmp_path):
+def test_no_permission_is_a_storage_error(tmp_path, with_mode):
     path = put(tmp_path, "a.tsv", b"ff\n")
-    path.chmod(0)
-    user = os.geteuid()
-    if user == 0:
-        os.seteuid(65534)  # root may read everything
-    try:
-        with pytest.raises(StorageError, match=r"a\.tsv: Permission denied"):
-            open_reader(path)
-        with pytest.raises(StorageError, match=r"b\.tsv: Permission denied"):
-            open_writer("/proc/b.tsv" if user else tmp_path / "b.tsv", columns=["fingerprint"])
-    finally:
-        if user == 0:
-            os.seteuid(0)
+    with with_mode(path, 0), pytest.raises(StorageError, match=r"a\.tsv: Permission denied"):
+        open_reader(path)
+    with with_mode(tmp_path, 0o555), pytest.raises(StorageError, match=r"b\.tsv: Permission denied"):
+        open_writer(tmp_path / "b.tsv", columns=["fingerprint"])
 
 
 def test_file_name_that_is_not_utf8_can_be_printed(tmp_path):

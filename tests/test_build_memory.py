@@ -31,7 +31,7 @@ def test_the_tiny_budget_does_spill(tmp_path, tiny, monkeypatch):
     monkeypatch.setattr(sorting, "_split", lambda *args: splits.append(args[1]) or split(*args))
     monkeypatch.setattr(builder, "permuted_parts", lambda *args: parts.append(0) or _counted(permuted_parts, args, parts))
     build(tmp_path / "s", *make_rows("one prefix", 900), design="manku-4", memory=64 * MIB)
-    assert set(splits) == {0, 8, 16, 24, 32, 40, 48, 56} or max(splits) >= 40
+    assert set(splits) == {0, 8, 16, 24, 32, 40, 48}  # again and again, eight bits a time
     assert len(parts) == 3
     assert min(parts) > 5
 

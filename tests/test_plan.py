@@ -80,7 +80,7 @@ def test_every_plan_is_exact(n, radius):
         assert covers(p.design.tables, radius)
         assert p.lookups == sum(x.variant_count for x in p.design.lookups(n)) > 0
         assert p.bytes_per_fingerprint > 0
-        assert p.disk_bytes >= 0
+        assert p.disk_bytes >= int(n * p.bytes_per_fingerprint)
         assert p.microseconds > 0
         assert p.cold_milliseconds > 0
         assert p.fits == (p.reason == "")

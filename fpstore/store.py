@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -19,16 +20,18 @@ from fpstore.folder import is_store
 from fpstore.ids import NAMES, NUMBERS, IdMap, Names
 from fpstore.inspection import Report, describe, verify_store
 from fpstore.io import check_fingerprints
-from fpstore.matches import Match, Matches
+from fpstore.matches import IdLookup, Match, Matches
 from fpstore.resources import parse_threads
 from fpstore.table import TableReader
 
 Words = npt.NDArray[np.uint64]
-Columns = tuple[npt.NDArray[np.int64], Words, npt.NDArray[np.uint8]]
+Columns = tuple[Any, ...]  # lims, fingerprints, distances, and what else the kernel counts
 
 SCAN_BLOCKS = 1 << 13  # blocks and queries of one kernel call: what a scan does between two looks at signals
 SCAN_QUERIES = 1 << 8
-PROBE_QUERIES = 1 << 14  # queries of one kernel call
+PROBE_QUERIES = 1 << 16  # queries of one kernel call
+SPLIT_QUERIES = 1 << 8  # fewer are not worth another thread
+FIRST_BATCH = 1 << 12
 
 
 class Store:
@@ -229,16 +232,54 @@ class Store:
         if radius > self.radius:
             return self.scan(queries, radius, threads)
         prober = self._prober(radius)
-        parts = [queries[i : i + PROBE_QUERIES] for i in range(0, len(queries), PROBE_QUERIES)]
-        columns = _run(lambda part: prober.probe(part, radius)[:3], parts, parse_threads(threads))
-        lims = np.zeros(len(queries) + 1, np.int64)
-        np.cumsum(np.concatenate([np.zeros(0, np.int64), *(np.diff(c[0]) for c in columns)]), out=lims[1:])
-        return Matches(
-            lims,
-            np.concatenate([np.empty(0, np.uint64), *(c[1] for c in columns)]),
-            np.concatenate([np.empty(0, np.uint8), *(c[2] for c in columns)]),
-            self.ids_of,
-        )
+        workers = parse_threads(threads)
+        columns = _run(partial(prober.probe, radius=radius), _parts(queries, workers), workers)
+        return _joined(columns, self.ids_of)
+
+    def probe_batches(
+        self, fingerprints: Any, radius: int | None = None, threads: int | None = None, matches: int = 1 << 22
+    ) -> Iterator[Matches]:
+        """Answer :meth:`probe_many` a part at a time, in bounded memory however many matches there are.
+
+        Parameters
+        ----------
+        fingerprints : ndarray of uint64, shape (queries,), or sequence of int
+        radius : int, optional
+            0 to the store's, which is the default.
+        threads : int, optional
+            By default one per processor.
+        matches : int
+            The most matches to hold at once. Only a part of one query may have more.
+
+        Yields
+        ------
+        Matches
+            Of the next ``len(part)`` queries, in order.
+
+        Raises
+        ------
+        InputError, CorruptStoreError, ClosedStoreError
+        """
+        self._check()
+        queries = check_fingerprints(fingerprints)
+        radius = check_radius(self.radius if radius is None else radius, self.radius)
+        if matches < 1:
+            raise InputError(f"matches must be at least 1, got {matches!r}")
+        prober, workers = self._prober(radius), parse_threads(threads)
+        start, size = 0, FIRST_BATCH
+        while start < len(queries):
+            self._check()
+            part = queries[start : start + size]
+            most = max(matches // workers, 1) if len(part) > 1 else None
+            columns = _run(partial(prober.probe, radius=radius, most=most), _parts(part, workers), workers)
+            if any(column is None for column in columns):
+                size = max(len(part) // 2, 1)
+                continue
+            found = _joined(columns, self.ids_of)
+            yield found
+            start += len(part)
+            if len(found.fingerprints) < matches // 4:
+                size = min(size * 2, PROBE_QUERIES * workers)
 
     def scan(self, fingerprints: Any, radius: int, threads: int | None = None) -> Matches:
         """Find every stored fingerprint within any ``radius`` (0 to 64) of each query, by reading the whole first table.
@@ -352,6 +393,24 @@ def check_fingerprint(value: object) -> int:
         return int(value)
     what = f"{type(value).__name__} {value!r}"
     raise InputError(f"a fingerprint is an int from 0 to 2^64 - 1 or a numpy.uint64, got {what[:80]}")
+
+
+def _parts(queries: Words, threads: int) -> list[Words]:
+    """Cut a batch evenly for the threads: as few parts as possible, for a large one opens each block for many queries."""
+    count = max(-(-len(queries) // PROBE_QUERIES), min(threads, len(queries) // SPLIT_QUERIES), 1)
+    count = -(-count // threads) * threads if count > 1 else 1
+    return [part for part in np.array_split(queries, count) if len(part)]
+
+
+def _joined(columns: list[Columns], ids_of: IdLookup) -> Matches:
+    lims = np.zeros(sum(len(c[0]) - 1 for c in columns) + 1, np.int64)
+    np.cumsum(np.concatenate([np.zeros(0, np.int64), *(np.diff(c[0]) for c in columns)]), out=lims[1:])
+    return Matches(
+        lims,
+        np.concatenate([np.empty(0, np.uint64), *(c[1] for c in columns)]),
+        np.concatenate([np.empty(0, np.uint8), *(c[2] for c in columns)]),
+        ids_of,
+    )
 
 
 def _run(work: Callable[[Any], Any], parts: list[Any], threads: int) -> list[Columns]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -130,16 +131,20 @@ class TableReader:
                     raise CorruptStoreError(f"{path}: the table file is empty", path=path)
                 blocks = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
                 # Whole tables are read through a mapping of their own, for which the system reads ahead.
-                whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                self._whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except FileNotFoundError as error:
             raise StoreNotFoundError(f"{path}: the table file is missing", path=path) from error
-        self.kernel = _kernel.Table(np.frombuffer(blocks, dtype=np.uint8), str(path))
-        self.in_order = _kernel.Table(np.frombuffer(whole, dtype=np.uint8), str(path))
         # Probes need the blocks only where they look, and a small key index at once.
         blocks.madvise(mmap.MADV_RANDOM)
+        self.kernel = _kernel.Table(np.frombuffer(blocks, dtype=np.uint8), str(path))
         page = self.kernel.keys_offset // mmap.PAGESIZE * mmap.PAGESIZE
         if len(blocks) - page <= INDEX_AT_OPEN:
             blocks.madvise(mmap.MADV_WILLNEED, page)
+
+    @cached_property
+    def in_order(self) -> _kernel.Table:
+        """The table for reading it whole."""
+        return _kernel.Table(np.frombuffer(self._whole, dtype=np.uint8), str(self.path))
 
     def check_place(self, design: Design, table: int, fingerprint_count: int, set_digest: int) -> None:
         """Refuse a file that is intact but belongs elsewhere: another place in the design, another set."""

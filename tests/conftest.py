@@ -1,11 +1,16 @@
-"""Signals as the tests expect them, and places that refuse writes: a small disk and a read-only folder."""
+"""Signals as the tests expect them, and places that refuse: a small disk, a read-only folder, a mode that binds root too."""
 
+import ctypes
 import os
+import shutil
 import signal
 import subprocess
 from contextlib import contextmanager
 
 import pytest
+
+CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1, 2
+pytest_plugins = ["building", "commandline", "damage", "sets"]  # modules of helpers with fixtures of their own
 
 # A background job of a shell starts with these ignored, and so would the processes that the tests interrupt.
 for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
@@ -14,7 +19,9 @@ for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.S
 
 
 def _mounted(target, *arguments):
-    return os.geteuid() == 0 and subprocess.run(["mount", *arguments, target], capture_output=True).returncode == 0
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        return False
+    return subprocess.run(["mount", *arguments, target], capture_output=True).returncode == 0
 
 
 def _unmount(target):
@@ -42,19 +49,53 @@ def small_disk(tmp_path):
         _unmount(folder)
 
 
+@contextmanager
+def _bound_by_modes():
+    """Let the modes of files bind root as they bind others: this thread lacks the two capabilities that override them.
+
+    The user stays root, so that what root owns, such as the folders above a temporary one, can still be passed.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # version 3, this thread
+    data = (ctypes.c_uint32 * 6)()  # effective, permitted and inheritable bits 0 to 31, then the same for bits 32 to 63
+    assert libc.capget(header, data) == 0, os.strerror(ctypes.get_errno())
+    before = data[0]
+    data[0] &= ~(1 << CAP_DAC_OVERRIDE | 1 << CAP_DAC_READ_SEARCH)
+    assert libc.capset(header, data) == 0, os.strerror(ctypes.get_errno())
+    try:
+        yield
+    finally:
+        data[0] = before
+        assert libc.capset(header, data) == 0, os.strerror(ctypes.get_errno())
+
+
 @pytest.fixture
-def read_only():
-    """Return a context manager that makes a folder read-only: mounted so for root, by its mode for others."""
+def with_mode():
+    """Return a context manager that gives a file or folder a mode, which binds root too, and gives the old one back."""
+
+    @contextmanager
+    def make(path, mode):
+        before = path.stat().st_mode
+        path.chmod(mode)
+        try:
+            with _bound_by_modes():
+                yield
+        finally:
+            path.chmod(before)
+
+    return make
+
+
+@pytest.fixture(params=["mode", "mount"])
+def read_only(request, with_mode):
+    """Return a context manager that makes a folder read-only: by its mode, or mounted so, which only root can."""
+    if request.param == "mode":
+        return lambda folder: with_mode(folder, 0o555)
 
     @contextmanager
     def make(folder):
-        if os.geteuid() != 0:
-            mode = folder.stat().st_mode
-            folder.chmod(0o555)
-            yield
-            folder.chmod(mode)
-            return
-        assert _mounted(folder, "--bind", folder), "root cannot mount here: run the tests as another user"
+        if not _mounted(folder, "--bind", folder):
+            pytest.skip("nothing can be mounted here")
         try:
             assert _mounted(folder, "-o", "remount,bind,ro")
             yield

@@ -13,6 +13,7 @@ import fpstore
 ROOT = Path(__file__).parent.parent / "fpstore"
 SOURCES = sorted(ROOT.rglob("*.py"))
 NATIVE = sorted(p for p in (ROOT / "_native").iterdir() if p.is_file())
+TESTS = sorted(Path(__file__).parent.glob("*.py"))
 LONGEST_FILE = 500
 
 # A module imports only what stands above it here; those of one line do not know each other. A package is one name; what its own
@@ -159,6 +160,11 @@ def test_importing_the_package_loads_nothing_heavy():
 @pytest.mark.parametrize("path", [*SOURCES, *NATIVE], ids=relative)
 def test_files_stay_small(path):
     assert len(path.read_text().splitlines()) <= LONGEST_FILE
+
+
+def test_test_modules_stay_small():
+    assert Path(__file__) in TESTS
+    assert [path.name for path in TESTS if len(path.read_text().splitlines()) > LONGEST_FILE] == []
 
 
 @pytest.mark.parametrize("path", [p for p in SOURCES if not relative(p).startswith("cli/")], ids=relative)

@@ -430,7 +430,7 @@ def test_probe(fingerprints, shapes, seed, radius):
         reached |= looked_at
     lims, found, distances, blocks_read, counted = prober.probe(queries, radius)
     assert counted >= candidates  # an instruction set may compare every entry of a block
-    assert 0 < blocks_read
+    assert blocks_read > 0
     for options in ({"sweep_from": 0}, {"fetch": True}, {"sweep_from": 0, "fetch": True}, {"most": len(found)}):
         for column, same in zip((lims, found, distances), prober.probe(queries, radius, **options), strict=False):
             assert np.array_equal(column, same)

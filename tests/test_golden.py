@@ -156,8 +156,8 @@ def test_the_tool_makes_the_same_again_and_keeps_what_there_is(tmp_path):
     target = tmp_path / "v1"
     assert run_tool("--output", target).returncode == 0
     assert sorted(p.name for p in target.iterdir()) == sorted(p.name for p in (DATA / "v1").iterdir())
-    for path in target.glob("*.json"):
-        assert path.read_bytes() == (DATA / "v1" / path.name).read_bytes()
+    for path in [*target.glob("*.json"), *target.rglob("*.fpt")]:
+        assert path.read_bytes() == (DATA / "v1" / path.relative_to(target)).read_bytes(), path.name
     (target / "one.fpt").write_bytes(b"old")
     refused = run_tool("--output", target)
     assert refused.returncode == 1

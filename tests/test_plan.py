@@ -10,7 +10,7 @@ import tableimage
 
 import fpstore
 from fpstore import InputError, plan
-from fpstore.design import MANKU, covers, design
+from fpstore.design import MANKU, MAX_VARIANTS, covers, design
 from fpstore.plan import candidates_for, choose, estimate, limit_bits, table_bits
 
 GIB = 1 << 30
@@ -80,7 +80,7 @@ def test_every_plan_is_exact(n, radius):
         assert covers(p.design.tables, radius)
         assert p.lookups == sum(x.variant_count for x in p.design.lookups(n)) > 0
         assert p.bytes_per_fingerprint > 0
-        assert p.disk_bytes >= 0
+        assert p.disk_bytes >= int(n * p.bytes_per_fingerprint)
         assert p.microseconds > 0
         assert p.cold_milliseconds > 0
         assert p.fits == (p.reason == "")
@@ -195,8 +195,16 @@ def test_bad_storage():
 @pytest.mark.slow
 @pytest.mark.parametrize("radius", [6, 7])
 def test_every_plan_of_a_large_radius_is_exact(radius):
-    plans = plan(1 << 34, radius)
+    plans = plan(1 << 33, radius)
     assert all(covers(p.design.tables, radius) for p in plans)
     names = {p.name for p in plans}
     assert ("flip-1" in names) == (radius == 6)  # at 7, more look-ups than a probe may make
     assert "flip-3" in names
+
+
+def test_plans_of_more_lookups_than_a_probe_may_make_are_left_out():
+    assert design("flip-1", 5).lookups(1 << 44)[0].variant_count <= MAX_VARIANTS
+    with pytest.raises(InputError, match=f"needs 1099296 look-ups .* at most {MAX_VARIANTS} are allowed"):
+        design("flip-1", 5).lookups(1 << 45)
+    for log2_n, there in ((44, True), (45, False)):
+        assert ("flip-1" in {p.name for p in plan(1 << log2_n, 5)}) == there

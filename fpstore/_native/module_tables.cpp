@@ -122,7 +122,7 @@ struct Prober {
   // Calls of few queries that took as long as a disk does, and how long pages are asked for ahead after one.
   static constexpr size_t kFewQueries = 64;
   static constexpr int kWaitMicroseconds = 60, kWaitCalls = 64;
-  mutable std::atomic<int> waits{0};
+  mutable std::atomic<int> waits{kWaitCalls};  // a store just opened is not in memory
 
   void add(nb::object table, unsigned prefix_bits, unsigned flips, Words masks) {
     const Table* t = nb::cast<const Table*>(table);

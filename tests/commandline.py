@@ -1,0 +1,79 @@
+"""The command line called in this process or in another, and a folder of inputs and stores for it."""
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import chdir
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from fpstore.cli import main
+
+ROOT = Path(__file__).resolve().parent.parent
+COMMAND = [sys.executable, "-m", "fpstore"]
+NEAR, FAR = 0x00FF00FF00FF00FF, 0xAAAA5555AAAA5555
+FINGERPRINTS = np.array([NEAR, NEAR ^ 1, NEAR ^ 0b111, FAR, 42, 0, 2**64 - 1, NEAR], dtype=np.uint64)
+IDS = ["a", "b", "c", "far", "small", "zero", "ones", "a again"]
+TEXT = "".join(f"word{i} follows word{i - 1} in the text that everybody copies. " for i in range(200))
+
+
+def run(*arguments: object, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(main, list(map(str, arguments)), input=stdin)
+
+
+def fine(*arguments: object, stdin: str | None = None) -> str:
+    result = run(*arguments, stdin=stdin)
+    assert (result.exit_code, result.stderr) == (0, ""), result.output
+    return result.stdout
+
+
+def failure(*arguments: object, code: int = 1, stdin: str | None = None) -> str:
+    result = run(*arguments, stdin=stdin)
+    assert result.exit_code == code, result.output
+    assert re.fullmatch(r"fpstore: [^\n]+\n", result.stderr), result.stderr
+    assert result.stdout == ""
+    return result.stderr
+
+
+def verbs(group: click.Group = main, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from verbs(command, (*path, name))
+        else:
+            yield " ".join((*path, name)), command
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a folder with what the examples of the help texts work on."""
+    folder = tmp_path_factory.mktemp("prepared")
+    rows = list(zip(FINGERPRINTS.tolist(), IDS, strict=True))
+    (folder / "crawl.tsv").write_text("".join(f"{f:016x}\t{i}\n" for f, i in rows))
+    (folder / "crawl.csv").write_text("".join(f"{f},{i}\n" for f, i in rows))
+    (folder / "crawl.jsonl").write_text("".join(json.dumps({"hash": f"{f:016x}", "url": i}) + "\n" for f, i in rows))
+    for name, part in (("a", FINGERPRINTS[:4]), ("b", FINGERPRINTS[4:]), ("queries", FINGERPRINTS[:2])):
+        np.save(folder / f"{name}.npy", part)
+    (folder / "notes").mkdir()
+    (folder / "notes" / "one.txt").write_text(TEXT)
+    (folder / "notes" / "two.txt").write_text(TEXT + "and an ending")
+    (folder / "notes" / "empty.md").write_text("")
+    (folder / "notes" / "picture.txt").write_bytes(b"\x89PNG\0\0")
+    (folder / "draft.txt").write_text(TEXT.replace("everybody", "everybody", 1) + "and another ending")
+    assert run("build", folder / "crawl.fps", folder / "crawl.tsv").exit_code == 0
+    with chdir(folder):
+        assert run("build", "notes.fps", "notes", "--text", "-q").exit_code == 0
+    return folder
+
+
+@pytest.fixture
+def folder(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Copy it, and make that the current folder."""
+    shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

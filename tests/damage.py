@@ -1,0 +1,183 @@
+"""Damages to the files of a small store, and what comes of each: an error, the right answer, or a fault."""
+
+import faulthandler
+import os
+import random
+import shutil
+import signal
+from collections import Counter
+
+import lmdb
+import numpy as np
+import pytest
+
+import fpstore
+from fpstore import environment as lmdb_files
+from fpstore import layout
+
+TABLES = ("gen-00000001/table-000.fpt", "gen-00000001/table-001.fpt", "gen-00000001/table-002.fpt")
+IDS = "gen-00000001/ids.mdb"
+STORE = "store.mdb"
+RADIUS = 2
+HANG_SECONDS = 30
+
+
+def fingerprints_of(seed):
+    rng = np.random.default_rng(seed)
+    some = rng.integers(0, 2**64, 150, np.uint64)
+    return np.concatenate([some, some[:100] ^ (np.uint64(1) << rng.integers(0, 64, 100, np.uint64))])
+
+
+FINGERPRINTS = fingerprints_of(5)
+NAMES = [f"document {i}" for i in range(len(FINGERPRINTS))]
+
+
+def make(path, fingerprints=FINGERPRINTS, ids=NAMES, design="blocks-3-1"):
+    fpstore.build(path, fingerprints, ids, radius=RADIUS, design=design, block_bytes=128).close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    return make(tmp_path_factory.mktemp("good") / "s")
+
+
+@pytest.fixture
+def copy(good, tmp_path):
+    return shutil.copytree(good, tmp_path / "copy")
+
+
+def answers(store):
+    """Everything that can be asked: probes of all that is stored and of neighbours, their ids, and the rows."""
+    queries = np.concatenate([FINGERPRINTS, FINGERPRINTS[::7] ^ np.uint64(1 << 40 | 1)])
+    matches = store.probe_many(queries, RADIUS, threads=1)
+    lims, ids = matches.ids()
+    one = int(FINGERPRINTS[3])
+    return (
+        (matches.lims.tolist(), matches.fingerprints.tolist(), matches.distances.tolist()),
+        (lims.tolist(), list(ids)),
+        (store[one], store.probe(one), one in store, len(store)),
+        [(f.tolist(), lims.tolist(), list(ids)) for f, lims, ids in store.items()],
+    )
+
+
+@pytest.fixture(scope="module")
+def right(good):
+    with fpstore.open(good) as store:
+        assert store.verify().ok
+        assert store.verify().blocks > 3 * 10
+        return answers(store)
+
+
+def outcome(path, right):
+    """Say what a damaged store does: first verify, then everything else."""
+    try:
+        store = fpstore.open(path)
+    except fpstore.FpstoreError:
+        return "refused"
+    with store:
+        noticed = "unnoticed" if store.verify().ok else "noticed"
+        try:
+            return f"{noticed}, {'right' if answers(store) == right else 'WRONG'}"
+        except fpstore.FpstoreError:
+            return f"{noticed}, error"
+
+
+def outcomes(path, name, right, damages):
+    """Apply each damage, a function of the file descriptor that returns its repair, and return what came of it.
+
+    That is done in a child process; when one dies, it is replaced, and the signal is what came of that damage.
+    """
+    results = []
+    while len(results) < len(damages):
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.close(read)
+                faulthandler.disable()
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+                _child(path / name, path, right, damages[len(results) :], write)
+            finally:
+                os._exit(1)
+        os.close(write)
+        with os.fdopen(read, encoding="utf-8") as lines:
+            results += [line.rstrip("\n") for line in lines]
+        _, status = os.waitpid(child, 0)
+        if os.WIFSIGNALED(status):
+            number = os.WTERMSIG(status)
+            results.append("HANG" if number == signal.SIGALRM else f"DIED by {signal.Signals(number).name}")
+            shutil.copyfile(path.parent / "pristine", path / name)
+        else:
+            assert os.WEXITSTATUS(status) == 0
+    return results
+
+
+def _child(file, path, right, damages, write):
+    descriptor = os.open(file, os.O_RDWR)
+    for damage in damages:
+        signal.alarm(HANG_SECONDS)
+        repair = damage(descriptor)
+        try:
+            result = outcome(path, right)
+        except BaseException as error:
+            result = f"RAISED {type(error).__name__}: {error}".replace("\n", " ")[:200]
+        repair()
+        os.write(write, f"{result}\n".encode())
+    os._exit(0)
+
+
+def flip(at, bit):
+    def damage(descriptor):
+        old = os.pread(descriptor, 1, at)
+        os.pwrite(descriptor, bytes([old[0] ^ 1 << bit]), at)
+        return lambda: os.pwrite(descriptor, old, at)
+
+    return damage
+
+
+def cut(length):
+    def damage(descriptor):
+        rest = os.pread(descriptor, 1 << 24, length)
+        os.ftruncate(descriptor, length)
+        return lambda: os.pwrite(descriptor, rest, length)
+
+    return damage
+
+
+def check(copy, name, right, damages, allowed):
+    """Apply the damages, labelled; nothing may come of them but what is allowed."""
+    shutil.copyfile(copy / name, copy.parent / "pristine")
+    labels = list(damages)
+    results = outcomes(copy, name, right, [damages[label] for label in labels])
+    bad = {label: r for label, r in zip(labels, results, strict=True) if r not in allowed}
+    assert not bad, f"{name}: {Counter(bad.values())} of {len(labels)}, such as {dict(list(bad.items())[:8])}"
+    assert (copy / name).read_bytes() == (copy.parent / "pristine").read_bytes()
+    return Counter(results)
+
+
+def flips(places, bits=1, seed=1):
+    rng = random.Random(seed)
+    return {(at, bit): flip(at, bit) for at in places for bit in rng.sample(range(8), bits)}
+
+
+NOTICED = {"refused", "noticed, error"}
+PAGE = 4096
+
+
+def rewrite(path, name, change):
+    """Change a metadata record, with a right checksum."""
+    with lmdb.open(str(path / STORE), subdir=False, lock=False, max_dbs=4) as environment:
+        meta = environment.open_db(layout.META)
+        with environment.begin(write=True) as transaction:
+            record = layout.unpack_record(transaction.get(name, db=meta), path, "test")
+            change(record)
+            transaction.put(name, layout.pack_record(record), db=meta)
+    reseal(path / STORE)
+
+
+def reseal(path):
+    """Pad a changed LMDB file and write its digest anew."""
+    with lmdb.open(str(path), subdir=False, readonly=True, lock=False) as changed:
+        used = (changed.info()["last_pgno"] + 1) * PAGE
+    lmdb_files.seal(path, used)

@@ -1,0 +1,28 @@
+"""Input files of the reader tests: written, and read back as plain lists."""
+
+import numpy as np
+
+from fpstore.io import open_reader
+
+MAX = 2**64 - 1
+
+
+def read(paths, **options):
+    """Return all rows of a reader as plain lists."""
+    fingerprints, ids = [], None
+    for chunk in open_reader(paths, **options):
+        assert chunk.fingerprints.dtype == np.uint64
+        assert chunk.fingerprints.ndim == 1
+        fingerprints += chunk.fingerprints.tolist()
+        if chunk.ids is not None:
+            if isinstance(chunk.ids, np.ndarray):
+                assert chunk.ids.dtype == np.uint64
+            assert len(chunk.ids) == len(chunk.fingerprints)
+            ids = (ids or []) + list(chunk.ids if isinstance(chunk.ids, list) else chunk.ids.tolist())
+    return fingerprints, ids
+
+
+def put(folder, name, content):
+    path = folder / name
+    path.write_bytes(content)
+    return path

@@ -1,0 +1,202 @@
+"""Builds that fail, are interrupted or killed, or meet a full disk: all or nothing."""
+
+import itertools
+import re
+import signal
+
+import numpy as np
+import pytest
+from building import build, listing, make_rows, pieces, rows_of, run_python, tables_of
+
+import fpstore
+
+# --- Interruptions --------------------------------------------------------------------------------
+
+
+class StopError(Exception):
+    pass
+
+
+def stopping_source(error):
+    yield np.arange(1000, dtype=np.uint64)
+    raise error
+
+
+@pytest.mark.parametrize("error", [StopError(), KeyboardInterrupt(), fpstore.InputError("no"), SystemExit(3)])
+def test_a_failing_source_leaves_nothing(tmp_path, error):
+    with pytest.raises(type(error)) as caught:
+        fpstore.build(tmp_path / "s", stopping_source(error))
+    assert caught.value is error
+    assert listing(tmp_path) == []
+
+
+@pytest.mark.parametrize("spilled", [False, True])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_failing_callback_leaves_nothing_and_keeps_the_old_store(tmp_path, request, spilled, threads):
+    if spilled:
+        request.getfixturevalue("tiny")
+    fingerprints, ids = make_rows("clustered", 400)
+    names = [f"name {i}" for i in ids.tolist()]
+    path = tmp_path / "s"
+    old = build(path, [1, 2, 3], ["x", "y", "z"])
+    options = {"design": "manku-4", "threads": threads, "memory": "64MiB", "overwrite": True}
+    calls = []
+    build(tmp_path / "counted", fingerprints, names, progress=lambda *args: calls.append(args), **options)
+    assert {phase for phase, _, _ in calls} == {"reading", "sorting", "tables"}
+    for at in {0, 1, 2, 3, len(calls) // 3, len(calls) // 2, len(calls) - 3, len(calls) - 2, len(calls) - 1}:
+        count = itertools.count()
+
+        def progress(phase, done, total, at=at, count=count):
+            if next(count) == at:
+                raise StopError
+
+        with pytest.raises(StopError):
+            fpstore.build(path, fingerprints, names, progress=progress, **options)
+        assert listing(tmp_path) == ["counted", "s"], at
+        assert tables_of(path) == old[0]
+        with fpstore.open(path) as store:
+            assert rows_of(store) == old[1]
+
+
+def test_progress_counts_rows(tmp_path):
+    calls = []
+    fingerprints, ids = make_rows("duplicates", 3000)
+    build(tmp_path / "s", pieces(fingerprints), pieces(ids), progress=lambda *a: calls.append(a), design="flip-2")
+    phases = list(dict.fromkeys(phase for phase, _, _ in calls))
+    assert phases == ["reading", "sorting", "tables"]
+    for phase in phases:
+        done = [d for p, d, _ in calls if p == phase]
+        assert done[0] == 0
+        assert done == sorted(done)
+    totals = {phase: (done, total) for phase, done, total in calls}
+    assert totals["reading"] == (3000, None)
+    assert totals["sorting"] == (3000, 3000)
+    distinct = len(np.unique(fingerprints))
+    assert totals["tables"] == (2 * distinct, 2 * distinct)
+
+
+KILLED = """
+    import os, signal, sys, numpy as np, fpstore
+    def source():
+        yield np.arange(1000, dtype=np.uint64)
+        os.kill(os.getpid(), signal.SIGKILL)
+    fpstore.build(sys.argv[1], source())
+"""
+
+
+def test_what_a_killed_builder_left_is_removed_by_the_next(tmp_path):
+    code, _, _ = run_python(KILLED, tmp_path / "s")
+    assert code == -signal.SIGKILL
+    (left,) = listing(tmp_path)
+    assert left.startswith(".s.tmp-")
+    build(tmp_path / "other", [1])
+    assert listing(tmp_path) == [left, "other"]
+    build(tmp_path / "s", [1])
+    assert listing(tmp_path) == ["other", "s"]
+
+
+LIVING = """
+    import sys, numpy as np, fpstore
+    def source():
+        yield np.arange(1000, dtype=np.uint64)
+        print("building", flush=True)
+        sys.stdin.readline()
+    try:
+        fpstore.build(sys.argv[1], source(), overwrite=sys.argv[2] == "overwrite")
+        print("built")
+    except fpstore.StoreExistsError as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_what_a_living_builder_writes_is_left_alone(tmp_path, overwrite):
+    process = run_python(LIVING, tmp_path / "s", "overwrite" if overwrite else "keep", wait=False)
+    try:
+        assert process.stdout.readline() == "building\n"
+        build(tmp_path / "s", [1])
+        assert len(listing(tmp_path)) == 2
+        out, err = process.communicate("\n", timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
+    assert err == ""
+    assert listing(tmp_path) == ["s"]
+    with fpstore.open(tmp_path / "s") as store:
+        if overwrite:
+            assert (out, len(store)) == ("built\n", 1000)
+        else:
+            assert "appeared while it was built: nothing was changed" in out
+            assert len(store) == 1
+
+
+INTERRUPTED = """
+    import os, signal, sys, threading, numpy as np, fpstore
+    sent = []
+    def progress(phase, done, total):
+        if phase == sys.argv[2] and done and not sent:
+            if sys.argv[3] == "worker" and threading.current_thread() is threading.main_thread():
+                return
+            sent.append(os.kill(os.getpid(), signal.SIGINT))
+    keys = np.random.default_rng(1).integers(0, 2**64, 300_000, np.uint64)
+    try:
+        fpstore.build(sys.argv[1], keys, design="manku-20", threads=2, progress=progress)
+    except KeyboardInterrupt:
+        print("interrupted", threading.active_count())
+"""
+
+
+@pytest.mark.parametrize(
+    ("phase", "thread"), [("reading", "main"), ("sorting", "main"), ("tables", "main"), ("tables", "worker")]
+)
+def test_control_c_leaves_nothing(tmp_path, phase, thread):
+    code, out, err = run_python(INTERRUPTED, tmp_path / "s", phase, thread)
+    assert (code, out, err) == (0, "interrupted 1\n", "")
+    assert listing(tmp_path) == []
+
+
+# --- Full disks -----------------------------------------------------------------------------------
+
+FULL = """
+    import resource, sys, numpy as np, fpstore
+    from fpstore import sorting
+    path, limit, spilled, strings = sys.argv[1:]
+    if limit != "none":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
+    if spilled == "spilled":
+        sorting.PAIR_BYTES = sorting.KEY_BYTES = 1 << 16
+    keys = np.random.default_rng(1).integers(0, 2**64, 20_000, np.uint64)
+    ids = [f"document {i}" for i in range(len(keys))] if strings == "strings" else None
+    try:
+        fpstore.build(path, keys, ids, design="manku-10", memory="64MiB", overwrite=True)
+    except fpstore.StorageError as error:
+        print(error)
+    else:
+        print("built")
+"""
+
+
+@pytest.mark.parametrize(("spilled", "strings"), [("spilled", "strings"), ("memory", "rows")])
+@pytest.mark.parametrize("size_kib", [4, 16, 48, 128, 320, 640, 8192])
+def test_a_full_disk_leaves_nothing(small_disk, size_kib, spilled, strings):
+    disk, limit = small_disk(size_kib << 10)
+    code, out, err = run_python(FULL, disk / "s", limit or "none", spilled, strings)
+    assert (code, err) == (0, "")
+    if size_kib == 8192 or (limit and out == "built\n"):  # as a limit, the size is one of each file
+        assert out == "built\n"
+        assert listing(disk) == ["s"]
+    else:
+        reason = "No space left on device" + ("|File too large|Input/output error" if limit else "")
+        assert re.fullmatch(f".*({reason}).*\n", out)
+        assert listing(disk) == []
+
+
+@pytest.mark.parametrize("size_kib", [4, 16, 24, 64])
+def test_a_file_size_limit_leaves_nothing(tmp_path, size_kib):
+    build(tmp_path / "s", [1, 2])
+    code, out, err = run_python(FULL, tmp_path / "s", size_kib << 10, "spilled", "strings")
+    assert (code, err, out.count("\n")) == (0, "", 1)
+    assert out != "built\n"
+    assert listing(tmp_path) == ["s"]
+    with fpstore.open(tmp_path / "s") as store:
+        assert rows_of(store) == [(1, 0), (2, 1)]

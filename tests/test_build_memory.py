@@ -1,0 +1,107 @@
+"""Builds in small memory and in many threads are byte for byte those of large memory and one."""
+
+import numpy as np
+import pytest
+import tableimage
+from building import MIB, ROWS, build, make_rows, pieces, run_python, tables_of
+
+import fpstore
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [*(("manku-4", kind) for kind in ROWS), ("manku-20", "skewed"), ("flip-2", "one prefix")]
+)
+def test_spilled_builds_are_byte_identical(tmp_path, request, name, kind):
+    fingerprints, ids = make_rows(kind, 500)
+    options = {"design": name, "block_bytes": 128, "memory": "64MiB"}
+    wanted = build(tmp_path / "memory", fingerprints, ids, **options)
+    request.getfixturevalue("tiny")
+    assert build(tmp_path / "spilled", pieces(fingerprints), pieces(ids), **options) == wanted
+    for threads in (1, 3):
+        assert build(tmp_path / f"threads-{threads}", fingerprints, ids, threads=threads, **options) == wanted
+    assert sorted(p.name for p in (tmp_path / "spilled").iterdir()) == ["gen-00000001", "store.mdb"]
+
+
+def test_the_tiny_budget_does_spill(tmp_path, tiny, monkeypatch):
+    from fpstore import builder, sorting
+
+    splits = []
+    parts = []
+    split, permuted_parts = sorting._split, sorting.permuted_parts
+    monkeypatch.setattr(sorting, "_split", lambda *args: splits.append(args[1]) or split(*args))
+    monkeypatch.setattr(builder, "permuted_parts", lambda *args: parts.append(0) or _counted(permuted_parts, args, parts))
+    build(tmp_path / "s", *make_rows("one prefix", 900), design="manku-4", memory=64 * MIB)
+    assert set(splits) == {0, 8, 16, 24, 32, 40, 48}  # again and again, eight bits a time
+    assert len(parts) == 3
+    assert min(parts) > 5
+
+
+def _counted(function, args, parts):
+    place = len(parts) - 1
+    for part in function(*args):
+        parts[place] += 1
+        yield part
+
+
+def test_string_ids_in_small_memory(tmp_path, tiny):
+    fingerprints, ids = make_rows("clustered", 1000)
+    names = [f"name {i % 400}" for i in ids.tolist()]
+    _, got = build(tmp_path / "s", fingerprints, names, memory="64MiB")
+    assert sorted(got) == sorted(set(zip(fingerprints.tolist(), names, strict=True)))
+
+
+MANY_PARTS = """
+    import resource, sys, numpy as np, fpstore
+    from fpstore import sorting
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+    sorting.PAIR_BYTES, sorting.COPY_ROWS = 1 << 20, 1 << 12
+    digits = np.arange(256, dtype=np.uint64)
+    keys = np.concatenate([digits << np.uint64(56 - 8 * depth) for depth in range(8)])
+    with fpstore.build(sys.argv[1], keys, memory="64MiB", design="flip-2") as store:
+        print(len(store), store.verify().ok)
+"""
+
+
+def test_splitting_again_and_again_does_not_run_out_of_open_files(tmp_path):
+    code, out, err = run_python(MANY_PARTS, tmp_path / "s")
+    assert (code, out, err) == (0, "2041 True\n", "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["manku-10", "flip-2"])
+def test_a_build_larger_than_its_memory(tmp_path, name):
+    rng = np.random.default_rng(1)
+    fingerprints = rng.integers(0, 2**64, 6_000_000, np.uint64)
+    fingerprints[::7] = fingerprints[3]
+    a, b = tmp_path / "a", tmp_path / "b"
+    fpstore.build(a, fingerprints, design=name, memory="64MiB").close()
+    fpstore.build(b, fingerprints, design=name, memory="8GiB", threads=1).close()
+    assert tables_of(a) == tables_of(b)
+    with fpstore.open(a) as one, fpstore.open(b) as other:
+        assert one.verify().ok
+        assert one[int(fingerprints[3])] == other[int(fingerprints[3])]
+
+
+def test_threads_do_not_change_a_byte(tmp_path):
+    fingerprints, ids = make_rows("skewed", 5000)
+    one = build(tmp_path / "one", fingerprints, ids, design="manku-20", threads=1)
+    for threads in (2, 5, None):
+        assert build(tmp_path / f"t{threads}", fingerprints, ids, design="manku-20", threads=threads) == one
+
+
+@pytest.mark.parametrize("block_bytes", [128, 256, 512, 1024, 2048, 4096])
+def test_block_sizes(tmp_path, block_bytes):
+    fingerprints, ids = make_rows("random", 3000)
+    tables, rows = build(tmp_path / "s", fingerprints, ids, block_bytes=block_bytes, radius=2)
+    assert rows == sorted(set(zip(fingerprints.tolist(), ids.tolist(), strict=True)))
+    for data in tables.values():
+        assert tableimage.open_table(data).block_bytes == block_bytes
+
+
+def test_a_build_does_not_change_its_input(tmp_path):
+    fingerprints, ids = make_rows("random", 1000)
+    copies = fingerprints.copy(), ids.copy()
+    fingerprints.flags.writeable = ids.flags.writeable = False
+    build(tmp_path / "s", fingerprints, ids)
+    assert np.array_equal(fingerprints, copies[0])
+    assert np.array_equal(ids, copies[1])

@@ -1,0 +1,123 @@
+"""What a build refuses, and that it writes nowhere else."""
+
+import os
+
+import numpy as np
+import pytest
+from building import listing, make_rows, pieces, run_python
+
+import fpstore
+from fpstore.design import _lookups
+from fpstore.io import open_reader
+
+ONE = np.array([1], np.uint64)
+BAD = {
+    "text": (("abc",), {}, "iterable of such arrays, or a reader, got str"),
+    "number": ((3,), {}, "got int"),
+    "dict": (({1: 2},), {}, "got dict"),
+    "iterable of ints": ((range(1, 3),), {}, "must be an array or a list, got int 1"),
+    "signed part": (([ONE, ONE.view(np.int64)],), {}, "int64"),
+    "few ids": (([1, 2], [1]), {}, "1 ids for 2 fingerprints"),
+    "many ids": (([1, 2], ["a", "b", "c"]), {}, "3 ids for 2 fingerprints"),
+    "few id parts": (([ONE, ONE], [[1]]), {}, "fewer id arrays than fingerprint arrays"),
+    "many id parts": (([ONE], [[1], [2]]), {}, "more id arrays than fingerprint arrays"),
+    "id array for parts": (([ONE], np.array([1])), {}, "ids must be an iterable of as many id arrays"),
+    "id text for parts": (([ONE], "a"), {}, "ids must be an iterable of as many id arrays"),
+    "ids of two kinds": (([ONE, ONE], [[1], ["a"]]), {}, "ids of the same kind"),
+    "mixed ids": (([1, 2], [1, "a"]), {}, "all integers or all strings"),
+    "negative id": (([1], [-1]), {}, "-1"),
+    "large id": (([1], [2**64]), {}, "2\\^64-1"),
+    "float id": (([1], [1.5]), {}, "1.5"),
+    "float ids": (([1], np.array([1.5])), {}, "float64"),
+    "empty id": (([1], [""]), {}, "the id is empty"),
+    "surrogate id": (([1], ["\ud800"]), {}, "cannot be encoded as UTF-8"),
+    "id text": (([1], "a"), {}, "ids must be an array or a list, got str"),
+    "radius": ((ONE,), {"radius": 8}, "radius must be a whole number from 0 to 7, got 8"),
+    "design": ((ONE,), {"design": "manku-5"}, "unknown design 'manku-5'"),
+    "design for radius": ((ONE,), {"design": "manku-4", "radius": 4}, "manku-4 is exact up to radius 3"),
+    "uncovered": (
+        (ONE,),
+        {"design": [{"permutation": list(range(64)), "prefix_bits": 16}]},
+        "some pairs meet in none",
+    ),
+    "memory": ((ONE,), {"memory": "63MiB"}, "memory must be at least 64MiB"),
+    "memory text": ((ONE,), {"memory": "lots"}, "memory must be a number of bytes or a size such as 2GiB"),
+    "memory negative": ((ONE,), {"memory": -1}, "memory must be positive"),
+    "threads": ((ONE,), {"threads": 0}, "threads must be a whole number from 1 to 1024, got 0"),
+    "block bytes": ((ONE,), {"block_bytes": 1000}, "block_bytes must be one of 128, 256"),
+    "storage": ((ONE,), {"storage": "lukewarm"}, "storage must be hot or cold"),
+    "disk budget": ((ONE,), {"disk_budget": 1}, "no design fits the disk budget: .* is the smallest at"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_refused(tmp_path, case):
+    args, options, message = BAD[case]
+    for overwrite in (False, True):
+        with pytest.raises(fpstore.InputError, match=message) as caught:
+            fpstore.build(tmp_path / "s", *args, overwrite=overwrite, **options)
+        assert "\n" not in str(caught.value)
+        assert listing(tmp_path) == []
+
+
+class Unread:
+    """A source that knows how many rows it has, and is not to be read."""
+
+    rows = 1 << 34
+
+    def __iter__(self):
+        raise AssertionError("read")
+
+
+def test_a_design_with_too_many_lookups_is_refused_unread(tmp_path):
+    with pytest.raises(fpstore.InputError, match=r"flip-1 needs .* look-ups in table 0 at radius 7; .* choose a design"):
+        fpstore.build(tmp_path / "s", Unread(), design="flip-1", radius=7)
+    assert listing(tmp_path) == []
+
+
+def test_a_design_with_too_many_lookups_is_refused_before_its_tables_are_written(tmp_path, monkeypatch):
+    monkeypatch.setattr("fpstore.design.MAX_VARIANTS", 1000)
+    monkeypatch.setattr("fpstore.builder.TableWriter", None)
+    fingerprints = make_rows("random", 1 << 14)[0]
+    _lookups.cache_clear()
+    with pytest.raises(fpstore.InputError, match=r"flip-1 needs .* look-ups in table 0 at radius 7"):
+        fpstore.build(tmp_path / "s", pieces(fingerprints), design="flip-1", radius=7)
+    assert listing(tmp_path) == []
+    monkeypatch.undo()
+    _lookups.cache_clear()
+
+
+def test_ids_do_not_go_with_a_reader(tmp_path):
+    np.save(tmp_path / "a.npy", ONE)
+    with pytest.raises(fpstore.InputError, match="ids come with the reader"):
+        fpstore.build(tmp_path / "s", open_reader(tmp_path / "a.npy"), [[1]])
+    assert listing(tmp_path) == ["a.npy"]
+
+
+def test_a_bad_line_of_a_reader_is_named(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("2a\nzz\n")
+    with pytest.raises(fpstore.InputError, match=f"{path}:2: "):
+        fpstore.build(tmp_path / "s", open_reader(path))
+    assert listing(tmp_path) == ["a.tsv"]
+
+
+def test_the_disk_budget_bounds_the_choice(tmp_path):
+    fingerprints = make_rows("random", 20_000)[0]
+    free = fpstore.build(tmp_path / "free", fingerprints)
+    budget = 300_000
+    bound = fpstore.build(tmp_path / "bound", fingerprints, disk_budget=budget)
+    with free, bound:
+        assert len(bound.design.tables) < len(free.design.tables)
+        assert bound.stats()["bytes"]["total"] < 1.1 * budget < free.stats()["bytes"]["total"]
+        assert bound.probe(int(fingerprints[0])) == free.probe(int(fingerprints[0]))
+
+
+def test_the_building_process_needs_no_other_folder(tmp_path):
+    """Nothing is written outside the target's parent."""
+    code, _, err = run_python(
+        "import os, sys, fpstore; os.environ['TMPDIR'] = '/nonexistent'; fpstore.build(sys.argv[1], [1, 2])",
+        tmp_path / "s",
+    )
+    assert (code, err) == (0, "")
+    assert os.listdir(tmp_path) == ["s"]  # noqa: PTH208 - hidden names too

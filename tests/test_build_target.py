@@ -1,0 +1,126 @@
+"""Where a store is built: stores, files, links and folders that are there already."""
+
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+from building import build, listing
+
+import fpstore
+from fpstore.folder import Target
+
+
+def test_an_existing_store_is_replaced_only_on_request(tmp_path):
+    path = tmp_path / "s"
+    build(path, [1, 2, 3])
+    with pytest.raises(fpstore.StoreExistsError, match="overwrite \\(--force\\)"):
+        fpstore.build(path, [4])
+    with fpstore.open(path) as old:
+        assert 1 in old
+        with fpstore.build(path, [4, 5], overwrite=True) as new:
+            assert (len(new), 4 in new, 1 in new) == (2, True, False)
+            assert old.probe(1, 0)[0].ids == [0]  # still the whole old store
+            assert old.verify().ok
+            assert new.verify().ok
+    assert listing(tmp_path) == ["s"]
+    assert listing(path) == ["gen-00000001", "store.mdb"]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("what", ["file", "folder", "full folder", "dangling link"])
+def test_what_is_no_store_is_never_replaced(tmp_path, what, overwrite):
+    path = tmp_path / "s"
+    if what == "file":
+        path.write_text("precious")
+    elif what == "dangling link":
+        path.symlink_to("nowhere")
+    else:
+        path.mkdir()
+        if what == "full folder":
+            (path / "precious").write_text("precious")
+    with pytest.raises(fpstore.StoreExistsError, match="exists"):
+        fpstore.build(path, [1], overwrite=overwrite)
+    assert listing(tmp_path) == ["s"]
+    assert path.is_symlink() == (what == "dangling link")
+
+
+def test_overwrite_through_a_link_replaces_the_store_it_names(tmp_path):
+    (tmp_path / "real").mkdir()
+    build(tmp_path / "real" / "store", [1])
+    (tmp_path / "link").symlink_to("real/store")
+    with fpstore.build(tmp_path / "link", [2], overwrite=True) as store:
+        assert 2 in store
+    assert (tmp_path / "link").is_symlink()
+    with fpstore.open(tmp_path / "real" / "store") as store:
+        assert (1 in store, 2 in store) == (False, True)
+    assert listing(tmp_path) == ["link", "real"]
+    assert listing(tmp_path / "real") == ["store"]
+
+
+def test_overwrite_needs_no_store(tmp_path):
+    build(tmp_path / "s", [1], overwrite=True)
+    assert listing(tmp_path) == ["s"]
+
+
+@pytest.mark.parametrize("name", ["missing/s", "file/s"])
+def test_parent_missing(tmp_path, name):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(fpstore.StorageError, match="no such folder"):
+        fpstore.build(tmp_path / name, [1])
+    assert listing(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("name", ["a b", "*", "[x]", "Grüße", ".hidden", "x" * 200])
+def test_odd_names(tmp_path, name):
+    build(tmp_path / name, [1])
+    build(tmp_path / name, [2], overwrite=True)
+    assert listing(tmp_path) == [name]
+
+
+def test_a_read_only_parent(tmp_path, read_only):
+    parent = tmp_path / "parent"
+    parent.mkdir()
+    build(parent / "old", [1])
+    with read_only(parent):
+        for name in ("new", "old"):
+            with pytest.raises(fpstore.StorageError, match=f"{name}: cannot write beside it"):
+                fpstore.build(parent / name, [1], overwrite=True)
+    assert listing(parent) == ["old"]
+
+
+@pytest.mark.parametrize("when", ["before it is opened", "before it is locked", "while it is locked"])
+def test_a_new_folder_that_another_builder_takes_for_abandoned(tmp_path, monkeypatch, when):
+    """Between its making and its lock nothing tells a new folder from an abandoned one: then another is made."""
+    flock, real_open = fcntl.flock, os.open
+    taken = {}
+
+    def take(folder):
+        if not taken:
+            other = taken[folder] = real_open(folder, os.O_RDONLY)
+            flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if when != "while it is locked":
+                folder.rmdir()
+                os.close(other)
+
+    def opened(path, *args, **options):
+        if when == "before it is opened" and ".s.tmp-" in str(path):
+            take(Path(path))
+        return real_open(path, *args, **options)
+
+    def locked(descriptor, operation):
+        if when != "before it is opened":
+            take(Path(f"/proc/self/fd/{descriptor}").readlink())
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(os, "open", opened)
+    monkeypatch.setattr(fcntl, "flock", locked)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with Target(tmp_path / "s", False) as folder:
+        (other,) = taken.values()
+        assert folder not in taken
+        assert folder.is_dir()
+    if when == "while it is locked":
+        os.close(other)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert [name for name in listing(tmp_path) if tmp_path / name not in taken] == ["s"]

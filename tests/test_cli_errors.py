@@ -1,0 +1,163 @@
+"""Bad input on the command line: one line on standard error, an exit code, and nothing left behind."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commandline import failure, run
+
+import fpstore
+
+
+def _bad_files() -> None:
+    Path("words.tsv").write_text("00ff\tx\nnot hex\ty\n")
+    Path("big.csv").write_text(f"1,a\n{2**64},b\n")
+    Path("negative.csv").write_text("-5,a\n")
+    Path("noid.tsv").write_text("00ff\tx\n0fff\n")
+    Path("emptyid.tsv").write_text("00ff\t\n")
+    Path("latin.tsv").write_bytes(b"00ff\t\xff\xfe\n")
+    Path("bigid.tsv").write_text(f"00ff\t{2**64}\n")
+    Path("cut.u64").write_bytes(b"1234567")
+    Path("zero.npy").write_bytes(b"")
+    Path("broken.jsonl").write_text('{"fingerprint": "ff"\n')
+    Path("broken.parquet").write_bytes(b"PAR1")
+    Path("plain").write_text("x")
+    np.save("float.npy", np.zeros(3))
+    np.save("signed.npy", np.zeros(3, np.int64))
+    np.save("square.npy", np.zeros((3, 3), np.uint64))
+
+
+BAD_BUILDS: list[tuple[Sequence[object], str]] = [
+    (["missing.tsv"], "missing.tsv: no such file"),
+    (["words.tsv"], "words.tsv:2: 'not hex' is not a fingerprint"),
+    (["big.csv", "--decimal"], "big.csv:2: .*2\\^64-1"),
+    (["negative.csv", "--decimal"], "negative.csv:1: "),
+    (["noid.tsv"], "noid.tsv:2: "),
+    (["emptyid.tsv"], "emptyid.tsv:1: the id is empty"),
+    (["latin.tsv"], "latin.tsv:1: .*UTF-8"),
+    (["bigid.tsv", "--id-type", "int"], "bigid.tsv:1: .*2\\^64-1"),
+    (["cut.u64"], "cut.u64: "),
+    (["zero.npy"], "zero.npy: "),
+    (["broken.jsonl"], "broken.jsonl:1: "),
+    (["broken.parquet"], "broken.parquet: "),
+    (["float.npy"], "float.npy: .*float64"),
+    (["signed.npy"], "signed.npy: .*int64.*view"),
+    (["square.npy"], "square.npy: .*\\(3, 3\\)"),
+    (["plain"], "unknown extension"),
+    (["notes"], "notes: is a folder; --text"),
+    (["missing", "--text"], "missing: No such file"),
+    (["notes/picture.txt", "--text"], "NUL byte"),
+    (["notes", "--text", "--suffix", "txt"], "suffix"),
+    (["notes", "--text", "--shingle-size", 0], "size is an integer from 1 to 255"),
+    (["crawl.tsv", "-r", 8], "radius must be a whole number from 0 to 7"),
+    (["crawl.tsv", "-r", -1], "radius must be"),
+    (["crawl.tsv", "--design", "best"], "unknown design 'best'"),
+    (["crawl.tsv", "--design", "manku-10", "-r", 5], "manku-10 is exact up to radius 3"),
+    (["crawl.tsv", "--memory", "lots"], "memory must be"),
+    (["crawl.tsv", "--memory", "1MiB"], "at least 64MiB"),
+    (["crawl.tsv", "--threads", 0], "threads must be"),
+    (["crawl.tsv", "--block-bytes", 100], "block_bytes must be"),
+    (["crawl.tsv", "--disk-budget", "much"], "disk budget must be"),
+    (["-", "-"], "more than once"),
+    (["crawl.tsv", "--id-field", "url"], "crawl.tsv: .*header|crawl.tsv:1: .*header"),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    BAD_BUILDS,
+    ids=lambda value: " ".join(map(str, value))[:40] if isinstance(value, list) else "",
+)
+def test_bad_build_input_is_one_line_and_leaves_nothing(arguments: Sequence[object], message: str, folder: Path) -> None:
+    _bad_files()
+    before = sorted(Path().iterdir())
+    assert re.search(message, failure("build", "new.fps", *arguments))
+    assert sorted(Path().iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["build", "crawl.fps", "crawl.tsv"], "crawl.fps exists: .*--force"),
+        (["build", "notes", "crawl.tsv", "--force"], "notes exists and is no fpstore store"),
+        (["build", "no/such/folder.fps", "crawl.tsv"], "no/such: no such folder"),
+        (["build", "/sys/new.fps", "crawl.tsv"], "/sys/new.fps: cannot write"),
+        (["probe", "missing.fps", "1"], "missing.fps: no such store"),
+        (["probe", "notes", "1"], "notes: not a fpstore store"),
+        (["probe", "crawl.fps", "xyz"], "'xyz' is not a fingerprint"),
+        (["probe", "crawl.fps", "draft.txt"], "'draft.txt' is not a fingerprint.*--text"),
+        (["probe", "crawl.fps", "1111222233334444f"], "over 2\\^64-1"),
+        (["probe", "crawl.fps", "1", "-r", 65], "radius must be"),
+        (["probe", "crawl.fps", "1", "--threads", 0], "threads must be"),
+        (["probe", "crawl.fps", "--input", "missing.npy"], "missing.npy: no such file"),
+        (["probe", "crawl.fps", "1", "-o", "m.docx"], "unknown extension '.docx'"),
+        (["probe", "crawl.fps", "1", "-o", "no/m.tsv"], "no/m.tsv: no such file or folder"),
+        (["probe", "crawl.fps", "--text", "draft.txt"], "does not know how its fingerprints were made"),
+        (["probe", "notes.fps", "--text", "missing.txt"], "missing.txt: No such file"),
+        (["scan", "crawl.fps", "1", "-r", -1], "radius must be a whole number from 0 to 64"),
+        (["stats", "draft.txt"], "draft.txt: not a fpstore store"),
+        (["export", "crawl.fps", "-o", "notes"], "unknown extension|is a folder"),
+        (["plan", "2^24", "-r", 9], "radius must be"),
+        (["plan", "2^24", "--disk-budget", "x"], "disk budget must be"),
+        (["hash", "text", "missing.txt"], "missing.txt: No such file"),
+    ],
+)  # fmt: skip
+def test_bad_arguments_are_one_line(arguments: Sequence[object], message: str, folder: Path) -> None:
+    before = sorted(Path().iterdir())
+    assert re.search(message, failure(*arguments))
+    assert sorted(Path().iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], ""),
+        (["nonsense"], "nonsense"),
+        (["--nonsense"], "nonsense"),
+        (["build", "x.fps"], "INPUT.*fpstore build --help"),
+        (["build", "x.fps", "crawl.tsv", "--storage", "warm"], "warm"),
+        (["build", "x.fps", "crawl.tsv", "-r", "three"], "three"),
+        (["build", "x.fps", "crawl.tsv", "--shingle", "words"], "--shingle needs --text"),
+        (["build", "x.fps", "notes", "--text", "--decimal"], "--decimal does not go with --text"),
+        (["probe", "crawl.fps"], "give fingerprints"),
+        (["probe", "notes.fps", "--text"], "--text needs a file"),
+        (
+            ["probe", "notes.fps", "--text", "draft.txt", "--input", "a.npy"],
+            "--input does not go with --text",
+        ),
+        (["probe", "crawl.fps", "1", "--json", "-o", "m.parquet"], "--json does not go with"),
+        (["scan", "crawl.fps", "1"], "--radius"),
+        (["export", "crawl.fps", "--json", "--format", "csv"], "--json does not go with"),
+    ],
+)
+def test_usage_errors_exit_with_2(arguments: Sequence[object], message: str, folder: Path) -> None:
+    if not arguments:
+        assert run().exit_code == 2
+        return
+    assert re.search(message, failure(*arguments, code=2))
+
+
+def test_damaged_stores_are_one_line(folder: Path) -> None:
+    for name in ("store.mdb", "ids.mdb", "table-0"):
+        for path in sorted(Path("crawl.fps").rglob(f"{name}*")):
+            data = path.read_bytes()
+            for damaged in (data[: len(data) // 2], data[:100], b"", b"\xff" * len(data)):
+                path.write_bytes(damaged)
+                for verb in (["stats"], ["verify"], ["export"], ["probe", "2a"]):
+                    result = run(verb[0], "crawl.fps", *verb[1:])
+                    assert result.exit_code == 1, (name, verb)
+                    assert result.stderr.count("\n") == 1, (name, verb, result.stderr)
+                    assert "internal error" not in result.stderr
+            path.write_bytes(data)
+
+
+def test_a_bug_is_one_line_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(path: str) -> None:
+        raise RuntimeError("some\nbug")
+
+    monkeypatch.setattr(fpstore, "open", broken)
+    assert "internal error (RuntimeError: some\\nbug)" in failure("stats", "crawl.fps")
+    monkeypatch.setenv("FPSTORE_TRACEBACK", "1")
+    assert "in broken" in run("stats", "crawl.fps").stderr

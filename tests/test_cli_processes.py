@@ -1,0 +1,153 @@
+"""The command as a process: signals, pipes, terminals, full disks."""
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commandline import COMMAND
+
+import fpstore
+from fpstore.cli.signals import Interrupted, raised_as_exceptions
+
+
+def process(*arguments: object, **settings: object) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(  # type: ignore[call-overload, no-any-return]
+        [*COMMAND, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **settings
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "word"),
+    [
+        (signal.SIGINT, 130, b"interrupted"),
+        (signal.SIGTERM, 143, b"terminated"),
+        (signal.SIGHUP, 129, b"hung up"),
+    ],
+)
+@pytest.mark.parametrize("existing", [False, True])
+def test_signals_during_a_build_leave_nothing(
+    number: signal.Signals, code: int, word: bytes, existing: bool, folder: Path
+) -> None:
+    np.save("many.npy", np.random.default_rng(1).integers(0, 2**64, 3_000_000, dtype=np.uint64))
+    target = "crawl.fps" if existing else "new.fps"
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    build = process("build", target, "many.npy", "--design", "manku-20", "--force")
+    while not list(folder.glob(f".{target}.tmp-*")):
+        assert build.poll() is None, build.stderr and build.stderr.read()
+        with suppress(subprocess.TimeoutExpired):
+            build.wait(0.01)
+    build.send_signal(number)
+    with suppress(subprocess.TimeoutExpired):
+        build.wait(0.01)
+    build.send_signal(number)  # an impatient user: the temporary files are removed all the same
+    out, err = build.communicate(timeout=60)
+    assert (build.returncode, out, err) == (code, b"", b"fpstore: " + word + b"\n")
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+def test_a_second_signal_does_not_stop_the_removal_of_files() -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        with raised_as_exceptions():
+            with pytest.raises(Interrupted) as caught:
+                signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGINT)
+        assert caught.value.signal == signal.SIGTERM
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_ignored_signals_stay_ignored(folder: Path) -> None:
+    script = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\nfrom fpstore.cli import main; main()"
+    with subprocess.Popen(
+        [sys.executable, "-c", script, "build", "x.fps", "-", "-q"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as build:
+        while not list(folder.glob(".x.fps.tmp-*")):
+            with suppress(subprocess.TimeoutExpired):
+                build.wait(0.01)
+        build.send_signal(signal.SIGHUP)
+        _, err = build.communicate(b"2a\tx\n", timeout=60)
+    assert (build.returncode, err) == (0, b"")
+    assert fpstore.open("x.fps")[42] == ["x"]
+
+
+def test_a_closed_pipe_is_quiet(folder: Path) -> None:
+    fpstore.build("many.fps", np.arange(50_000, dtype=np.uint64)).close()
+    for arguments in (
+        ["export", "many.fps"],
+        ["scan", "many.fps", "0", "-r", "64"],
+        ["scan", "many.fps", "0", "-r", "64", "--json"],
+    ):
+        verb = process(*arguments)
+        assert verb.stdout is not None
+        assert verb.stderr is not None
+        assert verb.stdout.read(10)
+        verb.stdout.close()
+        assert (verb.stderr.read(), verb.wait(60)) == (b"", 141)
+        verb.stderr.close()
+
+
+def test_closed_standard_streams_are_errors(folder: Path) -> None:
+    for redirected, message in (
+        ("export crawl.fps >&-", "output"),
+        ("probe crawl.fps --input - <&-", "input"),
+    ):
+        script = f'"{sys.executable}" -m fpstore {redirected}'
+        done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (1, f"fpstore: standard {message} is closed\n")
+
+
+@pytest.mark.parametrize("verb", [["export", "crawl.fps"], ["stats", "crawl.fps"], ["plan", "9"], ["--help"]])
+def test_a_full_output_is_an_error(verb: list[str], folder: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run([*COMMAND, *verb], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert re.fullmatch(r"fpstore: .*No space left on device\n", done.stderr)
+
+
+@pytest.mark.parametrize("limit", [4096, 100_000, 1_000_000, 10_000_000])
+def test_a_build_that_cannot_write_leaves_nothing(limit: int, folder: Path) -> None:
+    np.save("many.npy", np.random.default_rng(1).integers(0, 2**64, 2_000_000, dtype=np.uint64))
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    script = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
+    arguments = ["build", "crawl.fps", "many.npy", "--design", "flip-2", "--force", "--memory", "64MiB"]
+    done = subprocess.run(
+        [sys.executable, "-c", f"{script}from fpstore.cli import main; main()", *arguments],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert re.fullmatch(r"fpstore: .*(File too large|No space left on device).*\n", done.stderr)
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_bars_are_shown_on_a_terminal_only_if_wanted(wanted: bool, folder: Path) -> None:
+    ours, theirs = pty.openpty()
+    arguments = ["build", "x.fps", "crawl.tsv", *([] if wanted else ["--no-progress"])]
+    done = subprocess.run(
+        [*COMMAND, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        check=False,
+        env={**os.environ, "TERM": "xterm"},
+    )
+    os.close(theirs)
+    shown = b""
+    with suppress(OSError):  # the end of a terminal
+        while data := os.read(ours, 4096):
+            shown += data
+    os.close(ours)
+    assert (done.returncode, done.stdout[:7]) == (0, b"x.fps: ")
+    assert (b"tables" in shown) == wanted
+    assert wanted or shown == b""

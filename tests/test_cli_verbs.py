@@ -1,0 +1,94 @@
+"""The verbs that look inside, take out, plan and hash."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commandline import FINGERPRINTS, IDS, TEXT, failure, fine, run
+
+import fpstore
+from fpstore.cli.plan import parse_count
+from fpstore.hashing import SimHash
+
+
+def test_stats(folder: Path) -> None:
+    found = json.loads(fine("stats", "crawl.fps", "--json", "--full"))
+    assert found["fingerprints"] == 7
+    assert sum(found["distribution"]["h"].values()) == 6
+    out = fine("stats", "notes.fps", "--full")
+    assert re.search(r"^fingerprints +3$", out, re.MULTILINE)
+    assert re.search(r"^total +[\d,]+ +[\d.]+ kB +[\d.]+$", out, re.MULTILINE)
+    assert "simhash" in out
+    fpstore.build("empty.fps", []).close()
+    assert "fingerprints    0" in fine("stats", "empty.fps", "--full")
+
+
+def test_verify_names_file_and_block(folder: Path) -> None:
+    assert fine("verify", "crawl.fps").startswith("crawl.fps: sound: 7 fingerprints, ")
+    assert fine("verify", "crawl.fps", "-q") == ""
+    table = sorted(Path("crawl.fps").rglob("table-*"))[-1]
+    data = bytearray(table.read_bytes())
+    data[4096 + 40] ^= 1
+    table.write_bytes(data)
+    result = run("verify", "crawl.fps")
+    assert result.exit_code == 1
+    assert result.stderr == "fpstore: crawl.fps: 1 fault\n"
+    assert re.search(rf"{table.name}.*block 0|block 0.*{table.name}", result.stdout)
+    result = run("verify", "crawl.fps", "--json")
+    report = json.loads(result.stdout)
+    assert (result.exit_code, report["ok"]) == (1, False)
+    assert (Path(report["faults"][0]["path"]).name, report["faults"][0]["block"]) == (table.name, 0)
+
+
+@pytest.mark.parametrize("name", ["e.tsv", "e.csv", "e.jsonl", "e.parquet"])
+def test_export_can_be_built_again(name: str, folder: Path) -> None:
+    fine("export", "crawl.fps", "-o", name)
+    fine("build", "again.fps", name, "-q")
+    assert fine("export", "again.fps") == fine("export", "crawl.fps")
+    assert len(fine("export", "crawl.fps").splitlines()) == len(IDS)
+
+
+def test_export_formats(folder: Path) -> None:
+    fine("export", "crawl.fps", "-o", "e.npy")
+    np.testing.assert_array_equal(np.load("e.npy"), np.unique(FINGERPRINTS))
+    assert fine("export", "crawl.fps", "--format", "csv").startswith("0000000000000000,zero\n")
+    assert json.loads(fine("export", "crawl.fps", "--json").splitlines()[0]) == {
+        "fingerprint": "0" * 16,
+        "id": "zero",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("16777216", 1 << 24), ("2^24", 1 << 24), ("2**24", 1 << 24), ("1e9", 10**9), ("16M", 16 * 10**6),
+        ("16Mi", 1 << 24), ("1.5G", 1500 * 10**6), ("1_000", 1000), ("16,777,216", 1 << 24),
+        ("0", 0), ("2^64", 1 << 64),
+    ],
+)  # fmt: skip
+def test_plan_reads_numbers(text: str, number: int) -> None:
+    assert parse_count(text) == number
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "1.5", "2^65", "16Q", "1e-3", "2^", "nan", "9" * 40])
+def test_plan_refuses_what_is_no_number(text: str) -> None:
+    failure("plan", "--", text)
+
+
+def test_plan(folder: Path) -> None:
+    found = json.loads(fine("plan", "2^24", "--disk-budget", "300MB", "--memory-budget", "64GiB", "--json"))
+    assert found == sorted(found, key=lambda p: not p["fits"])
+    assert {p["fits"] for p in found} == {True, False}
+    names = [line.split()[0] for line in fine("plan", "2^24", "--disk-budget", "300MB", "--memory-budget", "64GiB").splitlines()]
+    assert names[2:] == [p["design"] for p in found]
+
+
+def test_hash_text(folder: Path) -> None:
+    simhash = SimHash(shingle="chars", size=4)
+    out = fine("hash", "text", "notes/one.txt", "-", "--shingle", "chars", "--shingle-size", 4, stdin="hello world")
+    assert out == f"{simhash.fingerprint(TEXT):016x}\tnotes/one.txt\n{simhash.fingerprint('hello world'):016x}\t-\n"
+    fine("hash", "text", "notes", "--suffix", ".txt", "-o", "h.parquet", "-q")
+    fine("build", "x.fps", "h.parquet", "-q")
+    assert len(fpstore.open("x.fps")) == 2

@@ -1,0 +1,159 @@
+"""Files in the wrong place, empty, overwritten, or of a newer version."""
+
+import random
+import shutil
+
+import numpy as np
+import pytest
+import tableimage
+from damage import FINGERPRINTS, IDS, NAMES, NOTICED, STORE, TABLES, fingerprints_of, make, outcome, rewrite
+
+import fpstore
+from fpstore import environment as lmdb_files
+from fpstore import layout
+
+# --- Files in the wrong place ---------------------------------------------------------------------
+
+
+def swap(a, b):
+    aside = a.with_name("aside")
+    a.rename(aside)
+    b.rename(a)
+    aside.rename(b)
+
+
+def test_tables_of_one_store_swapped(copy):
+    for first, second in ((0, 1), (1, 2)):
+        swap(copy / TABLES[first], copy / TABLES[second])
+        with pytest.raises(fpstore.CorruptStoreError, match="a file of another store or table\\?") as caught:
+            fpstore.open(copy)
+        assert caught.value.expected != caught.value.got
+        swap(copy / TABLES[first], copy / TABLES[second])
+    fpstore.open(copy).close()
+
+
+@pytest.mark.parametrize(
+    ("other", "what"),
+    [
+        ({"fingerprints": fingerprints_of(6)}, "set digest"),
+        ({"fingerprints": FINGERPRINTS[1:], "ids": NAMES[1:]}, "fingerprint count"),
+        ({"design": "blocks-4-2"}, "table count"),
+        ({"design": "flip-3"}, None),
+    ],
+)
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_of_two_stores_swapped(copy, tmp_path, other, what, name):
+    other_path = make(tmp_path / "other", **other)
+    swap(copy / name, other_path / name)
+    if what is None:  # the same set, permutation, prefix and flips: the very same bytes
+        assert (copy / name).read_bytes() == (other_path / name).read_bytes()
+        return
+    for path in (copy, other_path):
+        with pytest.raises(fpstore.CorruptStoreError, match=f"{what} is .*, the store expects"):
+            fpstore.open(path)
+
+
+@pytest.mark.parametrize("name", [IDS, STORE])
+def test_lmdb_files_of_two_stores_swapped(copy, tmp_path, right, name):
+    other = make(tmp_path / "other", fingerprints=fingerprints_of(6))
+    swap(copy / name, other / name)
+    assert outcome(copy, right) in NOTICED
+
+
+@pytest.mark.parametrize("checked", [0, 1 << 22])
+def test_id_maps_of_two_stores_with_the_same_fingerprints_swapped(tmp_path, monkeypatch, checked):
+    monkeypatch.setattr(lmdb_files, "CHECKED_AT_OPEN", checked)
+    ids = np.arange(len(FINGERPRINTS), dtype=np.uint64)
+    paths = [make(tmp_path / name, ids=numbers) for name, numbers in (("a", ids), ("b", ids[::-1]))]
+    assert len({(path / IDS).stat().st_size for path in paths}) == 1
+    swap(*(path / IDS for path in paths))
+    for path in paths:
+        with pytest.raises(fpstore.CorruptStoreError, match=f"{path / IDS}: .* a file of another store") as caught:
+            fpstore.open(path)
+        assert caught.value.expected != caught.value.got
+    swap(*(path / IDS for path in paths))
+    for path, numbers in zip(paths, (ids, ids[::-1]), strict=True):
+        with fpstore.open(path) as store:
+            assert store.verify().ok
+            assert store[int(FINGERPRINTS[3])] == [numbers[3]]
+
+
+def test_a_table_in_place_of_an_lmdb_file(copy):
+    shutil.copyfile(copy / TABLES[0], copy / IDS)
+    with pytest.raises(fpstore.CorruptStoreError, match="LMDB file"):
+        fpstore.open(copy)
+
+
+def test_an_lmdb_file_in_place_of_a_table(copy):
+    shutil.copyfile(copy / IDS, copy / TABLES[0])
+    with pytest.raises(fpstore.CorruptStoreError, match="not a fpstore table file"):
+        fpstore.open(copy)
+
+
+@pytest.mark.parametrize("name", [*TABLES, IDS, STORE])
+def test_an_empty_file(copy, name):
+    (copy / name).write_bytes(b"")
+    with pytest.raises(fpstore.CorruptStoreError):
+        fpstore.open(copy)
+
+
+@pytest.mark.parametrize("name", [*TABLES, IDS, STORE])
+@pytest.mark.parametrize("kind", ["zeros", "noise"])
+def test_a_file_overwritten(copy, right, name, kind):
+    size = (copy / name).stat().st_size
+    (copy / name).write_bytes(bytes(size) if kind == "zeros" else random.Random(1).randbytes(size))
+    with pytest.raises(fpstore.FpstoreError):
+        fpstore.open(copy)
+
+
+# --- Newer versions -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("at", "size", "value", "message"),
+    [
+        (8, 4, 2, "unknown format version"),
+        (8, 4, 0, "unknown format version"),
+        (12, 4, 1, "unknown flags"),
+        (12, 4, 1 << 31, "unknown flags"),
+        (16, 2, 32, "unknown fingerprint width"),
+        (16, 2, 128, "unknown fingerprint width"),
+    ],
+)
+def test_a_newer_table(copy, at, size, value, message):
+    data = (copy / TABLES[1]).read_bytes()
+    header = tableimage.header_fields(data)
+    header[at : at + size] = value.to_bytes(size, "little")
+    (copy / TABLES[1]).write_bytes(tableimage.sealed(header, data))
+    with pytest.raises(fpstore.FormatVersionError, match=f"{message}.*upgrade") as caught:
+        fpstore.open(copy)
+    assert str(caught.value.path) == str(copy / TABLES[1])
+    assert caught.value.got == value
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("format_version", 2, "format version 2 is not known \\(this fpstore reads 1\\): upgrade"),
+        ("format_version", 0, "format version 0 is not known"),
+        ("format_version", "x", "format version 'x' is not known"),
+        ("flags", 4, "flags 4 is not known .*: upgrade"),
+        ("width", 128, "width 128 is not known .*: upgrade"),
+        ("width", 32, "width 32 is not known"),
+    ],
+)
+def test_a_newer_store(copy, key, value, message):
+    rewrite(copy, layout.STORE_KEY, lambda record: record.update({key: value}))
+    with pytest.raises(fpstore.FormatVersionError, match=message) as caught:
+        fpstore.open(copy)
+    assert (caught.value.expected, caught.value.got) == ({"format_version": 1, "flags": 0, "width": 64}[key], value)
+
+
+def test_a_store_of_another_version_need_not_have_the_fields_of_this_one(copy):
+    def change(record):
+        record.clear()
+        record["format_version"] = 9
+
+    rewrite(copy, layout.STORE_KEY, change)
+    with pytest.raises(fpstore.FormatVersionError):
+        fpstore.open(copy)

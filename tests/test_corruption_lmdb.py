@@ -1,0 +1,111 @@
+"""Damaged LMDB files: a flipped bit, a file cut short, a record that belongs elsewhere."""
+
+import lmdb
+import pytest
+from damage import IDS, NAMES, NOTICED, PAGE, STORE, check, cut, flips, reseal, rewrite
+
+import fpstore
+from fpstore import environment as lmdb_files
+from fpstore import layout
+
+# --- LMDB files -----------------------------------------------------------------------------------
+
+# LMDB keeps free space and stale pages that no answer depends on.
+HARMLESS = {"refused", "noticed, error", "noticed, right", "unnoticed, right"}
+
+
+def lmdb_places(path, step):
+    """Page headers and the pointers behind them, and each ``step``-th byte that is not zero."""
+    data = path.read_bytes()[: -lmdb_files.PAD_BYTES]
+    heads = [p + i for p in range(0, len(data), PAGE) for i in range(48)]
+    return sorted({*heads, *[i for i in range(len(data)) if data[i]][::step]})
+
+
+@pytest.mark.parametrize("name", [IDS, STORE])
+def test_flips_in_an_lmdb_file(copy, right, name):
+    results = check(copy, name, right, flips(lmdb_places(copy / name, 13), 1, seed=3), HARMLESS)
+    assert results["refused"] > 0.75 * results.total()
+
+
+def test_flips_in_an_id_map_too_large_to_be_checked_at_open(copy, right, monkeypatch):
+    monkeypatch.setattr(lmdb_files, "CHECKED_AT_OPEN", 0)
+    results = check(copy, IDS, right, flips(lmdb_places(copy / IDS, 13), 1, seed=3), HARMLESS)
+    assert results["refused"] > 20
+    assert results["noticed, error"] > 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [IDS, STORE])
+def test_every_bit_of_an_lmdb_file(copy, right, name):
+    check(copy, name, right, flips(range((copy / name).stat().st_size), 8), HARMLESS)
+
+
+@pytest.mark.parametrize("name", [IDS, STORE])
+def test_an_lmdb_file_cut_short_is_refused(copy, right, name):
+    size = (copy / name).stat().st_size
+    pages = [p + i for p in range(0, size - lmdb_files.PAD_BYTES, PAGE) for i in (-1, 0, 1, 100) if 0 <= p + i < size]
+    check(copy, name, right, {n: cut(n) for n in sorted({*range(0, size, 9973), *pages, size - 1})}, {"refused"})
+
+
+def test_a_flipped_bit_in_each_name_is_noticed(copy, right, monkeypatch):
+    """A document id is an answer like any other."""
+    monkeypatch.setattr(lmdb_files, "CHECKED_AT_OPEN", 0)
+    data = (copy / STORE).read_bytes()
+    places = [at for name in NAMES[::20] if (at := data.find(name.encode())) >= 0]
+    assert len(places) > 5
+    results = check(copy, STORE, right, flips([at + 3 for at in places]), NOTICED)
+    assert results.total() == len(places)
+
+
+def test_each_id_record_is_checked(copy, right, monkeypatch):
+    monkeypatch.setattr(lmdb_files, "CHECKED_AT_OPEN", 0)
+    data = (copy / IDS).read_bytes()
+    environment = lmdb.open(str(copy / IDS), subdir=False, readonly=True, lock=False)
+    with environment, environment.begin() as transaction:
+        records = [value for _, value in transaction.cursor()]
+    places = [data.find(record) + at for record in records for at in range(0, len(record), 9)]
+    assert min(places) >= 0
+    check(copy, IDS, right, flips(places), NOTICED)
+
+
+def test_verify_compares_id_records_with_the_blocks(copy):
+    """An intact record of another length would give ids to the wrong fingerprints."""
+    with fpstore.open(copy) as store:
+        _, counts, _ = store.kernel_tables[0].decode(0, store.kernel_tables[0].block_count, 1)
+        counts = counts.tolist()
+        assert store._ids.verify(counts) == len(NAMES)
+        moved = [counts[0] - 1, counts[1] + 1, *counts[2:]]
+        for wrong, message in (
+            (moved, f"block 0 holds {counts[0]} fingerprints, the table {counts[0] - 1}"),
+            (counts[:-1], "more id records than blocks"),
+            ([*counts, 1], f"record of block {len(counts)} is missing"),
+        ):
+            with pytest.raises(fpstore.CorruptStoreError, match=message):
+                store._ids.verify(wrong)
+
+
+# --- Metadata records -------------------------------------------------------------------------------
+
+
+def test_counts_in_the_metadata_are_checked(copy):
+    rewrite(copy, layout.GENERATION_KEY, lambda record: record.update(ids=record["ids"] + 1))
+    with fpstore.open(copy) as store:
+        report = store.verify()
+    assert not report.ok
+    assert f"{len(NAMES)} ids, the store says {len(NAMES) + 1}" in report.faults[0]["message"]
+
+
+@pytest.mark.parametrize("name", [layout.STORE_KEY, layout.GENERATION_KEY])
+@pytest.mark.parametrize("damage", ["missing", "short", "checksum", "no object"])
+def test_damaged_metadata_records(copy, name, damage):
+    with lmdb.open(str(copy / STORE), subdir=False, lock=False, max_dbs=4) as environment:
+        meta = environment.open_db(layout.META)
+        with environment.begin(write=True) as transaction:
+            record = transaction.get(name, db=meta)
+            transaction.delete(name, db=meta)
+            if damage != "missing":
+                new = {"short": record[:5], "checksum": record + b" ", "no object": layout.pack_record([])}[damage]
+                transaction.put(name, new, db=meta)
+    reseal(copy / STORE)
+    with pytest.raises(fpstore.CorruptStoreError, match=f"the {name.decode()} record is"):
+        fpstore.open(copy)

@@ -1,0 +1,110 @@
+"""Damaged table files: a flipped bit, a file cut short. An error or the right answer, and nothing else."""
+
+import pytest
+import tableimage
+from damage import FINGERPRINTS, NOTICED, TABLES, check, cut, flips
+
+import fpstore
+
+
+def sections(path):
+    """Return the places of a table file that mean something: of the header, and all behind it."""
+    return [*range(256), *range(4088, path.stat().st_size)]
+
+
+def test_a_flip_in_each_byte_of_a_table_is_noticed(copy, right):
+    check(copy, TABLES[1], right, flips(sections(copy / TABLES[1])), NOTICED)
+
+
+@pytest.mark.parametrize("name", [TABLES[0], TABLES[2]])
+def test_flips_in_the_other_tables_are_noticed(copy, right, name):
+    check(copy, name, right, flips(sections(copy / name)[::5], seed=2), NOTICED)
+
+
+def test_flips_between_the_header_and_its_checksum_are_noticed(copy, right):
+    check(copy, TABLES[0], right, flips(range(256, 4088, 31)), {"refused"})
+
+
+def test_all_bits_of_some_bytes_of_a_table(copy, right):
+    path = copy / TABLES[0]
+    kernel = tableimage.open_table(path.read_bytes())
+    last = path.stat().st_size
+    places = [
+        *range(8, 36, 3),
+        *range(4096, 4096 + 24),
+        *range(kernel.keys_offset - 4, kernel.keys_offset + 12),
+        *range(kernel.directory_offset - 8, min(kernel.directory_offset + 24, last)),
+    ]
+    check(copy, TABLES[0], right, flips(places, 8), NOTICED)
+
+
+@pytest.mark.parametrize("name", TABLES[:2])
+def test_a_table_cut_short_is_refused(copy, right, name):
+    size = (copy / name).stat().st_size
+    lengths = {*range(0, size, 41), *range(size - 40, size), 1, 8, 4095, 4096, 4097, 4112}
+    check(copy, name, right, {n: cut(n) for n in sorted(lengths)}, {"refused"})
+
+
+def test_a_table_that_has_grown_is_refused(copy):
+    with (copy / TABLES[0]).open("ab") as file:
+        file.write(b"\0")
+    with pytest.raises(fpstore.CorruptStoreError, match="file size differs from the header"):
+        fpstore.open(copy)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TABLES)
+def test_every_bit_of_a_table(copy, right, name):
+    check(copy, name, right, flips(range((copy / name).stat().st_size), 8), NOTICED)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_cut_at_each_length(copy, right, name):
+    check(copy, name, right, {n: cut(n) for n in range((copy / name).stat().st_size)}, {"refused"})
+
+
+def test_verify_names_file_and_block(copy):
+    damage_block(copy / TABLES[1], 3)
+    with fpstore.open(copy) as store:
+        report = store.verify()
+    assert not report.ok
+    assert [(fault["path"], fault["block"]) for fault in report.faults] == [(str(copy / TABLES[1]), 3)]
+    assert "block 3: block checksum differs" in report.faults[0]["message"]
+
+
+def damage_block(path, block):
+    data = bytearray(path.read_bytes())
+    data[4096 + 128 * block + 50] ^= 1
+    path.write_bytes(data)
+
+
+def test_verify_goes_on_after_a_fault(copy):
+    for name in TABLES:
+        damage_block(copy / name, 1)
+    with fpstore.open(copy) as store:
+        faults = store.verify().faults
+    assert {fault["path"] for fault in faults} == {str(copy / name) for name in TABLES}
+
+
+def test_errors_carry_the_facts(copy):
+    damage_block(copy / TABLES[0], 2)
+    with fpstore.open(copy) as store, pytest.raises(fpstore.CorruptStoreError) as caught:
+        store.scan([0], 64)
+    assert (str(caught.value.path), caught.value.block) == (str(copy / TABLES[0]), 2)
+    assert caught.value.expected != caught.value.got
+
+
+def test_damage_elsewhere_does_not_matter_to_a_probe(copy, right):
+    """A probe reads, and checks, only the blocks it needs."""
+    damage_block(copy / TABLES[1], 0)
+    fine = failed = 0
+    with fpstore.open(copy) as store:
+        for fingerprint in FINGERPRINTS.tolist():
+            try:
+                assert store.probe(fingerprint)[0].fingerprint == fingerprint
+                fine += 1
+            except fpstore.CorruptStoreError:
+                failed += 1
+    assert failed > 0
+    assert fine > 5 * failed

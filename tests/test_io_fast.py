@@ -1,0 +1,151 @@
+"""Regular text is parsed in whole blocks: the same rows and errors as line by line."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from inputs import MAX, put
+
+from fpstore.errors import InputError
+from fpstore.io.columns import parse_block
+from fpstore.io.jsonl import JsonlSource
+from fpstore.io.reader import Reader
+from fpstore.io.source import Fields, IdRule, InputFile
+from fpstore.io.text import TextSource
+
+
+class SlowText(TextSource):
+    _parse = TextSource.parse_lines
+
+
+class SlowJsonl(JsonlSource):
+    def _parse_alike(self, block, rule):
+        return None
+
+
+def outcome(source, id_type, chunk_rows):
+    reader = Reader([source], id_type, chunk_rows)
+    try:
+        chunks = list(reader)
+    except InputError as error:
+        return str(error)
+    return [(c.fingerprints.tolist(), c.ids.tolist() if isinstance(c.ids, np.ndarray) else c.ids) for c in chunks]
+
+
+CELLS = st.one_of(
+    st.integers(0, MAX).map("{:016x}".format),
+    st.integers(0, MAX).map(str),
+    st.text("0123456789abcdefABCDEF", min_size=1, max_size=21),
+    st.sampled_from(["0x1F", "0X0", "x", "0x", "", " 1", "1 ", '"1"', '"a,b"', '"', "#1", "g", "-1", "+1"]),
+    st.sampled_from(["\u00e9", "1\r", "18446744073709551615", "18446744073709551616", "07", "fingerprint", "id"]),
+)
+GAPS = st.sampled_from(["\t", "\t", "\t", ",", ",", " ", "  ", " , ", "\t\t"])
+ENDS = st.sampled_from(["\n", "\n", "\n", "\r\n", "\n\n", "\n#c\td\n", " \n"])
+
+
+@st.composite
+def text_files(draw):
+    if draw(st.booleans()):  # mostly alike: what the fast path is for, perhaps with one line spoilt
+        gap, end = draw(st.sampled_from("\t, ")), draw(st.sampled_from(["\n", "\r\n"]))
+        with_ids, digits = draw(st.booleans()), draw(st.sampled_from(["{:016x}", "{:x}", "0x{:x}", "{}"]))
+        rows = draw(st.lists(st.tuples(st.integers(0, MAX), st.integers(0, 2**65)), max_size=12))
+        lines = [digits.format(f) + (f"{gap}{i}" if with_ids else "") + end for f, i in rows]
+        if lines and draw(st.booleans()):
+            lines[draw(st.integers(0, len(lines) - 1))] = draw(CELLS) + draw(GAPS) + draw(CELLS) + end
+        content = "".join(lines).encode()
+    else:
+        line = st.one_of(CELLS, st.tuples(CELLS, GAPS, CELLS).map("".join))
+        content = "".join(draw(st.lists(st.tuples(line, ENDS).map("".join), max_size=8))).encode()
+    if draw(st.integers(0, 9)) == 0:
+        content += draw(st.sampled_from([b"\xff\n", b"1\t\xff\n", b"\x00", b"1\ta\xc3\n"]))
+    return content[: len(content) - draw(st.integers(0, 2))]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    content=text_files(),
+    dialect=st.sampled_from(["tsv", "csv", "txt"]),
+    decimal=st.booleans(),
+    id_type=st.sampled_from(["auto", "int", "str"]),
+    chunk_rows=st.sampled_from([1, 3, 1000]),
+    block_bytes=st.sampled_from([1, 7, 40, 1 << 20]),
+)
+def test_fast_and_careful_text_reading_agree(tmp_path_factory, content, dialect, decimal, id_type, chunk_rows, block_bytes):
+    path = put(tmp_path_factory.getbasetemp(), f"fuzz.{dialect}", content)
+    arguments = (InputFile(path), Fields(decimal), dialect, block_bytes)
+    assert outcome(TextSource(*arguments), id_type, chunk_rows) == outcome(SlowText(*arguments), id_type, chunk_rows)
+
+
+JSON_VALUES = st.one_of(
+    st.integers(0, MAX),
+    st.integers(0, MAX).map("{:x}".format),
+    st.sampled_from([None, True, 1.5, -1, 2**64, "", "zz", "#1", "a\nb", "1\t2", "07", "\ud800", [1], {"a": 1}]),
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    fingerprints=st.lists(st.integers(0, MAX) | st.integers(0, MAX).map(hex) | JSON_VALUES, max_size=6),
+    ids=st.one_of(
+        st.none(),
+        st.lists(st.integers(0, MAX), min_size=6, max_size=6),
+        st.lists(st.text(min_size=1), min_size=6, max_size=6),
+        st.lists(JSON_VALUES, min_size=5, max_size=6),
+    ),
+    end=st.sampled_from(["\n", "\r\n", " \n", "\n\n", "}\n"]),
+    decimal=st.booleans(),
+    id_type=st.sampled_from(["auto", "int", "str"]),
+    block_bytes=st.sampled_from([10, 50, 1 << 20]),
+)
+def test_fast_and_careful_json_reading_agree(tmp_path_factory, fingerprints, ids, end, decimal, id_type, block_bytes):
+    rows = [{"fingerprint": value} for value in fingerprints]
+    for row, identifier in zip(rows, ids or [], strict=False):
+        row["id"] = identifier
+    content = "".join(json.dumps(row) + end for row in rows).encode()
+    path = put(tmp_path_factory.getbasetemp(), "fuzz.jsonl", content)
+    arguments = (InputFile(path), Fields(decimal), block_bytes)
+    assert outcome(JsonlSource(*arguments), id_type, 1000) == outcome(SlowJsonl(*arguments), id_type, 1000)
+
+
+@pytest.mark.parametrize(
+    ("block", "decimal", "kind", "expected"),
+    [
+        (b"00000000000000ff\nFFFFFFFFFFFFFFFF\n", False, None, ([255, MAX], None)),
+        (b"ff\r\n0x1\r\n\r\n#\ta\n", False, None, ([255, 1], None)),
+        (b"255\n18446744073709551615\n", True, None, ([255, MAX], None)),
+        (b"ff\t0\n#\n0x01\t18446744073709551615\n", False, "int", ([255, 1], [0, MAX])),
+        (b"ff\t7\n1\ta b\r\n", False, None, ([255, 1], ["7", "a b"])),
+        ("255\t\u00e9\n1\t\u4e2d,\n".encode(), True, "str", ([255, 1], ["\u00e9", "\u4e2d,"])),
+        (b"#\n", False, None, ([], None)),
+    ],
+)
+def test_regular_blocks_take_the_fast_path(block, decimal, kind, expected):
+    fingerprints, ids = parse_block(block, b"\t", decimal, kind, plain=True)
+    assert (fingerprints.tolist(), ids.tolist() if kind == "int" else ids) == expected
+
+
+def test_byte_order_mark_is_skipped_only_at_the_start(tmp_path):
+    path = put(tmp_path, "a.tsv", b"\xef\xbb\xbfff\n\xef\xbb\xbfff\n")
+    with pytest.raises(InputError, match=r":2: .*is not a fingerprint"):
+        list(TextSource(InputFile(path), Fields(), "tsv", 6).batches(IdRule("auto")))
+
+
+@pytest.mark.parametrize("block_bytes", [1, 16, 17, 18, 64])
+def test_blocks_end_anywhere(tmp_path, block_bytes):
+    content = b"\xef\xbb\xbf# c\nfingerprint\tid\n" + b"".join(b"%016x\tdoc-%d\r\n" % (i, i) for i in range(50))
+    source = TextSource(InputFile(put(tmp_path, "a.tsv", content)), Fields(), "tsv", block_bytes)
+    chunks = list(Reader([source], "auto", 20))
+    assert [len(chunk.fingerprints) for chunk in chunks] == [20, 20, 10]
+    assert [f for chunk in chunks for f in chunk.fingerprints.tolist()] == list(range(50))
+    assert [i for chunk in chunks for i in chunk.ids] == [f"doc-{i}" for i in range(50)]
+    assert source.bytes_done == len(content)
+
+
+def test_line_number_counts_from_the_start_of_the_file(tmp_path):
+    content = b"# head\nfingerprint\tid\n" + b"ff\t1\n" * 5000 + b"ff\tx\n"
+    source = TextSource(InputFile(put(tmp_path, "a.tsv", content)), Fields(), "tsv", 1000)
+    with pytest.raises(InputError, match=r"a\.tsv:5003: the id 'x' is not") as caught:
+        list(Reader([source], "auto", 10))
+    assert caught.value.line == 5003

@@ -1,0 +1,41 @@
+"""fpstore.io as a package: the optional pyarrow, and the examples of its docstrings."""
+
+import doctest
+import importlib
+import subprocess
+import sys
+
+import pytest
+from inputs import put
+
+
+def test_missing_pyarrow_names_the_extra(tmp_path):
+    put(tmp_path, "a.parquet", b"PAR1")
+    script = (
+        "import sys; sys.modules['pyarrow'] = None\n"
+        "from fpstore.io import open_reader, open_writer\n"
+        "for call in (lambda: open_reader('a.parquet'), lambda: open_writer('b.parquet', columns=['id'])):\n"
+        "    try: call()\n"
+        "    except ImportError as error: print(type(error).__name__, error)\n"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        f"MissingExtraError {name}: Parquet needs the package pyarrow: pip install 'fpstore[parquet]'"
+        for name in ("a.parquet", "b.parquet")
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
+
+
+def test_import_brings_no_pyarrow(tmp_path):
+    script = "import sys, fpstore.io; print([name for name in sys.modules if name.startswith('pyarrow')])"
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("name", ["check", "reader", "writers"])
+def test_examples_of_the_docstrings(name):
+    failed, attempted = doctest.testmod(importlib.import_module(f"fpstore.io.{name}"))
+    assert attempted > 0
+    assert failed == 0

@@ -1,0 +1,131 @@
+"""The ids of fingerprints: row numbers, integers and strings, by every way to get at them."""
+
+import random
+import string
+
+import numpy as np
+import pytest
+import reference
+from sets import MAX, make_set
+
+import fpstore
+from fpstore import Match
+
+
+def test_ids_are_row_numbers_by_default(tmp_path):
+    fingerprints = np.array([5, 3, 5, 9, 3, 5], np.uint64)
+    with fpstore.build(tmp_path / "s", fingerprints) as store:
+        assert (store[5], store[3], store[9]) == ([0, 2, 5], [1, 4], [3])
+        assert store.stats()["ids"] == 6
+        assert len(store) == 3
+
+
+def test_duplicates_keep_all_ids_once(tmp_path):
+    with fpstore.build(tmp_path / "s", [7, 7, 7, 8, 7, 8], [5, MAX, 5, 5, 0, 5]) as store:
+        assert store[7] == [0, 5, MAX]
+        assert store[8] == [5]
+        assert store.probe(7, 0) == [Match(7, 0, [0, 5, MAX])]
+        assert store.stats()["ids"] == 4
+
+
+@pytest.mark.parametrize("spread", [1, 2**20, 2**40, MAX])
+def test_integer_ids(tmp_path, spread):
+    rng = random.Random(spread)
+    rows = [(rng.randrange(300) << 32, rng.randrange(spread)) for _ in range(3000)]
+    wanted = {}
+    for fingerprint, number in rows:
+        wanted.setdefault(fingerprint, set()).add(number)
+    fingerprints, ids = zip(*rows, strict=True)
+    with fpstore.build(tmp_path / "s", fingerprints, ids, block_bytes=128) as store:
+        check_ids(store, wanted)
+
+
+def check_ids(store, wanted):
+    """Compare every way to get at ids; ``wanted`` maps fingerprints to sets."""
+    stored = np.array(sorted(wanted), np.uint64)
+    assert len(store) == len(stored)
+    for fingerprint, ids in list(wanted.items())[::7]:
+        assert sorted(store[fingerprint]) == sorted(ids)
+    asked = np.concatenate([stored[::-1], stored[:10]])  # any order, some of them twice
+    lims, ids = store.ids_of(asked)
+    got = [sorted(ids[a:b]) for a, b in zip(lims[:-1].tolist(), lims[1:].tolist(), strict=True)]
+    assert got == [sorted(wanted[f]) for f in asked.tolist()]
+    matches = store.probe_many(stored, 0)
+    assert [[(m.fingerprint, sorted(m.ids)) for m in part] for part in matches] == [
+        [(f, sorted(wanted[f]))] for f in stored.tolist()
+    ]
+    seen = {}
+    for fingerprints, lims, ids in store.items():
+        assert len(lims) == len(fingerprints) + 1
+        for i, fingerprint in enumerate(fingerprints.tolist()):
+            seen[fingerprint] = set(ids[lims[i] : lims[i + 1]])
+    assert seen == wanted
+    assert list(seen) == stored.tolist()
+    assert store.stats()["ids"] == sum(map(len, wanted.values()))
+    assert store.verify().ids == store.stats()["ids"]
+
+
+LONG = "x" * 5000
+NAMES = ["a", " ", "\n", "0", "tab\there", "Grüße", "文档", "🙂" * 200, LONG, LONG + "y", "x" * 511, "x" * 512, "\x00"]
+
+
+def test_string_ids(tmp_path):
+    rng = random.Random(2)
+    names = [*NAMES, *("".join(rng.choices(string.printable, k=rng.randint(1, 40))) for _ in range(1000))]
+    rows = [(rng.randrange(400), rng.choice(names)) for _ in range(3000)]
+    rows += [(1000 + i, name) for i, name in enumerate(names)]
+    wanted = {}
+    for fingerprint, name in rows:
+        wanted.setdefault(fingerprint, set()).add(name)
+    fingerprints, ids = zip(*rows, strict=True)
+    with fpstore.build(tmp_path / "s", fingerprints, ids, block_bytes=128) as store:
+        check_ids(store, wanted)
+        assert store[1000 + NAMES.index(LONG)] == [LONG]
+        assert isinstance(store.probe(1000)[0].ids[0], str)
+
+
+def test_string_ids_come_in_order_of_first_appearance(tmp_path):
+    with fpstore.build(tmp_path / "s", [1, 1, 1, 1], ["b", "a", "b", "c"]) as store:
+        assert store[1] == ["b", "a", "c"]
+
+
+def test_names_with_equal_hashes_are_kept_apart(tmp_path, monkeypatch):
+    class Xxhash:
+        @staticmethod
+        def xxh64_digest(name):
+            return bytes(7) + name[:1]
+
+        xxh64_intdigest = staticmethod(reference.xxh64)
+
+    monkeypatch.setattr("fpstore.ids.xxhash", Xxhash)
+    names = [f"{c}{i}" for i in range(20) for c in "abc"]
+    rows = np.arange(120, dtype=np.uint64)
+    parts = [rows[:60], rows[60:]]  # the second part meets the numbers of the first
+    with fpstore.build(tmp_path / "s", parts, [names, names[::-1]]) as store:
+        assert store.stats()["ids"] == 120
+        assert [store[i] for i in range(120)] == [[name] for name in names + names[::-1]]
+        assert store.verify().ok
+
+
+def test_more_names_than_the_first_map_holds(tmp_path, monkeypatch):
+    monkeypatch.setattr("fpstore.environment.FIRST_MAP_BYTES", 1 << 15)
+    names = [f"{i:05d}" * 20 for i in range(2000)]
+    with fpstore.build(tmp_path / "s", np.arange(2000, dtype=np.uint64), names) as store:
+        assert [store[i] for i in (0, 77, 1999)] == [[names[i]] for i in (0, 77, 1999)]
+        assert store.verify().ok
+
+
+def test_many_ids_of_one_fingerprint(tmp_path):
+    ids = np.arange(100_000, dtype=np.uint64)
+    with fpstore.build(tmp_path / "s", np.full(100_000, 9, np.uint64), ids) as store:
+        assert store[9] == ids.tolist()
+        assert store.probe(8, 1)[0].ids == ids.tolist()
+        assert len(store) == 1
+
+
+def test_id_lookups_of_what_is_not_stored(store):
+    stored = int(make_set("families")[0])
+    with pytest.raises(KeyError):
+        store.ids_of([stored, stored ^ 0xF0F0F0F0F0F0F0F0])
+    lims, ids = store.ids_of([])
+    assert (lims.tolist(), len(ids)) == ([0], 0)

@@ -1,0 +1,171 @@
+"""The store as a container, and its life: opened, closed, opened again, missing."""
+
+import numpy as np
+import pytest
+from sets import EMPTY, MAX, make_set
+
+import fpstore
+from fpstore import Match
+
+# --- Container ------------------------------------------------------------------------------------
+
+
+def test_contains_and_getitem(tmp_path):
+    stored = {0, 5, MAX, 2**63}
+    with fpstore.build(tmp_path / "s", sorted(stored)) as store:
+        for value in (*stored, 1, 4, 6, MAX - 1, 2**63 - 1):
+            assert (value in store) == (value in stored)
+            assert (np.uint64(value) in store) == (value in stored)
+            if value in stored:
+                assert store[value] == store[np.uint64(value)] == [sorted(stored).index(value)]
+            else:
+                with pytest.raises(KeyError) as caught:
+                    store[value]
+                assert caught.value.args == (value,)
+        for other in ("5", 5.0, -1, 2**64, None, True):
+            assert other not in store
+            with pytest.raises(fpstore.InputError, match="a fingerprint is an int from 0 to 2\\^64 - 1"):
+                store[other]
+
+
+def test_len_and_repr(tmp_path, store):
+    distinct = len(np.unique(make_set("families")))
+    assert len(store) == distinct
+    path = tmp_path / "s.fps"
+    assert repr(store) == f"<fpstore.Store {str(path)!r}: {distinct} fingerprints, radius 3, design flip-2>"
+    matches = store.probe_many([0, 1], 0)
+    assert repr(matches) == "<fpstore.Matches: 0 matches of 2 queries>"
+    store.close()
+    assert repr(store) == f"<fpstore.Store {str(path)!r}, closed>"
+
+
+def test_matches_iterate_as_lists(tmp_path):
+    with fpstore.build(tmp_path / "s", [0b0000, 0b0001, 0b1111], ["zero", "one", "fifteen"]) as store:
+        matches = store.probe_many([0b0011, 0b1111, 2**63], radius=2)
+        assert len(matches) == 3
+        assert list(matches) == [
+            [Match(1, 1, ["one"]), Match(0, 2, ["zero"]), Match(15, 2, ["fifteen"])],
+            [Match(15, 0, ["fifteen"])],
+            [Match(0, 1, ["zero"]), Match(1, 2, ["one"])],
+        ]
+        assert list(matches) == [store.probe(query, 2) for query in (0b0011, 0b1111, 2**63)]
+        lims, ids = matches.ids()
+        assert lims.tolist() == [0, 1, 2, 3, 4, 5, 6]
+        assert ids == ["one", "zero", "fifteen", "fifteen", "zero", "one"]
+
+
+def test_no_queries(store):
+    for matches in (store.probe_many([]), store.scan(EMPTY, 9), store.probe_many(EMPTY, 20)):
+        assert matches.lims.tolist() == [0]
+        assert list(matches) == []
+        lims, ids = matches.ids()
+        assert (lims.tolist(), len(ids)) == ([0], 0)
+
+
+@pytest.mark.parametrize("name", ["auto", "manku-20", "flip-1", "flip-4"])
+@pytest.mark.parametrize("source", [EMPTY, [], (), iter([])])
+def test_empty_store(tmp_path, name, source):
+    with fpstore.build(tmp_path / "s", source, design=name) as built:
+        assert len(built) == 0
+    with fpstore.open(tmp_path / "s") as store:
+        assert 0 not in store
+        with pytest.raises(KeyError):
+            store[0]
+        assert store.probe(0) == store.probe(MAX, 64) == []
+        assert store.probe_many([0, MAX]).lims.tolist() == [0, 0, 0]
+        assert store.scan([0, 1, 2], 64).lims.tolist() == [0, 0, 0, 0]
+        assert list(store.items()) == []
+        assert store.verify().ok
+        stats = store.stats()
+        assert (stats["fingerprints"], stats["ids"], stats["bits_per_fingerprint"]) == (0, 0, 0)
+
+
+# --- Life -----------------------------------------------------------------------------------------
+
+USES = {
+    "probe": lambda s: s.probe(1),
+    "probe_many": lambda s: s.probe_many([1]),
+    "scan": lambda s: s.scan([1], 3),
+    "ids_of": lambda s: s.ids_of([1]),
+    "items": lambda s: next(s.items()),
+    "contains": lambda s: 1 in s,
+    "getitem": lambda s: s[1],
+    "len": len,
+    "stats": lambda s: s.stats(),
+    "verify": lambda s: s.verify(),
+    "enter": lambda s: s.__enter__(),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_use_after_close(store, use):
+    store.close()
+    store.close()
+    with pytest.raises(fpstore.ClosedStoreError, match="the store is closed"):
+        USES[use](store)
+
+
+def test_matches_after_close(store):
+    matches = store.probe_many(make_set("families")[:3])
+    store.close()
+    assert len(matches.fingerprints) >= 3
+    with pytest.raises(fpstore.ClosedStoreError):
+        matches.ids()
+
+
+def test_context_manager_closes(store):
+    with store as entered:
+        assert entered is store
+    with pytest.raises(fpstore.ClosedStoreError):
+        len(store)
+
+
+def test_a_store_opened_twice_in_one_process(tmp_path, store):
+    fingerprint = int(make_set("families")[0])
+    first = fpstore.open(tmp_path / "s.fps")
+    second = fpstore.open(str(tmp_path / "s.fps"))
+    expected = store.probe(fingerprint)
+    assert first.probe(fingerprint) == second.probe(fingerprint) == expected
+    first.close()
+    assert second.probe(fingerprint) == store.probe(fingerprint) == expected
+    second.close()
+    assert store[fingerprint] == expected[0].ids
+    with fpstore.open(tmp_path / "s.fps") as again:
+        assert again.probe(fingerprint) == expected
+
+
+def test_open_takes_a_relative_path(tmp_path, store, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with fpstore.open("s.fps") as again:
+        monkeypatch.chdir("/")
+        assert len(again) == len(store)
+        assert again.verify().ok
+
+
+def test_what_is_no_store(tmp_path, store):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_bytes(b"x")
+    for name, message in (("nothing", "no such store"), ("folder", "not a fpstore store"), ("file", "not a fp")):
+        with pytest.raises(fpstore.StoreNotFoundError, match=message):
+            fpstore.open(tmp_path / name)
+    with pytest.raises(fpstore.InputError, match="mode must be 'r' or 'r\\+', got 'w'"):
+        fpstore.open(tmp_path / "s.fps", "w")
+
+
+@pytest.mark.parametrize("missing", ["store.mdb", "gen-00000001/ids.mdb", "gen-00000001/table-001.fpt"])
+def test_a_missing_file(tmp_path, store, missing):
+    (tmp_path / "s.fps" / missing).unlink()
+    with pytest.raises(fpstore.StoreNotFoundError):
+        fpstore.open(tmp_path / "s.fps")
+
+
+def test_the_fingerprinter_is_remembered(tmp_path):
+    made = {"name": "simhash", "version": 1, "shingle": 4}
+    with fpstore.build(tmp_path / "s", [1], fingerprinter=made) as store:
+        assert store.fingerprinter == made
+        assert store.stats()["fingerprinter"] == made
+    with fpstore.build(tmp_path / "t", [1]) as store:
+        assert store.fingerprinter is None
+    for bad in ("simhash", {"version": 1}, 3):
+        with pytest.raises(fpstore.InputError, match="fingerprinter"):
+            fpstore.build(tmp_path / "u", [1], fingerprinter=bad)

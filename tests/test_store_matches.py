@@ -1,0 +1,185 @@
+"""What probe, probe_many and scan return, against brute force: every design, radius and kind of set."""
+
+import numpy as np
+import pytest
+import reference
+import tableimage
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sets import MAX, make_set, queries_for
+
+import fpstore
+from fpstore import design as design_module
+from fpstore.design import MANKU
+
+KINDS = (
+    *tableimage.KINDS,
+    *("near", "half", "low-half", "few-prefixes", "families"),
+    *("none", "one", "ends", "all-equal", "zero", "adjacent", "top", "powers"),
+)
+DESIGNS = (("manku-4", 3), ("manku-20", 3), ("manku-28", 6), ("flip-2", 3), ("flip-1", 5), ("flip-5", 7))
+OTHER_DESIGNS = (
+    ("manku-10", 3),
+    ("manku-16", 3),
+    ("blocks-3-1", 4),
+    ("blocks-9-2", 7),
+    ("nested-3-3", 2),
+    *((f"flip-{count}", 3) for count in (1, 3, 4)),
+    *((f"flip-{count}", 7) for count in (1, 2, 8)),
+    ("flip-1", 0),
+    ("auto", 4),
+)
+CASES = [
+    *((name, radius, kind) for name, radius in DESIGNS for kind in KINDS),
+    *((name, radius, kind) for name, radius in OTHER_DESIGNS for kind in ("near", "families", "few-prefixes")),
+]
+
+
+def same(matches, expected):
+    lims, fingerprints, distances = expected
+    assert matches.lims.dtype == np.int64
+    assert matches.fingerprints.dtype == np.uint64
+    assert matches.distances.dtype == np.uint8
+    assert matches.lims.tolist() == lims.tolist()
+    assert matches.fingerprints.tolist() == fingerprints.tolist()
+    assert matches.distances.tolist() == distances.tolist()
+
+
+def check(store, fingerprints, queries, radius):
+    """Compare probe_many, scan and probe with brute force, as lists: sets, counts and order."""
+    expected = reference.brute_force_many(fingerprints, queries.tolist(), radius)
+    same(store.probe_many(queries, radius, threads=1), expected)
+    same(store.probe_many(queries, radius, threads=2), expected)
+    same(store.scan(queries, radius), expected)
+    lims, found, distances = (column.tolist() for column in expected)
+    for q in range(0, len(queries), 5):
+        part = slice(lims[q], lims[q + 1])
+        matches = store.probe(int(queries[q]), radius)
+        assert [(m.fingerprint, m.distance) for m in matches] == list(zip(found[part], distances[part], strict=True))
+    return lims[-1]
+
+
+# --- Oracle ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "radius", "kind"), CASES)
+def test_matches_are_those_of_brute_force(tmp_path, small_pieces, name, radius, kind):
+    rng = np.random.default_rng(radius)
+    fingerprints = make_set(kind)
+    distinct = np.unique(fingerprints)
+    queries = queries_for(distinct, rng)
+    with fpstore.build(tmp_path / "s", fingerprints, radius=radius, design=name, block_bytes=256) as store:
+        assert len(store) == len(distinct)
+        for smaller in range(radius + 1):
+            check(store, distinct, queries, smaller)
+        for larger in (radius + 1, 40, 64):
+            check(store, distinct, queries[::4], larger)
+        total = check(store, distinct, distinct[:40], radius)
+        assert total >= min(len(distinct), 40)
+
+
+@pytest.mark.parametrize("block_bytes", [128, 512, 1024, 2048, 4096])
+@pytest.mark.parametrize("kind", ["random", "near", "dense", "few-prefixes"])
+def test_every_block_size(tmp_path, small_pieces, block_bytes, kind):
+    distinct = np.unique(make_set(kind, 3000))
+    queries = queries_for(distinct, np.random.default_rng(1))
+    with fpstore.build(tmp_path / "s", distinct, radius=3, design="manku-10", block_bytes=block_bytes) as store:
+        for radius in (0, 2, 3, 5):
+            check(store, distinct, queries, radius)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["random", "clustered", "skewed", "few-prefixes", "families"])
+@pytest.mark.parametrize(
+    ("name", "radius"),
+    [
+        *((name, radius) for name, (_, most) in MANKU.items() for radius in range(most + 1)),
+        *((f"flip-{count}", radius) for radius in range(8) for count in range(1, radius + 2)),
+    ],
+)
+def test_large_sets_match_brute_force(tmp_path, kind, name, radius):
+    distinct = np.unique(make_set(kind, 50_000))
+    queries = queries_for(distinct, np.random.default_rng(radius), 200)
+    with fpstore.build(tmp_path / "s", distinct, radius=radius, design=name) as store:
+        for smaller in range(radius + 1):
+            check(store, distinct, queries, smaller)
+
+
+sets = st.one_of(
+    tableimage.key_sets(200),
+    st.builds(
+        lambda centre, masks: np.unique(np.array([centre ^ m for m in masks], np.uint64)),
+        st.integers(0, MAX),
+        st.lists(st.lists(st.integers(0, 63), max_size=8).map(lambda b: sum({1 << i for i in b})), max_size=60),
+    ),
+)
+radii_and_designs = st.integers(0, 7).flatmap(
+    lambda radius: st.tuples(
+        st.just(radius),
+        st.sampled_from(
+            [
+                *(f"flip-{count}" for count in range(1, radius + 2)),
+                *(name for name, (_, most) in MANKU.items() if radius <= most),
+                f"blocks-{radius + 2}-1",
+            ]
+        ),
+    )
+)
+
+
+@given(sets, radii_and_designs, st.sampled_from([128, 512]), st.integers(0, MAX), st.data())
+@settings(max_examples=60, deadline=None)
+def test_any_small_set(tmp_path_factory, fingerprints, radius_and_design, block_bytes, stranger, data):
+    radius, name = radius_and_design
+    path = tmp_path_factory.mktemp("any") / "s"
+    bits = data.draw(st.lists(st.integers(0, 63), max_size=radius + 1, unique=True))
+    near = fingerprints[:12] ^ np.uint64(sum(1 << bit for bit in bits))
+    queries = np.concatenate([near, np.array([stranger], np.uint64)])
+    with fpstore.build(path, fingerprints, radius=radius, design=name, block_bytes=block_bytes) as store:
+        asked = data.draw(st.integers(0, min(radius + 1, 64)))
+        check(store, fingerprints, queries, asked)
+        lims, ids = store.probe_many(fingerprints, 0).ids()
+        assert lims.tolist() == list(range(len(fingerprints) + 1))
+        assert sorted(ids.tolist()) == list(range(len(fingerprints)))
+        assert store.verify().ok
+
+
+def test_radius_above_the_store_is_exact(store):
+    distinct = np.unique(make_set("families"))
+    query = int(distinct[7])
+    for radius in (4, 9, 31, 64):
+        expected = reference.brute_force(distinct, query, radius)[0].tolist()
+        assert [m.fingerprint for m in store.probe(query, radius)] == expected
+    assert len(store.probe(query, 64)) == len(store)
+
+
+def test_default_radius_is_the_stores(store):
+    query = int(make_set("families")[3])
+    assert store.probe(query) == store.probe(query, 3)
+    assert store.probe_many([query]).lims.tolist() == store.probe_many([query], 3).lims.tolist()
+    assert store.radius == 3
+    assert store.design == design_module.design("flip-2", 3)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("most", [1, 50, 1000, 1 << 22])
+def test_batches_hold_few_matches_and_are_together_all(tmp_path, threads, most):
+    """Ten of a thousand queries have a hundred times the matches of the others."""
+    rng = np.random.default_rng(7)
+    fingerprints = rng.integers(0, 2**64, 4000, dtype=np.uint64)
+    crowd = fingerprints[0] ^ np.array([1 << i | 1 << j for i in range(40) for j in range(i)], np.uint64)
+    with fpstore.build(tmp_path / "s", np.concatenate([fingerprints, crowd])) as store:
+        queries = np.concatenate([fingerprints[1:500], np.repeat(fingerprints[:1], 10), fingerprints[500:1000]])
+        whole = store.probe_many(queries, threads=1)
+        batches = list(store.probe_batches(queries, threads=threads, matches=most))
+        assert sum(map(len, batches)) == len(queries)
+        assert np.array_equal(np.concatenate([np.diff(b.lims) for b in batches]), np.diff(whole.lims))
+        for column in ("fingerprints", "distances"):
+            assert np.array_equal(np.concatenate([getattr(b, column) for b in batches]), getattr(whole, column))
+        assert all(len(b) == 1 or len(b.fingerprints) <= most for b in batches)
+        assert next(iter(batches[0])) == store.probe(int(queries[0]))
+        assert list(store.probe_batches([], matches=most)) == []
+        with pytest.raises(fpstore.InputError, match="matches must be at least 1"):
+            next(store.probe_batches(queries, matches=0))
+        with pytest.raises(fpstore.InputError, match="radius"):
+            next(store.probe_batches(queries, radius=4))

@@ -1,0 +1,94 @@
+"""Operations that build and open: build, memory, start."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+import fpstore
+from bench.data import Words
+from bench.harness import Bench, Result, ratio
+
+
+def build(bench: Bench) -> Result:
+    """Whole builds, synced to disk, against one `np.sort` of the same keys: with ids, per table without, one thread and two."""
+    log2 = bench.log2()
+    keys = bench.keys("uniform", log2)
+    design = bench.designs("manku-10")[0]
+    sort = bench.seconds(lambda: np.sort(keys))
+    first, _ = _timed(bench, keys, "flip-1", 0, 1)
+    one, (size, tables) = _timed(bench, keys, design, 3, 1)
+    two, _ = _timed(bench, keys, design, 3, 2)
+    table = (one - first) / (tables - 1)
+    disk = bench.seconds(lambda: _write(bench.folder / "disk.bin", size))
+    return {
+        "n": 1 << log2,
+        "design": design,
+        "tables": tables,
+        "np_sort_seconds": round(sort, 4),
+        "build_seconds": round(one, 3),
+        "times_np_sort": ratio(one, sort),
+        "first_table_with_ids_seconds": round(first, 3),
+        "first_table_with_ids_times_np_sort": ratio(first, sort),
+        # A build of all tables less a build of one, by the tables more.
+        "further_table_seconds": round(table, 3),
+        "further_table_times_np_sort": ratio(table, sort),
+        "two_threads_seconds": round(two, 3),
+        "two_threads_ratio": ratio(one, two),
+        "bytes": size,
+        "disk_write_seconds": round(disk, 3),
+        "disk_write_times_np_sort": ratio(disk, sort),
+    }
+
+
+def _timed(bench: Bench, keys: Words, design: str, radius: int, threads: int) -> tuple[float, tuple[int, int]]:
+    """Median time of a build, and the bytes and tables of the store."""
+    path = bench.folder / "build.fps"
+    times = []
+    for _ in range(1 if bench.smoke else bench.repeats):
+        start = time.perf_counter()
+        store = fpstore.build(path, keys, design=design, radius=radius, threads=threads, memory=bench.options.memory)
+        times.append(time.perf_counter() - start)
+        shape = (int(store.stats()["bytes"]["total"]), len(store.design.tables))
+        store.close()
+        shutil.rmtree(path)
+    return statistics.median(times), shape
+
+
+def _write(path: Path, size: int) -> None:
+    """Write and sync as many bytes as a build does: what the disk alone takes."""
+    part = bytes(1 << 22)
+    with path.open("wb", buffering=0) as file:
+        for _ in range(size // len(part)):
+            file.write(part)
+        file.write(part[: size % len(part)])
+        os.fsync(file.fileno())
+    path.unlink()
+
+
+def start(bench: Bench) -> Result:
+    """`import fpstore` in a fresh interpreter, and opening a store."""
+    path = bench.store("manku-10", "uniform", bench.log2()).path
+    code = "import time; t=time.perf_counter(); import fpstore; print(time.perf_counter()-t)"
+    bare = "import time; t=time.perf_counter(); import numpy; print(time.perf_counter()-t)"
+
+    def fresh(text: str) -> float:
+        command = [sys.executable, "-c", text]
+        runs = [
+            float(subprocess.run(command, capture_output=True, check=True, cwd=bench.folder).stdout)
+            for _ in range(1 if bench.smoke else max(bench.repeats, 5))
+        ]
+        return statistics.median(runs)
+
+    return {
+        "import_milliseconds": round(fresh(code) * 1e3, 1),
+        "of_which_numpy": round(fresh(bare) * 1e3, 1),
+        "open_milliseconds": round(bench.seconds(lambda: fpstore.open(path).close()) * 1e3, 3),
+    }

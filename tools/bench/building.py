@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import os
 import shutil
 import statistics
@@ -14,7 +15,11 @@ import numpy as np
 
 import fpstore
 from bench.data import Words
-from bench.harness import Bench, Result, ratio
+from bench.harness import Bench, Result, available_memory, ratio, run_child
+from fpstore.resources import LEAST_MEMORY, parse_memory
+
+SPILLING_LOG2 = 22  # more rows than the least memory budget holds
+PLENTY_BYTES = 48  # a row, with which a build stays in memory
 
 
 def build(bench: Bench) -> Result:
@@ -71,6 +76,38 @@ def _write(path: Path, size: int) -> None:
         file.write(part[: size % len(part)])
         os.fsync(file.fileno())
     path.unlink()
+
+
+def memory(bench: Bench) -> Result:
+    """Peak memory of a build with a small budget (`--memory`) from generated chunks, and the same bytes as with plenty."""
+    log2 = SPILLING_LOG2 if bench.smoke else bench.log2(28)
+    budget = parse_memory(bench.options.memory or (LEAST_MEMORY if bench.smoke else "1GiB"))
+    design = bench.designs("flip-2")[0]
+    if reason := bench.no_room(design, log2 + 1):
+        return {"skipped": reason}
+    plenty = max(min(PLENTY_BYTES << log2, int(0.7 * available_memory())), LEAST_MEMORY)
+    out: Result = {"n": 1 << log2, "design": design, "threads": 2}
+    paths = {}
+    for name, size in (("small", budget), ("plenty", plenty)):
+        paths[name] = bench.folder / f"{name}.fps"
+        task = {
+            "do": "build", "path": str(paths[name]), "seed": bench.seed, "log2": log2, "design": design, "memory": size,
+            "threads": 2,
+        }  # fmt: skip
+        out[name] = {"memory_bytes": size, **run_child(task, bench.folder)}
+        peak = out[name]["peak_anonymous_bytes"]
+        out[name]["peak_anonymous_to_memory"] = ratio(peak, size, 3)
+        out[name]["peak_resident_to_memory"] = ratio(out[name]["peak_resident_bytes"], size, 3)
+    files = sorted(p.relative_to(paths["small"]) for p in paths["small"].rglob("*") if p.is_file())
+    same = [str(f) for f in files if filecmp.cmp(paths["small"] / f, paths["plenty"] / f, shallow=False)]
+    out["same_files"] = same
+    out["other_files"] = [str(f) for f in files if str(f) not in same]
+    tables = [str(f) for f in files if f.name.startswith("table")]
+    assert tables, "no table files found"
+    assert set(tables) <= set(same), f"the tables of the two builds differ: {out['other_files']}"
+    for path in paths.values():
+        shutil.rmtree(path)
+    return out
 
 
 def start(bench: Bench) -> Result:

@@ -34,6 +34,7 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "growth": probing.growth,
     "frontier": probing.frontier,
     "build": building.build,
+    "memory": building.memory,
     "start": building.start,
     "calibrate": kernel.calibrate,
     "sweep": kernel.sweep,

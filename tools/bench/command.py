@@ -23,7 +23,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import building, data, kernel, probing
+from bench import building, cold, data, kernel, probing
 from bench.harness import Bench, Options, Result, machine, versions
 
 OPERATIONS: dict[str, Callable[[Bench], Result]] = {
@@ -36,6 +36,7 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "build": building.build,
     "memory": building.memory,
     "start": building.start,
+    "cold": cold.cold,
     "calibrate": kernel.calibrate,
     "sweep": kernel.sweep,
 }

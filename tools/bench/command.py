@@ -23,7 +23,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import building, cold, data, kernel, probing
+from bench import building, cold, data, kernel, probing, skew
 from bench.harness import Bench, Options, Result, machine, versions
 
 OPERATIONS: dict[str, Callable[[Bench], Result]] = {
@@ -37,6 +37,7 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "memory": building.memory,
     "start": building.start,
     "cold": cold.cold,
+    "skew": skew.skew,
     "calibrate": kernel.calibrate,
     "sweep": kernel.sweep,
 }

@@ -23,7 +23,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import building, cold, data, kernel, probing, skew
+from bench import billion, building, cold, data, kernel, probing, skew
 from bench.harness import Bench, Options, Result, machine, versions
 
 OPERATIONS: dict[str, Callable[[Bench], Result]] = {
@@ -40,6 +40,7 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "skew": skew.skew,
     "calibrate": kernel.calibrate,
     "sweep": kernel.sweep,
+    "billion": billion.billion,
 }
 BY_NAME_ONLY = ("billion", "plots")  # not part of `all`, except in a smoke run
 

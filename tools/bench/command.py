@@ -23,7 +23,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import billion, building, cold, data, kernel, probing, skew
+from bench import billion, building, cold, data, kernel, plots, probing, skew
 from bench.harness import Bench, Options, Result, machine, versions
 
 OPERATIONS: dict[str, Callable[[Bench], Result]] = {
@@ -41,6 +41,7 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "calibrate": kernel.calibrate,
     "sweep": kernel.sweep,
     "billion": billion.billion,
+    "plots": plots.plots,
 }
 BY_NAME_ONLY = ("billion", "plots")  # not part of `all`, except in a smoke run
 

@@ -1,0 +1,100 @@
+"""Work done in a process of its own, so that its memory can be measured: a JSON task in, a JSON result out."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import fpstore
+from bench import data
+from bench.data import Words
+from bench.harness import Result, status_bytes
+
+POLL_SECONDS = 0.02
+
+
+class Chunks:
+    """A source that tells its size and holds one chunk at a time."""
+
+    def __init__(self, seed: int, log2: int) -> None:
+        self.rows = 1 << log2
+        self._seed, self._log2 = seed, log2
+
+    def __iter__(self) -> Iterator[Words]:
+        return data.chunks(self._seed, self._log2)
+
+
+class Peak:
+    """Context manager: ``bytes`` is the most memory of its own that the process had (mapped files are not its own)."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+
+    def __enter__(self) -> Peak:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._done.wait(POLL_SECONDS):
+            self.bytes = max(self.bytes, status_bytes("RssAnon"))
+
+
+def build(task: Result) -> Result:
+    """Build a store of the uniform set from chunks."""
+    before = status_bytes("VmRSS")
+    with Peak() as peak:
+        start = time.perf_counter()
+        fpstore.build(
+            task["path"], Chunks(task["seed"], task["log2"]), design=task["design"], memory=task["memory"],
+            threads=task["threads"],
+        ).close()  # fmt: skip
+        took = time.perf_counter() - start
+    return {
+        "seconds": round(took, 3),
+        # Not ru_maxrss: it is inherited from the process that started this one.
+        "peak_resident_bytes": status_bytes("VmHWM"),
+        "peak_anonymous_bytes": peak.bytes,
+        "resident_before_bytes": before,
+    }
+
+
+def open_store(task: Result) -> Result:
+    """Open a store several times, and probe it."""
+    path = Path(task["path"])
+    fields = ("RssAnon", "RssFile")
+    times = []
+    for _ in range(task["repeats"]):
+        before = [status_bytes(field) for field in fields]
+        start = time.perf_counter()
+        store = fpstore.open(path)
+        times.append(time.perf_counter() - start)
+        opened = [status_bytes(field) for field in fields]
+        if len(times) < task["repeats"]:
+            store.close()
+    queries = data.near(task["seed"], data.sample(task["seed"], task["log2"], 1000), 1000)
+    store.probe_many(queries, threads=1)
+    probed = [status_bytes(field) for field in fields]
+    return {
+        "open_milliseconds": round(statistics.median(times) * 1e3, 3),
+        "first_open_milliseconds": round(times[0] * 1e3, 3),
+        "resident_growth_bytes": dict(zip(fields, (b - a for a, b in zip(before, opened, strict=True)), strict=True)),
+        "resident_growth_after_1000_probes_bytes": dict(
+            zip(fields, (b - a for a, b in zip(before, probed, strict=True)), strict=True)
+        ),
+    }
+
+
+if __name__ == "__main__":
+    given = json.loads(sys.argv[1])
+    print(json.dumps({"build": build, "open": open_store}[given["do"]](given)))

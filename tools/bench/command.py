@@ -1,0 +1,104 @@
+"""Benchmarks of fpstore: named operations, one JSON object out with machine, ISA, seed and versions beside the figures.
+
+    python tools/bench probe single --log2 26 --json-out probe.json
+    python tools/bench probe --log2 24 --designs manku-10,flip-2 --data clustered
+    python tools/bench growth frontier plots --plots-to docs
+    python tools/bench plots --json-in growth.json --json-in frontier.json
+    python tools/bench memory --log2 28 --memory 1GiB
+    python tools/bench billion
+    python tools/bench all --smoke                # small, asserts equality of answers, for CI
+
+Figures are medians over repeated runs in one process, and ratios are taken against the rival timed in the same run, which must
+give the same answers. The rivals that others wrote come with `pip install 'fpstore[bench]'`; where one is missing, the
+report says so. The uncompressed tables (rival.cpp) are compiled for this machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from bench import billion, building, cold, data, kernel, plots, probing, skew
+from bench.harness import Bench, Options, Result, machine, versions
+
+OPERATIONS: dict[str, Callable[[Bench], Result]] = {
+    "sizes": kernel.sizes,
+    "decode": kernel.decode,
+    "probe": probing.probe,
+    "single": probing.single,
+    "growth": probing.growth,
+    "frontier": probing.frontier,
+    "build": building.build,
+    "memory": building.memory,
+    "start": building.start,
+    "cold": cold.cold,
+    "skew": skew.skew,
+    "calibrate": kernel.calibrate,
+    "sweep": kernel.sweep,
+    "billion": billion.billion,
+    "plots": plots.plots,
+}
+BY_NAME_ONLY = ("billion", "plots")  # not part of `all`, except in a smoke run
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
+
+
+def _parser() -> argparse.ArgumentParser:
+    lines = [f"  {name:10} {work.__doc__}" for name, work in OPERATIONS.items()]
+    parser = argparse.ArgumentParser(
+        prog="python tools/bench", description=__doc__, epilog="\n".join(["operations:", *lines]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("operations", nargs="+", choices=["all", *OPERATIONS], metavar="OPERATION")
+    parser.add_argument(
+        "--log2", type=int, help="log2 of the number of fingerprints (by default each operation's own, mostly 24)"
+    )
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--folder", type=Path, help="where to put the stores (in a temporary folder that is removed)")
+    parser.add_argument("--smoke", action="store_true", help="small sizes, run once: shows that answers agree, not how fast")
+    parser.add_argument("--json-out", type=Path, help="write the report here after each operation, and not to standard output")
+    parser.add_argument("--designs", type=_names, help="comma-separated; by default each operation's own")
+    parser.add_argument("--data", type=_names, default=tuple(data.KINDS), help="of probe and single: uniform,clustered")
+    parser.add_argument("--queries", type=int, default=1 << 16, help="most queries of a timed run")
+    parser.add_argument("--memory", help="memory budget of the builds, such as 1GiB")
+    parser.add_argument("--json-in", type=Path, action="append", default=[], help="of plots: an earlier report (repeatable)")
+    parser.add_argument("--plots-to", type=Path, default=Path(), help="of plots: the folder of the pictures")
+    return parser
+
+
+def main() -> None:
+    """Run the operations that were named and report."""
+    parser = _parser()
+    args = parser.parse_args()
+    if unknown := set(args.data) - set(data.KINDS):
+        parser.error(f"unknown --data {', '.join(unknown)}")
+    names = args.operations
+    if "all" in names:
+        names = [name for name in OPERATIONS if args.smoke or name not in BY_NAME_ONLY]
+    with tempfile.TemporaryDirectory(dir=args.folder, prefix="fpstore-bench-") as folder:
+        options = Options(
+            log2=args.log2, repeats=1 if args.smoke else args.repeats, seed=args.seed, folder=Path(folder), smoke=args.smoke,
+            designs=args.designs, kinds=args.data, query_count=args.queries, memory=args.memory, inputs=tuple(args.json_in),
+            pictures=Path(folder) if args.smoke else args.plots_to,
+        )  # fmt: skip
+        bench = Bench(options)
+        bench.report.update(
+            command=shlex.join(["python", "tools/bench", *sys.argv[1:]]), machine=machine(), versions=versions(), seed=args.seed,
+            log2=args.log2, repeats=options.repeats, smoke=args.smoke,
+        )  # fmt: skip
+        for name in names:
+            print(f"{name} ...", file=sys.stderr, flush=True)
+            bench.report[name] = OPERATIONS[name](bench)
+            if args.json_out:
+                args.json_out.write_text(json.dumps(bench.report, indent=2) + "\n", encoding="utf-8")
+            bench.forget()
+        if not args.json_out:
+            print(json.dumps(bench.report, indent=2))

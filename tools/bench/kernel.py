@@ -1,0 +1,118 @@
+"""Operations on single tables: sizes, decode, and the planner's constants (calibrate, sweep)."""
+
+from __future__ import annotations
+
+import statistics
+
+import numpy as np
+
+from bench.answers import Answers, require_same
+from bench.harness import Bench, Result, microseconds, ratio
+from bench.rivals import MissingError, Uncompressed, compile_rival
+from fpstore import _kernel
+from fpstore.plan import limit_bits
+
+DECODE_ROOM = 1 << 17
+
+
+def sizes(bench: Bench) -> Result:
+    """All bytes of a table file per fingerprint against the limit, at blocks of 1024 bytes and the default."""
+    out: Result = {}
+    for log2 in (bench.log2(),) if bench.smoke or bench.options.log2 else (22, 24, 26):
+        for block_bytes in (1024, 512):
+            store = bench.store("flip-1", "uniform", log2, block_bytes=block_bytes, radius=0)
+            stats = store.stats()
+            out[f"2^{log2}, {block_bytes}"] = {
+                "bits_per_fingerprint": round(stats["bits_per_fingerprint"], 3),
+                "limit_bits": round(limit_bits(len(store)), 3),
+                "ratio_to_limit": round(stats["ratio_to_limit"], 4),
+                "ids_bytes_per_fingerprint": round(stats["bytes_per_fingerprint"]["ids"], 3),
+            }
+            bench.forget()
+    return out
+
+
+def decode(bench: Bench) -> Result:
+    """Fingerprints decoded and scanned per second, one thread, every instruction set, checksums verified."""
+    table = bench.store("flip-2", "uniform", bench.log2()).kernel_tables[0]
+    chosen = _kernel.isa()
+    query = np.array([1], np.uint64)
+
+    def whole() -> list[int]:
+        block, sums = 0, []
+        while block < table.block_count:
+            values, _, block = table.decode(block, table.block_count, DECODE_ROOM)
+            if bench.smoke:
+                sums.append(int(values.sum()))
+        return sums
+
+    out: Result = {}
+    decoded = []
+    try:
+        for isa in _kernel.available_isas():
+            _kernel.select_isa(isa)
+            took = bench.seconds(whole)
+            scan = bench.seconds(lambda: table.scan(query, 3, 0, table.block_count))
+            far = bench.seconds(lambda: table.scan(query, 20, 0, table.block_count))
+            out[isa] = {
+                "millions_per_second": round(table.fingerprint_count / took / 1e6, 1),
+                "scan_millions_per_second": round(table.fingerprint_count / scan / 1e6, 1),
+                "scan_radius_20_millions_per_second": round(table.fingerprint_count / far / 1e6, 1),
+            }
+            if bench.smoke:
+                decoded.append(whole())
+    finally:
+        _kernel.select_isa(chosen)
+    assert all(sums == decoded[0] for sums in decoded), "instruction sets disagree"
+    return out
+
+
+def calibrate(bench: Bench) -> Result:
+    """Measure the constants of fpstore.plan: a prefix look-up, a candidate, one more block."""
+    log2 = bench.log2()
+    store = bench.store("manku-10", "uniform", log2)
+    queries = bench.queries("uniform", log2, 50_000)
+    table = store.kernel_tables[0]
+    out: Result = {}
+    points = []
+    for prefix in range(max(log2 - 12, 4), log2 + 3, 2):
+        prober = _kernel.Prober()
+        prober.add(table, prefix, 0, np.zeros(1, np.uint64))
+        took = bench.seconds(lambda p=prober: p.probe(queries, 3)) / len(queries) * 1e9  # type: ignore[misc]
+        found = len(store) / 2.0**prefix
+        points.append((found, took))
+        out[f"prefix {prefix}"] = {"entries": round(found, 2), "nanoseconds": round(took, 1)}
+    few = [t for f, t in points if f < 2]
+    f0, t0 = points[0]
+    out["LOOKUP_NS"] = round(statistics.median(few), 1)
+    out["CANDIDATE_NS"] = round((t0 - out["LOOKUP_NS"]) / f0, 3)
+    return out
+
+
+def sweep(bench: Bench) -> Result:
+    """How many leading bits a flip look-up should use: log2 n minus a slack (FLIP_SLACK_BITS); the rival's, too."""
+    log2 = bench.log2()
+    store = bench.store("flip-2", "uniform", log2)
+    queries = bench.queries("uniform", log2, 20_000)
+    keys = bench.keys("uniform", log2)
+    out: Result = {}
+    for slack in range(9):
+        prefix = log2 - slack
+        prober = _kernel.Prober()
+        masks = np.array(sorted([0, *(1 << (63 - bit) for bit in range(prefix))]), np.uint64)
+        for table in store.kernel_tables:
+            prober.add(table, prefix, 1, masks)
+        took = bench.seconds(lambda p=prober: p.probe(queries, 3))  # type: ignore[misc]
+        point: Result = {"microseconds": microseconds(took, len(queries))}
+        try:
+            rival = Uncompressed(keys, "flip-2", compile_rival(bench.folder), slack)
+        except MissingError as error:
+            point["missing"] = str(error)
+        else:
+            lims, fingerprints, *_ = prober.probe(queries, 3)
+            require_same(rival.answers(queries), Answers(lims, fingerprints), f"slack {slack}")
+            took = bench.seconds(lambda r=rival: r.run(queries, 1))  # type: ignore[misc]
+            point["uncompressed_microseconds"] = microseconds(took, len(queries))
+            point["times_faster"] = ratio(point["uncompressed_microseconds"], point["microseconds"])
+        out[f"slack {slack}"] = point
+    return out

@@ -1,0 +1,214 @@
+"""Operations that probe: probe, single, growth, frontier; and how a store and a rival are compared."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import fpstore
+from bench import rivals
+from bench.answers import Answers, check_store, of_store, require_same
+from bench.data import Words
+from bench.harness import Bench, Result, microseconds, percentile, ratio
+from bench.rivals import Contender, MissingError
+
+COMPANION = "manku-10"  # the store beside a rival that cannot take the whole set
+SINGLE_QUERIES = 1 << 14
+GROWTH_FROM = 20
+
+
+@dataclass
+class Field:
+    """A set of keys, queries and the answers that all must give."""
+
+    bench: Bench
+    kind: str
+    log2: int
+    queries: Words
+    expected: Answers | None = None
+
+    def check(self, store: fpstore.Store) -> None:
+        """Require the answers of the store that came first, which is checked by other means."""
+        if self.expected is None:
+            check_store(store, self.queries, self.bench.keys(self.kind, self.log2) if self.log2 <= 22 else None)
+            self.expected = of_store(store, self.queries)
+        else:
+            require_same(of_store(store, self.queries), self.expected, store.path.name)
+
+    def first(self, count: int) -> Answers:
+        """Return the expected answers to the first queries."""
+        assert self.expected is not None
+        lims = self.expected.lims[: count + 1]
+        return Answers(lims, self.expected.fingerprints[: lims[-1]])
+
+    def store(self, design: str) -> Result:
+        """Time ``probe_many`` of a store on one and two threads."""
+        store = self.bench.store(design, self.kind, self.log2)
+        self.check(store)
+        batch = self.bench.fitting(lambda q: store.probe_many(q, threads=1), self.queries)
+        one, two = (self.bench.seconds(lambda t=t: store.probe_many(batch, threads=t)) for t in (1, 2))  # type: ignore[misc]
+        stats = store.stats()
+        expected = self.first(len(self.queries))
+        return {
+            "microseconds": microseconds(one, len(batch)),
+            "two_threads_microseconds": microseconds(two, len(batch)),
+            "two_threads_ratio": ratio(one, two),
+            "queries": len(batch),
+            "matches_per_query": round(float(expected.lims[-1]) / len(self.queries), 3),
+            "bytes_per_fingerprint": round(stats["bytes_per_fingerprint"]["tables"], 2),
+            "bytes_with_ids": round(stats["bytes_per_fingerprint"]["total"], 2),
+        }
+
+    def rival(self, contender: Contender) -> Result:
+        """Build a rival, require its answers, and time it; on a smaller set, beside a store of that, when it takes no more."""
+        log2 = contender.log2(self.log2)
+        if log2 < self.log2:
+            smaller = Field(self.bench, self.kind, log2, self.bench.queries(self.kind, log2, len(self.queries)))
+            beside = smaller.store(COMPANION)
+            out = smaller.rival(contender)
+            if "microseconds" not in out:
+                return out
+            reason = f"limited to n = 2^{log2}" + ("" if log2 == contender.most_log2 else " by the memory free now")
+            faster = ratio(out["microseconds"], beside["microseconds"])
+            return {"limit": reason, **out, f"{COMPANION} at this n": {**beside, "times_faster": faster}}
+        try:
+            rival = contender.make(self.bench.keys(self.kind, log2))
+        except MissingError as error:
+            return {"missing": str(error)}
+        batch = self.bench.fitting(lambda q: rival.run(q, 1), self.queries)
+        require_same(rival.answers(batch), self.first(len(batch)), contender.name)
+        took = {t: self.bench.seconds(lambda t=t: rival.run(batch, t)) for t in contender.threads}  # type: ignore[misc]
+        out = {"n": 1 << log2, "microseconds": microseconds(took[1], len(batch))}
+        if 2 in took:
+            out["two_threads_microseconds"] = microseconds(took[2], len(batch))
+            out["two_threads_ratio"] = ratio(took[1], took[2])
+        out["queries"] = len(batch)
+        out["bytes_per_fingerprint"] = round(rival.bytes / (1 << log2), 1)
+        out["has_ids"] = contender.has_ids
+        return out
+
+
+def compare(design: Result, rival: Result, name: str) -> None:
+    """Note in a design's figures how it stands to a rival of the same set."""
+    if "microseconds" not in rival or "limit" in rival:
+        return
+    mine = design["bytes_with_ids" if rival["has_ids"] else "bytes_per_fingerprint"]
+    design.setdefault("times_faster", {})[name] = ratio(rival["microseconds"], design["microseconds"])
+    design.setdefault("share_of_memory", {})[name] = ratio(mine, rival["bytes_per_fingerprint"], 3)
+
+
+def probe(bench: Bench) -> Result:
+    """`probe_many`, radius 3: designs against the rivals, uniform and clustered keys, one and two threads."""
+    log2 = bench.log2()
+    out: Result = {"n": 1 << log2}
+    for kind in bench.options.kinds:
+        field = Field(bench, kind, log2, bench.queries(kind, log2))
+        designs: Result = {}
+        others: Result = {}
+        for name in bench.designs("manku-4", "manku-10", "manku-20", "flip-2", "flip-3"):
+            if reason := bench.no_room(name, log2):
+                designs[name] = {"skipped": reason}
+                continue
+            designs[name] = field.store(name)
+            bench.forget()
+            table = rivals.uncompressed(name, bench.folder)
+            others[table.name] = field.rival(table)
+            compare(designs[name], others[table.name], table.name)
+            bench.forget()
+        for contender in rivals.outside():
+            others[contender.name] = field.rival(contender)
+            for figures in designs.values():
+                compare(figures, others[contender.name], contender.name)
+            bench.forget()
+        out[kind] = {"designs": designs, "rivals": others}
+    return out
+
+
+def single_times(bench: Bench, store: fpstore.Store, queries: Words) -> tuple[float, float]:
+    """Median and 99th percentile of one `probe` with ids, in microseconds; each the median of the repeats."""
+    medians, tails = [], []
+    values = queries.tolist()
+    for _ in range(bench.repeats + 1):
+        times = []
+        for query in values:
+            start = time.perf_counter()
+            store.probe(query)
+            times.append(time.perf_counter() - start)
+        medians.append(percentile(times, 0.5) * 1e6)
+        tails.append(percentile(times, 0.99) * 1e6)
+    # The first pass warms the caches.
+    return round(percentile(medians[1:], 0.5), 2), round(percentile(tails[1:], 0.5), 2)
+
+
+def single(bench: Bench) -> Result:
+    """`probe` one at a time from Python, with ids, page cache warm."""
+    log2 = bench.log2()
+    out: Result = {"n": 1 << log2}
+    for kind in bench.options.kinds:
+        queries = bench.queries(kind, log2, min(bench.options.query_count, SINGLE_QUERIES))
+        out[kind] = {}
+        for design in bench.designs("manku-4", "manku-10", "flip-2"):
+            if reason := bench.no_room(design, log2):
+                out[kind][design] = {"skipped": reason}
+                continue
+            store = bench.store(design, kind, log2)
+            batch = of_store(store, queries[:64])
+            one_by_one = [sorted(m.fingerprint for m in store.probe(q)) for q in queries[:64].tolist()]
+            pairs = zip(batch.lims[:-1], batch.lims[1:], strict=True)
+            assert one_by_one == [sorted(batch.fingerprints[a:b].tolist()) for a, b in pairs], "probe and probe_many differ"
+            median, tail = single_times(bench, store, queries)
+            out[kind][design] = {"median_microseconds": median, "p99_microseconds": tail}
+            bench.forget()
+    return out
+
+
+def growth(bench: Bench) -> Result:
+    """Microseconds a probe as the set grows, uniform keys, one thread: a batch, and one at a time."""
+    log2 = bench.log2(26)
+    out: Result = {}
+    for design in bench.designs("manku-10", "flip-2"):
+        points: list[Result] = []
+        for size in range(min(GROWTH_FROM, log2) if log2 % 2 == 0 else min(GROWTH_FROM + 1, log2), log2 + 1, 2):
+            if reason := bench.no_room(design, size):
+                points.append({"log2": size, "skipped": reason})
+                continue
+            store = bench.store(design, "uniform", size)
+            queries = bench.queries("uniform", size)
+            checked = check_store(store, queries, bench.keys("uniform", size) if size <= 22 else None)
+            batch = bench.fitting(lambda q, s=store: s.probe_many(q, threads=1), queries)  # type: ignore[misc]
+            took = bench.seconds(lambda s=store, b=batch: s.probe_many(b, threads=1))  # type: ignore[misc]
+            median, tail = single_times(bench, store, queries[:SINGLE_QUERIES])
+            points.append({
+                "log2": size,
+                "microseconds": microseconds(took, len(batch)),
+                "single_median_microseconds": median,
+                "single_p99_microseconds": tail,
+                "bytes_per_fingerprint": round(store.stats()["bytes_per_fingerprint"]["tables"], 2),
+                "answers_checked": checked,
+            })  # fmt: skip
+            bench.forget()
+        timed = [p for p in points if "microseconds" in p]
+        out[design] = {"points": points}
+        if timed:
+            out[design]["largest_to_smallest"] = ratio(timed[-1]["microseconds"], timed[0]["microseconds"])
+    return out
+
+
+def frontier(bench: Bench) -> Result:
+    """Bytes a fingerprint against microseconds a probe: all of the planner's designs at radius 3, and the rivals."""
+    log2 = bench.log2()
+    field = Field(bench, "uniform", log2, bench.queries("uniform", log2))
+    points: list[Result] = []
+    for plan in fpstore.plan(1 << log2, 3):
+        point: Result = {"name": plan.name, "kind": "design", "tables": len(plan.design.tables)}
+        if reason := bench.no_room(plan.name, log2):
+            points.append({**point, "skipped": reason})
+            continue
+        points.append({**point, **field.store(plan.name), "planned_microseconds": round(plan.microseconds, 3)})
+        bench.forget()
+    tables = [rivals.uncompressed(design, bench.folder) for design in bench.designs("manku-4", "manku-10", "flip-2")]
+    for kind, contenders in (("rival", rivals.outside()), ("uncompressed", tables)):
+        for contender in contenders:
+            points.append({"name": contender.name, "kind": kind, **field.rival(contender)})
+            bench.forget()
+    return {"n": 1 << log2, "points": points}

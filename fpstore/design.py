@@ -141,7 +141,7 @@ class Design:
 
 
 # With flips, a look-up uses about log2 n - FLIP_SLACK_BITS leading bits, so that each takes about 2^FLIP_SLACK_BITS entries of
-# a block it has opened anyway, and fewer look-ups are made. Swept by `tools/bench.py sweep`; see docs/design.md.
+# a block it has opened anyway, and fewer look-ups are made. Swept by `tools/bench sweep`; see docs/design.md.
 FLIP_SLACK_BITS = 2
 
 

@@ -1,6 +1,6 @@
 """The planner: what each design costs for a set of n fingerprints, and which is cheapest within the budgets.
 
-Sizes follow from the code (docs/design.md); times from constants measured by ``tools/bench.py calibrate`` on one machine.
+Sizes follow from the code (docs/design.md); times from constants measured by ``tools/bench calibrate`` on one machine.
 What matters for the choice are their ratios.
 """
 
@@ -16,7 +16,7 @@ from fpstore.errors import InputError
 from fpstore.resources import total_memory
 from fpstore.table import DEFAULT_BLOCK_BYTES
 
-# Measured by `tools/bench.py calibrate` (docs/benchmarks.md, "Planner constants"), nanoseconds.
+# Measured by `tools/bench calibrate` (docs/benchmarks.md, "Planner constants"), nanoseconds.
 LOOKUP_NS = 268.0  # one prefix look-up in a batch: directory, key, block, checksum, codes
 CANDIDATE_NS = 2.6  # one entry decoded and compared, with its share of further blocks
 COLD_READ_NS = 100_000.0  # one random page read from a solid-state disk, not overlapped

@@ -7,7 +7,7 @@ fingerprint is found in the table first, and its block and rank lead to its ids.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ NAMES = b"names"
 NUMBERS = b"numbers"
 MAX_NAME_BYTES = 1 << 16
 PENDING_BLOCKS = 1 << 11
+TICK_ROWS = 1 << 14
 
 Words = npt.NDArray[np.uint64]
 
@@ -133,10 +134,13 @@ class IdMap:
             raise CorruptStoreError(f"{self.path}: the id record of block {block} is missing", path=self.path, block=block)
         return record
 
-    def verify(self, entry_counts: Iterable[int]) -> int:
-        """Check that there is exactly one good record a block, with the right number of fingerprints; return the id count."""
+    def verify(self, entry_counts: Iterable[int], tick: Callable[[int], None] = lambda rows: None) -> int:
+        """Check that there is exactly one good record a block, with the right number of fingerprints; return the id count.
+
+        ``tick`` is called now and then with the number of fingerprints checked since.
+        """
         self._reader.verify()
-        total = block = 0
+        total = block = waiting = 0
         records = self._reader.items()
         for block, expected in enumerate(entry_counts):
             key, record = next(records, (None, b""))
@@ -149,6 +153,11 @@ class IdMap:
                     path=self.path, block=block, expected=expected, got=len(counts),
                 )  # fmt: skip
             total += len(ids)
+            waiting += expected
+            if waiting >= TICK_ROWS:
+                tick(waiting)
+                waiting = 0
+        tick(waiting)
         if next(records, None) is not None:
             raise CorruptStoreError(f"{self.path}: there are more id records than blocks", path=self.path)
         return total
@@ -232,10 +241,15 @@ class Names:
             raise CorruptStoreError(f"{self._reader.path}: id number {number} {what}", path=self._reader.path)
         return value[4:]
 
-    def verify(self) -> None:
-        """Check that the numbers run from 0 without a gap, and that each name leads back to its number."""
+    def verify(self, tick: Callable[[int], None] = lambda rows: None) -> None:
+        """Check that the numbers run from 0 without a gap, and that each name leads back to its number.
+
+        ``tick`` is called now and then with the number of names checked since.
+        """
         self._reader.verify()
         for expected, (key, value) in enumerate(self._reader.items(NAMES)):
+            if expected and expected % TICK_ROWS == 0:
+                tick(TICK_ROWS)
             name = self._opened(expected, value)
             places = self._reader.get(xxhash.xxh64_digest(name), NUMBERS) or b""
             if key != struct.pack(">Q", expected) or key not in [places[i : i + 8] for i in range(0, len(places), 8)]:

@@ -28,7 +28,8 @@ from fpstore.io import (
 from fpstore.io.columns import parse_block
 from fpstore.io.jsonl import JsonlSource
 from fpstore.io.reader import Reader
-from fpstore.io.source import Fields, IdRule, InputFile
+from fpstore.io.sink import Encoder
+from fpstore.io.source import Fields, IdRule, InputFile, Source
 from fpstore.io.text import TextSource
 
 MAX = 2**64 - 1
@@ -386,6 +387,12 @@ def test_endless_line_is_refused_before_it_fills_memory(tmp_path):
     path = put(tmp_path, "a.tsv", b"ff\n" + bytes(20 << 20))
     with pytest.raises(InputError, match=":2: line longer than 16 MiB"):
         read(path)
+
+
+@pytest.mark.parametrize(("base", "method"), [(Source, "batches"), (Encoder, "write")])
+def test_a_format_without_its_method_is_refused_when_made(base, method):
+    with pytest.raises(TypeError, match=f"abstract method '?{method}"):
+        type("Format", (base,), {})()
 
 
 # The fast and the careful path

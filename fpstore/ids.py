@@ -24,6 +24,7 @@ NAMES = b"names"
 NUMBERS = b"numbers"
 MAX_NAME_BYTES = 1 << 16
 PENDING_BLOCKS = 1 << 11
+PENDING_IDS = 1 << 20
 TICK_ROWS = 1 << 14
 
 Words = npt.NDArray[np.uint64]
@@ -49,19 +50,20 @@ class IdMapWriter:
         self._counts: list[npt.NDArray[np.uint32]] = []
         self._per_fingerprint: list[Words] = []
         self._ids: list[Words] = []
-        self._waiting_blocks = 0
+        self._waiting_blocks = self._waiting_ids = 0
         self._largest = 0
 
     def add(self, per_fingerprint: Words, ids: Words) -> None:
         """Append the ids of successive fingerprints: how many each has, and the ids one after the other."""
         self._per_fingerprint.append(per_fingerprint)
         self._ids.append(ids)
+        self._waiting_ids += len(ids)
 
     def close_blocks(self, entry_counts: npt.NDArray[np.uint32], last: bool = False) -> None:
         """Note completed blocks; records are written in batches."""
         self._counts.append(entry_counts)
         self._waiting_blocks += len(entry_counts)
-        if self._waiting_blocks >= PENDING_BLOCKS or last:
+        if self._waiting_blocks >= PENDING_BLOCKS or self._waiting_ids >= PENDING_IDS or last:
             self._flush()
 
     def _flush(self) -> None:
@@ -81,7 +83,7 @@ class IdMapWriter:
         self._writer.run(lambda transaction: _append(transaction, records))
         self._largest = max(self._largest, int(np.diff(offsets).max()))
         self._block += len(entry_counts)
-        self._counts, self._waiting_blocks = [], 0
+        self._counts, self._waiting_blocks, self._waiting_ids = [], 0, len(ids) - used
         self._per_fingerprint, self._ids = [per_fingerprint[fingerprints:].copy()], [ids[used:].copy()]
 
     def finish(self) -> dict[str, int]:

@@ -14,9 +14,11 @@ import pytest
 import tableimage
 
 import fpstore
+from fpstore import _kernel
 from fpstore.design import _lookups
 from fpstore.folder import Target
 from fpstore.io import open_reader
+from fpstore.sorting import Column
 
 MIB = 1 << 20
 
@@ -89,7 +91,7 @@ def test_every_form_of_input_builds_the_same(tmp_path, rows, expected, form):
     assert build(tmp_path / "s", source, source_ids) == expected
 
 
-class Column:
+class Series:
     """Converts itself to an array, as a pandas Series does, and is a sequence of numpy integers besides."""
 
     def __init__(self, values):
@@ -109,9 +111,9 @@ class Column:
 def test_what_turns_itself_into_an_array_builds_the_same(tmp_path, rows, expected, form):
     fingerprints, ids = rows
     if form == "column":
-        source, source_ids = Column(fingerprints), Column(ids)
+        source, source_ids = Series(fingerprints), Series(ids)
     elif form == "columns":
-        source, source_ids = [Column(p) for p in pieces(fingerprints)], [Column(p) for p in pieces(ids)]
+        source, source_ids = [Series(p) for p in pieces(fingerprints)], [Series(p) for p in pieces(ids)]
     else:
         arrow = pytest.importorskip("pyarrow")
         make = arrow.array if form == "arrow" else lambda values: arrow.chunked_array(pieces(values))
@@ -122,7 +124,7 @@ def test_what_turns_itself_into_an_array_builds_the_same(tmp_path, rows, expecte
 @pytest.mark.parametrize("values", [np.arange(3), np.ones(3), np.ones((2, 3), np.uint64), np.array(3, np.uint64)])
 def test_what_turns_itself_into_another_array_is_refused(tmp_path, values):
     with pytest.raises(fpstore.InputError, match=f"dtype {values.dtype}, shape"):
-        fpstore.build(tmp_path / "s", Column(values))
+        fpstore.build(tmp_path / "s", Series(values))
     assert listing(tmp_path) == []
 
 
@@ -237,6 +239,34 @@ MANY_PARTS = """
     with fpstore.build(sys.argv[1], keys, memory="64MiB", design="flip-2") as store:
         print(len(store), store.verify().ok)
 """
+
+
+@pytest.mark.parametrize("most", [1, 100, 1000])
+def test_many_ids_a_fingerprint_are_packed_in_small_memory(tmp_path, tiny, monkeypatch, most):
+    """The ids of a few fingerprints are held together, not those of all the fingerprints of a piece or of many blocks."""
+    fingerprints = np.repeat(make_rows("random", 2000)[0], 5)
+    ids = np.random.default_rng(1).permutation(np.arange(10_000, dtype=np.uint64))
+    expected = build(tmp_path / "a", fingerprints, ids, block_bytes=128)
+    monkeypatch.setattr("fpstore.builder.COPY_ROWS", most)
+    monkeypatch.setattr("fpstore.ids.PENDING_IDS", most)
+    taken, packed = [], []
+    take, pack = Column.take, _kernel.pack_ids
+
+    def counted_take(self, rows):
+        taken.append(rows)
+        return take(self, rows)
+
+    def counted_pack(numbers, *args):
+        packed.append(len(numbers))
+        return pack(numbers, *args)
+
+    monkeypatch.setattr(Column, "take", counted_take)
+    monkeypatch.setattr(_kernel, "pack_ids", counted_pack)
+    assert build(tmp_path / "b", fingerprints, ids, block_bytes=128) == expected
+    ids_of_one = 5 * int(np.unique(fingerprints, return_counts=True)[1].max() // 5)
+    assert sum(taken) == sum(packed) == len(fingerprints)
+    assert max(taken) <= max(most, ids_of_one)
+    assert max(packed) <= 2 * most + 40 * ids_of_one  # and the block that was open
 
 
 def test_splitting_again_and_again_does_not_run_out_of_open_files(tmp_path):

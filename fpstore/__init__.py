@@ -1,5 +1,6 @@
 """fpstore: exact, compressed, on-disk Hamming-radius search over 64-bit fingerprints."""
 
+from fpstore import start as start  # first: it says why the kernel cannot be loaded
 from fpstore.api import build, open
 from fpstore.design import Design, TableSpec
 from fpstore.errors import (

@@ -1,5 +1,7 @@
 """The native kernel: one call per batch, without the GIL; contiguous arrays of the stated dtype. Documented in module.cpp."""
 
+from typing import overload
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -108,11 +110,21 @@ class Table:
 class Prober:
     def __init__(self) -> None: ...
     def add(self, table: Table, prefix_bits: int, flips: int, variants: NDArray[np.uint64]) -> None: ...
+    @overload
     def probe(
         self,
         queries: NDArray[np.uint64],
         radius: int,
-        most: int | None = None,
+        most: None = None,
+        sweep_from: int | None = None,
+        fetch: bool = False,
+    ) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.uint8], int, int]: ...
+    @overload
+    def probe(
+        self,
+        queries: NDArray[np.uint64],
+        radius: int,
+        most: int | None,
         sweep_from: int | None = None,
         fetch: bool = False,
     ) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.uint8], int, int] | None: ...

@@ -49,7 +49,8 @@ def build(
         See :func:`fpstore.design.design`; ``auto`` takes the planner's choice.
     memory : int or str, optional
         Budget such as ``"2GiB"`` (at least 64 MiB); by default a quarter of this machine's memory. Larger inputs are
-        sorted through temporary files beside the target.
+        sorted through temporary files beside the target. The ids of one fingerprint are never split: while they are
+        sorted and packed they take up to 40 bytes each, whatever the budget.
     threads : int, optional
         By default one per processor.
     progress : callable, optional

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
@@ -167,21 +168,22 @@ class _Build:
         columns = [Column(self._temporary / f"{name}.tmp" if in_files else None) for name in ("keys", "per-fingerprint", "ids")]
         keys, per_fingerprint, numbers = columns
         identity = _Identity(keys)
+        part = None
         for part in sorter.groups(self._progress.tick):
             identity.note(part.keys)
             keys.append(part.keys)
             per_fingerprint.append(part.per_key)
             numbers.append(part.ids)
-            identity.memory = part.memory
+        identity.memory = None if in_files or part is None else part.memory
+        del part
         identity.design = self._choose(identity.count)
         self._progress.start(PHASE_TABLES, identity.count * len(identity.design.tables))
         writer = TableWriter(self._generation / layout.table_name(0), self._layout(identity, 0, identity.histogram))
         records = idmap.IdMapWriter(self._generation / layout.IDS_FILE, identity.digest)
         try:
             pieces = zip(keys.pieces(), per_fingerprint.pieces(), strict=True)
-            for piece, counts in pieces:
-                piece_ids = numbers.take(int(counts.sum()))
-                records.add(counts, piece_ids)
+            for piece, counts in itertools.chain.from_iterable(itertools.starmap(_few_ids, pieces)):
+                records.add(counts, numbers.take(int(counts.sum())))
                 records.close_blocks(writer.feed(piece))
                 self._progress.tick(len(piece))
             records.close_blocks(writer.finish(), last=True)
@@ -353,6 +355,16 @@ class _Identity:
         else:
             for values, _ in TableReader(self.table).pieces():
                 yield values
+
+
+def _few_ids(keys: Words, per_key: Words) -> Iterator[tuple[Words, Words]]:
+    """Cut keys and their numbers of ids so that no piece has more than COPY_ROWS ids, unless a single key has them."""
+    ends = np.cumsum(per_key)
+    start = taken = 0
+    while start < len(keys):
+        end = max(int(np.searchsorted(ends, taken + COPY_ROWS, side="right")), start + 1)
+        yield keys[start:end], per_key[start:end]
+        start, taken = end, int(ends[end - 1])
 
 
 def _add_histogram(last: Words, keys: Words, histogram: Words) -> None:

@@ -7,7 +7,7 @@ fingerprint is found in the table first, and its block and rank lead to its ids.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ NAMES = b"names"
 NUMBERS = b"numbers"
 MAX_NAME_BYTES = 1 << 16
 PENDING_BLOCKS = 1 << 11
+PENDING_IDS = 1 << 20
+TICK_ROWS = 1 << 14
 
 Words = npt.NDArray[np.uint64]
 
@@ -48,19 +50,20 @@ class IdMapWriter:
         self._counts: list[npt.NDArray[np.uint32]] = []
         self._per_fingerprint: list[Words] = []
         self._ids: list[Words] = []
-        self._waiting_blocks = 0
+        self._waiting_blocks = self._waiting_ids = 0
         self._largest = 0
 
     def add(self, per_fingerprint: Words, ids: Words) -> None:
         """Append the ids of successive fingerprints: how many each has, and the ids one after the other."""
         self._per_fingerprint.append(per_fingerprint)
         self._ids.append(ids)
+        self._waiting_ids += len(ids)
 
     def close_blocks(self, entry_counts: npt.NDArray[np.uint32], last: bool = False) -> None:
         """Note completed blocks; records are written in batches."""
         self._counts.append(entry_counts)
         self._waiting_blocks += len(entry_counts)
-        if self._waiting_blocks >= PENDING_BLOCKS or last:
+        if self._waiting_blocks >= PENDING_BLOCKS or self._waiting_ids >= PENDING_IDS or last:
             self._flush()
 
     def _flush(self) -> None:
@@ -80,7 +83,7 @@ class IdMapWriter:
         self._writer.run(lambda transaction: _append(transaction, records))
         self._largest = max(self._largest, int(np.diff(offsets).max()))
         self._block += len(entry_counts)
-        self._counts, self._waiting_blocks = [], 0
+        self._counts, self._waiting_blocks, self._waiting_ids = [], 0, len(ids) - used
         self._per_fingerprint, self._ids = [per_fingerprint[fingerprints:].copy()], [ids[used:].copy()]
 
     def finish(self) -> dict[str, int]:
@@ -133,10 +136,13 @@ class IdMap:
             raise CorruptStoreError(f"{self.path}: the id record of block {block} is missing", path=self.path, block=block)
         return record
 
-    def verify(self, entry_counts: Iterable[int]) -> int:
-        """Check that there is exactly one good record a block, with the right number of fingerprints; return the id count."""
+    def verify(self, entry_counts: Iterable[int], tick: Callable[[int], None] = lambda rows: None) -> int:
+        """Check that there is exactly one good record a block, with the right number of fingerprints; return the id count.
+
+        ``tick`` is called now and then with the number of fingerprints checked since.
+        """
         self._reader.verify()
-        total = block = 0
+        total = block = waiting = 0
         records = self._reader.items()
         for block, expected in enumerate(entry_counts):
             key, record = next(records, (None, b""))
@@ -149,6 +155,11 @@ class IdMap:
                     path=self.path, block=block, expected=expected, got=len(counts),
                 )  # fmt: skip
             total += len(ids)
+            waiting += expected
+            if waiting >= TICK_ROWS:
+                tick(waiting)
+                waiting = 0
+        tick(waiting)
         if next(records, None) is not None:
             raise CorruptStoreError(f"{self.path}: there are more id records than blocks", path=self.path)
         return total
@@ -232,10 +243,15 @@ class Names:
             raise CorruptStoreError(f"{self._reader.path}: id number {number} {what}", path=self._reader.path)
         return value[4:]
 
-    def verify(self) -> None:
-        """Check that the numbers run from 0 without a gap, and that each name leads back to its number."""
+    def verify(self, tick: Callable[[int], None] = lambda rows: None) -> None:
+        """Check that the numbers run from 0 without a gap, and that each name leads back to its number.
+
+        ``tick`` is called now and then with the number of names checked since.
+        """
         self._reader.verify()
         for expected, (key, value) in enumerate(self._reader.items(NAMES)):
+            if expected and expected % TICK_ROWS == 0:
+                tick(TICK_ROWS)
             name = self._opened(expected, value)
             places = self._reader.get(xxhash.xxh64_digest(name), NUMBERS) or b""
             if key != struct.pack(">Q", expected) or key not in [places[i : i + 8] for i in range(0, len(places), 8)]:

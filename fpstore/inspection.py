@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,10 @@ from fpstore.plan import limit_bits
 from fpstore.table import TableReader
 
 SKEW_BITS = 16
+
+PHASE_TABLES = "tables"
+PHASE_IDS = "ids"
+PHASE_NAMES = "names"
 
 
 @dataclass
@@ -50,18 +54,46 @@ class Report:
         self.faults.append({"message": str(error), "path": path, "block": error.block})
 
 
-def verify_store(generation: dict[str, Any], tables: Sequence[TableReader], ids: IdMap, names: Names | None) -> Report:
+class _Phase:
+    """Rows done in one phase, told to the caller's callback."""
+
+    def __init__(self, callback: Callable[[str, int, int | None], None] | None, name: str, total: int | None) -> None:
+        self._callback = callback
+        self._name, self._total = name, total
+        self.reach(0)
+
+    def tick(self, rows: int) -> None:
+        """Add to what is done."""
+        self.reach(self._done + rows)
+
+    def reach(self, done: int) -> None:
+        """Say how much is done."""
+        self._done = done
+        if self._callback:
+            self._callback(self._name, done, self._total)
+
+
+def verify_store(
+    generation: dict[str, Any],
+    tables: Sequence[TableReader],
+    ids: IdMap,
+    names: Names | None,
+    progress: Callable[[str, int, int | None], None] | None = None,
+) -> Report:
     """Read every table, every id record and the dictionary; go on after a fault, so that all damaged parts are named."""
     report = Report(fingerprints=generation["fingerprints"])
+    phase = _Phase(progress, PHASE_TABLES, report.fingerprints * len(tables))
     for table in tables:
         try:
-            table.verify()
+            table.verify(phase.tick)
         except FpstoreError as error:
             report.note(error)
         report.tables += 1
         report.blocks += table.kernel.block_count
+        phase.reach(report.fingerprints * report.tables)
+    phase = _Phase(progress, PHASE_IDS, report.fingerprints)
     try:
-        report.ids = ids.verify(iter_entry_counts(counts for _, counts in tables[0].pieces()))
+        report.ids = ids.verify(iter_entry_counts(counts for _, counts in tables[0].pieces()), phase.tick)
         if report.ids != generation["ids"]:
             raise CorruptStoreError(
                 f"{ids.path}: {report.ids} ids, the store says {generation['ids']}",
@@ -71,8 +103,9 @@ def verify_store(generation: dict[str, Any], tables: Sequence[TableReader], ids:
         if not any(fault["message"] == str(error) for fault in report.faults):
             report.note(error)
     if names is not None:
+        phase = _Phase(progress, PHASE_NAMES, None)
         try:
-            names.verify()
+            names.verify(phase.tick)
         except FpstoreError as error:
             report.note(error)
     return report

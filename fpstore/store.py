@@ -372,8 +372,13 @@ class Store:
         assert self._ids is not None
         return describe(self._record, self._generation, self._design, self._tables, self._ids, self._reader)
 
-    def verify(self) -> Report:
+    def verify(self, progress: Callable[[str, int, int | None], None] | None = None) -> Report:
         """Read every byte: checksums, order, counts, keys, codes, id records, and that all tables hold the same set.
+
+        Parameters
+        ----------
+        progress : callable, optional
+            Called as ``progress(phase, done, total)``, total being None when unknown.
 
         Returns
         -------
@@ -382,7 +387,7 @@ class Store:
         """
         self._check()
         assert self._ids is not None
-        return verify_store(self._generation, self._tables, self._ids, self._names)
+        return verify_store(self._generation, self._tables, self._ids, self._names, progress)
 
 
 def check_fingerprint(value: object) -> int:

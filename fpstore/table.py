@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -174,8 +174,11 @@ class TableReader:
             values, counts, start = self.in_order.decode(start, end, DECODE_ROOM)
             yield values, counts
 
-    def verify(self) -> None:
-        """Read everything: index, directory, each block's checksum, lengths, key and order, the count and the set digest."""
+    def verify(self, tick: Callable[[int], None] = lambda rows: None) -> None:
+        """Read everything: index, directory, each block's checksum, lengths, key and order, the count and the set digest.
+
+        ``tick`` is called with the number of entries of each piece that was read.
+        """
         kernel = self.kernel
         kernel.check_index()
         permutation = np.frombuffer(kernel.permutation, dtype=np.uint8)
@@ -195,6 +198,7 @@ class TableReader:
             digest += _kernel.digest(values, permutation)
             count += len(values)
             last = values[-1:]
+            tick(len(values))
         for what, expected, got in (
             ("fingerprint count", kernel.fingerprint_count, count),
             ("set digest", kernel.set_digest, digest % 2**64),

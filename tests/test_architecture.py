@@ -21,6 +21,7 @@ LONGEST_FILE = 500
 LAYERS = (
     ("errors",),
     ("_kernel",),  # raises the errors
+    ("start",),
     ("resources", "environment", "design", "huffman", "matches", "layout"),
     ("table", "sorting", "ids", "folder", "io"),
     ("plan", "hashing"),

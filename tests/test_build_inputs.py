@@ -32,7 +32,7 @@ def test_every_form_of_input_builds_the_same(tmp_path, rows, expected, form):
     assert build(tmp_path / "s", source, source_ids) == expected
 
 
-class Column:
+class Series:
     """Converts itself to an array, as a pandas Series does, and is a sequence of numpy integers besides."""
 
     def __init__(self, values):
@@ -52,9 +52,9 @@ class Column:
 def test_what_turns_itself_into_an_array_builds_the_same(tmp_path, rows, expected, form):
     fingerprints, ids = rows
     if form == "column":
-        source, source_ids = Column(fingerprints), Column(ids)
+        source, source_ids = Series(fingerprints), Series(ids)
     elif form == "columns":
-        source, source_ids = [Column(p) for p in pieces(fingerprints)], [Column(p) for p in pieces(ids)]
+        source, source_ids = [Series(p) for p in pieces(fingerprints)], [Series(p) for p in pieces(ids)]
     else:
         arrow = pytest.importorskip("pyarrow")
         make = arrow.array if form == "arrow" else lambda values: arrow.chunked_array(pieces(values))
@@ -65,7 +65,7 @@ def test_what_turns_itself_into_an_array_builds_the_same(tmp_path, rows, expecte
 @pytest.mark.parametrize("values", [np.arange(3), np.ones(3), np.ones((2, 3), np.uint64), np.array(3, np.uint64)])
 def test_what_turns_itself_into_another_array_is_refused(tmp_path, values):
     with pytest.raises(fpstore.InputError, match=f"dtype {values.dtype}, shape"):
-        fpstore.build(tmp_path / "s", Column(values))
+        fpstore.build(tmp_path / "s", Series(values))
     assert listing(tmp_path) == []
 
 

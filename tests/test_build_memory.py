@@ -6,6 +6,8 @@ import tableimage
 from building import MIB, ROWS, build, make_rows, pieces, run_python, tables_of
 
 import fpstore
+from fpstore import _kernel
+from fpstore.sorting import Column
 
 
 @pytest.mark.parametrize(
@@ -105,3 +107,31 @@ def test_a_build_does_not_change_its_input(tmp_path):
     build(tmp_path / "s", fingerprints, ids)
     assert np.array_equal(fingerprints, copies[0])
     assert np.array_equal(ids, copies[1])
+
+
+@pytest.mark.parametrize("most", [1, 100, 1000])
+def test_many_ids_a_fingerprint_are_packed_in_small_memory(tmp_path, tiny, monkeypatch, most):
+    """The ids of a few fingerprints are held together, not those of all the fingerprints of a piece or of many blocks."""
+    fingerprints = np.repeat(make_rows("random", 2000)[0], 5)
+    ids = np.random.default_rng(1).permutation(np.arange(10_000, dtype=np.uint64))
+    expected = build(tmp_path / "a", fingerprints, ids, block_bytes=128)
+    monkeypatch.setattr("fpstore.builder.COPY_ROWS", most)
+    monkeypatch.setattr("fpstore.ids.PENDING_IDS", most)
+    taken, packed = [], []
+    take, pack = Column.take, _kernel.pack_ids
+
+    def counted_take(self, rows):
+        taken.append(rows)
+        return take(self, rows)
+
+    def counted_pack(numbers, *args):
+        packed.append(len(numbers))
+        return pack(numbers, *args)
+
+    monkeypatch.setattr(Column, "take", counted_take)
+    monkeypatch.setattr(_kernel, "pack_ids", counted_pack)
+    assert build(tmp_path / "b", fingerprints, ids, block_bytes=128) == expected
+    ids_of_one = 5 * int(np.unique(fingerprints, return_counts=True)[1].max() // 5)
+    assert sum(taken) == sum(packed) == len(fingerprints)
+    assert max(taken) <= max(most, ids_of_one)
+    assert max(packed) <= 2 * most + 40 * ids_of_one  # and the block that was open

@@ -132,9 +132,12 @@ def test_a_build_that_cannot_write_leaves_nothing(limit: int, folder: Path) -> N
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_bars_are_shown_on_a_terminal_only_if_wanted(wanted: bool, folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("verb", "last"), [(["build", "x.fps", "crawl.tsv"], b"tables"), (["verify", "crawl.fps"], b"names")], ids=["build", "verify"]
+)
+def test_bars_are_shown_on_a_terminal_only_if_wanted(wanted: bool, verb: list[str], last: bytes, folder: Path) -> None:
     ours, theirs = pty.openpty()
-    arguments = ["build", "x.fps", "crawl.tsv", *([] if wanted else ["--no-progress"])]
+    arguments = [*verb, *([] if wanted else ["--no-progress"])]
     done = subprocess.run(
         [*COMMAND, *arguments],
         stdout=subprocess.PIPE,
@@ -148,6 +151,7 @@ def test_bars_are_shown_on_a_terminal_only_if_wanted(wanted: bool, folder: Path)
         while data := os.read(ours, 4096):
             shown += data
     os.close(ours)
-    assert (done.returncode, done.stdout[:7]) == (0, b"x.fps: ")
-    assert (b"tables" in shown) == wanted
+    assert done.returncode == 0
+    assert done.stdout.startswith(verb[1].encode() + b": ")
+    assert (last in shown) == wanted
     assert wanted or shown == b""

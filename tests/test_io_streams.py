@@ -12,6 +12,8 @@ from inputs import put, read
 
 from fpstore.errors import InputError, StorageError
 from fpstore.io import open_reader, open_writer
+from fpstore.io.sink import Encoder
+from fpstore.io.source import Source
 
 
 def test_what_the_system_refuses_is_named(tmp_path):
@@ -137,3 +139,9 @@ def test_named_pipe_is_read(tmp_path):
     os.mkfifo(pipe)
     with subprocess.Popen(["/bin/sh", "-c", 'printf "ff\\n1\\n" > "$0"', str(pipe)]):
         assert read(pipe) == ([255, 1], None)
+
+
+@pytest.mark.parametrize(("base", "method"), [(Source, "batches"), (Encoder, "write")])
+def test_a_format_without_its_method_is_refused_when_made(base, method):
+    with pytest.raises(TypeError, match=f"abstract method '?{method}"):
+        type("Format", (base,), {})()

@@ -79,6 +79,35 @@ def test_the_environment_variable_forces_a_set(name):
     assert done.stdout.strip() == name
 
 
+MISSING = sorted({"sse9", "AVX2", " scalar", "a\nb\xff", "avx512"} - set(ISAS))
+
+
+@pytest.mark.parametrize("name", MISSING)
+@pytest.mark.parametrize("start", ["import", "module", "script"])
+def test_an_environment_variable_that_names_no_set_is_an_error(tmp_path, name, start):
+    script = tmp_path / "fpstore"  # as pip writes it
+    script.write_text("import sys\nfrom fpstore.cli import main\nsys.exit(main())\n")
+    command = {"import": ["-c", "import fpstore"], "module": ["-m", "fpstore", "plan", "9"], "script": [str(script), "plan", "9"]}
+    environment = {**os.environb, b"FPSTORE_ISA": name.encode("latin-1")}
+    done = subprocess.run([sys.executable, "-P", *command[start]], env=environment, capture_output=True, text=True, check=False)
+    shown = name.replace("\n", "?").replace("\xff", "?")
+    message = f"FPSTORE_ISA is '{shown}', an instruction set that is unknown or that this machine lacks; it has {', '.join(ISAS)}"
+    lines = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (1, "")
+    if start == "import":
+        assert lines[-1].startswith(f"ImportError: {message}")
+        assert sum("Error" in line for line in lines) == 1
+    else:
+        assert len(lines) == 1
+        assert lines[0].startswith(f"fpstore: {message}")
+
+
+def test_an_empty_environment_variable_forces_nothing():
+    command = [sys.executable, "-P", "-c", "from fpstore import _kernel; print(_kernel.isa())"]
+    done = subprocess.run(command, env={**os.environ, "FPSTORE_ISA": ""}, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ISAS[-1]
+
+
 def test_permute_and_digest(isa):
     for size in (*SIZES, 511, 512, 513, 2000):
         keys = unaligned(words(size, size), size % 8)

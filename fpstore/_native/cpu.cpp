@@ -19,15 +19,19 @@ const Kernels* best() {
 }
 
 const Kernels* initial() {
-  const char* wanted = std::getenv("FPSTORE_ISA");
-  if (wanted && *wanted)
-    if (const Kernels* k = kernels_named(wanted)) return k;
-  return best();
+  const char* wanted = wanted_isa();
+  const Kernels* k = *wanted ? kernels_named(wanted) : nullptr;
+  return k ? k : best();
 }
 
 std::atomic<const Kernels*> chosen{nullptr};
 
 }  // namespace
+
+const char* wanted_isa() {
+  const char* wanted = std::getenv("FPSTORE_ISA");
+  return wanted ? wanted : "";
+}
 
 const Kernels* kernels_named(const char* name) {
   if (strcmp(name, "scalar") == 0) return &kScalar;

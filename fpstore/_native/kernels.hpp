@@ -141,8 +141,9 @@ extern const Kernels kAvx2;
 extern const Kernels kAvx512;
 
 // The set in use: the best of this machine, or what FPSTORE_ISA (scalar, avx2, avx512) names. nullptr from
-// kernels_named when the name is unknown or this machine cannot run it.
+// kernels_named when the name is unknown or this machine cannot run it; the module does not load when FPSTORE_ISA is such.
 const Kernels& kernels();
+const char* wanted_isa();  // FPSTORE_ISA, empty when it is not set
 const Kernels* kernels_named(const char* name);
 bool select_kernels(const char* name);
 

@@ -6,6 +6,8 @@
 #include "simhash.hpp"
 #include "xxh64.hpp"
 
+#include <stdexcept>
+
 namespace fpstore {
 namespace {
 
@@ -231,11 +233,24 @@ std::vector<std::string> available() {
   return names;
 }
 
+// Refuses to load when FPSTORE_ISA names what is not there: the exception becomes an ImportError.
+void check_wanted_isa() {
+  std::string wanted = wanted_isa();
+  if (wanted.empty() || kernels_named(wanted.c_str())) return;
+  for (char& c : wanted)
+    if (c < ' ' || c > '~') c = '?';  // one line of ASCII, whatever the environment holds
+  std::string names;
+  for (const std::string& name : available()) names += (names.empty() ? "" : ", ") + name;
+  throw std::runtime_error("FPSTORE_ISA is '" + wanted + "', an instruction set that is unknown or that this machine lacks; it has " +
+                           names + " (unset it to use the best)");
+}
+
 }  // namespace
 }  // namespace fpstore
 
 NB_MODULE(_kernel, m) {
   using namespace fpstore;
+  check_wanted_isa();
   m.attr("FORMAT_VERSION") = kFormatVersion;
   m.attr("HEADER_BYTES") = kHeaderBytes;
   m.attr("MAX_CODE_BITS") = kMaxCodeBits;

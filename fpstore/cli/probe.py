@@ -5,44 +5,12 @@ from __future__ import annotations
 import click
 
 from fpstore.cli import queries as asking
-from fpstore.cli.options import (
-    Rows,
-    Talk,
-    json_lines_option,
-    output_option,
-    row_options,
-    store_argument,
-    talk_options,
-    threads_option,
-)
 from fpstore.cli.verb import Verb
 
 
 @click.command(cls=Verb)
-@store_argument
-@asking.query_options
-@click.option(
-    "-r",
-    "--radius",
-    type=int,
-    metavar="N",
-    help="Largest distance of a match, 0 to 64; by default the store's radius.",
-)
-@row_options
-@output_option("Where to write the matches: .tsv, .csv, .jsonl or .parquet")
-@json_lines_option
-@threads_option
-@talk_options
-def probe(
-    store: str,
-    queries: asking.Queries,
-    radius: int | None,
-    rows: Rows,
-    output: str,
-    as_json: bool,
-    threads: int | None,
-    talk: Talk,
-) -> None:
+@asking.request_options(help="Largest distance of a match, 0 to 64; by default the store's radius.")
+def probe(request: asking.Request) -> None:
     """Find every stored fingerprint within the radius of each query FP, and its ids.
 
     Writes a line `query fingerprint distance id` for each id of each match, separated by tabs, without a
@@ -61,10 +29,10 @@ def probe(
     """
     import fpstore
 
-    with fpstore.open(store) as opened:
-        if radius is not None and opened.radius < radius <= 64:
-            talk.note(
+    with fpstore.open(request.store) as opened:
+        radius = opened.radius if request.radius is None else request.radius
+        if opened.radius < radius <= 64:
+            request.talk.note(
                 f"radius {radius} is over the store's {opened.radius}: answered by a scan of all {len(opened):,} fingerprints"
             )
-        ask = asking.Ask(radius, threads, scanning=radius is not None and radius > opened.radius)
-        asking.run(opened, queries, rows, ask, talk, output, as_json)
+        asking.run(opened, request, scanning=radius > opened.radius)

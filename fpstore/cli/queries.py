@@ -15,10 +15,17 @@ import numpy as np
 from fpstore.cli import documents
 from fpstore.cli.options import (
     ROW_PARAMETERS,
+    Decorator,
     Rows,
     Talk,
     grouped,
+    json_lines_option,
+    output_option,
     refuse,
+    row_options,
+    store_argument,
+    talk_options,
+    threads_option,
 )
 from fpstore.cli.progress import Bars
 from fpstore.errors import InputError
@@ -65,52 +72,59 @@ query_options = grouped(
 
 
 @dataclass(frozen=True)
-class Ask:
-    """How queries are answered."""
+class Request:
+    """What both verbs take: a store, queries, and where the matches go."""
 
+    store: str
+    queries: Queries
     radius: int | None
+    rows: Rows
+    output: str
+    as_json: bool
     threads: int | None
-    scanning: bool
-
-    def answer(self, store: Store, fingerprints: Any) -> Matches:
-        """Return the matches of some queries."""
-        if self.scanning:
-            assert self.radius is not None
-            return store.scan(fingerprints, self.radius, self.threads)
-        return store.probe_many(fingerprints, self.radius, self.threads)
+    talk: Talk
 
 
-def run(
-    store: Store,
-    queries: Queries,
-    rows: Rows,
-    ask: Ask,
-    talk: Talk,
-    output: str,
-    as_json: bool,
-) -> None:
+def request_options(**radius: Any) -> Decorator:
+    """Return the options of both verbs, which the function receives as ``request``; ``radius`` says what is special about -r."""
+    return grouped(
+        "request",
+        Request,
+        store_argument,
+        query_options,
+        click.option("-r", "--radius", type=int, metavar="N", **radius),
+        row_options,
+        output_option("Where to write the matches: .tsv, .csv, .jsonl or .parquet"),
+        json_lines_option,
+        threads_option,
+        talk_options,
+    )
+
+
+def run(store: Store, request: Request, scanning: bool) -> None:
     """Answer all queries and write the matches; memory stays bounded however many there are."""
     notices = documents.Notices()
-    chunks, total = _chunks(store, queries, rows, notices)
-    json_lines = _is_json(output, as_json)
-    writer = _json_lines(output) if json_lines else _rows(output, queries.text)
-    most = SCAN_QUERIES if ask.scanning else CHUNK_QUERIES
+    chunks, total = _chunks(store, request.queries, request.rows, notices)
+    json_lines = _is_json(request.output, request.as_json)
+    writer = _json_lines(request.output) if json_lines else _rows(request.output, request.queries.text)
+    answer: Callable[..., Matches] = store.scan if scanning else store.probe_many
+    most = SCAN_QUERIES if scanning else CHUNK_QUERIES
     at_once, done = FIRST_QUERIES, 0
-    with Bars(talk.bars, chunks if hasattr(chunks, "bytes_total") else None) as bars, writer as write:
+    with Bars(request.talk.bars, chunks if hasattr(chunks, "bytes_total") else None) as bars, writer as write:
         for chunk in chunks:
             start = 0
             while start < len(chunk.fingerprints):
                 end = start + at_once
                 part = Chunk(chunk.fingerprints[start:end], None if chunk.ids is None else chunk.ids[start:end])
-                written = write(part, ask.answer(store, part.fingerprints))
+                written = write(part, answer(part.fingerprints, request.radius, request.threads))
                 start += len(part.fingerprints)
                 done += len(part.fingerprints)
-                bars("scanning" if ask.scanning else "probing", done, total)
+                bars("scanning" if scanning else "probing", done, total)
                 if written > MOST_ROWS:
                     at_once = max(1, at_once // 4)
                 elif written < MOST_ROWS // 8:
                     at_once = min(most, at_once * 4)
-    notices.report(talk, skip_empty=False)
+    notices.report(request.talk, skip_empty=False)
 
 
 def _chunks(store: Store, queries: Queries, rows: Rows, notices: documents.Notices) -> tuple[Any, int | None]:

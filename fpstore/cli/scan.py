@@ -5,38 +5,12 @@ from __future__ import annotations
 import click
 
 from fpstore.cli import queries as asking
-from fpstore.cli.options import (
-    Rows,
-    Talk,
-    json_lines_option,
-    output_option,
-    row_options,
-    store_argument,
-    talk_options,
-    threads_option,
-)
 from fpstore.cli.verb import Verb
 
 
 @click.command(cls=Verb)
-@store_argument
-@asking.query_options
-@click.option("-r", "--radius", type=int, required=True, metavar="N", help="Largest distance of a match, 0 to 64.")
-@row_options
-@output_option("Where to write the matches: .tsv, .csv, .jsonl or .parquet")
-@json_lines_option
-@threads_option
-@talk_options
-def scan(
-    store: str,
-    queries: asking.Queries,
-    radius: int,
-    rows: Rows,
-    output: str,
-    as_json: bool,
-    threads: int | None,
-    talk: Talk,
-) -> None:
+@asking.request_options(required=True, help="Largest distance of a match, 0 to 64.")
+def scan(request: asking.Request) -> None:
     """Find matches within any radius by reading the whole first table.
 
     The table is read once for many queries; the time grows with the number of stored fingerprints and of
@@ -51,6 +25,5 @@ def scan(
     """
     import fpstore
 
-    with fpstore.open(store) as opened:
-        ask = asking.Ask(radius, threads, scanning=True)
-        asking.run(opened, queries, rows, ask, talk, output, as_json)
+    with fpstore.open(request.store) as opened:
+        asking.run(opened, request, scanning=True)

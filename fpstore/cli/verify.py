@@ -29,8 +29,7 @@ def verify(store: str, as_json: bool, talk: Talk) -> None:
     import fpstore
 
     with Bars(talk.bars) as bars, fpstore.open(store) as opened:
-        bars("verifying", 0)
-        report = opened.verify()
+        report = opened.verify(progress=bars if talk.bars else None)
     if as_json:
         print_json(
             {

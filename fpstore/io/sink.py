@@ -4,6 +4,7 @@ import io
 import os
 import secrets
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -117,15 +118,15 @@ class Sink:
             yield
 
 
-class Encoder:
+class Encoder(ABC):
     """Turns columns into the bytes of one format, and puts them into a sink."""
 
+    @abstractmethod
     def write(self, data: Columns) -> None:
         """Append rows; an `InputError` comes before the first byte."""
-        raise NotImplementedError
 
-    def finish(self) -> None:
+    def finish(self) -> None:  # noqa: B027 - most formats hold nothing back
         """Write what was held back."""
 
-    def abort(self) -> None:
+    def abort(self) -> None:  # noqa: B027 - likewise
         """Let go of what was held back."""

@@ -3,6 +3,7 @@
 import os
 import stat
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -173,7 +174,7 @@ class InputFile:
         yield sys.stdin.buffer
 
 
-class Source:
+class Source(ABC):
     """One input of a `Reader`: yields its rows in batches of at most some number of rows."""
 
     #: Ids have a type of their own (JSON, Parquet), nothing is to be guessed from text.
@@ -187,9 +188,9 @@ class Source:
         self.bytes_total = file.size
         self.bytes_done = 0
 
+    @abstractmethod
     def batches(self, rule: IdRule) -> Iterator[Batch]:
         """Read from the start."""
-        raise NotImplementedError
 
 
 @contextmanager

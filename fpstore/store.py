@@ -32,6 +32,7 @@ SCAN_QUERIES = 1 << 8
 PROBE_QUERIES = 1 << 16  # queries of one kernel call
 SPLIT_QUERIES = 1 << 8  # fewer are not worth another thread
 FIRST_BATCH = 1 << 12
+QUICK_QUERIES = 1 << 10  # so few are done before anybody wants to stop them
 
 
 class Store:
@@ -233,7 +234,7 @@ class Store:
             return self.scan(queries, radius, threads)
         prober = self._prober(radius)
         workers = parse_threads(threads)
-        columns = _run(partial(prober.probe, radius=radius), _parts(queries, workers), workers)
+        columns = _probe(partial(prober.probe, radius=radius), _parts(queries, workers), workers)
         return _joined(columns, self.ids_of)
 
     def probe_batches(
@@ -271,7 +272,7 @@ class Store:
             self._check()
             part = queries[start : start + size]
             most = max(matches // workers, 1) if len(part) > 1 else None
-            columns = _run(partial(prober.probe, radius=radius, most=most), _parts(part, workers), workers)
+            columns = _probe(partial(prober.probe, radius=radius, most=most), _parts(part, workers), workers)
             if any(column is None for column in columns):
                 size = max(len(part) // 2, 1)
                 continue
@@ -416,6 +417,20 @@ def _joined(columns: list[Columns], ids_of: IdLookup) -> Matches:
         np.concatenate([np.empty(0, np.uint8), *(c[2] for c in columns)]),
         ids_of,
     )
+
+
+def _probe(work: Callable[..., Any], parts: list[Words], threads: int) -> list[Columns]:
+    """Probe each part; many queries in other threads than this one, which is then free to meet a Ctrl-C and stop them."""
+    if len(parts) == 1 and len(parts[0]) <= QUICK_QUERIES:
+        return [work(parts[0])]
+    stop = _kernel.Stop()
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            return list(pool.map(partial(work, stop=stop), parts))
+        except BaseException:
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def _run(work: Callable[[Any], Any], parts: list[Any], threads: int) -> list[Columns]:

@@ -39,6 +39,7 @@ enum class Status : int {
   bad_padding,
   bad_record,
   out_of_memory,
+  interrupted,
 };
 
 // What was found wrong, and where: enough to build the error message without reading the file again.

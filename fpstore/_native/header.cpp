@@ -60,6 +60,7 @@ const char* describe(Status status) {
     case Status::bad_padding: return "padding is not zero";
     case Status::bad_record: return "id record is damaged";
     case Status::out_of_memory: return "out of memory";
+    case Status::interrupted: return "interrupted";
   }
   return "unknown fault";
 }

@@ -1,6 +1,7 @@
 // The hot loops, one set per instruction set. Callers take kernels() once per batch; target_*.cpp fill the sets.
 #pragma once
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <new>
 
@@ -78,6 +79,8 @@ struct ProbeOptions {
   uint64_t sweep_from = 1 << 12;
   // Ask for all pages of a group of look-ups before the first is waited for: for tables that are not in the page cache.
   bool fetch = false;
+  // Set by another thread to have the call return early, interrupted.
+  const std::atomic<bool>* stop = nullptr;
 };
 
 struct ProbeCounters {

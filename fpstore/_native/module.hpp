@@ -71,6 +71,9 @@ struct SinkGuard {
   switch (fault.status) {
     case Status::out_of_memory:
       raise("MemoryLimitError", "out of memory while collecting matches: probe fewer queries at a time", facts);
+    case Status::interrupted:
+      PyErr_SetString(PyExc_InterruptedError, "the probe was stopped");
+      throw nb::python_error();
     case Status::unknown_version:
     case Status::unknown_flags:
     case Status::unknown_width:

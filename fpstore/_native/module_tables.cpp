@@ -113,6 +113,12 @@ struct Table {
   }
 };
 
+// Stops the calls that were given it, from another thread.
+struct Stop {
+  std::atomic<bool> wanted{false};
+  void set() { wanted.store(true, std::memory_order_relaxed); }
+};
+
 // The tables of a design with, for one query radius, what to look up in each.
 struct Prober {
   std::vector<nb::object> owners;
@@ -162,13 +168,14 @@ struct Prober {
 
   // (lims, fingerprints, distances, blocks read, candidates), or None when there are more than most matches.
   nb::object probe(Words queries, unsigned radius, std::optional<uint64_t> most, std::optional<uint64_t> sweep_from,
-                   bool fetch) const {
+                   bool fetch, const Stop* stop) const {
     if (queries.size() > UINT32_MAX) throw nb::value_error("at most 2^32 - 1 queries a call");
     SinkGuard guard;
     ProbeCounters counters;
     ProbeOptions options{radius};
     if (sweep_from) options.sweep_from = *sweep_from;
     options.fetch = fetch;
+    if (stop) options.stop = &stop->wanted;
     if (most) guard.sink.limit = *most;
     if (!run(queries.data(), queries.size(), options, &guard.sink, &counters)) return nb::none();
     nb::tuple columns = Table::finish(guard.sink, queries.size());
@@ -277,11 +284,13 @@ void bind_tables(nb::module_& m) {
       .def("locate_one", &Table::locate_one, "fingerprint"_a)
       .def("check_index", &Table::check_index);
 
+  nb::class_<Stop>(m, "Stop").def(nb::init<>()).def("set", &Stop::set);
+
   nb::class_<Prober>(m, "Prober")
       .def(nb::init<>())
       .def("add", &Prober::add, "table"_a, "prefix_bits"_a, "flips"_a, nb::arg("variants").noconvert())
       .def("probe", &Prober::probe, nb::arg("queries").noconvert(), "radius"_a, "most"_a = nb::none(),
-           "sweep_from"_a = nb::none(), "fetch"_a = false)
+           "sweep_from"_a = nb::none(), "fetch"_a = false, "stop"_a = nb::none())
       .def("probe_one", &Prober::probe_one, "query"_a, "radius"_a, "identity"_a);
 
   nb::class_<BlockEncoder>(m, "BlockEncoder")

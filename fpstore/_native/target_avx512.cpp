@@ -180,7 +180,7 @@ inline bool match_values(const uint64_t* values, uint32_t n, const Permutation& 
 
 inline bool filter_values(const Emitter& out, const Item& item, uint64_t mask, const uint64_t* values, uint32_t n) {
   const __m512i base = _mm512_set1_epi64(static_cast<long long>(item.base));
-  const __m512i bound = _mm512_set1_epi64(out.radius);
+  const __m512i bound = _mm512_set1_epi64(out.options.radius);
   for (uint32_t i = 0; i < n; i += 8) {
     // What lies past n is scratch, told apart only when something is near.
     const __m512i distance = _mm512_popcnt_epi64(_mm512_xor_si512(_mm512_loadu_si512(values + i), base));

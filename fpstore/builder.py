@@ -21,7 +21,7 @@ from fpstore.environment import Writer
 from fpstore.errors import InputError
 from fpstore.folder import Target
 from fpstore.io import check_fingerprints, check_ids
-from fpstore.plan import choose
+from fpstore.plan import SAMPLE_SIZE, choose
 from fpstore.resources import parse_memory, parse_threads
 from fpstore.sorting import COPY_ROWS, KEY_BYTES, Column, PairSorter, permuted_parts
 from fpstore.table import BLOCK_BYTES, DEFAULT_BLOCK_BYTES, Layout, TableReader, TableWriter
@@ -151,12 +151,12 @@ class _Build:
             for writer, _ in self._syncs:
                 writer.abort()
 
-    def _choose(self, count: int) -> Design:
+    def _choose(self, count: int, sample: Words | None = None) -> Design:
         options = self._options
         if isinstance(options.design, str) and options.design == "auto":
             return choose(
                 count, options.radius, disk_budget=options.disk_budget, storage=options.storage,
-                block_bytes=options.block_bytes,
+                block_bytes=options.block_bytes, sample=sample,
             ).design  # fmt: skip
         made = make_design(options.design, options.radius)
         made.lookups(count)  # InputError: a probe would make too many
@@ -167,7 +167,7 @@ class _Build:
         in_files = sorter.spilled
         columns = [Column(self._temporary / f"{name}.tmp" if in_files else None) for name in ("keys", "per-fingerprint", "ids")]
         keys, per_fingerprint, numbers = columns
-        identity = _Identity(keys)
+        identity = _Identity(keys, sorter.rows)
         part = None
         for part in sorter.groups(self._progress.tick):
             identity.note(part.keys)
@@ -176,7 +176,7 @@ class _Build:
             numbers.append(part.ids)
         identity.memory = None if in_files or part is None else part.memory
         del part
-        identity.design = self._choose(identity.count)
+        identity.design = self._choose(identity.count, identity.sample())
         self._progress.start(PHASE_TABLES, identity.count * len(identity.design.tables))
         writer = TableWriter(self._generation / layout.table_name(0), self._layout(identity, 0, identity.histogram))
         records = idmap.IdMapWriter(self._generation / layout.IDS_FILE, identity.digest)
@@ -331,7 +331,7 @@ class _Identity:
 
     design: Design
 
-    def __init__(self, column: Column) -> None:
+    def __init__(self, column: Column, rows: int) -> None:
         self.column = column
         self.memory: Words | None = None  # the sort's, free once the identity table is written
         self.table: Path | None = None  # read the keys from this table file instead of the column
@@ -340,11 +340,18 @@ class _Identity:
         self.ids_file: dict[str, int] = {}
         self.histogram = np.zeros(huffman.SYMBOLS, np.uint64)
         self._last = np.empty(0, np.uint64)
+        self._sample = [self._last]
+        self._step = max(rows // SAMPLE_SIZE, 1)
+
+    def sample(self) -> Words:
+        """Return some of the fingerprints, evenly spread over the sorted set."""
+        return np.concatenate(self._sample)
 
     def note(self, keys: Words) -> None:
         """Take the next keys into the count, digest and histogram."""
         _add_histogram(self._last, keys, self.histogram)
         self._last = keys[-1:].copy()
+        self._sample.append(keys[-self.count % self._step :: self._step].copy())
         self.count += len(keys)
         self.digest = (self.digest + _kernel.digest(keys, np.frombuffer(IDENTITY, np.uint8))) % 2**64
 

@@ -269,6 +269,19 @@ def blocks(block_count: int, leading_count: int, radius: int) -> list[TableSpec]
     return [_table([bit for block in chosen for bit in block], flips) for chosen in itertools.combinations(cut, leading_count)]
 
 
+def striped(block_count: int, leading_count: int, radius: int) -> list[TableSpec]:
+    """Like :func:`blocks`, but the bits are dealt to the blocks in turn, so that constant or skewed runs of bits spoil no block.
+
+    The identity table, in whose order ids are kept, is looked up for the query itself only.
+    """
+    dealt = [bit for start in range(block_count) for bit in range(start, WIDTH, block_count)]
+    tables = blocks(block_count, leading_count, radius)
+    return [
+        TableSpec(IDENTITY, WIDTH),
+        *(_table([dealt[bit] for bit in t.permutation[: t.prefix_bits]], t.flips) for t in tables),
+    ]
+
+
 def nested(outer_count: int, inner_count: int, radius: int) -> list[TableSpec]:
     """One of ``outer_count`` blocks leads, then one of ``inner_count`` blocks of the other bits (Manku, section 3.1.2)."""
     if not 2 <= outer_count <= WIDTH or not 2 <= inner_count <= WIDTH - WIDTH // outer_count:
@@ -306,8 +319,8 @@ def design(name: str | Iterable[Mapping[str, object] | TableSpec], radius: int =
     Parameters
     ----------
     name : str or iterable of dict
-        ``manku-4``, ``manku-10``, ``manku-16``, ``manku-20``, ``manku-28``, ``blocks-M-C``, ``nested-A-B``, ``flip-M``; or
-        tables, each a :class:`TableSpec` or a dict with ``permutation`` (64 source bits, most significant first),
+        ``manku-4``, ``manku-10``, ``manku-16``, ``manku-20``, ``manku-28``, ``blocks-M-C``, ``striped-M-C``, ``nested-A-B``,
+        ``flip-M``; or tables, each a :class:`TableSpec` or a dict with ``permutation`` (64 source bits, most significant first),
         ``prefix_bits`` and ``flips``. The first table must be the identity: the id map follows its blocks.
     radius : int
         The largest radius it must be exact for, 0 to 7.
@@ -355,11 +368,13 @@ def _named(name: str, radius: int) -> list[TableSpec]:
         full, most = MANKU[name]
         if radius > most:
             raise InputError(f"{name} is exact up to radius {most}, got {radius}: {full} keeps its shape and adds flips")
-    match = re.fullmatch(r"(blocks|nested)-(\d{1,2})-(\d{1,2})|(flip)-(\d{1,2})", full)
+    match = re.fullmatch(r"(blocks|striped|nested)-(\d{1,2})-(\d{1,2})|(flip)-(\d{1,2})", full)
     if match is None:
         raise InputError(
-            f"unknown design {name!r}: use auto, {', '.join(MANKU)}, blocks-M-C, nested-A-B or flip-M (fpstore plan lists them)"
+            f"unknown design {name!r}: use auto, {', '.join(MANKU)}, blocks-M-C, striped-M-C, nested-A-B or flip-M "
+            "(fpstore plan lists them)"
         )
     if match[4]:
         return flip(int(match[5]), radius)
-    return (blocks if match[1] == "blocks" else nested)(int(match[2]), int(match[3]), radius)
+    family = {"blocks": blocks, "striped": striped, "nested": nested}[match[1]]
+    return family(int(match[2]), int(match[3]), radius)

@@ -10,9 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import lgamma, log, log2
 
-from fpstore.design import MANKU, MAX_RADIUS, Design, check_radius
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel
+from fpstore.design import MANKU, MAX_RADIUS, Design, TableSpec, check_radius
 from fpstore.design import design as make_design
 from fpstore.errors import InputError
+from fpstore.io import check_fingerprints
 from fpstore.resources import total_memory
 from fpstore.table import DEFAULT_BLOCK_BYTES
 
@@ -24,6 +29,9 @@ COLD_READ_NS = 100_000.0  # one random page read from a solid-state disk, not ov
 CODE_BITS = 3.29  # mean code length of h on uniform keys
 ENTRY_OVERHEAD_BITS = (20 + 8 + 1 - 8 + 2.7) * 8  # block header, key, directory, less the first fingerprint, padding
 ID_BYTES = 4.0
+SAMPLE_SIZE = 1 << 14
+
+Words = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -86,15 +94,54 @@ def table_bits(fingerprint_count: int, block_bytes: int = DEFAULT_BLOCK_BYTES) -
     return bits + 4096 * 8 / n
 
 
+class Sample:
+    """Some of a set's fingerprints, drawn at random, and what they tell of the set.
+
+    Parameters
+    ----------
+    fingerprints : ndarray of uint64
+    """
+
+    def __init__(self, fingerprints: Words) -> None:
+        self._values = np.ascontiguousarray(fingerprints[:: max(len(fingerprints) // SAMPLE_SIZE, 1)][:SAMPLE_SIZE])
+        bits = self._values[:, None] >> np.arange(63, -1, -1, dtype=np.uint64) & np.uint64(1)
+        ones = bits.mean(axis=0) if len(self._values) else np.full(64, 0.5)
+        # How likely the other value of each source bit is, against its own.
+        self._evenness = np.minimum(ones, 1 - ones) / np.maximum(ones, 1 - ones)
+
+    def share(self, table: TableSpec, prefix_bits: int) -> float:
+        """Return the share of a set that has the leading bits of one of its fingerprints in a table."""
+        permuted = _kernel.permute(self._values, np.frombuffer(table.permutation, np.uint8), False)
+        leading = permuted >> np.uint64(64 - prefix_bits) if prefix_bits else np.zeros_like(permuted)
+        _, counts = np.unique(leading, return_counts=True)
+        m = len(self._values)
+        pairs = float(np.sum(counts * (counts - 1.0)))
+        return max(pairs / (m * (m - 1)), 2.0**-prefix_bits)
+
+    def flipped(self, table: TableSpec, prefix_bits: int) -> float:
+        """Return how many entries a look-up with one flipped bit meets, against one with none, on average."""
+        return float(self._evenness[list(table.permutation[:prefix_bits])].mean()) if prefix_bits else 1.0
+
+    @property
+    def skewed(self) -> bool:
+        """Whether some 16 bits in a row take far fewer values than random ones would."""
+        m = len(self._values)
+        if m < SAMPLE_SIZE:
+            return False
+        quarters = [TableSpec(bytes((bit + start) % 64 for bit in range(64)), 16) for start in range(0, 64, 16)]
+        return any(self.share(quarter, 16) > 1.5 / 2**16 for quarter in quarters)
+
+
 def estimate(
     candidate: Design,
     fingerprint_count: int,
     *,
+    sample: Sample | None = None,
     disk_budget: int | None = None,
     memory_budget: int | None = None,
     block_bytes: int = DEFAULT_BLOCK_BYTES,
 ) -> Plan:
-    """Return the estimated costs of a design over n fingerprints."""
+    """Return the estimated costs of a design over n fingerprints: uniform ones, or a set like the sample."""
     n = max(fingerprint_count, 1)
     bits = table_bits(n, block_bytes)
     per_block = max(block_bytes * 8 / bits, 1.0)
@@ -102,6 +149,11 @@ def estimate(
     candidates = nanoseconds = reads = 0.0
     for lookup in candidate.lookups(n):
         found = n / 2.0**lookup.prefix_bits
+        if sample is not None:
+            table = candidate.tables[lookup.table]
+            own = n * sample.share(table, lookup.prefix_bits)
+            others = sample.flipped(table, lookup.prefix_bits) * (lookup.variant_count - 1)
+            found = own * (1 + others) / lookup.variant_count
         more_blocks = found / per_block
         lookups += lookup.variant_count
         candidates += lookup.variant_count * found
@@ -120,8 +172,8 @@ def estimate(
     )  # fmt: skip
 
 
-def candidates_for(radius: int) -> Iterator[Design]:
-    """Yield the designs worth considering for a radius: the paper's, other blocks and nested ones, and flips."""
+def candidates_for(radius: int, skewed: bool = False) -> Iterator[Design]:
+    """Yield the designs worth considering for a radius: the paper's, other blocks, nested, flips, striped ones for skew."""
     names = [name for name, (_, most) in MANKU.items() if radius <= most]
     shapes = {MANKU[name][0] for name in names}
     for block_count in range(radius + 2, min(radius + 5, 12)):
@@ -134,6 +186,8 @@ def candidates_for(radius: int) -> Iterator[Design]:
         if nest not in shapes:
             names.append(nest)
     names += [f"flip-{count}" for count in range(1, radius + 2)]
+    if skewed and radius:
+        names += [name.replace("blocks", "striped") for name in [*shapes, *names] if name.startswith("blocks")]
     seen = set()
     for name in names:
         made = make_design(name, radius)
@@ -150,6 +204,7 @@ def plan(
     memory_budget: int | None = None,
     storage: str = "hot",
     block_bytes: int = DEFAULT_BLOCK_BYTES,
+    sample: Words | None = None,
 ) -> list[Plan]:
     """Estimate every design for a set of n fingerprints, best first.
 
@@ -166,6 +221,10 @@ def plan(
         hot.
     storage : {"hot", "cold"}
         Whether the tables will be in the page cache (rank by microseconds) or on disk (rank by reads).
+
+    sample : ndarray of uint64, optional
+        Fingerprints of the set, drawn at random: 16,384 are used. When they are skewed, the entries that look-ups meet are
+        estimated from the prefixes that they share, and striped designs are compared too.
 
     Returns
     -------
@@ -192,9 +251,16 @@ def plan(
     if memory_budget is None and storage == "hot":
         memory_budget = total_memory() // 2
     plans = []
-    for candidate in candidates_for(radius):
+    measured = None if sample is None else Sample(check_fingerprints(sample))
+    if measured is not None and not measured.skewed:
+        measured = None
+    for candidate in candidates_for(radius, measured is not None):
         try:
-            plans.append(estimate(candidate, n, disk_budget=disk_budget, memory_budget=memory_budget, block_bytes=block_bytes))
+            plans.append(
+                estimate(
+                    candidate, n, sample=measured, disk_budget=disk_budget, memory_budget=memory_budget, block_bytes=block_bytes
+                )
+            )  # fmt: skip
         except InputError:
             continue  # more look-ups than a probe may make
 
@@ -207,13 +273,19 @@ def plan(
 
 
 def choose(
-    n: int, radius: int, *, disk_budget: int | None = None, storage: str = "hot", block_bytes: int = DEFAULT_BLOCK_BYTES
+    n: int,
+    radius: int,
+    *,
+    disk_budget: int | None = None,
+    storage: str = "hot",
+    block_bytes: int = DEFAULT_BLOCK_BYTES,
+    sample: Words | None = None,
 ) -> Plan:
     """Return the plan that ``design="auto"`` takes; InputError when none fits the disk budget."""
-    plans = plan(n, radius, disk_budget=disk_budget, storage=storage, block_bytes=block_bytes)
+    plans = plan(n, radius, disk_budget=disk_budget, storage=storage, block_bytes=block_bytes, sample=sample)
     if not plans[0].fits:
         # Over the memory budget the page cache will miss, but the store works; over the disk budget it cannot be built.
-        plans = plan(n, radius, disk_budget=disk_budget, storage="cold", block_bytes=block_bytes)
+        plans = plan(n, radius, disk_budget=disk_budget, storage="cold", block_bytes=block_bytes, sample=sample)
     if not plans[0].fits:
         least = min(plans, key=lambda p: p.disk_bytes)
         raise InputError(

@@ -38,6 +38,9 @@ NAMED = [
     ("blocks-8-1", 7),
     ("blocks-9-2", 7),
     ("blocks-7-3", 7),
+    ("striped-4-1", 5),
+    ("striped-5-2", 4),
+    ("striped-6-3", 3),
     ("nested-2-2", 1),
     ("nested-3-3", 2),
     ("nested-4-6", 3),
@@ -192,6 +195,8 @@ def near(made, lookups_tables, radius, rng, most=1500):
         *((name, most) for name, (_, most) in MANKU.items()),
         ("blocks-4-2", 5),
         ("blocks-9-2", 7),
+        ("striped-4-1", 5),
+        ("striped-5-2", 3),
         ("nested-3-3", 2),
         ("nested-4-6", 3),
         *((f"flip-{count}", radius) for radius in (1, 3, 7) for count in range(1, radius + 2)),
@@ -478,3 +483,16 @@ def test_json_round_trip():
     custom = design(CUSTOM, 4)
     assert Design.from_json(custom.to_json()) == custom
     assert custom.name == "custom"
+
+
+def test_striped_blocks_deal_the_bits():
+    tables = design("striped-5-2", 3).tables
+    assert (tables[0].permutation, tables[0].prefix_bits, tables[0].flips) == (bytes(range(64)), 64, 0)
+    assert len(tables) == 11
+    for table in tables[1:]:
+        # Of any run of 32 bits about half lead.
+        for start in range(0, 64, 8):
+            run = {(start + i) % 64 for i in range(32)}
+            assert abs(len(run & table.leading) - table.prefix_bits / 2) < 2
+    # The identity table is for the order of the ids: no probe within the radius needs it.
+    assert 0 not in {lookup.table for lookup in design("striped-5-2", 3).lookups(1 << 20)}

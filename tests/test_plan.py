@@ -6,10 +6,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import reference
 import tableimage
 
 import fpstore
-from fpstore import InputError, plan
+from fpstore import InputError, _kernel, plan
 from fpstore.design import MANKU, MAX_VARIANTS, covers, design
 from fpstore.plan import candidates_for, choose, estimate, limit_bits, table_bits
 
@@ -208,3 +209,58 @@ def test_plans_of_more_lookups_than_a_probe_may_make_are_left_out():
         design("flip-1", 5).lookups(1 << 45)
     for log2_n, there in ((44, True), (45, False)):
         assert ("flip-1" in {p.name for p in plan(1 << log2_n, 5)}) == there
+
+
+def skewed_set(kind, n=1 << 17):
+    rng = np.random.default_rng(5)
+    if kind == "uniform":
+        return rng.integers(0, 2**64, n, dtype=np.uint64)
+    if kind == "leading half alike":
+        return rng.integers(0, 2**32, n, dtype=np.uint64) | np.uint64(0xABCD1234 << 32)
+    return rng.integers(0, 2**32, n, dtype=np.uint64) << np.uint64(32)
+
+
+@pytest.mark.parametrize("kind", ["leading half alike", "other half alike"])
+def test_a_sample_shows_skew(kind):
+    """What the plan expects of a look-up is what the kernel counts, and the best plan avoids it."""
+    fingerprints = skewed_set(kind)
+    n = len(fingerprints)
+    blind, seeing = plan(n, 3), plan(n, 3, sample=np.random.default_rng(6).permutation(fingerprints))
+    best = seeing[0]
+    assert best.name.startswith("striped")
+    assert not [p for p in blind if p.name.startswith("striped")]
+    for p in seeing:
+        if p.name in ("manku-10", "flip-2"):
+            assert p.microseconds > 20 * best.microseconds
+
+
+def test_estimated_candidates_of_a_skewed_set_are_those_of_a_probe(tmp_path):
+    fingerprints = skewed_set("leading half alike")
+    plans = {p.name: p for p in plan(len(fingerprints), 3, sample=np.random.default_rng(6).permutation(fingerprints))}
+    for name in ("manku-10", "striped-5-2"):
+        met = 0
+        for lookup in plans[name].design.lookups(len(fingerprints)):
+            permuted = _kernel.permute(fingerprints, np.frombuffer(plans[name].design.tables[lookup.table].permutation, np.uint8))
+            leading = permuted >> np.uint64(64 - lookup.prefix_bits)
+            _, counts = np.unique(leading, return_counts=True)
+            met += float((counts.astype(float) ** 2).sum() / counts.sum())
+        assert plans[name].candidates == pytest.approx(met, rel=0.1)
+
+
+def test_a_uniform_sample_changes_nothing():
+    fingerprints = skewed_set("uniform")
+    assert plan(len(fingerprints), 3, sample=fingerprints) == plan(len(fingerprints), 3)
+    assert plan(10, 3, sample=fingerprints[:10]) == plan(10, 3)
+    assert plan(10, 3, sample=[]) == plan(10, 3)
+
+
+def test_auto_builds_for_the_skew_of_the_set(tmp_path):
+    fingerprints = skewed_set("leading half alike", 1 << 15)
+    with fpstore.build(tmp_path / "s", fingerprints) as store:
+        assert store.design.name.startswith("striped")
+        queries = fingerprints[:50] ^ np.uint64(0b1000100000000000000000000000000000000000000001)
+        expected = reference.brute_force_many(np.unique(fingerprints), queries, 3)
+        found = store.probe_many(queries)
+        for column, wanted in zip((found.lims, found.fingerprints, found.distances), expected, strict=True):
+            assert np.array_equal(column, wanted)
+        assert store.verify().ok

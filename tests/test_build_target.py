@@ -8,6 +8,7 @@ import pytest
 from building import build, listing
 
 import fpstore
+from fpstore import folder
 from fpstore.folder import Target
 
 
@@ -124,3 +125,37 @@ def test_a_new_folder_that_another_builder_takes_for_abandoned(tmp_path, monkeyp
         os.close(other)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
     assert [name for name in listing(tmp_path) if tmp_path / name not in taken] == ["s"]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_all_is_durable_before_the_store_gets_its_name_and_then_the_name_is(tmp_path, monkeypatch, overwrite):
+    """Each file is synced as it is when the store is put in place, then each folder, and the parent last."""
+    path = tmp_path / "s"
+    if overwrite:
+        build(path, [1])
+    synced, at_publication = {}, []
+    fsync, publish = os.fsync, Path.rename if not overwrite else folder.exchange
+
+    def state(status):
+        return (status.st_ino, status.st_size, status.st_mtime_ns)
+
+    def noted_fsync(descriptor):
+        fsync(descriptor)
+        synced[Path(f"/proc/self/fd/{descriptor}").readlink()] = state(os.fstat(descriptor))
+
+    def noted_publish(source, target):
+        assert target == path
+        at_publication.extend([source, *source.rglob("*")])
+        assert {p: synced.get(p) for p in at_publication} == {p: state(p.stat()) for p in at_publication}
+        synced.clear()
+        return publish(source, target)
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    if overwrite:
+        monkeypatch.setattr(folder, "exchange", noted_publish)
+    else:
+        monkeypatch.setattr(Path, "rename", noted_publish)
+    fpstore.build(path, [1, 2, 3], ["a", "b", "c"], design="manku-4", overwrite=overwrite).close()
+    tables = [f"table-00{i}.fpt" for i in range(4)]
+    assert sorted(p.name for p in at_publication[1:]) == ["gen-00000001", "ids.mdb", "store.mdb", *tables]
+    assert list(synced) == [tmp_path]

@@ -12,6 +12,7 @@ from fpstore import layout
 
 # LMDB keeps free space and stale pages that no answer depends on.
 HARMLESS = {"refused", "noticed, error", "noticed, right", "unnoticed, right"}
+BRANCH_FLAG = 1  # of the flags at byte 10 of a page; bytes 12 and 13 say where its pointers end, which makes the number of keys
 
 
 def lmdb_places(path, step):
@@ -37,7 +38,27 @@ def test_flips_in_an_id_map_too_large_to_be_checked_at_open(copy, right, monkeyp
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [IDS, STORE])
 def test_every_bit_of_an_lmdb_file(copy, right, name):
-    check(copy, name, right, flips(range((copy / name).stat().st_size), 8), HARMLESS)
+    """Of the padding, which is a hole that ends in the digest, only some bits and the digest's."""
+    size = (copy / name).stat().st_size
+    used, digest = size - lmdb_files.PAD_BYTES, size - lmdb_files.DIGEST_BYTES
+    check(copy, name, right, flips([*range(used), *range(digest, size)], 8), HARMLESS)
+    check(copy, name, right, flips(range(used, digest, 61)), HARMLESS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [IDS, STORE])
+def test_every_bit_of_an_lmdb_file_too_large_to_be_checked_at_open(copy, right, monkeypatch, name):
+    """All bits of page headers and of bytes that are not zero; one bit of every fourth other byte.
+
+    LMDB ends the process when a branch page seems to have fewer than two keys: a known limit, see docs/design.md.
+    """
+    monkeypatch.setattr(lmdb_files, "CHECKED_AT_OPEN", 0)
+    data = (copy / name).read_bytes()[: -lmdb_files.PAD_BYTES]
+    key_counts = {p + i for p in range(0, len(data), PAGE) if data[p + 10] == BRANCH_FLAG for i in (12, 13)}
+    places = lmdb_places(copy / name, 1)
+    check(copy, name, right, flips([at for at in places if at not in key_counts], 8), HARMLESS)
+    check(copy, name, right, flips(sorted(key_counts), 8), HARMLESS | {"DIED by SIGABRT"})
+    check(copy, name, right, flips(sorted(set(range(len(data))) - set(places))[::4]), HARMLESS)
 
 
 @pytest.mark.parametrize("name", [IDS, STORE])

@@ -12,13 +12,20 @@ def sections(path):
     return [*range(256), *range(4088, path.stat().st_size)]
 
 
+def check_flips(copy, name, right, places, bits=1, seed=1):
+    """Every flip is noticed. The directory has no checksum: a probe checks what it uses of it, so the answers may be right."""
+    directory = tableimage.open_table((copy / name).read_bytes()).directory_offset
+    check(copy, name, right, flips([at for at in places if at < directory], bits, seed), NOTICED)
+    check(copy, name, right, flips([at for at in places if at >= directory], bits, seed), NOTICED | {"noticed, right"})
+
+
 def test_a_flip_in_each_byte_of_a_table_is_noticed(copy, right):
-    check(copy, TABLES[1], right, flips(sections(copy / TABLES[1])), NOTICED)
+    check_flips(copy, TABLES[1], right, sections(copy / TABLES[1]))
 
 
 @pytest.mark.parametrize("name", [TABLES[0], TABLES[2]])
 def test_flips_in_the_other_tables_are_noticed(copy, right, name):
-    check(copy, name, right, flips(sections(copy / name)[::5], seed=2), NOTICED)
+    check_flips(copy, name, right, sections(copy / name)[::5], seed=2)
 
 
 def test_flips_between_the_header_and_its_checksum_are_noticed(copy, right):
@@ -35,7 +42,7 @@ def test_all_bits_of_some_bytes_of_a_table(copy, right):
         *range(kernel.keys_offset - 4, kernel.keys_offset + 12),
         *range(kernel.directory_offset - 8, min(kernel.directory_offset + 24, last)),
     ]
-    check(copy, TABLES[0], right, flips(places, 8), NOTICED)
+    check_flips(copy, TABLES[0], right, places, 8)
 
 
 @pytest.mark.parametrize("name", TABLES[:2])
@@ -55,7 +62,7 @@ def test_a_table_that_has_grown_is_refused(copy):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TABLES)
 def test_every_bit_of_a_table(copy, right, name):
-    check(copy, name, right, flips(range((copy / name).stat().st_size), 8), NOTICED)
+    check_flips(copy, name, right, range((copy / name).stat().st_size), 8)
 
 
 @pytest.mark.slow

@@ -75,8 +75,10 @@ void fetch_pages(const void* p, size_t n);
 
 struct ProbeOptions {
   unsigned radius;
-  // From how many look-ups in a table on they are sorted, so that they go through its blocks in order and open each once.
-  uint64_t sweep_from = 1 << 12;
+  // From how many look-ups in a table on they are sorted, so that they go through its blocks in order and open each once; by
+  // default when they are so many against the blocks that enough of them share one.
+  static constexpr uint64_t kDense = UINT64_MAX;
+  uint64_t sweep_from = kDense;
   // Ask for all pages of a group of look-ups before the first is waited for: for tables that are not in the page cache.
   bool fetch = false;
   // Set by another thread to have the call return early, interrupted.

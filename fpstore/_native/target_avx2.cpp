@@ -66,6 +66,10 @@ inline bool filter_values(const Emitter& out, const Item& item, uint64_t mask, c
   return filter_values_scalar(out, item, mask, values, n);
 }
 
+inline void seek_group(const Seek* seeks, unsigned n, Cursor* cursors, bool* fine) {
+  seek_group_scalar(seeks, n, cursors, fine);
+}
+
 #include "kernel_set.inc"
 
 }  // namespace

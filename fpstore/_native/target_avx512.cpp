@@ -193,6 +193,67 @@ inline bool filter_values(const Emitter& out, const Item& item, uint64_t mask, c
   return true;
 }
 
+// One seek on its way, in a block whose codes fit two vectors; a step is that of the loop in seek(), without its branches: a seek that
+// is done takes empty steps while others go on. Four of them wait for their loads and vectors together.
+struct Seeker {
+  const uint8_t* block;
+  const uint8_t* h;
+  uint64_t target;
+  uint64_t value;
+  uint64_t end[2];  // a bit behind the last code
+  uint32_t n;
+  uint32_t index;
+  uint32_t at;
+
+  bool open() const { return value < target; }
+  void step() {
+    const bool live = open();
+    const __m512i bound = _mm512_set1_epi8(live ? static_cast<char>(_lzcnt_u64(value ^ target)) : -1);
+    const __m512i h0 = _mm512_loadu_si512(h), h1 = _mm512_loadu_si512(h + 64);
+    const uint32_t from = index > 64 ? index - 64 : 0;
+    const uint64_t m0 = (_mm512_cmple_epu8_mask(h0, bound) | end[0]) & ~_bzhi_u64(~uint64_t{0}, index);
+    const uint64_t m1 = (_mm512_cmple_epu8_mask(h1, bound) | end[1]) & ~_bzhi_u64(~uint64_t{0}, from);
+    const uint32_t j = static_cast<uint32_t>(m0 ? _tzcnt_u64(m0) : 64 + _tzcnt_u64(m1));
+    const __mmask64 r0 = _bzhi_u64(~_bzhi_u64(~uint64_t{0}, index), j);
+    const __mmask64 r1 = _bzhi_u64(~_bzhi_u64(~uint64_t{0}, from), j > 64 ? j - 64 : 0);
+    const __m512i zero = _mm512_setzero_si512();
+    const __m512i sums = _mm512_add_epi64(_mm512_sad_epu8(_mm512_maskz_mov_epi8(r0, h0), zero),
+                                          _mm512_sad_epu8(_mm512_maskz_mov_epi8(r1, h1), zero));
+    const uint32_t place = at + 63 * (j - index) - static_cast<uint32_t>(_mm512_reduce_add_epi64(sums));
+    const uint64_t next = keep_before(value, h[j] & 63) | tail_value(block, place, h[j] & 63);
+    // Behind the last code is no entry: the seek ends with n + 1 read, and index tells.
+    value = live ? (j < n ? next : ~uint64_t{0}) : value;
+    at = live ? place + 63 - (h[j] & 63) : at;
+    index = live ? j + 1 : index;
+  }
+};
+
+inline void seek_group(const Seek* seeks, unsigned n, Cursor* cursors, bool* fine) {
+  Seeker s[kWays];
+  bool fit = n > 1;
+  for (unsigned k = 0; k < n; ++k) fit &= seeks[k].head->count <= 128;
+  if (!fit) {
+    seek_group_scalar(seeks, n, cursors, fine);
+    return;
+  }
+  for (unsigned k = 0; k < kWays; ++k) {
+    const Seek& from = seeks[k < n ? k : 0];
+    const uint32_t codes = from.head->count - 1;
+    s[k] = Seeker{from.block, from.h, from.target, k < n ? from.head->first : ~uint64_t{0},
+                  {codes < 64 ? uint64_t{1} << codes : 0, codes < 64 ? 0 : uint64_t{1} << (codes - 64)}, codes, 0, from.head->tail_at};
+  }
+  bool open;
+  do {
+    open = false;
+    for (unsigned k = 0; k < kWays; ++k) s[k].step();
+    for (unsigned k = 0; k < kWays; ++k) open |= s[k].open();
+  } while (open);
+  for (unsigned k = 0; k < n; ++k) {
+    fine[k] = s[k].index <= s[k].n;
+    cursors[k] = Cursor{s[k].index, s[k].at, s[k].value};
+  }
+}
+
 #include "kernel_set.inc"
 
 }  // namespace

@@ -130,12 +130,17 @@ class Bench:
 
     def fitting(self, work: Callable[[Words], object], queries: Words) -> Words:
         """Return as many of the queries as a timed run can take."""
-        pilot = queries[:PILOT_QUERIES]
-        work(pilot)
-        start = time.perf_counter()
-        work(pilot)
-        took = (time.perf_counter() - start) / len(pilot)
-        return queries[: max(PILOT_QUERIES, int(RUN_SECONDS / max(took, 1e-9)))]
+        count = PILOT_QUERIES
+        while True:
+            pilot = queries[:count]
+            work(pilot)
+            start = time.perf_counter()
+            work(pilot)
+            took = time.perf_counter() - start
+            # A larger batch may take less time a query: it is tried as long as that is cheap.
+            if count >= len(queries) or took > RUN_SECONDS / 8:
+                return queries[: max(PILOT_QUERIES, int(RUN_SECONDS / max(took / len(pilot), 1e-9)))]
+            count *= 4
 
 
 def microseconds(seconds: float, count: int, digits: int = 3) -> float:

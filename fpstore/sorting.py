@@ -204,7 +204,7 @@ def _sorted_groups(pairs: Words) -> Groups:
 
 
 def permuted_parts(keys: Callable[[], Iterator[Words]], count: int, spec: TableSpec, memory: int) -> Iterator[Words]:
-    """Yield the permuted keys of a sorted set in order, in parts that fit into the budget.
+    """Yield the permuted keys of a sorted set in order, in parts that fit into the budget; each part is valid until the next.
 
     Parameters
     ----------
@@ -220,17 +220,18 @@ def permuted_parts(keys: Callable[[], Iterator[Words]], count: int, spec: TableS
     """
     permutation = np.frombuffer(spec.permutation, np.uint8)
     rows = max(memory // KEY_BYTES, 4 * COPY_ROWS)
-    for low, high, size in [(0, 2**64 - 1, count)] if count <= rows else _bounds(keys, permutation, rows):
-        part = np.empty(size, np.uint64)
+    bounds = [(0, 2**64 - 1, count)] if count <= rows else _bounds(keys, permutation, rows)
+    # Two arrays for all parts: what is yielded is overwritten by the next.
+    room, other = (np.empty(max((size for _, _, size in bounds), default=0), np.uint64) for _ in range(2))
+    for low, high, size in bounds:
+        part, scratch = room[:size], other[:size]
         start = 0
         for piece in keys():
             kept = np.empty(len(piece), np.uint64)
             n = _kernel.permute_select(piece, permutation, low, high, kept)
             part[start : start + n] = kept[:n]
             start += n
-        scratch = np.empty_like(part)
         _kernel.sort_keys(part, scratch, spec.sort_bits)
-        del scratch
         yield part
 
 

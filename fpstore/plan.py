@@ -22,8 +22,8 @@ from fpstore.resources import total_memory
 from fpstore.table import DEFAULT_BLOCK_BYTES
 
 # Measured by `tools/bench calibrate` (docs/benchmarks.md, "Planner constants"), nanoseconds.
-LOOKUP_NS = 268.0  # one prefix look-up in a batch: directory, key, block, checksum, codes
-CANDIDATE_NS = 2.6  # one entry decoded and compared, with its share of further blocks
+LOOKUP_NS = 234.0  # one prefix look-up in a batch: directory, key, block, checksum, codes
+CANDIDATE_NS = 1.6  # one entry decoded and compared, with its share of further blocks
 COLD_READ_NS = 100_000.0  # one random page read from a solid-state disk, not overlapped
 
 CODE_BITS = 3.29  # mean code length of h on uniform keys

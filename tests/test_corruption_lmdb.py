@@ -2,6 +2,7 @@
 
 import lmdb
 import pytest
+import xxhash
 from damage import IDS, NAMES, NOTICED, PAGE, STORE, check, cut, flips, reseal, rewrite, used_bytes
 
 import fpstore
@@ -108,6 +109,33 @@ def test_verify_compares_id_records_with_the_blocks(copy):
         ):
             with pytest.raises(fpstore.CorruptStoreError, match=message):
                 store._ids.verify(wrong)
+
+
+@pytest.mark.parametrize("damage", ["no number", "another number", "number skipped"])
+def test_verify_follows_each_name_to_its_number_and_back(copy, damage):
+    """Under a digest that is right: what a faulty writer would leave."""
+    with lmdb.open(str(copy / STORE), subdir=False, lock=False, max_dbs=4) as environment:
+        names, numbers = environment.open_db(b"names"), environment.open_db(b"numbers")
+        with environment.begin(write=True) as transaction:
+            key = (7).to_bytes(8, "big")
+            value = transaction.get(key, db=names)
+            digest = xxhash.xxh64_digest(value[4:])
+            assert transaction.get(digest, db=numbers) == key
+            if damage == "no number":
+                transaction.delete(digest, db=numbers)
+            elif damage == "another number":
+                transaction.put(digest, (8).to_bytes(8, "big") + (6).to_bytes(8, "big"), db=numbers)
+            else:
+                last = len(NAMES) - 1
+                moved = (last + 1).to_bytes(8, "big")
+                old = transaction.pop(last.to_bytes(8, "big"), db=names)
+                transaction.put(moved, old, db=names)
+                transaction.put(xxhash.xxh64_digest(old[4:]), last.to_bytes(8, "big") + moved, db=numbers)
+    reseal(copy / STORE)
+    with fpstore.open(copy) as store:
+        (fault,) = store.verify().faults
+    assert f"the id dictionary is damaged at number {len(NAMES) - 1 if damage == 'number skipped' else 7}" in fault["message"]
+    assert fault["path"] == str(copy / STORE)
 
 
 # --- Metadata records -------------------------------------------------------------------------------

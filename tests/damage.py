@@ -183,5 +183,5 @@ def used_bytes(path):
 
 
 def reseal(path):
-    """Pad a changed LMDB file and write its digest anew."""
-    lmdb_files.seal(path, used_bytes(path))
+    """Pad a changed LMDB file, write its digest anew, and return its size and digest."""
+    return lmdb_files.seal(path, used_bytes(path))

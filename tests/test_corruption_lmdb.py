@@ -1,5 +1,7 @@
 """Damaged LMDB files: a flipped bit, a file cut short, a record that belongs elsewhere."""
 
+import struct
+
 import lmdb
 import pytest
 import xxhash
@@ -15,7 +17,7 @@ from fpstore import layout
 VERIFIED = NOTICED | {"noticed, right"}
 HARMLESS = {"unnoticed, right"}  # the padding is a hole that no answer depends on
 ABORTED = "DIED by SIGABRT"  # LMDB, at a branch page that seems to have fewer than two keys: a known limit, see docs/design.md
-BRANCH_FLAG = 1  # of the flags at byte 10 of a page; bytes 12 and 13 say where its pointers end, which makes the number of keys
+BRANCH_FLAG, LEAF_FLAG = 1, 2  # at byte 10 of a page; bytes 12 and 13 say where its pointers end, which makes the number of keys
 
 
 def lmdb_places(path, step):
@@ -45,6 +47,36 @@ def test_flips_in_an_lmdb_file_too_large_to_be_checked_at_open(copy, right, monk
     results = check_unsealed(copy, name, right, lmdb_places(copy / name, 13))
     assert results["refused"] > 20
     assert results["noticed, error"] > 20
+
+
+@pytest.mark.parametrize("name", [IDS, STORE])
+def test_lengths_of_values_are_not_followed_out_of_the_file(copy, right, monkeypatch, name):
+    """The upper half of a value's length: LMDB itself would hand out gigabytes behind the end of the file."""
+    monkeypatch.setattr(lmdb_files, "CHECKED_AT_OPEN", 0)
+    data = (copy / name).read_bytes()[: used_bytes(copy / name)]
+    places = []
+    for page in range(2 * PAGE, len(data), PAGE):
+        flags, lower = struct.unpack_from("<HH", data, page + 10)
+        if flags == LEAF_FLAG:
+            nodes = struct.unpack_from(f"<{(lower - 16) // 2}H", data, page + 16)
+            places += [page + node + i for node in nodes[:: len(nodes) // 6 + 1] for i in (2, 3)]
+    assert len(places) >= 8
+    results = check_unsealed(copy, name, right, places, 8)
+    assert results["noticed, error"] >= 16
+
+
+def test_keys_out_of_order_are_an_error(copy):
+    """Whoever goes through all keys a batch at a time would else turn in circles."""
+    path = copy / IDS
+    data = bytearray(path.read_bytes())
+    third, fourth = (data.find(bytes([8, 0, *number.to_bytes(8, "big")])) + 2 for number in (2, 3))
+    assert min(third, fourth) > 2
+    data[third : third + 8], data[fourth : fourth + 8] = data[fourth : fourth + 8], data[third : third + 8]
+    path.write_bytes(data)
+    reader = lmdb_files.Reader(path, file_bytes=reseal(path)[0])
+    with pytest.raises(fpstore.CorruptStoreError, match="keys are out of order"):
+        list(reader.items())
+    reader.close()
 
 
 @pytest.mark.slow

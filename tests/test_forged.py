@@ -13,6 +13,7 @@ from bitarray.util import ba2int, int2ba
 
 from fpstore import _kernel
 from fpstore.errors import CorruptStoreError
+from fpstore.table import TableReader
 
 EVEN = np.full(64, 6, np.uint8)
 UNEVEN = tableimage.complete_lengths(3, set(range(64)))
@@ -138,3 +139,28 @@ def test_a_count_that_no_block_has(count):
     refused(table, "block entry count out of range")
     with pytest.raises(CorruptStoreError, match="block entry count out of range"):
         table.locate(np.array([key], np.uint64))
+
+
+def test_entries_out_of_order_are_found_by_verify(tmp_path):
+    """A search relies on the order, and only a reading of the whole table can tell."""
+    image = bytearray(tableimage.build(tableimage.make_keys("random", 1, 12), block_bytes=512, lengths=EVEN))
+    _, entries = forge(image, [3, 9, 30, 30, 30, 60, 50, 40, 2, 1, 0])
+    first = next(i for i in range(1, 12) if entries[i] <= entries[i - 1])
+    (tmp_path / "t").write_bytes(image)
+    with pytest.raises(CorruptStoreError, match=f"entry {first} is out of order") as caught:
+        TableReader(tmp_path / "t").verify()
+    assert (caught.value.expected, caught.value.got) == (entries[first - 1], entries[first])
+
+
+def test_a_table_of_another_set_than_its_header_says(tmp_path):
+    """Verify adds up what it reads; every checksum is right, made with the digest of the other set."""
+    keys, others = (tableimage.make_keys("random", seed, 300) for seed in (1, 2))
+    digest = _kernel.digest(others, tableimage.IDENTITY)
+    blocks, block_keys, _ = tableimage.encode(keys, EVEN, 256, _kernel.block_seed(tableimage.IDENTITY, EVEN, digest))
+    header = _kernel.make_header(tableimage.IDENTITY, EVEN, digest, len(keys), len(block_keys), 256, 0, 1, 64, 0)
+    (tmp_path / "t").write_bytes(header + blocks + block_keys.tobytes() + _kernel.make_directory(block_keys).tobytes())
+    reader = TableReader(tmp_path / "t")
+    assert reader.kernel.decode(0, len(block_keys), 1000)[0].tolist() == keys.tolist()
+    with pytest.raises(CorruptStoreError, match=f"set digest is {_kernel.digest(keys, tableimage.IDENTITY)}") as caught:
+        reader.verify()
+    assert caught.value.expected == digest

@@ -176,8 +176,12 @@ def rewrite(path, name, change):
     reseal(path / STORE)
 
 
+def used_bytes(path):
+    """Return the size of an LMDB file up to its last page, which its digest covers; behind that is padding."""
+    with lmdb.open(str(path), subdir=False, readonly=True, lock=False) as file:
+        return (file.info()["last_pgno"] + 1) * PAGE
+
+
 def reseal(path):
-    """Pad a changed LMDB file and write its digest anew."""
-    with lmdb.open(str(path), subdir=False, readonly=True, lock=False) as changed:
-        used = (changed.info()["last_pgno"] + 1) * PAGE
-    lmdb_files.seal(path, used)
+    """Pad a changed LMDB file, write its digest anew, and return its size and digest."""
+    return lmdb_files.seal(path, used_bytes(path))

@@ -1,5 +1,6 @@
 """Where a store is built: stores, files, links and folders that are there already."""
 
+import errno
 import fcntl
 import os
 from pathlib import Path
@@ -159,3 +160,18 @@ def test_all_is_durable_before_the_store_gets_its_name_and_then_the_name_is(tmp_
     tables = [f"table-00{i}.fpt" for i in range(4)]
     assert sorted(p.name for p in at_publication[1:]) == ["gen-00000001", "ids.mdb", "store.mdb", *tables]
     assert list(synced) == [tmp_path]
+
+
+@pytest.mark.parametrize("name", ["table-000.fpt", "table-003.fpt", "ids.mdb", "store.mdb", "gen-00000001"])
+def test_what_cannot_be_made_durable_is_no_store(tmp_path, monkeypatch, name):
+    fsync = os.fsync
+
+    def failing(descriptor):
+        if Path(f"/proc/self/fd/{descriptor}").readlink().name == name:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(fpstore.StorageError, match="Input/output error"):
+        fpstore.build(tmp_path / "s", [1, 2, 3], ["a", "b", "c"], design="manku-4")
+    assert listing(tmp_path) == []

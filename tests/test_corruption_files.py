@@ -9,8 +9,10 @@ import tableimage
 from damage import FINGERPRINTS, IDS, NAMES, NOTICED, STORE, TABLES, fingerprints_of, make, outcome, rewrite
 
 import fpstore
+from fpstore import _kernel, layout
 from fpstore import environment as lmdb_files
-from fpstore import layout
+from fpstore.design import design
+from fpstore.table import TableReader
 
 # --- Files in the wrong place ---------------------------------------------------------------------
 
@@ -51,6 +53,35 @@ def test_tables_of_two_stores_swapped(copy, tmp_path, other, what, name):
     for path in (copy, other_path):
         with pytest.raises(fpstore.CorruptStoreError, match=f"{what} is .*, the store expects"):
             fpstore.open(path)
+
+
+PLACE = {"table": 0, "table_count": 2, "prefix_bits": 32, "flips": 1}
+
+
+@pytest.mark.parametrize(
+    ("what", "other"),
+    [
+        ("table", {"table": 1}),
+        ("table count", {"table_count": 3}),
+        ("permutation", {"permutation": np.roll(tableimage.IDENTITY, 32)}),
+        ("prefix bits", {"prefix_bits": 31}),
+        ("flips", {"flips": 0}),
+        ("fingerprint count", {"fingerprints": FINGERPRINTS[:-1]}),
+        ("set digest", {"fingerprints": FINGERPRINTS ^ np.uint64(1)}),
+    ],
+)
+def test_a_table_that_differs_in_one_field_only(tmp_path, what, other):
+    def reader_of(options):
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}"
+        path.write_bytes(tableimage.build(**{"fingerprints": FINGERPRINTS, **PLACE, **options}))
+        return TableReader(path)
+
+    place = (design("flip-2", 3), 0, len(FINGERPRINTS), _kernel.digest(FINGERPRINTS, tableimage.IDENTITY))
+    reader_of({}).check_place(*place)
+    reader = reader_of(other)
+    with pytest.raises(fpstore.CorruptStoreError, match=f": {what} is .*, the store expects") as caught:
+        reader.check_place(*place)
+    assert caught.value.path == reader.path
 
 
 @pytest.mark.parametrize("name", [IDS, STORE])

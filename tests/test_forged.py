@@ -1,0 +1,166 @@
+"""Blocks that no writer makes, under checksums and keys that are right: only the lengths that they claim give them away.
+
+What a block says is read here leniently, also past its end, and the key is set to the last entry found so: a kernel that takes
+the lengths on trust would return the entries.
+"""
+
+import numpy as np
+import pytest
+import reference
+import tableimage
+from bitarray import bitarray
+from bitarray.util import ba2int, int2ba
+
+from fpstore import _kernel
+from fpstore.errors import CorruptStoreError
+from fpstore.table import TableReader
+
+EVEN = np.full(64, 6, np.uint8)
+UNEVEN = tableimage.complete_lengths(3, set(range(64)))
+CODES = {"even": EVEN, "uneven": UNEVEN}
+FITS_NOT = "block bit streams do not fit the block"
+
+
+def image_of(code: np.ndarray, block_bytes: int) -> bytearray:
+    keys = tableimage.make_keys("random", 1, 1200)
+    image = bytearray(tableimage.build(keys, block_bytes=block_bytes, lengths=code))
+    assert reference.parse_header(image, len(image)).block_count > 2
+    return image
+
+
+def forge(
+    image: bytearray, symbols: list[int], *, count: int | None = None, code_bits: int | None = None
+) -> tuple[_kernel.Table, list[int]]:
+    """Replace block 0 by these symbols and random tails; return the table and the entries as read leniently."""
+    header = reference.parse_header(image, len(image))
+    size = header.block_bytes
+    book = reference.codebook(header.code_bits)
+    codes = bitarray(endian="big")
+    for symbol in symbols:
+        codes += book[symbol]
+    room = (size - reference.BLOCK_HEADER_BYTES) * 8 - len(codes)
+    tails = bitarray(endian="big")
+    tails.frombytes(np.random.default_rng(2).bytes(size))
+    count = len(symbols) + 1 if count is None else count
+    code_bits = len(codes) if code_bits is None else code_bits
+    first = 0x0123456789ABCDEF
+    payload = (codes + tails[:room]).tobytes()
+    image[4104 : 4096 + size] = (
+        first.to_bytes(8, "little") + bytes([*count.to_bytes(2, "little"), *code_bits.to_bytes(2, "little")]) + payload
+    )
+    bits = bitarray(endian="big")
+    bits.frombytes(bytes(image[4096 + reference.BLOCK_HEADER_BYTES : 4096 + 2 * size]))
+    names = {code.to01(): symbol for symbol, code in book.items()}
+    entries, at, tail_at = [first], 0, code_bits
+    for _ in range(count - 1):
+        end = next(end for end in range(at + 1, at + 17) if bits[at:end].to01() in names)
+        h, at = names[bits[at:end].to01()], end
+        entries.append(ba2int(int2ba(entries[-1], 64)[:h] + bitarray("1") + bits[tail_at : tail_at + 63 - h]))
+        tail_at += 63 - h
+    key = entries[-1]
+    image[header.keys_offset : header.keys_offset + 8] = key.to_bytes(8, "little")
+    seed = reference.block_seed(header.seed, 0, key, 0)
+    image[4096:4104] = reference.xxh64(bytes(image[4104 : 4096 + size]), seed).to_bytes(8, "little")
+    return tableimage.open_table(bytes(image)), entries
+
+
+def refused(table: _kernel.Table, message: str) -> None:
+    for use in (lambda: table.decode(0, 1, 0), lambda: table.scan(np.zeros(1, np.uint64), 64, 0, 1)):
+        with pytest.raises(CorruptStoreError, match=message):
+            use()
+
+
+def fitting(code: np.ndarray, block_bytes: int, seed: int) -> tuple[list[int], int]:
+    """Return symbols that nearly fill a block, and how many bits they leave."""
+    left = (block_bytes - reference.BLOCK_HEADER_BYTES) * 8
+    symbols = []
+    for h in np.random.default_rng(seed).integers(0, 64, 2000).tolist():
+        if int(code[h]) + 63 - h > left:
+            break
+        symbols.append(h)
+        left -= int(code[h]) + 63 - h
+    return symbols, left
+
+
+@pytest.mark.parametrize("block_bytes", [128, 512, 4096])
+@pytest.mark.parametrize("name", CODES)
+def test_a_forged_block_that_claims_the_truth_is_read(name, block_bytes):
+    symbols, _ = fitting(CODES[name], block_bytes, 1)
+    for most in (0, 1, 2, 7, len(symbols)):
+        table, entries = forge(image_of(CODES[name], block_bytes), symbols[:most])
+        assert table.decode(0, 1, 0)[0].tolist() == entries
+
+
+@pytest.mark.parametrize("off", [-3, -1, 1, 2])
+@pytest.mark.parametrize("block_bytes", [128, 512, 4096])
+@pytest.mark.parametrize("name", CODES)
+def test_codes_that_are_not_as_many_as_the_count_says(name, block_bytes, off):
+    symbols = fitting(CODES[name], block_bytes, 1)[0]
+    for most in (4, len(symbols) // 2):
+        table, _ = forge(image_of(CODES[name], block_bytes), symbols[:most], count=most + 1 + off)
+        refused(table, FITS_NOT)
+
+
+@pytest.mark.parametrize("off", [-9, -1, 1, 8])
+@pytest.mark.parametrize("block_bytes", [128, 512, 4096])
+@pytest.mark.parametrize("name", CODES)
+def test_codes_that_end_before_or_after_their_stream(name, block_bytes, off):
+    symbols = fitting(CODES[name], block_bytes, 1)[0]
+    for most in (4, len(symbols) // 2):
+        length = sum(int(CODES[name][h]) for h in symbols[:most])
+        table, _ = forge(image_of(CODES[name], block_bytes), symbols[:most], code_bits=length + off)
+        refused(table, FITS_NOT)
+
+
+@pytest.mark.parametrize("over", [1, 7, 8, 56])
+@pytest.mark.parametrize("block_bytes", [128, 512, 4096])
+@pytest.mark.parametrize("name", CODES)
+def test_tails_that_go_past_the_block(name, block_bytes, over):
+    code = CODES[name]
+    for seed in range(20):
+        symbols, left = fitting(code, block_bytes, seed)
+        last = [h for h in range(64) if int(code[h]) + 63 - h == left + over and int(code[h]) <= left]
+        if last:
+            break
+    table, _ = forge(image_of(code, block_bytes), [*symbols, last[0]])
+    refused(table, FITS_NOT)
+
+
+@pytest.mark.parametrize("count", [0, reference.MAX_ENTRIES + 1, 65535])
+def test_a_count_that_no_block_has(count):
+    image = image_of(EVEN, 512)
+    forge(image, [5])
+    header = reference.parse_header(image, len(image))
+    image[4112:4114] = count.to_bytes(2, "little")
+    key = int.from_bytes(image[header.keys_offset :][:8], "little")
+    seed = reference.block_seed(header.seed, 0, key, 0)
+    image[4096:4104] = reference.xxh64(bytes(image[4104 : 4096 + 512]), seed).to_bytes(8, "little")
+    table = tableimage.open_table(bytes(image))
+    refused(table, "block entry count out of range")
+    with pytest.raises(CorruptStoreError, match="block entry count out of range"):
+        table.locate(np.array([key], np.uint64))
+
+
+def test_entries_out_of_order_are_found_by_verify(tmp_path):
+    """A search relies on the order, and only a reading of the whole table can tell."""
+    image = bytearray(tableimage.build(tableimage.make_keys("random", 1, 12), block_bytes=512, lengths=EVEN))
+    _, entries = forge(image, [3, 9, 30, 30, 30, 60, 50, 40, 2, 1, 0])
+    first = next(i for i in range(1, 12) if entries[i] <= entries[i - 1])
+    (tmp_path / "t").write_bytes(image)
+    with pytest.raises(CorruptStoreError, match=f"entry {first} is out of order") as caught:
+        TableReader(tmp_path / "t").verify()
+    assert (caught.value.expected, caught.value.got) == (entries[first - 1], entries[first])
+
+
+def test_a_table_of_another_set_than_its_header_says(tmp_path):
+    """Verify adds up what it reads; every checksum is right, made with the digest of the other set."""
+    keys, others = (tableimage.make_keys("random", seed, 300) for seed in (1, 2))
+    digest = _kernel.digest(others, tableimage.IDENTITY)
+    blocks, block_keys, _ = tableimage.encode(keys, EVEN, 256, _kernel.block_seed(tableimage.IDENTITY, EVEN, digest))
+    header = _kernel.make_header(tableimage.IDENTITY, EVEN, digest, len(keys), len(block_keys), 256, 0, 1, 64, 0)
+    (tmp_path / "t").write_bytes(header + blocks + block_keys.tobytes() + _kernel.make_directory(block_keys).tobytes())
+    reader = TableReader(tmp_path / "t")
+    assert reader.kernel.decode(0, len(block_keys), 1000)[0].tolist() == keys.tolist()
+    with pytest.raises(CorruptStoreError, match=f"set digest is {_kernel.digest(keys, tableimage.IDENTITY)}") as caught:
+        reader.verify()
+    assert caught.value.expected == digest

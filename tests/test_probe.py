@@ -1,0 +1,64 @@
+"""Look-ups in a table that reach over many blocks, one by one and sorted, also when the index is damaged."""
+
+import numpy as np
+import pytest
+import reference
+import tableimage
+
+from fpstore import _kernel
+from fpstore.errors import CorruptStoreError
+
+NO_FLIP = np.zeros(1, np.uint64)
+PLAINLY, SORTED = None, 0
+
+
+def prober_of(table: _kernel.Table, prefix_bits: int, flips: int = 0) -> _kernel.Prober:
+    prober = _kernel.Prober()
+    prober.add(table, prefix_bits, flips, tableimage.flip_masks(prefix_bits, flips) if flips else NO_FLIP)
+    return prober
+
+
+@pytest.mark.parametrize("prefix_bits", [0, 1, 3, 6, 64])
+@pytest.mark.parametrize("section", ["keys", "directory"])
+def test_a_wrong_word_of_an_index_never_hides_a_match(section, prefix_bits):
+    """A range of blocks is found by its two ends; both are checked by what they rely on."""
+    fingerprints = tableimage.make_keys("random", 2, 900)
+    image = tableimage.build(fingerprints, block_bytes=128)
+    right = tableimage.open_table(image)
+    assert right.block_count > 40
+    queries = fingerprints[:: 1 if prefix_bits == 64 else 31]
+    mask = tableimage.top_mask(prefix_bits) if prefix_bits else np.uint64(0)
+    wanted = [fingerprints[(fingerprints ^ query) & mask == 0].tolist() for query in queries]
+    start, end = (right.keys_offset, right.directory_offset, len(image))[section == "directory" :][:2]
+    answered = 0
+    for at in range(start, end, 8):
+        for change in (-1, 1, 5, 1 << 50, -(1 << 60)):
+            word = (int.from_bytes(image[at : at + 8], "little") + change) % 2**64
+            prober = prober_of(tableimage.open_table(image[:at] + word.to_bytes(8, "little") + image[at + 8 :]), prefix_bits)
+            for i in range(len(queries)):
+                try:
+                    found = prober.probe(queries[i : i + 1], 64)[1]
+                except CorruptStoreError:
+                    continue
+                assert sorted(found.tolist()) == wanted[i]
+                answered += 1
+    assert answered > 0 or prefix_bits == 0
+
+
+@pytest.mark.parametrize("prefix_bits", [41, 52, 64])
+@pytest.mark.parametrize("order", ["ascending", "descending", "random"])
+def test_look_ups_that_differ_behind_the_bits_they_are_sorted_by(prefix_bits, order):
+    """A sort takes 40 bits; among look-ups that agree on them, a later block may come first."""
+    keys = np.unique(np.uint64(0xABCDEF0123 << 24) | np.random.default_rng(1).integers(0, 2**24, 3000, np.uint64))
+    table = tableimage.open_table(tableimage.build(keys, block_bytes=128))
+    queries = {"ascending": keys, "descending": keys[::-1].copy(), "random": np.random.default_rng(2).permutation(keys)}[order]
+    lims, near, _ = reference.brute_force_many(keys, queries.tolist(), 2)
+    expected = [(q, f) for q, f in _pairs(lims, queries, near) if (q ^ f) >> (64 - prefix_bits) == 0]
+    assert len(expected) >= len(keys)
+    for sweep_from in (PLAINLY, SORTED):
+        lims, found, _, _, _ = prober_of(table, prefix_bits).probe(queries, 2, sweep_from=sweep_from)
+        assert _pairs(lims, queries, found) == expected
+
+
+def _pairs(lims: np.ndarray, queries: np.ndarray, found: np.ndarray) -> list[tuple[int, int]]:
+    return list(zip(np.repeat(queries, np.diff(lims)).tolist(), found.tolist(), strict=True))

@@ -45,16 +45,47 @@ struct Packer {
   }
 };
 
-// Reads exactly the bytes that hold the field.
-uint64_t field(const uint8_t* p, uint64_t at, unsigned bits) {
+constexpr unsigned kFieldBytes = 9;  // a field of 64 bits that starts within a byte
+
+// p has kFieldBytes readable bytes behind the byte in which the field starts; bits is not 0.
+inline uint64_t wide_field(const uint8_t* p, uint64_t at, unsigned bits) {
+  const uint8_t* q = p + at / 8;
+  const unsigned shift = at & 7;
+  const uint64_t word = load64(q) >> shift | uint64_t{q[8]} << 1 << (63 - shift);
+  return word & (~uint64_t{0} >> (64 - bits));
+}
+
+// Reads no byte at or behind end.
+uint64_t field(const uint8_t* p, const uint8_t* end, uint64_t at, unsigned bits) {
   if (bits == 0) return 0;
   const uint8_t* q = p + at / 8;
-  const unsigned shift = at & 7, bytes = (shift + bits + 7) / 8;
-  unsigned __int128 word = 0;
-  for (unsigned i = 0; i < bytes; ++i) word |= static_cast<unsigned __int128>(q[i]) << (8 * i);
-  word >>= shift;
-  return static_cast<uint64_t>(word) & (~uint64_t{0} >> (64 - bits));
+  if (static_cast<uint64_t>(end - q) >= kFieldBytes) return wide_field(p, at, bits);
+  uint8_t last[kFieldBytes] = {};
+  memcpy(last, q, static_cast<size_t>(end - q));
+  return wide_field(last, at & 7, bits);
 }
+
+// n fields one after the other, each with base added.
+void unpack(const uint8_t* p, const uint8_t* end, uint64_t at, unsigned bits, uint64_t n, uint64_t base, uint64_t* out) {
+  if (bits == 0) {
+    for (uint64_t i = 0; i < n; ++i) out[i] = base;
+    return;
+  }
+  const uint64_t size = static_cast<uint64_t>(end - p);
+  const uint64_t last_start = size < kFieldBytes ? 0 : (size - kFieldBytes) * 8 + 7;  // of a field that can be read wide
+  uint64_t wide = size < kFieldBytes || at > last_start ? 0 : (last_start - at) / bits + 1;
+  if (wide > n) wide = n;
+  uint64_t i = 0;
+  if (bits <= 57) {  // with the bits before it in its byte, within one load
+    const uint64_t mask = ~uint64_t{0} >> (64 - bits);
+    for (; i < wide; ++i, at += bits) out[i] = base + (load64(p + at / 8) >> (at & 7) & mask);
+  } else {
+    for (; i < wide; ++i, at += bits) out[i] = base + wide_field(p, at, bits);
+  }
+  for (; i < n; ++i, at += bits) out[i] = base + field(p, end, at, bits);
+}
+
+uint64_t ids_at(const IdRecord& r) { return static_cast<uint64_t>(r.count) * r.count_bits; }
 
 }  // namespace
 
@@ -77,12 +108,16 @@ uint8_t* pack_record(const uint64_t* ids, const uint64_t* lims, uint64_t n, uint
 }
 
 uint64_t count_at(const IdRecord& r, uint32_t rank) {
-  return 1 + field(r.bits, static_cast<uint64_t>(rank) * r.count_bits, r.count_bits);
+  return 1 + field(r.bits, r.end, static_cast<uint64_t>(rank) * r.count_bits, r.count_bits);
 }
 
 uint64_t id_at(const IdRecord& r, uint64_t place) {
-  return r.base + field(r.bits, static_cast<uint64_t>(r.count) * r.count_bits + place * r.id_bits, r.id_bits);
+  return r.base + field(r.bits, r.end, ids_at(r) + place * r.id_bits, r.id_bits);
 }
+
+void unpack_counts(const IdRecord& r, uint64_t* counts) { unpack(r.bits, r.end, 0, r.count_bits, r.count, 1, counts); }
+
+void unpack_ids(const IdRecord& r, uint64_t* ids) { unpack(r.bits, r.end, ids_at(r), r.id_bits, r.total, r.base, ids); }
 
 uint64_t ids_of_rank(const IdRecord& r, uint32_t rank, uint64_t* first) {
   if (r.count_bits == 0) {
@@ -107,6 +142,7 @@ Status open_record(const uint8_t* data, uint64_t size, uint64_t seed, IdRecord* 
   r->count = load16(data + 6);
   r->base = load64(data + 8);
   r->bits = data + kRecordHeaderBytes;
+  r->end = data + size;
   if (r->id_bits > 64 || r->count_bits > 56 || r->count == 0 || (r->count_bits && !r->id_bits)) return fault->status;
   // The counts must lie in the record before they are summed; the sum is bounded because each id takes a bit or more.
   const uint64_t bits = (size - kRecordHeaderBytes) * 8;
@@ -114,8 +150,12 @@ Status open_record(const uint8_t* data, uint64_t size, uint64_t seed, IdRecord* 
   r->total = r->count;
   if (r->count_bits) {
     r->total = 0;
-    for (uint32_t i = 0; i < r->count; ++i) {
-      r->total += count_at(*r, i);
+    constexpr uint32_t kChunk = 64;  // so many counts of 56 bits do not overflow their sum
+    uint64_t counts[kChunk];
+    for (uint32_t i = 0; i < r->count; i += kChunk) {
+      const uint32_t n = r->count - i < kChunk ? r->count - i : kChunk;
+      unpack(r->bits, r->end, static_cast<uint64_t>(i) * r->count_bits, r->count_bits, n, 1, counts);
+      for (uint32_t j = 0; j < n; ++j) r->total += counts[j];
       if (r->total > bits) return fault->status;
     }
   }

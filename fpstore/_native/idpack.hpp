@@ -15,6 +15,7 @@ uint8_t* pack_record(const uint64_t* ids, const uint64_t* lims, uint64_t n, uint
 // A checked record: after ok, counts and ids can be read without further checks.
 struct IdRecord {
   const uint8_t* bits;
+  const uint8_t* end;
   uint64_t base;
   uint64_t total;  // ids in the record
   uint32_t count;  // fingerprints in the record
@@ -27,5 +28,9 @@ Status open_record(const uint8_t* data, uint64_t size, uint64_t seed, IdRecord* 
 uint64_t ids_of_rank(const IdRecord& record, uint32_t rank, uint64_t* first);
 uint64_t id_at(const IdRecord& record, uint64_t place);
 uint64_t count_at(const IdRecord& record, uint32_t rank);
+
+// All of a record: counts of record.count places, ids of record.total.
+void unpack_counts(const IdRecord& record, uint64_t* counts);
+void unpack_ids(const IdRecord& record, uint64_t* ids);
 
 }  // namespace fpstore

@@ -62,6 +62,30 @@ def gather_ids(
     seed: int,
     path: str,
 ) -> tuple[NDArray[np.int64], NDArray[np.uint64]]: ...
+def unpack_records(
+    records: list[bytes], first_block: int, seed: int, path: str
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]: ...
+def find_ids(
+    records: list[bytes], first_block: int, seed: int, wanted: NDArray[np.uint64], path: str
+) -> tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint64]]: ...
+def merge_keys(keys: NDArray[np.uint64], drop: NDArray[np.uint64], add: NDArray[np.uint64], out: NDArray[np.uint64]) -> int: ...
+def merge_groups(
+    keys: NDArray[np.uint64],
+    counts: NDArray[np.uint64],
+    ids: NDArray[np.uint64],
+    drop: NDArray[np.uint64],
+    add: NDArray[np.uint64],
+    add_counts: NDArray[np.uint64],
+    add_ids: NDArray[np.uint64],
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64]]: ...
+def union_groups(
+    keys_a: NDArray[np.uint64],
+    counts_a: NDArray[np.uint64],
+    ids_a: NDArray[np.uint64],
+    keys_b: NDArray[np.uint64],
+    counts_b: NDArray[np.uint64],
+    ids_b: NDArray[np.uint64],
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64]]: ...
 def simhash(
     text: bytes, offsets: NDArray[np.uint64], words: bool, length: int, distinct: bool, seed: int
 ) -> NDArray[np.uint64]: ...

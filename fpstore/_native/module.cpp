@@ -1,5 +1,5 @@
-// The functions of the module. With module_tables.cpp the only part of the kernel that knows Python: arrays in, one call without the
-// GIL, arrays or an exception out.
+// The functions of the module. With module_tables.cpp and module_merge.cpp the only part of the kernel that knows Python: arrays
+// in, one call without the GIL, arrays or an exception out.
 #include "idpack.hpp"
 #include "module.hpp"
 #include "results.hpp"
@@ -174,8 +174,8 @@ nb::list unpack_rank(nb::bytes data, uint64_t seed, uint32_t rank, const std::st
 nb::tuple unpack_record(nb::bytes data, uint64_t seed, const std::string& path) {
   const IdRecord record = record_of(data, seed, path);
   Buffer<uint64_t> counts(record.count), ids(record.total);
-  for (uint32_t i = 0; i < record.count; ++i) counts.get()[i] = count_at(record, i);
-  for (uint64_t i = 0; i < record.total; ++i) ids.get()[i] = id_at(record, i);
+  unpack_counts(record, counts.get());
+  unpack_ids(record, ids.get());
   return nb::make_tuple(counts.array(record.count), ids.array(record.total));
 }
 
@@ -290,4 +290,5 @@ NB_MODULE(_kernel, m) {
     return simhash_weighted(hashes.data(), weights.data(), hashes.size());
   }, nb::arg("hashes").noconvert(), nb::arg("weights").noconvert());
   bind_tables(m);
+  bind_merge(m);
 }

@@ -91,4 +91,7 @@ inline void check(Status status, const Fault& fault, const std::string& path) {
 // Adds the classes Table, Prober and BlockEncoder (module_tables.cpp).
 void bind_tables(nb::module_& m);
 
+// Adds the functions of streaming merges (module_merge.cpp).
+void bind_merge(nb::module_& m);
+
 }  // namespace fpstore

@@ -45,6 +45,11 @@ def _after_fork_in_child() -> None:
         environment.close()
 
 
+def lock() -> Any:
+    """Return this process's lock around all reading of LMDB."""
+    return _lock
+
+
 # The lambdas look up the lock of the process that forks, which may be a child itself.
 os.register_at_fork(before=lambda: _lock.acquire(), after_in_parent=lambda: _lock.release(), after_in_child=_after_fork_in_child)
 
@@ -243,6 +248,15 @@ class Reader:
             transaction, handle = self._ready(database)
             found = transaction.cursor(db=handle).getmulti(keys)
             return [(bytes(key), self._copied(value)) for key, value in found]
+
+    def last_key(self, database: bytes | None = None) -> bytes | None:
+        """Return the greatest key, or None when there is none or no such database."""
+        with _lock, translated(self.path):
+            if database not in self._databases:
+                return None
+            transaction, handle = self._ready(database)
+            cursor = transaction.cursor(db=handle)
+            return bytes(cursor.key()) if cursor.last() else None
 
     def items(self, database: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """Yield (key, value) in key order."""

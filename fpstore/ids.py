@@ -26,6 +26,7 @@ MAX_NAME_BYTES = 1 << 16
 PENDING_BLOCKS = 1 << 11
 PENDING_IDS = 1 << 20
 TICK_ROWS = 1 << 14
+FIND_BLOCKS = 1 << 10
 
 Words = npt.NDArray[np.uint64]
 
@@ -116,6 +117,30 @@ class IdMap:
     def block(self, block: int) -> tuple[Words, Words]:
         """Return (ids per fingerprint, ids) of a whole block."""
         return _kernel.unpack_record(self._record(block), record_seed(self._digest, block), str(self.path))
+
+    def blocks(self, first: int, count: int) -> tuple[Words, Words]:
+        """Return (ids per fingerprint, ids) of successive blocks."""
+        keys = [block_key(block) for block in range(first, first + count)]
+        found = self._reader.get_many(keys)
+        if len(found) != len(keys):
+            have = {key for key, _ in found}
+            block = next(b for b, key in enumerate(keys, first) if key not in have)
+            raise CorruptStoreError(f"{self.path}: the id record of block {block} is missing", path=self.path, block=block)
+        return _kernel.unpack_records([value for _, value in found], first, record_seed(self._digest, 0), str(self.path))
+
+    def find(self, wanted: Words, block_count: int) -> tuple[Words, npt.NDArray[np.uint32], Words]:
+        """Return (blocks, ranks, ids) of every place that has one of the ids wanted (ascending, distinct); reads the whole map."""
+        parts = []
+        for first in range(0, block_count, FIND_BLOCKS):
+            keys = [block_key(block) for block in range(first, min(first + FIND_BLOCKS, block_count))]
+            records = [value for _, value in self._reader.get_many(keys)]
+            if len(records) != len(keys):
+                raise CorruptStoreError(f"{self.path}: id records are missing from block {first} on", path=self.path, block=first)
+            parts.append(_kernel.find_ids(records, first, record_seed(self._digest, 0), wanted, str(self.path)))
+        if not parts:
+            return np.empty(0, np.uint64), np.empty(0, np.uint32), np.empty(0, np.uint64)
+        blocks, ranks, ids = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return blocks, ranks, ids
 
     def gather(self, blocks: Words, ranks: npt.NDArray[np.uint32]) -> tuple[npt.NDArray[np.int64], Words]:
         """Return (lims, ids) of many places; each record is read once."""
@@ -236,6 +261,29 @@ class Names:
     def name(self, number: int) -> str:
         """Return the string of a number."""
         return self._opened(number, self._reader.get(struct.pack(">Q", number), NAMES)).decode()
+
+    def number(self, name: bytes) -> int | None:
+        """Return the number of a string, or None."""
+        places = self._reader.get(xxhash.xxh64_digest(name), NUMBERS) or b""
+        for (number,) in struct.iter_unpack(">Q", places):
+            if self._reader.get(struct.pack(">Q", number), NAMES) == _sealed(number, name):
+                return int(number)
+        return None
+
+    def next_number(self) -> int:
+        """Return the number after the last."""
+        last = self._reader.last_key(NAMES)
+        return 0 if last is None else int.from_bytes(last, "big") + 1
+
+    def items(self) -> Iterator[tuple[int, bytes]]:
+        """Yield (number, string in UTF-8) in order of the numbers."""
+        for key, value in self._reader.items(NAMES):
+            number = int.from_bytes(key, "big")
+            yield number, self._opened(number, value)
+
+    def close(self) -> None:
+        """Give the LMDB handle back."""
+        self._reader.close()
 
     def _opened(self, number: int, value: bytes | None) -> bytes:
         if value is None or len(value) < 5 or value != _sealed(number, value[4:]):

@@ -18,6 +18,8 @@ from fpstore.errors import CorruptStoreError, FormatVersionError
 FORMAT_VERSION: int = _kernel.FORMAT_VERSION
 STORE_FILE = "store.mdb"
 IDS_FILE = "ids.mdb"
+NAMES_FILE = "names.mdb"
+JOURNAL_FILE = "journal.mdb"
 META = b"meta"
 STORE_KEY = b"store"
 GENERATION_KEY = b"generation"

@@ -39,6 +39,8 @@ class Matches:
     fingerprints : ndarray of uint64, shape (matches,)
         By query, distance, fingerprint.
     distances : ndarray of uint8, shape (matches,)
+    inserted : ndarray of bool, shape (queries,), or None
+        Of :meth:`fpstore.Store.probe_insert_many`: which queries were inserted.
     """
 
     def __init__(
@@ -47,11 +49,13 @@ class Matches:
         fingerprints: npt.NDArray[np.uint64],
         distances: npt.NDArray[np.uint8],
         look_up: IdLookup,
+        inserted: npt.NDArray[np.bool_] | None = None,
     ) -> None:
         self.lims = lims
         self.fingerprints = fingerprints
         self.distances = distances
         self._look_up = look_up
+        self.inserted = inserted
 
     def ids(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64] | list[str]]:
         """Return (lims, ids): the ids of match m are ``ids[lims[m]:lims[m + 1]]``; uint64, or strings in a list."""

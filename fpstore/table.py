@@ -146,6 +146,12 @@ class TableReader:
         """The table for reading it whole."""
         return _kernel.Table(np.frombuffer(self._whole, dtype=np.uint8), str(self.path))
 
+    def block_keys(self) -> Keys:
+        """Return the key index: the last entry of each block, in order; a view of the file."""
+        kernel = self.kernel
+        index = np.frombuffer(self._whole, np.uint8)[kernel.keys_offset : kernel.directory_offset]
+        return index.view("<u8").astype(np.uint64, copy=False)
+
     def check_place(self, design: Design, table: int, fingerprint_count: int, set_digest: int) -> None:
         """Refuse a file that is intact but belongs elsewhere: another place in the design, another set."""
         spec, kernel = design.tables[table], self.kernel

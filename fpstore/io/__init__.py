@@ -1,6 +1,6 @@
 """Readers and writers of outside formats: NumPy, raw, delimited text, JSON lines and Parquet."""
 
-from fpstore.io.check import check_fingerprints, check_ids, format_fingerprint, parse_fingerprint
+from fpstore.io.check import check_fingerprint, check_fingerprints, check_ids, format_fingerprint, parse_fingerprint
 from fpstore.io.reader import Reader, open_reader
 from fpstore.io.source import FORMATS, Chunk, IdType
 from fpstore.io.writers import Writer, open_writer
@@ -11,6 +11,7 @@ __all__ = [
     "IdType",
     "Reader",
     "Writer",
+    "check_fingerprint",
     "check_fingerprints",
     "check_ids",
     "format_fingerprint",

@@ -153,6 +153,16 @@ def dtype_problem(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str | None:
     return None
 
 
+def check_fingerprint(value: object) -> int:
+    """Return one fingerprint as an int, or raise InputError that says what it was."""
+    if isinstance(value, np.uint64) or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**64):
+        return int(value)
+    if isinstance(value, np.unsignedinteger):
+        return int(value)
+    what = f"{type(value).__name__} {value!r}"
+    raise InputError(f"a fingerprint is an int from 0 to 2^64 - 1 or a numpy.uint64, got {what[:80]}")
+
+
 def check_fingerprints(values: object) -> U64:
     """Turn what a caller passed as fingerprints into a contiguous native uint64 array.
 

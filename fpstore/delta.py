@@ -1,0 +1,168 @@
+"""The delta: what was inserted and deleted since the current generation was made, as log records and in memory.
+
+A writer appends a record to the journal for each change; every process keeps what the records say in a `_kernel.Delta`, where probes
+look it up (docs/format.md, "Journal"; docs/design.md, "The delta").
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from fpstore import _kernel
+from fpstore.errors import CorruptStoreError, StorageError
+
+Words = npt.NDArray[np.uint64]
+Kinds = npt.NDArray[np.uint8]
+
+ADD, REMOVE, REMOVE_LAST, WIPE = range(4)
+ID_KINDS = ("row", "integer", "string")
+MAGIC = b"FPCHANGE"
+# magic, checksum, then what the checksum covers: number, fingerprints and ids afterwards, next row, rows, names, kind of ids
+_HEADER = struct.Struct("<8sQQQQQIIII")
+_CHECKED_FROM = 16
+MOST_RECORDS = (1 << 29) - 2
+
+
+class Totals(NamedTuple):
+    """What a store holds after a record."""
+
+    fingerprints: int
+    ids: int
+    next_row: int  # the id of the next row that comes without one
+    id_kind: str
+
+
+class Record(NamedTuple):
+    """One change: rows that were added or removed together."""
+
+    number: int
+    totals: Totals
+    kinds: Kinds
+    fingerprints: Words
+    ids: Words
+    names: list[bytes]  # strings that got a number with this record, in order of the numbers; empty: the number is not used
+
+
+def pack(record: Record) -> bytes:
+    """Return the bytes of a log record."""
+    names = b"".join(struct.pack("<I", len(name)) + name for name in record.names)
+    body = b"".join(
+        (record.fingerprints.astype("<u8").tobytes(), record.ids.astype("<u8").tobytes(), record.kinds.tobytes(), names)
+    )
+    totals = record.totals
+    head = _HEADER.pack(
+        MAGIC, 0, record.number, totals.fingerprints, totals.ids, totals.next_row, len(record.kinds), len(record.names),
+        ID_KINDS.index(totals.id_kind), 0,
+    )  # fmt: skip
+    data = head[_CHECKED_FROM:] + body
+    return MAGIC + xxhash.xxh64_intdigest(data).to_bytes(8, "little") + data
+
+
+def unpack(data: bytes, path: Path) -> Record:
+    """Check and parse a log record.
+
+    Raises
+    ------
+    CorruptStoreError
+    """
+    if len(data) < _HEADER.size or data[:8] != MAGIC:
+        raise CorruptStoreError(f"{path}: a log record is damaged ({len(data)} bytes)", path=path)
+    _, checksum, number, fingerprints, ids, next_row, rows, name_count, kind, _ = _HEADER.unpack_from(data)
+    if xxhash.xxh64_intdigest(memoryview(data)[_CHECKED_FROM:]) != checksum:
+        raise CorruptStoreError(f"{path}: log record {number} is damaged (checksum differs)", path=path)
+    words = np.frombuffer(data, "<u8", 2 * rows, _HEADER.size).astype(np.uint64, copy=False)
+    at = _HEADER.size + 16 * rows
+    kinds = np.frombuffer(data, np.uint8, rows, at)
+    at += rows
+    names = []
+    for _ in range(name_count):
+        (length,) = struct.unpack_from("<I", data, at)
+        names.append(data[at + 4 : at + 4 + length])
+        at += 4 + length
+    totals = Totals(fingerprints, ids, next_row, ID_KINDS[kind])
+    return Record(number, totals, kinds, words[:rows], words[rows:], names)
+
+
+class Delta:
+    """The changes of a journal in memory, as far as they were applied.
+
+    Parameters
+    ----------
+    radius : int
+        The store's.
+    sample : ndarray of uint64
+        Some stored fingerprints; the bits in which they vary most tell fingerprints of the delta apart best.
+    identity : _kernel.Table
+        The identity table of the generation, which tells what is in it.
+    first_name : int
+        The number of the first string that is not in the generation's dictionary.
+    """
+
+    def __init__(self, radius: int, sample: Words, identity: _kernel.Table, first_name: int) -> None:
+        self.kernel = _kernel.Delta(radius, deal_bits(sample))
+        self._identity = identity
+        self.first_name = first_name
+        self.names: list[bytes] = []
+        self._numbers: dict[bytes, int] | None = None  # made when it is asked for
+        self.records = 0  # of the journal
+        self.version = 0
+
+    def apply(self, records: Sequence[Record], path: Path) -> None:
+        """Take up the next records, all of one moment: they become visible together, at the version of the last."""
+        if not records:
+            return
+        for expected, record in enumerate(records, self.records + 1):
+            if record.number != expected:
+                raise CorruptStoreError(f"{path}: log record {expected} is missing", path=path, expected=expected, got=record.number)
+        kinds, fingerprints, ids = (
+            (records[0][i] if len(records) == 1 else np.concatenate([r[i] for r in records])) for i in (2, 3, 4)
+        )
+        self.change(kinds, fingerprints, ids)
+        for record in records:
+            self.note_names(record.names)
+        self.records = records[-1].number
+
+    def change(self, kinds: Kinds, fingerprints: Words, ids: Words, in_base: Kinds | None = None) -> None:
+        """Take up changes, which become visible together, at a new version."""
+        in_base = self.in_base(fingerprints) if in_base is None else in_base
+        self.kernel.apply(kinds, fingerprints, ids, in_base, self.version + 1)
+        self.version += 1
+
+    def note_names(self, names: Iterable[bytes]) -> None:
+        """Take up strings that have numbers now."""
+        for name in names:
+            if self._numbers is not None:
+                self._numbers[name] = self.first_name + len(self.names)
+            self.names.append(name)
+
+    def number_of(self, name: bytes) -> int | None:
+        """Return the number of a string that came with the delta, or None."""
+        if self._numbers is None:
+            self._numbers = {known: number for number, known in enumerate(self.names, self.first_name)}
+        return self._numbers.get(name)
+
+    def in_base(self, fingerprints: Words) -> Kinds:
+        """Return 1 for each fingerprint that is in the generation's tables."""
+        blocks, _ = self._identity.locate(fingerprints)
+        return (blocks != np.uint64(2**64 - 1)).astype(np.uint8)
+
+
+def check_room(number: int, path: Path) -> None:
+    """Refuse a record that would have no number."""
+    if number > MOST_RECORDS:
+        raise StorageError(f"{path}: the delta has {MOST_RECORDS} records: merge it; nothing was changed", path=path)
+
+
+def deal_bits(sample: Words) -> Kinds:
+    """Return the 64 bit numbers, those first in which about half of the sample is set."""
+    if not len(sample):
+        return np.arange(64, dtype=np.uint8)
+    ones = np.unpackbits(sample.astype(">u8").view(np.uint8).reshape(-1, 8), axis=1).sum(axis=0)
+    return np.argsort(np.abs(ones - len(sample) / 2), kind="stable").astype(np.uint8)

@@ -1,0 +1,291 @@
+"""Following a store: which generation is current, and what its journal says, as other processes commit and merge."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+from weakref import WeakSet
+
+from fpstore import layout
+from fpstore.delta import Delta, Totals, unpack
+from fpstore.environment import Reader
+from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, StoreNotFoundError
+from fpstore.folder import is_store
+from fpstore.generation import Generation
+from fpstore.ids import NAMES, NUMBERS
+from fpstore.journal import Change, Journal
+from fpstore.view import View
+
+ATTEMPTS = 100
+PAUSE_SECONDS = 0.002
+SETTLED_NS = 10**9  # a folder that changed less than this ago may change again without a new time
+
+
+_followers: WeakSet[Follower] = WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    """A thread that is not in the child may have held the lock."""
+    for follower in _followers:
+        follower.forget_lock()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+class Follower:
+    """What one process has open of a store, brought up to date by :meth:`view`.
+
+    Raises
+    ------
+    StoreNotFoundError, CorruptStoreError, FormatVersionError
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if not path.exists():
+            raise StoreNotFoundError(f"{path}: no such store", path=path)
+        if not is_store(path):
+            raise StoreNotFoundError(f"{path}: not a fpstore store (no {layout.STORE_FILE} in it)", path=path)
+        status = path.stat()
+        self._inode = (status.st_dev, status.st_ino)
+        self._lock = threading.RLock()
+        self._closed = False
+        self._follows = True
+        self.journal: Journal | None = None
+        self._current: View | None = None
+        self._seen = 0
+        self._watched = -1
+        self._pid = os.getpid()
+        _followers.add(self)
+        file = path / layout.STORE_FILE
+        self.reader = Reader(file, (layout.META, NAMES, NUMBERS))
+        try:
+            self.store = layout.unpack_record(self.reader.get(layout.STORE_KEY, layout.META), file, "store")
+            layout.check_store_record(self.store, file)
+            self.first = layout.unpack_record(self.reader.get(layout.GENERATION_KEY, layout.META), file, "generation")
+            self._resolve()
+        except BaseException:
+            self.close()
+            raise
+
+    # Up to date
+
+    def view(self) -> View:
+        """Return what the store holds now.
+
+        Raises
+        ------
+        ClosedStoreError, CorruptStoreError, StorageError
+        """
+        view = self._current
+        if view is None:
+            raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
+        if not self._follows and self._pid == os.getpid():
+            return view
+        journal = self.journal
+        if journal is None:
+            if self._unchanged():
+                return view
+        elif self._pid == os.getpid() and journal.transaction() == self._seen:
+            return view
+        with self._lock:
+            return self._refresh()
+
+    def show(self, view: View) -> None:
+        """Take a view that this process, the writer, has made itself."""
+        self._current = view
+
+    def lead(self) -> None:
+        """Stop following: this process is the writer, and says itself what is new."""
+        self._follows = False
+
+    def switch(self, view: View, journal: Journal) -> None:
+        """Go over to another generation, which this process has made itself."""
+        with self._lock:
+            old, self.journal, self._current = self.journal, journal, view
+            if old is not None:
+                old.close()
+
+    def _unchanged(self) -> bool:
+        """Whether a store without a journal still has none."""
+        changed = os.fstat(self._watched).st_mtime_ns
+        if changed == self._changed and self._settled:
+            return True
+        with self._lock:
+            if self.journal is None:
+                self._settled = time.time_ns() - changed > SETTLED_NS
+                self._changed = changed
+                view = self._current
+                folder = layout.generation_name(self.first["number"])
+                return view is not None and (
+                    not self._is_same() or ((self.path / folder).is_dir() and not (self.path / folder / layout.JOURNAL_FILE).exists())
+                )
+        return False
+
+    def _is_same(self) -> bool:
+        """Whether the path still names the store that was opened; another one is none of our business."""
+        try:
+            status = self.path.stat()
+        except OSError:
+            return False
+        return (status.st_dev, status.st_ino) == self._inode
+
+    def _refresh(self) -> View:
+        view = self._current
+        if view is None:
+            raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
+        if self._pid != os.getpid():
+            # What was open belongs to the parent: its delta may be half changed, and its handles must not be used.
+            self._pid, self._follows, self._seen = os.getpid(), True, 0
+            if self.journal is not None or view.delta is not None:
+                self._resolve()
+                assert self._current is not None
+                return self._current
+        if self.journal is None or view.delta is None:
+            if self._is_same():
+                self._resolve()
+        else:
+            change = self.journal.read(view.delta.records)
+            if change.moved is not None:
+                if self._is_same():
+                    self._resolve()
+                else:
+                    self._seen = change.transaction
+            else:
+                self._take(view, change)
+        assert self._current is not None
+        return self._current
+
+    def _take(self, view: View, change: Change) -> None:
+        assert self.journal is not None and view.delta is not None
+        records = [unpack(data, self.journal.path) for data in change.records]
+        if records:
+            view.delta.apply(records, self.journal.path)
+            self._current = View(view.generation, view.delta, view.delta.version, records[-1].totals)
+        self._seen = change.transaction
+
+    # Opening
+
+    def _resolve(self) -> None:
+        """Open the current generation, which may be replaced while it is looked for."""
+        for attempt in range(ATTEMPTS):
+            try:
+                self._open_current()
+                return
+            except (StoreNotFoundError, CorruptStoreError):
+                # A generation that a merge has just removed looks like a damaged one.
+                if attempt + 1 == ATTEMPTS or not self._superseded():
+                    raise
+            time.sleep(PAUSE_SECONDS)
+
+    def _superseded(self) -> bool:
+        """Whether what was being opened is no longer current."""
+        try:
+            number = self._find()[0]
+        except FpstoreError:
+            return True
+        tried, self._tried = self._tried, number
+        return number != tried
+
+    def _open_current(self) -> None:
+        number, journal, change = self._find()
+        self._tried = number
+        if journal is None or change is None:
+            self._watch(self.path / layout.generation_name(number))
+            generation = Generation(self.path, self.store, self.first, self.reader)
+            record = self.first
+            totals = Totals(record["fingerprints"], record["ids"], record["rows"], self.store["id_kind"])
+            self._current, self.journal = View(generation, None, 0, totals), None
+            return
+        try:
+            self.open_journal(journal, change)
+        except BaseException:
+            journal.close()
+            raise
+
+    def open_journal(self, journal: Journal, change: Change) -> None:
+        """Go over to the generation of a journal."""
+        state = read_state(change.state, journal.path)
+        old = self._current
+        if old is not None and old.generation.record["number"] == state["generation"]["number"]:
+            generation = old.generation
+        else:
+            generation = Generation(self.path, self.store, state["generation"], self.reader)
+        delta = Delta(generation.design.radius, generation.sample(), generation.identity, state["first_name"])
+        totals = Totals(**state["totals"])
+        view = View(generation, delta, 0, totals)
+        self.journal = journal
+        self._current = view
+        self._take(view, change)
+
+    def _find(self) -> tuple[int, Journal | None, Change | None]:
+        """Return the number of the current generation, and its journal if it has one."""
+        moved = False
+        for number in generation_numbers(self.path):
+            file = self.path / layout.generation_name(number) / layout.JOURNAL_FILE
+            if not file.exists():
+                continue
+            journal = Journal(file)
+            change = journal.read(0)
+            if change.moved is None:
+                return number, journal, change
+            moved = True
+            journal.close()
+        if moved:
+            raise CorruptStoreError(f"{self.path}: the current generation is missing", path=self.path)
+        return int(self.first["number"]), None, None
+
+    def _watch(self, folder: Path) -> None:
+        self._unwatch()
+        try:
+            self._watched = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise StoreNotFoundError(f"{folder}: missing ({error.strerror})", path=folder) from error
+        self._changed, self._settled = -1, False
+
+    def _unwatch(self) -> None:
+        if self._watched >= 0:
+            os.close(self._watched)
+            self._watched = -1
+
+    def forget_lock(self) -> None:
+        """Take a new lock, in a process that was forked."""
+        self._lock = threading.RLock()
+
+    def close(self) -> None:
+        """Give every handle back. Closing twice is allowed."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            view, self._current = self._current, None
+            if view is not None:
+                view.generation.close()
+            if self.journal is not None:
+                self.journal.close()
+            self.reader.close()
+            self._unwatch()
+
+
+def generation_numbers(path: Path) -> list[int]:
+    """Return the numbers of the generation folders of a store, ascending."""
+    names = (entry.name for entry in path.iterdir())
+    return sorted(int(name[4:]) for name in names if name.startswith("gen-") and name[4:].isdigit())
+
+
+def read_state(data: bytes | None, path: Path) -> dict[str, Any]:
+    """Check and parse the state record of a journal."""
+    state = layout.unpack_record(data, path, "state")
+    layout.check_store_record(state["store"], path)
+    return state
+
+
+def make_state(store: dict[str, Any], generation: dict[str, Any], totals: Totals, first_name: int) -> bytes:
+    """Return the state record of a new journal: what it starts from."""
+    return layout.pack_record(
+        {"store": store, "generation": generation, "totals": totals._asdict(), "first_name": first_name}
+    )

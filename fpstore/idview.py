@@ -1,0 +1,90 @@
+"""The ids of a store, asked the other way round: which fingerprints have them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.errors import InputError
+from fpstore.io import check_ids
+from fpstore.view import View
+
+Words = npt.NDArray[np.uint64]
+
+
+class Ids:
+    """Look-ups by id; what :attr:`fpstore.Store.ids` returns.
+
+    The tables are ordered by fingerprint, so each call reads the whole id map once, however many ids it is given.
+
+    Examples
+    --------
+    >>> import fpstore, tempfile, os
+    >>> store = fpstore.build(os.path.join(tempfile.mkdtemp(), "s.fps"), [7, 11], ids=["a", "b"])
+    >>> "b" in store.ids, store.ids["b"], len(store.ids)
+    (True, [11], 2)
+    """
+
+    def __init__(self, view: Callable[[], View]) -> None:
+        self._view = view
+
+    def __len__(self) -> int:
+        """How many pairs of fingerprint and id are stored."""
+        return self._view().totals.ids
+
+    def __contains__(self, id: object) -> bool:
+        try:
+            numbers = self.numbers(id)
+        except InputError:
+            return False
+        return len(self._view().with_ids(numbers)[0]) > 0
+
+    def __getitem__(self, id: int | str) -> list[int]:
+        """Return the fingerprints that have an id, ascending; KeyError when there is none."""
+        fingerprints, _ = self._view().with_ids(self.numbers(id))
+        if not len(fingerprints):
+            raise KeyError(id)
+        return fingerprints.tolist()
+
+    def find(self, ids: Any) -> tuple[npt.NDArray[np.int64], Words]:
+        """Return (lims, fingerprints); those that have the m-th id are ``fingerprints[lims[m]:lims[m + 1]]``, ascending.
+
+        Parameters
+        ----------
+        ids : array of integers, or sequence of int or str
+            Those that are not stored have no fingerprints.
+
+        Raises
+        ------
+        InputError
+        """
+        view = self._view()
+        checked = check_ids(ids, len(ids))
+        known = [None if isinstance(i, str) != (view.totals.id_kind == "string") else view.number_of(i) if isinstance(i, str) else int(i) for i in checked]
+        fingerprints, numbers = view.with_ids(np.array([n for n in known if n is not None], np.uint64))
+        wanted = np.array([0 if n is None else n for n in known], np.uint64)
+        starts, ends = np.searchsorted(numbers, wanted), np.searchsorted(numbers, wanted, side="right")
+        ends = np.where([n is None for n in known], starts, ends) if known else ends
+        lims = np.zeros(len(known) + 1, np.int64)
+        np.cumsum(ends - starts, out=lims[1:])
+        parts = [fingerprints[start:end] for start, end in zip(starts, ends, strict=True)]
+        return lims, np.concatenate([np.empty(0, np.uint64), *parts])
+
+    def numbers(self, ids: Any) -> Words:
+        """Return the numbers under which ids, one or many, are stored; strings that are not have none."""
+        one = isinstance(ids, (int, str, np.integer)) and not isinstance(ids, bool)
+        listed = [ids] if one else ids
+        checked = check_ids(listed, len(listed))
+        view = self._view()
+        if not len(checked):
+            return np.empty(0, np.uint64)
+        strings = isinstance(checked, list)
+        if strings != (view.totals.id_kind == "string") and view.totals.ids:
+            raise InputError(f"the ids of this store are {'integers' if strings else 'strings'}, got {'strings' if strings else 'integers'}")
+        if isinstance(checked, np.ndarray):
+            return checked
+        numbers = (view.number_of(name) for name in dict.fromkeys(checked))
+        return np.array([number for number in numbers if number is not None], np.uint64)

@@ -1,0 +1,287 @@
+"""The journal of a generation: one LMDB environment that a writer appends to while any number of processes read.
+
+It holds the log of changes since the generation was made (docs/format.md, "Journal"). LMDB's traps are dealt with here: one open
+environment per process and file, fork, a table of readers of which some died, and a map of fixed size.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from weakref import WeakValueDictionary
+
+import lmdb
+
+from fpstore import environment
+from fpstore.environment import translated
+from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError, StoreNotFoundError
+from fpstore.locks import keep_writers_away
+
+META = b"meta"
+LOG = b"log"
+STATE_KEY = b"state"
+MOVED_KEY = b"moved"
+MAX_READERS = 1022  # 64 bytes each in the lock file
+PAGE = 4096
+SPARE_BYTES = 1 << 20  # of the map, kept for the last transaction
+LEAST_MAP_BYTES = 4 << 20
+DEFAULT_MAP_BYTES = 64 << 30  # address space, not disk
+
+# Held while a transaction writes; taken before a fork, as the lock of readers is.
+write_lock = threading.RLock()
+_open: WeakValueDictionary[tuple[int, int], _Environment] = WeakValueDictionary()
+
+
+class Change(NamedTuple):
+    """What a journal holds after those records that were seen before."""
+
+    transaction: int
+    state: bytes | None
+    moved: bytes | None
+    records: list[bytes]
+
+
+class _Environment:
+    """The one LMDB handle of this process for a file; it is exchanged when a writer comes to a file that is only read."""
+
+    def __init__(self, path: Path, writable: bool) -> None:
+        self.path = path
+        self.writable = writable
+        self.excludes = -1  # the descriptor of the lock that keeps writers away, for a reader without a place in the table
+        self.handle = self._opened()
+
+    def _opened(self) -> lmdb.Environment:
+        lock = True
+        if not self.writable and not _can_register(self.path):
+            self.excludes = keep_writers_away(self.path.parent.parent)
+            lock = False
+        with translated(self.path):
+            handle = lmdb.open(
+                os.fsencode(self.path), subdir=False, readonly=not self.writable, lock=lock, max_dbs=4, map_size=0,
+                readahead=False, create=False, max_readers=MAX_READERS,
+            )  # fmt: skip
+            # In a reading transaction, for another would wait for whoever writes.
+            try:
+                with handle.begin() as transaction:
+                    self.meta, self.log = (handle.open_db(name, transaction, create=False) for name in (META, LOG))
+            except BaseException:
+                handle.close()
+                raise
+            return handle
+
+    def make_writable(self) -> None:
+        if not self.writable:
+            self.close()
+            self.writable = True
+            self.handle = self._opened()
+
+    def close(self) -> None:
+        self.handle.close()
+        if self.excludes >= 0:
+            os.close(self.excludes)
+            self.excludes = -1
+
+    def __del__(self) -> None:
+        if hasattr(self, "handle"):
+            self.close()
+
+
+def _can_register(path: Path) -> bool:
+    """Whether this process may write to LMDB's lock file, where readers have their places."""
+    try:
+        os.close(os.open(lock_path(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o664))
+    except OSError as error:
+        if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+            raise StorageError(f"{path}: {error.strerror}", path=path) from error
+        return False
+    return True
+
+
+def lock_path(path: Path) -> Path:
+    """Return the path of the lock file that LMDB keeps beside an environment."""
+    return path.with_name(path.name + "-lock")
+
+
+# --- fork ------------------------------------------------------------------------------------------
+
+
+def _before_fork() -> None:
+    write_lock.acquire()
+
+
+def _after_fork_in_parent() -> None:
+    write_lock.release()
+
+
+def _after_fork_in_child() -> None:
+    """LMDB forbids the use of the parent's handles; so the child opens its own."""
+    global write_lock
+    write_lock = threading.RLock()
+    inherited = list(_open.values())
+    _open.clear()
+    for shared in inherited:
+        shared.close()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+
+
+# --- The journal -----------------------------------------------------------------------------------
+
+
+class Journal:
+    """The journal of one generation, open for reading, or for appending by the process that holds the writer's lock.
+
+    Raises
+    ------
+    StoreNotFoundError, CorruptStoreError, StorageError
+    """
+
+    def __init__(self, path: Path, writable: bool = False) -> None:
+        self.path = path
+        self._writable = writable
+        self._closed = False
+        self._shared: _Environment | None = None
+        self._pid = 0
+        with environment.lock():
+            self._attach()
+
+    def _attach(self) -> None:
+        try:
+            status = self.path.stat()
+        except OSError as error:
+            raise StoreNotFoundError(f"{self.path}: missing ({error.strerror})", path=self.path) from error
+        if status.st_size < 2 * PAGE:
+            raise CorruptStoreError(f"{self.path}: the journal is cut short ({status.st_size} bytes)", path=self.path)
+        inode = (status.st_dev, status.st_ino)
+        shared = _open.get(inode)
+        if shared is None:
+            shared = _Environment(self.path, self._writable)
+        elif self._writable:
+            shared.make_writable()
+        used = (int(shared.handle.info()["last_pgno"]) + 1) * PAGE
+        if (size := self.path.stat().st_size) < used:
+            shared.close()
+            raise CorruptStoreError(
+                f"{self.path}: the journal is cut short ({size} bytes, expected {used})", path=self.path, expected=used, got=size
+            )
+        _open[inode] = shared
+        self._shared, self._pid = shared, os.getpid()
+
+    def _here(self) -> _Environment:
+        """Return the environment of this process; the caller holds the lock."""
+        if self._closed:
+            raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
+        if self._pid != os.getpid():
+            self._writable = False
+            self._attach()
+        assert self._shared is not None
+        return self._shared
+
+    def transaction(self) -> int:
+        """Return the number of the last transaction: it grows with every commit of any process."""
+        with environment.lock():
+            transaction = self._here().handle.begin()
+            number: int = transaction.id()
+            transaction.abort()
+            return number
+
+    def read(self, after: int) -> Change:
+        """Return the state record and all log records with a number above ``after``, of one moment."""
+        with environment.lock(), translated(self.path):
+            here = self._here()
+            with here.handle.begin() as transaction:
+                records = []
+                cursor = transaction.cursor(db=here.log)
+                if cursor.set_range((after + 1).to_bytes(8, "big")):
+                    records = list(cursor.iternext(keys=False, values=True))
+                state, moved = (transaction.get(key, db=here.meta) for key in (STATE_KEY, MOVED_KEY))
+                return Change(transaction.id(), state, moved, records)
+
+    def append(self, number: int, record: bytes) -> None:
+        """Add a log record; it is durable when this returns.
+
+        Raises
+        ------
+        StorageError
+            No space on the disk, or in the map: nothing was changed.
+        """
+        with write_lock:
+            with environment.lock():
+                here = self._here()
+            info = here.handle.info()
+            if (int(info["last_pgno"]) + 2) * PAGE + len(record) > int(info["map_size"]) - SPARE_BYTES:
+                raise StorageError(
+                    f"{self.path}: the delta is full ({info['map_size']} bytes of map): merge it; nothing was changed", path=self.path
+                )
+            self._write(here, lambda t: t.put(number.to_bytes(8, "big"), record, db=here.log, append=True))
+
+    def move(self, record: bytes) -> None:
+        """Say that another generation is current: the last transaction of a journal."""
+        with write_lock:
+            with environment.lock():
+                here = self._here()
+            self._write(here, lambda t: t.put(MOVED_KEY, record, db=here.meta))
+
+    def _write(self, here: _Environment, work: Callable[[lmdb.Transaction], object]) -> None:
+        with translated(self.path, lmdb.MapFullError):
+            try:
+                with here.handle.begin(write=True) as transaction:
+                    work(transaction)
+            except lmdb.MapFullError as error:
+                raise StorageError(f"{self.path}: the delta is full: merge it; nothing was changed", path=self.path) from error
+
+    def remove_dead_readers(self) -> int:
+        """Free the places of readers that died, which would keep pages from being used again; return how many."""
+        with environment.lock(), translated(self.path):
+            return int(self._here().handle.reader_check())
+
+    def readers(self) -> str:
+        """Return LMDB's table of readers."""
+        with environment.lock(), translated(self.path):
+            return str(self._here().handle.readers())
+
+    def copy(self, target: Path) -> None:
+        """Write a consistent, compact, durable copy of the journal as it is now; writers go on."""
+        with environment.lock():
+            handle = self._here().handle
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o664)
+        try:
+            with translated(self.path):
+                handle.copyfd(descriptor, compact=True)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes that the file takes on disk."""
+        status = self.path.stat()
+        return min(status.st_size, status.st_blocks * 512)
+
+    def close(self) -> None:
+        """Give the handle back; the file is closed with the last journal of it in this process."""
+        with environment.lock():
+            self._closed = True
+            self._shared = None
+
+
+def create_journal(path: Path, state: bytes, records: Sequence[tuple[int, bytes]] = (), map_bytes: int = DEFAULT_MAP_BYTES) -> None:
+    """Write a durable journal; the caller makes its name durable."""
+    with translated(path):
+        handle = lmdb.open(
+            os.fsencode(path), subdir=False, lock=False, max_dbs=4, map_size=max(map_bytes, LEAST_MAP_BYTES) + SPARE_BYTES, sync=False
+        )
+        try:
+            meta, log = handle.open_db(META), handle.open_db(LOG)
+            with handle.begin(write=True) as transaction:
+                transaction.put(STATE_KEY, state, db=meta)
+                for number, record in records:
+                    transaction.put(number.to_bytes(8, "big"), record, db=log, append=True)
+            handle.sync(True)
+        finally:
+            handle.close()

@@ -1,0 +1,90 @@
+"""Batches of queries: how they are cut into kernel calls and threads, and their columns joined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel
+
+Words = npt.NDArray[np.uint64]
+Columns = tuple[npt.NDArray[np.int64], Words, npt.NDArray[np.uint8]]  # lims, fingerprints, distances
+
+PROBE_QUERIES = 1 << 16  # queries of one kernel call
+SPLIT_QUERIES = 1 << 8  # fewer are not worth another thread
+QUICK_QUERIES = 1 << 10  # so few are done before anybody wants to stop them
+SCAN_BLOCKS = 1 << 13  # blocks and queries of one kernel call: what a scan does between two looks at signals
+SCAN_QUERIES = 1 << 8
+
+
+def cut(queries: Words, threads: int) -> list[Words]:
+    """Cut a batch evenly for the threads: as few parts as possible, for a large one opens each block for many queries."""
+    count = max(-(-len(queries) // PROBE_QUERIES), min(threads, len(queries) // SPLIT_QUERIES), 1)
+    count = -(-count // threads) * threads if count > 1 else 1
+    return [part for part in np.array_split(queries, count) if len(part)]
+
+
+def joined(columns: list[Columns]) -> Columns:
+    """Put the columns of successive parts one after the other."""
+    if len(columns) == 1:
+        return columns[0]
+    lims = np.zeros(sum(len(c[0]) - 1 for c in columns) + 1, np.int64)
+    np.cumsum(np.concatenate([np.zeros(0, np.int64), *(np.diff(c[0]) for c in columns)]), out=lims[1:])
+    return (
+        lims,
+        np.concatenate([np.empty(0, np.uint64), *(c[1] for c in columns)]),
+        np.concatenate([np.empty(0, np.uint8), *(c[2] for c in columns)]),
+    )
+
+
+def probed(work: Callable[..., Any], parts: list[Words], threads: int) -> list[Any]:
+    """Probe each part; many queries in other threads than this one, which is then free to meet a Ctrl-C and stop them."""
+    if len(parts) == 1 and len(parts[0]) <= QUICK_QUERIES:
+        return [work(parts[0])]
+    stop = _kernel.Stop()
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            return list(pool.map(partial(work, stop=stop), parts))
+        except BaseException:
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def scanned(kernel: _kernel.Table, queries: Words, radius: int, threads: int) -> Columns:
+    """Compare each query with every entry of the identity table."""
+    parts = [
+        (q, b, min(b + SCAN_BLOCKS, kernel.block_count))
+        for q in range(0, len(queries), SCAN_QUERIES)
+        for b in range(0, kernel.block_count, SCAN_BLOCKS)
+    ]
+    columns = _run(lambda p: kernel.scan(queries[p[0] : p[0] + SCAN_QUERIES], radius, p[1], p[2]), parts, threads)
+    number = np.concatenate(
+        [
+            np.empty(0, np.int64),
+            *(np.repeat(np.arange(len(c[0]) - 1) + p[0], np.diff(c[0])) for p, c in zip(parts, columns, strict=True)),
+        ]
+    )
+    found = np.concatenate([np.empty(0, np.uint64), *(c[1] for c in columns)])
+    distances = np.concatenate([np.empty(0, np.uint8), *(c[2] for c in columns)])
+    order = np.lexsort((found, distances, number))
+    lims = np.zeros(len(queries) + 1, np.int64)
+    np.cumsum(np.bincount(number, minlength=len(queries)), out=lims[1:])
+    return lims, found[order], distances[order]
+
+
+def _run(work: Callable[[Any], Columns], parts: list[Any], threads: int) -> list[Columns]:
+    """Run the work on each part, in threads when there is enough of it; results in order."""
+    if threads == 1 or len(parts) < 2:
+        return [work(part) for part in parts]
+    with ThreadPoolExecutor(min(threads, len(parts))) as pool:
+        try:
+            return list(pool.map(work, parts))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise

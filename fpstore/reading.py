@@ -1,0 +1,270 @@
+"""Reading a store: open, probe, scan, look inside, close."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel
+from fpstore.design import Design, check_radius
+from fpstore.errors import ClosedStoreError, InputError
+from fpstore.following import Follower
+from fpstore.idview import Ids
+from fpstore.inspection import Report, describe, verify_store
+from fpstore.io import check_fingerprint, check_fingerprints
+from fpstore.matches import Match, Matches
+from fpstore.probing import PROBE_QUERIES
+from fpstore.resources import parse_threads
+from fpstore.view import View
+
+Words = npt.NDArray[np.uint64]
+FIRST_BATCH = 1 << 12
+
+
+class Reading:
+    """What can be asked of a store; :class:`fpstore.Store` adds what changes it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._follower = Follower(path)
+        self._design = self._follower.view().generation.design
+        self._closed = False
+
+    # Life cycle
+
+    def close(self) -> None:
+        """Give back every handle. Closing twice is allowed."""
+        if self._closed:
+            return
+        self._closed = True
+        self._follower.close()
+
+    def __enter__(self) -> Self:
+        self._check()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _check(self) -> None:
+        if self._closed:
+            raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
+
+    def _view(self) -> View:
+        """Return what the store holds now."""
+        self._check()
+        return self._follower.view()
+
+    # Properties
+
+    @property
+    def kernel_tables(self) -> list[_kernel.Table]:
+        """The kernel's tables, in design order: for benchmarks and tests."""
+        return [table.kernel for table in self._view().generation.tables]
+
+    @property
+    def radius(self) -> int:
+        """The largest radius that probes answer from the tables."""
+        return int(self._follower.store["design"]["radius"])
+
+    @property
+    def design(self) -> Design:
+        """The tables and why they suffice."""
+        return self._design
+
+    @property
+    def fingerprinter(self) -> dict[str, Any] | None:
+        """How the fingerprints were made (name, version, parameters), when the store was told."""
+        made: dict[str, Any] | None = self._follower.store["fingerprinter"]
+        return made
+
+    @property
+    def ids(self) -> Ids:
+        """The ids: whether one exists, and which fingerprints have it."""
+        return Ids(self._view)
+
+    def __len__(self) -> int:
+        """How many distinct fingerprints are stored."""
+        return self._view().totals.fingerprints
+
+    def __repr__(self) -> str:
+        if self._closed:
+            return f"<fpstore.Store {str(self.path)!r}, closed>"
+        return f"<fpstore.Store {str(self.path)!r}: {len(self)} fingerprints, radius {self.radius}, design {self.design.name}>"
+
+    def __contains__(self, fingerprint: object) -> bool:
+        view = self._view()
+        try:
+            value = check_fingerprint(fingerprint)
+        except InputError:
+            return False
+        return view.has(value)
+
+    def __getitem__(self, fingerprint: int) -> list[int] | list[str]:
+        """Return the ids of a stored fingerprint; KeyError when it is not stored."""
+        ids = self._view().ids_of_one(check_fingerprint(fingerprint))
+        if not ids:
+            raise KeyError(fingerprint)
+        return ids
+
+    # Probing
+
+    def probe(self, fingerprint: int, radius: int | None = None) -> list[Match]:
+        """Find every stored fingerprint within ``radius`` bits of one.
+
+        Parameters
+        ----------
+        fingerprint : int
+            0 to 2^64 - 1.
+        radius : int, optional
+            0 to 64; by default the store's. A larger radius than the store's is answered by a scan of the whole first table.
+
+        Returns
+        -------
+        list of Match
+            Every match, once, by distance and fingerprint.
+
+        Raises
+        ------
+        InputError, CorruptStoreError, ClosedStoreError
+
+        Examples
+        --------
+        >>> import fpstore, tempfile, os
+        >>> store = fpstore.build(os.path.join(tempfile.mkdtemp(), "s.fps"), [0b1000, 0b1011])
+        >>> [(m.fingerprint, m.distance) for m in store.probe(0b1001, radius=1)]
+        [(8, 1), (11, 1)]
+        """
+        view = self._view()
+        value = check_fingerprint(fingerprint)
+        radius = self.radius if radius is None else check_radius(radius, 64)
+        if radius > self.radius:
+            return next(iter(self.scan(np.array([value], np.uint64), radius)))
+        return view.probe(value, radius)
+
+    def probe_many(self, fingerprints: Any, radius: int | None = None, threads: int | None = None) -> Matches:
+        """Find every stored fingerprint within ``radius`` bits of each query.
+
+        Parameters
+        ----------
+        fingerprints : ndarray of uint64, shape (queries,), or sequence of int
+        radius : int, optional
+            0 to 64; by default the store's. A larger one is answered by :meth:`scan`.
+        threads : int, optional
+            By default one per processor.
+
+        Returns
+        -------
+        Matches
+
+        Raises
+        ------
+        InputError, CorruptStoreError, ClosedStoreError
+        """
+        view = self._view()
+        queries = check_fingerprints(fingerprints)
+        radius = self.radius if radius is None else check_radius(radius, 64)
+        if radius > self.radius:
+            return self.scan(queries, radius, threads)
+        columns = view.probe_columns(queries, radius, parse_threads(threads))
+        assert columns is not None
+        return Matches(*columns, view.ids_of)
+
+    def probe_batches(
+        self, fingerprints: Any, radius: int | None = None, threads: int | None = None, matches: int = 1 << 22
+    ) -> Iterator[Matches]:
+        """Answer :meth:`probe_many` a part at a time, in bounded memory however many matches there are.
+
+        Parameters
+        ----------
+        fingerprints : ndarray of uint64, shape (queries,), or sequence of int
+        radius : int, optional
+            0 to the store's, which is the default.
+        threads : int, optional
+            By default one per processor.
+        matches : int
+            The most matches to hold at once. Only a part of one query may have more.
+
+        Yields
+        ------
+        Matches
+            Of the next ``len(part)`` queries, in order.
+
+        Raises
+        ------
+        InputError, CorruptStoreError, ClosedStoreError
+        """
+        view = self._view()
+        queries = check_fingerprints(fingerprints)
+        radius = check_radius(self.radius if radius is None else radius, self.radius)
+        if matches < 1:
+            raise InputError(f"matches must be at least 1, got {matches!r}")
+        workers = parse_threads(threads)
+        start, size = 0, FIRST_BATCH
+        while start < len(queries):
+            self._check()
+            part = queries[start : start + size]
+            columns = view.probe_columns(part, radius, workers, max(matches // workers, 1) if len(part) > 1 else None)
+            if columns is None:
+                size = max(len(part) // 2, 1)
+                continue
+            yield Matches(*columns, view.ids_of)
+            start += len(part)
+            if len(columns[1]) < matches // 4:
+                size = min(size * 2, PROBE_QUERIES * workers)
+
+    def scan(self, fingerprints: Any, radius: int, threads: int | None = None) -> Matches:
+        """Find every stored fingerprint within any ``radius`` (0 to 64) of each query, by reading the whole first table.
+
+        The table is read once for all queries; the time grows with fingerprints x queries.
+
+        Raises
+        ------
+        InputError, CorruptStoreError, ClosedStoreError
+        """
+        view = self._view()
+        queries = check_fingerprints(fingerprints)
+        radius = check_radius(radius, 64)
+        return Matches(*view.scan_columns(queries, radius, parse_threads(threads)), view.ids_of)
+
+    # Ids
+
+    def ids_of(self, fingerprints: Any) -> tuple[npt.NDArray[np.int64], Words | list[str]]:
+        """Return (lims, ids) of stored fingerprints; those of the m-th are ``ids[lims[m]:lims[m + 1]]``.
+
+        Raises
+        ------
+        KeyError
+            One of them is not stored.
+        """
+        return self._view().ids_of(check_fingerprints(fingerprints))
+
+    def items(self) -> Iterator[tuple[Words, npt.NDArray[np.int64], Words | list[str]]]:
+        """Yield (fingerprints, lims, ids) of everything stored now, in ascending order of fingerprint, a piece at a time."""
+        return self._view().items()
+
+    # Looking inside
+
+    def stats(self) -> dict[str, Any]:
+        """Return what the store holds and what each part takes; see docs/api.md for the keys."""
+        return describe(self._view(), self._follower.journal)
+
+    def verify(self, progress: Callable[[str, int, int | None], None] | None = None) -> Report:
+        """Read every byte: checksums, order, counts, keys, codes, id records, and that all tables hold the same set.
+
+        Parameters
+        ----------
+        progress : callable, optional
+            Called as ``progress(phase, done, total)``, total being None when unknown.
+
+        Returns
+        -------
+        Report
+            ``ok``, and the faults found, each with its file and block.
+        """
+        return verify_store(self._view(), self._follower.journal, progress)

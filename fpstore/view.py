@@ -1,0 +1,238 @@
+"""What a store holds at one moment: a generation and the delta up to a record. All questions are answered here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel
+from fpstore.delta import Delta, Totals
+from fpstore.errors import CorruptStoreError
+from fpstore.generation import Generation
+from fpstore.matches import Match
+from fpstore.probing import Columns, cut, joined, probed, scanned
+
+Words = npt.NDArray[np.uint64]
+Groups = tuple[Words, Words, Words]  # keys, how many ids each has, the ids one after the other
+Ids = tuple[npt.NDArray[np.int64], Words | list[str]]
+NOWHERE = np.uint64(2**64 - 1)
+ABSENT = 2
+
+
+class View:
+    """One consistent state; it never changes, whatever is inserted, deleted or merged meanwhile.
+
+    Parameters
+    ----------
+    generation : Generation
+    delta : Delta or None
+        None when the store was never changed.
+    version : int
+        The last log record that counts.
+    totals : Totals
+        How much there is.
+    """
+
+    def __init__(self, generation: Generation, delta: Delta | None, version: int, totals: Totals) -> None:
+        self.generation = generation
+        self.delta = delta
+        self.version = version
+        self.totals = totals
+        # Without changes there is nothing to look up.
+        self._changes: _kernel.Delta | None = delta.kernel if delta is not None and version else None
+
+    # Probing
+
+    def probe(self, value: int, radius: int) -> list[Match]:
+        """Return the matches of one fingerprint, by distance and fingerprint."""
+        generation, changes = self.generation, self._changes
+        found = generation.prober(radius).probe_one(value, radius, generation.identity)
+        ids = generation.ids
+        if changes is None:
+            return [Match(f, distance, self.named(ids.get(block, rank))) for f, distance, block, rank in found]
+        version = self.version
+        added = changes.probe_one(value, radius, version)
+        matches = [
+            Match(f, distance, self.named(changes.ids_one(f, ids.get(block, rank), version)))
+            for f, distance, block, rank in found
+            if not changes.removals or changes.state(f, version) != ABSENT
+        ]
+        if added:
+            matches += [Match(f, distance, self.named(changes.ids_one(f, [], version))) for f, distance in added]
+            if len(matches) > len(added):
+                matches.sort(key=lambda match: (match.distance, match.fingerprint))
+        return matches
+
+    def probe_columns(self, queries: Words, radius: int, threads: int, most: int | None = None) -> Columns | None:
+        """Return the columns of the matches of many queries; None when a part has more than ``most``."""
+        columns = probed(partial(self._probe_part, radius=radius, most=most), cut(queries, threads), threads)
+        return None if any(column is None for column in columns) else joined(columns)
+
+    def _probe_part(
+        self, queries: Words, radius: int, most: int | None = None, stop: _kernel.Stop | None = None
+    ) -> Columns | None:
+        found = self.generation.prober(radius).probe(queries, radius, most=most, stop=stop)
+        if found is None or self._changes is None:
+            return None if found is None else found[:3]
+        return self._changes.combine(found[:3], self._changes.probe(queries, radius, self.version), self.version)
+
+    def base_columns(self, queries: Words, radius: int, threads: int) -> Columns:
+        """Return the columns of the matches in the tables, without what was deleted from them since."""
+        prober = self.generation.prober(radius)
+        columns = joined([found[:3] for found in probed(partial(prober.probe, radius=radius), cut(queries, threads), threads)])
+        if self._changes is None:
+            return columns
+        none = np.zeros(len(queries) + 1, np.int64), np.empty(0, np.uint64), np.empty(0, np.uint8)
+        return self._changes.combine(columns, none, self.version)
+
+    def scan_columns(self, queries: Words, radius: int, threads: int) -> Columns:
+        """Return the columns of the matches at any radius."""
+        found = scanned(self.generation.tables[0].in_order, queries, radius, threads)
+        if self._changes is None:
+            return found
+        return self._changes.combine(found, self._changes.scan(queries, radius, self.version), self.version)
+
+    def has(self, value: int) -> bool:
+        """Whether a fingerprint is stored."""
+        state = 0 if self._changes is None else self._changes.state(value, self.version)
+        return state == 1 if state else self.generation.identity.locate_one(value) is not None
+
+    # Ids
+
+    def ids_of_one(self, value: int) -> list[int] | list[str]:
+        """Return the ids of a fingerprint, none when it is not stored."""
+        place = self.generation.identity.locate_one(value)
+        ids = [] if place is None else self.generation.ids.get(*place)
+        if self._changes is not None:
+            ids = self._changes.ids_one(value, ids, self.version)
+        return self.named(ids)
+
+    def ids_of(self, fingerprints: Words) -> Ids:
+        """Return (lims, ids) of stored fingerprints; KeyError when one is not."""
+        lims, numbers = self.numbers_of(fingerprints)
+        missing = np.flatnonzero(np.diff(lims) == 0)
+        if len(missing):
+            raise KeyError(int(fingerprints[missing[0]]))
+        return lims, numbers if self.totals.id_kind != "string" else self.named(numbers.tolist())  # type: ignore[return-value]
+
+    def numbers_of(self, fingerprints: Words) -> tuple[npt.NDArray[np.int64], Words]:
+        """Return (lims, id numbers) of fingerprints; those that are not stored have none."""
+        lims, numbers = self.base_numbers(fingerprints)
+        if self._changes is not None:
+            lims, numbers = self._changes.ids(fingerprints, lims, numbers, self.version)
+        return lims, numbers
+
+    def base_numbers(self, fingerprints: Words) -> tuple[npt.NDArray[np.int64], Words]:
+        """Return (lims, id numbers) of fingerprints in the tables alone."""
+        blocks, ranks = self.generation.identity.locate(fingerprints)
+        here = blocks != NOWHERE
+        if here.all():
+            return self.generation.ids.gather(blocks, ranks)
+        found, numbers = self.generation.ids.gather(blocks[here], ranks[here])
+        counts = np.zeros(len(fingerprints), np.int64)
+        counts[here] = np.diff(found)
+        lims = np.zeros(len(fingerprints) + 1, np.int64)
+        np.cumsum(counts, out=lims[1:])
+        return lims, numbers
+
+    def named(self, numbers: list[int]) -> list[int] | list[str]:
+        """Return the ids of id numbers: themselves, or the strings that they stand for."""
+        if self.totals.id_kind != "string":
+            return numbers
+        return [self._name(number) for number in numbers]
+
+    def _name(self, number: int) -> str:
+        delta, names = self.delta, self.generation.names
+        if delta is not None and number >= delta.first_name:
+            if number - delta.first_name < len(delta.names):
+                return delta.names[number - delta.first_name].decode()
+        elif names is not None:
+            return names.name(number)
+        path = self.generation.folder
+        raise CorruptStoreError(f"{path}: id number {number} has no name", path=path)
+
+    def number_of(self, name: str) -> int | None:
+        """Return the number of a string id, or None when it has none."""
+        encoded = name.encode()
+        if self.delta is not None and (number := self.delta.number_of(encoded)) is not None:
+            return number
+        return None if self.generation.names is None else self.generation.names.number(encoded)
+
+    def with_ids(self, numbers: Words) -> tuple[Words, Words]:
+        """Return (fingerprints, id numbers), every stored pair that has one of these ids; by id and fingerprint."""
+        wanted = np.unique(numbers)
+        generation = self.generation
+        blocks, ranks, ids = generation.ids.find(wanted, generation.identity.block_count)
+        fingerprints = self._at(blocks, ranks)
+        if self._changes is not None:
+            kept = self._changes.pairs(fingerprints, ids, self.version) == 0
+            added, added_ids = self._changes.find(wanted, self.version)
+            fingerprints, ids = np.concatenate([fingerprints[kept], added]), np.concatenate([ids[kept], added_ids])
+        order = np.lexsort((fingerprints, ids))
+        return fingerprints[order], ids[order]
+
+    def _at(self, blocks: Words, ranks: npt.NDArray[np.uint32]) -> Words:
+        """Return the fingerprints at places of the identity table; the blocks ascend."""
+        out = np.empty(len(blocks), np.uint64)
+        distinct, starts = np.unique(blocks, return_index=True)
+        table = self.generation.tables[0]
+        for block, start, end in zip(distinct.tolist(), starts, [*starts[1:], len(blocks)], strict=True):
+            entries, _, _ = table.kernel.decode(block, block + 1, 0)
+            out[start:end] = entries[ranks[start:end]]
+        return out
+
+    # Everything
+
+    def groups(self) -> Iterator[Groups]:
+        """Yield (fingerprints, how many ids each has, id numbers) of everything, in ascending order, a piece at a time."""
+        touched = np.empty(0, np.uint64) if self._changes is None else self._changes.export(self.version)[0]
+        block = start = 0
+        for keys, entry_counts in self.generation.tables[0].pieces():
+            counts, ids = self.generation.ids.blocks(block, len(entry_counts))
+            block += len(entry_counts)
+            end = start + int(np.searchsorted(touched[start:], keys[-1], side="right"))
+            yield self._changed(keys, counts, ids, touched[start:end])
+            start = end
+        if start < len(touched):
+            none = np.empty(0, np.uint64)
+            yield self._changed(none, none, none, touched[start:])
+
+    def _changed(self, keys: Words, counts: Words, ids: Words, touched: Words) -> Groups:
+        """Bring a piece of the tables up to date with those fingerprints of the delta that fall into it."""
+        if not len(touched) or self._changes is None:
+            return keys, counts, ids
+        places = np.searchsorted(keys, touched)
+        here = np.zeros(len(touched), bool)
+        inside = places < len(keys)
+        here[inside] = keys[places[inside]] == touched[inside]
+        lims = np.zeros(len(touched) + 1, np.int64)
+        ends = np.cumsum(counts)
+        sizes = np.zeros(len(touched), np.int64)
+        sizes[here] = counts[places[here]]
+        np.cumsum(sizes, out=lims[1:])
+        old = _slices(ids, (ends - counts)[places[here]], counts[places[here]])
+        lims, new = self._changes.ids(touched, lims, old, self.version)
+        sizes = np.diff(lims)
+        stays = sizes > 0
+        return _kernel.merge_groups(
+            keys, counts, ids, touched[here], touched[stays], sizes[stays].astype(np.uint64), new
+        )
+
+    def items(self) -> Iterator[tuple[Words, npt.NDArray[np.int64], Words | list[str]]]:
+        """Yield (fingerprints, lims, ids) of everything, in ascending order, a piece at a time."""
+        for keys, counts, numbers in self.groups():
+            lims = np.zeros(len(keys) + 1, np.int64)
+            np.cumsum(counts, out=lims[1:])
+            named = numbers if self.totals.id_kind != "string" else self.named(numbers.tolist())
+            yield keys, lims, named  # type: ignore[misc]
+
+
+def _slices(values: Words, starts: Words, sizes: Words) -> Words:
+    """Return ``values[start:start + size]`` of each slice, one after the other."""
+    total = int(sizes.sum())
+    within = np.arange(total, dtype=np.int64) - np.repeat(np.cumsum(sizes).astype(np.int64) - sizes.astype(np.int64), sizes.astype(np.int64))
+    return values[np.repeat(starts.astype(np.int64), sizes.astype(np.int64)) + within]

@@ -1,0 +1,405 @@
+"""Changing a store: the one writer appends to the journal, keeps the delta in step, and merges."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import delta as log
+from fpstore.delta import ADD, REMOVE, WIPE, Delta, Record, Totals
+from fpstore.errors import ClosedStoreError, FpstoreError, InputError, ReadOnlyError
+from fpstore.following import Follower
+from fpstore.ids import MAX_NAME_BYTES
+from fpstore.locks import WriterLock
+from fpstore.matches import Match
+from fpstore.probing import Columns
+from fpstore.view import NOWHERE, View
+
+Words = npt.NDArray[np.uint64]
+Mask = npt.NDArray[np.uint8]
+
+SYNCS = ("commit", "batch", "none")
+BATCH_ROWS = 10_000  # a group of inserts is committed when it has so many rows
+BATCH_SECONDS = 0.1  # or is so old
+NONE_ROWS = 1 << 20
+PRESENT, ABSENT, DROPPED = 1, 2, 2
+
+
+class Rows(NamedTuple):
+    """Rows that are to be added, their ids as numbers, and what the numbers rest on."""
+
+    fingerprints: Words
+    ids: Words
+    names: list[bytes]  # strings that have no number yet
+    totals: Totals  # with the kind of ids and the next row as they will be
+
+
+class Writer:
+    """The process's right to change a store, and how it does. Calls from several threads take turns.
+
+    Raises
+    ------
+    StoreLockedError, ReadOnlyError
+    """
+
+    def __init__(self, follower: Follower, lock: WriterLock, sync: str) -> None:
+        self.path = follower.path
+        self.sync = check_sync(sync)
+        self.follower = follower
+        self.turn = threading.RLock()
+        self._lock = lock
+        self._queue: list[Record] = []
+        self._queued_rows = 0
+        self._due = 0.0
+        self._wake = threading.Condition(self.turn)
+        self._flusher: threading.Thread | None = None
+        self._flush_error: FpstoreError | None = None
+        self._closed = False
+
+    # What every change does
+
+    def check(self) -> None:
+        """Refuse a writer that is closed, or that a fork has copied."""
+        if self._closed:
+            raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
+        if self._lock.owner != os.getpid():
+            raise ReadOnlyError(
+                f"{self.path}: opened for writing by process {self._lock.owner}; after a fork only that process may change it",
+                path=self.path,
+            )
+
+    def begin(self, sync: str | None) -> tuple[View, Delta, str]:
+        """Return what there is before a change; what is not committed yet is, if the change is to be durable."""
+        self.check()
+        sync = self.sync if sync is None else check_sync(sync)
+        if sync == "commit":
+            self.flush()
+        view = self.follower.view()
+        assert view.delta is not None
+        log.check_room(max(view.delta.version, view.delta.records) + 1, self.path)
+        return view, view.delta, sync
+
+    def end(self, view: View, record: Record, sync: str) -> View:
+        """Commit a change that the delta has in memory already, at its last version; nobody sees it before.
+
+        On failure the delta is read anew from the journal.
+        """
+        delta = view.delta
+        assert delta is not None
+        self._queue.append(record)
+        self._queued_rows += len(record.kinds)
+        try:
+            if sync == "commit":
+                self.flush()
+        except BaseException:
+            self._queue.clear()
+            self._queued_rows = 0
+            self.reload()
+            raise
+        delta.note_names(record.names)
+        after = View(view.generation, delta, delta.version, record.totals)
+        self.follower.show(after)
+        if self._queue:
+            self._queue_grew(sync)
+        return after
+
+    def _queue_grew(self, sync: str) -> None:
+        if self._queued_rows >= (BATCH_ROWS if sync == "batch" else NONE_ROWS):
+            self.flush()
+        elif sync == "batch" and not self._due:
+            self._due = time.monotonic() + BATCH_SECONDS
+            if self._flusher is None:
+                self._flusher = threading.Thread(target=self._flush_in_time, name="fpstore-flush", daemon=True)
+                self._flusher.start()
+            self._wake.notify_all()
+
+    def _flush_in_time(self) -> None:
+        """Commit groups when they are due, in a thread of its own."""
+        with self.turn:
+            while not self._closed:
+                wait = self._due - time.monotonic() if self._due else None
+                if wait is None or wait > 0:
+                    self._wake.wait(wait)
+                    continue
+                try:
+                    self.flush()
+                except FpstoreError as error:
+                    self._flush_error = error  # the rows stay queued; who calls next is told
+                    self._due = time.monotonic() + 1.0
+
+    def flush(self) -> None:
+        """Make durable what is not yet; on failure it stays queued.
+
+        Raises
+        ------
+        StorageError
+        """
+        with self.turn:
+            self._flush_error = None
+            if not self._queue:
+                return
+            delta, journal = self._delta(), self.follower.journal
+            assert journal is not None
+            record = _joined(self._queue, delta.records + 1)
+            journal.append(record.number, log.pack(record))
+            delta.records += 1
+            self._queue.clear()
+            self._queued_rows, self._due = 0, 0.0
+
+    def _delta(self) -> Delta:
+        delta = self.follower.view().delta
+        assert delta is not None
+        return delta
+
+    def reload(self) -> None:
+        """Read the delta anew from the journal, after a change in memory that could not be committed."""
+        journal = self.follower.journal
+        assert journal is not None
+        self.follower.open_journal(journal, journal.read(0))
+
+    # Adding
+
+    def insert(self, fingerprints: Words, ids: Words | list[str] | None, sync: str | None) -> int:
+        """Add pairs; return how many were new."""
+        with self.turn:
+            view, delta, sync = self.begin(sync)
+            rows = self._rows(view, fingerprints, ids)
+            in_base = delta.in_base(rows.fingerprints)
+            new = self._new_pairs(view, rows, in_base)
+            kept, kept_ids, in_base = rows.fingerprints[new], rows.ids[new], in_base[new]
+            if not len(kept):
+                return 0
+            totals = rows.totals._replace(
+                fingerprints=view.totals.fingerprints + self._count_absent(view, kept, in_base),
+                ids=view.totals.ids + len(kept),
+            )
+            kinds = np.full(len(kept), ADD, np.uint8)
+            self._change(delta, kinds, kept, kept_ids, in_base)
+            self.end(view, Record(0, totals, kinds, kept, kept_ids, rows.names), sync)
+            return len(kept)
+
+    def _change(self, delta: Delta, kinds: Mask, fingerprints: Words, ids: Words, in_base: Mask) -> None:
+        try:
+            delta.change(kinds, fingerprints, ids, in_base)
+        except BaseException:
+            self.reload()
+            raise
+
+    def probe_insert_one(
+        self, value: int, identifier: int | str, radius: int, always: bool, sync: str | None
+    ) -> list[Match]:
+        """Probe, and insert if nothing matched."""
+        with self.turn:
+            view, delta, sync = self.begin(sync)
+            matches = view.probe(value, radius)
+            if matches and not always:
+                return matches
+            fingerprints = np.array([value], np.uint64)
+            rows = self._rows(view, fingerprints, [identifier])
+            known = next((match for match in matches if match.distance == 0), None)
+            if known is not None and self._has_pair(view, value, rows):
+                return matches
+            in_base = np.array([view.generation.identity.locate_one(value) is not None], np.uint8)
+            totals = rows.totals._replace(
+                fingerprints=view.totals.fingerprints + (known is None), ids=view.totals.ids + 1
+            )
+            self._change(delta, _ONE_ADD, fingerprints, rows.ids, in_base)
+            self.end(view, Record(0, totals, _ONE_ADD, fingerprints, rows.ids, rows.names), sync)
+            return matches
+
+    def _has_pair(self, view: View, value: int, rows: Rows) -> bool:
+        _, numbers = view.numbers_of(np.array([value], np.uint64))
+        return bool((numbers == rows.ids[0]).any())
+
+    def probe_insert(
+        self, fingerprints: Words, ids: Words | list[str], radius: int, always: bool, threads: int, sync: str | None
+    ) -> tuple[View, Columns, npt.NDArray[np.bool_]]:
+        """Probe and insert in order; return the view afterwards, the columns of the matches, and which rows were inserted."""
+        with self.turn:
+            view, delta, sync = self.begin(sync)
+            rows = self._rows(view, fingerprints, ids)
+            columns = view.base_columns(fingerprints, radius, threads)
+            in_base = delta.in_base(fingerprints)
+            matched = (np.diff(columns[0]) > 0).astype(np.uint8)
+            if always:
+                matched[~self._new_pairs(view, rows, in_base)] = DROPPED
+            absent = self._absent(view, fingerprints, in_base)
+            lims, found, distances, inserted = delta.kernel.probe_insert(
+                fingerprints, rows.ids, matched, in_base, radius, always, delta.version + 1
+            )
+            columns = delta.kernel.combine(columns, (lims, found, distances), delta.version + 1)
+            delta.version += 1
+            mask = inserted.astype(bool)
+            count = int(mask.sum())
+            if not count:
+                return view, columns, mask
+            kept, kept_ids = fingerprints[mask], rows.ids[mask]
+            totals = rows.totals._replace(
+                fingerprints=view.totals.fingerprints + len(np.unique(fingerprints[mask & absent])),
+                ids=view.totals.ids + count,
+            )
+            # A number whose string was not needed stays unused.
+            used = set(kept_ids.tolist()) if rows.names else ()
+            first = delta.first_name + len(delta.names)
+            names = [name if first + i in used else b"" for i, name in enumerate(rows.names)]
+            kinds = np.full(count, ADD, np.uint8)
+            after = self.end(view, Record(0, totals, kinds, kept, kept_ids, names), sync)
+            return after, columns, mask
+
+    def _rows(self, view: View, fingerprints: Words, ids: Words | Sequence[int | str] | None) -> Rows:
+        """Turn ids into numbers, and say what the store's totals will be."""
+        totals = view.totals
+        fresh = totals.ids == 0 and totals.next_row == 0 and not (view.delta is not None and view.delta.names)
+        if ids is None:
+            if totals.id_kind != "row" and not fresh:
+                raise InputError(f"{self.path}: its ids are {_KIND_WORDS[totals.id_kind]}: each row needs one")
+            end = totals.next_row + len(fingerprints)
+            if end >= 2**64:
+                raise InputError(f"{self.path}: there are no more row numbers: give ids")
+            numbers = np.arange(totals.next_row, end, dtype=np.uint64)
+            return Rows(fingerprints, numbers, [], totals._replace(next_row=end, id_kind="row"))
+        strings = len(ids) > 0 and isinstance(ids[0], str)
+        kind = "string" if strings else totals.id_kind
+        if fresh and len(ids):
+            kind = "string" if strings else "integer"
+        elif len(ids) and strings != (totals.id_kind == "string"):
+            raise InputError(f"{self.path}: its ids are {_KIND_WORDS[totals.id_kind]}, got {'strings' if strings else 'integers'}")
+        if not strings:
+            numbers = np.asarray(ids, np.uint64)
+            highest = int(numbers.max(initial=0)) + 1 if kind == "row" and len(numbers) else 0
+            return Rows(fingerprints, numbers, [], totals._replace(next_row=max(totals.next_row, highest), id_kind=kind))
+        numbers, names = self._numbers(view, ids)  # type: ignore[arg-type]
+        return Rows(fingerprints, numbers, names, totals._replace(id_kind=kind))
+
+    def _numbers(self, view: View, ids: Sequence[str]) -> tuple[Words, list[bytes]]:
+        delta = view.delta
+        assert delta is not None
+        numbers: dict[str, int] = {}
+        names: list[bytes] = []
+        following = delta.first_name + len(delta.names)
+        for name in dict.fromkeys(ids):
+            number = view.number_of(name)
+            if number is None:
+                encoded = name.encode()
+                if len(encoded) > MAX_NAME_BYTES:
+                    raise InputError(f"a string id takes at most {MAX_NAME_BYTES} bytes of UTF-8, got one of {len(encoded)}")
+                number = following + len(names)
+                names.append(encoded)
+            numbers[name] = number
+        return np.fromiter((numbers[name] for name in ids), np.uint64, len(ids)), names
+
+    def _new_pairs(self, view: View, rows: Rows, in_base: Mask) -> npt.NDArray[np.bool_]:
+        """Return which pairs are not stored yet, each only the first time that it comes."""
+        fingerprints, ids = rows.fingerprints, rows.ids
+        new = np.ones(len(fingerprints), bool)
+        order = np.lexsort((ids, fingerprints))
+        same = (np.diff(fingerprints[order]) == 0) & (np.diff(ids[order]) == 0)
+        new[order[1:][same]] = False  # lexsort is stable: the first of equal pairs comes first
+        assert view.delta is not None
+        known = view.delta.kernel.pairs(fingerprints, ids, view.delta.version)
+        new &= known != PRESENT
+        ask = np.flatnonzero(new & (known == 0) & (in_base != 0))
+        if len(ask):
+            distinct, place = np.unique(fingerprints[ask], return_inverse=True)
+            lims, numbers = view.base_numbers(distinct)
+            owner = np.repeat(np.arange(len(distinct)), np.diff(lims))
+            stored = set(zip(owner.tolist(), numbers.tolist(), strict=True)) if len(numbers) < MANY_IDS * len(ask) else None
+            for row, at in zip(ask.tolist(), place.tolist(), strict=True):
+                if stored is not None:
+                    new[row] = (at, int(ids[row])) not in stored
+                else:
+                    part = numbers[lims[at] : lims[at + 1]]
+                    found = int(np.searchsorted(part, ids[row]))
+                    new[row] = found == len(part) or part[found] != ids[row]
+        return new
+
+    def _absent(self, view: View, fingerprints: Words, in_base: Mask) -> npt.NDArray[np.bool_]:
+        """Return which fingerprints are not stored."""
+        assert view.delta is not None
+        states = view.delta.kernel.states(fingerprints, view.delta.version)
+        return np.asarray((states == ABSENT) | ((states == 0) & (in_base == 0)))
+
+    def _count_absent(self, view: View, fingerprints: Words, in_base: Mask) -> int:
+        return len(np.unique(fingerprints[self._absent(view, fingerprints, in_base)]))
+
+    # Deleting
+
+    def delete_fingerprints(self, fingerprints: Words, sync: str | None) -> int:
+        """Remove fingerprints with all their ids; return how many pairs there were."""
+        with self.turn:
+            view, delta, sync = self.begin(sync)
+            distinct = np.unique(fingerprints)
+            in_base = delta.in_base(distinct)
+            distinct = distinct[~self._absent(view, distinct, in_base)]
+            lims, _ = view.numbers_of(distinct)
+            return self._remove(view, delta, distinct, int(lims[-1]), *_nothing(), sync)
+
+    def delete_ids(self, numbers: Words, sync: str | None) -> int:
+        """Remove every pair that has one of these ids; return how many there were."""
+        with self.turn:
+            view, delta, sync = self.begin(sync)
+            fingerprints, ids = view.with_ids(numbers)
+            distinct, counts = np.unique(fingerprints, return_counts=True)
+            lims, _ = view.numbers_of(distinct)
+            dying = distinct[np.diff(lims) == counts]
+            stays = ~np.isin(fingerprints, dying)
+            return self._remove(view, delta, dying, len(fingerprints), fingerprints[stays], ids[stays], sync)
+
+    def _remove(
+        self, view: View, delta: Delta, dying: Words, pairs: int, fingerprints: Words, ids: Words, sync: str
+    ) -> int:
+        if not pairs:
+            return 0
+        kinds = np.concatenate([np.full(len(dying), WIPE, np.uint8), np.full(len(fingerprints), REMOVE, np.uint8)])
+        fingerprints, ids = np.concatenate([dying, fingerprints]), np.concatenate([np.zeros(len(dying), np.uint64), ids])
+        self._change(delta, kinds, fingerprints, ids, delta.in_base(fingerprints))
+        totals = view.totals._replace(fingerprints=view.totals.fingerprints - len(dying), ids=view.totals.ids - pairs)
+        self.end(view, Record(0, totals, kinds, fingerprints, ids, []), sync)
+        return pairs
+
+    # Life cycle
+
+    def close(self) -> None:
+        """Commit what is not yet, and give the lock back."""
+        with self.turn:
+            if self._closed:
+                return
+            mine = self._lock.owner == os.getpid()
+            try:
+                if mine:
+                    self.flush()
+            finally:
+                self._closed = True
+                self._lock.release()
+                self._wake.notify_all()
+
+
+MANY_IDS = 64
+_ONE_ADD = np.zeros(1, np.uint8)
+_KIND_WORDS = {"row": "row numbers or other integers", "integer": "integers", "string": "strings"}
+
+
+def check_sync(sync: str) -> str:
+    """Return a way of making changes durable, or raise InputError."""
+    if sync not in SYNCS:
+        raise InputError(f"sync must be one of {', '.join(SYNCS)}, got {sync!r}")
+    return sync
+
+
+def _nothing() -> tuple[Words, Words]:
+    return np.empty(0, np.uint64), np.empty(0, np.uint64)
+
+
+def _joined(records: list[Record], number: int) -> Record:
+    """Put changes together into one record."""
+    if len(records) == 1:
+        return records[0]._replace(number=number)
+    kinds, fingerprints, ids = (np.concatenate([record[i] for record in records]) for i in (2, 3, 4))
+    names = [name for record in records for name in record.names]
+    return Record(number, records[-1].totals, kinds, fingerprints, ids, names)

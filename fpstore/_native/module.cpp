@@ -1,5 +1,5 @@
-// The functions of the module. With module_tables.cpp the only part of the kernel that knows Python: arrays in, one call without the
-// GIL, arrays or an exception out.
+// The functions of the module. With the other module_*.cpp the only part of the kernel that knows Python: arrays in, one call without
+// the GIL, arrays or an exception out.
 #include "idpack.hpp"
 #include "module.hpp"
 #include "results.hpp"
@@ -290,4 +290,5 @@ NB_MODULE(_kernel, m) {
     return simhash_weighted(hashes.data(), weights.data(), hashes.size());
   }, nb::arg("hashes").noconvert(), nb::arg("weights").noconvert());
   bind_tables(m);
+  bind_delta(m);
 }

@@ -139,6 +139,8 @@ struct Kernels {
   // Every stored fingerprint that a look-up reaches and that lies within the radius, once. out_of_memory also when the sink is full.
   Status (*probe)(const TableProbe* probes, unsigned table_count, const uint64_t* queries, size_t query_count,
                   const ProbeOptions& options, Sink* sink, ProbeCounters* counters, unsigned* fault_table, Fault* fault);
+  // Places, ascending, of the keys within the radius of the query; returns how many. places has room for n.
+  size_t (*near)(const uint64_t* keys, size_t n, uint64_t query, unsigned radius, uint32_t* places);
 };
 
 extern const Kernels kScalar;

@@ -1,5 +1,5 @@
-// The functions of the module. With module_tables.cpp and module_merge.cpp the only part of the kernel that knows Python: arrays
-// in, one call without the GIL, arrays or an exception out.
+// The functions of the module. With the other module_*.cpp the only part of the kernel that knows Python: arrays in, one call without
+// the GIL, arrays or an exception out.
 #include "idpack.hpp"
 #include "module.hpp"
 #include "results.hpp"
@@ -291,4 +291,5 @@ NB_MODULE(_kernel, m) {
   }, nb::arg("hashes").noconvert(), nb::arg("weights").noconvert());
   bind_tables(m);
   bind_merge(m);
+  bind_delta(m);
 }

@@ -90,6 +90,8 @@ inline void check(Status status, const Fault& fault, const std::string& path) {
 
 // Adds the classes Table, Prober and BlockEncoder (module_tables.cpp).
 void bind_tables(nb::module_& m);
+// Adds the class Delta (module_delta.cpp).
+void bind_delta(nb::module_& m);
 
 // Adds the functions of streaming merges (module_merge.cpp).
 void bind_merge(nb::module_& m);

@@ -15,6 +15,7 @@ constexpr unsigned kExpandShared = UINT32_MAX;  // never: looking is cheaper
 #include "locate.inc"
 #include "sort.inc"
 #include "probe.inc"
+#include "near.inc"
 
 inline uint32_t tail_bits(const uint8_t* h, uint32_t n) {
   uint32_t i = 0;
@@ -68,6 +69,10 @@ inline bool filter_values(const Emitter& out, const Item& item, uint64_t mask, c
 
 inline void seek_group(const Seek* seeks, unsigned n, Cursor* cursors, bool* fine) {
   seek_group_scalar(seeks, n, cursors, fine);
+}
+
+inline size_t near(const uint64_t* keys, size_t n, uint64_t query, unsigned radius, uint32_t* places) {
+  return near_scalar(keys, n, query, radius, places);
 }
 
 #include "kernel_set.inc"

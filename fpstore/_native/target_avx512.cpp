@@ -16,6 +16,7 @@ constexpr unsigned kExpandShared = 2;
 #include "locate.inc"
 #include "sort.inc"
 #include "probe.inc"
+#include "near.inc"
 
 inline uint32_t tail_bits(const uint8_t* h, uint32_t n) {
   __m512i sum = _mm512_setzero_si512();
@@ -252,6 +253,19 @@ inline void seek_group(const Seek* seeks, unsigned n, Cursor* cursors, bool* fin
     fine[k] = s[k].index <= s[k].n;
     cursors[k] = Cursor{s[k].index, s[k].at, s[k].value};
   }
+}
+
+inline size_t near(const uint64_t* keys, size_t n, uint64_t query, unsigned radius, uint32_t* places) {
+  const __m512i base = _mm512_set1_epi64(static_cast<long long>(query));
+  const __m512i bound = _mm512_set1_epi64(radius);
+  size_t count = 0;
+  for (size_t i = 0; i < n; i += 8) {
+    const __mmask8 live = static_cast<__mmask8>(n - i >= 8 ? 0xFF : (1u << (n - i)) - 1);
+    const __m512i distance = _mm512_popcnt_epi64(_mm512_xor_si512(_mm512_maskz_loadu_epi64(live, keys + i), base));
+    for (unsigned hits = _mm512_mask_cmple_epu64_mask(live, distance, bound); hits; hits &= hits - 1)
+      places[count++] = static_cast<uint32_t>(i) + static_cast<uint32_t>(__builtin_ctz(hits));
+  }
+  return count;
 }
 
 #include "kernel_set.inc"

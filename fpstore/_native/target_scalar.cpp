@@ -13,6 +13,7 @@ constexpr unsigned kExpandShared = UINT32_MAX;  // never: looking is cheaper
 #include "locate.inc"
 #include "sort.inc"
 #include "probe.inc"
+#include "near.inc"
 #include "portable.inc"
 #include "kernel_set.inc"
 

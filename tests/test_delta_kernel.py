@@ -152,7 +152,7 @@ def base_columns(pair: Pair, queries: list[int], radius: int) -> tuple:
 
 def check(pair: Pair, version: int) -> None:
     delta, model = pair.delta, pair.model
-    content, said, touched = model.at(version)
+    content, said, _ = model.at(version)
     queries = pair.queries(37)
     for radius in range(pair.radius + 1):
         found = delta.probe(words(queries), radius, version)

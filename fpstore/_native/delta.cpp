@@ -34,6 +34,12 @@ uint32_t Delta::find_entry(uint64_t hash, uint64_t fingerprint) const {
   return entry_slots_.find(hash, [&](uint32_t e) { return entries_[e].fingerprint == fingerprint; });
 }
 
+// The second step after entry_slots_.prefetch().
+void Delta::prefetch_entry(uint64_t hash) const {
+  const uint32_t entry = entry_slots_.peek(hash);
+  if (entry != kNone) __builtin_prefetch(&entries_[entry]);
+}
+
 uint32_t Delta::find_pair(uint32_t entry, uint64_t id) const {
   if (entries_[entry].pair_count > kWalk)
     return pair_slots_.find(pair_hash(entry, id), [&](uint32_t p) { return pairs_[p].entry == entry && pairs_[p].id == id; });
@@ -77,10 +83,7 @@ void Delta::states(const uint64_t* fingerprints, size_t n, uint32_t end, uint8_t
   for (size_t i = 0; i < n; i += kGroup) {
     const size_t m = std::min<size_t>(kGroup, n - i);
     for (size_t j = 0; j < m; ++j) entry_slots_.prefetch(mix(fingerprints[i + j]));
-    for (size_t j = 0; j < m; ++j) {
-      const uint32_t entry = entry_slots_.peek(mix(fingerprints[i + j]));
-      if (entry != kNone) __builtin_prefetch(&entries_[entry]);
-    }
+    for (size_t j = 0; j < m; ++j) prefetch_entry(mix(fingerprints[i + j]));
     for (size_t j = 0; j < m; ++j) out[i + j] = static_cast<uint8_t>(state(fingerprints[i + j], end));
   }
 }
@@ -138,14 +141,15 @@ void Delta::find(const uint64_t* ids, size_t n, uint32_t end, std::vector<std::p
 }
 
 void Delta::export_state(uint32_t end, Export* out) const {
-  std::vector<uint32_t> order;
+  std::vector<std::pair<uint64_t, uint32_t>> order;
   for (uint32_t e = 0; e < entries_.size(); ++e)
-    if (newest(entries_[e].presence, end)) order.push_back(e);
-  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return entries_[a].fingerprint < entries_[b].fingerprint; });
+    if (newest(entries_[e].presence, end)) order.emplace_back(entries_[e].fingerprint, e);
+  std::sort(order.begin(), order.end());
   out->add_lims.push_back(0);
   out->remove_lims.push_back(0);
-  for (const uint32_t e : order) {
-    const Entry& entry = entries_[e];
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (i + kGroup < order.size()) __builtin_prefetch(&entries_[order[i + kGroup].second]);
+    const Entry& entry = entries_[order[i].second];
     const Event* absence = newest_absence(entry, end);
     for (uint32_t p = entry.pairs; p != kNone; p = pairs_[p].next_of_entry) {
       const Said said = said_of(&pairs_[p], absence, end);
@@ -184,13 +188,25 @@ bool Delta::probe(const uint64_t* queries, size_t n, unsigned radius, uint32_t e
       index_.prefetch_buckets(places[j], radius);
     }
     for (size_t j = 0; j < m; ++j) index_.prefetch_keys(places[j], radius);
+    const uint64_t before = sink->count;
     for (size_t j = 0; j < m; ++j)
       if (!index_.probe(k, queries[i + j], radius, places[j], [&](uint64_t fingerprint, unsigned distance) {
-            return !is_present(fingerprint, end) || push(sink, fingerprint, i + j, distance);
+            entry_slots_.prefetch(mix(fingerprint));
+            return push(sink, fingerprint, i + j, distance);
           }))
         return false;
+    keep_present(before, end, sink);
   }
   return true;
+}
+
+// Leaves out the matches from a place on that are absent.
+void Delta::keep_present(uint64_t from, uint32_t end, Sink* sink) const {
+  for (uint64_t i = from; i < sink->count; ++i) prefetch_entry(mix(sink->matches[i].fingerprint));
+  uint64_t kept = from;
+  for (uint64_t i = from; i < sink->count; ++i)
+    if (is_present(sink->matches[i].fingerprint, end)) sink->matches[kept++] = sink->matches[i];
+  sink->count = kept;
 }
 
 bool Delta::scan(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Sink* sink) const {
@@ -224,10 +240,7 @@ void Delta::prefetch(const uint64_t* fingerprints, const uint64_t* ids, const ui
     places[j] = index_.places(fingerprints[j]);
     if (!in_base[j]) index_.prefetch_buckets(places[j], radius);
   }
-  for (size_t j = 0; j < n; ++j) {
-    const uint32_t entry = entry_slots_.peek(hashes[j]);
-    if (entry != kNone) __builtin_prefetch(&entries_[entry]);
-  }
+  for (size_t j = 0; j < n; ++j) prefetch_entry(hashes[j]);
 }
 
 // The entry of a fingerprint, made if there was none; kNone when memory runs out. One without a change says nothing.
@@ -236,7 +249,10 @@ uint32_t Delta::put_entry(uint64_t hash, uint64_t fingerprint, bool in_base, con
   if (known != kNone) return known;
   const uint32_t e = static_cast<uint32_t>(entries_.size());
   if (e >= kNone - 1 || !entries_.reserve(e + uint64_t{1}) || !entry_slots_.reserve([&] {
-        for (uint32_t i = 0; i < e; ++i) entry_slots_.put(mix(entries_[i].fingerprint), i);
+        for (uint32_t i = 0; i < e; ++i) {
+          if (i + kGroup < e) entry_slots_.prefetch(mix(entries_[i + kGroup].fingerprint));
+          entry_slots_.put(mix(entries_[i].fingerprint), i);
+        }
       }) ||
       (!in_base && !index_.add(fingerprint, at)))
     return kNone;
@@ -265,7 +281,10 @@ uint32_t Delta::put_pair(uint32_t entry, uint64_t id) {
   Entry& e = entries_[entry];
   const uint32_t p = static_cast<uint32_t>(pairs_.size());
   const auto refill_ids = [&] {
-    for (uint32_t i = 0; i < p; ++i) put_id(i);
+    for (uint32_t i = 0; i < p; ++i) {
+      if (i + kGroup < p) id_slots_.prefetch(mix(pairs_[i + kGroup].id));
+      put_id(i);
+    }
   };
   const auto refill_pairs = [&] {
     for (uint32_t i = 0; i < pairs_.size(); ++i)

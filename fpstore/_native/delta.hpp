@@ -131,10 +131,12 @@ class Delta {
   uint64_t mix(uint64_t x) const;
   uint64_t pair_hash(uint32_t entry, uint64_t id) const { return mix(id + entry * uint64_t{0x9E3779B97F4A7C15}); }
   uint32_t find_entry(uint64_t hash, uint64_t fingerprint) const;
+  void prefetch_entry(uint64_t hash) const;
   uint32_t find_pair(uint32_t entry, uint64_t id) const;
   const Event* newest(const Event& event, uint32_t end) const;
   const Event* newest_absence(const Entry& entry, uint32_t end) const;
   bool is_present(uint64_t fingerprint, uint32_t end) const;
+  void keep_present(uint64_t from, uint32_t end, Sink* sink) const;
   Said said_of(const Pair* pair, const Event* absence, uint32_t end) const;
 
   void prefetch(const uint64_t* fingerprints, const uint64_t* ids, const uint8_t* in_base, size_t n, NearIndex::Places* places,

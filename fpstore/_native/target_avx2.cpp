@@ -72,7 +72,22 @@ inline void seek_group(const Seek* seeks, unsigned n, Cursor* cursors, bool* fin
 }
 
 inline size_t near(const uint64_t* keys, size_t n, uint64_t query, unsigned radius, uint32_t* places) {
-  return near_scalar(keys, n, query, radius, places);
+  const __m256i base = _mm256_set1_epi64x(static_cast<long long>(query));
+  const __m256i bound = _mm256_set1_epi64x(static_cast<long long>(radius) + 1);
+  const __m256i low = _mm256_set1_epi8(15);
+  const __m256i bits = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4));
+  size_t count = 0, i = 0;
+  for (; i + 4 <= n; i += 4) {
+    const __m256i x = _mm256_xor_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(keys + i)), base);
+    const __m256i halves = _mm256_add_epi8(_mm256_shuffle_epi8(bits, _mm256_and_si256(x, low)),
+                                           _mm256_shuffle_epi8(bits, _mm256_and_si256(_mm256_srli_epi16(x, 4), low)));
+    const __m256i distance = _mm256_sad_epu8(halves, _mm256_setzero_si256());
+    unsigned hits = static_cast<unsigned>(_mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpgt_epi64(bound, distance))));
+    for (; hits; hits &= hits - 1) places[count++] = static_cast<uint32_t>(i) + static_cast<uint32_t>(__builtin_ctz(hits));
+  }
+  for (; i < n; ++i)
+    if (static_cast<unsigned>(__builtin_popcountll(keys[i] ^ query)) <= radius) places[count++] = static_cast<uint32_t>(i);
+  return count;
 }
 
 #include "kernel_set.inc"

@@ -109,7 +109,14 @@ def build(
     return Store(target)
 
 
-def open(path: PathLike, mode: str = "r") -> Store:
+def open(
+    path: PathLike,
+    mode: str = "r",
+    *,
+    sync: str = "commit",
+    merge_at: float | None = None,
+    delta_bytes: int | str = "64GiB",
+) -> Store:
     """Open a store.
 
     Parameters
@@ -117,7 +124,15 @@ def open(path: PathLike, mode: str = "r") -> Store:
     path : path-like
         The folder of the store.
     mode : {"r", "r+"}
-        Read only, or also change.
+        Read only, or also change: insert, delete, merge. There is one writer at a time, and any number of readers beside it.
+    sync : {"commit", "batch", "none"}
+        When changes are durable: see :meth:`fpstore.Store.insert`.
+    merge_at : float, optional
+        Merge in the background when the delta has this share of the fingerprints in the tables, such as 0.1, and at least
+        65,536 changes. By default only :meth:`fpstore.Store.merge` merges.
+    delta_bytes : int or str
+        How large a delta may grow, of a store that is opened for writing for the first time and after each merge. It is address space, not
+        disk, and cannot change while the delta lives.
 
     Raises
     ------
@@ -125,5 +140,9 @@ def open(path: PathLike, mode: str = "r") -> Store:
         There is nothing, or something that is no store.
     CorruptStoreError, FormatVersionError
         It is damaged, or newer than this fpstore.
+    StoreLockedError
+        Another process is the writer; the message names it.
+    ReadOnlyError
+        It lies on read-only media, or this user may not write.
     """
-    return Store(Path(os.fspath(path)).absolute(), mode)
+    return Store(Path(os.fspath(path)).absolute(), mode, sync, merge_at, delta_bytes)

@@ -21,6 +21,7 @@ from fpstore.environment import Writer
 from fpstore.errors import InputError
 from fpstore.folder import Target
 from fpstore.io import check_fingerprints, check_ids
+from fpstore.names import NameWriter
 from fpstore.plan import SAMPLE_SIZE, choose
 from fpstore.resources import parse_memory, parse_threads
 from fpstore.sorting import COPY_ROWS, KEY_BYTES, Column, PairSorter, permuted_parts
@@ -131,7 +132,7 @@ class _Build:
                     kind, numbers = "integer", chunk_ids
                 else:
                     kind = "string"
-                    names = names or idmap.NameWriter(store)
+                    names = names or NameWriter(store)
                     numbers = names.number(chunk_ids)
                 sorter.add(fingerprints, numbers)
                 row += len(fingerprints)

@@ -15,7 +15,7 @@ from fpstore.environment import Reader
 from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, StoreNotFoundError
 from fpstore.folder import is_store
 from fpstore.generation import Generation
-from fpstore.ids import NAMES, NUMBERS
+from fpstore.names import NAMES, NUMBERS
 from fpstore.journal import Change, Journal
 from fpstore.view import View
 
@@ -67,7 +67,7 @@ class Follower:
             self.store = layout.unpack_record(self.reader.get(layout.STORE_KEY, layout.META), file, "store")
             layout.check_store_record(self.store, file)
             self.first = layout.unpack_record(self.reader.get(layout.GENERATION_KEY, layout.META), file, "generation")
-            self._resolve()
+            self.resolve()
         except BaseException:
             self.close()
             raise
@@ -122,11 +122,11 @@ class Follower:
                 view = self._current
                 folder = layout.generation_name(self.first["number"])
                 return view is not None and (
-                    not self._is_same() or ((self.path / folder).is_dir() and not (self.path / folder / layout.JOURNAL_FILE).exists())
+                    not self.is_same() or ((self.path / folder).is_dir() and not (self.path / folder / layout.JOURNAL_FILE).exists())
                 )
         return False
 
-    def _is_same(self) -> bool:
+    def is_same(self) -> bool:
         """Whether the path still names the store that was opened; another one is none of our business."""
         try:
             status = self.path.stat()
@@ -142,17 +142,17 @@ class Follower:
             # What was open belongs to the parent: its delta may be half changed, and its handles must not be used.
             self._pid, self._follows, self._seen = os.getpid(), True, 0
             if self.journal is not None or view.delta is not None:
-                self._resolve()
+                self.resolve()
                 assert self._current is not None
                 return self._current
         if self.journal is None or view.delta is None:
-            if self._is_same():
-                self._resolve()
+            if self.is_same():
+                self.resolve()
         else:
             change = self.journal.read(view.delta.records)
             if change.moved is not None:
-                if self._is_same():
-                    self._resolve()
+                if self.is_same():
+                    self.resolve()
                 else:
                     self._seen = change.transaction
             else:
@@ -170,7 +170,7 @@ class Follower:
 
     # Opening
 
-    def _resolve(self) -> None:
+    def resolve(self) -> None:
         """Open the current generation, which may be replaced while it is looked for."""
         for attempt in range(ATTEMPTS):
             try:

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from fpstore import _kernel, layout
 from fpstore.design import Design
 from fpstore.environment import Reader
-from fpstore.ids import NAMES, NUMBERS, IdMap, Names
+from fpstore.ids import IdMap
+from fpstore.names import NAMES, NUMBERS, Names
 from fpstore.table import TableReader
 
 Words = npt.NDArray[np.uint64]
@@ -54,7 +55,7 @@ class Generation:
                         file_bytes=shape["bytes"], digest=shape["digest"], largest=shape["largest"],
                     )
                 )  # fmt: skip
-            elif store["id_kind"] == "string" and record["number"] == 1:
+            elif store["id_kind"] == "string":
                 self.names = Names(reader)
         except BaseException:
             self.ids.close()
@@ -80,6 +81,12 @@ class Generation:
                 prober.add(self.tables[lookup.table].kernel, lookup.prefix_bits, lookup.flips, lookup.masks)
             self._probers[radius] = prober
         return prober
+
+    @property
+    def names_bytes(self) -> int:
+        """What a dictionary of its own takes on disk."""
+        shape = self.record.get("names_file")
+        return int(shape["bytes"]) if shape else 0
 
     def sample(self) -> Words:
         """Return some fingerprints, evenly spread over the sorted set."""

@@ -14,15 +14,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import xxhash
 
 from fpstore import _kernel
 from fpstore.environment import Reader, Writer
-from fpstore.errors import CorruptStoreError, InputError
+from fpstore.errors import CorruptStoreError
 
-NAMES = b"names"
-NUMBERS = b"numbers"
-MAX_NAME_BYTES = 1 << 16
 PENDING_BLOCKS = 1 << 11
 PENDING_IDS = 1 << 20
 TICK_ROWS = 1 << 14
@@ -197,115 +193,6 @@ class IdMap:
     def close(self) -> None:
         """Give the LMDB handle back."""
         self._reader.close()
-
-
-class NameWriter:
-    """Numbers strings in order of first appearance, in the store's own LMDB file."""
-
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
-        self._names = writer.database(NAMES)
-        self._numbers = writer.database(NUMBERS)
-        self.count = 0
-
-    def number(self, names: Sequence[str]) -> Words:
-        """Return the numbers of the names; new ones are added."""
-        encoded = [name.encode() for name in names]
-        longest = max(encoded, key=len, default=b"")
-        if len(longest) > MAX_NAME_BYTES:
-            raise InputError(f"a string id takes at most {MAX_NAME_BYTES} bytes of UTF-8, got one of {len(longest)}")
-        hashes = {name: xxhash.xxh64_digest(name) for name in dict.fromkeys(encoded)}
-
-        def work(transaction: Any) -> dict[bytes, int]:
-            known: dict[bytes, bytes] = (
-                dict(transaction.cursor(self._numbers).getmulti(sorted(set(hashes.values())))) if self.count else {}
-            )
-            numbers: dict[bytes, int] = {}
-            changed: dict[bytes, bytes] = {}
-            fresh: list[tuple[bytes, bytes]] = []
-            for name, key in hashes.items():
-                places = known.get(key, b"")
-                number = self._find(transaction, places, name) if places else None
-                if number is None:
-                    number = self.count + len(fresh)
-                    place = struct.pack(">Q", number)
-                    fresh.append((place, _sealed(number, name)))
-                    changed[key] = changed.get(key, places) + place
-                numbers[name] = number
-            transaction.cursor(self._names).putmulti(fresh, append=True)
-            transaction.cursor(self._numbers).putmulti(sorted(changed.items()))
-            return numbers
-
-        numbers = self._writer.run(work)
-        self.count = max(self.count, max(numbers.values(), default=-1) + 1)
-        return np.fromiter((numbers[name] for name in encoded), np.uint64, len(encoded))
-
-    def _find(self, transaction: Any, places: bytes, name: bytes) -> int | None:
-        for (number,) in struct.iter_unpack(">Q", places):
-            if transaction.get(struct.pack(">Q", number), db=self._names) == _sealed(number, name):
-                return int(number)
-        return None
-
-
-def _sealed(number: int, name: bytes) -> bytes:
-    """Return the dictionary's value for a name: the low half of its XXH64, seeded with its number, then the name."""
-    return struct.pack("<I", xxhash.xxh64_intdigest(name, number) & 0xFFFFFFFF) + name
-
-
-class Names:
-    """Reads the dictionary: numbers to strings."""
-
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-
-    def name(self, number: int) -> str:
-        """Return the string of a number."""
-        return self._opened(number, self._reader.get(struct.pack(">Q", number), NAMES)).decode()
-
-    def number(self, name: bytes) -> int | None:
-        """Return the number of a string, or None."""
-        places = self._reader.get(xxhash.xxh64_digest(name), NUMBERS) or b""
-        for (number,) in struct.iter_unpack(">Q", places):
-            if self._reader.get(struct.pack(">Q", number), NAMES) == _sealed(number, name):
-                return int(number)
-        return None
-
-    def next_number(self) -> int:
-        """Return the number after the last."""
-        last = self._reader.last_key(NAMES)
-        return 0 if last is None else int.from_bytes(last, "big") + 1
-
-    def items(self) -> Iterator[tuple[int, bytes]]:
-        """Yield (number, string in UTF-8) in order of the numbers."""
-        for key, value in self._reader.items(NAMES):
-            number = int.from_bytes(key, "big")
-            yield number, self._opened(number, value)
-
-    def close(self) -> None:
-        """Give the LMDB handle back."""
-        self._reader.close()
-
-    def _opened(self, number: int, value: bytes | None) -> bytes:
-        if value is None or len(value) < 5 or value != _sealed(number, value[4:]):
-            what = "has no name" if value is None else "has a damaged name"
-            raise CorruptStoreError(f"{self._reader.path}: id number {number} {what}", path=self._reader.path)
-        return value[4:]
-
-    def verify(self, tick: Callable[[int], None] = lambda rows: None) -> None:
-        """Check that the numbers run from 0 without a gap, and that each name leads back to its number.
-
-        ``tick`` is called now and then with the number of names checked since.
-        """
-        self._reader.verify()
-        for expected, (key, value) in enumerate(self._reader.items(NAMES)):
-            if expected and expected % TICK_ROWS == 0:
-                tick(TICK_ROWS)
-            name = self._opened(expected, value)
-            places = self._reader.get(xxhash.xxh64_digest(name), NUMBERS) or b""
-            if key != struct.pack(">Q", expected) or key not in [places[i : i + 8] for i in range(0, len(places), 8)]:
-                raise CorruptStoreError(
-                    f"{self._reader.path}: the id dictionary is damaged at number {expected}", path=self._reader.path
-                )
 
 
 def iter_entry_counts(pieces: Iterator[npt.NDArray[np.uint32]]) -> Iterator[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,11 +11,12 @@ import numpy.typing as npt
 
 from fpstore import _kernel, huffman
 from fpstore.design import Design
-from fpstore.environment import Reader
 from fpstore.errors import CorruptStoreError, FpstoreError
-from fpstore.ids import IdMap, Names, iter_entry_counts
+from fpstore.ids import iter_entry_counts
+from fpstore.journal import Journal
 from fpstore.plan import limit_bits
 from fpstore.table import TableReader
+from fpstore.view import View
 
 SKEW_BITS = 16
 
@@ -74,13 +75,10 @@ class _Phase:
 
 
 def verify_store(
-    generation: dict[str, Any],
-    tables: Sequence[TableReader],
-    ids: IdMap,
-    names: Names | None,
-    progress: Callable[[str, int, int | None], None] | None = None,
+    view: View, journal: Journal | None, progress: Callable[[str, int, int | None], None] | None = None
 ) -> Report:
-    """Read every table, every id record and the dictionary; go on after a fault, so that all damaged parts are named."""
+    """Read every table, every id record, the dictionary and the journal; go on after a fault, so that all damaged parts are named."""
+    generation, tables, ids, names = view.generation.record, view.generation.tables, view.generation.ids, view.generation.names
     report = Report(fingerprints=generation["fingerprints"])
     phase = _Phase(progress, PHASE_TABLES, report.fingerprints * len(tables))
     for table in tables:
@@ -111,25 +109,22 @@ def verify_store(
     return report
 
 
-def describe(
-    record: dict[str, Any],
-    generation: dict[str, Any],
-    design: Design,
-    tables: Sequence[TableReader],
-    ids: IdMap,
-    reader: Reader,
-) -> dict[str, Any]:
+def describe(view: View, journal: Journal | None) -> dict[str, Any]:
     """Return the numbers of ``Store.stats``."""
+    record, generation, design = view.generation.store, view.generation.record, view.generation.design
+    tables, ids, reader = view.generation.tables, view.generation.ids, view.generation.reader
     n = generation["fingerprints"]
     table_bytes = sum(t.kernel.file_bytes for t in tables)
     key_bytes = sum(t.kernel.file_bytes - t.kernel.keys_offset for t in tables)
     id_bytes = ids.file_bytes
-    dictionary_bytes = reader.file_bytes
+    dictionary_bytes = reader.file_bytes + view.generation.names_bytes
+    delta_bytes = 0 if journal is None else journal.file_bytes
+    total = table_bytes + id_bytes + dictionary_bytes + delta_bytes
     bits = table_bytes * 8 / n / len(tables) if n else 0.0
     limit = limit_bits(n)
     return {
-        "fingerprints": n,
-        "ids": generation["ids"],
+        "fingerprints": view.totals.fingerprints,
+        "ids": view.totals.ids,
         "radius": design.radius,
         "design": {
             "name": design.name,
@@ -142,22 +137,28 @@ def describe(
             "tables": table_bytes,
             "keys": key_bytes,
             "ids": id_bytes,
-            "delta": 0,
+            "delta": delta_bytes,
             "metadata": dictionary_bytes,
-            "total": table_bytes + id_bytes + dictionary_bytes,
+            "total": total,
         },
         "bytes_per_fingerprint": {
             "tables": table_bytes / n if n else 0.0,
             "keys": key_bytes / n if n else 0.0,
             "ids": id_bytes / n if n else 0.0,
-            "total": (table_bytes + id_bytes + dictionary_bytes) / n if n else 0.0,
+            "total": total / n if n else 0.0,
+        },
+        "delta": {
+            "fingerprints": 0 if view.delta is None else view.delta.kernel.entries,
+            "changes": 0 if view.delta is None else view.delta.kernel.operations,
+            "memory": 0 if view.delta is None else view.delta.kernel.memory_bytes,
+            "tables": n,
         },
         "bits_per_fingerprint": bits,
         "limit_bits_per_fingerprint": limit,
         "ratio_to_limit": bits / limit if limit else 0.0,
         "ratio_to_raw": bits / 64,
         "block_bytes": record["block_bytes"],
-        "id_kind": record["id_kind"],
+        "id_kind": view.totals.id_kind,
         "generation": generation["number"],
         "format_version": record["format_version"],
         "fingerprinter": record["fingerprinter"],

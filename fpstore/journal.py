@@ -64,10 +64,8 @@ class _Environment:
                 os.fsencode(self.path), subdir=False, readonly=not self.writable, lock=lock, max_dbs=4, map_size=0,
                 readahead=False, create=False, max_readers=MAX_READERS,
             )  # fmt: skip
-            # In a reading transaction, for another would wait for whoever writes.
             try:
-                with handle.begin() as transaction:
-                    self.meta, self.log = (handle.open_db(name, transaction, create=False) for name in (META, LOG))
+                self.meta, self.log = (handle.open_db(name, create=False) for name in (META, LOG))
             except BaseException:
                 handle.close()
                 raise
@@ -210,15 +208,26 @@ class Journal:
         StorageError
             No space on the disk, or in the map: nothing was changed.
         """
+        self.append_many([(number, record)])
+
+    def append_many(self, records: Sequence[tuple[int, bytes]]) -> None:
+        """Add log records in one transaction.
+
+        Raises
+        ------
+        StorageError
+            No space on the disk, or in the map: nothing was changed.
+        """
         with write_lock:
             with environment.lock():
                 here = self._here()
             info = here.handle.info()
-            if (int(info["last_pgno"]) + 2) * PAGE + len(record) > int(info["map_size"]) - SPARE_BYTES:
+            if (int(info["last_pgno"]) + 2) * PAGE + sum(len(record) for _, record in records) > int(info["map_size"]) - SPARE_BYTES:
                 raise StorageError(
                     f"{self.path}: the delta is full ({info['map_size']} bytes of map): merge it; nothing was changed", path=self.path
                 )
-            self._write(here, lambda t: t.put(number.to_bytes(8, "big"), record, db=here.log, append=True))
+            items = [(number.to_bytes(8, "big"), record) for number, record in records]
+            self._write(here, lambda t: t.cursor(here.log).putmulti(items, append=True))
 
     def move(self, record: bytes) -> None:
         """Say that another generation is current: the last transaction of a journal."""

@@ -13,13 +13,14 @@ from fpstore.design import check_radius
 from fpstore.errors import InputError, ReadOnlyError
 from fpstore.io import check_fingerprint, check_fingerprints, check_ids
 from fpstore.matches import Match, Matches
+from fpstore.opening import open_writer
 from fpstore.reading import Reading
 from fpstore.resources import parse_size, parse_threads
-from fpstore.writing import Writer, open_writer
+from fpstore.writing import Writer
 
 Words = npt.NDArray[np.uint64]
 CHANGE_ROWS = 1 << 20  # of one transaction
-class Store:
+class Store(Reading):
     """An exact Hamming-radius index on disk; made by :func:`fpstore.build`, opened by :func:`fpstore.open`.
 
     A context manager. Any number of processes may read a store at once, and each sees at once what the one writer commits; it

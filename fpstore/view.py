@@ -178,9 +178,11 @@ class View:
     def _at(self, blocks: Words, ranks: npt.NDArray[np.uint32]) -> Words:
         """Return the fingerprints at places of the identity table; the blocks ascend."""
         out = np.empty(len(blocks), np.uint64)
+        if not len(blocks):
+            return out
         distinct, starts = np.unique(blocks, return_index=True)
         table = self.generation.tables[0]
-        for block, start, end in zip(distinct.tolist(), starts, [*starts[1:], len(blocks)], strict=True):
+        for block, start, end in zip(distinct.tolist(), starts, np.append(starts[1:], len(blocks)), strict=True):
             entries, _, _ = table.kernel.decode(block, block + 1, 0)
             out[start:end] = entries[ranks[start:end]]
         return out

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,16 +15,20 @@ from fpstore import delta as log
 from fpstore.delta import ADD, REMOVE, WIPE, Delta, Record, Totals
 from fpstore.errors import ClosedStoreError, FpstoreError, InputError, ReadOnlyError
 from fpstore.following import Follower
-from fpstore.ids import MAX_NAME_BYTES
 from fpstore.locks import WriterLock
 from fpstore.matches import Match
+from fpstore.merge import Merge
+from fpstore.names import MAX_NAME_BYTES
 from fpstore.probing import Columns
-from fpstore.view import NOWHERE, View
+from fpstore.resources import parse_memory, parse_threads
+from fpstore.view import View
 
+Progress = Callable[[str, int, int | None], None]
 Words = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.uint8]
 
 SYNCS = ("commit", "batch", "none")
+LEAST_CHANGES = 1 << 16  # fewer are not worth a merge of their own
 BATCH_ROWS = 10_000  # a group of inserts is committed when it has so many rows
 BATCH_SECONDS = 0.1  # or is so old
 NONE_ROWS = 1 << 20
@@ -48,9 +52,11 @@ class Writer:
     StoreLockedError, ReadOnlyError
     """
 
-    def __init__(self, follower: Follower, lock: WriterLock, sync: str) -> None:
+    def __init__(self, follower: Follower, lock: WriterLock, sync: str, merge_at: float | None, delta_bytes: int) -> None:
         self.path = follower.path
-        self.sync = check_sync(sync)
+        self.sync = sync
+        self.merge_at = merge_at
+        self.delta_bytes = delta_bytes
         self.follower = follower
         self.turn = threading.RLock()
         self._lock = lock
@@ -61,6 +67,13 @@ class Writer:
         self._flusher: threading.Thread | None = None
         self._flush_error: FpstoreError | None = None
         self._closed = False
+        self.merging = threading.Lock()
+        self.merge_error: BaseException | None = None  # of the last merge in the background
+        self._merger: threading.Thread | None = None
+        self._retry_at = 0
+        self.merge_under_way: Merge | None = None
+        # While a merge runs: numbers of old strings that were given to new rows, which the new dictionary must keep.
+        self.numbers_in_use: set[int] = set()
 
     # What every change does
 
@@ -107,6 +120,7 @@ class Writer:
         self.follower.show(after)
         if self._queue:
             self._queue_grew(sync)
+        self.merge_if_due(after)
         return after
 
     def _queue_grew(self, sync: str) -> None:
@@ -285,7 +299,9 @@ class Writer:
         following = delta.first_name + len(delta.names)
         for name in dict.fromkeys(ids):
             number = view.number_of(name)
-            if number is None:
+            if number is not None:
+                self.numbers_in_use.add(number)
+            else:
                 encoded = name.encode()
                 if len(encoded) > MAX_NAME_BYTES:
                     raise InputError(f"a string id takes at most {MAX_NAME_BYTES} bytes of UTF-8, got one of {len(encoded)}")
@@ -363,10 +379,48 @@ class Writer:
         self.end(view, Record(0, totals, kinds, fingerprints, ids, []), sync)
         return pairs
 
+    # Merging
+
+    def merge(self, memory: int | str | None, threads: int | None, progress: Progress | None) -> None:
+        """Fold the delta into a new generation; one at a time."""
+        with self.merging:
+            self.check()
+            self.merge_under_way = Merge(self, parse_memory(memory), parse_threads(threads), progress)
+            try:
+                self.merge_under_way.run()
+            finally:
+                self.merge_under_way = None
+
+    def merge_if_due(self, view: View) -> None:
+        """Start a merge in the background when the delta has become large."""
+        if self.merge_at is None or self._merger is not None or view.delta is None:
+            return
+        changes = view.delta.kernel.operations
+        if changes < max(self.merge_at * view.generation.count, LEAST_CHANGES, self._retry_at):
+            return
+        self._merger = threading.Thread(target=self._merge_in_background, name="fpstore-merge")
+        self._merger.start()
+
+    def _merge_in_background(self) -> None:
+        try:
+            self.merge(None, None, None)
+            self.merge_error = None
+            self._retry_at = 0
+        except BaseException as error:
+            self.merge_error = error
+            self._retry_at = 2 * self._delta().kernel.operations if not self._closed else 0
+        finally:
+            self._merger = None
+
     # Life cycle
 
     def close(self) -> None:
         """Commit what is not yet, and give the lock back."""
+        merge, merger = self.merge_under_way, self._merger
+        if merge is not None and self._lock.owner == os.getpid():
+            merge.stop()
+        if merger is not None and self._lock.owner == os.getpid() and merger is not threading.current_thread():
+            merger.join()
         with self.turn:
             if self._closed:
                 return

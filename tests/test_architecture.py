@@ -22,10 +22,15 @@ LAYERS = (
     ("errors",),
     ("_kernel",),  # raises the errors
     ("start",),
-    ("resources", "environment", "design", "huffman", "matches", "layout"),
-    ("table", "sorting", "ids", "folder", "io"),
-    ("plan", "hashing"),
-    ("inspection",),
+    ("resources", "locks", "environment", "design", "huffman", "matches", "layout"),
+    ("table", "sorting", "ids", "names", "journal", "delta", "probing", "folder", "io"),
+    ("generation", "plan", "hashing"),
+    ("view",),
+    ("following", "merging", "idview", "inspection"),
+    ("reading", "upkeep"),
+    ("merge",),
+    ("writing",),
+    ("opening",),
     ("store",),
     ("builder",),
     ("api",),
@@ -38,7 +43,7 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 # Where each of these may be imported from: paths relative to the package.
 OWNERS = {
-    "lmdb": ("environment.py",),
+    "lmdb": ("environment.py", "journal.py"),
     "bitarray": ("huffman.py",),
     "click": ("cli/",),
     "rich": ("cli/",),
@@ -48,7 +53,7 @@ OWNERS = {
     "jieba": ("hashing/",),
     "ctypes": ("folder.py",),
     "mmap": ("table.py",),
-    "xxhash": ("environment.py", "ids.py", "layout.py"),
+    "xxhash": ("delta.py", "environment.py", "layout.py", "names.py"),
 }
 DEPENDENCIES = {"bitarray", "click", "lmdb", "numpy", "rich", "xxhash"}
 EXTRAS = {"pyarrow", "PIL", "imagehash", "jieba"}

@@ -1,0 +1,186 @@
+"""A merge: the delta is folded into a new generation beside the current one, which then takes its place in one transaction."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import layout
+from fpstore.delta import Delta, pack, unpack
+from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, StorageError
+from fpstore.folder import sync_folder
+from fpstore.following import Follower, make_state
+from fpstore.generation import Generation
+from fpstore.journal import Journal, create_journal
+from fpstore.merging import Merged, Written
+from fpstore.names import merge_names
+from fpstore.upkeep import TEMPORARY, remove_generation
+from fpstore.view import View
+
+Progress = Callable[[str, int, int | None], None]
+UNUSED_NAMES = 0.01  # share of a dictionary that may be out of use before it is written anew
+
+
+class Host(Protocol):
+    """The writer, as far as a merge needs it."""
+
+    follower: Follower
+    turn: threading.RLock  # type: ignore[valid-type]
+    delta_bytes: int
+    numbers_in_use: set[int]
+
+    def flush(self) -> None:
+        """Commit what is queued."""
+
+
+class _NumbersCameIntoUse(Exception):
+    """A string whose number the new dictionary has left out was inserted again meanwhile."""
+
+
+class Merge:
+    """One merge of the delta as it is when :meth:`run` begins. Readers and inserts go on beside it."""
+
+    def __init__(self, host: Host, memory: int, threads: int, progress: Progress | None) -> None:
+        self._host = host
+        self._follower = host.follower
+        self._path = host.follower.path
+        self._memory, self._threads, self._progress = memory, threads, progress
+        self._written: Written | None = None
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Give up soon: :meth:`run` raises ClosedStoreError, and nothing was changed."""
+        self._stopped = True
+        if self._written is not None:
+            self._written.stop()
+
+    def run(self) -> None:
+        """Merge, unless there is nothing to.
+
+        Raises
+        ------
+        StorageError, CorruptStoreError, ClosedStoreError
+        """
+        with self._host.turn:
+            self._host.flush()
+            view = self._follower.view()
+            assert view.delta is not None
+            self._frozen = view.delta.records
+            self._names = list(view.delta.names)
+            self._host.numbers_in_use.clear()
+        if not self._frozen:
+            return
+        number = view.generation.record["number"] + 1
+        folder = self._path / layout.generation_name(number)
+        temporary = folder.with_name(folder.name + TEMPORARY)
+        try:
+            remove_generation(temporary)
+            remove_generation(folder)
+            temporary.mkdir()
+            self._write(view, temporary, number)
+            while True:
+                try:
+                    self._finish(view, temporary, folder)
+                    break
+                except _NumbersCameIntoUse:
+                    folder.rename(temporary)
+            remove_generation(view.generation.folder)
+        except BaseException as error:
+            # Unless the switch was made, the new generation is of no use to anybody.
+            if self._follower.view().generation.record["number"] != number:
+                remove_generation(folder)
+                remove_generation(temporary)
+            if isinstance(error, InterruptedError):
+                raise ClosedStoreError(f"{self._path}: closed during a merge, which was given up", path=self._path) from error
+            if isinstance(error, OSError) and not isinstance(error, FpstoreError):
+                raise StorageError(f"{self._path}: {error.strerror or error}; nothing was merged", path=self._path) from error
+            raise
+
+    def _write(self, view: View, temporary: Path, number: int) -> None:
+        store = view.generation.store
+        written = Written(temporary, view.generation.design, store["block_bytes"], self._memory, self._threads, self._progress)
+        self._written = written
+        if self._stopped:
+            written.stop()
+        delta = view.delta
+        assert delta is not None
+        self._first_name = delta.first_name + len(self._names)
+        if view.totals.id_kind == "string":
+            written.used = np.zeros(self._first_name, bool)
+        written.write(Merged(view))
+        totals = view.totals
+        if (written.fingerprints, written.ids) != (totals.fingerprints, totals.ids):
+            raise CorruptStoreError(
+                f"{self._path}: the tables and the delta hold {written.fingerprints} fingerprints with {written.ids} ids, the "
+                f"journal says {totals.fingerprints} with {totals.ids}", path=self._path,
+            )  # fmt: skip
+        self._record = written.record(number, totals.next_row if totals.id_kind == "row" else totals.ids)
+
+    def _finish(self, view: View, temporary: Path, folder: Path) -> None:
+        """Write the dictionary and the journal, and make the generation current."""
+        host, written = self._host, self._written
+        assert written is not None
+        kept = None if written.used is None else self._dictionary(view, temporary, written.used)
+        old = self._follower.journal
+        assert old is not None
+        state = make_state(view.generation.store, self._record, view.totals, self._first_name)
+        copied = self._frozen
+        create_journal(temporary / layout.JOURNAL_FILE, state, (), host.delta_bytes)
+        sync_folder(temporary)
+        temporary.rename(folder)
+        sync_folder(self._path)
+        generation = Generation(self._path, view.generation.store, self._record, view.generation.reader)
+        journal = Journal(folder / layout.JOURNAL_FILE, writable=True)
+        try:
+            delta = Delta(generation.design.radius, generation.sample(), generation.identity, self._first_name)
+            copied = self._carry_over(old, copied, journal, delta)
+            with host.turn:
+                host.flush()
+                self._carry_over(old, copied, journal, delta)
+                if kept is not None and any(n < self._first_name and not kept[n] for n in host.numbers_in_use):
+                    raise _NumbersCameIntoUse
+                old.move(layout.pack_record({"generation": self._record["number"]}))
+                totals = self._follower.view().totals
+                self._follower.switch(View(generation, delta, delta.version, totals), journal)
+        except BaseException:
+            journal.close()
+            generation.close()
+            raise
+
+    def _carry_over(self, old: Journal, after: int, journal: Journal, delta: Delta) -> int:
+        """Copy records that came after the merge began to the new journal and delta; return the number of the last."""
+        records = [unpack(data, old.path) for data in old.read(after).records]
+        if not records:
+            return after
+        renumbered = [record._replace(number=record.number - self._frozen) for record in records]
+        journal.append_many([(record.number, pack(record)) for record in renumbered])
+        delta.apply(renumbered, journal.path)
+        return records[-1].number
+
+    def _dictionary(self, view: View, temporary: Path, used: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_] | None:
+        """Write the dictionary, or take over the old one if it is as good; return which numbers it has, None meaning all."""
+        generation = view.generation
+        old: dict[str, Any] | None = generation.record.get("names_file")
+        kept = used.copy()
+        kept[[number for number in self._host.numbers_in_use if number < len(kept)]] = True
+        delta = view.delta
+        assert delta is not None
+        target = temporary / layout.NAMES_FILE
+        target.unlink(missing_ok=True)
+        (temporary / layout.JOURNAL_FILE).unlink(missing_ok=True)
+        if not any(self._names) and int((~kept).sum()) <= UNUSED_NAMES * len(kept):
+            if old:
+                os.link(generation.folder / layout.NAMES_FILE, target)
+            self._record["names_file"] = old
+            return None
+        assert self._written is not None
+        self._record["names_file"] = merge_names(
+            target, generation.names, self._names, delta.first_name, kept, self._written.tick
+        )
+        return kept

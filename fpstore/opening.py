@@ -1,0 +1,46 @@
+"""Opening a store for writing."""
+
+from __future__ import annotations
+
+import errno
+
+from fpstore.errors import FpstoreError, InputError, ReadOnlyError, StorageError, StoreNotFoundError
+from fpstore.following import Follower
+from fpstore.journal import Journal
+from fpstore.locks import WriterLock
+from fpstore.upkeep import start_journal, sweep
+from fpstore.writing import Writer, check_sync
+
+
+def open_writer(follower: Follower, sync: str, merge_at: float | None, delta_bytes: int) -> Writer:
+    """Make this process the store's writer: take the lock, start a journal where there is none, remove what a dead writer left."""
+    check_sync(sync)
+    if merge_at is not None and not 0 < merge_at:
+        raise InputError(f"merge_at is a share of the stored fingerprints, such as 0.1, got {merge_at!r}")
+    path = follower.path
+    try:
+        lock = WriterLock(path)
+    except OSError as error:
+        if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            raise ReadOnlyError(f"{path}: cannot be changed ({error.strerror})", path=path) from error
+        raise StorageError(f"{path}: {error.strerror}", path=path) from error
+    try:
+        if not follower.is_same():
+            raise StoreNotFoundError(f"{path}: was replaced while it was opened: open it again", path=path)
+        view = follower.view()
+        if follower.journal is None:
+            start_journal(view, delta_bytes)
+            follower.resolve()
+            view = follower.view()
+        assert follower.journal is not None
+        journal = Journal(follower.journal.path, writable=True)
+        follower.switch(view, journal)
+        sweep(path, view.generation.record["number"])
+        journal.remove_dead_readers()
+        follower.lead()
+        return Writer(follower, lock, sync, merge_at, delta_bytes)
+    except BaseException as error:
+        lock.release()
+        if isinstance(error, OSError) and not isinstance(error, FpstoreError):
+            raise StorageError(f"{path}: {error.strerror or error}; nothing was changed", path=path) from error
+        raise

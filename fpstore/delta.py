@@ -90,6 +90,20 @@ def unpack(data: bytes, path: Path) -> Record:
     return Record(number, totals, kinds, words[:rows], words[rows:], names)
 
 
+def join(records: Sequence[Record], number: int) -> Record:
+    """Put successive changes together into one record."""
+    if len(records) == 1:
+        return records[0]._replace(number=number)
+    return Record(
+        number,
+        records[-1].totals,
+        np.concatenate([record.kinds for record in records]),
+        np.concatenate([record.fingerprints for record in records]),
+        np.concatenate([record.ids for record in records]),
+        [name for record in records for name in record.names],
+    )
+
+
 class Delta:
     """The changes of a journal in memory, as far as they were applied.
 
@@ -120,14 +134,13 @@ class Delta:
             return
         for expected, record in enumerate(records, self.records + 1):
             if record.number != expected:
-                raise CorruptStoreError(f"{path}: log record {expected} is missing", path=path, expected=expected, got=record.number)
-        kinds, fingerprints, ids = (
-            (records[0][i] if len(records) == 1 else np.concatenate([r[i] for r in records])) for i in (2, 3, 4)
-        )
-        self.change(kinds, fingerprints, ids)
-        for record in records:
-            self.note_names(record.names)
-        self.records = records[-1].number
+                raise CorruptStoreError(
+                    f"{path}: log record {expected} is missing", path=path, expected=expected, got=record.number
+                )
+        joined = join(records, records[-1].number)
+        self.change(joined.kinds, joined.fingerprints, joined.ids)
+        self.note_names(joined.names)
+        self.records = joined.number
 
     def change(self, kinds: Kinds, fingerprints: Words, ids: Words, in_base: Kinds | None = None) -> None:
         """Take up changes, which become visible together, at a new version."""
@@ -151,7 +164,8 @@ class Delta:
     def in_base(self, fingerprints: Words) -> Kinds:
         """Return 1 for each fingerprint that is in the generation's tables."""
         blocks, _ = self._identity.locate(fingerprints)
-        return (blocks != np.uint64(2**64 - 1)).astype(np.uint8)
+        known: Kinds = (blocks != np.uint64(2**64 - 1)).astype(np.uint8)
+        return known
 
 
 def check_room(number: int, path: Path) -> None:
@@ -165,4 +179,5 @@ def deal_bits(sample: Words) -> Kinds:
     if not len(sample):
         return np.arange(64, dtype=np.uint8)
     ones = np.unpackbits(sample.astype(">u8").view(np.uint8).reshape(-1, 8), axis=1).sum(axis=0)
-    return np.argsort(np.abs(ones - len(sample) / 2), kind="stable").astype(np.uint8)
+    order: Kinds = np.argsort(np.abs(ones - len(sample) / 2), kind="stable").astype(np.uint8)
+    return order

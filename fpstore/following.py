@@ -7,7 +7,7 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakSet, finalize
 
 from fpstore import layout
 from fpstore.delta import Delta, Totals, unpack
@@ -15,8 +15,8 @@ from fpstore.environment import Reader
 from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, StoreNotFoundError
 from fpstore.folder import is_store
 from fpstore.generation import Generation
-from fpstore.names import NAMES, NUMBERS
 from fpstore.journal import Change, Journal
+from fpstore.names import NAMES, NUMBERS
 from fpstore.view import View
 
 ATTEMPTS = 100
@@ -59,6 +59,8 @@ class Follower:
         self._current: View | None = None
         self._seen = 0
         self._watched = -1
+        self._changed, self._settled = -1, False
+        self._tried = -1
         self._pid = os.getpid()
         _followers.add(self)
         file = path / layout.STORE_FILE
@@ -112,7 +114,10 @@ class Follower:
 
     def _unchanged(self) -> bool:
         """Whether a store without a journal still has none."""
-        changed = os.fstat(self._watched).st_mtime_ns
+        try:
+            changed = os.fstat(self._watched).st_mtime_ns
+        except OSError:  # another thread has closed the store
+            return False
         if changed == self._changed and self._settled:
             return True
         with self._lock:
@@ -122,7 +127,8 @@ class Follower:
                 view = self._current
                 folder = layout.generation_name(self.first["number"])
                 return view is not None and (
-                    not self.is_same() or ((self.path / folder).is_dir() and not (self.path / folder / layout.JOURNAL_FILE).exists())
+                    not self.is_same()
+                    or ((self.path / folder).is_dir() and not (self.path / folder / layout.JOURNAL_FILE).exists())
                 )
         return False
 
@@ -245,12 +251,13 @@ class Follower:
             self._watched = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             raise StoreNotFoundError(f"{folder}: missing ({error.strerror})", path=folder) from error
+        self._unwatched = finalize(self, os.close, self._watched)
         self._changed, self._settled = -1, False
 
     def _unwatch(self) -> None:
         if self._watched >= 0:
-            os.close(self._watched)
             self._watched = -1
+            self._unwatched()
 
     def forget_lock(self) -> None:
         """Take a new lock, in a process that was forked."""
@@ -286,6 +293,4 @@ def read_state(data: bytes | None, path: Path) -> dict[str, Any]:
 
 def make_state(store: dict[str, Any], generation: dict[str, Any], totals: Totals, first_name: int) -> bytes:
     """Return the state record of a new journal: what it starts from."""
-    return layout.pack_record(
-        {"store": store, "generation": generation, "totals": totals._asdict(), "first_name": first_name}
-    )
+    return layout.pack_record({"store": store, "generation": generation, "totals": totals._asdict(), "first_name": first_name})

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from fpstore import _kernel, layout
 from fpstore.design import Design
 from fpstore.environment import Reader
+from fpstore.errors import ClosedStoreError
 from fpstore.ids import IdMap
 from fpstore.names import NAMES, NUMBERS, Names
 from fpstore.table import TableReader
@@ -41,7 +42,7 @@ class Generation:
         self.design = Design.from_json(store["design"])
         self.folder = path / layout.generation_name(record["number"])
         count, digest = record["fingerprints"], record["set_digest"]
-        self.tables = [TableReader(self.folder / layout.table_name(i)) for i in range(len(self.design.tables))]
+        self._tables = [TableReader(self.folder / layout.table_name(i)) for i in range(len(self.design.tables))]
         for i, table in enumerate(self.tables):
             table.check_place(self.design, i, count, digest)
         self.ids = IdMap(self.folder / layout.IDS_FILE, digest, record["ids_file"])
@@ -61,6 +62,14 @@ class Generation:
             self.ids.close()
             raise
         self._probers: dict[int, _kernel.Prober] = {}
+
+    @property
+    def tables(self) -> list[TableReader]:
+        """The tables in design order; ClosedStoreError when they were given back."""
+        tables = self._tables
+        if not tables:
+            raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
+        return tables
 
     @property
     def count(self) -> int:
@@ -100,7 +109,7 @@ class Generation:
     def close(self) -> None:
         """Give every handle back."""
         self._probers = {}
-        self.tables = []
+        self._tables = []
         self.ids.close()
         if self.names is not None and self.record.get("names_file"):
             self.names.close()

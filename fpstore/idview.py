@@ -47,7 +47,7 @@ class Ids:
         fingerprints, _ = self._view().with_ids(self.numbers(id))
         if not len(fingerprints):
             raise KeyError(id)
-        return fingerprints.tolist()
+        return list(map(int, fingerprints))
 
     def find(self, ids: Any) -> tuple[npt.NDArray[np.int64], Words]:
         """Return (lims, fingerprints); those that have the m-th id are ``fingerprints[lims[m]:lims[m + 1]]``, ascending.
@@ -63,12 +63,18 @@ class Ids:
         """
         view = self._view()
         checked = check_ids(ids, len(ids))
-        known = [None if isinstance(i, str) != (view.totals.id_kind == "string") else view.number_of(i) if isinstance(i, str) else int(i) for i in checked]
-        fingerprints, numbers = view.with_ids(np.array([n for n in known if n is not None], np.uint64))
-        wanted = np.array([0 if n is None else n for n in known], np.uint64)
-        starts, ends = np.searchsorted(numbers, wanted), np.searchsorted(numbers, wanted, side="right")
-        ends = np.where([n is None for n in known], starts, ends) if known else ends
-        lims = np.zeros(len(known) + 1, np.int64)
+        if isinstance(checked, list) != (view.totals.id_kind == "string"):
+            return np.zeros(len(checked) + 1, np.int64), np.empty(0, np.uint64)
+        if isinstance(checked, list):
+            known = [view.number_of(name) for name in checked]
+            wanted = np.array([0 if number is None else number for number in known], np.uint64)
+            stored = np.array([number is not None for number in known], bool)
+        else:
+            wanted, stored = checked, np.ones(len(checked), bool)
+        fingerprints, numbers = view.with_ids(wanted[stored])
+        starts = np.searchsorted(numbers, wanted)
+        ends = np.where(stored, np.searchsorted(numbers, wanted, side="right"), starts)
+        lims = np.zeros(len(checked) + 1, np.int64)
         np.cumsum(ends - starts, out=lims[1:])
         parts = [fingerprints[start:end] for start, end in zip(starts, ends, strict=True)]
         return lims, np.concatenate([np.empty(0, np.uint64), *parts])
@@ -83,7 +89,8 @@ class Ids:
             return np.empty(0, np.uint64)
         strings = isinstance(checked, list)
         if strings != (view.totals.id_kind == "string") and view.totals.ids:
-            raise InputError(f"the ids of this store are {'integers' if strings else 'strings'}, got {'strings' if strings else 'integers'}")
+            kinds = ("integers", "strings") if strings else ("strings", "integers")
+            raise InputError("the ids of this store are {}, got {}".format(*kinds))
         if isinstance(checked, np.ndarray):
             return checked
         numbers = (view.number_of(name) for name in dict.fromkeys(checked))

@@ -74,9 +74,7 @@ class _Phase:
             self._callback(self._name, done, self._total)
 
 
-def verify_store(
-    view: View, journal: Journal | None, progress: Callable[[str, int, int | None], None] | None = None
-) -> Report:
+def verify_store(view: View, journal: Journal | None, progress: Callable[[str, int, int | None], None] | None = None) -> Report:
     """Read every table, every id record, the dictionary and the journal; go on after a fault, so that all damaged parts are named."""
     generation, tables, ids, names = view.generation.record, view.generation.tables, view.generation.ids, view.generation.names
     report = Report(fingerprints=generation["fingerprints"])

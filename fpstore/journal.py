@@ -222,9 +222,12 @@ class Journal:
             with environment.lock():
                 here = self._here()
             info = here.handle.info()
-            if (int(info["last_pgno"]) + 2) * PAGE + sum(len(record) for _, record in records) > int(info["map_size"]) - SPARE_BYTES:
+            if (int(info["last_pgno"]) + 2) * PAGE + sum(len(record) for _, record in records) > int(
+                info["map_size"]
+            ) - SPARE_BYTES:
                 raise StorageError(
-                    f"{self.path}: the delta is full ({info['map_size']} bytes of map): merge it; nothing was changed", path=self.path
+                    f"{self.path}: the delta is full ({info['map_size']} bytes of map): merge it; nothing was changed",
+                    path=self.path,
                 )
             items = [(number.to_bytes(8, "big"), record) for number, record in records]
             self._write(here, lambda t: t.cursor(here.log).putmulti(items, append=True))
@@ -279,11 +282,18 @@ class Journal:
             self._shared = None
 
 
-def create_journal(path: Path, state: bytes, records: Sequence[tuple[int, bytes]] = (), map_bytes: int = DEFAULT_MAP_BYTES) -> None:
+def create_journal(
+    path: Path, state: bytes, records: Sequence[tuple[int, bytes]] = (), map_bytes: int = DEFAULT_MAP_BYTES
+) -> None:
     """Write a durable journal; the caller makes its name durable."""
     with translated(path):
         handle = lmdb.open(
-            os.fsencode(path), subdir=False, lock=False, max_dbs=4, map_size=max(map_bytes, LEAST_MAP_BYTES) + SPARE_BYTES, sync=False
+            os.fsencode(path),
+            subdir=False,
+            lock=False,
+            max_dbs=4,
+            map_size=max(map_bytes, LEAST_MAP_BYTES) + SPARE_BYTES,
+            sync=False,
         )
         try:
             meta, log = handle.open_db(META), handle.open_db(LOG)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -31,7 +30,7 @@ class Host(Protocol):
     """The writer, as far as a merge needs it."""
 
     follower: Follower
-    turn: threading.RLock  # type: ignore[valid-type]
+    turn: Any
     delta_bytes: int
     numbers_in_use: set[int]
 

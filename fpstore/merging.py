@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
@@ -75,7 +74,9 @@ class Merged:
 class Written:
     """Where a new generation is written, and what its record says afterwards."""
 
-    def __init__(self, folder: Path, design: Design, block_bytes: int, memory: int, threads: int, progress: Progress | None) -> None:
+    def __init__(
+        self, folder: Path, design: Design, block_bytes: int, memory: int, threads: int, progress: Progress | None
+    ) -> None:
         self.folder = folder
         self.design = design
         self.fingerprints = self.ids = self.digest = 0

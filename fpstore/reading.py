@@ -26,6 +26,23 @@ Words = npt.NDArray[np.uint64]
 FIRST_BATCH = 1 << 12
 
 
+class IdLookup:
+    """Looks up the ids of matches as they were when the matches were found; pickled, as they are when it is used."""
+
+    def __init__(self, path: Path, view: View) -> None:
+        self._path, self._view = path, view
+
+    def __call__(self, fingerprints: Words) -> tuple[npt.NDArray[np.int64], Words | list[str]]:
+        return self._view.ids_of(fingerprints)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (self._path,)
+
+
+def _reopened(path: Path) -> IdLookup:
+    return IdLookup(path, Follower(path).view())
+
+
 class Reading:
     """What can be asked of a store; :class:`fpstore.Store` adds what changes it."""
 
@@ -173,7 +190,7 @@ class Reading:
             return self.scan(queries, radius, threads)
         columns = view.probe_columns(queries, radius, parse_threads(threads))
         assert columns is not None
-        return Matches(*columns, view.ids_of)
+        return Matches(*columns, IdLookup(self.path, view))
 
     def probe_batches(
         self, fingerprints: Any, radius: int | None = None, threads: int | None = None, matches: int = 1 << 22
@@ -213,7 +230,7 @@ class Reading:
             if columns is None:
                 size = max(len(part) // 2, 1)
                 continue
-            yield Matches(*columns, view.ids_of)
+            yield Matches(*columns, IdLookup(self.path, view))
             start += len(part)
             if len(columns[1]) < matches // 4:
                 size = min(size * 2, PROBE_QUERIES * workers)
@@ -230,7 +247,7 @@ class Reading:
         view = self._view()
         queries = check_fingerprints(fingerprints)
         radius = check_radius(radius, 64)
-        return Matches(*view.scan_columns(queries, radius, parse_threads(threads)), view.ids_of)
+        return Matches(*view.scan_columns(queries, radius, parse_threads(threads)), IdLookup(self.path, view))
 
     # Ids
 

@@ -14,12 +14,14 @@ from fpstore.errors import InputError, ReadOnlyError
 from fpstore.io import check_fingerprint, check_fingerprints, check_ids
 from fpstore.matches import Match, Matches
 from fpstore.opening import open_writer
-from fpstore.reading import Reading
+from fpstore.reading import IdLookup, Reading
 from fpstore.resources import parse_size, parse_threads
 from fpstore.writing import Writer
 
 Words = npt.NDArray[np.uint64]
 CHANGE_ROWS = 1 << 20  # of one transaction
+
+
 class Store(Reading):
     """An exact Hamming-radius index on disk; made by :func:`fpstore.build`, opened by :func:`fpstore.open`.
 
@@ -113,7 +115,9 @@ class Store(Reading):
         writer = self._changing()
         rows, checked = _rows(fingerprints, ids)
         return sum(
-            writer.insert(rows[start : start + CHANGE_ROWS], None if checked is None else checked[start : start + CHANGE_ROWS], sync)
+            writer.insert(
+                rows[start : start + CHANGE_ROWS], None if checked is None else checked[start : start + CHANGE_ROWS], sync
+            )
             for start in range(0, len(rows), CHANGE_ROWS)
         )
 
@@ -183,7 +187,7 @@ class Store(Reading):
             raise InputError("each row needs an id")
         radius = check_radius(self.radius if radius is None else radius, self.radius)
         view, columns, inserted = writer.probe_insert(rows, checked, radius, always, parse_threads(threads), sync)
-        return Matches(*columns, view.ids_of, inserted)
+        return Matches(*columns, IdLookup(self.path, view), inserted)
 
     def delete(self, ids: Any = None, fingerprints: Any = None, sync: str | None = None) -> int:
         """Remove documents by their ids, or fingerprints with all their ids. They are gone from all answers when this returns.
@@ -250,7 +254,9 @@ class Store(Reading):
 
 
 def _many(values: Any) -> Words:
-    return np.array([check_fingerprint(values)], np.uint64) if isinstance(values, (int, np.integer)) else check_fingerprints(values)
+    return (
+        np.array([check_fingerprint(values)], np.uint64) if isinstance(values, (int, np.integer)) else check_fingerprints(values)
+    )
 
 
 def _rows(fingerprints: Any, ids: Any) -> tuple[Words, Words | list[str] | None]:

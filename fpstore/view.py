@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -220,9 +219,7 @@ class View:
         lims, new = self._changes.ids(touched, lims, old, self.version)
         sizes = np.diff(lims)
         stays = sizes > 0
-        return _kernel.merge_groups(
-            keys, counts, ids, touched[here], touched[stays], sizes[stays].astype(np.uint64), new
-        )
+        return _kernel.merge_groups(keys, counts, ids, touched[here], touched[stays], sizes[stays].astype(np.uint64), new)
 
     def items(self) -> Iterator[tuple[Words, npt.NDArray[np.int64], Words | list[str]]]:
         """Yield (fingerprints, lims, ids) of everything, in ascending order, a piece at a time."""
@@ -235,6 +232,8 @@ class View:
 
 def _slices(values: Words, starts: Words, sizes: Words) -> Words:
     """Return ``values[start:start + size]`` of each slice, one after the other."""
-    total = int(sizes.sum())
-    within = np.arange(total, dtype=np.int64) - np.repeat(np.cumsum(sizes).astype(np.int64) - sizes.astype(np.int64), sizes.astype(np.int64))
-    return values[np.repeat(starts.astype(np.int64), sizes.astype(np.int64)) + within]
+    lengths = sizes.astype(np.int64)
+    before = np.cumsum(lengths) - lengths
+    places = np.arange(int(lengths.sum())) + np.repeat(starts.astype(np.int64) - before, lengths)
+    out: Words = values[places]
+    return out

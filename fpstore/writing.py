@@ -160,7 +160,7 @@ class Writer:
                 return
             delta, journal = self._delta(), self.follower.journal
             assert journal is not None
-            record = _joined(self._queue, delta.records + 1)
+            record = log.join(self._queue, delta.records + 1)
             journal.append(record.number, log.pack(record))
             delta.records += 1
             self._queue.clear()
@@ -205,9 +205,7 @@ class Writer:
             self.reload()
             raise
 
-    def probe_insert_one(
-        self, value: int, identifier: int | str, radius: int, always: bool, sync: str | None
-    ) -> list[Match]:
+    def probe_insert_one(self, value: int, identifier: int | str, radius: int, always: bool, sync: str | None) -> list[Match]:
         """Probe, and insert if nothing matched."""
         with self.turn:
             view, delta, sync = self.begin(sync)
@@ -220,9 +218,7 @@ class Writer:
             if known is not None and self._has_pair(view, value, rows):
                 return matches
             in_base = np.array([view.generation.identity.locate_one(value) is not None], np.uint8)
-            totals = rows.totals._replace(
-                fingerprints=view.totals.fingerprints + (known is None), ids=view.totals.ids + 1
-            )
+            totals = rows.totals._replace(fingerprints=view.totals.fingerprints + (known is None), ids=view.totals.ids + 1)
             self._change(delta, _ONE_ADD, fingerprints, rows.ids, in_base)
             self.end(view, Record(0, totals, _ONE_ADD, fingerprints, rows.ids, rows.names), sync)
             return matches
@@ -283,7 +279,8 @@ class Writer:
         if fresh and len(ids):
             kind = "string" if strings else "integer"
         elif len(ids) and strings != (totals.id_kind == "string"):
-            raise InputError(f"{self.path}: its ids are {_KIND_WORDS[totals.id_kind]}, got {'strings' if strings else 'integers'}")
+            got = "strings" if strings else "integers"
+            raise InputError(f"{self.path}: its ids are {_KIND_WORDS[totals.id_kind]}, got {got}")
         if not strings:
             numbers = np.asarray(ids, np.uint64)
             highest = int(numbers.max(initial=0)) + 1 if kind == "row" and len(numbers) else 0
@@ -367,9 +364,7 @@ class Writer:
             stays = ~np.isin(fingerprints, dying)
             return self._remove(view, delta, dying, len(fingerprints), fingerprints[stays], ids[stays], sync)
 
-    def _remove(
-        self, view: View, delta: Delta, dying: Words, pairs: int, fingerprints: Words, ids: Words, sync: str
-    ) -> int:
+    def _remove(self, view: View, delta: Delta, dying: Words, pairs: int, fingerprints: Words, ids: Words, sync: str) -> int:
         if not pairs:
             return 0
         kinds = np.concatenate([np.full(len(dying), WIPE, np.uint8), np.full(len(fingerprints), REMOVE, np.uint8)])
@@ -448,12 +443,3 @@ def check_sync(sync: str) -> str:
 
 def _nothing() -> tuple[Words, Words]:
     return np.empty(0, np.uint64), np.empty(0, np.uint64)
-
-
-def _joined(records: list[Record], number: int) -> Record:
-    """Put changes together into one record."""
-    if len(records) == 1:
-        return records[0]._replace(number=number)
-    kinds, fingerprints, ids = (np.concatenate([record[i] for record in records]) for i in (2, 3, 4))
-    names = [name for record in records for name in record.names]
-    return Record(number, records[-1].totals, kinds, fingerprints, ids, names)

@@ -60,8 +60,8 @@ def queries_for(fingerprints, rng, count=24):
 @pytest.fixture
 def small_pieces(monkeypatch):
     """Let small batches reach the code that cuts large ones, so that two threads have something to do."""
-    monkeypatch.setattr("fpstore.store.PROBE_QUERIES", 7)
-    monkeypatch.setattr("fpstore.store.SCAN_BLOCKS", 5)
+    monkeypatch.setattr("fpstore.probing.PROBE_QUERIES", 7)
+    monkeypatch.setattr("fpstore.probing.SCAN_BLOCKS", 5)
     monkeypatch.setattr("fpstore.table.DECODE_ROOM", 1)
 
 

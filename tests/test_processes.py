@@ -26,8 +26,8 @@ NAMES = [f"document {i}" for i in range(len(FINGERPRINTS))]
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
-    monkeypatch.setattr("fpstore.store.PROBE_QUERIES", 50)
-    monkeypatch.setattr("fpstore.store.SCAN_BLOCKS", 3)
+    monkeypatch.setattr("fpstore.probing.PROBE_QUERIES", 50)
+    monkeypatch.setattr("fpstore.probing.SCAN_BLOCKS", 3)
 
 
 @pytest.fixture(params=["rows", "strings"])

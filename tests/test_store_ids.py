@@ -97,7 +97,7 @@ def test_names_with_equal_hashes_are_kept_apart(tmp_path, monkeypatch):
 
         xxh64_intdigest = staticmethod(reference.xxh64)
 
-    monkeypatch.setattr("fpstore.ids.xxhash", Xxhash)
+    monkeypatch.setattr("fpstore.names.xxhash", Xxhash)
     names = [f"{c}{i}" for i in range(20) for c in "abc"]
     rows = np.arange(120, dtype=np.uint64)
     parts = [rows[:60], rows[60:]]  # the second part meets the numbers of the first

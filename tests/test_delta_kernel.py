@@ -1,18 +1,14 @@
 """The in-memory delta against a slow model: presence, ids and probes as of every version, on every instruction set."""
 
-import random
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from deltamodel import ADD, IDENTITY, NEWEST, REMOVE, SHUFFLED, Model, Pair, lists, octets, words
 
 from fpstore import _kernel
 
 ISAS = _kernel.available_isas()
-IDENTITY = np.arange(64, dtype=np.uint8)
-SHUFFLED = np.random.default_rng(6).permutation(64).astype(np.uint8)
-ADD, REMOVE, REMOVE_LAST, WIPE = range(4)
-NEWEST = 2**32 - 1
 
 
 @pytest.fixture(params=ISAS)
@@ -21,126 +17,6 @@ def isa(request: pytest.FixtureRequest) -> Iterator[str]:
     _kernel.select_isa(request.param)
     yield request.param
     _kernel.select_isa(before)
-
-
-def words(values) -> np.ndarray:
-    return np.array(list(values), np.uint64)
-
-
-def octets(values) -> np.ndarray:
-    return np.array(list(values), np.uint8)
-
-
-def lists(lims: np.ndarray, *columns: np.ndarray) -> list[list]:
-    rows = list(zip(*(c.tolist() for c in columns), strict=True)) if len(columns) > 1 else columns[0].tolist()
-    return [rows[a:b] for a, b in zip(lims[:-1].tolist(), lims[1:].tolist(), strict=True)]
-
-
-class Model:
-    """The content as plain sets, a copy of it for every version."""
-
-    def __init__(self, base: dict[int, set[int]]) -> None:
-        self.base = base
-        self.content = {fp: set(ids) for fp, ids in base.items()}
-        self.said: dict[tuple[int, int], bool] = {}
-        self.touched: dict[int, bool] = {}  # whether it was ever absent
-        self.versions: list[tuple] = []
-        self.save(0)
-
-    def save(self, version: int) -> None:
-        content = {fp: frozenset(ids) for fp, ids in self.content.items()}
-        self.versions.append((version, content, dict(self.said), dict(self.touched)))
-
-    def at(self, version: int) -> tuple:
-        return [v for v in self.versions if v[0] <= version][-1][1:]
-
-    def change(self, kind: int, fp: int, item: int) -> None:
-        ids = self.content.setdefault(fp, set())
-        self.touched.setdefault(fp, False)
-        if kind == ADD:
-            ids.add(item)
-            self.said[fp, item] = True
-        elif kind == REMOVE:
-            ids.discard(item)
-            self.said[fp, item] = False
-        else:
-            ids.clear()
-            self.touched[fp] = True
-            for pair in [pair for pair in self.said if pair[0] == fp]:
-                self.said[pair] = False
-        if not ids:
-            del self.content[fp]
-
-    def pair(self, version: int, fp: int, item: int) -> int:
-        _, said, touched = self.at(version)
-        if (fp, item) in said:
-            return 1 if said[fp, item] else 2
-        return 2 if touched.get(fp) else 0
-
-    def state(self, version: int, fp: int) -> int:
-        content, _, touched = self.at(version)
-        return 0 if fp not in touched else 1 if fp in content else 2
-
-    def matches(self, version: int, query: int, radius: int, base: bool = False) -> list[tuple[int, int]]:
-        content = self.at(version)[0]
-        found = [(fp, (fp ^ query).bit_count()) for fp in content if base or fp not in self.base]
-        return sorted((m for m in found if m[1] <= radius), key=lambda m: m[::-1])
-
-
-def clustered(rng: random.Random, count: int) -> list[int]:
-    """Return fingerprints of which many lie near each other."""
-    centres = [rng.getrandbits(64) for _ in range(max(1, count // 12))]
-    out = set()
-    while len(out) < count:
-        fp = rng.choice(centres)
-        for _ in range(rng.randrange(6)):
-            fp ^= 1 << rng.randrange(64)
-        out.add(fp)
-    return sorted(out)
-
-
-class Pair:
-    """A delta and the model that says what it must hold."""
-
-    def __init__(self, seed: int, radius: int, bits: np.ndarray = SHUFFLED, fingerprints: int = 60, ids: int = 8) -> None:
-        self.rng = random.Random(seed)
-        self.pool = clustered(self.rng, fingerprints)
-        self.ids = [*range(ids - 2), 2**63, 2**64 - 1]
-        chosen = [fp for fp in self.pool if self.rng.random() < 0.4]
-        self.model = Model({fp: set(self.rng.sample(self.ids, self.rng.randrange(1, 4))) for fp in chosen})
-        self.radius = radius
-        self.delta = _kernel.Delta(radius, bits)
-        self.version = 0
-
-    def row(self) -> tuple[int, int, int]:
-        """Make a change that a store would log, to the model, and return it."""
-        rng, model = self.rng, self.model
-        fp, item, kind = rng.choice(self.pool), rng.choice(self.ids), rng.choice([ADD, ADD, REMOVE, WIPE])
-        held = model.content.get(fp, set())
-        if kind == REMOVE:
-            if held:
-                item = rng.choice(sorted(held))
-            if held == {item}:
-                kind = REMOVE_LAST
-            elif item not in held:
-                kind = ADD
-        if kind == WIPE and rng.random() < 0.5:
-            kind = ADD
-        model.change(kind, fp, item)
-        return kind, fp, item
-
-    def apply(self, count: int) -> None:
-        self.version += self.rng.randrange(1, 4)
-        rows = [self.row() for _ in range(count)]
-        kinds, fps, ids = zip(*rows, strict=True)
-        in_base = octets(fp in self.model.base for fp in fps)
-        self.delta.apply(octets(kinds), words(fps), words(ids), in_base, self.version)
-        self.model.save(self.version)
-
-    def queries(self, count: int) -> list[int]:
-        rng = self.rng
-        near = [rng.choice(self.pool) for _ in range(count)]
-        return [fp ^ sum({1 << rng.randrange(64) for _ in range(rng.randrange(self.radius + 2))}) for fp in near]
 
 
 def base_columns(pair: Pair, queries: list[int], radius: int) -> tuple:
@@ -208,3 +84,127 @@ def test_every_version_reads_as_the_model_says(isa, radius):
     assert pair.delta.removals == len(removed)
     assert pair.delta.entries == len(pair.model.touched)
     assert pair.delta.operations == 166
+
+
+# --- probe_insert ---------------------------------------------------------------------------------
+
+
+def insert_slowly(pair: Pair, rows: list[tuple[int, int, int]], radius: int, always: bool) -> tuple[list, list]:
+    """Do what probe_insert says it does, one query after the other, to the model."""
+    model, found, inserted = pair.model, [], []
+    for query, item, matched in rows:
+        near = [(fp, (fp ^ query).bit_count()) for fp in model.content if fp not in model.base]
+        near = sorted((m for m in near if m[1] <= radius), key=lambda m: m[::-1])
+        wanted = matched != 2 and (always or (matched == 0 and not near))
+        wanted = wanted and model.said.get((query, item)) is not True
+        if wanted:
+            model.change(ADD, query, item)
+        found.append(near)
+        inserted.append(int(wanted))
+    return found, inserted
+
+
+@pytest.mark.parametrize("always", [False, True])
+@pytest.mark.parametrize("radius", [0, 1, 3, 7])
+def test_probe_insert_goes_query_by_query(isa, radius, always):
+    pair = Pair(50 + radius, radius, fingerprints=200)
+    rng, seen = pair.rng, set()
+    for step, count in enumerate((40, 100, 1, 7)):
+        if step:
+            pair.apply(30)
+        pair.version += 1
+        rows = [(rng.choice([rng.choice(pair.pool), *pair.queries(1)]), rng.choice(pair.ids)) for _ in range(count)]
+        rows += rng.sample(rows, min(3, count))
+        rows = [(*row, rng.choice([0, 0, 0, 1, 2])) for row in rows]
+        for smaller in range(radius):  # finds with less than the radius of the delta, and changes nothing
+            got = pair.delta.probe(words(r[0] for r in rows), smaller, NEWEST)
+            assert lists(*got) == [pair.model.matches(NEWEST, r[0], smaller) for r in rows]
+        columns = [words(r[0] for r in rows), words(r[1] for r in rows), octets(r[2] for r in rows)]
+        in_base = octets(r[0] in pair.model.base for r in rows)
+        *found, inserted = pair.delta.probe_insert(*columns, in_base, radius, always, pair.version)
+        slowly = insert_slowly(pair, rows, radius, always)
+        assert (lists(*found), inserted.tolist()) == slowly
+        seen |= {(bool(near), bool(put)) for near, put in zip(*slowly, strict=True)}
+        pair.model.save(pair.version)
+    assert seen >= {(True, False), (False, True), (True, always)}
+    for version in range(pair.version + 1):
+        check(pair, version)
+
+
+def test_a_query_sees_the_one_before_it():
+    delta = _kernel.Delta(3, IDENTITY)
+    queries = words([7, 6, 7, 0xFF00, 7])
+    none = np.zeros(5, np.uint8)
+    *found, inserted = delta.probe_insert(queries, words([1, 2, 3, 4, 5]), none, none, 3, False, 9)
+    assert lists(*found) == [[], [(7, 1)], [(7, 0)], [], [(7, 0)]]
+    assert inserted.tolist() == [1, 0, 0, 1, 0]
+    *found, inserted = delta.probe_insert(queries, words([1, 2, 3, 4, 1]), none, none, 3, True, 9)
+    assert lists(*found) == [[(7, 0)], [(7, 1)], [(7, 0), (6, 1)], [(0xFF00, 0)], [(7, 0), (6, 1)]]
+    assert inserted.tolist() == [0, 1, 1, 0, 0]
+    assert delta.ids_one(7, [], 9) == [1, 3]
+    assert delta.ids_one(7, [], 8) == []
+
+
+# --- Many -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("radius", [0, 1, 3, 7])
+def test_buckets_of_every_size(isa, radius):
+    """Fingerprints in one cluster fill few buckets, and the others are in nearly as many as there are."""
+    rng = np.random.default_rng(radius)
+    centre = rng.integers(0, 2**64, 1, np.uint64)
+    places = np.uint64(1) << rng.choice(64, 12, replace=False).astype(np.uint64)
+    flips = (rng.integers(0, 2, (3000, 12), np.uint64) * places).sum(axis=1)
+    fps = rng.permutation(np.unique(np.concatenate([centre ^ flips, rng.integers(0, 2**64, 3000, np.uint64)])))
+    n = len(fps)
+    delta = _kernel.Delta(radius, SHUFFLED)
+    done = 0
+    for size in (1, 2, 3, 15, 16, 17, 700, n):
+        part = fps[done : done + size]
+        none = np.zeros(len(part), np.uint8)
+        delta.apply(none, part, part, none, done)
+        done += len(part)
+    queries = np.concatenate([rng.choice(fps, 40) ^ (np.uint64(1) << rng.integers(0, 64, 40, np.uint64)), centre ^ flips[:20]])
+    for version, seen in ((36, 37), (700, 754), (754, n)):
+        distances = np.bitwise_count(queries[:, None] ^ fps[None, :seen])
+        for r in range(radius + 1):
+            expected = []
+            for row in distances:
+                near = np.flatnonzero(row <= r)
+                expected.append(sorted(zip(fps[near].tolist(), row[near].tolist(), strict=True), key=lambda m: m[::-1]))
+            assert lists(*delta.probe(queries, r, version)) == expected
+            assert lists(*delta.scan(queries, r, version)) == expected
+            assert r == 0 or version < 754 or max(map(len, expected)) > 5
+
+
+def test_many_ids_of_one_fingerprint_and_many_fingerprints_of_one_id():
+    """A walk over all for every row would take minutes."""
+    n = 300_000
+    delta = _kernel.Delta(3, IDENTITY)
+    none, many, one = np.zeros(n, np.uint8), np.arange(n, dtype=np.uint64), np.full(n, 77, np.uint64)
+    delta.apply(none, one, many, none, 1)
+    delta.apply(none, many + np.uint64(n), one, none, 2)
+    delta.apply(np.full(n // 2, REMOVE, np.uint8), one[: n // 2], many[: n // 2], none[: n // 2], 3)
+    assert delta.ids_one(77, [], 2) == many.tolist()
+    assert delta.ids_one(77, [5, n], 3) == [*range(n // 2, n), n]
+    assert delta.pairs(one, many, 3).tolist() == [2] * (n // 2) + [1] * (n - n // 2)
+    assert delta.pairs(many + np.uint64(n), one, 3).tolist() == [1] * n
+    fps, ids = delta.find(words([77]), 3)
+    assert np.array_equal(fps, np.sort(np.append(many + np.uint64(n), []).astype(np.uint64)))
+    assert set(ids.tolist()) == {77}
+    for version in range(4, 2004):  # one pair that comes and goes
+        delta.apply(octets([[ADD, REMOVE][version % 2]]), words([77]), words([3]), octets([0]), version)
+    states = [delta.pairs(words([77]), words([3]), version)[0] for version in range(4, 2004)]
+    assert states == [1, 2] * 1000
+
+
+def test_few_ids_turn_into_many():
+    """From the fifth id on the pairs of a fingerprint are found by hash."""
+    delta = _kernel.Delta(1, IDENTITY)
+    for count in range(1, 12):
+        delta.apply(octets([ADD]), words([5]), words([count * 10]), octets([0]), count)
+        asked = words(range(0, 130, 10))
+        assert delta.pairs(np.full(13, 5, np.uint64), asked, count).tolist() == [0, *[1] * count, *[0] * (12 - count)]
+        assert delta.pairs(np.full(13, 6, np.uint64), asked, count).tolist() == [0] * 13
+    assert delta.operations == 11
+    assert delta.entries == 1

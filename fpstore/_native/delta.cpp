@@ -398,9 +398,9 @@ Applied Delta::apply(const Changes& rows, uint32_t version) {
 }
 
 Applied Delta::probe_insert(const uint64_t* queries, const uint64_t* ids, const uint8_t* matched, const uint8_t* in_base, size_t n,
-                            unsigned radius, bool always, uint32_t version, Sink* sink, uint8_t* inserted) {
+                            unsigned radius, bool always, uint32_t version, Sink* sink, uint8_t* inserted,
+                            const std::function<void()>& deliver) {
   if (versions_.size() && version < versions_[versions_.size() - 1].version) return Applied::old_version;
-  if (!n) return Applied::ok;
   if (!versions_.reserve(versions_.size() + 1)) return Applied::out_of_memory;
   const Kernels& k = kernels();
   const uint32_t serial = serial_;
@@ -432,6 +432,12 @@ Applied Delta::probe_insert(const uint64_t* queries, const uint64_t* ids, const 
       undo(serial, pair_count, history_count);
       return applied;
     }
+  }
+  try {
+    deliver();
+  } catch (const std::bad_alloc&) {
+    undo(serial, pair_count, history_count);
+    return Applied::out_of_memory;
   }
   if (serial_ != serial) commit(version);
   return Applied::ok;

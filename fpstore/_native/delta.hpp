@@ -1,6 +1,7 @@
 // The changes on top of immutable tables, in memory and by version: which fingerprints are present with which ids. Knows nothing of
 // Python.
 #pragma once
+#include <functional>
 #include <mutex>
 #include <shared_mutex>
 #include <vector>
@@ -79,9 +80,10 @@ class Delta {
   Applied apply(const Changes& rows, uint32_t version);
 
   // What probe() finds now goes to the sink; queries without a match (or all) are added under their id, unless matched says no: 1 counts
-  // as a match, 2 is never added.
+  // as a match, 2 is never added. All is taken back when deliver, which is called at the end, throws std::bad_alloc.
   Applied probe_insert(const uint64_t* queries, const uint64_t* ids, const uint8_t* matched, const uint8_t* in_base, size_t n,
-                       unsigned radius, bool always, uint32_t version, Sink* sink, uint8_t* inserted);
+                       unsigned radius, bool always, uint32_t version, Sink* sink, uint8_t* inserted,
+                       const std::function<void()>& deliver);
 
   // The first serial number that a reader of this version does not see.
   uint32_t end_of(uint32_t version) const;

@@ -58,18 +58,18 @@ nb::object array_of(const std::vector<T>& values) {
   return out.array(values.size());
 }
 
-nb::tuple columns_of(const Sink& sink, size_t n) {
-  Buffer<int64_t> lims(n + 1);
-  Buffer<uint64_t> fingerprints(sink.count);
-  Buffer<uint8_t> distances(sink.count);
-  bool fine;
-  {
-    nb::gil_scoped_release release;
-    fine = order_matches(sink, n, lims.get(), fingerprints.get(), distances.get());
+// Matches in the order in which they are handed out; made without the GIL.
+struct Ordered {
+  size_t queries, count;
+  Buffer<int64_t> lims;
+  Buffer<uint64_t> fingerprints;
+  Buffer<uint8_t> distances;
+
+  Ordered(const Sink& sink, size_t n) : queries(n), count(sink.count), lims(n + 1), fingerprints(count), distances(count) {
+    if (!order_matches(sink, n, lims.get(), fingerprints.get(), distances.get())) throw std::bad_alloc();
   }
-  if (!fine) raise_memory();
-  return nb::make_tuple(lims.array(n + 1), fingerprints.array(sink.count), distances.array(sink.count));
-}
+  nb::tuple columns() { return nb::make_tuple(lims.array(queries + 1), fingerprints.array(count), distances.array(count)); }
+};
 
 void check_applied(Applied applied) {
   switch (applied) {
@@ -113,13 +113,15 @@ void check_queries(const Delta& d, size_t n, unsigned radius) {
 nb::tuple probe(const Delta& d, Words queries, unsigned radius, uint32_t version) {
   check_queries(d, queries.size(), radius);
   SinkGuard guard;
-  bool fine;
+  std::optional<Ordered> out;
   {
     Shared access(d);
-    fine = d.probe(queries.data(), queries.size(), radius, d.end_of(version), &guard.sink);
+    const bool fine = d.probe(queries.data(), queries.size(), radius, d.end_of(version), &guard.sink);
+    access.lock.unlock();
+    if (fine) out.emplace(guard.sink, queries.size());
   }
-  if (!fine) raise_memory();
-  return columns_of(guard.sink, queries.size());
+  if (!out) raise_memory();
+  return out->columns();
 }
 
 nb::list probe_one(const Delta& d, uint64_t query, unsigned radius, uint32_t version) {
@@ -144,13 +146,15 @@ nb::tuple scan(const Delta& d, Words queries, unsigned radius, uint32_t version)
   need(queries.size() <= UINT32_MAX, "at most 2^32 - 1 queries a call");
   need(radius <= 64, "radius is 0 to 64");
   SinkGuard guard;
-  bool fine;
+  std::optional<Ordered> out;
   {
     Shared access(d);
-    fine = d.scan(queries.data(), queries.size(), radius, d.end_of(version), &guard.sink);
+    const bool fine = d.scan(queries.data(), queries.size(), radius, d.end_of(version), &guard.sink);
+    access.lock.unlock();
+    if (fine) out.emplace(guard.sink, queries.size());
   }
-  if (!fine) raise_memory();
-  return columns_of(guard.sink, queries.size());
+  if (!out) raise_memory();
+  return out->columns();
 }
 
 // What the delta says of each fingerprint: 0 nothing, 1 present, 2 absent.
@@ -270,14 +274,15 @@ nb::tuple probe_insert(Delta& d, Words queries, Words ids, Bytes matched, Bytes 
   for (size_t i = 0; i < n; ++i) need(matched.data()[i] < 3, "matched is 0 to 2");
   SinkGuard guard;
   Buffer<uint8_t> inserted(n);
+  std::optional<Ordered> out;
   Applied applied;
   {
     Exclusive access(d);
     applied = d.probe_insert(queries.data(), ids.data(), matched.data(), in_base.data(), n, radius, always, version, &guard.sink,
-                             inserted.get());
+                             inserted.get(), [&] { out.emplace(guard.sink, n); });
   }
   check_applied(applied);
-  nb::tuple columns = columns_of(guard.sink, n);
+  nb::tuple columns = out->columns();
   return nb::make_tuple(columns[0], columns[1], columns[2], inserted.array(n));
 }
 

@@ -1,0 +1,132 @@
+"""A slow model of the in-memory delta, and random changes that both go through."""
+
+import random
+
+import numpy as np
+
+from fpstore import _kernel
+
+IDENTITY = np.arange(64, dtype=np.uint8)
+SHUFFLED = np.random.default_rng(6).permutation(64).astype(np.uint8)
+ADD, REMOVE, REMOVE_LAST, WIPE = range(4)
+NEWEST = 2**32 - 1
+
+
+def words(values) -> np.ndarray:
+    return np.array(list(values), np.uint64)
+
+
+def octets(values) -> np.ndarray:
+    return np.array(list(values), np.uint8)
+
+
+def lists(lims: np.ndarray, *columns: np.ndarray) -> list[list]:
+    rows = list(zip(*(c.tolist() for c in columns), strict=True)) if len(columns) > 1 else columns[0].tolist()
+    return [rows[a:b] for a, b in zip(lims[:-1].tolist(), lims[1:].tolist(), strict=True)]
+
+
+class Model:
+    """The content as plain sets, a copy of it for every version."""
+
+    def __init__(self, base: dict[int, set[int]]) -> None:
+        self.base = base
+        self.content = {fp: set(ids) for fp, ids in base.items()}
+        self.said: dict[tuple[int, int], bool] = {}
+        self.touched: dict[int, bool] = {}  # whether it was ever absent
+        self.versions: list[tuple] = []
+        self.save(0)
+
+    def save(self, version: int) -> None:
+        content = {fp: frozenset(ids) for fp, ids in self.content.items()}
+        self.versions.append((version, content, dict(self.said), dict(self.touched)))
+
+    def at(self, version: int) -> tuple:
+        return [v for v in self.versions if v[0] <= version][-1][1:]
+
+    def change(self, kind: int, fp: int, item: int) -> None:
+        ids = self.content.setdefault(fp, set())
+        self.touched.setdefault(fp, False)
+        if kind == ADD:
+            ids.add(item)
+            self.said[fp, item] = True
+        elif kind == REMOVE:
+            ids.discard(item)
+            self.said[fp, item] = False
+        else:
+            ids.clear()
+            self.touched[fp] = True
+            for pair in [pair for pair in self.said if pair[0] == fp]:
+                self.said[pair] = False
+        if not ids:
+            del self.content[fp]
+
+    def pair(self, version: int, fp: int, item: int) -> int:
+        _, said, touched = self.at(version)
+        if (fp, item) in said:
+            return 1 if said[fp, item] else 2
+        return 2 if touched.get(fp) else 0
+
+    def state(self, version: int, fp: int) -> int:
+        content, _, touched = self.at(version)
+        return 0 if fp not in touched else 1 if fp in content else 2
+
+    def matches(self, version: int, query: int, radius: int, base: bool = False) -> list[tuple[int, int]]:
+        content = self.at(version)[0]
+        found = [(fp, (fp ^ query).bit_count()) for fp in content if base or fp not in self.base]
+        return sorted((m for m in found if m[1] <= radius), key=lambda m: m[::-1])
+
+
+def clustered(rng: random.Random, count: int) -> list[int]:
+    """Return fingerprints of which many lie near each other."""
+    centres = [rng.getrandbits(64) for _ in range(max(1, count // 12))]
+    out = set()
+    while len(out) < count:
+        fp = rng.choice(centres)
+        for _ in range(rng.randrange(6)):
+            fp ^= 1 << rng.randrange(64)
+        out.add(fp)
+    return sorted(out)
+
+
+class Pair:
+    """A delta and the model that says what it must hold."""
+
+    def __init__(self, seed: int, radius: int, bits: np.ndarray = SHUFFLED, fingerprints: int = 60, ids: int = 8) -> None:
+        self.rng = random.Random(seed)
+        self.pool = clustered(self.rng, fingerprints)
+        self.ids = [*range(ids - 2), 2**63, 2**64 - 1]
+        chosen = [fp for fp in self.pool if self.rng.random() < 0.4]
+        self.model = Model({fp: set(self.rng.sample(self.ids, self.rng.randrange(1, 4))) for fp in chosen})
+        self.radius = radius
+        self.delta = _kernel.Delta(radius, bits)
+        self.version = 0
+
+    def row(self) -> tuple[int, int, int]:
+        """Make a change that a store would log, to the model, and return it."""
+        rng, model = self.rng, self.model
+        fp, item, kind = rng.choice(self.pool), rng.choice(self.ids), rng.choice([ADD, ADD, REMOVE, WIPE])
+        held = model.content.get(fp, set())
+        if kind == REMOVE:
+            if held:
+                item = rng.choice(sorted(held))
+            if held == {item}:
+                kind = REMOVE_LAST
+            elif item not in held:
+                kind = ADD
+        if kind == WIPE and rng.random() < 0.5:
+            kind = ADD
+        model.change(kind, fp, item)
+        return kind, fp, item
+
+    def apply(self, count: int) -> None:
+        self.version += self.rng.randrange(1, 4)
+        rows = [self.row() for _ in range(count)]
+        kinds, fps, ids = zip(*rows, strict=True)
+        in_base = octets(fp in self.model.base for fp in fps)
+        self.delta.apply(octets(kinds), words(fps), words(ids), in_base, self.version)
+        self.model.save(self.version)
+
+    def queries(self, count: int) -> list[int]:
+        rng = self.rng
+        near = [rng.choice(self.pool) for _ in range(count)]
+        return [fp ^ sum({1 << rng.randrange(64) for _ in range(rng.randrange(self.radius + 2))}) for fp in near]

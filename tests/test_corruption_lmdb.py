@@ -132,7 +132,7 @@ def test_verify_compares_id_records_with_the_blocks(copy):
     with fpstore.open(copy) as store:
         _, counts, _ = store.kernel_tables[0].decode(0, store.kernel_tables[0].block_count, 1)
         counts = counts.tolist()
-        assert store._view().generation.ids.verify(counts) == len(NAMES)
+        assert store.view().generation.ids.verify(counts) == len(NAMES)
         moved = [counts[0] - 1, counts[1] + 1, *counts[2:]]
         for wrong, message in (
             (moved, f"block 0 holds {counts[0]} fingerprints, the table {counts[0] - 1}"),
@@ -140,7 +140,7 @@ def test_verify_compares_id_records_with_the_blocks(copy):
             ([*counts, 1], f"record of block {len(counts)} is missing"),
         ):
             with pytest.raises(fpstore.CorruptStoreError, match=message):
-                store._view().generation.ids.verify(wrong)
+                store.view().generation.ids.verify(wrong)
 
 
 @pytest.mark.parametrize("damage", ["no number", "another number", "number skipped"])

@@ -21,7 +21,7 @@ from fpstore.errors import CorruptStoreError, StorageError
 Words = npt.NDArray[np.uint64]
 Kinds = npt.NDArray[np.uint8]
 
-ADD, REMOVE, REMOVE_LAST, WIPE = range(4)
+ADD, REMOVE, WIPE = range(3)
 ID_KINDS = ("row", "integer", "string")
 MAGIC = b"FPCHANGE"
 # magic, checksum, then what the checksum covers: number, fingerprints and ids afterwards, next row, rows, names, kind of ids

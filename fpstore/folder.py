@@ -15,6 +15,7 @@ from types import TracebackType
 
 from fpstore import layout
 from fpstore.errors import FpstoreError, StorageError, StoreExistsError
+from fpstore.locks import WriterLock
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -39,6 +40,7 @@ class Target:
         self._overwrite = overwrite
         self._folder: Path
         self._lock = -1
+        self._writer: WriterLock | None = None  # of the store that is replaced: nobody changes it meanwhile
 
     def __enter__(self) -> Path:
         path = self.path
@@ -47,6 +49,8 @@ class Target:
                 raise StoreExistsError(f"{path} exists: choose another path, or replace it with overwrite (--force)", path=path)
             if not is_store(path):
                 raise StoreExistsError(f"{path} exists and is no fpstore store: it will not be replaced", path=path)
+            with suppress(OSError):  # where no lock can be made there is no writer
+                self._writer = WriterLock(path)
         if not path.parent.is_dir():
             raise StorageError(f"{path.parent}: no such folder", path=path.parent)
         self._remove_abandoned()
@@ -68,6 +72,7 @@ class Target:
             return False
         except BaseException as error:  # also a signal: __exit__ will not be called
             self._unlock()
+            self._let_writers()
             shutil.rmtree(self._folder, ignore_errors=True)
             if not isinstance(error, OSError):
                 raise
@@ -77,6 +82,10 @@ class Target:
         if self._lock >= 0:
             os.close(self._lock)
         self._lock = -1
+
+    def _let_writers(self) -> None:
+        if self._writer is not None:
+            self._writer.release()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
@@ -96,6 +105,7 @@ class Target:
             if self._folder.exists():
                 shutil.rmtree(self._folder, ignore_errors=True)
             self._unlock()
+            self._let_writers()
 
     def _publish(self) -> None:
         for folder, _, _ in os.walk(self._folder, topdown=False):

@@ -33,6 +33,7 @@ LEAST_CHANGES = 1 << 16  # fewer are not worth a merge of their own
 BATCH_ROWS = 10_000  # a group of inserts is committed when it has so many rows
 BATCH_SECONDS = 0.1  # or is so old
 NONE_ROWS = 1 << 20
+READER_CHECKS = 1 << 10  # commits between two looks for readers that died
 PRESENT, ABSENT, DROPPED = 1, 2, 2
 
 
@@ -92,7 +93,7 @@ class Writer:
         """Return what there is before a change; what is not committed yet is, if the change is to be durable."""
         self.check()
         sync = self.sync if sync is None else check_sync(sync)
-        if sync == "commit":
+        if sync == "commit" or self._flush_error is not None:
             self.flush()
         view = self.follower.view()
         assert view.delta is not None
@@ -164,6 +165,8 @@ class Writer:
             record = log.join(self._queue, delta.records + 1)
             journal.append(record.number, log.pack(record))
             delta.records += 1
+            if delta.records % READER_CHECKS == 0:
+                journal.remove_dead_readers()
             self._queue.clear()
             self._queued_rows, self._due = 0, 0.0
 
@@ -298,7 +301,8 @@ class Writer:
         for name in dict.fromkeys(ids):
             number = view.number_of(name)
             if number is not None:
-                self.numbers_in_use.add(number)
+                if self.merge_under_way is not None:
+                    self.numbers_in_use.add(number)
             else:
                 encoded = name.encode()
                 if len(encoded) > MAX_NAME_BYTES:

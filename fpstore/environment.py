@@ -249,6 +249,15 @@ class Reader:
             found = transaction.cursor(db=handle).getmulti(keys)
             return [(bytes(key), self._copied(value)) for key, value in found]
 
+    def successive(self, first: bytes, count: int, database: bytes | None = None) -> list[bytes]:
+        """Return the values of as many keys, from one that exists on; fewer where the keys end."""
+        with _lock, translated(self.path):
+            transaction, handle = self._ready(database)
+            cursor = transaction.cursor(db=handle)
+            if not cursor.set_key(first):
+                return []
+            return [self._copied(value) for value in islice(cursor.iternext(keys=False, values=True), count)]
+
     def last_key(self, database: bytes | None = None) -> bytes | None:
         """Return the greatest key, or None when there is none or no such database."""
         with _lock, translated(self.path):

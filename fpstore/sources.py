@@ -12,11 +12,10 @@ from fpstore import _kernel
 from fpstore.design import TableSpec
 from fpstore.sorting import COPY_ROWS
 from fpstore.table import TableReader
-from fpstore.view import Groups, View
+from fpstore.view import NONE, Groups, View, cut_groups
 
 Words = npt.NDArray[np.uint64]
 T = TypeVar("T")
-NONE = np.empty(0, np.uint64)
 
 
 class Source(Protocol):
@@ -42,13 +41,8 @@ class Content:
     def __init__(self, view: View, renumber: Callable[[Words], Words] | None = None) -> None:
         self._view = view
         self._renumber = renumber
-        self._drop = self._add = NONE
-        delta = view.delta
-        if delta is not None and view.version:
-            touched, in_base = delta.kernel.export(view.version)[:2]
-            states = delta.kernel.states(touched, view.version)
-            self._drop = touched[(in_base != 0) & (states == 2)]
-            self._add = touched[(in_base == 0) & (states == 1)]
+        changed, added = view.changed
+        self._drop, self._add = changed[~view.has_all(changed)], added[0]
 
     def groups(self) -> Iterator[Groups]:
         """Start a pass over everything, with ids."""
@@ -87,7 +81,7 @@ class Joined:
 
     def groups(self) -> Iterator[Groups]:
         """Start a pass over everything, with ids."""
-        return _union_all([source.groups() for source in self._sources], _cut_groups, _union_groups)
+        return _union_all([source.groups() for source in self._sources], cut_groups, _union_groups)
 
     def keys(self, spec: TableSpec) -> Iterator[Words] | None:
         """Start a pass over the tables of this permutation, if all sources have one."""
@@ -120,8 +114,8 @@ class Part:
         for group in self._content.groups():
             if group[0][0] > self.last:
                 return
-            _, rest = _cut_groups(group, self.first, "left")
-            part, _ = _cut_groups(rest, self.last, "right")
+            _, rest = cut_groups(group, self.first, "left")
+            part, _ = cut_groups(rest, self.last, "right")
             if len(part[0]):
                 yield part
 
@@ -174,13 +168,6 @@ def _cut_keys(piece: tuple[Words], bound: np.uint64, side: str) -> tuple[tuple[W
 def _union_keys(a: tuple[Words], b: tuple[Words]) -> tuple[Words]:
     out = np.empty(len(a[0]) + len(b[0]), np.uint64)
     return (out[: _kernel.merge_keys(a[0], NONE, b[0], out)],)
-
-
-def _cut_groups(group: Groups, bound: np.uint64, side: str) -> tuple[Groups, Groups]:
-    keys, counts, ids = group
-    at = int(np.searchsorted(keys, bound, side=side))  # type: ignore[call-overload]
-    taken = int(counts[:at].sum())
-    return (keys[:at], counts[:at], ids[:taken]), (keys[at:], counts[at:], ids[taken:])
 
 
 def _union_groups(a: Groups, b: Groups) -> Groups:

@@ -57,7 +57,7 @@ def sweep(shim, tmp_path):
             env=os.environ | {"LD_PRELOAD": str(shim), "OPENBLAS_NUM_THREADS": "1"} | (environment or {}),
             capture_output=True, text=True, timeout=600,
         )  # fmt: skip
-        assert (process.returncode, process.stderr) == (0, "")
+        assert (process.returncode, process.stderr) == (0, ""), process.stderr
         said = json.loads(process.stdout)
         outcomes = [SimpleNamespace(**outcome) for outcome in said["outcomes"]]
         wrong = [o for o in outcomes if o.problem]

@@ -6,7 +6,7 @@ from faultline import ERRORS, MODES, states
 # Old and new rows; the tables are synced where they are written, so that the calls come in the same order every time.
 SETUP = """
 import os, numpy as np, fpstore
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from fpstore import builder
 
 class InPlace:
@@ -56,6 +56,10 @@ from fpstore import sorting
 sorting.PAIR_BYTES = sorting.KEY_BYTES = (64 << 20) // 150  # the least budget holds 150 rows: each of three leading bytes
 options["memory"] = "64MiB"
 fingerprints = fingerprints >> np.uint64(8) | rng.choice(np.array([1, 128, 255], np.uint64), 300) << np.uint64(56)
+"""
+THREADS = """
+builder.ThreadPoolExecutor = ThreadPoolExecutor
+options |= {"threads": 2, "design": "manku-4"}
 """
 OPERATION = """
 arm()
@@ -151,5 +155,19 @@ def test_a_disk_that_cannot_exchange_two_folders(sweep):
 @pytest.mark.parametrize("mode", ["kill", "EIO"])
 def test_faults_in_a_build_with_threads(sweep, mode):
     """The calls come in another order from run to run: all that holds of each is what the check says."""
-    setup = (SETUP + OVERWRITE).replace("builder.ThreadPoolExecutor = InPlace", 'options |= {"threads": 2, "design": "manku-4"}')
-    sweep(setup, OPERATION, CHECK, (mode,))
+    sweep(SETUP + OVERWRITE + THREADS, OPERATION, CHECK, (mode,))
+
+
+AGAIN = """
+arm()
+try:
+    fpstore.build(root / "s", fingerprints, ids, **options).close()
+except fpstore.StorageError:
+    fpstore.build(root / "s", fingerprints, ids, **options).close()
+"""
+
+
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_refused_build_can_be_tried_again_in_its_process(sweep, every):
+    _, outcomes = sweep(SETUP + STRINGS, AGAIN, CHECK, ("EIO",), every)
+    assert {o.kind for o in outcomes} == {"ok"}

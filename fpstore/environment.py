@@ -85,10 +85,12 @@ def _translate(path: Path, error: lmdb.Error) -> CorruptStoreError | StorageErro
 
 def _reason(path: Path, error: lmdb.Error) -> str:
     """LMDB calls a write that a full disk cut short an input/output error."""
+    full = os.strerror(errno.ENOSPC) in str(error)
     with suppress(OSError):
         disk = os.statvfs(path.parent)
-        if "Input/output error" in str(error) and disk.f_bavail * disk.f_frsize < FULL_BYTES:
-            return f"{os.strerror(errno.ENOSPC)}: free some space; nothing was changed"
+        full |= os.strerror(errno.EIO) in str(error) and disk.f_bavail * disk.f_frsize < FULL_BYTES
+    if full:
+        return f"{os.strerror(errno.ENOSPC)}: free some space; nothing was changed"
     return str(error).removeprefix(f"{path}: ")
 
 

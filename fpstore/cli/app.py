@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import click
 
 from fpstore import __version__
+from fpstore.cli.backup import backup
 from fpstore.cli.build import build
 from fpstore.cli.demo import demo
 from fpstore.cli.export import export
@@ -134,5 +135,5 @@ def main() -> None:
     """
 
 
-for _verb in (build, probe, scan, stats, verify, export, plan, hash_, demo):
+for _verb in (build, probe, scan, stats, verify, export, backup, plan, hash_, demo):
     main.add_command(_verb)

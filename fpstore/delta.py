@@ -1,7 +1,7 @@
 """The delta: what was inserted and deleted since the current generation was made, as log records and in memory.
 
-A writer appends a record to the journal for each change; every process keeps what the records say in a `_kernel.Delta`, where probes
-look it up (docs/format.md, "Journal"; docs/design.md, "The delta").
+A writer appends a record to the journal for each change; every process keeps what the records say in a `_kernel.Delta`, where
+probes look it up (docs/format.md, "Journal"; docs/design.md, "The delta").
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class IdMap:
         return _kernel.unpack_records([value for _, value in found], first, record_seed(self._digest, 0), str(self.path))
 
     def find(self, wanted: Words, block_count: int) -> tuple[Words, npt.NDArray[np.uint32], Words]:
-        """Return (blocks, ranks, ids) of every place that has one of the ids wanted (ascending, distinct); reads the whole map."""
+        """Return (blocks, ranks, ids) of every place that has one of the ids wanted, which ascend; this reads the whole map."""
         parts = []
         for first in range(0, block_count, FIND_BLOCKS):
             keys = [block_key(block) for block in range(first, min(first + FIND_BLOCKS, block_count))]

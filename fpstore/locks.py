@@ -60,7 +60,7 @@ _held: set[WriterLock] = set()
 
 
 def _after_fork_in_child() -> None:
-    """The lock stays the parent's alone."""
+    """Leave the locks to the parent alone."""
     for lock in list(_held):
         lock.release()
 
@@ -86,8 +86,8 @@ def keep_writers_away(folder: Path) -> int:
         holder = _holder(descriptor)
         os.close(descriptor)
         raise StorageError(
-            f"{folder}: process {holder} is writing to it, and a reader that may not write into the folder cannot make itself known "
-            "to LMDB: get that permission, or read a backup",
+            f"{folder}: process {holder} is writing to it, and a reader that may not write into the folder cannot make itself "
+            "known to LMDB: get that permission, or read a backup",
             path=folder,
         ) from None
     return descriptor

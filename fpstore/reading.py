@@ -21,7 +21,8 @@ from fpstore.inspection import Report, describe, verify_store
 from fpstore.io import check_fingerprint, check_fingerprints
 from fpstore.matches import Match, Matches
 from fpstore.probing import PROBE_QUERIES
-from fpstore.resources import parse_threads
+from fpstore.resources import parse_memory, parse_threads
+from fpstore.splitting import split_store
 from fpstore.view import View
 
 Words = npt.NDArray[np.uint64]
@@ -35,6 +36,7 @@ class IdLookup:
         self._path, self._view = path, view
 
     def __call__(self, fingerprints: Words) -> tuple[npt.NDArray[np.int64], Words | list[str]]:
+        """Return (lims, ids)."""
         return self._view.ids_of(fingerprints)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -74,8 +76,8 @@ class Reading:
         if self._closed:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
 
-    def _view(self) -> View:
-        """Return what the store holds now."""
+    def view(self) -> View:
+        """Return what the store holds now, which no later change will change: for what is built on fpstore."""
         self._check()
         return self._follower.view()
 
@@ -84,7 +86,7 @@ class Reading:
     @property
     def kernel_tables(self) -> list[_kernel.Table]:
         """The kernel's tables, in design order: for benchmarks and tests."""
-        return [table.kernel for table in self._view().generation.tables]
+        return [table.kernel for table in self.view().generation.tables]
 
     @property
     def radius(self) -> int:
@@ -105,11 +107,11 @@ class Reading:
     @property
     def ids(self) -> Ids:
         """The ids: whether one exists, and which fingerprints have it."""
-        return Ids(self._view)
+        return Ids(self.view)
 
     def __len__(self) -> int:
         """How many distinct fingerprints are stored."""
-        return self._view().totals.fingerprints
+        return self.view().totals.fingerprints
 
     def __repr__(self) -> str:
         if self._closed:
@@ -117,7 +119,7 @@ class Reading:
         return f"<fpstore.Store {str(self.path)!r}: {len(self)} fingerprints, radius {self.radius}, design {self.design.name}>"
 
     def __contains__(self, fingerprint: object) -> bool:
-        view = self._view()
+        view = self.view()
         try:
             value = check_fingerprint(fingerprint)
         except InputError:
@@ -126,7 +128,7 @@ class Reading:
 
     def __getitem__(self, fingerprint: int) -> list[int] | list[str]:
         """Return the ids of a stored fingerprint; KeyError when it is not stored."""
-        ids = self._view().ids_of_one(check_fingerprint(fingerprint))
+        ids = self.view().ids_of_one(check_fingerprint(fingerprint))
         if not ids:
             raise KeyError(fingerprint)
         return ids
@@ -159,7 +161,7 @@ class Reading:
         >>> [(m.fingerprint, m.distance) for m in store.probe(0b1001, radius=1)]
         [(8, 1), (11, 1)]
         """
-        view = self._view()
+        view = self.view()
         value = check_fingerprint(fingerprint)
         radius = self.radius if radius is None else check_radius(radius, 64)
         if radius > self.radius:
@@ -185,7 +187,7 @@ class Reading:
         ------
         InputError, CorruptStoreError, ClosedStoreError
         """
-        view = self._view()
+        view = self.view()
         queries = check_fingerprints(fingerprints)
         radius = self.radius if radius is None else check_radius(radius, 64)
         if radius > self.radius:
@@ -218,7 +220,7 @@ class Reading:
         ------
         InputError, CorruptStoreError, ClosedStoreError
         """
-        view = self._view()
+        view = self.view()
         queries = check_fingerprints(fingerprints)
         radius = check_radius(self.radius if radius is None else radius, self.radius)
         if matches < 1:
@@ -246,7 +248,7 @@ class Reading:
         ------
         InputError, CorruptStoreError, ClosedStoreError
         """
-        view = self._view()
+        view = self.view()
         queries = check_fingerprints(fingerprints)
         radius = check_radius(radius, 64)
         return Matches(*view.scan_columns(queries, radius, parse_threads(threads)), IdLookup(self.path, view))
@@ -261,11 +263,46 @@ class Reading:
         KeyError
             One of them is not stored.
         """
-        return self._view().ids_of(check_fingerprints(fingerprints))
+        return self.view().ids_of(check_fingerprints(fingerprints))
 
     def items(self) -> Iterator[tuple[Words, npt.NDArray[np.int64], Words | list[str]]]:
         """Yield (fingerprints, lims, ids) of everything stored now, in ascending order of fingerprint, a piece at a time."""
-        return self._view().items()
+        return self.view().items()
+
+    def split(
+        self,
+        folder: str | os.PathLike[str],
+        bits: int,
+        *,
+        overwrite: bool = False,
+        memory: int | str | None = None,
+        threads: int | None = None,
+        progress: Callable[[str, int, int | None], None] | None = None,
+    ) -> list[Path]:
+        """Write what is stored to several stores, by leading bits: the inverse of joining them with :meth:`fpstore.Store.merge`.
+
+        Parameters
+        ----------
+        folder : path-like
+            Where they go, as ``00.fps``, ``01.fps``, ... for two bits; made if it is missing.
+        bits : int
+            1 to 8: there will be 2 to 256 stores, some perhaps empty.
+        overwrite : bool
+            Replace stores that exist there.
+        memory, threads, progress
+            As for :func:`fpstore.build`.
+
+        Returns
+        -------
+        list of Path
+            In order of the leading bits. All have the design of this store.
+
+        Raises
+        ------
+        InputError, StoreExistsError, StorageError, ClosedStoreError
+        """
+        target = Path(os.fspath(folder)).absolute()
+        return split_store(self.view(), target, bits, overwrite, parse_memory(memory), parse_threads(threads), progress)
 
     # Looking inside
 
@@ -305,7 +342,7 @@ class Reading:
 
     def stats(self) -> dict[str, Any]:
         """Return what the store holds and what each part takes; see docs/api.md for the keys."""
-        return describe(self._view(), self._follower.journal)
+        return describe(self.view(), self._follower.journal)
 
     def verify(self, progress: Callable[[str, int, int | None], None] | None = None) -> Report:
         """Read every byte: checksums, order, counts, keys, codes, id records, and that all tables hold the same set.
@@ -320,4 +357,4 @@ class Reading:
         Report
             ``ok``, and the faults found, each with its file and block.
         """
-        return verify_store(self._view(), self._follower.journal, progress)
+        return verify_store(self.view(), self._follower.journal, progress)

@@ -15,6 +15,7 @@ from fpstore import delta as log
 from fpstore.delta import ADD, REMOVE, WIPE, Delta, Record, Totals
 from fpstore.errors import ClosedStoreError, FpstoreError, InputError, ReadOnlyError
 from fpstore.following import Follower
+from fpstore.joining import Join
 from fpstore.locks import WriterLock
 from fpstore.matches import Match
 from fpstore.merge import Merge
@@ -376,11 +377,21 @@ class Writer:
 
     # Merging
 
-    def merge(self, memory: int | str | None, threads: int | None, progress: Progress | None) -> None:
-        """Fold the delta into a new generation; one at a time."""
+    def merge(
+        self,
+        memory: int | str | None,
+        threads: int | None,
+        progress: Progress | None,
+        others: Sequence[View] = (),
+        renumber: bool = False,
+    ) -> None:
+        """Fold the delta, and other stores, into a new generation; one merge at a time."""
         with self.merging:
             self.check()
-            self.merge_under_way = Merge(self, parse_memory(memory), parse_threads(threads), progress)
+            budget, workers = parse_memory(memory), parse_threads(threads)
+            self.merge_under_way = (
+                Join(self, others, renumber, budget, workers, progress) if others else Merge(self, budget, workers, progress)
+            )
             try:
                 self.merge_under_way.run()
             finally:

@@ -69,12 +69,17 @@ def _open_files(follower: Follower, generation: Generation, opened: ExitStack) -
         try:
             descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError as error:
+            _check_same(follower)
             raise StoreNotFoundError(f"{file}: missing ({error.strerror})", path=file) from error
         opened.callback(os.close, descriptor)
         files[name] = descriptor
+    _check_same(follower)
+    return files
+
+
+def _check_same(follower: Follower) -> None:
     if not follower.is_same():
         raise StoreNotFoundError(f"{follower.path}: was replaced since it was opened: open it again", path=follower.path)
-    return files
 
 
 def _copy(

@@ -146,7 +146,7 @@ def test_a_missing_file_ends_a_backup(path, tmp_path):
 
 
 def test_a_full_disk_leaves_no_part_of_a_backup(path, small_disk):
-    disk, limit = small_disk(150_000)
+    disk, limit = small_disk(60_000)
     if limit is not None:
         pytest.skip("nothing can be mounted here")
     with fpstore.open(path) as store, pytest.raises(fpstore.StorageError, match="No space left"):

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
+from fpstore.backup import back_up
 from fpstore.design import Design, check_radius
 from fpstore.errors import ClosedStoreError, InputError
 from fpstore.following import Follower
@@ -304,6 +305,40 @@ class Reading:
         return split_store(self.view(), target, bits, overwrite, parse_memory(memory), parse_threads(threads), progress)
 
     # Looking inside
+
+    def backup(
+        self,
+        path: str | os.PathLike[str],
+        overwrite: bool = False,
+        progress: Callable[[str, int, int | None], None] | None = None,
+    ) -> None:
+        """Copy the store as it is at one moment, while it is in use: other processes may go on inserting and merging.
+
+        The copy is a store like any other, with all that was committed before the call. It appears complete, or not at all.
+
+        Parameters
+        ----------
+        path : path-like
+            The folder to create.
+        overwrite : bool
+            Replace an existing store, in one step, once the copy is complete.
+        progress : callable, optional
+            Called as ``progress(phase, done, total)``, in bytes.
+
+        Raises
+        ------
+        StoreExistsError
+            The path exists and ``overwrite`` is false, or it is no store.
+        StorageError
+            The disk is full or not writable; there is no copy.
+        InputError, ClosedStoreError
+        """
+        self._check()
+        self._settle()
+        back_up(self._follower, Path(os.fspath(path)).absolute(), overwrite, progress)
+
+    def _settle(self) -> None:
+        """Make durable what a copy of the files must have."""
 
     def stats(self) -> dict[str, Any]:
         """Return what the store holds and what each part takes; see docs/api.md for the keys."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,10 @@ class Store(Reading):
             raise ReadOnlyError(f"{self.path}: open for reading; to change it, open it with mode='r+'", path=self.path)
         self._writer.check()
         return self._writer
+
+    def _settle(self) -> None:
+        with suppress(ReadOnlyError):  # who may not change the store has nothing to commit
+            self._changing().flush()
 
     # Changing
 

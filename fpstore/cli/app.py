@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import click
 
 from fpstore import __version__
+from fpstore.cli.backup import backup
 from fpstore.cli.build import build
 from fpstore.cli.delete import delete
 from fpstore.cli.demo import demo
@@ -138,5 +139,5 @@ def main() -> None:
     """
 
 
-for _verb in (build, probe, scan, insert, delete, merge, split, stats, verify, export, plan, hash_, demo):
+for _verb in (build, probe, scan, insert, delete, merge, split, stats, verify, export, backup, plan, hash_, demo):
     main.add_command(_verb)

@@ -83,8 +83,9 @@ def _sealed(number: int, name: bytes) -> bytes:
 class Names:
     """Reads the dictionary: numbers to strings."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Reader, complete: bool = True) -> None:
         self._reader = reader
+        self._complete = complete  # whether no number is missing; a merge leaves out those that are not in use
 
     def name(self, number: int) -> str:
         """Return the string of a number."""
@@ -106,7 +107,7 @@ class Names:
     def items(self) -> Iterator[tuple[int, bytes]]:
         """Yield (number, string in UTF-8) in order of the numbers."""
         for key, value in self._reader.items(NAMES):
-            number = int.from_bytes(key, "big")
+            number = int.from_bytes(key[:8], "big")
             yield number, self._opened(number, value)
 
     def places(self) -> Iterator[tuple[bytes, bytes]]:
@@ -124,14 +125,15 @@ class Names:
         return value[4:]
 
     def verify(self, tick: Callable[[int], None] = lambda rows: None) -> None:
-        """Check that the numbers run from 0 without a gap, and that each name leads back to its number.
+        """Check that each name leads back to its number and, in a complete dictionary, that the numbers run from 0 without a gap.
 
         ``tick`` is called now and then with the number of names checked since.
         """
         self._reader.verify()
-        for expected, (key, value) in enumerate(self._reader.items(NAMES)):
-            if expected and expected % TICK_ROWS == 0:
+        for count, (key, value) in enumerate(self._reader.items(NAMES)):
+            if count and count % TICK_ROWS == 0:
                 tick(TICK_ROWS)
+            expected = count if self._complete else int.from_bytes(key[:8], "big")
             name = self._opened(expected, value)
             places = self._reader.get(xxhash.xxh64_digest(name), NUMBERS) or b""
             if key != struct.pack(">Q", expected) or key not in [places[i : i + 8] for i in range(0, len(places), 8)]:

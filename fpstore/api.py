@@ -131,8 +131,8 @@ def open(
         Merge in the background when the delta has this share of the fingerprints in the tables, such as 0.1, and at least
         65,536 changes. By default only :meth:`fpstore.Store.merge` merges.
     delta_bytes : int or str
-        How large a delta may grow, of a store that is opened for writing for the first time and after each merge. It is address space, not
-        disk, and cannot change while the delta lives.
+        How large a delta may grow, of a store that is opened for writing for the first time and after each merge. It is
+        address space, not disk, and cannot change while the delta lives.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """The delta: what was inserted and deleted since the current generation was made, as log records and in memory.
 
-A writer appends a record to the journal for each change; every process keeps what the records say in a `_kernel.Delta`, where probes
-look it up (docs/format.md, "Journal"; docs/design.md, "The delta").
+A writer appends a record to the journal for each change; every process keeps what the records say in a `_kernel.Delta`, where
+probes look it up (docs/format.md, "Journal"; docs/design.md, "The delta").
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fpstore.errors import CorruptStoreError, StorageError
 Words = npt.NDArray[np.uint64]
 Kinds = npt.NDArray[np.uint8]
 
-ADD, REMOVE, REMOVE_LAST, WIPE = range(4)
+ADD, REMOVE, WIPE = range(3)
 ID_KINDS = ("row", "integer", "string")
 MAGIC = b"FPCHANGE"
 # magic, checksum, then what the checksum covers: number, fingerprints and ids afterwards, next row, rows, names, kind of ids

@@ -28,7 +28,7 @@ _followers: WeakSet[Follower] = WeakSet()
 
 
 def _after_fork_in_child() -> None:
-    """A thread that is not in the child may have held the lock."""
+    """Take new locks: a thread that is not in the child may have held the old ones."""
     for follower in _followers:
         follower.forget_lock()
 
@@ -167,7 +167,8 @@ class Follower:
         return self._current
 
     def _take(self, view: View, change: Change) -> None:
-        assert self.journal is not None and view.delta is not None
+        assert self.journal is not None
+        assert view.delta is not None
         records = [unpack(data, self.journal.path) for data in change.records]
         if records:
             view.delta.apply(records, self.journal.path)

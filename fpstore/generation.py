@@ -54,8 +54,7 @@ class Generation:
                     Reader(
                         self.folder / layout.NAMES_FILE, (NAMES, NUMBERS),
                         file_bytes=shape["bytes"], digest=shape["digest"], largest=shape["largest"],
-                    ),
-                    complete=False,
+                    )
                 )  # fmt: skip
             elif store["id_kind"] == "string":
                 self.names = Names(reader)

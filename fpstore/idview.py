@@ -35,18 +35,18 @@ class Ids:
         """How many pairs of fingerprint and id are stored."""
         return self._view().totals.ids
 
-    def __contains__(self, id: object) -> bool:
+    def __contains__(self, identifier: object) -> bool:
         try:
-            numbers = self.numbers(id)
+            numbers = self.numbers(identifier)
         except InputError:
             return False
         return len(self._view().with_ids(numbers)[0]) > 0
 
-    def __getitem__(self, id: int | str) -> list[int]:
+    def __getitem__(self, identifier: int | str) -> list[int]:
         """Return the fingerprints that have an id, ascending; KeyError when there is none."""
-        fingerprints, _ = self._view().with_ids(self.numbers(id))
+        fingerprints, _ = self._view().with_ids(self.numbers(identifier))
         if not len(fingerprints):
-            raise KeyError(id)
+            raise KeyError(identifier)
         return list(map(int, fingerprints))
 
     def find(self, ids: Any) -> tuple[npt.NDArray[np.int64], Words]:

@@ -75,7 +75,7 @@ class _Phase:
 
 
 def verify_store(view: View, journal: Journal | None, progress: Callable[[str, int, int | None], None] | None = None) -> Report:
-    """Read every table, every id record, the dictionary and the journal; go on after a fault, so that all damaged parts are named."""
+    """Read every table, id record, name and log record; go on after a fault, so that all damaged parts are named."""
     generation, tables, ids, names = view.generation.record, view.generation.tables, view.generation.ids, view.generation.names
     report = Report(fingerprints=generation["fingerprints"])
     phase = _Phase(progress, PHASE_TABLES, report.fingerprints * len(tables))

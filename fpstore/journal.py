@@ -30,6 +30,7 @@ PAGE = 4096
 SPARE_BYTES = 1 << 20  # of the map, kept for the last transaction
 LEAST_MAP_BYTES = 4 << 20
 DEFAULT_MAP_BYTES = 64 << 30  # address space, not disk
+MOST_NUMBER = 2**64 - 2  # no record has a higher one
 
 # Held while a transaction writes; taken before a fork, as the lock of readers is.
 write_lock = threading.RLock()

@@ -11,14 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import layout
-from fpstore.delta import Delta, pack, unpack
+from fpstore.delta import Delta, Totals, pack, unpack
 from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, StorageError
 from fpstore.folder import sync_folder
 from fpstore.following import Follower, make_state
 from fpstore.generation import Generation
 from fpstore.journal import Journal, create_journal
-from fpstore.merging import Merged, Written
+from fpstore.merging import Written
 from fpstore.names import merge_names
+from fpstore.sources import Content, Source
 from fpstore.upkeep import TEMPORARY, remove_generation
 from fpstore.view import View
 
@@ -38,7 +39,7 @@ class Host(Protocol):
         """Commit what is queued."""
 
 
-class _NumbersCameIntoUse(Exception):
+class _NumbersInUseError(Exception):
     """A string whose number the new dictionary has left out was inserted again meanwhile."""
 
 
@@ -67,14 +68,40 @@ class Merge:
         StorageError, CorruptStoreError, ClosedStoreError
         """
         with self._host.turn:
-            self._host.flush()
-            view = self._follower.view()
-            assert view.delta is not None
-            self._frozen = view.delta.records
-            self._names = list(view.delta.names)
-            self._host.numbers_in_use.clear()
-        if not self._frozen:
-            return
+            view = self._freeze()
+        if self._frozen:
+            self._replace(view)
+
+    def _freeze(self) -> View:
+        """Take what there is now as what will be merged."""
+        self._host.flush()
+        view = self._follower.view()
+        assert view.delta is not None
+        self._frozen = view.delta.records
+        self._names = list(view.delta.names)
+        self._host.numbers_in_use.clear()
+        return view
+
+    def _strings(self, view: View) -> bool:
+        """Whether the ids are strings."""
+        return view.totals.id_kind == "string"
+
+    def _source(self, view: View) -> Source:
+        """Return what the new generation will hold."""
+        return Content(view)
+
+    def _totals(self, view: View, written: Written) -> Totals:
+        """Return how much that is."""
+        totals = view.totals
+        if (written.fingerprints, written.ids) != (totals.fingerprints, totals.ids):
+            raise CorruptStoreError(
+                f"{self._path}: the tables and the delta hold {written.fingerprints} fingerprints with {written.ids} ids, the "
+                f"journal says {totals.fingerprints} with {totals.ids}", path=self._path,
+            )  # fmt: skip
+        return totals
+
+    def _replace(self, view: View) -> None:
+        """Write the new generation, and put it in the place of the one of this view."""
         number = view.generation.record["number"] + 1
         folder = self._path / layout.generation_name(number)
         temporary = folder.with_name(folder.name + TEMPORARY)
@@ -87,7 +114,7 @@ class Merge:
                 try:
                     self._finish(view, temporary, folder)
                     break
-                except _NumbersCameIntoUse:
+                except _NumbersInUseError:
                     folder.rename(temporary)
             remove_generation(view.generation.folder)
         except BaseException as error:
@@ -110,15 +137,10 @@ class Merge:
         delta = view.delta
         assert delta is not None
         self._first_name = delta.first_name + len(self._names)
-        if view.totals.id_kind == "string":
+        if self._strings(view):
             written.used = np.zeros(self._first_name, bool)
-        written.write(Merged(view))
-        totals = view.totals
-        if (written.fingerprints, written.ids) != (totals.fingerprints, totals.ids):
-            raise CorruptStoreError(
-                f"{self._path}: the tables and the delta hold {written.fingerprints} fingerprints with {written.ids} ids, the "
-                f"journal says {totals.fingerprints} with {totals.ids}", path=self._path,
-            )  # fmt: skip
+        written.write(self._source(view))
+        self._start = totals = self._totals(view, written)
         self._record = written.record(number, totals.next_row if totals.id_kind == "row" else totals.ids)
 
     def _finish(self, view: View, temporary: Path, folder: Path) -> None:
@@ -128,7 +150,7 @@ class Merge:
         kept = None if written.used is None else self._dictionary(view, temporary, written.used)
         old = self._follower.journal
         assert old is not None
-        state = make_state(view.generation.store, self._record, view.totals, self._first_name)
+        state = make_state(view.generation.store, self._record, self._start, self._first_name)
         copied = self._frozen
         create_journal(temporary / layout.JOURNAL_FILE, state, (), host.delta_bytes)
         sync_folder(temporary)
@@ -141,11 +163,11 @@ class Merge:
             copied = self._carry_over(old, copied, journal, delta)
             with host.turn:
                 host.flush()
-                self._carry_over(old, copied, journal, delta)
+                copied = self._carry_over(old, copied, journal, delta)
                 if kept is not None and any(n < self._first_name and not kept[n] for n in host.numbers_in_use):
-                    raise _NumbersCameIntoUse
+                    raise _NumbersInUseError
                 old.move(layout.pack_record({"generation": self._record["number"]}))
-                totals = self._follower.view().totals
+                totals = self._follower.view().totals if copied > self._frozen else self._start
                 self._follower.switch(View(generation, delta, delta.version, totals), journal)
         except BaseException:
             journal.close()

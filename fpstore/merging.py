@@ -1,4 +1,4 @@
-"""Merging: new generations from what is sorted already, streamed, whatever its size."""
+"""Writing a generation from what is sorted already, streamed, whatever its size."""
 
 from __future__ import annotations
 
@@ -6,69 +6,21 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel, huffman, layout
-from fpstore.design import IDENTITY, Design, TableSpec
+from fpstore.design import IDENTITY, Design
 from fpstore.ids import IdMapWriter
-from fpstore.sorting import COPY_ROWS, Column, permuted_parts
-from fpstore.table import Layout, TableReader, TableWriter
-from fpstore.view import Groups, View
+from fpstore.sorting import Column, permuted_parts
+from fpstore.sources import Source
+from fpstore.table import Layout, TableWriter
 
 Words = npt.NDArray[np.uint64]
 Progress = Callable[[str, int, int | None], None]
 PHASE_MERGE = "merging"
-
-
-class Source(Protocol):
-    """Sorted content: of a view, of several, or of a part of one."""
-
-    def groups(self) -> Iterator[Groups]:
-        """Start a pass over (fingerprints, how many ids each has, ids), ascending."""
-
-    def keys(self, spec: TableSpec) -> Iterator[Words] | None:
-        """Start a pass over the permuted fingerprints, ascending; None when they are not sorted so."""
-
-
-class Merged:
-    """What a view holds: each of its tables brought up to date with the delta while it is decoded."""
-
-    def __init__(self, view: View) -> None:
-        self._view = view
-        self._drop = self._add = np.empty(0, np.uint64)
-        delta = view.delta
-        if delta is not None and view.version:
-            touched, in_base = delta.kernel.export(view.version)[:2]
-            states = delta.kernel.states(touched, view.version)
-            self._drop = touched[(in_base != 0) & (states == 2)]
-            self._add = touched[(in_base == 0) & (states == 1)]
-
-    def groups(self) -> Iterator[Groups]:
-        """Start a pass over everything, with ids."""
-        return self._view.groups()
-
-    def keys(self, spec: TableSpec) -> Iterator[Words] | None:
-        """Start a pass over the table of this permutation."""
-        table = next((t for t in self._view.generation.tables if t.kernel.permutation == spec.permutation), None)
-        return None if table is None else self._updated(table, np.frombuffer(spec.permutation, np.uint8))
-
-    def _updated(self, table: TableReader, permutation: npt.NDArray[np.uint8]) -> Iterator[Words]:
-        drop, add = (np.sort(_kernel.permute(keys, permutation)) for keys in (self._drop, self._add))
-        dropped = added = 0
-        for keys, _ in table.pieces():
-            drop_end = dropped + int(np.searchsorted(drop[dropped:], keys[-1], side="right"))
-            add_end = added + int(np.searchsorted(add[added:], keys[-1], side="right"))
-            if drop_end > dropped or add_end > added:
-                out = np.empty(len(keys) + add_end - added, np.uint64)
-                n = _kernel.merge_keys(keys, drop[dropped:drop_end], add[added:add_end], out)
-                dropped, added = drop_end, add_end
-                keys = out[:n]
-            if len(keys):
-                yield keys
-        yield from (add[i : i + COPY_ROWS] for i in range(added, len(add), COPY_ROWS))
 
 
 class Written:
@@ -99,10 +51,8 @@ class Written:
         """
         histogram = np.zeros(huffman.SYMBOLS, np.uint64)
         last = np.empty(0, np.uint64)
-        identity = self.design.tables[0]
         permutation = np.frombuffer(IDENTITY, np.uint8)
-        keys = source.keys(identity)
-        for piece in keys if keys is not None else (group[0] for group in source.groups()):
+        for piece in self._sorted(source):
             add_histogram(last, piece, histogram)
             last = piece[-1:].copy()
             self.fingerprints += len(piece)
@@ -119,6 +69,11 @@ class Written:
                 self._stop.set()
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
+
+    def _sorted(self, source: Source) -> Iterator[Words]:
+        keys = source.keys(self.design.tables[0])
+        assert keys is not None, "the first table of every store is in order of the fingerprints"
+        return keys
 
     def _identity(self, source: Source, histogram: Words) -> None:
         writer = TableWriter(self.folder / layout.table_name(0), self._layout(0, histogram))
@@ -153,7 +108,7 @@ class Written:
         if keys is None:
             # Nowhere sorted so: sort it in parts, through a file.
             column = Column(self.folder / f"table-{number}.tmp")
-            keys = permuted_parts(lambda: (group[0] for group in source.groups()), self.fingerprints, spec, self._share())
+            keys = permuted_parts(lambda: self._sorted(source), self.fingerprints, spec, self._share())
         try:
             for piece in keys:
                 add_histogram(last, piece, histogram)

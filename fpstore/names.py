@@ -83,9 +83,8 @@ def _sealed(number: int, name: bytes) -> bytes:
 class Names:
     """Reads the dictionary: numbers to strings."""
 
-    def __init__(self, reader: Reader, complete: bool = True) -> None:
+    def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._complete = complete  # whether no number is missing; a merge leaves out those that are not in use
 
     def name(self, number: int) -> str:
         """Return the string of a number."""
@@ -107,7 +106,7 @@ class Names:
     def items(self) -> Iterator[tuple[int, bytes]]:
         """Yield (number, string in UTF-8) in order of the numbers."""
         for key, value in self._reader.items(NAMES):
-            number = int.from_bytes(key[:8], "big")
+            number = int.from_bytes(key, "big")
             yield number, self._opened(number, value)
 
     def places(self) -> Iterator[tuple[bytes, bytes]]:
@@ -125,21 +124,26 @@ class Names:
         return value[4:]
 
     def verify(self, tick: Callable[[int], None] = lambda rows: None) -> None:
-        """Check that each name leads back to its number and, in a complete dictionary, that the numbers run from 0 without a gap.
+        """Check each name, and that it leads back to its number.
 
         ``tick`` is called now and then with the number of names checked since.
         """
         self._reader.verify()
-        for count, (key, value) in enumerate(self._reader.items(NAMES)):
-            if count and count % TICK_ROWS == 0:
+        names = 0
+        for number, name in self.items():
+            names += 1
+            if names % TICK_ROWS == 0:
                 tick(TICK_ROWS)
-            expected = count if self._complete else int.from_bytes(key[:8], "big")
-            name = self._opened(expected, value)
             places = self._reader.get(xxhash.xxh64_digest(name), NUMBERS) or b""
-            if key != struct.pack(">Q", expected) or key not in [places[i : i + 8] for i in range(0, len(places), 8)]:
+            if struct.pack(">Q", number) not in [places[i : i + 8] for i in range(0, len(places), 8)]:
                 raise CorruptStoreError(
-                    f"{self._reader.path}: the id dictionary is damaged at number {expected}", path=self._reader.path
+                    f"{self._reader.path}: the id dictionary is damaged at number {number}", path=self._reader.path
                 )
+        count = sum(len(value) // 8 for _, value in self.places()) if names else 0
+        if count != names:
+            raise CorruptStoreError(
+                f"{self._reader.path}: the id dictionary has {names} names and {count} numbers", path=self._reader.path
+            )
 
 
 def merge_names(

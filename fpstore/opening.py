@@ -13,7 +13,7 @@ from fpstore.writing import Writer, check_sync
 
 
 def open_writer(follower: Follower, sync: str, merge_at: float | None, delta_bytes: int) -> Writer:
-    """Make this process the store's writer: take the lock, start a journal where there is none, remove what a dead writer left."""
+    """Make this process the store's writer: take the lock, start a journal if there is none, sweep up after a dead writer."""
     check_sync(sync)
     if merge_at is not None and not merge_at > 0:
         raise InputError(f"merge_at is a share of the stored fingerprints, such as 0.1, got {merge_at!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
+from fpstore.backup import back_up
 from fpstore.design import Design, check_radius
 from fpstore.errors import ClosedStoreError, InputError
 from fpstore.following import Follower
@@ -19,7 +21,8 @@ from fpstore.inspection import Report, describe, verify_store
 from fpstore.io import check_fingerprint, check_fingerprints
 from fpstore.matches import Match, Matches
 from fpstore.probing import PROBE_QUERIES
-from fpstore.resources import parse_threads
+from fpstore.resources import parse_memory, parse_threads
+from fpstore.splitting import split_store
 from fpstore.view import View
 
 Words = npt.NDArray[np.uint64]
@@ -33,6 +36,7 @@ class IdLookup:
         self._path, self._view = path, view
 
     def __call__(self, fingerprints: Words) -> tuple[npt.NDArray[np.int64], Words | list[str]]:
+        """Return (lims, ids)."""
         return self._view.ids_of(fingerprints)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -72,8 +76,8 @@ class Reading:
         if self._closed:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
 
-    def _view(self) -> View:
-        """Return what the store holds now."""
+    def view(self) -> View:
+        """Return what the store holds now, which no later change will change: for what is built on fpstore."""
         self._check()
         return self._follower.view()
 
@@ -82,7 +86,7 @@ class Reading:
     @property
     def kernel_tables(self) -> list[_kernel.Table]:
         """The kernel's tables, in design order: for benchmarks and tests."""
-        return [table.kernel for table in self._view().generation.tables]
+        return [table.kernel for table in self.view().generation.tables]
 
     @property
     def radius(self) -> int:
@@ -103,11 +107,11 @@ class Reading:
     @property
     def ids(self) -> Ids:
         """The ids: whether one exists, and which fingerprints have it."""
-        return Ids(self._view)
+        return Ids(self.view)
 
     def __len__(self) -> int:
         """How many distinct fingerprints are stored."""
-        return self._view().totals.fingerprints
+        return self.view().totals.fingerprints
 
     def __repr__(self) -> str:
         if self._closed:
@@ -115,7 +119,7 @@ class Reading:
         return f"<fpstore.Store {str(self.path)!r}: {len(self)} fingerprints, radius {self.radius}, design {self.design.name}>"
 
     def __contains__(self, fingerprint: object) -> bool:
-        view = self._view()
+        view = self.view()
         try:
             value = check_fingerprint(fingerprint)
         except InputError:
@@ -124,7 +128,7 @@ class Reading:
 
     def __getitem__(self, fingerprint: int) -> list[int] | list[str]:
         """Return the ids of a stored fingerprint; KeyError when it is not stored."""
-        ids = self._view().ids_of_one(check_fingerprint(fingerprint))
+        ids = self.view().ids_of_one(check_fingerprint(fingerprint))
         if not ids:
             raise KeyError(fingerprint)
         return ids
@@ -157,7 +161,7 @@ class Reading:
         >>> [(m.fingerprint, m.distance) for m in store.probe(0b1001, radius=1)]
         [(8, 1), (11, 1)]
         """
-        view = self._view()
+        view = self.view()
         value = check_fingerprint(fingerprint)
         radius = self.radius if radius is None else check_radius(radius, 64)
         if radius > self.radius:
@@ -183,7 +187,7 @@ class Reading:
         ------
         InputError, CorruptStoreError, ClosedStoreError
         """
-        view = self._view()
+        view = self.view()
         queries = check_fingerprints(fingerprints)
         radius = self.radius if radius is None else check_radius(radius, 64)
         if radius > self.radius:
@@ -216,7 +220,7 @@ class Reading:
         ------
         InputError, CorruptStoreError, ClosedStoreError
         """
-        view = self._view()
+        view = self.view()
         queries = check_fingerprints(fingerprints)
         radius = check_radius(self.radius if radius is None else radius, self.radius)
         if matches < 1:
@@ -244,7 +248,7 @@ class Reading:
         ------
         InputError, CorruptStoreError, ClosedStoreError
         """
-        view = self._view()
+        view = self.view()
         queries = check_fingerprints(fingerprints)
         radius = check_radius(radius, 64)
         return Matches(*view.scan_columns(queries, radius, parse_threads(threads)), IdLookup(self.path, view))
@@ -259,17 +263,86 @@ class Reading:
         KeyError
             One of them is not stored.
         """
-        return self._view().ids_of(check_fingerprints(fingerprints))
+        return self.view().ids_of(check_fingerprints(fingerprints))
 
     def items(self) -> Iterator[tuple[Words, npt.NDArray[np.int64], Words | list[str]]]:
         """Yield (fingerprints, lims, ids) of everything stored now, in ascending order of fingerprint, a piece at a time."""
-        return self._view().items()
+        return self.view().items()
+
+    def split(
+        self,
+        folder: str | os.PathLike[str],
+        bits: int,
+        *,
+        overwrite: bool = False,
+        memory: int | str | None = None,
+        threads: int | None = None,
+        progress: Callable[[str, int, int | None], None] | None = None,
+    ) -> list[Path]:
+        """Write what is stored to several stores, by leading bits: the inverse of joining them with :meth:`fpstore.Store.merge`.
+
+        Parameters
+        ----------
+        folder : path-like
+            Where they go, as ``00.fps``, ``01.fps``, ... for two bits; made if it is missing.
+        bits : int
+            1 to 8: there will be 2 to 256 stores, some perhaps empty.
+        overwrite : bool
+            Replace stores that exist there.
+        memory, threads, progress
+            As for :func:`fpstore.build`.
+
+        Returns
+        -------
+        list of Path
+            In order of the leading bits. All have the design of this store.
+
+        Raises
+        ------
+        InputError, StoreExistsError, StorageError, ClosedStoreError
+        """
+        target = Path(os.fspath(folder)).absolute()
+        return split_store(self.view(), target, bits, overwrite, parse_memory(memory), parse_threads(threads), progress)
 
     # Looking inside
 
+    def backup(
+        self,
+        path: str | os.PathLike[str],
+        overwrite: bool = False,
+        progress: Callable[[str, int, int | None], None] | None = None,
+    ) -> None:
+        """Copy the store as it is at one moment, while it is in use: other processes may go on inserting and merging.
+
+        The copy is a store like any other, with all that was committed before the call. It appears complete, or not at all.
+
+        Parameters
+        ----------
+        path : path-like
+            The folder to create.
+        overwrite : bool
+            Replace an existing store, in one step, once the copy is complete.
+        progress : callable, optional
+            Called as ``progress(phase, done, total)``, in bytes.
+
+        Raises
+        ------
+        StoreExistsError
+            The path exists and ``overwrite`` is false, or it is no store.
+        StorageError
+            The disk is full or not writable; there is no copy.
+        InputError, ClosedStoreError
+        """
+        self._check()
+        self._settle()
+        back_up(self._follower, Path(os.fspath(path)).absolute(), overwrite, progress)
+
+    def _settle(self) -> None:
+        """Make durable what a copy of the files must have."""
+
     def stats(self) -> dict[str, Any]:
         """Return what the store holds and what each part takes; see docs/api.md for the keys."""
-        return describe(self._view(), self._follower.journal)
+        return describe(self.view(), self._follower.journal)
 
     def verify(self, progress: Callable[[str, int, int | None], None] | None = None) -> Report:
         """Read every byte: checksums, order, counts, keys, codes, id records, and that all tables hold the same set.
@@ -284,4 +357,4 @@ class Reading:
         Report
             ``ok``, and the faults found, each with its file and block.
         """
-        return verify_store(self._view(), self._follower.journal, progress)
+        return verify_store(self.view(), self._follower.journal, progress)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +76,10 @@ class Store(Reading):
         self._writer.check()
         return self._writer
 
+    def _settle(self) -> None:
+        with suppress(ReadOnlyError):  # who may not change the store has nothing to commit
+            self._changing().flush()
+
     # Changing
 
     def insert(self, fingerprints: Any, ids: Any = None, sync: str | None = None) -> int:
@@ -87,8 +93,9 @@ class Store(Reading):
             next row numbers, in a store whose ids are row numbers.
         sync : {"commit", "batch", "none"}, optional
             By default that of :func:`fpstore.open`. ``"commit"``: durable on return. ``"batch"``: seen by this process on
-            return, durable and seen by others within 0.1 seconds or 10,000 rows. ``"none"``: after a million rows, :meth:`flush` or
-            :meth:`close`. What is lost when the process or the machine dies is the latest inserts, never the store.
+            return, durable and seen by others within 0.1 seconds or 10,000 rows. ``"none"``: after a million rows,
+            :meth:`flush` or :meth:`close`. What is lost when the process or the machine dies is the latest inserts, never the
+            store.
 
         Returns
         -------
@@ -124,7 +131,7 @@ class Store(Reading):
     def probe_insert(
         self, fingerprint: int, id: int | str, radius: int | None = None, always: bool = False, sync: str | None = None
     ) -> list[Match]:
-        """Ask whether a near-duplicate is stored and, if not, insert the fingerprint: one step, whoever else is reading or inserting.
+        """Ask whether a near-duplicate is stored and, if not, insert the fingerprint, as one step.
 
         Parameters
         ----------
@@ -195,8 +202,8 @@ class Store(Reading):
         Parameters
         ----------
         ids : int, str, array or sequence, optional
-            Every fingerprint loses these ids, and is gone when it has none left. Finding ids in the tables reads the whole id map, once a
-            call: give many at a time.
+            Every fingerprint loses these ids, and is gone when it has none left. Finding ids in the tables reads the whole
+            id map, once a call: give many at a time.
         fingerprints : int, array of uint64 or sequence of int, optional
         sync : str, optional
             See :meth:`insert`.
@@ -229,16 +236,27 @@ class Store(Reading):
 
     def merge(
         self,
+        *others: str | os.PathLike[str],
+        renumber: bool = False,
         memory: int | str | None = None,
         threads: int | None = None,
         progress: Callable[[str, int, int | None], None] | None = None,
     ) -> None:
-        """Fold what was inserted and deleted into a new generation of tables. Readers go on, and so do inserts of other threads.
+        """Fold what was inserted and deleted, and other stores, into a new generation of tables.
+
+        Readers go on meanwhile, and so do inserts of other threads unless other stores are given. What is sorted already is
+        streamed, not sorted again.
 
         Parameters
         ----------
+        *others : path-like
+            Stores whose content is added; they stay as they are. Where their design has the same tables as this store's they are
+            streamed, otherwise sorted anew. A fingerprint of several stores has the ids of all.
+        renumber : bool
+            Give the integer ids of each other store, in turn, the numbers after the largest so far. By default ids stay as
+            they are.
         memory : int or str, optional
-            Budget, as for :func:`fpstore.build`; what is stored is streamed, whatever its size.
+            Budget, as for :func:`fpstore.build`.
         threads : int, optional
             By default one per processor.
         progress : callable, optional
@@ -248,9 +266,18 @@ class Store(Reading):
         ------
         StorageError
             No space for the new generation beside the old: nothing was changed.
-        ReadOnlyError, ClosedStoreError
+        InputError
+            Ids of different kinds, or fingerprints that were made differently.
+        ReadOnlyError, StoreNotFoundError, ClosedStoreError
         """
-        self._changing().merge(memory, threads, progress)
+        writer = self._changing()
+        with ExitStack() as stack:
+            views = []
+            for path in others:
+                if Path(path).exists() and Path(path).samefile(self.path):
+                    raise InputError(f"{self.path}: cannot be merged with itself")
+                views.append(stack.enter_context(Reading(Path(os.fspath(path)).absolute())).view())
+            writer.merge(memory, threads, progress, views, renumber)
 
 
 def _many(values: Any) -> Words:

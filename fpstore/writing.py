@@ -15,6 +15,7 @@ from fpstore import delta as log
 from fpstore.delta import ADD, REMOVE, WIPE, Delta, Record, Totals
 from fpstore.errors import ClosedStoreError, FpstoreError, InputError, ReadOnlyError
 from fpstore.following import Follower
+from fpstore.joining import Join
 from fpstore.locks import WriterLock
 from fpstore.matches import Match
 from fpstore.merge import Merge
@@ -32,6 +33,7 @@ LEAST_CHANGES = 1 << 16  # fewer are not worth a merge of their own
 BATCH_ROWS = 10_000  # a group of inserts is committed when it has so many rows
 BATCH_SECONDS = 0.1  # or is so old
 NONE_ROWS = 1 << 20
+READER_CHECKS = 1 << 10  # commits between two looks for readers that died
 PRESENT, ABSENT, DROPPED = 1, 2, 2
 
 
@@ -91,7 +93,7 @@ class Writer:
         """Return what there is before a change; what is not committed yet is, if the change is to be durable."""
         self.check()
         sync = self.sync if sync is None else check_sync(sync)
-        if sync == "commit":
+        if sync == "commit" or self._flush_error is not None:
             self.flush()
         view = self.follower.view()
         assert view.delta is not None
@@ -163,6 +165,8 @@ class Writer:
             record = log.join(self._queue, delta.records + 1)
             journal.append(record.number, log.pack(record))
             delta.records += 1
+            if delta.records % READER_CHECKS == 0:
+                journal.remove_dead_readers()
             self._queue.clear()
             self._queued_rows, self._due = 0, 0.0
 
@@ -297,7 +301,8 @@ class Writer:
         for name in dict.fromkeys(ids):
             number = view.number_of(name)
             if number is not None:
-                self.numbers_in_use.add(number)
+                if self.merge_under_way is not None:
+                    self.numbers_in_use.add(number)
             else:
                 encoded = name.encode()
                 if len(encoded) > MAX_NAME_BYTES:
@@ -376,11 +381,21 @@ class Writer:
 
     # Merging
 
-    def merge(self, memory: int | str | None, threads: int | None, progress: Progress | None) -> None:
-        """Fold the delta into a new generation; one at a time."""
+    def merge(
+        self,
+        memory: int | str | None,
+        threads: int | None,
+        progress: Progress | None,
+        others: Sequence[View] = (),
+        renumber: bool = False,
+    ) -> None:
+        """Fold the delta, and other stores, into a new generation; one merge at a time."""
         with self.merging:
             self.check()
-            self.merge_under_way = Merge(self, parse_memory(memory), parse_threads(threads), progress)
+            budget, workers = parse_memory(memory), parse_threads(threads)
+            self.merge_under_way = (
+                Join(self, others, renumber, budget, workers, progress) if others else Merge(self, budget, workers, progress)
+            )
             try:
                 self.merge_under_way.run()
             finally:

@@ -57,6 +57,11 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "crawl.tsv").write_text("".join(f"{f:016x}\t{i}\n" for f, i in rows))
     (folder / "crawl.csv").write_text("".join(f"{f},{i}\n" for f, i in rows))
     (folder / "crawl.jsonl").write_text("".join(json.dumps({"hash": f"{f:016x}", "url": i}) + "\n" for f, i in rows))
+    fresh = [(f ^ 7 << 40, f"{i}-new") for f, i in rows]
+    (folder / "new.tsv").write_text("".join(f"{f:016x}\t{i}\n" for f, i in fresh))
+    (folder / "new.csv").write_text("".join(f"{f},{i}\n" for f, i in fresh))
+    (folder / "new.jsonl").write_text("".join(json.dumps({"hash": f"{f:016x}", "url": i}) + "\n" for f, i in fresh))
+    (folder / "gone.txt").write_text(f"{IDS[0]}\nnobody\n")
     for name, part in (("a", FINGERPRINTS[:4]), ("b", FINGERPRINTS[4:]), ("queries", FINGERPRINTS[:2])):
         np.save(folder / f"{name}.npy", part)
     (folder / "notes").mkdir()
@@ -66,6 +71,10 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "notes" / "picture.txt").write_bytes(b"\x89PNG\0\0")
     (folder / "draft.txt").write_text(TEXT.replace("everybody", "everybody", 1) + "and another ending")
     assert run("build", folder / "crawl.fps", folder / "crawl.tsv").exit_code == 0
+    for day in ("monday", "tuesday"):
+        assert run("build", folder / f"{day}.fps", folder / "new.tsv", "-q").exit_code == 0
+    for name, part in (("numbers", "a"), ("shard", "b")):
+        assert run("build", folder / f"{name}.fps", folder / f"{part}.npy", "-q").exit_code == 0
     with chdir(folder):
         assert run("build", "notes.fps", "notes", "--text", "-q").exit_code == 0
     return folder

@@ -105,7 +105,7 @@ def content_of(store):
 
 
 def plain(matches):
-    """Matches in a form that is compared: ids of strings come in order of their numbers, which the model does not have."""
+    """Put matches in a form that is compared: strings come in order of their numbers, which the model does not have."""
     return [(m.fingerprint, m.distance, sorted(m.ids)) for m in matches]
 
 

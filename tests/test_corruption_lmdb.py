@@ -132,7 +132,7 @@ def test_verify_compares_id_records_with_the_blocks(copy):
     with fpstore.open(copy) as store:
         _, counts, _ = store.kernel_tables[0].decode(0, store.kernel_tables[0].block_count, 1)
         counts = counts.tolist()
-        assert store._view().generation.ids.verify(counts) == len(NAMES)
+        assert store.view().generation.ids.verify(counts) == len(NAMES)
         moved = [counts[0] - 1, counts[1] + 1, *counts[2:]]
         for wrong, message in (
             (moved, f"block 0 holds {counts[0]} fingerprints, the table {counts[0] - 1}"),
@@ -140,7 +140,7 @@ def test_verify_compares_id_records_with_the_blocks(copy):
             ([*counts, 1], f"record of block {len(counts)} is missing"),
         ):
             with pytest.raises(fpstore.CorruptStoreError, match=message):
-                store._view().generation.ids.verify(wrong)
+                store.view().generation.ids.verify(wrong)
 
 
 @pytest.mark.parametrize("damage", ["no number", "another number", "number skipped"])
@@ -166,7 +166,10 @@ def test_verify_follows_each_name_to_its_number_and_back(copy, damage):
     reseal(copy / STORE)
     with fpstore.open(copy) as store:
         (fault,) = store.verify().faults
-    assert f"the id dictionary is damaged at number {len(NAMES) - 1 if damage == 'number skipped' else 7}" in fault["message"]
+    expected = (
+        f"id number {len(NAMES)} has a damaged name" if damage == "number skipped" else "id dictionary is damaged at number 7"
+    )
+    assert expected in fault["message"]
     assert fault["path"] == str(copy / STORE)
 
 

@@ -297,7 +297,7 @@ deletes = st.tuples(st.just("delete"), st.lists(fingerprints, max_size=5))
 merges = st.just(("merge", None))
 flushes = st.just(("flush", None))
 
-QUIET = {"deadline": None, "suppress_health_check": list(HealthCheck), "report_multiple_bugs": False, "phases": [Phase.generate]}
+QUIET = {"deadline": None, "suppress_health_check": list(HealthCheck), "report_multiple_bugs": False, "phases": [Phase.reuse, Phase.generate, Phase.shrink]}
 
 
 def test_any_changes():

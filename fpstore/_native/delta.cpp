@@ -5,7 +5,8 @@
 namespace fpstore {
 
 uint64_t Delta::random_seed() const {
-  return reinterpret_cast<uintptr_t>(this) ^ static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()) << 20;
+  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
+  return reinterpret_cast<uintptr_t>(this) ^ static_cast<uint64_t>(now) << 20;
 }
 
 uint64_t Delta::mix(uint64_t x) const {
@@ -37,7 +38,7 @@ uint32_t Delta::find_entry(uint64_t hash, uint64_t fingerprint) const {
 // The second step after entry_slots_.prefetch().
 void Delta::prefetch_entry(uint64_t hash) const {
   const uint32_t entry = entry_slots_.peek(hash);
-  if (entry != kNone) __builtin_prefetch(&entries_[entry]);
+  if (entry != kNone) fetch_line(&entries_[entry]);
 }
 
 uint32_t Delta::find_pair(uint32_t entry, uint64_t id) const {
@@ -148,7 +149,7 @@ void Delta::export_state(uint32_t end, Export* out) const {
   out->add_lims.push_back(0);
   out->remove_lims.push_back(0);
   for (size_t i = 0; i < order.size(); ++i) {
-    if (i + kGroup < order.size()) __builtin_prefetch(&entries_[order[i + kGroup].second]);
+    if (i + kGroup < order.size()) fetch_line(&entries_[order[i + kGroup].second]);
     const Entry& entry = entries_[order[i].second];
     const Event* absence = newest_absence(entry, end);
     for (uint32_t p = entry.pairs; p != kNone; p = pairs_[p].next_of_entry) {
@@ -187,7 +188,8 @@ bool Delta::probe(const uint64_t* queries, size_t n, unsigned radius, uint32_t e
       places[j] = index_.places(queries[i + j]);
       index_.prefetch_buckets(places[j], radius);
     }
-    for (size_t j = 0; j < m; ++j) index_.prefetch_keys(places[j], radius);
+    // A single query's buckets are few enough to be waited for together.
+    for (size_t j = 0; m > 1 && j < m; ++j) index_.prefetch_keys(places[j], radius);
     const uint64_t before = sink->count;
     for (size_t j = 0; j < m; ++j)
       if (!index_.probe(k, queries[i + j], radius, places[j], [&](uint64_t fingerprint, unsigned distance) {
@@ -342,7 +344,8 @@ void Delta::commit(uint32_t version) {
   else versions_.push(Version{version, serial_});
 }
 
-// Takes back the changes from a serial number on, when one after them could not be made. What entries they made stays, without changes.
+// Takes back the changes from a serial number on, when one after them could not be made. What entries they made stays, without
+// changes.
 void Delta::undo(uint32_t serial, uint64_t pair_count, uint64_t history_count) {
   const auto revert = [&](Event* e) {
     while (e->serial != kNone && e->serial >= serial) *e = e->older ? history_[e->older - 1] : Event{kNone, 0, 0};
@@ -397,8 +400,8 @@ Applied Delta::apply(const Changes& rows, uint32_t version) {
   return Applied::ok;
 }
 
-Applied Delta::probe_insert(const uint64_t* queries, const uint64_t* ids, const uint8_t* matched, const uint8_t* in_base, size_t n,
-                            unsigned radius, bool always, uint32_t version, Sink* sink, uint8_t* inserted,
+Applied Delta::probe_insert(const uint64_t* queries, const uint64_t* ids, const uint8_t* matched, const uint8_t* in_base,
+                            size_t n, unsigned radius, bool always, uint32_t version, Sink* sink, uint8_t* inserted,
                             const std::function<void()>& deliver) {
   if (versions_.size() && version < versions_[versions_.size() - 1].version) return Applied::old_version;
   if (!versions_.reserve(versions_.size() + 1)) return Applied::out_of_memory;

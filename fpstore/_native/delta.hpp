@@ -1,5 +1,5 @@
-// The changes on top of immutable tables, in memory and by version: which fingerprints are present with which ids. Knows nothing of
-// Python.
+// The changes on top of immutable tables, in memory and by version: which fingerprints are present with which ids. Knows nothing
+// of Python.
 #pragma once
 #include <functional>
 #include <mutex>
@@ -10,7 +10,8 @@
 
 namespace fpstore {
 
-// Readers share, a writer is alone. Whoever comes passes the gate first and a writer keeps it, so that neither keeps the other out.
+// Readers share, a writer is alone. Whoever comes passes the gate first and a writer keeps it, so that neither keeps the other
+// out.
 class Gate {
  public:
   void lock() {
@@ -36,7 +37,7 @@ class Gate {
   std::shared_mutex access_;
 };
 
-enum class Change : uint8_t { add, remove, remove_last, wipe };
+enum class Change : uint8_t { add, remove, wipe };
 
 struct Changes {
   const uint8_t* kinds;
@@ -59,11 +60,11 @@ struct Export {
   std::vector<uint64_t> add_ids, remove_ids;
 };
 
-// Each change has a serial number, and a reader sees those below the end of its version. A fingerprint has an entry; a fingerprint and
-// an id of which a change speaks are a pair. Entries and pairs carry their newest event and link to older ones. A fingerprint that
-// becomes absent loses all its ids, so the newest absence of an entry outdates what came before in its pairs.
-// The caller holds the gate: shared for const members, alone for the others. Members may throw std::bad_alloc, and then have changed
-// nothing.
+// Each change has a serial number, and a reader sees those below the end of its version. A fingerprint has an entry; a
+// fingerprint and an id of which a change speaks are a pair. Entries and pairs carry their newest event and link to older ones. A
+// fingerprint that becomes absent loses all its ids, so the newest absence of an entry outdates what came before in its pairs.
+// The caller holds the gate: shared for const members, alone for the others. Members may throw std::bad_alloc, and then have
+// changed nothing.
 class Delta {
  public:
   Delta(unsigned radius, const uint8_t bits[64]) : index_(radius, bits) {}
@@ -79,8 +80,8 @@ class Delta {
   // Versions do not descend; all changes are taken or none.
   Applied apply(const Changes& rows, uint32_t version);
 
-  // What probe() finds now goes to the sink; queries without a match (or all) are added under their id, unless matched says no: 1 counts
-  // as a match, 2 is never added. All is taken back when deliver, which is called at the end, throws std::bad_alloc.
+  // What probe() finds now goes to the sink; queries without a match (or all) are added under their id, unless matched says no: 1
+  // counts as a match, 2 is never added. All is taken back when deliver, which is called at the end, throws std::bad_alloc.
   Applied probe_insert(const uint64_t* queries, const uint64_t* ids, const uint8_t* matched, const uint8_t* in_base, size_t n,
                        unsigned radius, bool always, uint32_t version, Sink* sink, uint8_t* inserted,
                        const std::function<void()>& deliver);

@@ -9,7 +9,9 @@ namespace {
 using Lims = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Columns = std::tuple<Lims, Words, Bytes>;
 
-[[noreturn]] void raise_memory() { raise("MemoryLimitError", "out of memory in the changes of the store: compact it", nb::dict()); }
+[[noreturn]] void raise_memory() {
+  raise("MemoryLimitError", "out of memory in the changes of the store: compact it", nb::dict());
+}
 
 void need(bool condition, const char* message) {
   if (!condition) throw nb::value_error(message);
@@ -96,7 +98,7 @@ void make(Delta* self, unsigned radius, Bytes bits) {
 void apply_changes(Delta& d, Bytes kinds, Words fingerprints, Words ids, Bytes in_base, uint32_t version) {
   const size_t n = kinds.size();
   need(fingerprints.size() == n && ids.size() == n && in_base.size() == n, "columns of different lengths");
-  for (size_t i = 0; i < n; ++i) need(kinds.data()[i] < 4, "kinds are 0 to 3");
+  for (size_t i = 0; i < n; ++i) need(kinds.data()[i] < 3, "kinds are 0 to 2");
   Applied applied;
   {
     Exclusive access(d);
@@ -293,8 +295,8 @@ nb::tuple export_state(const Delta& d, uint32_t version) {
     Shared access(d);
     d.export_state(d.end_of(version), &e);
   }
-  return nb::make_tuple(array_of(e.fingerprints), array_of(e.in_base), array_of(e.wiped), array_of(e.add_lims), array_of(e.add_ids),
-                        array_of(e.remove_lims), array_of(e.remove_ids));
+  return nb::make_tuple(array_of(e.fingerprints), array_of(e.in_base), array_of(e.wiped), array_of(e.add_lims),
+                        array_of(e.add_ids), array_of(e.remove_lims), array_of(e.remove_ids));
 }
 
 template <uint64_t (Delta::*Get)() const>
@@ -321,8 +323,8 @@ void bind_delta(nb::module_& m) {
       .def("ids_one", &ids_one, "fingerprint"_a, "base_ids"_a, "version"_a)
       .def("pairs", &pairs, nb::arg("fingerprints").noconvert(), nb::arg("ids").noconvert(), "version"_a)
       .def("find", &find, nb::arg("ids").noconvert(), "version"_a)
-      .def("probe_insert", &probe_insert, nb::arg("queries").noconvert(), nb::arg("ids").noconvert(), nb::arg("matched").noconvert(),
-           nb::arg("in_base").noconvert(), "radius"_a, "always"_a, "version"_a)
+      .def("probe_insert", &probe_insert, nb::arg("queries").noconvert(), nb::arg("ids").noconvert(),
+           nb::arg("matched").noconvert(), nb::arg("in_base").noconvert(), "radius"_a, "always"_a, "version"_a)
       .def("export", &export_state, "version"_a)
       .def_prop_ro("entries", &number<&Delta::entries>)
       .def_prop_ro("operations", &number<&Delta::operations>)

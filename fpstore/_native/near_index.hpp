@@ -1,4 +1,5 @@
-// An index of fingerprints in memory for a Hamming radius: blocks of bits of which one agrees (pigeonhole). Knows nothing of Python.
+// An index of fingerprints in memory for a Hamming radius: blocks of bits of which one agrees (pigeonhole). Knows nothing of
+// Python.
 #pragma once
 #include <vector>
 
@@ -7,8 +8,8 @@
 
 namespace fpstore {
 
-// The bits are dealt to radius + 1 blocks; two fingerprints within the radius agree in one of them, and within a smaller radius q in one
-// of the first q + 1. Each block has a bucket of fingerprints for every value of its leading bits.
+// The bits are dealt to radius + 1 blocks; two fingerprints within the radius agree in one of them, and within a smaller radius q
+// in one of the first q + 1. Each block has a bucket of fingerprints for every value of its leading bits.
 class NearIndex {
  public:
   static constexpr unsigned kMaxRadius = 7;
@@ -46,14 +47,14 @@ class NearIndex {
   // The two steps of what a look at a fingerprint's buckets waits for: where they are, and what is in them.
   void prefetch_buckets(const Places& at, unsigned radius) const {
     if (!size_) return;
-    for (unsigned b = 0; b <= radius; ++b) __builtin_prefetch(&bucket(b, at));
+    for (unsigned b = 0; b <= radius; ++b) fetch_line(&bucket(b, at));
   }
   void prefetch_keys(const Places& at, unsigned radius) const {
     if (!size_) return;
     for (unsigned b = 0; b <= radius; ++b) {
       const Bucket h = bucket(b, at);
       const char* p = reinterpret_cast<const char*>(keys(h));
-      for (uint32_t i = 0; i < h.size && i < kAhead; i += 8) __builtin_prefetch(p + i * sizeof(uint64_t));
+      for (uint32_t i = 0; i < h.size && i < kAhead; i += 8) fetch_line(p + i * sizeof(uint64_t));
     }
   }
   // The places where a fingerprint would be appended.
@@ -61,11 +62,12 @@ class NearIndex {
     if (!size_) return;
     for (unsigned b = 0; b < blocks_; ++b) {
       const Bucket h = bucket(b, at);
-      __builtin_prefetch(keys(h) + h.size, 1);
+      fetch_line(keys(h) + h.size);
     }
   }
 
-  // Calls emit(fingerprint, distance) once for each fingerprint within the radius, which is at most that of the index; emit may refuse.
+  // Calls emit(fingerprint, distance) once for each fingerprint within the radius, which is at most that of the index; emit may
+  // refuse.
   template <class Emit>
   bool probe(const Kernels& kernels, uint64_t query, unsigned radius, const Places& at, const Emit& emit) const {
     if (!size_) return true;

@@ -13,15 +13,20 @@ from typing import Any, NoReturn
 import click
 
 from fpstore import __version__
+from fpstore.cli.backup import backup
 from fpstore.cli.build import build
+from fpstore.cli.delete import delete
 from fpstore.cli.demo import demo
 from fpstore.cli.export import export
 from fpstore.cli.hash import hash_
+from fpstore.cli.insert import insert
+from fpstore.cli.merge import merge
 from fpstore.cli.output import complain
 from fpstore.cli.plan import plan
 from fpstore.cli.probe import probe
 from fpstore.cli.scan import scan
 from fpstore.cli.signals import Interrupted, raised_as_exceptions
+from fpstore.cli.split import split
 from fpstore.cli.stats import stats
 from fpstore.cli.verb import VerbGroup
 from fpstore.cli.verify import verify
@@ -134,5 +139,5 @@ def main() -> None:
     """
 
 
-for _verb in (build, probe, scan, stats, verify, export, plan, hash_, demo):
+for _verb in (build, probe, scan, insert, delete, merge, split, stats, verify, export, backup, plan, hash_, demo):
     main.add_command(_verb)

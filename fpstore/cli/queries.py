@@ -105,8 +105,8 @@ def run(store: Store, request: Request, scanning: bool) -> None:
     """Answer all queries and write the matches; memory stays bounded however many there are."""
     notices = documents.Notices()
     chunks, total = _chunks(store, request.queries, request.rows, notices)
-    json_lines = _is_json(request.output, request.as_json)
-    writer = _json_lines(request.output) if json_lines else _rows(request.output, request.queries.text)
+    json_lines = is_json(request.output, request.as_json)
+    writer = json_lines_writer(request.output) if json_lines else rows_writer(request.output, request.queries.text)
     answer: Callable[..., Matches] = store.scan if scanning else store.probe_many
     most = SCAN_QUERIES if scanning else CHUNK_QUERIES
     at_once, done = FIRST_QUERIES, 0
@@ -133,11 +133,11 @@ def _chunks(store: Store, queries: Queries, rows: Rows, notices: documents.Notic
         refuse(ROW_PARAMETERS | {"input"}, "does not go with --text")
         if not queries.words:
             raise click.UsageError("--text needs a file", click.get_current_context())
-        return documents.chunks(queries.words, _fingerprinter(store), queries.suffix, False, notices), None
+        return documents.chunks(queries.words, fingerprinter_of(store), queries.suffix, False, notices), None
     refuse(documents.FOLDER_PARAMETERS, "needs --text")
     if not queries.words and not queries.input:
         raise click.UsageError("give fingerprints, --input FILE or --text FILE", click.get_current_context())
-    given = check_fingerprints([_parse(word, rows.decimal) for word in queries.words])
+    given = check_fingerprints([parse_word(word, rows.decimal) for word in queries.words])
     if not queries.input:
         return [Chunk(given, None)], len(given)
     reader = open_reader(queries.input, chunk_rows=CHUNK_QUERIES, **rows.arguments)
@@ -174,7 +174,8 @@ def _joined(given: Any, reader: Any) -> Iterator[Chunk]:
     yield from _WithoutIds(reader)
 
 
-def _parse(word: str, decimal: bool) -> int:
+def parse_word(word: str, decimal: bool) -> int:
+    """Read a fingerprint from the command line."""
     try:
         return parse_fingerprint(word, decimal)
     except InputError as error:
@@ -185,7 +186,8 @@ def _parse(word: str, decimal: bool) -> int:
         raise InputError(f"{error}{hint}", got=word) from None
 
 
-def _fingerprinter(store: Store) -> Any:
+def fingerprinter_of(store: Store) -> Any:
+    """Return what made the fingerprints of a store."""
     from fpstore.hashing import from_description
 
     if store.fingerprinter is None:
@@ -197,7 +199,7 @@ def _fingerprinter(store: Store) -> Any:
     return from_description(store.fingerprinter)
 
 
-def _is_json(output: str, as_json: bool) -> bool:
+def is_json(output: str, as_json: bool) -> bool:
     """Whether JSON lines are wanted; a usage error when ``--json`` and the extension contradict."""
     suffix = "" if output == "-" else Path(output).suffix.lower()
     if as_json and suffix in (".tsv", ".csv", ".txt", ".parquet", ".npy", ".u64"):
@@ -206,7 +208,7 @@ def _is_json(output: str, as_json: bool) -> bool:
 
 
 @contextmanager
-def _rows(output: str, with_document: bool) -> Iterator[Write]:
+def rows_writer(output: str, with_document: bool) -> Iterator[Write]:
     """One row per id: delimited text always has four columns, Parquet also names the document of a query."""
     columns = list(COLUMNS)
     if with_document and format_of(output, None) == "parquet":
@@ -233,7 +235,7 @@ def _rows(output: str, with_document: bool) -> Iterator[Write]:
 
 
 @contextmanager
-def _json_lines(output: str) -> Iterator[Write]:
+def json_lines_writer(output: str) -> Iterator[Write]:
     """One object per query, also for those without a match."""
     sink = Sink(output)
     encode = json.JSONEncoder(ensure_ascii=False).encode

@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 import fpstore
 from bench import data
 from bench.data import Words
@@ -21,12 +23,15 @@ POLL_SECONDS = 0.02
 class Chunks:
     """A source that tells its size and holds one chunk at a time."""
 
-    def __init__(self, seed: int, log2: int) -> None:
-        self.rows = 1 << log2
+    def __init__(self, seed: int, log2: int, extra: int = 0, salt: int = 0) -> None:
+        self.rows = (1 << log2) + extra
         self._seed, self._log2 = seed, log2
+        self._extra, self._salt = extra, salt
 
     def __iter__(self) -> Iterator[Words]:
-        return data.chunks(self._seed, self._log2)
+        yield from data.chunks(self._seed, self._log2)
+        if self._extra:
+            yield data.random_words(np.random.default_rng([self._seed, self._salt]), self._extra)
 
 
 class Peak:
@@ -55,8 +60,9 @@ def build(task: Result) -> Result:
     before = status_bytes("VmRSS")
     with Peak() as peak:
         start = time.perf_counter()
+        source = Chunks(task["seed"], task["log2"], task.get("extra", 0), task.get("extra_salt", 0))
         fpstore.build(
-            task["path"], Chunks(task["seed"], task["log2"]), design=task["design"], memory=task["memory"],
+            task["path"], source, design=task["design"], memory=task["memory"],
             threads=task["threads"],
         ).close()  # fmt: skip
         took = time.perf_counter() - start
@@ -66,6 +72,44 @@ def build(task: Result) -> Result:
         "peak_resident_bytes": status_bytes("VmHWM"),
         "peak_anonymous_bytes": peak.bytes,
         "resident_before_bytes": before,
+    }
+
+
+def merge(task: Result) -> Result:
+    """Merge a store's delta."""
+    with fpstore.open(task["path"], "r+") as store:
+        before = status_bytes("RssAnon")
+        with Peak() as peak:
+            start = time.perf_counter()
+            store.merge(memory=task["memory"], threads=task["threads"])
+            took = time.perf_counter() - start
+        return {
+            "seconds": round(took, 3),
+            "peak_anonymous_bytes": peak.bytes,
+            "anonymous_before_bytes": before,
+            "generation": store.stats()["generation"],
+        }
+
+
+def change(task: Result) -> Result:
+    """Insert batches of 1,000, and merge in the midst of them, in a thread of its own."""
+    rng = np.random.default_rng([task["seed"], 1 << 43])
+    times = []
+    with fpstore.open(task["path"], "r+") as store:
+        merging = threading.Thread(target=store.merge)
+        for batch in range(task["batches"]):
+            if batch == task["batches"] // 2:
+                merging.start()
+            fresh = data.random_words(rng, 1000)
+            start = time.perf_counter()
+            store.insert(fresh)
+            times.append(time.perf_counter() - start)
+        merging.join()
+    return {
+        "inserted": 1000 * task["batches"],
+        "seconds": round(sum(times), 3),
+        "batch_milliseconds": round(statistics.median(times) * 1e3, 3),
+        "longest_batch_milliseconds": round(max(times) * 1e3, 1),
     }
 
 
@@ -97,4 +141,5 @@ def open_store(task: Result) -> Result:
 
 if __name__ == "__main__":
     given = json.loads(sys.argv[1])
-    print(json.dumps({"build": build, "open": open_store}[given["do"]](given)))
+    work = {"build": build, "open": open_store, "merge": merge, "change": change}
+    print(json.dumps(work[given["do"]](given)))

@@ -23,7 +23,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import billion, building, cold, data, kernel, plots, probing, skew
+from bench import billion, building, cold, data, kernel, living, plots, probing, skew
 from bench.harness import Bench, Options, Result, machine, versions
 
 OPERATIONS: dict[str, Callable[[Bench], Result]] = {
@@ -38,6 +38,12 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "start": building.start,
     "cold": cold.cold,
     "skew": skew.skew,
+    "insert": living.insert,
+    "probe-insert": living.probe_insert,
+    "delta": living.delta,
+    "merge": living.merge,
+    "pause": living.pause,
+    "space": living.space,
     "calibrate": kernel.calibrate,
     "sweep": kernel.sweep,
     "billion": billion.billion,

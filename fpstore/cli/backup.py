@@ -1,0 +1,45 @@
+"""``fpstore backup``."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from fpstore.cli.build import summary
+from fpstore.cli.options import Talk, json_option, store_argument, talk_options
+from fpstore.cli.output import print_json, shown
+from fpstore.cli.progress import Bars
+from fpstore.cli.verb import Verb
+
+
+@click.command(cls=Verb)
+@store_argument
+@click.argument("path", metavar="PATH")
+@click.option("--force", is_flag=True, help="Replace a store that exists, once the copy is complete.")
+@talk_options
+@json_option
+def backup(store: str, path: str, force: bool, talk: Talk, as_json: bool) -> None:
+    """Copy a store to PATH as it is at one moment, while it is in use.
+
+    Other processes may go on inserting and merging. The copy is a store like any other, and it appears complete,
+    or not at all.
+
+    $ fpstore backup crawl.fps crawl-backup.fps
+    $ fpstore backup crawl.fps crawl-backup.fps --force --json
+    $ fpstore backup crawl.fps nightly.fps --force --quiet
+    $ fpstore backup crawl.fps weekly.fps --no-progress
+    """
+    import fpstore
+
+    began = time.monotonic()
+    with Bars(talk.bars) as bars, fpstore.open(store) as opened:
+        opened.backup(path, overwrite=force, progress=bars if talk.bars else None)
+    if not as_json and talk.quiet:
+        return
+    with fpstore.open(path) as copied:
+        stats = copied.stats()
+    if as_json:
+        print_json(stats)
+    else:
+        click.echo(f"{shown(path)}: {summary(stats)}, {time.monotonic() - began:.1f} s")

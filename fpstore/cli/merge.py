@@ -1,0 +1,54 @@
+"""``fpstore merge``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import click
+
+from fpstore.cli.build import summary
+from fpstore.cli.options import Talk, json_option, store_argument, talk_options, threads_option
+from fpstore.cli.output import print_json, shown
+from fpstore.cli.progress import Bars
+from fpstore.cli.verb import Verb
+
+
+@click.command(cls=Verb)
+@store_argument
+@click.argument("others", metavar="[OTHER...]", nargs=-1)
+@click.option("--renumber", is_flag=True, help="Give the integer ids of each OTHER the numbers that follow the largest before.")
+@threads_option
+@click.option("--memory", metavar="SIZE", help="Memory budget, such as 2GiB; by default a quarter of this machine's.")
+@talk_options
+@json_option
+def merge(
+    store: str,
+    others: Sequence[str],
+    renumber: bool,
+    threads: int | None,
+    memory: str | None,
+    talk: Talk,
+    as_json: bool,
+) -> None:
+    """Fold what was inserted and deleted into the tables of a store, and join other stores to it.
+
+    The new tables are written beside the old ones, which need the space until then, and take their place in
+    one step; readers go on all the time. Other stores stay as they are. What is sorted already is streamed.
+
+    $ fpstore merge crawl.fps
+    $ fpstore merge crawl.fps monday.fps tuesday.fps --threads 2 --memory 1GiB --no-progress
+    $ fpstore merge numbers.fps shard.fps --renumber --quiet
+    $ fpstore merge crawl.fps --json
+    """
+    import fpstore
+
+    began = time.monotonic()
+    with fpstore.open(store, "r+") as opened:
+        with Bars(talk.bars) as bars:
+            opened.merge(*others, renumber=renumber, memory=memory, threads=threads, progress=bars if talk.bars else None)
+        stats = opened.stats()
+    if as_json:
+        print_json(stats)
+    elif not talk.quiet:
+        click.echo(f"{shown(store)}: generation {stats['generation']}, {summary(stats)}, {time.monotonic() - began:.1f} s")

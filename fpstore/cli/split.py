@@ -1,0 +1,46 @@
+"""``fpstore split``."""
+
+from __future__ import annotations
+
+import click
+
+from fpstore.cli.options import Talk, json_option, store_argument, talk_options, threads_option
+from fpstore.cli.output import count, print_json, shown
+from fpstore.cli.progress import Bars
+from fpstore.cli.verb import Verb
+
+
+@click.command(cls=Verb)
+@store_argument
+@click.argument("folder", metavar="FOLDER")
+@click.option("--bits", type=int, required=True, metavar="N", help="By how many leading bits, 1 to 8: 2 to 256 stores.")
+@threads_option
+@click.option("--memory", metavar="SIZE", help="Memory budget, such as 2GiB; by default a quarter of this machine's.")
+@click.option("--force", is_flag=True, help="Replace stores that exist.")
+@talk_options
+@json_option
+def split(
+    store: str, folder: str, bits: int, threads: int | None, memory: str | None, force: bool, talk: Talk, as_json: bool
+) -> None:
+    """Write the content of a store to several, by the leading bits of the fingerprints.
+
+    They are named after these bits, such as FOLDER/00.fps to FOLDER/11.fps. The store stays as it is; fpstore
+    merge joins the parts again.
+
+    $ fpstore split crawl.fps shards --bits 2
+    $ fpstore split crawl.fps shards --bits 2 --force --threads 1 --memory 1GiB --quiet
+    $ fpstore split crawl.fps shards --bits 2 --force --json --no-progress
+    """
+    import fpstore
+
+    with Bars(talk.bars) as bars, fpstore.open(store) as opened:
+        paths = opened.split(folder, bits, overwrite=force, memory=memory, threads=threads, progress=bars if talk.bars else None)
+    rows = []
+    for path in paths:
+        with fpstore.open(path) as part:
+            rows.append((str(path), len(part), len(part.ids)))
+    if as_json:
+        print_json([{"path": path, "fingerprints": fingerprints, "ids": ids} for path, fingerprints, ids in rows])
+    elif not talk.quiet:
+        for name, fingerprints, ids in rows:
+            click.echo(f"{shown(name)}: {count(fingerprints, 'fingerprint')}, {count(ids, 'id')}")

@@ -1,0 +1,127 @@
+"""Joining whole stores into one: a merge whose content is that of several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.delta import Totals
+from fpstore.errors import InputError
+from fpstore.merge import Host, Merge, Progress
+from fpstore.merging import Written
+from fpstore.sources import Content, Joined, Source
+from fpstore.view import View
+
+Words = npt.NDArray[np.uint64]
+
+
+class Join(Merge):
+    """Merges the content of other stores, and the delta, into a new generation. Nothing is inserted meanwhile.
+
+    Parameters
+    ----------
+    others : sequence of View
+    renumber : bool
+        Give the ids of each other store, which are integers, the numbers that follow those before.
+
+    Raises
+    ------
+    InputError
+        The ids or the fingerprints of the stores do not go together.
+    """
+
+    def __init__(
+        self, host: Host, others: Sequence[View], renumber: bool, memory: int, threads: int, progress: Progress | None
+    ) -> None:
+        super().__init__(host, memory, threads, progress)
+        self._others, self._renumber = others, renumber
+
+    def run(self) -> None:
+        """Merge. The turn is kept, for the strings that come with the other stores take the next numbers."""
+        with self._host.turn:
+            view = self._freeze()
+            self._kind = self._common_kind(view)
+            self._next_row = view.totals.next_row
+            self._joined = self._sources(view)
+            self._replace(view)
+
+    def _common_kind(self, view: View) -> str:
+        made = view.generation.store["fingerprinter"]
+        kind = view.totals.id_kind if view.totals.ids else None
+        for other in self._others:
+            theirs = other.generation.store["fingerprinter"]
+            if made is not None and theirs is not None and made != theirs:
+                raise InputError(f"{other.generation.path}: its fingerprints were made in another way than those of {self._path}")
+            if not other.totals.ids:
+                continue
+            if kind is not None and (kind == "string") != (other.totals.id_kind == "string"):
+                raise InputError(f"{other.generation.path}: its ids are of another kind than those of {self._path}")
+            kind = other.totals.id_kind if kind in (None, other.totals.id_kind) else "integer"
+        if kind == "string" and self._renumber:
+            raise InputError("string ids cannot be renumbered")
+        return kind or view.totals.id_kind
+
+    def _sources(self, view: View) -> Source:
+        sources: list[Source] = [Content(view)]
+        highest = _highest(view) if self._renumber else 0
+        delta = view.delta
+        assert delta is not None
+        first = delta.first_name
+        numbers: dict[bytes, int] = {}
+        for other in self._others:
+            if self._kind == "string":
+                sources.append(Content(other, self._translation(view, other, numbers, first)))
+            elif self._renumber:
+                sources.append(Content(other, _shift(highest)))
+                highest += _highest(other)
+                if highest > 2**64:
+                    raise InputError(f"{other.generation.path}: its ids would be too large")
+                self._next_row = max(self._next_row, highest)
+            else:
+                sources.append(Content(other))
+                self._next_row = max(self._next_row, other.totals.next_row)
+        return Joined(sources)
+
+    def _translation(self, view: View, other: View, numbers: dict[bytes, int], first: int) -> Callable[[Words], Words]:
+        """Give each string of another store a number in this one."""
+        last = other.delta.first_name + len(other.delta.names) if other.delta is not None else other.generation.next_name()
+        table = np.zeros(last, np.uint64)
+        for theirs, name in _names(other):
+            number = numbers.get(name)
+            if number is None:
+                number = view.number_of(name.decode())
+            if number is None:
+                number = numbers[name] = first + len(self._names)
+                self._names.append(name)
+            table[theirs] = number
+        return lambda ids: table[ids]
+
+    def _strings(self, view: View) -> bool:
+        return self._kind == "string"
+
+    def _source(self, view: View) -> Source:
+        return self._joined
+
+    def _totals(self, view: View, written: Written) -> Totals:
+        return Totals(written.fingerprints, written.ids, self._next_row, self._kind)
+
+
+def _names(view: View) -> Iterator[tuple[int, bytes]]:
+    """Yield (number, string) of the dictionary and the delta."""
+    if view.generation.names is not None:
+        yield from view.generation.names.items()
+    if view.delta is not None:
+        yield from ((number, name) for number, name in enumerate(view.delta.names, view.delta.first_name) if name)
+
+
+def _highest(view: View) -> int:
+    """Return a number above all ids."""
+    if view.totals.id_kind == "row":
+        return view.totals.next_row
+    return max((int(ids.max(initial=0)) + 1 for _, _, ids in view.groups()), default=0)
+
+
+def _shift(by: int) -> Callable[[Words], Words]:
+    return lambda ids: ids + np.uint64(by)

@@ -79,7 +79,11 @@ class _Environment:
     def make_writable(self) -> None:
         if not self.writable:
             self.writable = True
-            self.open_again()
+            try:
+                self.open_again()
+            except BaseException:
+                self.writable = False  # the readers of this process go on
+                raise
 
     def open_again(self) -> None:
         self.failed = True
@@ -173,6 +177,8 @@ class Journal:
             shared = _Environment(self.path, self._writable)
         elif self._writable:
             shared.make_writable()
+        if shared.failed:
+            shared.open_again()
         used = (int(shared.handle.info()["last_pgno"]) + 1) * PAGE
         if (size := self.path.stat().st_size) < used:
             shared.close()
@@ -244,7 +250,6 @@ class Journal:
                     path=self.path,
                 )
             items = [(number.to_bytes(8, "big"), record) for number, record in records]
-
 
             def work(transaction: lmdb.Transaction) -> None:
                 if transaction.get(MOVED_KEY, db=here.meta) is not None:

@@ -175,6 +175,7 @@ class Follower:
             view = View(view.generation, view.delta, view.delta.version, records[-1].totals)
         self.journal, self._current = journal, view
         self._seen = journal, change.transaction
+        self._unwatch()
 
     # Opening
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from fpstore import layout
 from fpstore.environment import Writer
-from fpstore.errors import InputError
+from fpstore.errors import InputError, StorageError
 from fpstore.folder import Target
 from fpstore.merging import Written
 from fpstore.names import merge_names
@@ -27,7 +27,10 @@ def split_store(
     """Write one store for each value of the leading bits; return their paths."""
     if isinstance(bits, bool) or not isinstance(bits, int) or not 1 <= bits <= MOST_BITS:
         raise InputError(f"a store is split by 1 to {MOST_BITS} leading bits, got {bits!r}")
-    folder.mkdir(exist_ok=True)
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{folder}: {error.strerror}; nothing was changed", path=folder) from error
     paths = []
     for prefix in range(1 << bits):
         path = folder / f"{prefix:0{bits}b}.fps"

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from fpstore import layout
 from fpstore.builder import Options, build_store
+from fpstore.delta import Record
 from fpstore.design import MAX_RADIUS, Design, TableSpec, covers, named_like
 from fpstore.errors import CorruptStoreError, FpstoreError, InputError, StoreExistsError, StoreLockedError, StoreNotFoundError
 from fpstore.folder import exchange, sync_folder
@@ -24,7 +25,7 @@ from fpstore.inspection import verify_store
 from fpstore.journal import lock_path
 from fpstore.locks import LOCK_FILE, WriterLock
 from fpstore.remains import Changes, FoundSet, Unit
-from fpstore.salvage import IdRecords, SalvagedNames, check_seal, find_records, read_records
+from fpstore.salvage import IdRecords, SalvagedNames, check_pages, check_seal, find_records, read_records
 from fpstore.table import DEFAULT_BLOCK_BYTES, TableReader
 
 Words = npt.NDArray[np.uint64]
@@ -194,6 +195,11 @@ class _Repair:
                 report.note(error)
         if lock_path(self._journal).exists() and not self._journal.exists():
             report.note(StoreNotFoundError(f"{self._journal}: missing, while its lock file is there", path=self._journal))
+        if self._journal.exists():
+            try:
+                check_pages(self._journal)
+            except FpstoreError as error:
+                report.note(error)
         if report.faults:
             return False
         try:
@@ -303,12 +309,12 @@ class _Repair:
         self._ids = IdRecords(self._folder / layout.IDS_FILE, self._digest, self._set.block_count)
         if self._ids.found < self._set.block_count:
             report.actions.append(f"recovered {self._ids.found} of {self._set.block_count} id records")
-        own = self._folder / layout.NAMES_FILE
-        self._names = SalvagedNames(own if own.exists() else self._path / layout.STORE_FILE)
-        records = []
+        # A number stands for the same string in both, where both have it.
+        self._names = SalvagedNames(self._folder / layout.NAMES_FILE, self._path / layout.STORE_FILE)
+        records: list[Record] = []
         if self._journal.exists() or self._number != 1 or lock_path(self._journal).exists():
-            records, whole = read_records(self._journal, report.note)
-            self._note_gaps([record.number for record in records], whole)
+            records, complete = read_records(self._journal, report.note)
+            self._note_gaps([record.number for record in records], complete)
         totals = records[-1].totals._asdict() if records else self._state.get("totals", {})
         self._totals = totals
         first_name = self._state.get("first_name")
@@ -324,7 +330,7 @@ class _Repair:
         if records:
             report.actions.append(f"applied {len(records)} log records")
 
-    def _note_gaps(self, numbers: list[int], whole: bool) -> None:
+    def _note_gaps(self, numbers: list[int], complete: bool) -> None:
         report = self._report
         if not self._journal.exists():
             report.losses.append("the journal: all that was inserted or deleted since the last merge, if anything was")
@@ -339,7 +345,7 @@ class _Repair:
                 f"log records {', '.join(missing)}: what they inserted is missing, what they deleted is back; "
                 "later ones were applied"
             )
-        if not whole:
+        if not complete:
             report.losses.append(
                 f"log records after {expected - 1}, if there were any: what they inserted is missing, what they deleted is back"
             )

@@ -4,7 +4,7 @@ import shutil
 
 import numpy as np
 import pytest
-from damage import FINGERPRINTS, PAGE, answers, check, cut, flips, make
+from damage import FINGERPRINTS, PAGE, answers, check, flips, make
 
 import fpstore
 from fpstore import layout

@@ -166,12 +166,20 @@ class Merge:
                 copied = self._carry_over(old, copied, journal, delta)
                 if kept is not None and any(n < self._first_name and not kept[n] for n in host.numbers_in_use):
                     raise _NumbersInUseError
-                old.move(layout.pack_record({"generation": self._record["number"]}))
                 totals = self._follower.view().totals if copied > self._frozen else self._start
-                self._follower.switch(View(generation, delta, delta.version, totals), journal)
+                after = View(generation, delta, delta.version, totals)
+                try:
+                    old.move(layout.pack_record({"generation": self._record["number"]}))
+                    self._follower.switch(after, journal)
+                except BaseException:
+                    # An interrupt may come right after the commit, which nobody can take back.
+                    if self._follower.journal is old and old.read(copied).moved is not None:
+                        self._follower.switch(after, journal)
+                    raise
         except BaseException:
-            journal.close()
-            generation.close()
+            if self._follower.journal is not journal:
+                journal.close()
+                generation.close()
             raise
 
     def _carry_over(self, old: Journal, after: int, journal: Journal, delta: Delta) -> int:
@@ -189,7 +197,8 @@ class Merge:
         generation = view.generation
         old: dict[str, Any] | None = generation.record.get("names_file")
         kept = used.copy()
-        kept[[number for number in self._host.numbers_in_use if number < len(kept)]] = True
+        with self._host.turn:  # inserts go on
+            kept[[number for number in self._host.numbers_in_use if number < len(kept)]] = True
         delta = view.delta
         assert delta is not None
         target = temporary / layout.NAMES_FILE

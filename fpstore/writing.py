@@ -68,7 +68,7 @@ class Writer:
         self._wake = threading.Condition(self.turn)
         self._flusher: threading.Thread | None = None
         self._flush_error: FpstoreError | None = None
-        self._closed = False
+        self._closed = self._closing = False
         self.merging = threading.Lock()
         self.merge_error: BaseException | None = None  # of the last merge in the background
         self._merger: threading.Thread | None = None
@@ -121,7 +121,10 @@ class Writer:
         after = View(view.generation, delta, delta.version, record.totals)
         self.follower.show(after)
         if self._queue:
-            self._queue_grew(sync)
+            try:
+                self._queue_grew(sync)
+            except FpstoreError as error:
+                self._flush_error = error  # this change is made and queued; the next is refused until it can be committed
         self.merge_if_due(after)
         return after
 
@@ -257,7 +260,9 @@ class Writer:
             totals = rows.totals._replace(
                 fingerprints=view.totals.fingerprints + len(np.unique(fingerprints[mask & absent])),
                 ids=view.totals.ids + count,
+                next_row=view.totals.next_row,
             )
+            totals = _counted(totals, kept_ids)
             # A number whose string was not needed stays unused.
             used = set(kept_ids.tolist()) if rows.names else ()
             first = delta.first_name + len(delta.names)
@@ -287,8 +292,7 @@ class Writer:
             raise InputError(f"{self.path}: its ids are {_KIND_WORDS[totals.id_kind]}, got {got}")
         if not strings:
             numbers = np.asarray(ids, np.uint64)
-            highest = int(numbers.max(initial=0)) + 1 if kind == "row" and len(numbers) else 0
-            return Rows(fingerprints, numbers, [], totals._replace(next_row=max(totals.next_row, highest), id_kind=kind))
+            return Rows(fingerprints, numbers, [], _counted(totals._replace(id_kind=kind), numbers))
         numbers, names = self._numbers(view, ids)  # type: ignore[arg-type]
         return Rows(fingerprints, numbers, names, totals._replace(id_kind=kind))
 
@@ -392,11 +396,15 @@ class Writer:
         """Fold the delta, and other stores, into a new generation; one merge at a time."""
         with self.merging:
             self.check()
+            if self._closing:
+                raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
             budget, workers = parse_memory(memory), parse_threads(threads)
             self.merge_under_way = (
                 Join(self, others, renumber, budget, workers, progress) if others else Merge(self, budget, workers, progress)
             )
             try:
+                if self._closing:  # close may not have seen it yet
+                    self.merge_under_way.stop()
                 self.merge_under_way.run()
             finally:
                 self.merge_under_way = None
@@ -426,18 +434,20 @@ class Writer:
 
     def close(self) -> None:
         """Commit what is not yet, and give the lock back."""
+        if self._lock.owner != os.getpid():
+            self._closed = True  # threads of the parent may have held the locks at the fork
+            return
+        self._closing = True
         merge, merger = self.merge_under_way, self._merger
-        if merge is not None and self._lock.owner == os.getpid():
+        if merge is not None:
             merge.stop()
-        if merger is not None and self._lock.owner == os.getpid() and merger is not threading.current_thread():
+        if merger is not None:
             merger.join()
-        with self.turn:
+        with self.merging, self.turn:
             if self._closed:
                 return
-            mine = self._lock.owner == os.getpid()
             try:
-                if mine:
-                    self.flush()
+                self.flush()
             finally:
                 self._closed = True
                 self._lock.release()
@@ -445,8 +455,16 @@ class Writer:
 
 
 MANY_IDS = 64
+LAST_ROW = 2**64 - 1
 _ONE_ADD = np.zeros(1, np.uint8)
 _KIND_WORDS = {"row": "row numbers or other integers", "integer": "integers", "string": "strings"}
+
+
+def _counted(totals: Totals, numbers: Words) -> Totals:
+    """Let row numbers go on after those that were given, as far as there are any."""
+    if totals.id_kind != "row" or not len(numbers):
+        return totals
+    return totals._replace(next_row=max(totals.next_row, min(int(numbers.max()) + 1, LAST_ROW)))
 
 
 def check_sync(sync: str) -> str:

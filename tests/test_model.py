@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
-from living import MAX, Child, Model, answers, check_merged, expected, plain, reader, words
+from living import MAX, Child, Model, answers, check_merged, content_of, expected, plain, reader, words
 
 import fpstore
 
@@ -222,9 +222,10 @@ class Machine(RuleBasedStateMachine):
         content = {value: set(self.store[value]) for value in self.stored()}
         possible = after[safe : acknowledged + 2]
         found = [model for model in possible if model.content == content]
-        assert found, (content, [model.content for model in possible])
+        stored = {(value, item) for value, ids in content.items() for item in ids}
+        assert found, (acknowledged, [stored ^ set(model.rows()) for model in possible])
         if self.kind == "row":  # states that differ only in the next row are told apart by it
-            next_row = self.store._follower.view().totals.next_row
+            next_row = self.store.view().totals.next_row
             found = [model for model in found if model.next_row == next_row]
             assert found
         self.model = found[0]
@@ -256,7 +257,13 @@ class Machine(RuleBasedStateMachine):
         elif not model:
             target.merge() if kind == "merge" else target.flush()
 
-    # There is a place here for a rule that makes a backup and compares it with the model.
+    @rule()
+    def backup(self):
+        self.store.backup(self.place / "copy.fps", overwrite=True)
+        self.committed()
+        with fpstore.open(self.place / "copy.fps") as copy:
+            assert content_of(copy) == self.model.content
+            assert copy.verify().ok
 
     # Checks
 
@@ -297,7 +304,12 @@ deletes = st.tuples(st.just("delete"), st.lists(fingerprints, max_size=5))
 merges = st.just(("merge", None))
 flushes = st.just(("flush", None))
 
-QUIET = {"deadline": None, "suppress_health_check": list(HealthCheck), "report_multiple_bugs": False, "phases": [Phase.reuse, Phase.generate, Phase.shrink]}
+QUIET = {
+    "deadline": None,
+    "suppress_health_check": list(HealthCheck),
+    "report_multiple_bugs": False,
+    "phases": [Phase.reuse, Phase.generate, Phase.shrink],  # without the phase that explains, which traces every line
+}
 
 
 def test_any_changes():

@@ -222,7 +222,8 @@ class Machine(RuleBasedStateMachine):
         content = {value: set(self.store[value]) for value in self.stored()}
         possible = after[safe : acknowledged + 2]
         found = [model for model in possible if model.content == content]
-        assert found, (content, [model.content for model in possible])
+        stored = {(value, item) for value, ids in content.items() for item in ids}
+        assert found, (acknowledged, [stored ^ set(model.rows()) for model in possible])
         if self.kind == "row":  # states that differ only in the next row are told apart by it
             next_row = self.store.view().totals.next_row
             found = [model for model in found if model.next_row == next_row]

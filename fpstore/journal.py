@@ -9,14 +9,15 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 import lmdb
 
-from fpstore import environment
+from fpstore import environment, pages
 from fpstore.environment import translated
 from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError, StoreNotFoundError
 from fpstore.locks import keep_writers_away
@@ -60,12 +61,15 @@ class _Environment:
         if not self.writable and not _can_register(self.path):
             self.excludes = keep_writers_away(self.path.parent.parent)
             lock = False
+        pages.check(self.path)
         with translated(self.path):
             handle = lmdb.open(
                 os.fsencode(self.path), subdir=False, readonly=not self.writable, lock=lock, max_dbs=4, map_size=0,
                 readahead=False, create=False, max_readers=MAX_READERS,
             )  # fmt: skip
             try:
+                with handle.begin() as transaction:
+                    pages.check(self.path, transaction.id())  # LMDB itself would end the process at a damaged page
                 self.meta, self.log = (handle.open_db(name, create=False) for name in (META, LOG))
             except BaseException:
                 handle.close()
@@ -188,6 +192,17 @@ class Journal:
             number: int = transaction.id()
             transaction.abort()
             return number
+
+    @contextmanager
+    def pinned(self) -> Iterator[int]:
+        """Keep the pages of the last transaction from being used again meanwhile, and give its number."""
+        with environment.lock(), translated(self.path):
+            transaction = self._here().handle.begin()
+        try:
+            yield transaction.id()
+        finally:
+            with environment.lock():
+                transaction.abort()
 
     def read(self, after: int) -> Change:
         """Return the state record and all log records with a number above ``after``, of one moment."""

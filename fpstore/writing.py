@@ -69,6 +69,7 @@ class Writer:
         self._flusher: threading.Thread | None = None
         self._flush_error: FpstoreError | None = None
         self._closed = self._closing = False
+        self._stale = False  # the delta in memory has a change that was not committed
         self.merging = threading.Lock()
         self.merge_error: BaseException | None = None  # of the last merge in the background
         self._merger: threading.Thread | None = None
@@ -93,7 +94,7 @@ class Writer:
         """Return what there is before a change; what is not committed yet is, if the change is to be durable."""
         self.check()
         sync = self.sync if sync is None else check_sync(sync)
-        if sync == "commit" or self._flush_error is not None:
+        if sync == "commit" or self._stale or self._flush_error is not None:
             self.flush()
         view = self.follower.view()
         assert view.delta is not None
@@ -161,6 +162,8 @@ class Writer:
         """
         with self.turn:
             self._flush_error = None
+            if self._stale:
+                self.reload()
             if not self._queue:
                 return
             delta, journal = self._delta(), self.follower.journal
@@ -180,9 +183,11 @@ class Writer:
 
     def reload(self) -> None:
         """Read the delta anew from the journal, after a change in memory that could not be committed."""
+        self._stale = True
         journal = self.follower.journal
         assert journal is not None
         self.follower.open_journal(journal, journal.read(0))
+        self._stale = False
 
     # Adding
 

@@ -6,10 +6,9 @@ import struct
 import lmdb
 import numpy as np
 import pytest
-from damage import FINGERPRINTS, PAGE, answers, check, cut, flips, make
+from damage import FINGERPRINTS, PAGE, answers, check, flips, make
 
 import fpstore
-from fpstore import delta as log
 from fpstore import layout
 
 JOURNAL = f"gen-00000001/{layout.JOURNAL_FILE}"

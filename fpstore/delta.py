@@ -65,6 +65,11 @@ def pack(record: Record) -> bytes:
     return MAGIC + xxhash.xxh64_intdigest(data).to_bytes(8, "little") + data
 
 
+def size(rows: int, names: Iterable[bytes]) -> int:
+    """Return how many bytes :func:`pack` makes of so many rows."""
+    return _HEADER.size + 17 * rows + sum(4 + len(name) for name in names)
+
+
 def unpack(data: bytes, path: Path) -> Record:
     """Check and parse a log record.
 

@@ -63,7 +63,8 @@ class Writer:
         self.turn = threading.RLock()
         self._lock = lock
         self._queue: list[Record] = []
-        self._queued_rows = 0
+        self._queued_rows = self._queued_bytes = 0
+        self._room = 0  # of the journal, as far as it was asked for since the last commit
         self._due = 0.0
         self._wake = threading.Condition(self.turn)
         self._flusher: threading.Thread | None = None
@@ -109,12 +110,12 @@ class Writer:
         assert delta is not None
         self._queue.append(record)
         self._queued_rows += len(record.kinds)
+        self._queued_bytes += log.size(len(record.kinds), record.names)
         try:
             if sync == "commit":
                 self.flush()
         except BaseException:
-            self._queue.clear()
-            self._queued_rows = 0
+            self._empty_queue()
             self.reload()
             raise
         delta.note_names(record.names)
@@ -170,8 +171,12 @@ class Writer:
             delta.records += 1
             if delta.records % READER_CHECKS == 0:
                 journal.remove_dead_readers()
-            self._queue.clear()
-            self._queued_rows, self._due = 0, 0.0
+            self._empty_queue()
+
+    def _empty_queue(self) -> None:
+        self._queue.clear()
+        self._queued_rows = self._queued_bytes = self._room = 0
+        self._due = 0.0
 
     def _delta(self) -> Delta:
         delta = self.follower.view().delta
@@ -179,10 +184,29 @@ class Writer:
         return delta
 
     def reload(self) -> None:
-        """Read the delta anew from the journal, after a change in memory that could not be committed."""
+        """Make the delta anew from the journal and what is queued, after a change in memory that could not be committed."""
         journal = self.follower.journal
         assert journal is not None
         self.follower.open_journal(journal, journal.read(0))
+        for record in self._queue:
+            view = self.follower.view()
+            assert view.delta is not None
+            view.delta.change(record.kinds, record.fingerprints, record.ids)
+            view.delta.note_names(record.names)
+            self.follower.show(View(view.generation, view.delta, view.delta.version, record.totals))
+
+    def check_room(self, rows: int, names: Sequence[bytes] = ()) -> None:
+        """Refuse a change that the journal has no room for beside what is queued: before it is in memory, where it would stay.
+
+        Raises
+        ------
+        StorageError
+        """
+        needed = self._queued_bytes + log.size(rows, names)
+        if needed > self._room:
+            journal = self.follower.journal
+            assert journal is not None
+            self._room = journal.check_room(needed)
 
     # Adding
 
@@ -201,6 +225,7 @@ class Writer:
                 ids=view.totals.ids + len(kept),
             )
             kinds = np.full(len(kept), ADD, np.uint8)
+            self.check_room(len(kept), rows.names)
             self._change(delta, kinds, kept, kept_ids, in_base)
             self.end(view, Record(0, totals, kinds, kept, kept_ids, rows.names), sync)
             return len(kept)
@@ -226,6 +251,7 @@ class Writer:
                 return matches
             in_base = np.array([view.generation.identity.locate_one(value) is not None], np.uint8)
             totals = rows.totals._replace(fingerprints=view.totals.fingerprints + (known is None), ids=view.totals.ids + 1)
+            self.check_room(1, rows.names)
             self._change(delta, _ONE_ADD, fingerprints, rows.ids, in_base)
             self.end(view, Record(0, totals, _ONE_ADD, fingerprints, rows.ids, rows.names), sync)
             return matches
@@ -247,10 +273,15 @@ class Writer:
             if always:
                 matched[~self._new_pairs(view, rows, in_base)] = DROPPED
             absent = self._absent(view, fingerprints, in_base)
-            lims, found, distances, inserted = delta.kernel.probe_insert(
-                fingerprints, rows.ids, matched, in_base, radius, always, delta.version + 1
-            )
-            columns = delta.kernel.combine(columns, (lims, found, distances), delta.version + 1)
+            self.check_room(len(fingerprints), rows.names)
+            try:
+                lims, found, distances, inserted = delta.kernel.probe_insert(
+                    fingerprints, rows.ids, matched, in_base, radius, always, delta.version + 1
+                )
+                columns = delta.kernel.combine(columns, (lims, found, distances), delta.version + 1)
+            except BaseException:
+                self.reload()
+                raise
             delta.version += 1
             mask = inserted.astype(bool)
             count = int(mask.sum())
@@ -378,6 +409,7 @@ class Writer:
             return 0
         kinds = np.concatenate([np.full(len(dying), WIPE, np.uint8), np.full(len(fingerprints), REMOVE, np.uint8)])
         fingerprints, ids = np.concatenate([dying, fingerprints]), np.concatenate([np.zeros(len(dying), np.uint64), ids])
+        self.check_room(len(kinds))
         self._change(delta, kinds, fingerprints, ids, delta.in_base(fingerprints))
         totals = view.totals._replace(fingerprints=view.totals.fingerprints - len(dying), ids=view.totals.ids - pairs)
         self.end(view, Record(0, totals, kinds, fingerprints, ids, []), sync)

@@ -27,6 +27,7 @@ MAGIC = b"FPCHANGE"
 # magic, checksum, then what the checksum covers: number, fingerprints and ids afterwards, next row, rows, names, kind of ids
 _HEADER = struct.Struct("<8sQQQQQIIII")
 _CHECKED_FROM = 16
+LAST_ROW = 2**64 - 1
 MOST_RECORDS = (1 << 29) - 2
 
 
@@ -37,6 +38,12 @@ class Totals(NamedTuple):
     ids: int
     next_row: int  # the id of the next row that comes without one
     id_kind: str
+
+    def counting(self, numbers: Words) -> Totals:
+        """Let row numbers go on after these that were given, as far as there are any."""
+        if self.id_kind != "row" or not len(numbers):
+            return self
+        return self._replace(next_row=max(self.next_row, min(int(numbers.max()) + 1, LAST_ROW)))
 
 
 class Record(NamedTuple):

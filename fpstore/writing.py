@@ -15,6 +15,7 @@ from fpstore import delta as log
 from fpstore.delta import ADD, REMOVE, WIPE, Delta, Record, Totals
 from fpstore.errors import ClosedStoreError, FpstoreError, InputError, ReadOnlyError
 from fpstore.following import Follower
+from fpstore.inorder import probe_insert_in_order
 from fpstore.joining import Join
 from fpstore.locks import WriterLock
 from fpstore.matches import Match
@@ -22,7 +23,7 @@ from fpstore.merge import Merge
 from fpstore.names import MAX_NAME_BYTES
 from fpstore.probing import Columns
 from fpstore.resources import parse_memory, parse_threads
-from fpstore.view import View
+from fpstore.view import NONE, View
 
 Progress = Callable[[str, int, int | None], None]
 Words = npt.NDArray[np.uint64]
@@ -34,7 +35,7 @@ BATCH_ROWS = 10_000  # a group of inserts is committed when it has so many rows
 BATCH_SECONDS = 0.1  # or is so old
 NONE_ROWS = 1 << 20
 READER_CHECKS = 1 << 10  # commits between two looks for readers that died
-PRESENT, ABSENT, DROPPED = 1, 2, 2
+PRESENT, ABSENT = 1, 2
 
 
 class Rows(NamedTuple):
@@ -269,21 +270,18 @@ class Writer:
             rows = self._rows(view, fingerprints, ids)
             columns = view.base_columns(fingerprints, radius, threads)
             in_base = delta.in_base(fingerprints)
-            matched = (np.diff(columns[0]) > 0).astype(np.uint8)
-            if always:
-                matched[~self._new_pairs(view, rows, in_base)] = DROPPED
+            dropped = ~self._new_pairs(view, rows, in_base) if always else np.zeros(len(fingerprints), bool)
             absent = self._absent(view, fingerprints, in_base)
+            returning = absent & (in_base != 0)
             self.check_room(len(fingerprints), rows.names)
+            log.check_room(delta.version + int(returning.sum()) + 1, self.path)
             try:
-                lims, found, distances, inserted = delta.kernel.probe_insert(
-                    fingerprints, rows.ids, matched, in_base, radius, always, delta.version + 1
+                columns, mask = probe_insert_in_order(
+                    delta, fingerprints, rows.ids, columns, in_base, returning, dropped, radius, always
                 )
-                columns = delta.kernel.combine(columns, (lims, found, distances), delta.version + 1)
             except BaseException:
                 self.reload()
                 raise
-            delta.version += 1
-            mask = inserted.astype(bool)
             count = int(mask.sum())
             if not count:
                 return view, columns, mask
@@ -292,8 +290,7 @@ class Writer:
                 fingerprints=view.totals.fingerprints + len(np.unique(fingerprints[mask & absent])),
                 ids=view.totals.ids + count,
                 next_row=view.totals.next_row,
-            )
-            totals = _counted(totals, kept_ids)
+            ).counting(kept_ids)
             # A number whose string was not needed stays unused.
             used = set(kept_ids.tolist()) if rows.names else ()
             first = delta.first_name + len(delta.names)
@@ -323,7 +320,7 @@ class Writer:
             raise InputError(f"{self.path}: its ids are {_KIND_WORDS[totals.id_kind]}, got {got}")
         if not strings:
             numbers = np.asarray(ids, np.uint64)
-            return Rows(fingerprints, numbers, [], _counted(totals._replace(id_kind=kind), numbers))
+            return Rows(fingerprints, numbers, [], totals._replace(id_kind=kind).counting(numbers))
         numbers, names = self._numbers(view, ids)  # type: ignore[arg-type]
         return Rows(fingerprints, numbers, names, totals._replace(id_kind=kind))
 
@@ -391,7 +388,7 @@ class Writer:
             in_base = delta.in_base(distinct)
             distinct = distinct[~self._absent(view, distinct, in_base)]
             lims, _ = view.numbers_of(distinct)
-            return self._remove(view, delta, distinct, int(lims[-1]), *_nothing(), sync)
+            return self._remove(view, delta, distinct, int(lims[-1]), NONE, NONE, sync)
 
     def delete_ids(self, numbers: Words, sync: str | None) -> int:
         """Remove every pair that has one of these ids; return how many there were."""
@@ -487,16 +484,8 @@ class Writer:
 
 
 MANY_IDS = 64
-LAST_ROW = 2**64 - 1
 _ONE_ADD = np.zeros(1, np.uint8)
 _KIND_WORDS = {"row": "row numbers or other integers", "integer": "integers", "string": "strings"}
-
-
-def _counted(totals: Totals, numbers: Words) -> Totals:
-    """Let row numbers go on after those that were given, as far as there are any."""
-    if totals.id_kind != "row" or not len(numbers):
-        return totals
-    return totals._replace(next_row=max(totals.next_row, min(int(numbers.max()) + 1, LAST_ROW)))
 
 
 def check_sync(sync: str) -> str:
@@ -504,7 +493,3 @@ def check_sync(sync: str) -> str:
     if sync not in SYNCS:
         raise InputError(f"sync must be one of {', '.join(SYNCS)}, got {sync!r}")
     return sync
-
-
-def _nothing() -> tuple[Words, Words]:
-    return np.empty(0, np.uint64), np.empty(0, np.uint64)

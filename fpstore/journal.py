@@ -9,16 +9,18 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 import lmdb
 
-from fpstore import environment
+from fpstore import environment, pages
 from fpstore.environment import translated
-from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError, StoreNotFoundError
+from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, StorageError, StoreNotFoundError
 from fpstore.locks import keep_writers_away
 
 META = b"meta"
@@ -31,6 +33,7 @@ SPARE_BYTES = 1 << 20  # of the map, kept for the last transaction
 LEAST_MAP_BYTES = 4 << 20
 DEFAULT_MAP_BYTES = 64 << 30  # address space, not disk
 MOST_NUMBER = 2**64 - 2  # no record has a higher one
+PAUSE_SECONDS = 0.002
 
 # Held while a transaction writes; taken before a fork, as the lock of readers is.
 write_lock = threading.RLock()
@@ -53,6 +56,8 @@ class _Environment:
         self.path = path
         self.writable = writable
         self.excludes = -1  # the descriptor of the lock that keeps writers away, for a reader without a place in the table
+        self.failed = False  # LMDB lets nobody use a handle again that could not write a last page
+        self.copies: list[Path] = []  # being written, without the lock of all reading
         self.handle = self._opened()
 
     def _opened(self) -> lmdb.Environment:
@@ -60,12 +65,15 @@ class _Environment:
         if not self.writable and not _can_register(self.path):
             self.excludes = keep_writers_away(self.path.parent.parent)
             lock = False
+        pages.check(self.path)
         with translated(self.path):
             handle = lmdb.open(
                 os.fsencode(self.path), subdir=False, readonly=not self.writable, lock=lock, max_dbs=4, map_size=0,
                 readahead=False, create=False, max_readers=MAX_READERS,
             )  # fmt: skip
             try:
+                with handle.begin() as transaction:
+                    pages.check(self.path, transaction.id())  # LMDB itself would end the process at a damaged page
                 self.meta, self.log = (handle.open_db(name, create=False) for name in (META, LOG))
             except BaseException:
                 handle.close()
@@ -74,9 +82,16 @@ class _Environment:
 
     def make_writable(self) -> None:
         if not self.writable:
-            self.close()
             self.writable = True
-            self.handle = self._opened()
+            self.open_again()
+
+    def open_again(self) -> None:
+        self.failed = True
+        while self.copies:
+            time.sleep(PAUSE_SECONDS)
+        self.close()
+        self.handle = self._opened()
+        self.failed = False
 
     def close(self) -> None:
         self.handle.close()
@@ -179,6 +194,8 @@ class Journal:
             self._writable = False
             self._attach()
         assert self._shared is not None
+        if self._shared.failed:
+            self._shared.open_again()
         return self._shared
 
     def transaction(self) -> int:
@@ -188,6 +205,17 @@ class Journal:
             number: int = transaction.id()
             transaction.abort()
             return number
+
+    @contextmanager
+    def pinned(self) -> Iterator[int]:
+        """Keep the pages of the last transaction from being used again meanwhile, and give its number."""
+        with environment.lock(), translated(self.path):
+            transaction = self._here().handle.begin()
+        try:
+            yield transaction.id()
+        finally:
+            with environment.lock():
+                transaction.abort()
 
     def read(self, after: int) -> Change:
         """Return the state record and all log records with a number above ``after``, of one moment."""
@@ -224,7 +252,13 @@ class Journal:
             with environment.lock():
                 here = self._here()
             items = [(number.to_bytes(8, "big"), record) for number, record in records]
-            self._write(here, lambda t: t.cursor(here.log).putmulti(items, append=True))
+
+            def work(transaction: lmdb.Transaction) -> None:
+                if transaction.get(MOVED_KEY, db=here.meta) is not None:
+                    raise StorageError(f"{self.path}: is no longer the current journal: open the store again", path=self.path)
+                transaction.cursor(here.log).putmulti(items, append=True)
+
+            self._write(here, work, lambda t: not items or t.get(items[-1][0], db=self._here().log) == items[-1][1])
 
     def check_room(self, record_bytes: int) -> int:
         """Refuse records for which the map has no room; return how many bytes it has room for.
@@ -247,15 +281,38 @@ class Journal:
         with write_lock:
             with environment.lock():
                 here = self._here()
-            self._write(here, lambda t: t.put(MOVED_KEY, record, db=here.meta))
+            self._write(
+                here,
+                lambda t: t.put(MOVED_KEY, record, db=here.meta),
+                lambda t: t.get(MOVED_KEY, db=self._here().meta) == record,
+            )
 
-    def _write(self, here: _Environment, work: Callable[[lmdb.Transaction], object]) -> None:
+    def _write(
+        self, here: _Environment, work: Callable[[lmdb.Transaction], object], is_done: Callable[[lmdb.Transaction], bool]
+    ) -> None:
         with translated(self.path, lmdb.MapFullError):
             try:
                 with here.handle.begin(write=True) as transaction:
                     work(transaction)
             except lmdb.MapFullError as error:
                 raise StorageError(f"{self.path}: the delta is full: merge it; nothing was changed", path=self.path) from error
+            except lmdb.Error:
+                here.failed = True
+                if not self._went_through(is_done):
+                    raise
+
+    def _went_through(self, is_done: Callable[[lmdb.Transaction], bool]) -> bool:
+        """Whether a transaction that ended with an error is in the file all the same, and make it durable if it is."""
+        try:
+            with environment.lock():
+                handle = self._here().handle
+                with handle.begin() as transaction:
+                    done = is_done(transaction)
+                if done:
+                    handle.sync(True)
+                return done
+        except (lmdb.Error, FpstoreError):
+            return False
 
     def remove_dead_readers(self) -> int:
         """Free the places of readers that died, which would keep pages from being used again; return how many."""
@@ -269,12 +326,16 @@ class Journal:
 
     def copy(self, target: Path) -> None:
         """Write a consistent, compact, durable copy of the journal as it is now; writers go on."""
-        with environment.lock():
-            handle = self._here().handle
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o664)
         try:
-            with translated(self.path):
-                handle.copyfd(descriptor, compact=True)
+            with environment.lock():
+                here = self._here()
+                here.copies.append(target)
+            try:
+                with translated(self.path):
+                    here.handle.copyfd(descriptor, compact=True)
+            finally:
+                here.copies.remove(target)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.design import TableSpec
+from fpstore.design import IDENTITY, TableSpec
 from fpstore.sorting import COPY_ROWS
 from fpstore.table import TableReader
 from fpstore.view import NONE, Groups, View, cut_groups
@@ -26,6 +26,9 @@ class Source(Protocol):
 
     def keys(self, spec: TableSpec) -> Iterator[Words] | None:
         """Start a pass over the permuted fingerprints, ascending; None when they are not sorted like that anywhere."""
+
+    def shape(self) -> tuple[int, int] | None:
+        """Return how many fingerprints there are, and their digest; None when that takes a pass."""
 
 
 class Content:
@@ -56,6 +59,14 @@ class Content:
         """Start a pass over the table of this permutation, if there is one."""
         table = next((t for t in self._view.generation.tables if t.kernel.permutation == spec.permutation), None)
         return None if table is None else self._updated(table, np.frombuffer(spec.permutation, np.uint8))
+
+    def shape(self) -> tuple[int, int]:
+        """Return how many fingerprints there are, and their digest."""
+        record = self._view.generation.record
+        identity = np.frombuffer(IDENTITY, np.uint8)
+        added, dropped = (_kernel.digest(keys, identity) for keys in (self._add, self._drop))
+        count = int(record["fingerprints"]) + len(self._add) - len(self._drop)
+        return count, (int(record["set_digest"]) + added - dropped) % 2**64
 
     def _updated(self, table: TableReader, permutation: npt.NDArray[np.uint8]) -> Iterator[Words]:
         drop, add = (np.sort(_kernel.permute(keys, permutation)) for keys in (self._drop, self._add))
@@ -93,6 +104,9 @@ class Joined:
             streams.append((piece,) for piece in keys)
         return (piece for (piece,) in _union_all(streams, _cut_keys, _union_keys))
 
+    def shape(self) -> None:
+        """Return None: what several sources have in common is not known beforehand."""
+
 
 class Part:
     """Those fingerprints of a view that start with a prefix.
@@ -123,6 +137,9 @@ class Part:
         """Start a pass over those entries of a table that belong to the part."""
         keys = self._content.keys(spec)
         return None if keys is None else self._selected(keys, np.frombuffer(spec.permutation, np.uint8))
+
+    def shape(self) -> None:
+        """Return None: that takes a pass."""
 
     def _selected(self, keys: Iterator[Words], permutation: npt.NDArray[np.uint8]) -> Iterator[Words]:
         for piece in keys:

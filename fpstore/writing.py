@@ -71,6 +71,7 @@ class Writer:
         self._flusher: threading.Thread | None = None
         self._flush_error: FpstoreError | None = None
         self._closed = self._closing = False
+        self._stale = False  # the delta in memory has a change that was not committed
         self.merging = threading.Lock()
         self.merge_error: BaseException | None = None  # of the last merge in the background
         self._merger: threading.Thread | None = None
@@ -95,7 +96,7 @@ class Writer:
         """Return what there is before a change; what is not committed yet is, if the change is to be durable."""
         self.check()
         sync = self.sync if sync is None else check_sync(sync)
-        if sync == "commit" or self._flush_error is not None:
+        if sync == "commit" or self._stale or self._flush_error is not None:
             self.flush()
         view = self.follower.view()
         assert view.delta is not None
@@ -163,6 +164,8 @@ class Writer:
         """
         with self.turn:
             self._flush_error = None
+            if self._stale:
+                self.reload()
             if not self._queue:
                 return
             delta, journal = self._delta(), self.follower.journal
@@ -186,6 +189,7 @@ class Writer:
 
     def reload(self) -> None:
         """Make the delta anew from the journal and what is queued, after a change in memory that could not be committed."""
+        self._stale = True
         journal = self.follower.journal
         assert journal is not None
         self.follower.open_journal(journal, journal.read(0))
@@ -195,6 +199,7 @@ class Writer:
             view.delta.change(record.kinds, record.fingerprints, record.ids)
             view.delta.note_names(record.names)
             self.follower.show(View(view.generation, view.delta, view.delta.version, record.totals))
+        self._stale = False
 
     def check_room(self, rows: int, names: Sequence[bytes] = ()) -> None:
         """Refuse a change that the journal has no room for beside what is queued: before it is in memory, where it would stay.

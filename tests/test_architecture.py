@@ -22,11 +22,11 @@ LAYERS = (
     ("errors",),
     ("_kernel",),  # raises the errors
     ("start",),
-    ("resources", "locks", "environment", "design", "huffman", "matches", "layout"),
+    ("resources", "locks", "environment", "pages", "design", "huffman", "matches", "layout"),
     ("table", "sorting", "ids", "names", "journal", "delta", "probing", "folder", "io"),
     ("generation", "plan", "hashing", "inorder"),
     ("view",),
-    ("following", "idview", "sources"),
+    ("following", "idview", "sources", "logcheck"),
     ("inspection", "backup"),
     ("merging", "upkeep"),
     ("merge", "splitting"),

@@ -248,16 +248,9 @@ class Journal:
             No space on the disk, or in the map: nothing was changed.
         """
         with write_lock:
+            self.check_room(sum(len(record) for _, record in records))
             with environment.lock():
                 here = self._here()
-            info = here.handle.info()
-            if (int(info["last_pgno"]) + 2) * PAGE + sum(len(record) for _, record in records) > int(
-                info["map_size"]
-            ) - SPARE_BYTES:
-                raise StorageError(
-                    f"{self.path}: the delta is full ({info['map_size']} bytes of map): merge it; nothing was changed",
-                    path=self.path,
-                )
             items = [(number.to_bytes(8, "big"), record) for number, record in records]
 
             def work(transaction: lmdb.Transaction) -> None:
@@ -266,6 +259,22 @@ class Journal:
                 transaction.cursor(here.log).putmulti(items, append=True)
 
             self._write(here, work, lambda t: not items or t.get(items[-1][0], db=self._here().log) == items[-1][1])
+
+    def check_room(self, record_bytes: int) -> int:
+        """Refuse records for which the map has no room; return how many bytes it has room for.
+
+        Raises
+        ------
+        StorageError
+        """
+        with environment.lock():
+            info = self._here().handle.info()
+        room = int(info["map_size"]) - SPARE_BYTES - (int(info["last_pgno"]) + 2) * PAGE
+        if record_bytes > room:
+            raise StorageError(
+                f"{self.path}: the delta is full ({info['map_size']} bytes of map): merge it; nothing was changed", path=self.path
+            )
+        return room
 
     def move(self, record: bytes) -> None:
         """Say that another generation is current: the last transaction of a journal."""

@@ -1,13 +1,8 @@
-"""Changes to a store through its methods: what they return, when others see them, what is refused, and snapshots."""
-
-import os
-import signal
-import threading
-import time
+"""Changes to a store through its methods: what they return, what is refused, and snapshots."""
 
 import numpy as np
 import pytest
-from living import MAX, Child, Model, content_of, plain, reader, words
+from living import CHANGES, MAX, Model, content_of, plain, words
 from sets import flipped, make_set
 
 import fpstore
@@ -101,6 +96,18 @@ def test_probe_insert_many_goes_row_by_row(writer):
     matches = writer.probe_insert_many([0xF1, 0xF0, 0xF1], [6, 5, 6], always=True)
     assert matches.inserted.tolist() == [True, False, False]
     assert list(matches)[2] == [Match(0xF1, 0, [6]), Match(0xF0, 1, [5])]
+
+
+@pytest.mark.parametrize("always", [False, True])
+def test_rows_find_deleted_fingerprints_that_came_back_in_an_earlier_row(tmp_path, always):
+    with fpstore.open(build(tmp_path / "s", [0xF0, 0xFF00, 0xF00000, FAR]), "r+") as store:
+        store.delete(fingerprints=[0xF0, 0xFF00, 0xF00000])
+        matches = store.probe_insert_many([0xF0, 0xF1, 0xFF00, FAR, 0xF00000, 0xF0, 0xF00000], range(10, 17), always=always)
+        wanted = [[], [0xF0], [], [FAR], [], [0xF0, 0xF1] if always else [0xF0], [0xF00000]]
+        assert [[match.fingerprint for match in part] for part in matches] == wanted
+        assert matches.inserted.tolist() == [always or not part for part in wanted]
+        assert store[0xF0] == ([10, 15] if always else [10])
+        assert len(store) == (5 if always else 4)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -220,16 +227,6 @@ def test_ids_that_are_no_ids_are_not_in_a_store(tmp_path, writer):
     assert (lims.tolist(), found.tolist()) == ([0, 1, 1, 2, 3], [3, 1, 3])
 
 
-CHANGES = {
-    "insert": lambda s: s.insert(1),
-    "probe_insert": lambda s: s.probe_insert(1, 1),
-    "probe_insert_many": lambda s: s.probe_insert_many([1], [1]),
-    "delete": lambda s: s.delete(ids=1),
-    "flush": lambda s: s.flush(),
-    "merge": lambda s: s.merge(),
-}
-
-
 @pytest.mark.parametrize("change", CHANGES)
 def test_changes_need_a_store_that_is_open_for_them(path, change):
     with fpstore.open(path) as store, pytest.raises(fpstore.ReadOnlyError, match="open it with mode='r\\+'"):
@@ -293,188 +290,10 @@ def test_matches_of_the_delta_stay(writer):
     assert writer.probe(FAR) == [Match(FAR, 0, [3, 50])]
 
 
-# --- When others see what -------------------------------------------------------------------------
+# --- Many -----------------------------------------------------------------------------------------
 
 
-def seen(store, *fingerprints):
-    return [fingerprint in store for fingerprint in fingerprints]
-
-
-def wait_for(question, seconds=10):
-    deadline = time.monotonic() + seconds
-    while not question():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def test_commits_are_seen_at_once(path):
-    child = reader(path, seen)
-    with fpstore.open(path) as near, fpstore.open(path, "r+") as store:
-        for value in range(100, 130):
-            store.insert(value)
-            assert seen(near, value) == child.ask(value) == [True]
-            store.delete(fingerprints=value - 1)
-            assert seen(near, value - 1, value) == child.ask(value - 1, value) == [False, True]
-            if value % 10 == 0:
-                store.merge()
-    assert child.end() == 0
-
-
-def test_batches_are_seen_a_little_later(path):
-    child = reader(path, seen)
-    with fpstore.open(path, "r+", sync="batch") as store:
-        started = time.monotonic()
-        store.insert([100, 101])
-        assert seen(store, 100, 101) == [True, True]
-        now = child.ask(100, 101)
-        if time.monotonic() - started < 0.09:
-            assert now == [False, False]
-        wait_for(lambda: child.ask(100, 101) == [True, True])
-        store.insert(words(range(200, 10_200)))
-        assert child.ask(200, 10_199) == [True, True]
-    assert child.end() == 0
-
-
-def test_without_sync_they_are_seen_after_a_flush(path):
-    child = reader(path, seen)
-    with fpstore.open(path, "r+", sync="none") as store:
-        store.insert(100)
-        store.delete(fingerprints=1)
-        time.sleep(0.2)
-        assert child.ask(1, 100) == [True, False]
-        store.flush()
-        assert child.ask(1, 100) == [False, True]
-        store.insert(101)
-        store.insert(102, sync="commit")  # what came before comes with it
-        assert child.ask(101, 102) == [True, True]
-        store.insert(103)
-        store.merge()
-        assert child.ask(103) == [True]
-        store.insert(104)
-    assert child.ask(104) == [True]
-    assert child.end() == 0
-
-
-@pytest.mark.parametrize("sync", ["commit", "batch", "none"])
-def test_a_killed_process_loses_at_most_its_last_inserts(path, sync):
-    def work(pipe):
-        store = fpstore.open(path, "r+", sync=sync)
-        store.insert(words(range(100, 200)), sync="commit")
-        for value in range(200, 220):
-            store.insert([value, value + 1000])
-            pipe.send(value)
-        pipe.recv()
-
-    child = Child(work)
-    while child.receive() < 219:
-        pass
-    child.kill()
-    with fpstore.open(path, "r+") as store:
-        kept = [value for value in range(200, 220) if value in store]
-        assert kept == list(range(200, 200 + len(kept)))
-        assert seen(store, *(value + 1000 for value in kept)) == [True] * len(kept)
-        assert len(store) == 3 + 100 + 2 * len(kept)
-        assert len(kept) == 20 or sync != "commit"
-        assert len(kept) == 0 or sync != "none"
-        assert store.verify().ok
-
-
-def test_a_batch_is_inserted_whole_or_not_at_all(path):
-    def work(pipe):
-        store = fpstore.open(path, "r+")
-        pipe.send("open")
-        for start in range(1 << 20, 1 << 30, 1 << 20):
-            store.insert(words(range(start, start + 3000)))
-
-    for pause in (0.001, 0.004, 0.01):
-        child = Child(work)
-        child.receive()
-        time.sleep(pause)
-        child.kill()
-        with fpstore.open(path, "r+") as store:
-            assert len(store) % 3000 == 3
-            assert store.verify().ok
-            store.delete(fingerprints=words(value for value in content(store) if value > 3))
-
-
-# --- One writer -----------------------------------------------------------------------------------
-
-
-def test_there_is_one_writer(path):
-    def work(pipe):
-        with fpstore.open(path, "r+") as store:
-            store.insert(1000)
-            pipe.send("open")
-            pipe.recv()
-
-    child = Child(work)
-    child.receive()
-    with pytest.raises(fpstore.StoreLockedError, match=f"process {child.pid} has it open for writing"):
-        fpstore.open(path, "r+")
-    with fpstore.open(path) as store:  # readers are welcome
-        assert 1000 in store
-    os.kill(child.pid, signal.SIGKILL)
-    os.waitpid(child.pid, 0)
-    with fpstore.open(path, "r+") as store:
-        assert 1000 in store
-        with pytest.raises(fpstore.StoreLockedError, match="this process has it open"):
-            fpstore.open(path, "r+")
-        store.insert(1001)
-    fpstore.open(path, "r+").close()
-
-
-def test_a_fork_of_a_writer_reads_and_does_not_write(path):
-    with fpstore.open(path, "r+", sync="batch") as store:
-        store.insert(100, sync="commit")
-
-        def work(pipe):
-            pipe.send(seen(store, 1, 100))
-            for change in CHANGES.values():
-                with pytest.raises(fpstore.ReadOnlyError, match=f"opened for writing by process {os.getppid()}"):
-                    change(store)
-            pipe.send(pipe.recv() and seen(store, 1, 101))
-            store.close()
-            pipe.send("closed")
-            pipe.recv()
-
-        child = Child(work)
-        assert child.receive() == [True, True]
-        store.delete(fingerprints=1, sync="commit")
-        store.insert(101, sync="commit")
-        assert child.ask("now") == [False, True]
-        assert child.receive() == "closed"
-        store.insert(102)
-    with fpstore.open(path, "r+") as store:  # the child lives, and has no lock
-        assert 102 in store
-        store.merge()
-    assert child.end() == 0
-
-
-def test_a_fork_in_the_middle_of_changes_can_close(path):
-    with fpstore.open(path, "r+", sync="none") as store:
-        stop = threading.Event()
-
-        def change():
-            for value in range(100, 10**6):
-                if stop.is_set():
-                    return
-                store.insert(value, sync="commit" if value % 3 == 0 else None)
-
-        thread = threading.Thread(target=change)
-        thread.start()
-        try:
-            for _ in range(30):
-                child = Child(lambda pipe: (pipe.send(1 in store), store.close(), pipe.send("closed")))
-                assert child.receive(20) is True
-                assert child.receive(20) == "closed"
-                assert child.end() == 0
-        finally:
-            stop.set()
-            thread.join()
-
-
-def test_a_model_of_everything_at_once(path):
-    """The model machine's cousin for one large batch: many pairs in one call, in the tables and in the delta."""
+def test_many_rows_at_once(path):
     rng = np.random.default_rng(5)
     values = flipped(0x1234 << 40, 4000, 4, rng)
     ids = rng.integers(0, 50, 4000).tolist()

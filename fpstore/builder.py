@@ -49,6 +49,9 @@ class Options:
     disk_budget: int | None = None
     storage: str = "hot"
     progress: Progress | None = None
+    # Of a store that is written anew: what the input does not tell.
+    id_kind: str | None = None
+    rows: int = 0
 
     def checked(self) -> Options:
         """Validate what can be validated before any input is read."""
@@ -117,7 +120,7 @@ class _Build:
         """Read, sort, encode, and write the metadata last."""
         store = Writer(self._folder / layout.STORE_FILE)
         try:
-            names = None
+            names = NameWriter(store) if self._options.id_kind == "string" else None
             rows = _known_rows(source)
             if rows is not None and self._options.design != "auto":
                 self._choose(rows)  # refuses before anything is read
@@ -141,7 +144,9 @@ class _Build:
             self._other_tables(identity)
             for _, sync in self._syncs:
                 sync.result()
-            self._write_metadata(store, identity, kind, id_count, row)
+            self._write_metadata(
+                store, identity, self._options.id_kind or kind, id_count, self._options.rows if self._options.id_kind else row
+            )
             self._temporary.rmdir()
             store.finish()
         except BaseException:

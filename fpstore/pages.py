@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.errors import CorruptStoreError, StoreNotFoundError
+from fpstore.errors import CorruptStoreError, FpstoreError, StoreNotFoundError
 
 Offsets = npt.NDArray[np.int64]
 
@@ -32,7 +32,7 @@ NO_SUBDIR = 0x4000
 FREE_FLAGS = INTEGER_KEY | NO_SUBDIR  # of the list of free pages, which also has those of the file
 MAX_DEPTH = 32
 PAGE_BYTES = (4096, 8192, 16384, 32768, 65536)
-TORN_ATTEMPTS = 20  # a writer may be writing the page that is being read
+TORN_SECONDS = 0.001
 
 _META = struct.Struct("<IIQQ")  # at HEAD: magic, version, address, map size
 _DATABASE = struct.Struct("<IHHQQQQQ")
@@ -98,14 +98,16 @@ def read_metas(path: Path, descriptor: int) -> tuple[Meta, Meta]:
     ------
     CorruptStoreError
     """
-    for attempt in range(TORN_ATTEMPTS):
+    before: list[bytes] = []
+    while True:
+        data = [os.pread(descriptor, 2 * HEAD + 256, at) for at in (0, *PAGE_BYTES)]
         try:
             return _metas(path, descriptor)
         except CorruptStoreError:
-            if attempt + 1 == TORN_ATTEMPTS:
+            if data == before:  # else a writer may be writing what is being read
                 raise
-            time.sleep(0.001)
-    raise AssertionError
+        before = data
+        time.sleep(TORN_SECONDS)
 
 
 def _metas(path: Path, descriptor: int) -> tuple[Meta, Meta]:
@@ -160,7 +162,7 @@ class Tree:
         self._path, self._descriptor, self._meta = path, descriptor, meta
         self._seen = np.zeros(meta.last_page + 1, bool)
         self._seen[:2] = True
-        self.faults: list[CorruptStoreError] | None = None  # collected where they are asked for, else raised
+        self.faults: list[FpstoreError] | None = None  # collected where they are asked for, else raised
         self.main = meta.main
 
     def check(self) -> None:
@@ -370,7 +372,7 @@ def check(path: Path, transaction: int | None = None) -> None:
 # --- What is left of a file -------------------------------------------------------------------------
 
 
-def entries(path: Path, descriptor: int, wanted: Callable[[bytes], bool] = lambda key: True) -> Iterator[Item]:
+def entries(descriptor: int, wanted: Callable[[bytes], bool] = lambda key: True) -> Iterator[Item]:
     """Yield the items on every page that can be read, in use or not, in the order of the pages; nothing vouches for them."""
     size = os.fstat(descriptor).st_size
     page_bytes = _page_bytes(descriptor)

@@ -83,7 +83,11 @@ class _Environment:
     def make_writable(self) -> None:
         if not self.writable:
             self.writable = True
-            self.open_again()
+            try:
+                self.open_again()
+            except BaseException:
+                self.writable = False  # the readers of this process go on
+                raise
 
     def open_again(self) -> None:
         self.failed = True
@@ -177,6 +181,8 @@ class Journal:
             shared = _Environment(self.path, self._writable)
         elif self._writable:
             shared.make_writable()
+        if shared.failed:
+            shared.open_again()
         used = (int(shared.handle.info()["last_pgno"]) + 1) * PAGE
         if (size := self.path.stat().st_size) < used:
             shared.close()

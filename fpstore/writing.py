@@ -426,6 +426,7 @@ class Writer:
         progress: Progress | None,
         others: Sequence[View] = (),
         renumber: bool = False,
+        design: str | None = None,
     ) -> None:
         """Fold the delta, and other stores, into a new generation; one merge at a time."""
         with self.merging:
@@ -434,7 +435,9 @@ class Writer:
                 raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
             budget, workers = parse_memory(memory), parse_threads(threads)
             self.merge_under_way = (
-                Join(self, others, renumber, budget, workers, progress) if others else Merge(self, budget, workers, progress)
+                Join(self, others, renumber, budget, workers, progress, design)
+                if others
+                else Merge(self, budget, workers, progress, design)
             )
             try:
                 if self._closing:  # close may not have seen it yet

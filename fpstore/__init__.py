@@ -18,13 +18,14 @@ from fpstore.errors import (
     StoreNotFoundError,
 )
 from fpstore.hashing import SimHash
+from fpstore.idview import Ids
 from fpstore.inspection import Report
 from fpstore.matches import Match, Matches
 from fpstore.plan import Plan, plan
 from fpstore.repair import RepairReport
 from fpstore.store import Store
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "ClosedStoreError",
@@ -32,6 +33,7 @@ __all__ = [
     "Design",
     "FormatVersionError",
     "FpstoreError",
+    "Ids",
     "InputError",
     "Match",
     "Matches",

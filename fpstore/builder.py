@@ -300,6 +300,12 @@ class _Build:
             raise
         self._syncs.append((writer, self._disk.submit(writer.sync)))
 
+    def _auto(self, count: int) -> dict[str, Any] | None:
+        """Return what a later merge needs to choose a design again, when this one was chosen."""
+        if self._options.design != "auto":
+            return None
+        return {"planned_for": count, "disk_budget": self._options.disk_budget, "storage": self._options.storage}
+
     def _write_metadata(self, store: Writer, identity: _Identity, kind: str, id_count: int, rows: int) -> None:
         if identity.table is None:
             identity.column.close()
@@ -313,6 +319,7 @@ class _Build:
                 "id_kind": kind,
                 "block_bytes": self._options.block_bytes,
                 "fingerprinter": self._options.fingerprinter,
+                "auto": self._auto(identity.count),
             },
             layout.GENERATION_KEY: {
                 "number": 1,

@@ -21,12 +21,13 @@ from fpstore.errors import CorruptStoreError, StorageError
 Words = npt.NDArray[np.uint64]
 Kinds = npt.NDArray[np.uint8]
 
-ADD, REMOVE, REMOVE_LAST, WIPE = range(4)
+ADD, REMOVE, WIPE = range(3)
 ID_KINDS = ("row", "integer", "string")
 MAGIC = b"FPCHANGE"
 # magic, checksum, then what the checksum covers: number, fingerprints and ids afterwards, next row, rows, names, kind of ids
 _HEADER = struct.Struct("<8sQQQQQIIII")
 _CHECKED_FROM = 16
+LAST_ROW = 2**64 - 1
 MOST_RECORDS = (1 << 29) - 2
 
 
@@ -37,6 +38,12 @@ class Totals(NamedTuple):
     ids: int
     next_row: int  # the id of the next row that comes without one
     id_kind: str
+
+    def counting(self, numbers: Words) -> Totals:
+        """Let row numbers go on after these that were given, as far as there are any."""
+        if self.id_kind != "row" or not len(numbers):
+            return self
+        return self._replace(next_row=max(self.next_row, min(int(numbers.max()) + 1, LAST_ROW)))
 
 
 class Record(NamedTuple):
@@ -63,6 +70,11 @@ def pack(record: Record) -> bytes:
     )  # fmt: skip
     data = head[_CHECKED_FROM:] + body
     return MAGIC + xxhash.xxh64_intdigest(data).to_bytes(8, "little") + data
+
+
+def size(rows: int, names: Iterable[bytes]) -> int:
+    """Return how many bytes :func:`pack` makes of so many rows."""
+    return _HEADER.size + 17 * rows + sum(4 + len(name) for name in names)
 
 
 def unpack(data: bytes, path: Path) -> Record:

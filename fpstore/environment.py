@@ -85,10 +85,12 @@ def _translate(path: Path, error: lmdb.Error) -> CorruptStoreError | StorageErro
 
 def _reason(path: Path, error: lmdb.Error) -> str:
     """LMDB calls a write that a full disk cut short an input/output error."""
+    full = os.strerror(errno.ENOSPC) in str(error)
     with suppress(OSError):
         disk = os.statvfs(path.parent)
-        if "Input/output error" in str(error) and disk.f_bavail * disk.f_frsize < FULL_BYTES:
-            return f"{os.strerror(errno.ENOSPC)}: free some space; nothing was changed"
+        full |= os.strerror(errno.EIO) in str(error) and disk.f_bavail * disk.f_frsize < FULL_BYTES
+    if full:
+        return f"{os.strerror(errno.ENOSPC)}: free some space; nothing was changed"
     return str(error).removeprefix(f"{path}: ")
 
 
@@ -248,6 +250,15 @@ class Reader:
             transaction, handle = self._ready(database)
             found = transaction.cursor(db=handle).getmulti(keys)
             return [(bytes(key), self._copied(value)) for key, value in found]
+
+    def successive(self, first: bytes, count: int, database: bytes | None = None) -> list[bytes]:
+        """Return the values of as many keys, from one that exists on; fewer where the keys end."""
+        with _lock, translated(self.path):
+            transaction, handle = self._ready(database)
+            cursor = transaction.cursor(db=handle)
+            if not cursor.set_key(first):
+                return []
+            return [self._copied(value) for value in islice(cursor.iternext(keys=False, values=True), count)]
 
     def last_key(self, database: bytes | None = None) -> bytes | None:
         """Return the greatest key, or None when there is none or no such database."""

@@ -15,9 +15,11 @@ from types import TracebackType
 
 from fpstore import layout
 from fpstore.errors import FpstoreError, StorageError, StoreExistsError
+from fpstore.locks import LOCK_FILE, WriterLock
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
+_ASIDE = "-old"
 
 
 class Target:
@@ -39,14 +41,17 @@ class Target:
         self._overwrite = overwrite
         self._folder: Path
         self._lock = -1
+        self._writer: WriterLock | None = None  # of the store that is replaced: nobody changes it meanwhile
 
     def __enter__(self) -> Path:
         path = self.path
+        self._put_back()
         if path.is_symlink() or path.exists():
             if not self._overwrite:
                 raise StoreExistsError(f"{path} exists: choose another path, or replace it with overwrite (--force)", path=path)
             if not is_store(path):
                 raise StoreExistsError(f"{path} exists and is no fpstore store: it will not be replaced", path=path)
+            self._keep_writers_away()
         if not path.parent.is_dir():
             raise StorageError(f"{path.parent}: no such folder", path=path.parent)
         self._remove_abandoned()
@@ -68,6 +73,7 @@ class Target:
             return False
         except BaseException as error:  # also a signal: __exit__ will not be called
             self._unlock()
+            self._let_writers()
             shutil.rmtree(self._folder, ignore_errors=True)
             if not isinstance(error, OSError):
                 raise
@@ -78,35 +84,76 @@ class Target:
             os.close(self._lock)
         self._lock = -1
 
+    def _keep_writers_away(self) -> None:
+        """Take the lock of the store that is replaced, if anybody has ever written to it."""
+        if self._writer is None and (self.path / LOCK_FILE).exists():
+            with suppress(OSError):  # where the lock cannot be opened there is no writer
+                self._writer = WriterLock(self.path)
+
+    def _let_writers(self) -> None:
+        if self._writer is not None:
+            self._writer.release()
+
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
             if error is None:
                 try:
                     self._publish()
-                except OSError as failure:
-                    error = failure
-                    if not isinstance(failure, FpstoreError):
-                        raise StorageError(f"{self.path}: {failure.strerror or failure}", path=self.path) from failure
+                except FpstoreError:
                     raise
+                except OSError as failure:
+                    raise self._refused(self.path, failure) from failure
             elif isinstance(error, OSError) and not isinstance(error, (FpstoreError, InterruptedError, BrokenPipeError)):
-                place = error.filename or self.path
-                hint = "; nothing was changed" if error.errno != errno.ENOSPC else ": free some space; nothing was changed"
-                raise StorageError(f"{place}: {error.strerror or error}{hint}", path=self.path) from error
+                raise self._refused(error.filename or self.path, error) from error
         finally:
             if self._folder.exists():
                 shutil.rmtree(self._folder, ignore_errors=True)
             self._unlock()
+            self._let_writers()
+
+    def _refused(self, place: object, error: OSError) -> StorageError:
+        hint = "; nothing was changed" if error.errno != errno.ENOSPC else ": free some space; nothing was changed"
+        return StorageError(f"{place}: {error.strerror or error}{hint}", path=self.path)
 
     def _publish(self) -> None:
         for folder, _, _ in os.walk(self._folder, topdown=False):
             sync_folder(Path(folder))
-        if self._overwrite and self.path.exists():
+        replaced = self._overwrite and self.path.exists()
+        if replaced:
+            self._keep_writers_away()  # the first one may have come meanwhile
             exchange(self._folder, self.path)
         else:
             if self.path.exists():
                 raise StoreExistsError(f"{self.path} appeared while it was built: nothing was changed", path=self.path)
             self._folder.rename(self.path)
-        sync_folder(self.path.parent)
+        try:
+            sync_folder(self.path.parent)
+        except OSError:
+            self._take_back(replaced)
+            raise
+
+    def _take_back(self, replaced: bool) -> None:
+        """Undo the last step of a build that failed behind it, so that an error always means that nothing was changed."""
+        try:
+            if replaced:
+                exchange(self._folder, self.path)
+            else:
+                self.path.rename(self._folder)
+        except OSError as error:
+            raise StorageError(
+                f"{self.path}: the new store is in place, but may be lost in a power failure ({error.strerror})", path=self.path
+            ) from error
+
+    def _put_back(self) -> None:
+        """Give the target back its old store, when a builder was killed while it was set aside."""
+        if not (self.path.is_symlink() or self.path.exists()):
+            for aside in self.path.parent.glob(f".{glob_escape(self.path.name)}.tmp-*{_ASIDE}"):
+                if is_store(aside):
+                    try:
+                        aside.rename(self.path)
+                    except OSError as error:
+                        raise self._refused(self.path, error) from error
+                    return
 
     def _remove_abandoned(self) -> None:
         for folder in self.path.parent.glob(f".{glob_escape(self.path.name)}.tmp-*"):
@@ -144,7 +191,10 @@ def sync_folder(path: Path) -> None:
 
 
 def exchange(new: Path, old: Path) -> None:
-    """Swap two folders in one step; afterwards ``new`` names the old one. Falls back to two renames where that is missing."""
+    """Swap two folders in one step; afterwards ``new`` names the old one.
+
+    Where the file system cannot, by renames, of which a refused one is undone; the old one may stay aside then.
+    """
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
         if hasattr(libc, "renameat2"):
@@ -153,7 +203,12 @@ def exchange(new: Path, old: Path) -> None:
                 return
             if ctypes.get_errno() not in (errno.EINVAL, errno.ENOSYS):
                 raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(old))
-    aside = new.with_name(new.name + "-old")
+    aside = new.with_name(new.name + _ASIDE)
     old.rename(aside)
-    new.rename(old)
-    aside.rename(new)
+    try:
+        new.rename(old)
+    except OSError:
+        aside.rename(old)
+        raise
+    with suppress(OSError):  # the new one is in place, and the next build removes what lies aside
+        aside.rename(new)

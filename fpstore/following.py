@@ -11,6 +11,7 @@ from weakref import WeakSet, finalize
 
 from fpstore import layout
 from fpstore.delta import Delta, Totals, unpack
+from fpstore.design import Design
 from fpstore.environment import Reader
 from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, StoreNotFoundError
 from fpstore.folder import is_store
@@ -57,7 +58,7 @@ class Follower:
         self._follows = True
         self.journal: Journal | None = None
         self._current: View | None = None
-        self._seen = 0
+        self._seen: tuple[Journal | None, int] = None, 0  # a journal and its last transaction that is in the current view
         self._watched = -1
         self._changed, self._settled = -1, False
         self._tried = -1
@@ -70,6 +71,7 @@ class Follower:
             layout.check_store_record(self.store, file)
             self.first = layout.unpack_record(self.reader.get(layout.GENERATION_KEY, layout.META), file, "generation")
             self.resolve()
+            self._design = self.design
         except BaseException:
             self.close()
             raise
@@ -83,19 +85,27 @@ class Follower:
         ------
         ClosedStoreError, CorruptStoreError, StorageError
         """
+        journal, transaction = self._seen  # before the view: another thread may bring it up to date just now
         view = self._current
         if view is None:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
         if not self._follows and self._pid == os.getpid():
             return view
-        journal = self.journal
         if journal is None:
             if self._unchanged():
                 return view
-        elif self._pid == os.getpid() and journal.transaction() == self._seen:
+        elif self._pid == os.getpid() and journal.transaction() == transaction:
             return view
         with self._lock:
             return self._refresh()
+
+    @property
+    def design(self) -> Design:
+        """The tables of the generation that was current last."""
+        view = self._current
+        if view is not None:
+            self._design = view.generation.design
+        return self._design
 
     def show(self, view: View) -> None:
         """Take a view that this process, the writer, has made itself."""
@@ -146,7 +156,7 @@ class Follower:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
         if self._pid != os.getpid():
             # What was open belongs to the parent: its delta may be half changed, and its handles must not be used.
-            self._pid, self._follows, self._seen = os.getpid(), True, 0
+            self._pid, self._follows = os.getpid(), True
             if self.journal is not None or view.delta is not None:
                 self.resolve()
                 assert self._current is not None
@@ -160,20 +170,21 @@ class Follower:
                 if self.is_same():
                     self.resolve()
                 else:
-                    self._seen = change.transaction
+                    self._seen = self.journal, change.transaction
             else:
-                self._take(view, change)
+                self._take(self.journal, view, change)
         assert self._current is not None
         return self._current
 
-    def _take(self, view: View, change: Change) -> None:
-        assert self.journal is not None
+    def _take(self, journal: Journal, view: View, change: Change) -> None:
+        """Make a view current, brought up to date: no other thread sees it before."""
         assert view.delta is not None
-        records = [unpack(data, self.journal.path) for data in change.records]
+        records = [unpack(data, journal.path) for data in change.records]
         if records:
-            view.delta.apply(records, self.journal.path)
-            self._current = View(view.generation, view.delta, view.delta.version, records[-1].totals)
-        self._seen = change.transaction
+            view.delta.apply(records, journal.path)
+            view = View(view.generation, view.delta, view.delta.version, records[-1].totals)
+        self.journal, self._current = journal, view
+        self._seen = journal, change.transaction
 
     # Opening
 
@@ -206,7 +217,7 @@ class Follower:
             generation = Generation(self.path, self.store, self.first, self.reader)
             record = self.first
             totals = Totals(record["fingerprints"], record["ids"], record["rows"], self.store["id_kind"])
-            self._current, self.journal = View(generation, None, 0, totals), None
+            self._current, self.journal, self._seen = View(generation, None, 0, totals), None, (None, 0)
             return
         try:
             self.open_journal(journal, change)
@@ -221,13 +232,10 @@ class Follower:
         if old is not None and old.generation.record["number"] == state["generation"]["number"]:
             generation = old.generation
         else:
-            generation = Generation(self.path, self.store, state["generation"], self.reader)
+            generation = Generation(self.path, state["store"], state["generation"], self.reader)
         delta = Delta(generation.design.radius, generation.sample(), generation.identity, state["first_name"])
         totals = Totals(**state["totals"])
-        view = View(generation, delta, 0, totals)
-        self.journal = journal
-        self._current = view
-        self._take(view, change)
+        self._take(journal, View(generation, delta, 0, totals), change)
 
     def _find(self) -> tuple[int, Journal | None, Change | None]:
         """Return the number of the current generation, and its journal if it has one."""

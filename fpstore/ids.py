@@ -22,7 +22,8 @@ from fpstore.errors import CorruptStoreError
 PENDING_BLOCKS = 1 << 11
 PENDING_IDS = 1 << 20
 TICK_ROWS = 1 << 14
-FIND_BLOCKS = 1 << 10
+FIND_BLOCKS = 1 << 12
+LOCKED_BLOCKS = 1 << 8  # read at once, while other readers wait
 
 Words = npt.NDArray[np.uint64]
 
@@ -49,12 +50,14 @@ class IdMapWriter:
         self._ids: list[Words] = []
         self._waiting_blocks = self._waiting_ids = 0
         self._largest = 0
+        self.added = 0  # fingerprints
 
     def add(self, per_fingerprint: Words, ids: Words) -> None:
         """Append the ids of successive fingerprints: how many each has, and the ids one after the other."""
         self._per_fingerprint.append(per_fingerprint)
         self._ids.append(ids)
         self._waiting_ids += len(ids)
+        self.added += len(per_fingerprint)
 
     def close_blocks(self, entry_counts: npt.NDArray[np.uint32], last: bool = False) -> None:
         """Note completed blocks; records are written in batches."""
@@ -116,22 +119,24 @@ class IdMap:
 
     def blocks(self, first: int, count: int) -> tuple[Words, Words]:
         """Return (ids per fingerprint, ids) of successive blocks."""
-        keys = [block_key(block) for block in range(first, first + count)]
-        found = self._reader.get_many(keys)
-        if len(found) != len(keys):
-            have = {key for key, _ in found}
-            block = next(b for b, key in enumerate(keys, first) if key not in have)
-            raise CorruptStoreError(f"{self.path}: the id record of block {block} is missing", path=self.path, block=block)
-        return _kernel.unpack_records([value for _, value in found], first, record_seed(self._digest, 0), str(self.path))
+        return _kernel.unpack_records(self._records(first, count), first, record_seed(self._digest, 0), str(self.path))
+
+    def _records(self, first: int, count: int) -> list[bytes]:
+        """Return the records of successive blocks. One that is missing shows as the damage of those that follow."""
+        parts = [
+            self._reader.successive(block_key(block), min(LOCKED_BLOCKS, first + count - block))
+            for block in range(first, first + count, LOCKED_BLOCKS)
+        ]
+        records = [record for part in parts for record in part]
+        if len(records) != count:
+            raise CorruptStoreError(f"{self.path}: id records are missing from block {first} on", path=self.path, block=first)
+        return records
 
     def find(self, wanted: Words, block_count: int) -> tuple[Words, npt.NDArray[np.uint32], Words]:
         """Return (blocks, ranks, ids) of every place that has one of the ids wanted, which ascend; this reads the whole map."""
         parts = []
         for first in range(0, block_count, FIND_BLOCKS):
-            keys = [block_key(block) for block in range(first, min(first + FIND_BLOCKS, block_count))]
-            records = [value for _, value in self._reader.get_many(keys)]
-            if len(records) != len(keys):
-                raise CorruptStoreError(f"{self.path}: id records are missing from block {first} on", path=self.path, block=first)
+            records = self._records(first, min(FIND_BLOCKS, block_count - first))
             parts.append(_kernel.find_ids(records, first, record_seed(self._digest, 0), wanted, str(self.path)))
         if not parts:
             return np.empty(0, np.uint64), np.empty(0, np.uint32), np.empty(0, np.uint64)

@@ -36,6 +36,8 @@ class Ids:
         return self._view().totals.ids
 
     def __contains__(self, identifier: object) -> bool:
+        if not isinstance(identifier, (int, str, np.integer)) or isinstance(identifier, bool):
+            return False
         try:
             numbers = self.numbers(identifier)
         except InputError:
@@ -62,7 +64,8 @@ class Ids:
         InputError
         """
         view = self._view()
-        checked = check_ids(ids, len(ids))
+        listed = _listed(ids)
+        checked = check_ids(listed, len(listed))
         if isinstance(checked, list) != (view.totals.id_kind == "string"):
             return np.zeros(len(checked) + 1, np.int64), np.empty(0, np.uint64)
         if isinstance(checked, list):
@@ -82,7 +85,7 @@ class Ids:
     def numbers(self, ids: Any) -> Words:
         """Return the numbers under which ids, one or many, are stored; strings that are not have none."""
         one = isinstance(ids, (int, str, np.integer)) and not isinstance(ids, bool)
-        listed = [ids] if one else ids
+        listed = [ids] if one else _listed(ids)
         checked = check_ids(listed, len(listed))
         view = self._view()
         if not len(checked):
@@ -95,3 +98,13 @@ class Ids:
             return checked
         numbers = (view.number_of(name) for name in dict.fromkeys(checked))
         return np.array([number for number in numbers if number is not None], np.uint64)
+
+
+def _listed(ids: Any) -> Any:
+    """Return what has a length, as several ids must."""
+    if hasattr(ids, "__len__"):
+        return ids
+    try:
+        return list(ids)
+    except TypeError:
+        raise InputError(f"ids must be integers or strings, got {type(ids).__name__}") from None

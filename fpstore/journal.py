@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ import lmdb
 
 from fpstore import environment, pages
 from fpstore.environment import translated
-from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError, StoreNotFoundError
+from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, StorageError, StoreNotFoundError
 from fpstore.locks import keep_writers_away
 
 META = b"meta"
@@ -32,6 +33,7 @@ SPARE_BYTES = 1 << 20  # of the map, kept for the last transaction
 LEAST_MAP_BYTES = 4 << 20
 DEFAULT_MAP_BYTES = 64 << 30  # address space, not disk
 MOST_NUMBER = 2**64 - 2  # no record has a higher one
+PAUSE_SECONDS = 0.002
 
 # Held while a transaction writes; taken before a fork, as the lock of readers is.
 write_lock = threading.RLock()
@@ -54,6 +56,8 @@ class _Environment:
         self.path = path
         self.writable = writable
         self.excludes = -1  # the descriptor of the lock that keeps writers away, for a reader without a place in the table
+        self.failed = False  # LMDB lets nobody use a handle again that could not write a last page
+        self.copies: list[Path] = []  # being written, without the lock of all reading
         self.handle = self._opened()
 
     def _opened(self) -> lmdb.Environment:
@@ -78,9 +82,20 @@ class _Environment:
 
     def make_writable(self) -> None:
         if not self.writable:
-            self.close()
             self.writable = True
-            self.handle = self._opened()
+            try:
+                self.open_again()
+            except BaseException:
+                self.writable = False  # the readers of this process go on
+                raise
+
+    def open_again(self) -> None:
+        self.failed = True
+        while self.copies:
+            time.sleep(PAUSE_SECONDS)
+        self.close()
+        self.handle = self._opened()
+        self.failed = False
 
     def close(self) -> None:
         self.handle.close()
@@ -166,6 +181,8 @@ class Journal:
             shared = _Environment(self.path, self._writable)
         elif self._writable:
             shared.make_writable()
+        if shared.failed:
+            shared.open_again()
         used = (int(shared.handle.info()["last_pgno"]) + 1) * PAGE
         if (size := self.path.stat().st_size) < used:
             shared.close()
@@ -183,6 +200,8 @@ class Journal:
             self._writable = False
             self._attach()
         assert self._shared is not None
+        if self._shared.failed:
+            self._shared.open_again()
         return self._shared
 
     def transaction(self) -> int:
@@ -235,33 +254,71 @@ class Journal:
             No space on the disk, or in the map: nothing was changed.
         """
         with write_lock:
+            self.check_room(sum(len(record) for _, record in records))
             with environment.lock():
                 here = self._here()
-            info = here.handle.info()
-            if (int(info["last_pgno"]) + 2) * PAGE + sum(len(record) for _, record in records) > int(
-                info["map_size"]
-            ) - SPARE_BYTES:
-                raise StorageError(
-                    f"{self.path}: the delta is full ({info['map_size']} bytes of map): merge it; nothing was changed",
-                    path=self.path,
-                )
             items = [(number.to_bytes(8, "big"), record) for number, record in records]
-            self._write(here, lambda t: t.cursor(here.log).putmulti(items, append=True))
+
+            def work(transaction: lmdb.Transaction) -> None:
+                if transaction.get(MOVED_KEY, db=here.meta) is not None:
+                    raise StorageError(f"{self.path}: is no longer the current journal: open the store again", path=self.path)
+                transaction.cursor(here.log).putmulti(items, append=True)
+
+            self._write(here, work, lambda t: not items or t.get(items[-1][0], db=self._here().log) == items[-1][1])
+
+    def check_room(self, record_bytes: int) -> int:
+        """Refuse records for which the map has no room; return how many bytes it has room for.
+
+        Raises
+        ------
+        StorageError
+        """
+        with environment.lock():
+            info = self._here().handle.info()
+        room = int(info["map_size"]) - SPARE_BYTES - (int(info["last_pgno"]) + 2) * PAGE
+        if record_bytes > room:
+            raise StorageError(
+                f"{self.path}: the delta is full ({info['map_size']} bytes of map): merge it; nothing was changed", path=self.path
+            )
+        return room
 
     def move(self, record: bytes) -> None:
         """Say that another generation is current: the last transaction of a journal."""
         with write_lock:
             with environment.lock():
                 here = self._here()
-            self._write(here, lambda t: t.put(MOVED_KEY, record, db=here.meta))
+            self._write(
+                here,
+                lambda t: t.put(MOVED_KEY, record, db=here.meta),
+                lambda t: t.get(MOVED_KEY, db=self._here().meta) == record,
+            )
 
-    def _write(self, here: _Environment, work: Callable[[lmdb.Transaction], object]) -> None:
+    def _write(
+        self, here: _Environment, work: Callable[[lmdb.Transaction], object], is_done: Callable[[lmdb.Transaction], bool]
+    ) -> None:
         with translated(self.path, lmdb.MapFullError):
             try:
                 with here.handle.begin(write=True) as transaction:
                     work(transaction)
             except lmdb.MapFullError as error:
                 raise StorageError(f"{self.path}: the delta is full: merge it; nothing was changed", path=self.path) from error
+            except lmdb.Error:
+                here.failed = True
+                if not self._went_through(is_done):
+                    raise
+
+    def _went_through(self, is_done: Callable[[lmdb.Transaction], bool]) -> bool:
+        """Whether a transaction that ended with an error is in the file all the same, and make it durable if it is."""
+        try:
+            with environment.lock():
+                handle = self._here().handle
+                with handle.begin() as transaction:
+                    done = is_done(transaction)
+                if done:
+                    handle.sync(True)
+                return done
+        except (lmdb.Error, FpstoreError):
+            return False
 
     def remove_dead_readers(self) -> int:
         """Free the places of readers that died, which would keep pages from being used again; return how many."""
@@ -275,12 +332,16 @@ class Journal:
 
     def copy(self, target: Path) -> None:
         """Write a consistent, compact, durable copy of the journal as it is now; writers go on."""
-        with environment.lock():
-            handle = self._here().handle
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o664)
         try:
-            with translated(self.path):
-                handle.copyfd(descriptor, compact=True)
+            with environment.lock():
+                here = self._here()
+                here.copies.append(target)
+            try:
+                with translated(self.path):
+                    here.handle.copyfd(descriptor, compact=True)
+            finally:
+                here.copies.remove(target)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)

@@ -69,7 +69,9 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def keep_writers_away(folder: Path) -> int:
-    """Take a lock that readers share on ``writer.lock``, and return its descriptor: no writer comes while it is open.
+    """Take a lock that readers share on ``writer.lock``, and return its descriptor, or -1 when there can be no writer.
+
+    No writer comes while it is open.
 
     Raises
     ------
@@ -78,6 +80,8 @@ def keep_writers_away(folder: Path) -> int:
     """
     try:
         descriptor = os.open(folder / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return -1  # nobody has ever written to this copy, and nobody can
     except OSError as error:
         raise StorageError(f"{folder / LOCK_FILE}: {error.strerror}", path=folder) from error
     try:

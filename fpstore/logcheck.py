@@ -106,7 +106,8 @@ def check_totals(view: View, tick: Callable[[int], None]) -> None:
     CorruptStoreError
     """
     totals, path = view.totals, view.generation.folder
-    bound = totals.next_row if totals.id_kind == "row" else 2**64
+    # A last row of 2^64 - 1 is followed by none.
+    bound = totals.next_row if totals.id_kind == "row" and totals.next_row < 2**64 - 1 else 2**64
     if totals.id_kind == "string" and view.delta is not None:
         bound = view.delta.first_name + len(view.delta.names)
     fingerprints = ids = 0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -13,14 +15,16 @@ import numpy.typing as npt
 
 from fpstore import _kernel, huffman, layout
 from fpstore.design import IDENTITY, Design
+from fpstore.errors import CorruptStoreError
 from fpstore.ids import IdMapWriter
-from fpstore.sorting import Column, permuted_parts
+from fpstore.sorting import COPY_ROWS, KEY_BYTES, Column, permuted_parts
 from fpstore.sources import Source
 from fpstore.table import Layout, TableWriter
 
 Words = npt.NDArray[np.uint64]
 Progress = Callable[[str, int, int | None], None]
 PHASE_MERGE = "merging"
+WAIT_SECONDS = 0.05
 
 
 class Written:
@@ -37,6 +41,11 @@ class Written:
         self._block_bytes = block_bytes
         self._memory, self._threads = memory, threads
         self._progress = progress
+        self._rooms: list[Words] = []  # for the keys of a table, of those done
+        self._syncs: list[tuple[TableWriter, Future[None]]] = []
+        self._entry_counts: SimpleQueue[npt.NDArray[np.uint32]] = SimpleQueue()  # of the identity table's blocks
+        self._waiting = np.empty(0, np.uint32)
+        self._packed = 0
         self._done = 0
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -49,88 +58,141 @@ class Written:
         OSError
             The system refused a write.
         """
-        histogram = np.zeros(huffman.SYMBOLS, np.uint64)
-        last = np.empty(0, np.uint64)
-        permutation = np.frombuffer(IDENTITY, np.uint8)
-        for piece in self._sorted(source):
-            add_histogram(last, piece, histogram)
-            last = piece[-1:].copy()
-            self.fingerprints += len(piece)
-            self.digest = (self.digest + _kernel.digest(piece, permutation)) % 2**64
-            self._tick(0)
-        tables = range(1, len(self.design.tables))
-        with ThreadPoolExecutor(self._threads) as pool:
+        shape = source.shape()
+        if shape is None:
+            permutation = np.frombuffer(IDENTITY, np.uint8)
+            for piece in self._sorted(source):
+                self.fingerprints += len(piece)
+                self.digest = (self.digest + _kernel.digest(piece, permutation)) % 2**64
+                self._tick(0)
+        else:
+            self.fingerprints, self.digest = shape
+        with ThreadPoolExecutor(1) as self._disk:
             try:
-                # Longest first: the identity table, whose ids are packed by Python.
-                jobs = [pool.submit(self._identity, source, histogram), *(pool.submit(self._table, source, t) for t in tables)]
-                for job in jobs:
-                    job.result()
-            except BaseException:
-                self._stop.set()
-                pool.shutdown(wait=True, cancel_futures=True)
-                raise
+                with ThreadPoolExecutor(self._threads) as pool:
+                    try:
+                        # The ids wait for the blocks of the identity table, so that begins first.
+                        jobs = [pool.submit(self._table, source, 0), pool.submit(self._id_map, source)]
+                        jobs += [pool.submit(self._table, source, table) for table in range(1, len(self.design.tables))]
+                        for job in as_completed(jobs):
+                            job.result()
+                    except BaseException:
+                        self._stop.set()
+                        pool.shutdown(wait=True, cancel_futures=True)
+                        raise
+                for _, sync in self._syncs:
+                    sync.result()
+            finally:
+                self._rooms.clear()
+                self._disk.shutdown(cancel_futures=True)
+                for writer, _ in self._syncs:
+                    writer.abort()
 
     def _sorted(self, source: Source) -> Iterator[Words]:
         keys = source.keys(self.design.tables[0])
         assert keys is not None, "the first table of every store is in order of the fingerprints"
         return keys
 
-    def _identity(self, source: Source, histogram: Words) -> None:
-        writer = TableWriter(self.folder / layout.table_name(0), self._layout(0, histogram))
+    def _id_map(self, source: Source) -> None:
+        """Write the ids, block by block as the identity table has its blocks."""
+        records = IdMapWriter(self.folder / layout.IDS_FILE, self.digest)
         try:
-            records = IdMapWriter(self.folder / layout.IDS_FILE, self.digest)
-            try:
-                for keys, counts, ids in source.groups():
-                    if not len(keys):
-                        continue
-                    records.add(counts, ids)
-                    records.close_blocks(writer.feed(keys))
-                    self.ids += len(ids)
-                    if self.used is not None:
-                        self.used[ids] = True
-                    self._tick(len(keys))
-                records.close_blocks(writer.finish(), last=True)
-                writer.sync()
-                self.ids_file = records.finish()
-            except BaseException:
-                records.abort()
-                raise
+            for keys, counts, ids in source.groups():
+                if not len(keys):
+                    continue
+                records.add(counts, ids)
+                self.ids += len(ids)
+                if self.used is not None:
+                    self.used[ids] = True
+                records.close_blocks(self._blocks_within(records.added))
+                self._tick(0)
+            records.close_blocks(self._blocks_within(self.fingerprints), last=True)
+            self.ids_file = records.finish()
         except BaseException:
-            writer.abort()
+            records.abort()
             raise
+
+    def _blocks_within(self, rows: int) -> npt.NDArray[np.uint32]:
+        """Return the entry counts of the next blocks of the identity table that end within so many rows."""
+        out = [np.empty(0, np.uint32)]
+        while True:
+            if not len(self._waiting):
+                if self._packed == rows:
+                    break
+                self._waiting = self._next_blocks()
+            ends = self._packed + np.cumsum(self._waiting, dtype=np.int64)
+            taken = int(np.searchsorted(ends, rows, side="right"))
+            if taken:
+                out.append(self._waiting[:taken])
+                self._packed = int(ends[taken - 1])
+                self._waiting = self._waiting[taken:]
+            if len(self._waiting):
+                break
+        return np.concatenate(out)
+
+    def _next_blocks(self) -> npt.NDArray[np.uint32]:
+        while True:
+            self._tick(0)
+            with suppress(Empty):
+                return self._entry_counts.get(timeout=WAIT_SECONDS)
 
     def _table(self, source: Source, number: int) -> None:
         spec = self.design.tables[number]
         histogram = np.zeros(huffman.SYMBOLS, np.uint64)
         last = np.empty(0, np.uint64)
         column: Column | None = None
+        room: Words | None = None
         keys = source.keys(spec)
         if keys is None:
             # Nowhere sorted so: sort it in parts, through a file.
             column = Column(self.folder / f"table-{number}.tmp")
             keys = permuted_parts(lambda: self._sorted(source), self.fingerprints, spec, self._share())
+        elif self.fingerprints * KEY_BYTES <= self._share():
+            room = self._rooms.pop() if self._rooms else np.empty(self.fingerprints, np.uint64)
         try:
+            at = 0
             for piece in keys:
                 add_histogram(last, piece, histogram)
                 last = piece[-1:].copy()
                 if column is not None:
                     column.append(piece)
+                elif room is not None:
+                    room[at : at + len(piece)] = piece
+                    at += len(piece)
                 self._tick(0)
-            again = source.keys(spec) if column is None else column.pieces()
+            again: Iterable[Words] | None
+            if room is not None:
+                again = (room[i : i + COPY_ROWS] for i in range(0, at, COPY_ROWS))
+            else:
+                again = source.keys(spec) if column is None else column.pieces()
             assert again is not None
             writer = TableWriter(self.folder / layout.table_name(number), self._layout(number, histogram))
             try:
+                fed = 0
                 for piece in again:
-                    writer.feed(piece)
+                    fed += len(piece)
+                    self._note_blocks(number, writer.feed(piece))
                     self._tick(len(piece))
-                writer.finish()
-                writer.sync()
+                if fed != self.fingerprints:
+                    raise CorruptStoreError(f"table {number} would hold {fed} fingerprints instead of {self.fingerprints}")
+                self._note_blocks(number, writer.finish())
             except BaseException:
                 writer.abort()
                 raise
+            self._sync(writer)
+            if room is not None:
+                self._rooms.append(room)
         finally:
             if column is not None:
                 column.close()
+
+    def _note_blocks(self, number: int, entry_counts: npt.NDArray[np.uint32]) -> None:
+        if number == 0 and len(entry_counts):
+            self._entry_counts.put(entry_counts)
+
+    def _sync(self, writer: TableWriter) -> None:
+        """Make a table durable beside the writing of the next."""
+        self._syncs.append((writer, self._disk.submit(writer.sync)))
 
     def _layout(self, table: int, histogram: Words) -> Layout:
         return Layout(self.design, table, self._block_bytes, self.fingerprints, self.digest, histogram)

@@ -113,6 +113,11 @@ class Names:
         """Yield (hash, numbers of the strings that have it) in order of the hashes."""
         return self._reader.items(NUMBERS)
 
+    @property
+    def file_bytes(self) -> int:
+        """Size of the file on disk."""
+        return self._reader.file_bytes
+
     def close(self) -> None:
         """Give the LMDB handle back."""
         self._reader.close()

@@ -9,14 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.design import TableSpec
+from fpstore.design import IDENTITY, TableSpec
 from fpstore.sorting import COPY_ROWS
 from fpstore.table import TableReader
-from fpstore.view import Groups, View
+from fpstore.view import NONE, Groups, View, cut_groups
 
 Words = npt.NDArray[np.uint64]
 T = TypeVar("T")
-NONE = np.empty(0, np.uint64)
 
 
 class Source(Protocol):
@@ -27,6 +26,9 @@ class Source(Protocol):
 
     def keys(self, spec: TableSpec) -> Iterator[Words] | None:
         """Start a pass over the permuted fingerprints, ascending; None when they are not sorted like that anywhere."""
+
+    def shape(self) -> tuple[int, int] | None:
+        """Return how many fingerprints there are, and their digest; None when that takes a pass."""
 
 
 class Content:
@@ -42,13 +44,8 @@ class Content:
     def __init__(self, view: View, renumber: Callable[[Words], Words] | None = None) -> None:
         self._view = view
         self._renumber = renumber
-        self._drop = self._add = NONE
-        delta = view.delta
-        if delta is not None and view.version:
-            touched, in_base = delta.kernel.export(view.version)[:2]
-            states = delta.kernel.states(touched, view.version)
-            self._drop = touched[(in_base != 0) & (states == 2)]
-            self._add = touched[(in_base == 0) & (states == 1)]
+        changed, added = view.changed
+        self._drop, self._add = changed[~view.has_all(changed)], added[0]
 
     def groups(self) -> Iterator[Groups]:
         """Start a pass over everything, with ids."""
@@ -62,6 +59,14 @@ class Content:
         """Start a pass over the table of this permutation, if there is one."""
         table = next((t for t in self._view.generation.tables if t.kernel.permutation == spec.permutation), None)
         return None if table is None else self._updated(table, np.frombuffer(spec.permutation, np.uint8))
+
+    def shape(self) -> tuple[int, int]:
+        """Return how many fingerprints there are, and their digest."""
+        record = self._view.generation.record
+        identity = np.frombuffer(IDENTITY, np.uint8)
+        added, dropped = (_kernel.digest(keys, identity) for keys in (self._add, self._drop))
+        count = int(record["fingerprints"]) + len(self._add) - len(self._drop)
+        return count, (int(record["set_digest"]) + added - dropped) % 2**64
 
     def _updated(self, table: TableReader, permutation: npt.NDArray[np.uint8]) -> Iterator[Words]:
         drop, add = (np.sort(_kernel.permute(keys, permutation)) for keys in (self._drop, self._add))
@@ -87,7 +92,7 @@ class Joined:
 
     def groups(self) -> Iterator[Groups]:
         """Start a pass over everything, with ids."""
-        return _union_all([source.groups() for source in self._sources], _cut_groups, _union_groups)
+        return _union_all([source.groups() for source in self._sources], cut_groups, _union_groups)
 
     def keys(self, spec: TableSpec) -> Iterator[Words] | None:
         """Start a pass over the tables of this permutation, if all sources have one."""
@@ -98,6 +103,9 @@ class Joined:
                 return None
             streams.append((piece,) for piece in keys)
         return (piece for (piece,) in _union_all(streams, _cut_keys, _union_keys))
+
+    def shape(self) -> None:
+        """Return None: what several sources have in common is not known beforehand."""
 
 
 class Part:
@@ -120,8 +128,8 @@ class Part:
         for group in self._content.groups():
             if group[0][0] > self.last:
                 return
-            _, rest = _cut_groups(group, self.first, "left")
-            part, _ = _cut_groups(rest, self.last, "right")
+            _, rest = cut_groups(group, self.first, "left")
+            part, _ = cut_groups(rest, self.last, "right")
             if len(part[0]):
                 yield part
 
@@ -129,6 +137,9 @@ class Part:
         """Start a pass over those entries of a table that belong to the part."""
         keys = self._content.keys(spec)
         return None if keys is None else self._selected(keys, np.frombuffer(spec.permutation, np.uint8))
+
+    def shape(self) -> None:
+        """Return None: that takes a pass."""
 
     def _selected(self, keys: Iterator[Words], permutation: npt.NDArray[np.uint8]) -> Iterator[Words]:
         for piece in keys:
@@ -174,13 +185,6 @@ def _cut_keys(piece: tuple[Words], bound: np.uint64, side: str) -> tuple[tuple[W
 def _union_keys(a: tuple[Words], b: tuple[Words]) -> tuple[Words]:
     out = np.empty(len(a[0]) + len(b[0]), np.uint64)
     return (out[: _kernel.merge_keys(a[0], NONE, b[0], out)],)
-
-
-def _cut_groups(group: Groups, bound: np.uint64, side: str) -> tuple[Groups, Groups]:
-    keys, counts, ids = group
-    at = int(np.searchsorted(keys, bound, side=side))  # type: ignore[call-overload]
-    taken = int(counts[:at].sum())
-    return (keys[:at], counts[:at], ids[:taken]), (keys[at:], counts[at:], ids[taken:])
 
 
 def _union_groups(a: Groups, b: Groups) -> Groups:

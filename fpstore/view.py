@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,8 @@ from fpstore.probing import Columns, cut, joined, probed, scanned
 Words = npt.NDArray[np.uint64]
 Groups = tuple[Words, Words, Words]  # keys, how many ids each has, the ids one after the other
 Ids = tuple[npt.NDArray[np.int64], Words | list[str]]
+NONE = np.empty(0, np.uint64)
+PIECE_KEYS = 1 << 18
 NOWHERE = np.uint64(2**64 - 1)
 ABSENT = 2
 
@@ -80,13 +82,9 @@ class View:
         return self._changes.combine(found[:3], self._changes.probe(queries, radius, self.version), self.version)
 
     def base_columns(self, queries: Words, radius: int, threads: int) -> Columns:
-        """Return the columns of the matches in the tables, without what was deleted from them since."""
+        """Return the columns of the matches in the tables, with what was deleted from them since."""
         prober = self.generation.prober(radius)
-        columns = joined([found[:3] for found in probed(partial(prober.probe, radius=radius), cut(queries, threads), threads)])
-        if self._changes is None:
-            return columns
-        none = np.zeros(len(queries) + 1, np.int64), np.empty(0, np.uint64), np.empty(0, np.uint8)
-        return self._changes.combine(columns, none, self.version)
+        return joined([found[:3] for found in probed(partial(prober.probe, radius=radius), cut(queries, threads), threads)])
 
     def scan_columns(self, queries: Words, radius: int, threads: int) -> Columns:
         """Return the columns of the matches at any radius."""
@@ -99,6 +97,13 @@ class View:
         """Whether a fingerprint is stored."""
         state = 0 if self._changes is None else self._changes.state(value, self.version)
         return state == 1 if state else self.generation.identity.locate_one(value) is not None
+
+    def has_all(self, fingerprints: Words) -> npt.NDArray[np.bool_]:
+        """Return which of these fingerprints, all of which are in the tables, are still stored."""
+        if self._changes is None:
+            return np.ones(len(fingerprints), bool)
+        still: npt.NDArray[np.bool_] = self._changes.states(fingerprints, self.version) != ABSENT
+        return still
 
     # Ids
 
@@ -190,36 +195,50 @@ class View:
 
     def groups(self) -> Iterator[Groups]:
         """Yield (fingerprints, how many ids each has, id numbers) of everything, in ascending order, a piece at a time."""
-        touched = np.empty(0, np.uint64) if self._changes is None else self._changes.export(self.version)[0]
-        block = start = 0
+        changed, added = self.changed
+        block = 0
         for keys, entry_counts in self.generation.tables[0].pieces():
             counts, ids = self.generation.ids.blocks(block, len(entry_counts))
             block += len(entry_counts)
-            end = start + int(np.searchsorted(touched[start:], keys[-1], side="right"))
-            yield self._changed(keys, counts, ids, touched[start:end])
-            start = end
-        if start < len(touched):
-            none = np.empty(0, np.uint64)
-            yield self._changed(none, none, none, touched[start:])
+            last = keys[-1]
+            end = int(np.searchsorted(changed, last, side="right"))
+            fresh, added = cut_groups(added, last, "right")
+            if end or len(fresh[0]):
+                if end:
+                    fresh = _kernel.union_groups(*fresh, *self._changed(keys, counts, ids, changed[:end]))
+                keys, counts, ids = _kernel.merge_groups(keys, counts, ids, changed[:end], *fresh)
+                changed = changed[end:]
+            if len(keys):
+                yield keys, counts, ids
+        while len(added[0]):
+            piece, added = cut_groups(added, added[0][min(PIECE_KEYS, len(added[0])) - 1], "right")
+            yield piece
 
-    def _changed(self, keys: Words, counts: Words, ids: Words, touched: Words) -> Groups:
-        """Bring a piece of the tables up to date with those fingerprints of the delta that fall into it."""
-        if not len(touched) or self._changes is None:
-            return keys, counts, ids
-        places = np.searchsorted(keys, touched)
-        here = np.zeros(len(touched), bool)
-        inside = places < len(keys)
-        here[inside] = keys[places[inside]] == touched[inside]
-        lims = np.zeros(len(touched) + 1, np.int64)
-        ends = np.cumsum(counts)
-        sizes = np.zeros(len(touched), np.int64)
-        sizes[here] = counts[places[here]]
-        np.cumsum(sizes, out=lims[1:])
-        old = _slices(ids, (ends - counts)[places[here]], counts[places[here]])
-        lims, new = self._changes.ids(touched, lims, old, self.version)
-        sizes = np.diff(lims)
+    @cached_property
+    def changed(self) -> tuple[Words, Groups]:
+        """The changes as a whole: fingerprints of the tables whose ids changed, and what was added to them, both ascending."""
+        if self._changes is None:
+            return NONE, (NONE, NONE, NONE)
+        fingerprints, in_base, _, lims, ids = self._changes.export(self.version)[:5]
+        known = in_base != 0
+        counts = np.diff(lims).astype(np.uint64)
+        counts[known] = 0
+        if known.any():
+            ids = ids[np.repeat(~known, np.diff(lims))]
+        stays = counts > 0
+        return fingerprints[known], (fingerprints[stays], counts[stays], ids)
+
+    def _changed(self, keys: Words, counts: Words, ids: Words, changed: Words) -> Groups:
+        """Return those fingerprints of a piece of the tables that changed, as they are now, without those that are gone."""
+        places = np.searchsorted(keys, changed)
+        assert self._changes is not None
+        starts = (np.cumsum(counts) - counts)[places]
+        lims = np.zeros(len(changed) + 1, np.int64)
+        np.cumsum(counts[places], out=lims[1:])
+        lims, new = self._changes.ids(changed, lims, _slices(ids, starts, counts[places]), self.version)
+        sizes = np.diff(lims).astype(np.uint64)
         stays = sizes > 0
-        return _kernel.merge_groups(keys, counts, ids, touched[here], touched[stays], sizes[stays].astype(np.uint64), new)
+        return changed[stays], sizes[stays], new
 
     def items(self) -> Iterator[tuple[Words, npt.NDArray[np.int64], Words | list[str]]]:
         """Yield (fingerprints, lims, ids) of everything, in ascending order, a piece at a time."""
@@ -228,6 +247,14 @@ class View:
             np.cumsum(counts, out=lims[1:])
             named = numbers if self.totals.id_kind != "string" else self.named(numbers.tolist())
             yield keys, lims, named  # type: ignore[misc]
+
+
+def cut_groups(group: Groups, bound: np.uint64, side: str) -> tuple[Groups, Groups]:
+    """Cut a piece at a fingerprint."""
+    keys, counts, ids = group
+    at = int(np.searchsorted(keys, bound, side=side))  # type: ignore[call-overload]
+    taken = int(counts[:at].sum())
+    return (keys[:at], counts[:at], ids[:taken]), (keys[at:], counts[at:], ids[taken:])
 
 
 def _slices(values: Words, starts: Words, sizes: Words) -> Words:

@@ -15,6 +15,7 @@ from fpstore import delta as log
 from fpstore.delta import ADD, REMOVE, WIPE, Delta, Record, Totals
 from fpstore.errors import ClosedStoreError, FpstoreError, InputError, ReadOnlyError
 from fpstore.following import Follower
+from fpstore.inorder import probe_insert_in_order
 from fpstore.joining import Join
 from fpstore.locks import WriterLock
 from fpstore.matches import Match
@@ -22,7 +23,7 @@ from fpstore.merge import Merge
 from fpstore.names import MAX_NAME_BYTES
 from fpstore.probing import Columns
 from fpstore.resources import parse_memory, parse_threads
-from fpstore.view import View
+from fpstore.view import NONE, View
 
 Progress = Callable[[str, int, int | None], None]
 Words = npt.NDArray[np.uint64]
@@ -33,7 +34,8 @@ LEAST_CHANGES = 1 << 16  # fewer are not worth a merge of their own
 BATCH_ROWS = 10_000  # a group of inserts is committed when it has so many rows
 BATCH_SECONDS = 0.1  # or is so old
 NONE_ROWS = 1 << 20
-PRESENT, ABSENT, DROPPED = 1, 2, 2
+READER_CHECKS = 1 << 10  # commits between two looks for readers that died
+PRESENT, ABSENT = 1, 2
 
 
 class Rows(NamedTuple):
@@ -62,12 +64,14 @@ class Writer:
         self.turn = threading.RLock()
         self._lock = lock
         self._queue: list[Record] = []
-        self._queued_rows = 0
+        self._queued_rows = self._queued_bytes = 0
+        self._room = 0  # of the journal, as far as it was asked for since the last commit
         self._due = 0.0
         self._wake = threading.Condition(self.turn)
         self._flusher: threading.Thread | None = None
         self._flush_error: FpstoreError | None = None
-        self._closed = False
+        self._closed = self._closing = False
+        self._stale = False  # the delta in memory has a change that was not committed
         self.merging = threading.Lock()
         self.merge_error: BaseException | None = None  # of the last merge in the background
         self._merger: threading.Thread | None = None
@@ -92,7 +96,7 @@ class Writer:
         """Return what there is before a change; what is not committed yet is, if the change is to be durable."""
         self.check()
         sync = self.sync if sync is None else check_sync(sync)
-        if sync == "commit":
+        if sync == "commit" or self._stale or self._flush_error is not None:
             self.flush()
         view = self.follower.view()
         assert view.delta is not None
@@ -108,19 +112,22 @@ class Writer:
         assert delta is not None
         self._queue.append(record)
         self._queued_rows += len(record.kinds)
+        self._queued_bytes += log.size(len(record.kinds), record.names)
         try:
             if sync == "commit":
                 self.flush()
         except BaseException:
-            self._queue.clear()
-            self._queued_rows = 0
+            self._empty_queue()
             self.reload()
             raise
         delta.note_names(record.names)
         after = View(view.generation, delta, delta.version, record.totals)
         self.follower.show(after)
         if self._queue:
-            self._queue_grew(sync)
+            try:
+                self._queue_grew(sync)
+            except FpstoreError as error:
+                self._flush_error = error  # this change is made and queued; the next is refused until it can be committed
         self.merge_if_due(after)
         return after
 
@@ -157,6 +164,8 @@ class Writer:
         """
         with self.turn:
             self._flush_error = None
+            if self._stale:
+                self.reload()
             if not self._queue:
                 return
             delta, journal = self._delta(), self.follower.journal
@@ -164,8 +173,14 @@ class Writer:
             record = log.join(self._queue, delta.records + 1)
             journal.append(record.number, log.pack(record))
             delta.records += 1
-            self._queue.clear()
-            self._queued_rows, self._due = 0, 0.0
+            if delta.records % READER_CHECKS == 0:
+                journal.remove_dead_readers()
+            self._empty_queue()
+
+    def _empty_queue(self) -> None:
+        self._queue.clear()
+        self._queued_rows = self._queued_bytes = self._room = 0
+        self._due = 0.0
 
     def _delta(self) -> Delta:
         delta = self.follower.view().delta
@@ -173,10 +188,31 @@ class Writer:
         return delta
 
     def reload(self) -> None:
-        """Read the delta anew from the journal, after a change in memory that could not be committed."""
+        """Make the delta anew from the journal and what is queued, after a change in memory that could not be committed."""
+        self._stale = True
         journal = self.follower.journal
         assert journal is not None
         self.follower.open_journal(journal, journal.read(0))
+        for record in self._queue:
+            view = self.follower.view()
+            assert view.delta is not None
+            view.delta.change(record.kinds, record.fingerprints, record.ids)
+            view.delta.note_names(record.names)
+            self.follower.show(View(view.generation, view.delta, view.delta.version, record.totals))
+        self._stale = False
+
+    def check_room(self, rows: int, names: Sequence[bytes] = ()) -> None:
+        """Refuse a change that the journal has no room for beside what is queued: before it is in memory, where it would stay.
+
+        Raises
+        ------
+        StorageError
+        """
+        needed = self._queued_bytes + log.size(rows, names)
+        if needed > self._room:
+            journal = self.follower.journal
+            assert journal is not None
+            self._room = journal.check_room(needed)
 
     # Adding
 
@@ -195,6 +231,7 @@ class Writer:
                 ids=view.totals.ids + len(kept),
             )
             kinds = np.full(len(kept), ADD, np.uint8)
+            self.check_room(len(kept), rows.names)
             self._change(delta, kinds, kept, kept_ids, in_base)
             self.end(view, Record(0, totals, kinds, kept, kept_ids, rows.names), sync)
             return len(kept)
@@ -220,6 +257,7 @@ class Writer:
                 return matches
             in_base = np.array([view.generation.identity.locate_one(value) is not None], np.uint8)
             totals = rows.totals._replace(fingerprints=view.totals.fingerprints + (known is None), ids=view.totals.ids + 1)
+            self.check_room(1, rows.names)
             self._change(delta, _ONE_ADD, fingerprints, rows.ids, in_base)
             self.end(view, Record(0, totals, _ONE_ADD, fingerprints, rows.ids, rows.names), sync)
             return matches
@@ -237,16 +275,18 @@ class Writer:
             rows = self._rows(view, fingerprints, ids)
             columns = view.base_columns(fingerprints, radius, threads)
             in_base = delta.in_base(fingerprints)
-            matched = (np.diff(columns[0]) > 0).astype(np.uint8)
-            if always:
-                matched[~self._new_pairs(view, rows, in_base)] = DROPPED
+            dropped = ~self._new_pairs(view, rows, in_base) if always else np.zeros(len(fingerprints), bool)
             absent = self._absent(view, fingerprints, in_base)
-            lims, found, distances, inserted = delta.kernel.probe_insert(
-                fingerprints, rows.ids, matched, in_base, radius, always, delta.version + 1
-            )
-            columns = delta.kernel.combine(columns, (lims, found, distances), delta.version + 1)
-            delta.version += 1
-            mask = inserted.astype(bool)
+            returning = absent & (in_base != 0)
+            self.check_room(len(fingerprints), rows.names)
+            log.check_room(delta.version + int(returning.sum()) + 1, self.path)
+            try:
+                columns, mask = probe_insert_in_order(
+                    delta, fingerprints, rows.ids, columns, in_base, returning, dropped, radius, always
+                )
+            except BaseException:
+                self.reload()
+                raise
             count = int(mask.sum())
             if not count:
                 return view, columns, mask
@@ -254,7 +294,8 @@ class Writer:
             totals = rows.totals._replace(
                 fingerprints=view.totals.fingerprints + len(np.unique(fingerprints[mask & absent])),
                 ids=view.totals.ids + count,
-            )
+                next_row=view.totals.next_row,
+            ).counting(kept_ids)
             # A number whose string was not needed stays unused.
             used = set(kept_ids.tolist()) if rows.names else ()
             first = delta.first_name + len(delta.names)
@@ -284,8 +325,7 @@ class Writer:
             raise InputError(f"{self.path}: its ids are {_KIND_WORDS[totals.id_kind]}, got {got}")
         if not strings:
             numbers = np.asarray(ids, np.uint64)
-            highest = int(numbers.max(initial=0)) + 1 if kind == "row" and len(numbers) else 0
-            return Rows(fingerprints, numbers, [], totals._replace(next_row=max(totals.next_row, highest), id_kind=kind))
+            return Rows(fingerprints, numbers, [], totals._replace(id_kind=kind).counting(numbers))
         numbers, names = self._numbers(view, ids)  # type: ignore[arg-type]
         return Rows(fingerprints, numbers, names, totals._replace(id_kind=kind))
 
@@ -298,7 +338,8 @@ class Writer:
         for name in dict.fromkeys(ids):
             number = view.number_of(name)
             if number is not None:
-                self.numbers_in_use.add(number)
+                if self.merge_under_way is not None:
+                    self.numbers_in_use.add(number)
             else:
                 encoded = name.encode()
                 if len(encoded) > MAX_NAME_BYTES:
@@ -352,7 +393,7 @@ class Writer:
             in_base = delta.in_base(distinct)
             distinct = distinct[~self._absent(view, distinct, in_base)]
             lims, _ = view.numbers_of(distinct)
-            return self._remove(view, delta, distinct, int(lims[-1]), *_nothing(), sync)
+            return self._remove(view, delta, distinct, int(lims[-1]), NONE, NONE, sync)
 
     def delete_ids(self, numbers: Words, sync: str | None) -> int:
         """Remove every pair that has one of these ids; return how many there were."""
@@ -370,6 +411,7 @@ class Writer:
             return 0
         kinds = np.concatenate([np.full(len(dying), WIPE, np.uint8), np.full(len(fingerprints), REMOVE, np.uint8)])
         fingerprints, ids = np.concatenate([dying, fingerprints]), np.concatenate([np.zeros(len(dying), np.uint64), ids])
+        self.check_room(len(kinds))
         self._change(delta, kinds, fingerprints, ids, delta.in_base(fingerprints))
         totals = view.totals._replace(fingerprints=view.totals.fingerprints - len(dying), ids=view.totals.ids - pairs)
         self.end(view, Record(0, totals, kinds, fingerprints, ids, []), sync)
@@ -384,15 +426,22 @@ class Writer:
         progress: Progress | None,
         others: Sequence[View] = (),
         renumber: bool = False,
+        design: str | None = None,
     ) -> None:
         """Fold the delta, and other stores, into a new generation; one merge at a time."""
         with self.merging:
             self.check()
+            if self._closing:
+                raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
             budget, workers = parse_memory(memory), parse_threads(threads)
             self.merge_under_way = (
-                Join(self, others, renumber, budget, workers, progress) if others else Merge(self, budget, workers, progress)
+                Join(self, others, renumber, budget, workers, progress, design)
+                if others
+                else Merge(self, budget, workers, progress, design)
             )
             try:
+                if self._closing:  # close may not have seen it yet
+                    self.merge_under_way.stop()
                 self.merge_under_way.run()
             finally:
                 self.merge_under_way = None
@@ -422,18 +471,20 @@ class Writer:
 
     def close(self) -> None:
         """Commit what is not yet, and give the lock back."""
+        if self._lock.owner != os.getpid():
+            self._closed = True  # threads of the parent may have held the locks at the fork
+            return
+        self._closing = True
         merge, merger = self.merge_under_way, self._merger
-        if merge is not None and self._lock.owner == os.getpid():
+        if merge is not None:
             merge.stop()
-        if merger is not None and self._lock.owner == os.getpid() and merger is not threading.current_thread():
+        if merger is not None:
             merger.join()
-        with self.turn:
+        with self.merging, self.turn:
             if self._closed:
                 return
-            mine = self._lock.owner == os.getpid()
             try:
-                if mine:
-                    self.flush()
+                self.flush()
             finally:
                 self._closed = True
                 self._lock.release()
@@ -450,7 +501,3 @@ def check_sync(sync: str) -> str:
     if sync not in SYNCS:
         raise InputError(f"sync must be one of {', '.join(SYNCS)}, got {sync!r}")
     return sync
-
-
-def _nothing() -> tuple[Words, Words]:
-    return np.empty(0, np.uint64), np.empty(0, np.uint64)

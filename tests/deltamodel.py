@@ -8,7 +8,7 @@ from fpstore import _kernel
 
 IDENTITY = np.arange(64, dtype=np.uint8)
 SHUFFLED = np.random.default_rng(6).permutation(64).astype(np.uint8)
-ADD, REMOVE, REMOVE_LAST, WIPE = range(4)
+ADD, REMOVE, WIPE = range(3)
 NEWEST = 2**32 - 1
 
 
@@ -110,7 +110,7 @@ class Pair:
             if held:
                 item = rng.choice(sorted(held))
             if held == {item}:
-                kind = REMOVE_LAST
+                kind = WIPE
             elif item not in held:
                 kind = ADD
         if kind == WIPE and rng.random() < 0.5:

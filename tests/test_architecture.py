@@ -24,7 +24,7 @@ LAYERS = (
     ("start",),
     ("resources", "locks", "environment", "pages", "design", "huffman", "matches", "layout"),
     ("table", "sorting", "ids", "names", "journal", "delta", "probing", "folder", "io"),
-    ("generation", "plan", "hashing"),
+    ("generation", "plan", "hashing", "inorder"),
     ("view",),
     ("following", "idview", "sources", "logcheck"),
     ("inspection", "backup", "salvage"),

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from deltamodel import ADD, IDENTITY, NEWEST, REMOVE, REMOVE_LAST, WIPE, Pair, lists, octets, words
+from deltamodel import ADD, IDENTITY, NEWEST, REMOVE, WIPE, Pair, lists, octets, words
 
 from fpstore import _kernel
 
@@ -68,7 +68,7 @@ mine, call = rng.integers(0, 2**64, 3000, np.uint64), sys.argv[1]
 queries, ids = mine[:200] ^ np.uint64(3), rng.integers(0, 500, 3000, np.uint64)
 delta.apply(0 * one, mine, ids, 0 * one, 1)
 delta.apply(0 * one, mine[:600].repeat(5), np.tile(ids[:5], 600), 0 * one, 2)
-delta.apply(one[:900] * 3, mine[900:1800], ids[:900], 0 * one[:900], 3)
+delta.apply(one[:900] * 2, mine[900:1800], ids[:900], 0 * one[:900], 3)
 based = rng.integers(0, 2**64, 3000, np.uint64)
 delta.apply(one, based, ids, one, 4)
 
@@ -80,7 +80,7 @@ def state():
 
 before = state()
 n = 25_600 if call == "match" else 600_000
-kinds, fps = rng.integers(0, 4, n, np.uint8), rng.integers(0, 2**64, n, np.uint64)
+kinds, fps = rng.integers(0, 3, n, np.uint8), rng.integers(0, 2**64, n, np.uint64)
 fps[:3000], fps[3000:6000] = mine, based
 fps[6000:9000] = mine[:300].repeat(10)
 if call == "match":  # the results are larger than what is put in
@@ -112,7 +112,7 @@ assert room > 3 * int(sys.argv[2])
 fresh = _kernel.Delta(3, np.arange(64, dtype=np.uint8))
 fresh.apply(0 * one, mine, ids, 0 * one, 1)
 fresh.apply(0 * one, mine[:600].repeat(5), np.tile(ids[:5], 600), 0 * one, 2)
-fresh.apply(one[:900] * 3, mine[900:1800], ids[:900], 0 * one[:900], 3)
+fresh.apply(one[:900] * 2, mine[900:1800], ids[:900], 0 * one[:900], 3)
 fresh.apply(one, based, ids, one, 4)
 change(fresh)
 after, delta = state(), fresh
@@ -142,7 +142,7 @@ def test_a_base_that_changes_is_refused_and_nothing_is_taken():
 
 def test_changes_of_one_version_count_in_their_order():
     delta = _kernel.Delta(0, IDENTITY)
-    kinds = octets([ADD, ADD, WIPE, ADD, REMOVE, ADD, REMOVE_LAST, ADD])
+    kinds = octets([ADD, ADD, WIPE, ADD, REMOVE, ADD, WIPE, ADD])
     delta.apply(kinds, words([9] * 8), words([1, 2, 0, 2, 2, 3, 3, 4]), octets([1] * 8), 5)
     assert delta.ids_one(9, [1, 7], 5) == [4]
     assert delta.ids_one(9, [1, 7], 4) == [1, 7]
@@ -171,7 +171,7 @@ def test_arguments_out_of_bounds_are_refused():
     empty = (np.zeros(1, np.int64), words([]), octets([]))
     delta.apply(none, fps, fps, none, 7)
     refused = {
-        "kinds": [lambda: delta.apply(octets([0, 4]), fps, fps, none, 7)],
+        "kinds": [lambda: delta.apply(octets([0, 3]), fps, fps, none, 7)],
         "version": [
             lambda: delta.apply(none, fps, fps, none, 6),
             lambda: delta.apply(none[:0], fps[:0], fps[:0], none[:0], 6),

@@ -37,7 +37,7 @@ class Gate {
   std::shared_mutex access_;
 };
 
-enum class Change : uint8_t { add, remove, remove_last, wipe };
+enum class Change : uint8_t { add, remove, wipe };
 
 struct Changes {
   const uint8_t* kinds;

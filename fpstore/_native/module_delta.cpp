@@ -98,7 +98,7 @@ void make(Delta* self, unsigned radius, Bytes bits) {
 void apply_changes(Delta& d, Bytes kinds, Words fingerprints, Words ids, Bytes in_base, uint32_t version) {
   const size_t n = kinds.size();
   need(fingerprints.size() == n && ids.size() == n && in_base.size() == n, "columns of different lengths");
-  for (size_t i = 0; i < n; ++i) need(kinds.data()[i] < 4, "kinds are 0 to 3");
+  for (size_t i = 0; i < n; ++i) need(kinds.data()[i] < 3, "kinds are 0 to 2");
   Applied applied;
   {
     Exclusive access(d);

@@ -60,8 +60,9 @@ def build(task: Result) -> Result:
     before = status_bytes("VmRSS")
     with Peak() as peak:
         start = time.perf_counter()
+        source = Chunks(task["seed"], task["log2"], task.get("extra", 0), task.get("extra_salt", 0))
         fpstore.build(
-            task["path"], Chunks(task["seed"], task["log2"], task.get("extra", 0), task.get("extra_salt", 0)), design=task["design"], memory=task["memory"],
+            task["path"], source, design=task["design"], memory=task["memory"],
             threads=task["threads"],
         ).close()  # fmt: skip
         took = time.perf_counter() - start

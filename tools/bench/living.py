@@ -36,7 +36,7 @@ def _copy(store: fpstore.Store, path: Path) -> Path:
 
 
 def _disk(bench: Bench) -> Result:
-    """What the disk takes for the writes of one commit, without anything else."""
+    """Time what the disk takes for the writes of one commit, without anything else."""
     out = {}
     for name, size in (("4 KiB", 4096), ("16 KiB", 16384)):
         file = os.open(bench.folder / "sync.bin", os.O_RDWR | os.O_CREAT)
@@ -146,8 +146,10 @@ def delta(bench: Bench) -> Result:
                 took = bench.seconds(lambda: opened.probe_many(batch, threads=1))  # noqa: B023
                 middle, tail = single_times(bench, opened, queries[:256] if bench.smoke else queries[:20_000])
                 figures[name] = {
-                    "batch_microseconds": microseconds(took, len(batch)), "single_microseconds": middle, "single_p99_microseconds": tail
-                }  # fmt: skip
+                    "batch_microseconds": microseconds(took, len(batch)),
+                    "single_microseconds": middle,
+                    "single_p99_microseconds": tail,
+                }
             without, having = figures["without"], figures["with"]
             figures["batch_ratio"] = ratio(having["batch_microseconds"], without["batch_microseconds"])
             figures["single_ratio"] = ratio(having["single_microseconds"], without["single_microseconds"])
@@ -159,7 +161,7 @@ def delta(bench: Bench) -> Result:
 
 
 def merge(bench: Bench) -> Result:
-    """A delta of 2^20 merged into 2^26, against building all anew; peak memory of both in processes of their own."""
+    """Merge a delta of 2^20 into 2^26, and build all anew; peak memory of both, in processes of their own."""
     log2 = bench.log2(26)
     count = 5000 if bench.smoke else 1 << 20
     out: Result = {"n": 1 << log2, "delta": count, "memory": bench.options.memory or "1GiB"}
@@ -197,7 +199,7 @@ def merge(bench: Bench) -> Result:
 
 
 def pause(bench: Bench) -> Result:
-    """A reader's probes, one at a time, while another process inserts batches of 1,000 and merges: the longest pauses."""
+    """Probing one at a time while another process inserts batches of 1,000 and merges: the longest pauses of the reader."""
     log2 = bench.log2()
     design = bench.designs("flip-2")[0]
     path = _copy(bench.store(design, "uniform", log2), bench.folder / "pause.fps")

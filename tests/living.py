@@ -1,0 +1,265 @@
+"""A plain model of a store that changes, comparisons with it, and stores in other processes."""
+
+import os
+import shutil
+import signal
+import traceback
+from multiprocessing import Pipe
+
+import lmdb
+import numpy as np
+
+import fpstore
+
+MAX = 2**64 - 1
+
+
+CHANGES = {
+    "insert": lambda s: s.insert(1),
+    "probe_insert": lambda s: s.probe_insert(1, 1),
+    "probe_insert_many": lambda s: s.probe_insert_many([1], [1]),
+    "delete": lambda s: s.delete(ids=1),
+    "flush": lambda s: s.flush(),
+    "merge": lambda s: s.merge(),
+}
+
+
+def words(values):
+    return np.array(list(values), np.uint64)
+
+
+class Model:
+    """What a store holds, as a dict of fingerprints to sets of ids."""
+
+    def __init__(self, kind, rows=(), next_row=0):
+        self.kind = kind  # "row", "integer" or "string"
+        self.content = {}
+        self.next_row = next_row
+        for fingerprint, item in rows:
+            self.content.setdefault(fingerprint, set()).add(item)
+
+    def copy(self):
+        other = Model(self.kind, next_row=self.next_row)
+        other.content = {fingerprint: set(ids) for fingerprint, ids in self.content.items()}
+        return other
+
+    @property
+    def pairs(self):
+        return sum(map(len, self.content.values()))
+
+    def insert(self, fingerprints, ids=None):
+        ids = range(self.next_row, self.next_row + len(fingerprints)) if ids is None else ids
+        return sum([self.add(fingerprint, item) for fingerprint, item in zip(fingerprints, ids, strict=True)])
+
+    def add(self, fingerprint, item):
+        known = self.content.setdefault(fingerprint, set())
+        new = item not in known
+        known.add(item)
+        if self.kind == "row":
+            self.next_row = max(self.next_row, item + 1)
+        return new
+
+    def near(self, query, radius):
+        stored = words(self.content)
+        distances = np.bitwise_count(stored ^ np.uint64(query))
+        hits = distances <= radius
+        return sorted(zip(distances[hits].tolist(), stored[hits].tolist(), strict=True))
+
+    def probe_insert(self, fingerprint, item, radius, always=False):
+        """Return what was near, as (distance, fingerprint), and whether the pair was inserted."""
+        found = self.near(fingerprint, radius)
+        return found, bool((always or not found) and self.add(fingerprint, item))
+
+    def delete_ids(self, ids):
+        gone = set(ids)
+        return self._keep({fingerprint: known - gone for fingerprint, known in self.content.items()})
+
+    def delete_fingerprints(self, fingerprints):
+        gone = set(fingerprints)
+        return self._keep({fingerprint: ids for fingerprint, ids in self.content.items() if fingerprint not in gone})
+
+    def _keep(self, content):
+        before = self.pairs
+        self.content = {fingerprint: ids for fingerprint, ids in content.items() if ids}
+        return before - self.pairs
+
+    def all_ids(self):
+        return set().union(*self.content.values())
+
+    def rows(self):
+        return [(fingerprint, item) for fingerprint in sorted(self.content) for item in sorted(self.content[fingerprint])]
+
+    def matches(self, query, radius):
+        return [(fingerprint, distance, sorted(self.content[fingerprint])) for distance, fingerprint in self.near(query, radius)]
+
+
+# --- What a store answers -------------------------------------------------------------------------
+
+
+def content_of(store):
+    """Return all that a store yields, and check that it does so in order."""
+    content = {}
+    last = -1
+    for fingerprints, lims, ids in store.items():
+        plain = ids if isinstance(ids, list) else ids.tolist()
+        assert lims[0] == 0
+        assert lims[-1] == len(plain)
+        for m, fingerprint in enumerate(fingerprints.tolist()):
+            assert fingerprint > last
+            last = fingerprint
+            some = plain[lims[m] : lims[m + 1]]
+            assert len(set(some)) == len(some) > 0
+            assert isinstance(some[0], str) or some == sorted(some)
+            content[fingerprint] = set(some)
+    return content
+
+
+def plain(matches):
+    """Put matches in a form that is compared: strings come in order of their numbers, which the model does not have."""
+    return [(m.fingerprint, m.distance, sorted(m.ids)) for m in matches]
+
+
+def parted(lims, values):
+    listed = values if isinstance(values, list) else values.tolist()
+    return [listed[a:b] for a, b in zip(lims[:-1].tolist(), lims[1:].tolist(), strict=True)]
+
+
+def answers(store, queries, ids, wide):
+    """Ask everything about a few fingerprints and ids; ``wide`` is a radius beyond that of the store."""
+    few = queries[:3]
+    content = content_of(store)
+    stored = [query for query in queries if query in store]
+    lims, of_stored = store.ids_of(words(stored))
+    stats = store.stats()
+    return {
+        "content": content,
+        "len": len(store),
+        "counts": (stats["fingerprints"], stats["ids"], len(store.ids)),
+        "stored": stored,
+        "getitem": [sorted(store[query]) for query in stored],
+        "ids_of": [sorted(part) for part in parted(lims, of_stored)],
+        "probe": [plain(store.probe(query)) for query in few],
+        "exact": [plain(store.probe(query, 0)) for query in few],
+        "wide": [plain(store.probe(query, wide)) for query in few[:1]],
+        "probe_many": [plain(part) for part in store.probe_many(words(queries), threads=1)],
+        "scan": [plain(part) for part in store.scan(words(few), wide, threads=1)],
+        "has id": [item in store.ids for item in ids],
+        "id": [store.ids[item] for item in ids if item in store.ids],
+        "find": parted(*store.ids.find(ids)) if len(ids) else [],
+    }
+
+
+def expected(model, radius, queries, ids, wide):
+    few = queries[:3]
+    content = model.content
+    stored = [query for query in queries if query in content]
+    by_id = [sorted(fingerprint for fingerprint, known in content.items() if item in known) for item in ids]
+    return {
+        "content": content,
+        "len": len(content),
+        "counts": (len(content), model.pairs, model.pairs),
+        "stored": stored,
+        "getitem": [sorted(content[query]) for query in stored],
+        "ids_of": [sorted(content[query]) for query in stored],
+        "probe": [model.matches(query, radius) for query in few],
+        "exact": [model.matches(query, 0) for query in few],
+        "wide": [model.matches(query, wide) for query in few[:1]],
+        "probe_many": [model.matches(query, radius) for query in queries],
+        "scan": [model.matches(query, wide) for query in few],
+        "has id": [bool(found) for found in by_id],
+        "id": [found for found in by_id if found],
+        "find": by_id,
+    }
+
+
+def check_merged(path, model, store, folder):
+    """Compare the files of a generation with those of a build of the same rows."""
+    fingerprints, ids = zip(*model.rows(), strict=True) if model.content else ((), ())
+    options = {"radius": store.radius, "design": store.design.tables, "block_bytes": store.stats()["block_bytes"]}
+    with fpstore.build(folder / "fresh", words(fingerprints), list(ids) if ids else None, **options) as fresh:
+        assert fresh.verify().ok
+    generations = [entry for entry in path.iterdir() if entry.name.startswith("gen-")]
+    assert len(generations) == 1, generations
+    built = folder / "fresh" / "gen-00000001"
+    names = sorted(entry.name for entry in built.glob("*.fpt"))
+    assert sorted(entry.name for entry in generations[0].glob("*.fpt")) == names
+    for name in names:
+        assert (generations[0] / name).read_bytes() == (built / name).read_bytes(), name
+    if model.kind != "string":
+        assert records_of(generations[0] / "ids.mdb", folder) == records_of(built / "ids.mdb", folder)
+    shutil.rmtree(folder / "fresh")
+
+
+def records_of(path, folder):
+    """Read an LMDB file through a copy: this process may have it open."""
+    copy = folder / "copy.mdb"
+    shutil.copy(path, copy)
+    with lmdb.open(str(copy), subdir=False, readonly=True, lock=False) as file, file.begin() as transaction:
+        return list(transaction.cursor())
+
+
+# --- Other processes ------------------------------------------------------------------------------
+
+
+class Child:
+    """A forked process that runs ``work(pipe)``, and the other end of its pipe."""
+
+    def __init__(self, work):
+        self.pipe, theirs = Pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            code = 1
+            try:
+                self.pipe.close()
+                work(theirs)
+                code = 0
+            except (EOFError, BrokenPipeError):
+                code = 0
+            except BaseException as error:
+                traceback.print_exc()
+                theirs.send(error)
+            finally:
+                os._exit(code)
+        theirs.close()
+
+    def receive(self, seconds=60):
+        assert self.pipe.poll(seconds), "no answer from the child"
+        got = self.pipe.recv()
+        if isinstance(got, BaseException):
+            raise got
+        return got
+
+    def ask(self, *question):
+        self.pipe.send(question)
+        return self.receive()
+
+    def kill(self):
+        """Kill it; return what it had sent."""
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        sent = []
+        try:
+            while True:
+                sent.append(self.pipe.recv())
+        except EOFError:
+            self.pipe.close()
+        return sent
+
+    def end(self):
+        """Let it end by itself; return its exit code."""
+        self.pipe.close()
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def reader(path, function=answers):
+    """Start a process that opens a store at once and answers ``ask(*arguments)`` until its pipe is closed."""
+
+    def work(pipe):
+        with fpstore.open(path) as store:
+            pipe.send("open")
+            while True:
+                pipe.send(function(store, *pipe.recv()))
+
+    child = Child(work)
+    assert child.receive() == "open"
+    return child

@@ -1,0 +1,350 @@
+"""A change that is killed at any of its writes, or refused any of them: what was acknowledged is there, and nothing half done."""
+
+import pytest
+from faultline import ERRORS, MODES, states
+
+# What each scenario defines: build() makes the store and what else there is; steps are [(change, model)]: change(store, root)
+# does it, and model(rows) to the expected set of (fingerprint, id).
+SETUP = """
+import contextlib, ctypes, json, os, signal, numpy as np, fpstore
+from concurrent.futures import Future
+from pathlib import Path
+from fpstore import merge as merges
+from fpstore import merging
+
+class InPlace:
+    def __init__(self, workers=None):
+        pass
+    def __enter__(self):
+        return self
+    def __exit__(self, *error):
+        pass
+    def submit(self, work, *args):
+        future = Future()
+        try:
+            future.set_result(work(*args))
+        except BaseException as error:
+            if work.__name__ != "sync":  # what comes after it would wait for it
+                raise
+            future.set_exception(error)
+        return future
+    def shutdown(self, wait=True, cancel_futures=False):
+        pass
+
+merging.ThreadPoolExecutor = InPlace
+rng = np.random.default_rng(3)
+fresh = iter(rng.integers(0, 2**64, 4000, np.uint64).tolist())
+take = lambda count: [next(fresh) for _ in range(count)]
+strings = False
+name = lambda number: f"document {number}" if strings else number
+started = True  # whether the store has a journal before
+opening = {}
+EXTRA = (next(fresh), 10**6)
+outputs = {}  # stores that the steps make beside it, and which rows they have
+resume = lambda acknowledged: min(acknowledged, len(steps) - 1)  # the step to go on with
+disarm = ctypes.CDLL(None).fpfault_disarm
+
+def insert(pairs, **options):
+    keys, ids = [k for k, _ in pairs], [name(i) for _, i in pairs]
+    return lambda store, root: store.insert(keys, ids, **options), lambda rows: rows | {(k, name(i)) for k, i in pairs}
+
+def rows_of(store):
+    found = []
+    for keys, lims, ids in store.items():
+        for key, start, end in zip(keys.tolist(), lims, lims[1:]):
+            found += [(key, number) for number in (ids[start:end] if strings else ids[start:end].tolist())]
+    assert len(found) == len(set(found))
+    assert len(store) == len({key for key, _ in found})
+    return set(found)
+
+def content(path, mode="r"):
+    with fpstore.open(path, mode) as store:
+        report = store.verify()
+        assert report.ok, report.faults
+        return rows_of(store)
+
+def reached():
+    return len((root.parent / "acknowledged").read_bytes())
+
+def acknowledge():
+    with (root.parent / "acknowledged").open("ab") as file:
+        file.write(b".")
+
+def carry_on(store, root, at):
+    # Every step may be done again: none changes what is there already.
+    for change, _ in steps[at:]:
+        change(store, root)
+
+@contextlib.contextmanager
+def another_reader(path):
+    # A process that has the store open since before; ask() returns what it finds.
+    asked, answered = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(asked[1])
+            os.close(answered[0])
+            with fpstore.open(path) as store:
+                rows_of(store)
+                os.write(answered[1], b"?")
+                while os.read(asked[0], 1):
+                    try:
+                        found = sorted(rows_of(store))
+                    except Exception as error:
+                        found = repr(error)
+                    os.write(answered[1], json.dumps(found).encode() + b"\\n")
+        finally:
+            os._exit(0)
+    os.close(asked[0])
+    os.close(answered[1])
+    pipe = os.fdopen(answered[0], "rb")
+    assert pipe.read(1) == b"?"
+    def ask():
+        os.write(asked[1], b"?")
+        found = json.loads(pipe.readline())
+        assert isinstance(found, list), found
+        return {tuple(row) for row in found}
+    try:
+        yield ask
+    finally:
+        os.close(asked[1])
+        pipe.close()
+        os.waitpid(child, 0)
+"""
+BUILT = """
+before = [(key, name(number)) for number, key in enumerate(take(60))]
+fpstore.build(root / "s", [k for k, _ in before], [i for _, i in before], radius=3, design="flip-2", threads=1).close()
+if started:
+    with fpstore.open(root / "s", "r+") as store:
+        pass
+expected = [set(before)]
+def expect():
+    for _, model in steps:
+        expected.append(model(expected[-1]))
+"""
+OPERATION = """
+path = root / "s"
+(root.parent / "acknowledged").write_bytes(b"")
+store = fpstore.open(path, "r+", **opening) if started else None
+reader = fpstore.open(path)
+with another_reader(path) as ask:
+    arm()
+    finished = False
+    try:
+        if store is None:
+            store = fpstore.open(path, "r+", **opening)
+        for change, _ in steps:
+            change(store, root)
+            acknowledge()
+        finished = True
+        store.close()
+    except fpstore.FpstoreError as error:
+        disarm()
+        done = reached()
+        problem = f"after {done}: {type(error).__name__} {error}"
+        now = ask()
+        allowed = expected[min(done + ("is in place" in str(error)), len(expected) - 1)]
+        assert now == allowed, f"{problem}: something was changed: +{len(now - allowed)} -{len(allowed - now)}"
+        assert rows_of(reader) == now, "a reader of this process"
+        if store is None:
+            store = fpstore.open(path, "r+", **opening)
+        if not finished:
+            assert rows_of(store) == now or "sync" in opening, problem
+            store.insert(EXTRA[0], name(EXTRA[1]), sync="commit")
+            assert name(EXTRA[1]) in store[EXTRA[0]]
+            assert ask() == rows_of(reader) == rows_of(store), "after the next insert"
+            assert EXTRA[0] in reader
+            carry_on(store, root, min(done, len(steps) - 1))
+            assert ask() == rows_of(reader) == rows_of(store) == expected[-1] | {(EXTRA[0], name(EXTRA[1]))}, problem
+        store.close()
+        report = reader.verify()
+        assert report.ok, report.faults
+        reader.close()
+        raise
+    else:
+        disarm()
+        assert ask() == rows_of(reader) == expected[-1]
+        reader.close()
+"""
+CHECK = """
+path = root / "s"
+acknowledged = reached()
+extra = {(EXTRA[0], name(EXTRA[1]))}
+found = content(path)
+if outcome.kind == "killed":
+    assert found in expected[acknowledged : acknowledged + 2], f"acknowledged {acknowledged}: {len(found)} rows"
+    state = "old" if found == expected[0] else "new" if found == expected[-1] else "between"
+else:
+    assert found in ([expected[-1]] if outcome.kind == "ok" else [expected[-1], expected[-1] | extra]), len(found)
+    state = "new"
+if outcome.kind == "error":
+    assert outcome.type == "StorageError", (outcome.type, outcome.message)
+    assert outcome.message.startswith(str(root)), outcome.message
+    assert "\\n" not in outcome.message
+for output in outputs:
+    if (root / output).exists():
+        content(root / output)
+assert content(path, "r+") == found
+with fpstore.open(path, "r+") as store:
+    if outcome.kind == "killed":
+        carry_on(store, root, resume(acknowledged))
+    assert rows_of(store) == expected[-1] | (found & extra)
+assert content(path) == expected[-1] | (found & extra)
+for output, has in outputs.items():
+    assert content(root / output) == {row for row in expected[-1] | (found & extra) if has(row[0])}, output
+here = sorted(os.listdir(path))
+generations = [entry for entry in here if entry.startswith("gen-")]
+assert len(generations) == 1 and here == [generations[0], "store.mdb", "writer.lock"], here
+files = {entry for entry in os.listdir(path / generations[0]) if not entry.startswith("table-")}
+assert files - {"names.mdb"} == {"ids.mdb", "journal.mdb", "journal.mdb-lock"}, files
+for folder in (path, path / generations[0], root, root / "out"):
+    left = [entry for entry in os.listdir(folder) if ".tmp" in entry] if folder.exists() else []
+    assert not left or outcome.call in ("unlink", "unlinkat", "rmdir"), left
+"""
+CHANGES = """
+fresh_keys = take(30)
+centre = next(fresh)
+old = [k for k, _ in before]
+steps = [
+    insert([(k, 100 + i) for i, k in enumerate(fresh_keys)]),
+    insert([(old[0], 7777)]),
+    (lambda store, root: store.probe_insert(centre, name(500)), lambda rows: rows | {(centre, name(500))}),
+    (
+        lambda store, root: store.probe_insert_many([centre ^ 1, centre ^ (63 << 40)], [name(501), name(502)]),
+        lambda rows: rows | {(centre ^ (63 << 40), name(502))},
+    ),
+    (lambda store, root: store.delete(ids=[name(3), name(101), name(7777)]),
+     lambda rows: {row for row in rows if row[1] not in (name(3), name(101), name(7777))}),
+    (lambda store, root: store.delete(fingerprints=[old[9], fresh_keys[4]]),
+     lambda rows: {row for row in rows if row[0] not in (old[9], fresh_keys[4])}),
+]
+expect()
+"""
+FIRST = """
+steps = [insert([(next(fresh), 100)])]
+expect()
+"""
+# What is on disk after each step; what was not flushed is done again after a kill.
+BATCH = """
+opening = {"sync": "none"}
+parts = [[(k, 100 * p + i) for i, k in enumerate(take(5))] for p in range(1, 3)]
+steps = [insert(parts[0]), insert(parts[1]), (lambda store, root: store.flush(), None)]
+expected = [expected[0]] * 3 + [expected[0] | set(parts[0]) | set(parts[1])]
+resume = lambda acknowledged: 0
+"""
+# The delta adds, removes and wipes, also ids of fingerprints that stay.
+DELTA = """
+old = [k for k, _ in before]
+first, second = [(k, 200 + i) for i, k in enumerate(take(20))], [(k, 300 + i) for i, k in enumerate(take(10))]
+with fpstore.open(root / "s", "r+") as store:
+    store.insert([k for k, _ in first] + [old[0], old[1]], [name(i) for _, i in first] + [name(900), name(901)])
+    store.delete(ids=[name(1), name(900)])
+    store.delete(fingerprints=[old[5], first[3][0]])
+    expected = [rows_of(store)]
+merge = (lambda store, root: store.merge(threads=1), lambda rows: rows)
+steps = [merge]
+"""
+MERGE = (
+    DELTA
+    + """
+steps += [insert([(next(fresh), 700)]), merge]
+expect()
+"""
+)
+# While the merge is under way: strings that are new, one that has no number any more, and one that is in use.
+MEANWHILE = (
+    DELTA
+    + """
+more = [(k, name(i)) for k, i in second] + [(old[5], name(5)), (old[8], name(8))]
+gone = [old[7], second[2][0]]
+written = merges.Merge._write
+def write(self, view, temporary, number):
+    written(self, view, temporary, number)
+    with self._host.turn:
+        ids = [i for _, i in more] if strings else np.array([i for _, i in more], np.uint64)
+        self._host.insert(np.array([k for k, _ in more], np.uint64), ids, "commit")
+        acknowledge()
+        self._host.delete_fingerprints(np.array(gone, np.uint64), "commit")
+        acknowledge()
+merges.Merge._write = write
+expected.append(expected[0] | set(more))
+expected.append({row for row in expected[1] if row[0] not in gone})
+expected.append(expected[2])
+"""
+)
+OTHERS = (
+    DELTA
+    + """
+others = {}
+for other, design in (("same", "flip-2"), ("different", "manku-4")):
+    rows = [(k, name(5000 + i)) for i, k in enumerate(take(30))] + [(old[2], name(6000))]
+    fpstore.build(root / other, [k for k, _ in rows], [i for _, i in rows], radius=3, design=design, threads=1).close()
+    others[other] = set(rows)
+with fpstore.open(root / "same", "r+") as store:
+    store.insert([old[3]], [name(6001)])
+    others["same"].add((old[3], name(6001)))
+join = lambda store, root: store.merge(root / "same", root / "different", threads=1)
+steps = [(join, lambda rows: rows.union(*others.values()))]
+expect()
+"""
+)
+SPLIT = (
+    DELTA
+    + """
+steps = [(lambda store, root: store.split(root / "out", 1, overwrite=True, threads=1) and None, lambda rows: rows)]
+outputs = {"out/0.fps": lambda key: not key >> 63, "out/1.fps": lambda key: key >> 63}
+expect()
+"""
+)
+BACKUP = (
+    DELTA
+    + """
+steps = [(lambda store, root: store.backup(root / "copy", overwrite=True), lambda rows: rows)]
+outputs = {"copy": lambda key: True}
+expect()
+"""
+)
+STRINGS = "strings = True\n"
+FEWER = ("kill", "EIO")
+ALL = (*MODES, "EROFS", "ENOSPC-from", "EIO-from")
+KILLS = ("kill", "kill-after", "torn")
+
+
+def check_outcomes(outcomes):
+    assert outcomes[0].kind == "ok"
+    for o in outcomes[1:]:
+        assert (o.kind == "killed") == (o.mode in KILLS), o
+
+
+@pytest.mark.parametrize(
+    ("texts", "modes", "every"),
+    [
+        pytest.param(BUILT + CHANGES, ("kill", "torn", *ERRORS), 2, id="changes"),
+        pytest.param(STRINGS + BUILT + CHANGES, FEWER, 3, id="changes of strings"),
+        pytest.param("started = False\n" + BUILT + FIRST, ("kill", "torn", *ERRORS), 1, id="first"),
+        pytest.param(BUILT + BATCH, ("kill", *ERRORS), 1, id="batch"),
+        pytest.param(BUILT + MERGE, FEWER, 4, id="merge"),
+        pytest.param(STRINGS + BUILT + MEANWHILE, FEWER, 3, id="changes in a merge"),
+        pytest.param(BUILT + OTHERS, FEWER, 3, id="others"),
+        pytest.param(STRINGS + BUILT + SPLIT, FEWER, 5, id="split"),
+        pytest.param(BUILT + BACKUP, FEWER, 2, id="backup"),
+    ],
+)
+def test_a_fault_at_calls_of_a_change(sweep, texts, modes, every):
+    _, outcomes = sweep(SETUP + texts, OPERATION, CHECK, modes, every)
+    check_outcomes(outcomes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["", STRINGS], ids=["integers", "strings"])
+@pytest.mark.parametrize("change", [CHANGES, BATCH, MERGE, MEANWHILE, OTHERS, SPLIT, BACKUP])
+def test_a_fault_of_any_kind_at_any_call_of_a_change(sweep, kind, change):
+    _, outcomes = sweep(SETUP + kind + BUILT + change, OPERATION, CHECK, ALL)
+    check_outcomes(outcomes)
+    assert states(outcomes, "killed") >= {"old", "new"}
+
+
+@pytest.mark.slow
+def test_a_fault_of_any_kind_at_the_first_opening(sweep):
+    _, outcomes = sweep(SETUP + "started = False\n" + BUILT + FIRST, OPERATION, CHECK, ALL)
+    check_outcomes(outcomes)

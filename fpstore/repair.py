@@ -25,12 +25,13 @@ from fpstore.inspection import verify_store
 from fpstore.journal import lock_path
 from fpstore.locks import LOCK_FILE, WriterLock
 from fpstore.remains import Changes, FoundSet, Unit
-from fpstore.salvage import IdRecords, SalvagedNames, check_pages, check_seal, find_records, read_records
+from fpstore.salvage import IdRecords, SalvagedNames, check_pages, check_seal, find_records, read_records, with_new_header
 from fpstore.table import DEFAULT_BLOCK_BYTES, TableReader
 
 Words = npt.NDArray[np.uint64]
 Progress = Callable[[str, int, int | None], None]
 PHASE_RECOVER = "recovering"
+BATCH_ROWS = 1 << 16
 
 
 @dataclass
@@ -83,6 +84,27 @@ class _Part(NamedTuple):
 
     fingerprints: Words
     ids: Words | list[str]
+
+
+def _batches(parts: Iterator[_Part]) -> Iterator[_Part]:
+    """Put small parts together."""
+    waiting: list[_Part] = []
+    rows = 0
+    for part in parts:
+        waiting.append(part)
+        rows += len(part.fingerprints)
+        if rows >= BATCH_ROWS:
+            yield _joined(waiting)
+            waiting, rows = [], 0
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(parts: list[_Part]) -> _Part:
+    fingerprints = np.concatenate([part.fingerprints for part in parts])
+    if isinstance(parts[0].ids, list):
+        return _Part(fingerprints, [name for part in parts for name in part.ids])
+    return _Part(fingerprints, np.concatenate([part.ids for part in parts]))
 
 
 def repair_store(
@@ -158,7 +180,7 @@ class _Repair:
             fingerprinter=self._store.get("fingerprinter"), progress=self._progress, id_kind=self._id_kind, rows=self._next_row,
         ).checked()  # fmt: skip
         try:
-            build_store(target, self._rows(), None, options, overwrite=False)
+            build_store(target, _batches(self._rows()), None, options, overwrite=False)
             self._check(target)
             self._write_lost(lost)
         finally:
@@ -257,6 +279,8 @@ class _Repair:
         )
         self._design = Design.from_json(self._store["design"]) if self._store else self._design_of_tables()
         self._tables = [t for t in self._tables if self._fits(t)]
+        if self._store and not self._tables:
+            self._tables = list(self._without_headers())
 
     def _fits(self, table: TableReader) -> bool:
         kernel = table.kernel
@@ -265,6 +289,16 @@ class _Repair:
             return True
         self._report.note(CorruptStoreError(f"{table.path}: a table of another design", path=table.path))
         return False
+
+    def _without_headers(self) -> Iterator[TableReader]:
+        for number in range(len(self._design.tables)):
+            file = self._folder / layout.table_name(number)
+            try:
+                yield with_new_header(file, self._design, number, self._count, self._digest, self._block_bytes)
+            except FpstoreError as error:
+                self._report.note(error)
+            else:
+                self._report.actions.append(f"read {file} with a new header in place of the damaged one")
 
     def _design_of_tables(self) -> Design:
         """Make out the design from the headers of the tables."""

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fpstore import _kernel, layout, pages
+from fpstore import _kernel, huffman, layout, pages
 from fpstore.delta import Record, unpack
+from fpstore.design import Design
 from fpstore.environment import DIGEST_BYTES, PAD_BYTES, file_digest
 from fpstore.errors import CorruptStoreError, FpstoreError, StoreNotFoundError
 from fpstore.ids import record_seed
@@ -29,6 +30,8 @@ from fpstore.table import DECODE_ROOM, TableReader
 Words = npt.NDArray[np.uint64]
 Note = Callable[[FpstoreError], None]
 ADDRESSES = "Q"
+CODE_OFFSET = 192  # in the header of a table
+MOST_DIRECTORY_BITS = 32
 
 
 class Blocks(NamedTuple):
@@ -55,6 +58,34 @@ def intact_blocks(table: TableReader) -> Iterator[Blocks]:
             continue
         yield Blocks(start, values, counts)
         start = after
+
+
+def with_new_header(path: Path, design: Design, table: int, count: int, digest: int, block_bytes: int) -> TableReader:
+    """Open a table whose header is damaged: all of it but the lengths of the codes is known from elsewhere.
+
+    Whether they are right, the checksums of the blocks tell.
+
+    Raises
+    ------
+    CorruptStoreError, StoreNotFoundError
+    """
+    with pages.opened(path) as descriptor:
+        size = os.fstat(descriptor).st_size
+        code = os.pread(descriptor, huffman.SYMBOLS, CODE_OFFSET)
+    spec = design.tables[table]
+    for bits in range(MOST_DIRECTORY_BITS + 1):
+        blocks, rest = divmod(size - _kernel.HEADER_BYTES - 8 * (2**bits + 1), block_bytes + 8)
+        if rest or not 0 < blocks < 2 ** (bits + 4):
+            continue
+        try:
+            header = _kernel.make_header(
+                np.frombuffer(spec.permutation, np.uint8), np.frombuffer(code, np.uint8), digest, count, blocks, block_bytes,
+                table, len(design.tables), spec.prefix_bits, spec.flips,
+            )  # fmt: skip
+            return TableReader(path, header)
+        except (FpstoreError, ValueError):
+            continue
+    raise CorruptStoreError(f"{path}: neither the header nor the size of the table is right", path=path)
 
 
 class IdRecords:

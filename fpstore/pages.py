@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.errors import CorruptStoreError, FpstoreError, StoreNotFoundError
+from fpstore.errors import CorruptStoreError, FpstoreError, StorageError, StoreNotFoundError
 
 Offsets = npt.NDArray[np.int64]
 
@@ -76,12 +76,14 @@ def opened(path: Path) -> Iterator[int]:
 
     Raises
     ------
-    StoreNotFoundError
+    StoreNotFoundError, StorageError
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
+    except FileNotFoundError as error:
         raise StoreNotFoundError(f"{path}: missing ({error.strerror})", path=path) from error
+    except OSError as error:
+        raise StorageError(f"{path}: {error.strerror}", path=path) from error
     try:
         yield descriptor
     finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,15 +14,21 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import layout
+from fpstore.aside import free_name, keep_still, swap, take_lock
 from fpstore.builder import Options, build_store
 from fpstore.delta import Record
 from fpstore.design import MAX_RADIUS, Design, TableSpec, covers, named_like
-from fpstore.errors import CorruptStoreError, FpstoreError, InputError, StoreExistsError, StoreLockedError, StoreNotFoundError
-from fpstore.folder import exchange, sync_folder
+from fpstore.errors import (
+    CorruptStoreError,
+    FormatVersionError,
+    FpstoreError,
+    InputError,
+    StoreExistsError,
+    StoreNotFoundError,
+)
 from fpstore.following import Follower, generation_numbers
 from fpstore.inspection import verify_store
 from fpstore.journal import lock_path
-from fpstore.locks import LOCK_FILE, WriterLock
 from fpstore.remains import Changes, FoundSet, Unit
 from fpstore.salvage import IdRecords, SalvagedNames, check_pages, check_seal, find_records, read_records, with_new_header
 from fpstore.table import DEFAULT_BLOCK_BYTES, TableReader
@@ -32,6 +37,7 @@ Words = npt.NDArray[np.uint64]
 Progress = Callable[[str, int, int | None], None]
 PHASE_RECOVER = "recovering"
 BATCH_ROWS = 1 << 16
+DAMAGE = (CorruptStoreError, StoreNotFoundError, FormatVersionError)  # other errors are not the store's
 
 
 @dataclass
@@ -121,43 +127,21 @@ def repair_store(
         raise InputError("a repair writes either to another path or in place")
     if not path.is_dir() or not ((path / layout.STORE_FILE).exists() or generation_numbers(path)):
         raise StoreNotFoundError(f"{path}: no such store", path=path)
+    if in_place:
+        path = path.resolve()  # through a link, the store that it names
     target = output or path.with_name(path.name + ".repaired")
-    lost = lost or path.with_name(path.name + ".lost.tsv")
+    lost = lost or free_name(path, ".lost", ".tsv")
     report = RepairReport()
     with ExitStack() as stack:
         if in_place:
-            stack.callback(WriterLock(path).release)
-        else:
-            stack.callback(os.close, _keep_writers_away(path)) if (path / LOCK_FILE).exists() else None
+            stack.callback(take_lock(path).release)
+        elif (lock := keep_still(path)) is not None:
+            stack.callback(os.close, lock)
         _Repair(path, report, progress).run(target, lost, memory, threads)
         if not report.sound and in_place:
-            _swap(target, path, report)
+            report.output, report.damaged = str(path), str(swap(target, path))
+            report.actions.append(f"{path} is the repaired store now; the damaged one is {report.damaged}")
     return report
-
-
-def _keep_writers_away(path: Path) -> int:
-    descriptor = os.open(path / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
-        os.close(descriptor)
-        raise StoreLockedError(f"{path}: process {holder} has it open for writing", path=path, got=holder) from None
-    return descriptor
-
-
-def _swap(target: Path, path: Path, report: RepairReport) -> None:
-    """Put the new store in place of the damaged one, which stays under another name."""
-    aside = path.with_name(path.name + ".damaged")
-    number = 1
-    while aside.exists() or aside.is_symlink():
-        number += 1
-        aside = path.with_name(f"{path.name}.damaged-{number}")
-    exchange(target, path)
-    target.rename(aside)
-    sync_folder(path.parent)
-    report.output, report.damaged = str(path), str(aside)
-    report.actions.append(f"{path} is the repaired store now; the damaged one is {aside}")
 
 
 class _Repair:
@@ -213,14 +197,14 @@ class _Repair:
             try:
                 if file.name != layout.NAMES_FILE or file.exists():
                     check_seal(file)
-            except FpstoreError as error:
+            except DAMAGE as error:
                 report.note(error)
         if lock_path(self._journal).exists() and not self._journal.exists():
             report.note(StoreNotFoundError(f"{self._journal}: missing, while its lock file is there", path=self._journal))
         if self._journal.exists():
             try:
                 check_pages(self._journal)
-            except FpstoreError as error:
+            except DAMAGE as error:
                 report.note(error)
         if report.faults:
             return False
@@ -230,7 +214,7 @@ class _Repair:
                 found = verify_store(follower.view(), follower.journal, self._progress)
             finally:
                 follower.close()
-        except FpstoreError as error:
+        except DAMAGE as error:
             report.note(error)
             return False
         report.faults += [fault["message"] for fault in found.faults]
@@ -257,7 +241,7 @@ class _Repair:
                 if file.name != layout.table_name(table.kernel.table):
                     raise CorruptStoreError(f"{file}: it is table {table.kernel.table}", path=file)
                 tables.append(table)
-            except FpstoreError as error:
+            except DAMAGE as error:
                 report.note(error)
         sets = Counter((t.kernel.fingerprint_count, t.kernel.set_digest) for t in tables)
         if self._generation:
@@ -295,7 +279,7 @@ class _Repair:
             file = self._folder / layout.table_name(number)
             try:
                 yield with_new_header(file, self._design, number, self._count, self._digest, self._block_bytes)
-            except FpstoreError as error:
+            except DAMAGE as error:
                 self._report.note(error)
             else:
                 self._report.actions.append(f"read {file} with a new header in place of the damaged one")

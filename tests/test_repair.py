@@ -150,7 +150,7 @@ def test_a_file_deleted_or_cut_short(good, tmp_path, part):
     if not (path / name).exists():
         pytest.skip("there is none")
     size = (path / name).stat().st_size
-    for length in (None, 0, 1, 4095, 4096, 5000, size // 2, size - 1):
+    for length in (None, 0, 4095, 5000, size // 2, size - 1):
         copy = damaged(path, tmp_path)
         if length is None:
             (copy / name).unlink()
@@ -255,7 +255,7 @@ def test_headers_are_made_again(tmp_path, design):
     """All headers are damaged; all but the lengths of the codes is known from elsewhere."""
     path = make(tmp_path / "s", "string", changes=False, design=design, radius=1)
     right = content(path)
-    for at in (0, 8, 16, 20, 24, 28, 33, 40, 65, 85, 100, 130, 300, 4090):
+    for at in (0, 8, 20, 28, 33, 40, 85, 130, 300, 4090):
         for file in (path / GENERATION).glob("table-*"):
             flip(file, at, 2)
         report, held = repaired(path, right)
@@ -461,6 +461,28 @@ def test_in_place_keeps_the_damaged_store(tmp_path):
     assert listing(tmp_path) == ["s", "s.damaged", "s.damaged-2", "s.damaged-3"]
     with fpstore.open(path, "r+") as store:
         store.insert([1], ["it can be changed"])
+
+
+def test_in_place_through_a_link(tmp_path):
+    path = make(tmp_path / "s", changes=False)
+    right = content(path)
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "current").symlink_to(path)
+    (path / GENERATION / layout.IDS_FILE).unlink()
+    (tmp_path / "s.lost.tsv").write_text("of an earlier repair")
+    report = fpstore.repair(tmp_path / "links" / "current", in_place=True)
+    assert (report.output, report.damaged) == (str(path), str(tmp_path / "s.damaged"))
+    assert (tmp_path / "links" / "current").is_symlink()
+    assert content(tmp_path / "links" / "current") < right
+    assert listing(tmp_path) == ["links", "s", "s.damaged", "s.lost-2.tsv", "s.lost.tsv"]
+    assert (tmp_path / "s.lost.tsv").read_text() == "of an earlier repair"
+
+
+def test_a_file_that_may_not_be_read_is_no_damage(tmp_path, with_mode):
+    path = make(tmp_path / "s", changes=False)
+    with with_mode(path / GENERATION / layout.IDS_FILE, 0), pytest.raises(fpstore.StorageError, match="Permission denied"):
+        fpstore.repair(path)
+    assert listing(tmp_path) == ["s"]
 
 
 def test_another_path(tmp_path):

@@ -170,9 +170,15 @@ class Journal:
 
     def _attach(self) -> None:
         try:
-            status = self.path.stat()
+            self._attach_file()
         except OSError as error:
-            raise StoreNotFoundError(f"{self.path}: missing ({error.strerror})", path=self.path) from error
+            if self.path.exists():
+                raise
+            # A merge may remove it at any moment.
+            raise StoreNotFoundError(f"{self.path}: missing ({error.strerror or error})", path=self.path) from error
+
+    def _attach_file(self) -> None:
+        status = self.path.stat()
         if status.st_size < 2 * PAGE:
             raise CorruptStoreError(f"{self.path}: the journal is cut short ({status.st_size} bytes)", path=self.path)
         inode = (status.st_dev, status.st_ino)

@@ -190,13 +190,15 @@ class Follower:
 
     def resolve(self) -> None:
         """Open the current generation, which may be replaced while it is looked for."""
+        told = ""
         for attempt in range(ATTEMPTS):
             try:
                 self._open_current()
                 return
-            except (StoreNotFoundError, CorruptStoreError):
-                # A generation that a merge has just removed looks like a damaged one.
-                if attempt + 1 == ATTEMPTS or not self._superseded():
+            except (StoreNotFoundError, CorruptStoreError) as error:
+                # A generation that a merge has just removed looks like a damaged one; a journal with a damaged page does not.
+                same, told = str(error) == told and str(error.path).endswith(layout.JOURNAL_FILE), str(error)
+                if attempt + 1 == ATTEMPTS or (same and isinstance(error, CorruptStoreError)) or not self._superseded():
                     raise
             time.sleep(PAUSE_SECONDS)
 

@@ -32,6 +32,7 @@ PAGE = 4096
 SPARE_BYTES = 1 << 20  # of the map, kept for the last transaction
 LEAST_MAP_BYTES = 4 << 20
 DEFAULT_MAP_BYTES = 64 << 30  # address space, not disk
+CHECK_ATTEMPTS = 100  # a busy writer may commit while pages are looked at
 MOST_NUMBER = 2**64 - 2  # no record has a higher one
 PAUSE_SECONDS = 0.002
 
@@ -72,8 +73,10 @@ class _Environment:
                 readahead=False, create=False, max_readers=MAX_READERS,
             )  # fmt: skip
             try:
-                with handle.begin() as transaction:
-                    pages.check(self.path, transaction.id())  # LMDB itself would end the process at a damaged page
+                for _ in range(CHECK_ATTEMPTS):
+                    with handle.begin() as transaction:
+                        if pages.check(self.path, transaction.id()):  # LMDB itself would end the process at a damaged page
+                            break
                 self.meta, self.log = (handle.open_db(name, create=False) for name in (META, LOG))
             except BaseException:
                 handle.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 from fpstore import layout, pages
@@ -31,11 +32,15 @@ def check_journal(journal: Journal, generation: int, note: Note, tick: Callable[
         Called with the number of rows of each record that was read.
     """
     try:
-        with journal.pinned() as transaction, pages.opened(journal.path) as descriptor:
-            metas = pages.read_metas(journal.path, descriptor)
-            meta = next((meta for meta in metas if meta.transaction == transaction), None)
-            if meta is None:
-                raise CorruptStoreError(f"{journal.path}: transaction {transaction} is missing", path=journal.path)
+        with pages.opened(journal.path) as descriptor, ExitStack() as kept:
+            meta = None
+            while meta is None:  # a busy writer may commit twice before the page is read
+                kept.close()
+                transaction = kept.enter_context(journal.pinned())
+                metas = pages.read_metas(journal.path, descriptor)
+                meta = next((meta for meta in metas if meta.transaction == transaction), None)
+                if meta is None and max(meta.transaction for meta in metas) < transaction:
+                    raise CorruptStoreError(f"{journal.path}: transaction {transaction} is missing", path=journal.path)
             try:
                 pages.Tree(journal.path, descriptor, meta).check()
             except CorruptStoreError as error:

@@ -348,7 +348,7 @@ def parse_page(data: bytes, number: int, kind: int) -> Nodes | None:
     return Nodes(keys, starts, sizes, node_flags)
 
 
-def check(path: Path, transaction: int | None = None) -> None:
+def check(path: Path, transaction: int | None = None) -> bool:
     """Check that LMDB can follow a file: its metadata, every page of its trees, and the list of free pages.
 
     Parameters
@@ -357,6 +357,11 @@ def check(path: Path, transaction: int | None = None) -> None:
     transaction : int, optional
         Which one is kept from being overwritten meanwhile; by default only the metadata pages are checked.
 
+    Returns
+    -------
+    bool
+        False when others have committed twice since: nothing tells any more where the transaction begins.
+
     Raises
     ------
     CorruptStoreError, StoreNotFoundError
@@ -364,11 +369,11 @@ def check(path: Path, transaction: int | None = None) -> None:
     with opened(path) as descriptor:
         metas = read_metas(path, descriptor)
         if transaction is None:
-            return
+            return True
         meta = next((meta for meta in metas if meta.transaction == transaction), None)
-        if meta is None:
-            return  # two commits later: the pages of this transaction can be found no more, and nobody opens it
-        Tree(path, descriptor, meta).check()
+        if meta is not None:
+            Tree(path, descriptor, meta).check()
+        return meta is not None
 
 
 # --- What is left of a file -------------------------------------------------------------------------

@@ -262,7 +262,9 @@ class Journal:
             def work(transaction: lmdb.Transaction) -> None:
                 if transaction.get(MOVED_KEY, db=here.meta) is not None:
                     raise StorageError(f"{self.path}: is no longer the current journal: open the store again", path=self.path)
-                transaction.cursor(here.log).putmulti(items, append=True)
+                _, added = transaction.cursor(here.log).putmulti(items, append=True)
+                if added != len(items):  # LMDB passes over a key that is there
+                    raise CorruptStoreError(f"{self.path}: it has a log record {items[added][0].hex()} already", path=self.path)
 
             self._write(here, work, lambda t: not items or t.get(items[-1][0], db=self._here().log) == items[-1][1])
 
@@ -319,6 +321,17 @@ class Journal:
                 return done
         except (lmdb.Error, FpstoreError):
             return False
+
+    def recover(self) -> None:
+        """Let a transaction be seen that a writer committed and died before it could tell.
+
+        LMDB does so when the next one writes, to which that transaction must be known then: it has taken a number.
+        """
+        with write_lock:
+            with environment.lock():
+                here = self._here()
+            with translated(self.path), here.handle.begin(write=True) as transaction:
+                transaction.abort()
 
     def remove_dead_readers(self) -> int:
         """Free the places of readers that died, which would keep pages from being used again; return how many."""

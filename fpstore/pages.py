@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.errors import CorruptStoreError, FpstoreError, StoreNotFoundError
+from fpstore.errors import CorruptStoreError, FpstoreError, StorageError, StoreNotFoundError
 
 Offsets = npt.NDArray[np.int64]
 
@@ -76,12 +76,14 @@ def opened(path: Path) -> Iterator[int]:
 
     Raises
     ------
-    StoreNotFoundError
+    StoreNotFoundError, StorageError
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
+    except FileNotFoundError as error:
         raise StoreNotFoundError(f"{path}: missing ({error.strerror})", path=path) from error
+    except OSError as error:
+        raise StorageError(f"{path}: {error.strerror}", path=path) from error
     try:
         yield descriptor
     finally:
@@ -114,11 +116,11 @@ def _metas(path: Path, descriptor: int) -> tuple[Meta, Meta]:
     size = os.fstat(descriptor).st_size
     first = _meta(path, os.pread(descriptor, PAGE_BYTES[0], 0), 0, size)
     second = _meta(path, os.pread(descriptor, PAGE_BYTES[0], first.page_bytes), 1, size)
-    # Each commit writes the page that is older; a file that was never changed may have the same number twice.
+    # Each commit writes the page that is older. Whether the older one once was the newer nobody can tell: LMDB has no checksums.
     later = max(first.transaction, second.transaction)
-    if (first.page_bytes, second.page_bytes) != (first.page_bytes,) * 2 or abs(first.transaction - second.transaction) > 1:
+    if second.page_bytes != first.page_bytes or abs(first.transaction - second.transaction) > 1:
         raise _damaged(path, 0, "the metadata pages do not belong together")
-    if first.transaction != second.transaction and (first, second)[later & 1].transaction != later:
+    if later and ((first, second)[later & 1].transaction != later or first.transaction == second.transaction):
         raise _damaged(path, 0, "the metadata pages are in the wrong order")
     return first, second
 
@@ -323,7 +325,7 @@ def parse_page(data: bytes, number: int, kind: int) -> Nodes | None:
     if (page, flags) != (number, kind) or lower % 2 or count < (2 if kind == BRANCH else 1) or not lower <= upper <= len(data):
         return None  # LMDB ends the process at a branch of fewer than two keys
     pointers = np.frombuffer(data, "<u2", count, HEAD).astype(np.int64)
-    if int(pointers.min()) < upper or int(pointers.max()) > len(data) - NODE or bool((pointers & 1).any()):
+    if int(pointers.min()) != upper or int(pointers.max()) > len(data) - NODE or bool((pointers & 1).any()):
         return None
     halves = np.frombuffer(data, "<u2").astype(np.int64)
     low, high, node_flags, key_bytes = (halves[pointers // 2 + i] for i in range(4))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,21 +14,30 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import layout
+from fpstore.aside import free_name, keep_still, swap, take_lock
 from fpstore.builder import Options, build_store
+from fpstore.delta import Record
 from fpstore.design import MAX_RADIUS, Design, TableSpec, covers, named_like
-from fpstore.errors import CorruptStoreError, FpstoreError, InputError, StoreExistsError, StoreLockedError, StoreNotFoundError
-from fpstore.folder import exchange, sync_folder
+from fpstore.errors import (
+    CorruptStoreError,
+    FormatVersionError,
+    FpstoreError,
+    InputError,
+    StoreExistsError,
+    StoreNotFoundError,
+)
 from fpstore.following import Follower, generation_numbers
 from fpstore.inspection import verify_store
 from fpstore.journal import lock_path
-from fpstore.locks import LOCK_FILE, WriterLock
 from fpstore.remains import Changes, FoundSet, Unit
-from fpstore.salvage import IdRecords, SalvagedNames, check_seal, find_records, read_records
+from fpstore.salvage import IdRecords, SalvagedNames, check_pages, check_seal, find_records, read_records, with_new_header
 from fpstore.table import DEFAULT_BLOCK_BYTES, TableReader
 
 Words = npt.NDArray[np.uint64]
 Progress = Callable[[str, int, int | None], None]
 PHASE_RECOVER = "recovering"
+BATCH_ROWS = 1 << 16
+DAMAGE = (CorruptStoreError, StoreNotFoundError, FormatVersionError)  # other errors are not the store's
 
 
 @dataclass
@@ -84,6 +92,27 @@ class _Part(NamedTuple):
     ids: Words | list[str]
 
 
+def _batches(parts: Iterator[_Part]) -> Iterator[_Part]:
+    """Put small parts together."""
+    waiting: list[_Part] = []
+    rows = 0
+    for part in parts:
+        waiting.append(part)
+        rows += len(part.fingerprints)
+        if rows >= BATCH_ROWS:
+            yield _joined(waiting)
+            waiting, rows = [], 0
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(parts: list[_Part]) -> _Part:
+    fingerprints = np.concatenate([part.fingerprints for part in parts])
+    if isinstance(parts[0].ids, list):
+        return _Part(fingerprints, [name for part in parts for name in part.ids])
+    return _Part(fingerprints, np.concatenate([part.ids for part in parts]))
+
+
 def repair_store(
     path: Path,
     output: Path | None,
@@ -98,43 +127,21 @@ def repair_store(
         raise InputError("a repair writes either to another path or in place")
     if not path.is_dir() or not ((path / layout.STORE_FILE).exists() or generation_numbers(path)):
         raise StoreNotFoundError(f"{path}: no such store", path=path)
+    if in_place:
+        path = path.resolve()  # through a link, the store that it names
     target = output or path.with_name(path.name + ".repaired")
-    lost = lost or path.with_name(path.name + ".lost.tsv")
+    lost = lost or free_name(path, ".lost", ".tsv")
     report = RepairReport()
     with ExitStack() as stack:
         if in_place:
-            stack.callback(WriterLock(path).release)
-        else:
-            stack.callback(os.close, _keep_writers_away(path)) if (path / LOCK_FILE).exists() else None
+            stack.callback(take_lock(path).release)
+        elif (lock := keep_still(path)) is not None:
+            stack.callback(os.close, lock)
         _Repair(path, report, progress).run(target, lost, memory, threads)
         if not report.sound and in_place:
-            _swap(target, path, report)
+            report.output, report.damaged = str(path), str(swap(target, path))
+            report.actions.append(f"{path} is the repaired store now; the damaged one is {report.damaged}")
     return report
-
-
-def _keep_writers_away(path: Path) -> int:
-    descriptor = os.open(path / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
-        os.close(descriptor)
-        raise StoreLockedError(f"{path}: process {holder} has it open for writing", path=path, got=holder) from None
-    return descriptor
-
-
-def _swap(target: Path, path: Path, report: RepairReport) -> None:
-    """Put the new store in place of the damaged one, which stays under another name."""
-    aside = path.with_name(path.name + ".damaged")
-    number = 1
-    while aside.exists() or aside.is_symlink():
-        number += 1
-        aside = path.with_name(f"{path.name}.damaged-{number}")
-    exchange(target, path)
-    target.rename(aside)
-    sync_folder(path.parent)
-    report.output, report.damaged = str(path), str(aside)
-    report.actions.append(f"{path} is the repaired store now; the damaged one is {aside}")
 
 
 class _Repair:
@@ -157,7 +164,7 @@ class _Repair:
             fingerprinter=self._store.get("fingerprinter"), progress=self._progress, id_kind=self._id_kind, rows=self._next_row,
         ).checked()  # fmt: skip
         try:
-            build_store(target, self._rows(), None, options, overwrite=False)
+            build_store(target, _batches(self._rows()), None, options, overwrite=False)
             self._check(target)
             self._write_lost(lost)
         finally:
@@ -190,10 +197,15 @@ class _Repair:
             try:
                 if file.name != layout.NAMES_FILE or file.exists():
                     check_seal(file)
-            except FpstoreError as error:
+            except DAMAGE as error:
                 report.note(error)
         if lock_path(self._journal).exists() and not self._journal.exists():
             report.note(StoreNotFoundError(f"{self._journal}: missing, while its lock file is there", path=self._journal))
+        if self._journal.exists():
+            try:
+                check_pages(self._journal)
+            except DAMAGE as error:
+                report.note(error)
         if report.faults:
             return False
         try:
@@ -202,7 +214,7 @@ class _Repair:
                 found = verify_store(follower.view(), follower.journal, self._progress)
             finally:
                 follower.close()
-        except FpstoreError as error:
+        except DAMAGE as error:
             report.note(error)
             return False
         report.faults += [fault["message"] for fault in found.faults]
@@ -229,7 +241,7 @@ class _Repair:
                 if file.name != layout.table_name(table.kernel.table):
                     raise CorruptStoreError(f"{file}: it is table {table.kernel.table}", path=file)
                 tables.append(table)
-            except FpstoreError as error:
+            except DAMAGE as error:
                 report.note(error)
         sets = Counter((t.kernel.fingerprint_count, t.kernel.set_digest) for t in tables)
         if self._generation:
@@ -251,6 +263,8 @@ class _Repair:
         )
         self._design = Design.from_json(self._store["design"]) if self._store else self._design_of_tables()
         self._tables = [t for t in self._tables if self._fits(t)]
+        if self._store and not self._tables:
+            self._tables = list(self._without_headers())
 
     def _fits(self, table: TableReader) -> bool:
         kernel = table.kernel
@@ -259,6 +273,16 @@ class _Repair:
             return True
         self._report.note(CorruptStoreError(f"{table.path}: a table of another design", path=table.path))
         return False
+
+    def _without_headers(self) -> Iterator[TableReader]:
+        for number in range(len(self._design.tables)):
+            file = self._folder / layout.table_name(number)
+            try:
+                yield with_new_header(file, self._design, number, self._count, self._digest, self._block_bytes)
+            except DAMAGE as error:
+                self._report.note(error)
+            else:
+                self._report.actions.append(f"read {file} with a new header in place of the damaged one")
 
     def _design_of_tables(self) -> Design:
         """Make out the design from the headers of the tables."""
@@ -303,12 +327,12 @@ class _Repair:
         self._ids = IdRecords(self._folder / layout.IDS_FILE, self._digest, self._set.block_count)
         if self._ids.found < self._set.block_count:
             report.actions.append(f"recovered {self._ids.found} of {self._set.block_count} id records")
-        own = self._folder / layout.NAMES_FILE
-        self._names = SalvagedNames(own if own.exists() else self._path / layout.STORE_FILE)
-        records = []
+        # A number stands for the same string in both, where both have it.
+        self._names = SalvagedNames(self._folder / layout.NAMES_FILE, self._path / layout.STORE_FILE)
+        records: list[Record] = []
         if self._journal.exists() or self._number != 1 or lock_path(self._journal).exists():
-            records, whole = read_records(self._journal, report.note)
-            self._note_gaps([record.number for record in records], whole)
+            records, complete = read_records(self._journal, report.note)
+            self._note_gaps([record.number for record in records], complete)
         totals = records[-1].totals._asdict() if records else self._state.get("totals", {})
         self._totals = totals
         first_name = self._state.get("first_name")
@@ -324,7 +348,7 @@ class _Repair:
         if records:
             report.actions.append(f"applied {len(records)} log records")
 
-    def _note_gaps(self, numbers: list[int], whole: bool) -> None:
+    def _note_gaps(self, numbers: list[int], complete: bool) -> None:
         report = self._report
         if not self._journal.exists():
             report.losses.append("the journal: all that was inserted or deleted since the last merge, if anything was")
@@ -339,7 +363,7 @@ class _Repair:
                 f"log records {', '.join(missing)}: what they inserted is missing, what they deleted is back; "
                 "later ones were applied"
             )
-        if not whole:
+        if not complete:
             report.losses.append(
                 f"log records after {expected - 1}, if there were any: what they inserted is missing, what they deleted is back"
             )

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fpstore import _kernel, layout, pages
+from fpstore import _kernel, huffman, layout, pages
 from fpstore.delta import Record, unpack
+from fpstore.design import Design
 from fpstore.environment import DIGEST_BYTES, PAD_BYTES, file_digest
 from fpstore.errors import CorruptStoreError, FpstoreError, StoreNotFoundError
 from fpstore.ids import record_seed
@@ -29,6 +30,8 @@ from fpstore.table import DECODE_ROOM, TableReader
 Words = npt.NDArray[np.uint64]
 Note = Callable[[FpstoreError], None]
 ADDRESSES = "Q"
+CODE_OFFSET = 192  # in the header of a table
+MOST_DIRECTORY_BITS = 32
 
 
 class Blocks(NamedTuple):
@@ -55,6 +58,34 @@ def intact_blocks(table: TableReader) -> Iterator[Blocks]:
             continue
         yield Blocks(start, values, counts)
         start = after
+
+
+def with_new_header(path: Path, design: Design, table: int, count: int, digest: int, block_bytes: int) -> TableReader:
+    """Open a table whose header is damaged: all of it but the lengths of the codes is known from elsewhere.
+
+    Whether they are right, the checksums of the blocks tell.
+
+    Raises
+    ------
+    CorruptStoreError, StoreNotFoundError
+    """
+    with pages.opened(path) as descriptor:
+        size = os.fstat(descriptor).st_size
+        code = os.pread(descriptor, huffman.SYMBOLS, CODE_OFFSET)
+    spec = design.tables[table]
+    for bits in range(MOST_DIRECTORY_BITS + 1):
+        blocks, rest = divmod(size - _kernel.HEADER_BYTES - 8 * (2**bits + 1), block_bytes + 8)
+        if rest or not 0 < blocks < 2 ** (bits + 4):
+            continue
+        try:
+            header = _kernel.make_header(
+                np.frombuffer(spec.permutation, np.uint8), np.frombuffer(code, np.uint8), digest, count, blocks, block_bytes,
+                table, len(design.tables), spec.prefix_bits, spec.flips,
+            )  # fmt: skip
+            return TableReader(path, header)
+        except (FpstoreError, ValueError):
+            continue
+    raise CorruptStoreError(f"{path}: neither the header nor the size of the table is right", path=path)
 
 
 class IdRecords:
@@ -107,19 +138,21 @@ class IdRecords:
 class SalvagedNames:
     """The intact names of dictionaries: numbers to strings."""
 
-    def __init__(self, path: Path) -> None:
-        self._places: dict[int, tuple[int, int]] = {}
-        self._descriptor = -1
-        try:
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return
-        for item in pages.entries(self._descriptor, lambda key: len(key) == 8):
+    def __init__(self, *paths: Path) -> None:
+        self._places: dict[int, tuple[int, int, int]] = {}
+        self._descriptors: list[int] = []
+        for path in paths:
+            if path.exists():
+                self._descriptors.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+                self._scan(self._descriptors[-1])
+
+    def _scan(self, descriptor: int) -> None:
+        for item in pages.entries(descriptor, lambda key: len(key) == 8):
             number = int.from_bytes(item.key, "big")
             if number not in self._places and item.size >= 5:
-                value = os.pread(self._descriptor, item.size, item.start)
+                value = os.pread(descriptor, item.size, item.start)
                 if value == sealed_name(number, value[4:]):
-                    self._places[number] = (item.start + 4, item.size - 4)
+                    self._places[number] = (descriptor, item.start + 4, item.size - 4)
 
     def __len__(self) -> int:
         return len(self._places)
@@ -130,13 +163,12 @@ class SalvagedNames:
     def get(self, number: int) -> bytes | None:
         """Return the string of a number, or None when it is lost."""
         place = self._places.get(number)
-        return None if place is None else os.pread(self._descriptor, place[1], place[0])
+        return None if place is None else os.pread(place[0], place[2], place[1])
 
     def close(self) -> None:
-        """Give the file back."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        """Give the files back."""
+        while self._descriptors:
+            os.close(self._descriptors.pop())
 
 
 def find_records(path: Path, names: tuple[bytes, ...]) -> dict[bytes, list[dict[str, Any]]]:
@@ -207,3 +239,15 @@ def check_seal(path: Path) -> None:
         digest = int.from_bytes(os.pread(descriptor, DIGEST_BYTES, size - DIGEST_BYTES), "little")
         if size < used + PAD_BYTES or digest != file_digest(descriptor, used):
             raise CorruptStoreError(f"{path}: LMDB file is damaged (digest differs)", path=path)
+
+
+def check_pages(path: Path) -> None:
+    """Check the pages of a journal to which nobody is writing.
+
+    Raises
+    ------
+    CorruptStoreError, StoreNotFoundError
+    """
+    with pages.opened(path) as descriptor:
+        meta = max(pages.read_metas(path, descriptor), key=lambda meta: meta.transaction)
+        pages.Tree(path, descriptor, meta).check()

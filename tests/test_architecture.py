@@ -27,7 +27,7 @@ LAYERS = (
     ("generation", "plan", "hashing", "inorder"),
     ("view",),
     ("following", "idview", "sources", "logcheck"),
-    ("inspection", "backup", "salvage"),
+    ("inspection", "backup", "salvage", "aside"),
     ("merging", "upkeep"),
     ("merge", "splitting", "remains"),
     ("joining", "reading"),

@@ -18,6 +18,8 @@ def open_writer(follower: Follower, sync: str, merge_at: float | None, delta_byt
     if merge_at is not None and not merge_at > 0:
         raise InputError(f"merge_at is a share of the stored fingerprints, such as 0.1, got {merge_at!r}")
     path = follower.path
+    if follower.journal is not None:
+        follower.journal.register()
     try:
         lock = WriterLock(path)
     except OSError as error:

@@ -400,8 +400,11 @@ class Journal:
 
     @property
     def file_bytes(self) -> int:
-        """Bytes that the file takes on disk."""
-        status = self.path.stat()
+        """Bytes that the file takes on disk; none where a merge or another store has taken its place."""
+        try:
+            status = self.path.stat()
+        except FileNotFoundError:
+            return 0
         return min(status.st_size, status.st_blocks * 512)
 
     def close(self) -> None:

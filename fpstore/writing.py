@@ -101,6 +101,7 @@ class Writer:
         delta = view.delta
         assert delta is not None
         self._queue.append(record)
+        self._stale = False
         self._queued_rows += len(record.kinds)
         self._queued_bytes += log.size(len(record.kinds), record.names)
         try:
@@ -161,11 +162,17 @@ class Writer:
             delta, journal = self._delta(), self.follower.journal
             assert journal is not None
             record = log.join(self._queue, delta.records + 1)
-            journal.append(record.number, log.pack(record))
+            self._stale = True  # an interrupt may come between the commit and what is noted of it
+            try:
+                journal.append(record.number, log.pack(record))
+            except FpstoreError:
+                self._stale = False
+                raise
             delta.records += 1
+            self._empty_queue()
+            self._stale = False
             if delta.records % READER_CHECKS == 0:
                 journal.remove_dead_readers()
-            self._empty_queue()
 
     def _empty_queue(self) -> None:
         self._queue.clear()
@@ -227,6 +234,7 @@ class Writer:
             return len(kept)
 
     def _change(self, delta: Delta, kinds: Mask, fingerprints: Words, ids: Words, in_base: Mask) -> None:
+        self._stale = True  # until it is queued, also for an interrupt
         try:
             delta.change(kinds, fingerprints, ids, in_base)
         except BaseException:
@@ -270,6 +278,7 @@ class Writer:
             returning = missing & (in_base != 0)
             self.check_room(len(fingerprints), rows.names)
             log.check_room(delta.version + int(returning.sum()) + 1, self.path)
+            self._stale = True
             try:
                 columns, mask = probe_insert_in_order(
                     delta, fingerprints, rows.ids, columns, in_base, returning, dropped, radius, always
@@ -279,6 +288,7 @@ class Writer:
                 raise
             count = int(mask.sum())
             if not count:
+                self._stale = False
                 return view, columns, mask
             kept, kept_ids = fingerprints[mask], rows.ids[mask]
             totals = rows.totals._replace(

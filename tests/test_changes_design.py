@@ -60,8 +60,7 @@ def test_an_interrupt_between_memory_and_journal(tmp_path, monkeypatch, sync, pl
                 append = type(store._follower.journal).append
                 patch.setattr(type(store._follower.journal), "append", lambda *a: (append(*a), interrupted()))
             with pytest.raises(KeyboardInterrupt):
-                store.insert(FRESH[110:120])
-                store.flush()
+                insert_and_flush(store, FRESH[110:120])
         known = 120 if place == "after its commit" else 110
         store.insert(FRESH[120:130])
         assert len(store) == known + 10
@@ -71,6 +70,11 @@ def test_an_interrupt_between_memory_and_journal(tmp_path, monkeypatch, sync, pl
     with fpstore.open(tmp_path / "s") as store:
         assert len(store) == known + 10
         assert store.verify().ok
+
+
+def insert_and_flush(store, fingerprints):
+    store.insert(fingerprints)
+    store.flush()
 
 
 def interrupted(*_):

@@ -53,8 +53,8 @@ def sealed(data):
 
 @pytest.mark.parametrize(
     ("at", "form", "value"),
-    [(48, "I", 2), (48, "I", 2**32 - 1), (48, "I", 0), (52, "I", 2), (52, "I", 0), (52, "I", 2**32 - 1), (56, "I", 3), (80, "B", 3),
-     (81, "I", 2**31), (81, "I", 4)],
+    [(48, "I", 2), (48, "I", 2**32 - 1), (48, "I", 0), (52, "I", 2), (52, "I", 0), (52, "I", 2**32 - 1), (56, "I", 3),
+     (80, "B", 3), (81, "I", 2**31), (81, "I", 4)],
 )  # fmt: skip
 def test_a_record_that_says_what_cannot_be_is_refused(at, form, value):
     """Under a right checksum: lengths that lead outside, unknown kinds."""

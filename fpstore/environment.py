@@ -213,7 +213,7 @@ class Reader:
     @property
     def file_bytes(self) -> int:
         """Bytes that the file takes on disk; its padding is a hole where the file system has them."""
-        status = self.path.stat()
+        status = os.fstat(self._descriptor) if self._descriptor >= 0 and not self._closed else self.path.stat()
         return min(status.st_size, status.st_blocks * 512)
 
     def verify(self) -> None:

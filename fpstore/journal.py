@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 from weakref import WeakValueDictionary
@@ -21,13 +21,14 @@ import lmdb
 from fpstore import environment, pages
 from fpstore.environment import translated
 from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, StorageError, StoreNotFoundError
-from fpstore.locks import keep_writers_away
+from fpstore.locks import LOCK_FILE, keep_writers_away
 
 META = b"meta"
 LOG = b"log"
 STATE_KEY = b"state"
 MOVED_KEY = b"moved"
 MAX_READERS = 1022  # 64 bytes each in the lock file
+LOCK_BYTES = 1 << 16
 PAGE = 4096
 SPARE_BYTES = 1 << 20  # of the map, kept for the last transaction
 LEAST_MAP_BYTES = 4 << 20
@@ -63,7 +64,7 @@ class _Environment:
 
     def _opened(self) -> lmdb.Environment:
         lock = True
-        if not self.writable and not _can_register(self.path):
+        if not _can_register(self.path, self.writable) and not self.writable:
             self.excludes = keep_writers_away(self.path.parent.parent)
             lock = False
         pages.check(self.path)
@@ -111,14 +112,39 @@ class _Environment:
             self.close()
 
 
-def _can_register(path: Path) -> bool:
-    """Whether this process may write to LMDB's lock file, where readers have their places."""
+def make_lock_file(path: Path) -> None:
+    """Let the lock file of a journal have its space: LMDB maps it, and a page that a full disk has no room for ends a process.
+
+    Raises
+    ------
+    OSError
+    """
+    descriptor = os.open(lock_path(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o664)
     try:
-        os.close(os.open(lock_path(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o664))
+        if os.fstat(descriptor).st_size < LOCK_BYTES:
+            os.posix_fallocate(descriptor, 0, LOCK_BYTES)
+    finally:
+        os.close(descriptor)
+
+
+def _can_register(path: Path, needed: bool) -> bool:
+    """Whether this process may write to LMDB's lock file, where readers have their places.
+
+    Raises
+    ------
+    StorageError
+        There is no space for it, and this process needs it.
+    """
+    try:
+        make_lock_file(path)
     except OSError as error:
-        if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
-            raise StorageError(f"{path}: {error.strerror}", path=path) from error
-        return False
+        if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            return False
+        if error.errno in (errno.ENOSPC, errno.EDQUOT) and not needed:
+            with suppress(OSError):  # else there is no lock to keep writers away with
+                (path.parent.parent / LOCK_FILE).touch()
+                return False
+        raise StorageError(f"{path}: {error.strerror}", path=path) from error
     return True
 
 
@@ -271,7 +297,9 @@ class Journal:
             def work(transaction: lmdb.Transaction) -> None:
                 if transaction.get(MOVED_KEY, db=here.meta) is not None:
                     raise StorageError(f"{self.path}: is no longer the current journal: open the store again", path=self.path)
-                transaction.cursor(here.log).putmulti(items, append=True)
+                _, added = transaction.cursor(here.log).putmulti(items, append=True)
+                if added != len(items):  # LMDB passes over a key that is there
+                    raise CorruptStoreError(f"{self.path}: it has a log record {items[added][0].hex()} already", path=self.path)
 
             self._write(here, work, lambda t: not items or t.get(items[-1][0], db=self._here().log) == items[-1][1])
 
@@ -329,6 +357,30 @@ class Journal:
         except (lmdb.Error, FpstoreError):
             return False
 
+    def recover(self) -> None:
+        """Let a transaction be seen that a writer committed and died before it could tell.
+
+        LMDB does so when the next one writes, to which that transaction must be known then: it has taken a number.
+        """
+        with write_lock:
+            with environment.lock():
+                here = self._here()
+            with translated(self.path), here.handle.begin(write=True) as transaction:
+                transaction.abort()
+
+    def register(self) -> None:
+        """Take a place in the table of readers where there was no room for the table, so that a writer may come.
+
+        Raises
+        ------
+        StorageError
+            There still is none.
+        """
+        with environment.lock():
+            here = self._here()
+            if here.excludes >= 0 and _can_register(self.path, needed=True):
+                here.open_again()
+
     def remove_dead_readers(self) -> int:
         """Free the places of readers that died, which would keep pages from being used again; return how many."""
         with environment.lock(), translated(self.path):
@@ -357,8 +409,11 @@ class Journal:
 
     @property
     def file_bytes(self) -> int:
-        """Bytes that the file takes on disk."""
-        status = self.path.stat()
+        """Bytes that the file takes on disk; none where a merge or another store has taken its place."""
+        try:
+            status = self.path.stat()
+        except FileNotFoundError:
+            return 0
         return min(status.st_size, status.st_blocks * 512)
 
     def close(self) -> None:

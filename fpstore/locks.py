@@ -34,7 +34,9 @@ class WriterLock:
             os.close(self._descriptor)
             if shared:
                 raise StoreLockedError(
-                    f"{folder}: readers that may not write into the folder are using it, and keep writers away", path=folder
+                    f"{folder}: readers that may not write into the folder, or found no space there, are using it, and keep "
+                    "writers away",
+                    path=folder,
                 ) from None
             who = "this process" if holder == str(os.getpid()) else f"process {holder}"
             raise StoreLockedError(

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from fpstore import layout, pages
-from fpstore.delta import Record, unpack
+from fpstore.delta import LAST_ROW, Record, unpack
 from fpstore.errors import CorruptStoreError, FpstoreError
 from fpstore.journal import LOG, META, MOVED_KEY, STATE_KEY, Journal
 from fpstore.view import View
@@ -111,8 +111,7 @@ def check_totals(view: View, tick: Callable[[int], None]) -> None:
     CorruptStoreError
     """
     totals, path = view.totals, view.generation.folder
-    # A last row of 2^64 - 1 is followed by none.
-    bound = totals.next_row if totals.id_kind == "row" and totals.next_row < 2**64 - 1 else 2**64
+    bound = totals.next_row if totals.id_kind == "row" and totals.next_row < LAST_ROW else 2**64
     if totals.id_kind == "string" and view.delta is not None:
         bound = view.delta.first_name + len(view.delta.names)
     fingerprints = ids = 0

@@ -100,7 +100,8 @@ class Store(Reading):
         Returns
         -------
         int
-            How many pairs of fingerprint and id were new. A pair that is stored already stays as it is.
+            How many pairs of fingerprint and id were new. A pair that is stored already stays as it is. All rows of a call are
+            one change, up to 2^20 of them; more are several changes, one after the other.
 
         Raises
         ------

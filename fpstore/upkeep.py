@@ -9,7 +9,7 @@ from pathlib import Path
 from fpstore import layout
 from fpstore.folder import sync_folder
 from fpstore.following import make_state
-from fpstore.journal import create_journal, lock_path
+from fpstore.journal import create_journal, lock_path, make_lock_file
 from fpstore.view import View
 
 TEMPORARY = ".tmp"
@@ -23,9 +23,12 @@ def start_journal(view: View, delta_bytes: int) -> None:
     try:
         state = make_state(generation.store, generation.record, view.totals, generation.next_name())
         create_journal(temporary, state, (), delta_bytes)
+        make_lock_file(generation.folder / layout.JOURNAL_FILE)
         temporary.rename(generation.folder / layout.JOURNAL_FILE)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # the next writer removes what stays
+            temporary.unlink(missing_ok=True)
+            lock_path(generation.folder / layout.JOURNAL_FILE).unlink(missing_ok=True)
         raise
     sync_folder(generation.folder)
 

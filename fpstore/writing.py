@@ -6,13 +6,12 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore import delta as log
-from fpstore.delta import ADD, REMOVE, WIPE, Delta, Record, Totals
+from fpstore.delta import ADD, REMOVE, WIPE, Delta, Record
 from fpstore.errors import ClosedStoreError, FpstoreError, InputError, ReadOnlyError
 from fpstore.following import Follower
 from fpstore.inorder import probe_insert_in_order
@@ -23,6 +22,7 @@ from fpstore.merge import Merge
 from fpstore.names import MAX_NAME_BYTES
 from fpstore.probing import Columns
 from fpstore.resources import parse_memory, parse_threads
+from fpstore.rows import Rows, absent, count_absent, new_pairs
 from fpstore.view import NONE, View
 
 Progress = Callable[[str, int, int | None], None]
@@ -35,16 +35,6 @@ BATCH_ROWS = 10_000  # a group of inserts is committed when it has so many rows
 BATCH_SECONDS = 0.1  # or is so old
 NONE_ROWS = 1 << 20
 READER_CHECKS = 1 << 10  # commits between two looks for readers that died
-PRESENT, ABSENT = 1, 2
-
-
-class Rows(NamedTuple):
-    """Rows that are to be added, their ids as numbers, and what the numbers rest on."""
-
-    fingerprints: Words
-    ids: Words
-    names: list[bytes]  # strings that have no number yet
-    totals: Totals  # with the kind of ids and the next row as they will be
 
 
 class Writer:
@@ -111,6 +101,7 @@ class Writer:
         delta = view.delta
         assert delta is not None
         self._queue.append(record)
+        self._stale = False
         self._queued_rows += len(record.kinds)
         self._queued_bytes += log.size(len(record.kinds), record.names)
         try:
@@ -171,11 +162,17 @@ class Writer:
             delta, journal = self._delta(), self.follower.journal
             assert journal is not None
             record = log.join(self._queue, delta.records + 1)
-            journal.append(record.number, log.pack(record))
+            self._stale = True  # an interrupt may come between the commit and what is noted of it
+            try:
+                journal.append(record.number, log.pack(record))
+            except FpstoreError:
+                self._stale = False
+                raise
             delta.records += 1
+            self._empty_queue()
+            self._stale = False
             if delta.records % READER_CHECKS == 0:
                 journal.remove_dead_readers()
-            self._empty_queue()
 
     def _empty_queue(self) -> None:
         self._queue.clear()
@@ -222,12 +219,12 @@ class Writer:
             view, delta, sync = self.begin(sync)
             rows = self._rows(view, fingerprints, ids)
             in_base = delta.in_base(rows.fingerprints)
-            new = self._new_pairs(view, rows, in_base)
+            new = new_pairs(view, rows, in_base)
             kept, kept_ids, in_base = rows.fingerprints[new], rows.ids[new], in_base[new]
             if not len(kept):
                 return 0
             totals = rows.totals._replace(
-                fingerprints=view.totals.fingerprints + self._count_absent(view, kept, in_base),
+                fingerprints=view.totals.fingerprints + count_absent(view, kept, in_base),
                 ids=view.totals.ids + len(kept),
             )
             kinds = np.full(len(kept), ADD, np.uint8)
@@ -237,6 +234,7 @@ class Writer:
             return len(kept)
 
     def _change(self, delta: Delta, kinds: Mask, fingerprints: Words, ids: Words, in_base: Mask) -> None:
+        self._stale = True  # until it is queued, also for an interrupt
         try:
             delta.change(kinds, fingerprints, ids, in_base)
         except BaseException:
@@ -275,11 +273,12 @@ class Writer:
             rows = self._rows(view, fingerprints, ids)
             columns = view.base_columns(fingerprints, radius, threads)
             in_base = delta.in_base(fingerprints)
-            dropped = ~self._new_pairs(view, rows, in_base) if always else np.zeros(len(fingerprints), bool)
-            absent = self._absent(view, fingerprints, in_base)
-            returning = absent & (in_base != 0)
+            dropped = ~new_pairs(view, rows, in_base) if always else np.zeros(len(fingerprints), bool)
+            missing = absent(view, fingerprints, in_base)
+            returning = missing & (in_base != 0)
             self.check_room(len(fingerprints), rows.names)
             log.check_room(delta.version + int(returning.sum()) + 1, self.path)
+            self._stale = True
             try:
                 columns, mask = probe_insert_in_order(
                     delta, fingerprints, rows.ids, columns, in_base, returning, dropped, radius, always
@@ -289,10 +288,11 @@ class Writer:
                 raise
             count = int(mask.sum())
             if not count:
+                self._stale = False
                 return view, columns, mask
             kept, kept_ids = fingerprints[mask], rows.ids[mask]
             totals = rows.totals._replace(
-                fingerprints=view.totals.fingerprints + len(np.unique(fingerprints[mask & absent])),
+                fingerprints=view.totals.fingerprints + len(np.unique(fingerprints[mask & missing])),
                 ids=view.totals.ids + count,
                 next_row=view.totals.next_row,
             ).counting(kept_ids)
@@ -349,40 +349,6 @@ class Writer:
             numbers[name] = number
         return np.fromiter((numbers[name] for name in ids), np.uint64, len(ids)), names
 
-    def _new_pairs(self, view: View, rows: Rows, in_base: Mask) -> npt.NDArray[np.bool_]:
-        """Return which pairs are not stored yet, each only the first time that it comes."""
-        fingerprints, ids = rows.fingerprints, rows.ids
-        new = np.ones(len(fingerprints), bool)
-        order = np.lexsort((ids, fingerprints))
-        same = (np.diff(fingerprints[order]) == 0) & (np.diff(ids[order]) == 0)
-        new[order[1:][same]] = False  # lexsort is stable: the first of equal pairs comes first
-        assert view.delta is not None
-        known = view.delta.kernel.pairs(fingerprints, ids, view.delta.version)
-        new &= known != PRESENT
-        ask = np.flatnonzero(new & (known == 0) & (in_base != 0))
-        if len(ask):
-            distinct, place = np.unique(fingerprints[ask], return_inverse=True)
-            lims, numbers = view.base_numbers(distinct)
-            owner = np.repeat(np.arange(len(distinct)), np.diff(lims))
-            stored = set(zip(owner.tolist(), numbers.tolist(), strict=True)) if len(numbers) < MANY_IDS * len(ask) else None
-            for row, at in zip(ask.tolist(), place.tolist(), strict=True):
-                if stored is not None:
-                    new[row] = (at, int(ids[row])) not in stored
-                else:
-                    part = numbers[lims[at] : lims[at + 1]]
-                    found = int(np.searchsorted(part, ids[row]))
-                    new[row] = found == len(part) or part[found] != ids[row]
-        return new
-
-    def _absent(self, view: View, fingerprints: Words, in_base: Mask) -> npt.NDArray[np.bool_]:
-        """Return which fingerprints are not stored."""
-        assert view.delta is not None
-        states = view.delta.kernel.states(fingerprints, view.delta.version)
-        return np.asarray((states == ABSENT) | ((states == 0) & (in_base == 0)))
-
-    def _count_absent(self, view: View, fingerprints: Words, in_base: Mask) -> int:
-        return len(np.unique(fingerprints[self._absent(view, fingerprints, in_base)]))
-
     # Deleting
 
     def delete_fingerprints(self, fingerprints: Words, sync: str | None) -> int:
@@ -391,7 +357,7 @@ class Writer:
             view, delta, sync = self.begin(sync)
             distinct = np.unique(fingerprints)
             in_base = delta.in_base(distinct)
-            distinct = distinct[~self._absent(view, distinct, in_base)]
+            distinct = distinct[~absent(view, distinct, in_base)]
             lims, _ = view.numbers_of(distinct)
             return self._remove(view, delta, distinct, int(lims[-1]), NONE, NONE, sync)
 
@@ -491,7 +457,6 @@ class Writer:
                 self._wake.notify_all()
 
 
-MANY_IDS = 64
 _ONE_ADD = np.zeros(1, np.uint8)
 _KIND_WORDS = {"row": "row numbers or other integers", "integer": "integers", "string": "strings"}
 

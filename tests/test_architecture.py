@@ -26,7 +26,7 @@ LAYERS = (
     ("table", "sorting", "ids", "names", "journal", "delta", "probing", "folder", "io"),
     ("generation", "plan", "hashing", "inorder"),
     ("view",),
-    ("following", "idview", "sources", "logcheck"),
+    ("following", "idview", "rows", "sources", "logcheck"),
     ("inspection", "backup", "salvage", "aside"),
     ("merging", "upkeep"),
     ("merge", "splitting", "remains"),

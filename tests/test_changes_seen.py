@@ -2,6 +2,7 @@
 
 import os
 import signal
+import struct
 import threading
 import time
 
@@ -195,3 +196,74 @@ def test_a_fork_in_the_middle_of_changes_can_close(path):
         finally:
             stop.set()
             thread.join()
+
+
+# --- A writer that dies between its commit and telling of it --------------------------------------
+
+WORD = struct.Struct("=Q")
+
+
+def die_before_telling(store):
+    """Leave LMDB as a process does that is killed between its last write of a transaction and the number in the lock file."""
+    journal = store._follower.journal
+    number = journal.transaction()
+    kept = journal._here().handle.begin(write=True)  # who comes next finds that the owner of the lock died
+    with journal.path.with_name("journal.mdb-lock").open("r+b") as file:
+        head = file.read(128)
+        (place,) = (at for at in range(8, 128, 8) if WORD.unpack_from(head, at)[0] == number)  # after a mutex
+        file.seek(place)
+        file.write(WORD.pack(number - 1))
+    os.kill(os.getpid(), signal.SIGKILL)
+    kept.abort()
+
+
+def test_a_commit_that_a_dead_writer_did_not_tell_of_is_not_overwritten(path):
+    def work(pipe):
+        store = fpstore.open(path, "r+")
+        store.insert(50)
+        pipe.recv()
+        store.insert(100)
+        die_before_telling(store)
+
+    child = Child(work)
+    with fpstore.open(path) as before, fpstore.open(path) as other:
+        wait_for(lambda: seen(other, 50) == [True])
+        child.pipe.send("go")
+        assert os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1]) == -signal.SIGKILL
+        assert seen(other, 50, 100) == [True, False]
+        with fpstore.open(path, "r+") as store:
+            assert seen(store, 50, 100) == [True, True]
+            store.insert(101)
+            assert seen(store, 100, 101) == seen(other, 100, 101) == seen(before, 100, 101) == [True, True]
+            assert content_of(store) == content_of(other)
+            assert store.verify().ok
+        assert fpstore.open(path)[101] == [5]
+
+
+def test_a_merge_that_a_dead_writer_did_not_tell_of(path):
+    def work(pipe):
+        store = fpstore.open(path, "r+")
+        store.insert(50)
+        pipe.recv()
+        original = fpstore.journal.Journal.move
+
+        def move(journal, record):
+            original(journal, record)
+            die_before_telling(store)
+
+        fpstore.journal.Journal.move = move
+        store.merge()
+
+    child = Child(work)
+    with fpstore.open(path) as other:
+        wait_for(lambda: seen(other, 50) == [True])
+        child.pipe.send("go")
+        assert os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1]) == -signal.SIGKILL
+        assert other.stats()["generation"] == 1
+        with fpstore.open(path, "r+") as store:
+            assert store.stats()["generation"] == 2
+            store.insert(101)
+            assert seen(store, 50, 101) == seen(other, 50, 101) == [True, True]
+            assert store.verify().ok
+            store.merge()
+            assert other.stats()["generation"] == 3

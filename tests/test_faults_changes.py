@@ -229,7 +229,7 @@ BATCH = """
 opening = {"sync": "none"}
 parts = [[(k, 100 * p + i) for i, k in enumerate(take(5))] for p in range(1, 3)]
 steps = [insert(parts[0]), insert(parts[1]), (lambda store, root: store.flush(), None)]
-expected = [expected[0]] * 3 + [expected[0] | set(parts[0]) | set(parts[1])]
+expected = [expected[0]] * 3 + [expected[0] | {(k, name(i)) for k, i in parts[0] + parts[1]}]
 resume = lambda acknowledged: 0
 """
 # The delta adds, removes and wipes, also ids of fingerprints that stay.

@@ -277,10 +277,13 @@ class Machine(RuleBasedStateMachine):
         wide = self.radius + 3
         question = (queries, ids, wide)
         assert answers(self.store, *question) == expected(self.model, self.radius, *question)
-        seen = self.other.ask(*question)  # first, for it cannot see more than who asks later
         possible = [expected(model, self.radius, *question) for model in (self.states if self.batched else self.states[:1])]
-        assert seen in possible
-        assert answers(self.near, *question) in possible[possible.index(seen) :]
+        for ask in (lambda: self.other.ask(*question), lambda: answers(self.near, *question)):
+            seen = ask()
+            if self.batched and seen not in possible:
+                seen = ask()  # what was queued was committed between two of the questions
+            assert seen in possible
+            possible = possible[possible.index(seen) :]  # who asks later sees no less
 
     def teardown(self):
         if not hasattr(self, "store"):
@@ -313,7 +316,7 @@ QUIET = {
 
 
 def test_any_changes():
-    run_state_machine_as_test(Machine, settings=settings(max_examples=40, stateful_step_count=25, **QUIET))
+    run_state_machine_as_test(Machine, settings=settings(max_examples=28, stateful_step_count=25, **QUIET))
 
 
 @pytest.mark.slow

@@ -1,0 +1,410 @@
+"""A disk that gets full at every stage, and stores that may only be read: a clear error, and the store as it was."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fpstore
+from fpstore.locks import WriterLock
+
+RNG = np.random.default_rng(5)
+FINGERPRINTS = RNG.integers(0, 2**64, 1000, np.uint64)
+MORE = RNG.integers(0, 2**64, 1000, np.uint64)
+OTHER = RNG.integers(0, 2**64, 800, np.uint64)
+NAMES = [f"document {i}" for i in range(10_000)]
+DISK_BYTES = 4 << 20
+PAGE = 4096
+NOBODY = 65534
+
+
+def in_child(work, *arguments):
+    """Run work in a fork; fail with what it raised, or with the signal that ended it. Return what it returned, a short string."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.close(reading)
+            signal.alarm(60)
+            try:
+                os.write(writing, str(work(*arguments)).encode())
+                status = 0
+            except BaseException:
+                os.write(writing, traceback.format_exc()[-4000:].encode())
+        finally:
+            os._exit(status)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        said = pipe.read().decode()
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status == 0, f"ended with {status}: {said}"
+    return said
+
+
+def rows_of(store):
+    found = set()
+    for keys, lims, ids in store.items():
+        ids = ids if isinstance(ids, list) else ids.tolist()
+        found.update((key, i) for key, a, b in zip(keys.tolist(), lims, lims[1:], strict=False) for i in ids[a:b])
+    return found
+
+
+def content(path):
+    with fpstore.open(path) as store:
+        report = store.verify()
+        assert report.ok, report.faults
+        return rows_of(store)
+
+
+# Each stage: what it does to an open store (None: it opens or builds one itself), and what there is afterwards.
+
+
+def start(store, disk):
+    with fpstore.open(disk / "s", "r+"):
+        pass
+
+
+def build(store, disk):
+    fpstore.build(disk / "new", FINGERPRINTS, NAMES[:1000], radius=3, design="flip-2", threads=1).close()
+
+
+def insert(store, disk):
+    store.insert(MORE, NAMES[3000:4000])
+
+
+def insert_one(store, disk):
+    store.insert([int(MORE[0])], [NAMES[3000]])
+
+
+def probe_insert(store, disk):
+    store.probe_insert_many(MORE, NAMES[3000:4000], always=True, threads=1)
+
+
+def delete(store, disk):
+    store.delete(ids=NAMES[:700])
+
+
+def merge(store, disk):
+    store.merge(threads=1)
+
+
+def join(store, disk):
+    store.merge(disk.parent / "other", threads=1)
+
+
+def split(store, disk):
+    store.split(disk / "out", 1, overwrite=True, threads=1)
+
+
+def back_up(store, disk):
+    store.backup(disk / "copy")
+
+
+def batch(store, disk):
+    store.insert(MORE, NAMES[3000:4000], sync="none")
+    store.flush()
+
+
+STAGES = [start, build, insert, insert_one, probe_insert, batch, delete, merge, join, split, back_up]
+BESIDE = {build: ["new"], split: ["out/0.fps", "out/1.fps"], back_up: ["copy"]}
+CLOSED = (start, build)
+
+
+def expected_after(stage, before):
+    if stage in (insert, probe_insert, batch):
+        return before | set(zip(MORE.tolist(), NAMES[3000:4000], strict=True))
+    if stage is insert_one:
+        return before | {(int(MORE[0]), NAMES[3000])}
+    if stage is delete:
+        gone = set(NAMES[:700])
+        return {row for row in before if row[1] not in gone}
+    if stage is join:
+        return before | set(zip(OTHER.tolist(), NAMES[7000:7800], strict=True))
+    return before
+
+
+@pytest.fixture
+def disk(small_disk):
+    folder, limit = small_disk(DISK_BYTES)
+    if limit is not None:
+        pytest.skip("nothing can be mounted here")
+    return folder
+
+
+@pytest.fixture
+def template(tmp_path):
+    """Two stores: one that was never changed, and one with changes."""
+    ids = NAMES[: len(FINGERPRINTS)]
+    fpstore.build(tmp_path / "plain", FINGERPRINTS, ids, radius=3, design="flip-2", threads=1).close()
+    shutil.copytree(tmp_path / "plain", tmp_path / "changed")
+    with fpstore.open(tmp_path / "changed", "r+") as store:
+        store.insert(OTHER[:500], NAMES[9000:9500])
+        store.delete(ids=NAMES[800:900])
+    fpstore.build(tmp_path / "other", OTHER, NAMES[7000:7800], radius=3, design="flip-2", threads=1).close()
+    return tmp_path
+
+
+def free_pages(disk):
+    status = os.statvfs(disk)
+    return status.f_bavail * status.f_frsize // PAGE
+
+
+def fill(disk, room):
+    """Leave so many pages; with a negative number, as many as that less than none."""
+    with (disk / "filler").open("wb") as file:
+        size = (free_pages(disk) - room) * PAGE
+        if size > 0:
+            os.posix_fallocate(file.fileno(), 0, size)
+    assert free_pages(disk) == room
+
+
+def at_a_room(stage, disk, room):
+    """Do a stage with so many pages of room, and again with enough; return whether the room was enough."""
+    path = disk / "s"
+    before = content(path)
+    after = expected_after(stage, before)
+    reader = fpstore.open(path)
+    store = None if stage in CLOSED else fpstore.open(path, "r+")
+    fill(disk, room)
+    refused, said = False, ""
+    try:
+        stage(store, disk)
+    except fpstore.StorageError as error:
+        refused, said = True, str(error)
+    now = after if not refused else before
+    assert rows_of(reader) == now
+    assert content(path) == now
+    if refused:
+        assert said.startswith(str(disk))
+        assert "No space left on device" in said
+        assert "\n" not in said
+        assert not [output for output in BESIDE.get(stage, []) if (disk / output).exists()] or stage is split
+        if store is not None:
+            assert rows_of(store) == (before if stage is not batch else after)
+        (disk / "filler").unlink()
+        stage(store, disk)
+        assert rows_of(reader) == after
+        assert content(path) == after
+    for output in BESIDE.get(stage, []):
+        assert content(disk / output)
+    if store is not None:
+        store.close()
+    reader.close()
+    (disk / "filler").unlink(missing_ok=True)
+    with fpstore.open(path, "r+") as store:
+        assert rows_of(store) == after
+    left = [p.name for p in disk.iterdir() if p.name.startswith(".")] + [p.name for p in path.glob("gen-*.tmp")]
+    assert not left
+    assert len(list(path.glob("gen-*"))) == 1
+    return int(not refused)
+
+
+def put(disk, store):
+    """Let there be nothing but this store."""
+    for entry in disk.iterdir():
+        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    shutil.copytree(store, disk / "s")
+
+
+def go_through(disk, template, stage, rooms):
+    enough = []
+    for room in rooms:
+        put(disk, template / ("plain" if stage is start else "changed"))
+        enough.append(int(in_child(at_a_room, stage, disk, room)))
+        if sum(enough) == 2:
+            break
+    assert not enough[0]
+    assert enough[-1]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_disk_that_is_full_at_a_stage(disk, template, stage):
+    rooms = (0, 6, *range(8, 11), *range(20, 30)) if stage is start else (0, 3, 10, 20, 40, 80, 160, 320, 640)
+    go_through(disk, template, stage, rooms)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_disk_with_any_number_of_pages_left(disk, template, stage):
+    go_through(disk, template, stage, range(600))
+
+
+@pytest.mark.parametrize("room", [0, 1, 15, 16])
+def test_a_journal_without_its_lock_file_on_a_full_disk(disk, template, room):
+    """It is a copy, perhaps. Readers keep writers away until there is room for them."""
+    put(disk, template / "changed")
+    path = disk / "s"
+    for lock in path.rglob("*lock"):
+        lock.unlink()
+
+    def work():
+        fill(disk, room)
+        reader = fpstore.open(path)
+        before = rows_of(reader)
+        if room < 16:
+            with pytest.raises(fpstore.StorageError, match="No space left"):
+                fpstore.open(path, "r+")
+            with pytest.raises(fpstore.StoreLockedError, match="no space"):
+                WriterLock(path)
+        (disk / "filler").unlink()
+        with fpstore.open(path, "r+") as store:
+            insert(store, disk)
+            assert rows_of(reader) == rows_of(store) == expected_after(insert, before)
+
+    in_child(work)
+
+
+# --- Stores that may only be read -------------------------------------------------------------------
+
+
+def as_nobody(work):
+    """Do work as a user who owns nothing."""
+
+    def drop_and_work():
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+        return work()
+
+    return drop_and_work
+
+
+@pytest.fixture(params=["mount", "user"])
+def restricted(request, template):
+    """Return (the folder of the stores, where they may only be read, what makes work done by one who may only read).
+
+    The folders above are open to everybody.
+    """
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        pytest.skip("only root can mount, or become another user")
+    top = Path(tempfile.mkdtemp())
+    top.chmod(0o755)
+    try:
+        shutil.copytree(template, top / "stores")
+        (top / "stores").chmod(0o755)
+        if request.param == "user":
+            yield top / "stores", top / "stores", as_nobody
+            return
+        (top / "view").mkdir()
+        if subprocess.run(["mount", "--bind", top / "stores", top / "view"], capture_output=True).returncode:
+            pytest.skip("nothing can be mounted here")
+        try:
+            subprocess.run(["mount", "-o", "remount,bind,ro", top / "view"], check=True)
+            yield top / "stores", top / "view", lambda work: work
+        finally:
+            subprocess.run(["umount", "--lazy", top / "view"], check=True)
+    finally:
+        shutil.rmtree(top)
+
+
+def listing(path):
+    return {p.relative_to(path): p.stat().st_mtime_ns for p in path.rglob("*")}
+
+
+@pytest.mark.parametrize("kind", ["plain", "changed", "without lock files"])
+def test_who_may_not_write_reads(restricted, kind):
+    stores, where, reading = restricted
+    name = kind if kind == "plain" else "changed"
+    expected = content(stores / name)
+    if kind == "without lock files":
+        for lock in (stores / name).rglob("*lock"):
+            lock.unlink()
+    before = listing(stores / name)
+
+    def work():
+        path = where / name
+        with pytest.raises(OSError):
+            (path / "x").touch()
+        assert content(path) == expected
+        with fpstore.open(path) as store:
+            assert store.probe(int(FINGERPRINTS[0]))[0].ids == [NAMES[0]]
+            with pytest.raises(fpstore.ReadOnlyError) as caught:
+                fpstore.open(path, "r+")
+            assert str(path) in str(caught.value)
+            assert "\n" not in str(caught.value)
+            assert rows_of(store) == expected
+
+    in_child(reading(work))
+    assert listing(stores / name) == before
+
+
+def test_who_may_not_write_and_a_writer(restricted):
+    """LMDB could not tell them apart: one keeps the other away."""
+    stores, where, reading = restricted
+    expected = content(stores / "changed")
+
+    def refused():
+        with pytest.raises(fpstore.StorageError, match=f"process {writer} is writing to it"):
+            fpstore.open(where / "changed")
+
+    with fpstore.open(stores / "changed", "r+") as store:
+        writer = os.getpid()
+        in_child(reading(refused))
+        store.insert([int(MORE[0])], [NAMES[3000]])
+    expected |= {(int(MORE[0]), NAMES[3000])}
+
+    asked, answered = os.pipe(), os.pipe()
+
+    def read_on():
+        with fpstore.open(where / "changed") as store:
+            os.write(answered[1], b".")
+            os.read(asked[0], 1)
+            assert rows_of(store) == expected
+
+    def write():
+        os.read(answered[0], 1)
+        try:
+            with pytest.raises(fpstore.StoreLockedError, match="readers that may not write"):
+                fpstore.open(stores / "changed", "r+")
+            assert content(stores / "changed") == expected
+        finally:
+            os.write(asked[1], b".")
+
+    with ThreadPoolExecutor(1) as pool:
+        reader = pool.submit(in_child, reading(read_on))
+        write()
+        reader.result()
+    with fpstore.open(stores / "changed", "r+") as store:
+        store.insert([int(MORE[1])], [NAMES[3001]])
+    for descriptor in (*asked, *answered):
+        os.close(descriptor)
+
+
+def test_a_store_that_was_never_changed_and_a_writer(restricted):
+    """A reader without permission that was there before the first writer finds the journal, and is told."""
+    stores, where, reading = restricted
+    expected = content(stores / "plain")
+    asked, answered = os.pipe(), os.pipe()
+
+    def read_on():
+        with fpstore.open(where / "plain") as store:
+            assert rows_of(store) == expected
+            os.write(answered[1], b".")
+            os.read(asked[0], 1)
+            with pytest.raises(fpstore.StorageError, match="is writing to it"):
+                rows_of(store)
+            os.write(answered[1], b".")
+            os.read(asked[0], 1)
+            assert len(rows_of(store)) == len(expected) + 1
+
+    with ThreadPoolExecutor(1) as pool:
+        reader = pool.submit(in_child, reading(read_on))
+        try:
+            os.read(answered[0], 1)
+            with fpstore.open(stores / "plain", "r+") as store:
+                store.insert([int(MORE[0])], [NAMES[3000]])
+                os.write(asked[1], b".")
+                os.read(answered[0], 1)
+        finally:
+            os.write(asked[1], b".")
+        reader.result()
+    for descriptor in (*asked, *answered):
+        os.close(descriptor)

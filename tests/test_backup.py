@@ -215,7 +215,7 @@ def copies_of_a_busy_store(path, tmp_path, steps, least):
 
 
 def test_backups_beside_a_process_that_inserts_deletes_and_merges(path, tmp_path):
-    copies_of_a_busy_store(path, tmp_path, 120, 3)
+    copies_of_a_busy_store(path, tmp_path, 200, 2)
 
 
 @pytest.mark.slow

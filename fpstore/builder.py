@@ -21,6 +21,7 @@ from fpstore.environment import Writer
 from fpstore.errors import InputError
 from fpstore.folder import Target
 from fpstore.io import check_fingerprints, check_ids
+from fpstore.merging import add_histogram
 from fpstore.names import NameWriter
 from fpstore.plan import SAMPLE_SIZE, choose
 from fpstore.resources import parse_memory, parse_threads
@@ -271,7 +272,7 @@ class _Build:
         _kernel.permute_sort(source, np.frombuffer(spec.permutation, np.uint8), keys, scratch, spec.sort_bits)
         self._progress.tick(0)
         histogram = np.zeros(huffman.SYMBOLS, np.uint64)
-        _add_histogram(keys[:0], keys, histogram)
+        add_histogram(keys[:0], keys, histogram)
         self._write_table(identity, table, histogram, (keys[i : i + COPY_ROWS] for i in range(0, n, COPY_ROWS)))
 
     def _table_in_parts(self, identity: _Identity, table: int, memory: int) -> None:
@@ -280,7 +281,7 @@ class _Build:
         try:
             last = np.empty(0, np.uint64)
             for part in permuted_parts(identity.keys, identity.count, identity.design.tables[table], memory):
-                _add_histogram(last, part, histogram)
+                add_histogram(last, part, histogram)
                 last = part[-1:].copy()
                 column.append(part)
                 self._progress.tick(0)
@@ -362,7 +363,7 @@ class _Identity:
 
     def note(self, keys: Words) -> None:
         """Take the next keys into the count, digest and histogram."""
-        _add_histogram(self._last, keys, self.histogram)
+        add_histogram(self._last, keys, self.histogram)
         self._last = keys[-1:].copy()
         self._sample.append(keys[-self.count % self._step :: self._step].copy())
         self.count += len(keys)
@@ -385,14 +386,6 @@ def _few_ids(keys: Words, per_key: Words) -> Iterator[tuple[Words, Words]]:
         end = max(int(np.searchsorted(ends, taken + COPY_ROWS, side="right")), start + 1)
         yield keys[start:end], per_key[start:end]
         start, taken = end, int(ends[end - 1])
-
-
-def _add_histogram(last: Words, keys: Words, histogram: Words) -> None:
-    if len(last) and len(keys):
-        bad = _kernel.histogram(np.concatenate([last, keys[:1]]), histogram)
-        assert bad == 2, "parts out of order"
-    bad = _kernel.histogram(keys, histogram)
-    assert bad == len(keys), "keys out of order"
 
 
 def _known_rows(source: Any) -> int | None:

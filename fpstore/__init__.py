@@ -1,7 +1,7 @@
 """fpstore: exact, compressed, on-disk Hamming-radius search over 64-bit fingerprints."""
 
 from fpstore import start as start  # first: it says why the kernel cannot be loaded
-from fpstore.api import build, open
+from fpstore.api import build, open, repair
 from fpstore.design import Design, TableSpec
 from fpstore.errors import (
     ClosedStoreError,
@@ -18,12 +18,14 @@ from fpstore.errors import (
     StoreNotFoundError,
 )
 from fpstore.hashing import SimHash
+from fpstore.idview import Ids
 from fpstore.inspection import Report
 from fpstore.matches import Match, Matches
 from fpstore.plan import Plan, plan
+from fpstore.repair import RepairReport
 from fpstore.store import Store
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "ClosedStoreError",
@@ -31,6 +33,7 @@ __all__ = [
     "Design",
     "FormatVersionError",
     "FpstoreError",
+    "Ids",
     "InputError",
     "Match",
     "Matches",
@@ -38,6 +41,7 @@ __all__ = [
     "MissingExtraError",
     "Plan",
     "ReadOnlyError",
+    "RepairReport",
     "Report",
     "SimHash",
     "StorageError",
@@ -49,4 +53,5 @@ __all__ = [
     "build",
     "open",
     "plan",
+    "repair",
 ]

@@ -9,6 +9,7 @@ from typing import Any
 
 from fpstore.design import TableSpec
 from fpstore.errors import InputError
+from fpstore.repair import RepairReport, repair_store
 from fpstore.store import Store
 from fpstore.table import DEFAULT_BLOCK_BYTES
 
@@ -146,3 +147,54 @@ def open(
         It lies on read-only media, or this user may not write.
     """
     return Store(Path(os.fspath(path)).absolute(), mode, sync, merge_at, delta_bytes)
+
+
+def repair(
+    path: PathLike,
+    output: PathLike | None = None,
+    *,
+    in_place: bool = False,
+    lost: PathLike | None = None,
+    memory: int | str | None = None,
+    threads: int | None = None,
+    progress: Callable[[str, int, int | None], None] | None = None,
+) -> RepairReport:
+    """Make a sound store of a damaged one, from everything in it that is intact; say what was done and what is lost.
+
+    Each table holds the whole set, so one that is intact gives back all others. Ids, strings and changes exist once. The damaged
+    store is never changed or deleted. When nothing is wrong, nothing is written.
+
+    Parameters
+    ----------
+    path : path-like
+        The damaged store.
+    output : path-like, optional
+        The folder to create; by default the store's name and ``.repaired``.
+    in_place : bool
+        Put the new store in place of the damaged one, once it is complete and verified; that one gets the name with ``.damaged``.
+    lost : path-like, optional
+        Where to write what is known of what was lost; by default the store's name and ``.lost.tsv``. Lines of what
+        it is (``fingerprint``: it has no id left; ``ids``: it has lost some; ``name``: the string of this number is lost; ``id``:
+        nothing has this id now), fingerprint, id.
+    memory, threads, progress : optional
+        As for :func:`build`.
+
+    Returns
+    -------
+    RepairReport
+
+    Raises
+    ------
+    StoreNotFoundError
+        There is nothing, or something that is no store.
+    CorruptStoreError
+        Nothing can be recovered.
+    StoreExistsError
+        The path of the new store exists.
+    StoreLockedError
+        Another process has the store open for writing.
+    StorageError
+        The disk is full or not writable; nothing was changed.
+    """
+    target, rows = (None if p is None else Path(os.fspath(p)).absolute() for p in (output, lost))
+    return repair_store(Path(os.fspath(path)).absolute(), target, in_place, rows, memory, threads, progress)

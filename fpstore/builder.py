@@ -21,6 +21,7 @@ from fpstore.environment import Writer
 from fpstore.errors import InputError
 from fpstore.folder import Target
 from fpstore.io import check_fingerprints, check_ids
+from fpstore.merging import add_histogram
 from fpstore.names import NameWriter
 from fpstore.plan import SAMPLE_SIZE, choose
 from fpstore.resources import parse_memory, parse_threads
@@ -49,6 +50,9 @@ class Options:
     disk_budget: int | None = None
     storage: str = "hot"
     progress: Progress | None = None
+    # Of a store that is written anew: what the input does not tell.
+    id_kind: str | None = None
+    rows: int = 0
 
     def checked(self) -> Options:
         """Validate what can be validated before any input is read."""
@@ -117,7 +121,7 @@ class _Build:
         """Read, sort, encode, and write the metadata last."""
         store = Writer(self._folder / layout.STORE_FILE)
         try:
-            names = None
+            names = NameWriter(store) if self._options.id_kind == "string" else None
             rows = _known_rows(source)
             if rows is not None and self._options.design != "auto":
                 self._choose(rows)  # refuses before anything is read
@@ -141,7 +145,9 @@ class _Build:
             self._other_tables(identity)
             for _, sync in self._syncs:
                 sync.result()
-            self._write_metadata(store, identity, kind, id_count, row)
+            self._write_metadata(
+                store, identity, self._options.id_kind or kind, id_count, self._options.rows if self._options.id_kind else row
+            )
             self._temporary.rmdir()
             store.finish()
         except BaseException:
@@ -266,7 +272,7 @@ class _Build:
         _kernel.permute_sort(source, np.frombuffer(spec.permutation, np.uint8), keys, scratch, spec.sort_bits)
         self._progress.tick(0)
         histogram = np.zeros(huffman.SYMBOLS, np.uint64)
-        _add_histogram(keys[:0], keys, histogram)
+        add_histogram(keys[:0], keys, histogram)
         self._write_table(identity, table, histogram, (keys[i : i + COPY_ROWS] for i in range(0, n, COPY_ROWS)))
 
     def _table_in_parts(self, identity: _Identity, table: int, memory: int) -> None:
@@ -275,7 +281,7 @@ class _Build:
         try:
             last = np.empty(0, np.uint64)
             for part in permuted_parts(identity.keys, identity.count, identity.design.tables[table], memory):
-                _add_histogram(last, part, histogram)
+                add_histogram(last, part, histogram)
                 last = part[-1:].copy()
                 column.append(part)
                 self._progress.tick(0)
@@ -295,6 +301,12 @@ class _Build:
             raise
         self._syncs.append((writer, self._disk.submit(writer.sync)))
 
+    def _auto(self, count: int) -> dict[str, Any] | None:
+        """Return what a later merge needs to choose a design again, when this one was chosen."""
+        if self._options.design != "auto":
+            return None
+        return {"planned_for": count, "disk_budget": self._options.disk_budget, "storage": self._options.storage}
+
     def _write_metadata(self, store: Writer, identity: _Identity, kind: str, id_count: int, rows: int) -> None:
         if identity.table is None:
             identity.column.close()
@@ -308,6 +320,7 @@ class _Build:
                 "id_kind": kind,
                 "block_bytes": self._options.block_bytes,
                 "fingerprinter": self._options.fingerprinter,
+                "auto": self._auto(identity.count),
             },
             layout.GENERATION_KEY: {
                 "number": 1,
@@ -350,7 +363,7 @@ class _Identity:
 
     def note(self, keys: Words) -> None:
         """Take the next keys into the count, digest and histogram."""
-        _add_histogram(self._last, keys, self.histogram)
+        add_histogram(self._last, keys, self.histogram)
         self._last = keys[-1:].copy()
         self._sample.append(keys[-self.count % self._step :: self._step].copy())
         self.count += len(keys)
@@ -373,14 +386,6 @@ def _few_ids(keys: Words, per_key: Words) -> Iterator[tuple[Words, Words]]:
         end = max(int(np.searchsorted(ends, taken + COPY_ROWS, side="right")), start + 1)
         yield keys[start:end], per_key[start:end]
         start, taken = end, int(ends[end - 1])
-
-
-def _add_histogram(last: Words, keys: Words, histogram: Words) -> None:
-    if len(last) and len(keys):
-        bad = _kernel.histogram(np.concatenate([last, keys[:1]]), histogram)
-        assert bad == 2, "parts out of order"
-    bad = _kernel.histogram(keys, histogram)
-    assert bad == len(keys), "keys out of order"
 
 
 def _known_rows(source: Any) -> int | None:

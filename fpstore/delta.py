@@ -26,7 +26,9 @@ ID_KINDS = ("row", "integer", "string")
 MAGIC = b"FPCHANGE"
 # magic, checksum, then what the checksum covers: number, fingerprints and ids afterwards, next row, rows, names, kind of ids
 _HEADER = struct.Struct("<8sQQQQQIIII")
+_LENGTH = struct.Struct("<I")
 _CHECKED_FROM = 16
+LAST_ROW = 2**64 - 1
 MOST_RECORDS = (1 << 29) - 2
 
 
@@ -37,6 +39,12 @@ class Totals(NamedTuple):
     ids: int
     next_row: int  # the id of the next row that comes without one
     id_kind: str
+
+    def counting(self, numbers: Words) -> Totals:
+        """Let row numbers go on after these that were given, as far as there are any."""
+        if self.id_kind != "row" or not len(numbers):
+            return self
+        return self._replace(next_row=max(self.next_row, min(int(numbers.max()) + 1, LAST_ROW)))
 
 
 class Record(NamedTuple):
@@ -52,7 +60,7 @@ class Record(NamedTuple):
 
 def pack(record: Record) -> bytes:
     """Return the bytes of a log record."""
-    names = b"".join(struct.pack("<I", len(name)) + name for name in record.names)
+    names = b"".join(_LENGTH.pack(len(name)) + name for name in record.names)
     body = b"".join(
         (record.fingerprints.astype("<u8").tobytes(), record.ids.astype("<u8").tobytes(), record.kinds.tobytes(), names)
     )
@@ -63,6 +71,11 @@ def pack(record: Record) -> bytes:
     )  # fmt: skip
     data = head[_CHECKED_FROM:] + body
     return MAGIC + xxhash.xxh64_intdigest(data).to_bytes(8, "little") + data
+
+
+def size(rows: int, names: Iterable[bytes]) -> int:
+    """Return how many bytes :func:`pack` makes of so many rows."""
+    return _HEADER.size + 17 * rows + sum(4 + len(name) for name in names)
 
 
 def unpack(data: bytes, path: Path) -> Record:
@@ -77,17 +90,27 @@ def unpack(data: bytes, path: Path) -> Record:
     _, checksum, number, fingerprints, ids, next_row, rows, name_count, kind, _ = _HEADER.unpack_from(data)
     if xxhash.xxh64_intdigest(memoryview(data)[_CHECKED_FROM:]) != checksum:
         raise CorruptStoreError(f"{path}: log record {number} is damaged (checksum differs)", path=path)
+    # Under a right checksum only a faulty writer has left something else than what is checked here.
+    at = _HEADER.size + 17 * rows
+    if at > len(data) or kind >= len(ID_KINDS):
+        raise _malformed(path, number)
     words = np.frombuffer(data, "<u8", 2 * rows, _HEADER.size).astype(np.uint64, copy=False)
-    at = _HEADER.size + 16 * rows
-    kinds = np.frombuffer(data, np.uint8, rows, at)
-    at += rows
+    kinds = np.frombuffer(data, np.uint8, rows, at - rows)
     names = []
     for _ in range(name_count):
-        (length,) = struct.unpack_from("<I", data, at)
-        names.append(data[at + 4 : at + 4 + length])
-        at += 4 + length
+        start = at + _LENGTH.size
+        if start > len(data):
+            raise _malformed(path, number)
+        at = start + int(_LENGTH.unpack_from(data, at)[0])
+        names.append(data[start:at])
+    if at != len(data) or (rows and int(kinds.max()) > WIPE):
+        raise _malformed(path, number)
     totals = Totals(fingerprints, ids, next_row, ID_KINDS[kind])
     return Record(number, totals, kinds, words[:rows], words[rows:], names)
+
+
+def _malformed(path: Path, number: int) -> CorruptStoreError:
+    return CorruptStoreError(f"{path}: log record {number} is malformed", path=path)
 
 
 def join(records: Sequence[Record], number: int) -> Record:

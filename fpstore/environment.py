@@ -213,14 +213,14 @@ class Reader:
     @property
     def file_bytes(self) -> int:
         """Bytes that the file takes on disk; its padding is a hole where the file system has them."""
-        status = self.path.stat()
+        status = os.fstat(self._descriptor) if self._descriptor >= 0 and not self._closed else self.path.stat()
         return min(status.st_size, status.st_blocks * 512)
 
     def verify(self) -> None:
         """Check the digest of the whole file; opening has done so when the file is small."""
         if self._closed:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
-        if self._sealed_with() != _digest(self._descriptor, self._used):
+        if self._sealed_with() != file_digest(self._descriptor, self._used):
             raise CorruptStoreError(f"{self.path}: LMDB file is damaged (digest differs)", path=self.path)
 
     def _sealed_with(self) -> int:
@@ -347,7 +347,7 @@ class Writer:
 def seal(path: Path, used: int, room: int = 0) -> tuple[int, int]:
     """Pad a finished file behind its ``used`` bytes, end it with their digest, and return its size and that digest."""
     with path.open("r+b") as file:
-        digest = _digest(file.fileno(), used)
+        digest = file_digest(file.fileno(), used)
         size = used + room + PAD_BYTES
         file.truncate(used)
         file.truncate(size)
@@ -358,7 +358,7 @@ def seal(path: Path, used: int, room: int = 0) -> tuple[int, int]:
     return size, digest
 
 
-def _digest(descriptor: int, used: int) -> int:
+def file_digest(descriptor: int, used: int) -> int:
     """XXH64 of the first ``used`` bytes."""
     state = xxhash.xxh64()
     start = 0

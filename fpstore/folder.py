@@ -15,7 +15,7 @@ from types import TracebackType
 
 from fpstore import layout
 from fpstore.errors import FpstoreError, StorageError, StoreExistsError
-from fpstore.locks import WriterLock
+from fpstore.locks import LOCK_FILE, WriterLock
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -51,8 +51,7 @@ class Target:
                 raise StoreExistsError(f"{path} exists: choose another path, or replace it with overwrite (--force)", path=path)
             if not is_store(path):
                 raise StoreExistsError(f"{path} exists and is no fpstore store: it will not be replaced", path=path)
-            with suppress(OSError):  # where no lock can be made there is no writer
-                self._writer = WriterLock(path)
+            self._keep_writers_away()
         if not path.parent.is_dir():
             raise StorageError(f"{path.parent}: no such folder", path=path.parent)
         self._remove_abandoned()
@@ -85,6 +84,12 @@ class Target:
             os.close(self._lock)
         self._lock = -1
 
+    def _keep_writers_away(self) -> None:
+        """Take the lock of the store that is replaced, if anybody has ever written to it."""
+        if self._writer is None and (self.path / LOCK_FILE).exists():
+            with suppress(OSError):  # where the lock cannot be opened there is no writer
+                self._writer = WriterLock(self.path)
+
     def _let_writers(self) -> None:
         if self._writer is not None:
             self._writer.release()
@@ -115,6 +120,7 @@ class Target:
             sync_folder(Path(folder))
         replaced = self._overwrite and self.path.exists()
         if replaced:
+            self._keep_writers_away()  # the first one may have come meanwhile
             exchange(self._folder, self.path)
         else:
             if self.path.exists():

@@ -11,6 +11,7 @@ from weakref import WeakSet, finalize
 
 from fpstore import layout
 from fpstore.delta import Delta, Totals, unpack
+from fpstore.design import Design
 from fpstore.environment import Reader
 from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, StoreNotFoundError
 from fpstore.folder import is_store
@@ -70,6 +71,7 @@ class Follower:
             layout.check_store_record(self.store, file)
             self.first = layout.unpack_record(self.reader.get(layout.GENERATION_KEY, layout.META), file, "generation")
             self.resolve()
+            self._design = self.design
         except BaseException:
             self.close()
             raise
@@ -96,6 +98,14 @@ class Follower:
             return view
         with self._lock:
             return self._refresh()
+
+    @property
+    def design(self) -> Design:
+        """The tables of the generation that was current last."""
+        view = self._current
+        if view is not None:
+            self._design = view.generation.design
+        return self._design
 
     def show(self, view: View) -> None:
         """Take a view that this process, the writer, has made itself."""
@@ -181,13 +191,15 @@ class Follower:
 
     def resolve(self) -> None:
         """Open the current generation, which may be replaced while it is looked for."""
+        told = ""
         for attempt in range(ATTEMPTS):
             try:
                 self._open_current()
                 return
-            except (StoreNotFoundError, CorruptStoreError):
-                # A generation that a merge has just removed looks like a damaged one.
-                if attempt + 1 == ATTEMPTS or not self._superseded():
+            except (StoreNotFoundError, CorruptStoreError) as error:
+                # A generation that a merge has just removed looks like a damaged one; a journal with a damaged page does not.
+                same, told = str(error) == told and str(error.path).endswith(layout.JOURNAL_FILE), str(error)
+                if attempt + 1 == ATTEMPTS or (same and isinstance(error, CorruptStoreError)) or not self._superseded():
                     raise
             time.sleep(PAUSE_SECONDS)
 
@@ -223,7 +235,7 @@ class Follower:
         if old is not None and old.generation.record["number"] == state["generation"]["number"]:
             generation = old.generation
         else:
-            generation = Generation(self.path, self.store, state["generation"], self.reader)
+            generation = Generation(self.path, state["store"], state["generation"], self.reader)
         delta = Delta(generation.design.radius, generation.sample(), generation.identity, state["first_name"])
         totals = Totals(**state["totals"])
         self._take(journal, View(generation, delta, 0, totals), change)

@@ -94,8 +94,7 @@ class Generation:
     @property
     def names_bytes(self) -> int:
         """What a dictionary of its own takes on disk."""
-        shape = self.record.get("names_file")
-        return int(shape["bytes"]) if shape else 0
+        return self.names.file_bytes if self.names is not None and self.record.get("names_file") else 0
 
     def sample(self) -> Words:
         """Return some fingerprints, evenly spread over the sorted set."""

@@ -14,6 +14,7 @@ from fpstore.design import Design
 from fpstore.errors import CorruptStoreError, FpstoreError
 from fpstore.ids import iter_entry_counts
 from fpstore.journal import Journal
+from fpstore.logcheck import check_journal, check_totals
 from fpstore.plan import limit_bits
 from fpstore.table import TableReader
 from fpstore.view import View
@@ -23,6 +24,7 @@ SKEW_BITS = 16
 PHASE_TABLES = "tables"
 PHASE_IDS = "ids"
 PHASE_NAMES = "names"
+PHASE_LOG = "changes"
 
 
 @dataclass
@@ -104,6 +106,14 @@ def verify_store(view: View, journal: Journal | None, progress: Callable[[str, i
             names.verify(phase.tick)
         except FpstoreError as error:
             report.note(error)
+    if journal is not None and journal.path.parent == view.generation.folder:  # a merge may have come in between
+        phase = _Phase(progress, PHASE_LOG, None)
+        check_journal(journal, generation["number"], report.note, phase.tick)
+        if report.ok and view.version:
+            try:
+                check_totals(view, phase.tick)
+            except FpstoreError as error:
+                report.note(error)
     return report
 
 

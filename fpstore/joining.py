@@ -33,9 +33,16 @@ class Join(Merge):
     """
 
     def __init__(
-        self, host: Host, others: Sequence[View], renumber: bool, memory: int, threads: int, progress: Progress | None
+        self,
+        host: Host,
+        others: Sequence[View],
+        renumber: bool,
+        memory: int,
+        threads: int,
+        progress: Progress | None,
+        design: str | None = None,
     ) -> None:
-        super().__init__(host, memory, threads, progress)
+        super().__init__(host, memory, threads, progress, design)
         self._others, self._renumber = others, renumber
 
     def run(self) -> None:
@@ -97,6 +104,9 @@ class Join(Merge):
                 self._names.append(name)
             table[theirs] = number
         return lambda ids: table[ids]
+
+    def _expected(self, view: View) -> int:
+        return view.totals.fingerprints + sum(other.totals.fingerprints for other in self._others)
 
     def _strings(self, view: View) -> bool:
         return self._kind == "string"

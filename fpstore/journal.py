@@ -10,15 +10,15 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 import lmdb
 
-from fpstore import environment
+from fpstore import environment, pages
 from fpstore.environment import translated
 from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, StorageError, StoreNotFoundError
 from fpstore.locks import LOCK_FILE, keep_writers_away
@@ -33,6 +33,7 @@ PAGE = 4096
 SPARE_BYTES = 1 << 20  # of the map, kept for the last transaction
 LEAST_MAP_BYTES = 4 << 20
 DEFAULT_MAP_BYTES = 64 << 30  # address space, not disk
+CHECK_ATTEMPTS = 100  # a busy writer may commit while pages are looked at
 MOST_NUMBER = 2**64 - 2  # no record has a higher one
 PAUSE_SECONDS = 0.002
 
@@ -66,12 +67,17 @@ class _Environment:
         if not _can_register(self.path, self.writable) and not self.writable:
             self.excludes = keep_writers_away(self.path.parent.parent)
             lock = False
+        pages.check(self.path)
         with translated(self.path):
             handle = lmdb.open(
                 os.fsencode(self.path), subdir=False, readonly=not self.writable, lock=lock, max_dbs=4, map_size=0,
                 readahead=False, create=False, max_readers=MAX_READERS,
             )  # fmt: skip
             try:
+                for _ in range(CHECK_ATTEMPTS):
+                    with handle.begin() as transaction:
+                        if pages.check(self.path, transaction.id()):  # LMDB itself would end the process at a damaged page
+                            break
                 self.meta, self.log = (handle.open_db(name, create=False) for name in (META, LOG))
             except BaseException:
                 handle.close()
@@ -193,9 +199,15 @@ class Journal:
 
     def _attach(self) -> None:
         try:
-            status = self.path.stat()
+            self._attach_file()
         except OSError as error:
-            raise StoreNotFoundError(f"{self.path}: missing ({error.strerror})", path=self.path) from error
+            if self.path.exists():
+                raise
+            # A merge may remove it at any moment.
+            raise StoreNotFoundError(f"{self.path}: missing ({error.strerror or error})", path=self.path) from error
+
+    def _attach_file(self) -> None:
+        status = self.path.stat()
         if status.st_size < 2 * PAGE:
             raise CorruptStoreError(f"{self.path}: the journal is cut short ({status.st_size} bytes)", path=self.path)
         inode = (status.st_dev, status.st_ino)
@@ -235,6 +247,17 @@ class Journal:
             transaction.abort()
             return number
 
+    @contextmanager
+    def pinned(self) -> Iterator[int]:
+        """Keep the pages of the last transaction from being used again meanwhile, and give its number."""
+        with environment.lock(), translated(self.path):
+            transaction = self._here().handle.begin()
+        try:
+            yield transaction.id()
+        finally:
+            with environment.lock():
+                transaction.abort()
+
     def read(self, after: int) -> Change:
         """Return the state record and all log records with a number above ``after``, of one moment."""
         with environment.lock(), translated(self.path):
@@ -266,24 +289,35 @@ class Journal:
             No space on the disk, or in the map: nothing was changed.
         """
         with write_lock:
+            self.check_room(sum(len(record) for _, record in records))
             with environment.lock():
                 here = self._here()
-            info = here.handle.info()
-            if (int(info["last_pgno"]) + 2) * PAGE + sum(len(record) for _, record in records) > int(
-                info["map_size"]
-            ) - SPARE_BYTES:
-                raise StorageError(
-                    f"{self.path}: the delta is full ({info['map_size']} bytes of map): merge it; nothing was changed",
-                    path=self.path,
-                )
             items = [(number.to_bytes(8, "big"), record) for number, record in records]
 
             def work(transaction: lmdb.Transaction) -> None:
                 if transaction.get(MOVED_KEY, db=here.meta) is not None:
                     raise StorageError(f"{self.path}: is no longer the current journal: open the store again", path=self.path)
-                transaction.cursor(here.log).putmulti(items, append=True)
+                _, added = transaction.cursor(here.log).putmulti(items, append=True)
+                if added != len(items):  # LMDB passes over a key that is there
+                    raise CorruptStoreError(f"{self.path}: it has a log record {items[added][0].hex()} already", path=self.path)
 
             self._write(here, work, lambda t: not items or t.get(items[-1][0], db=self._here().log) == items[-1][1])
+
+    def check_room(self, record_bytes: int) -> int:
+        """Refuse records for which the map has no room; return how many bytes it has room for.
+
+        Raises
+        ------
+        StorageError
+        """
+        with environment.lock():
+            info = self._here().handle.info()
+        room = int(info["map_size"]) - SPARE_BYTES - (int(info["last_pgno"]) + 2) * PAGE
+        if record_bytes > room:
+            raise StorageError(
+                f"{self.path}: the delta is full ({info['map_size']} bytes of map): merge it; nothing was changed", path=self.path
+            )
+        return room
 
     def move(self, record: bytes) -> None:
         """Say that another generation is current: the last transaction of a journal."""
@@ -322,6 +356,17 @@ class Journal:
                 return done
         except (lmdb.Error, FpstoreError):
             return False
+
+    def recover(self) -> None:
+        """Let a transaction be seen that a writer committed and died before it could tell.
+
+        LMDB does so when the next one writes, to which that transaction must be known then: it has taken a number.
+        """
+        with write_lock:
+            with environment.lock():
+                here = self._here()
+            with translated(self.path), here.handle.begin(write=True) as transaction:
+                transaction.abort()
 
     def register(self) -> None:
         """Take a place in the table of readers where there was no room for the table, so that a writer may come.
@@ -364,8 +409,11 @@ class Journal:
 
     @property
     def file_bytes(self) -> int:
-        """Bytes that the file takes on disk."""
-        status = self.path.stat()
+        """Bytes that the file takes on disk; none where a merge or another store has taken its place."""
+        try:
+            status = self.path.stat()
+        except FileNotFoundError:
+            return 0
         return min(status.st_size, status.st_blocks * 512)
 
     def close(self) -> None:

@@ -12,18 +12,22 @@ import numpy.typing as npt
 
 from fpstore import layout
 from fpstore.delta import Delta, Totals, pack, unpack
+from fpstore.design import Design
+from fpstore.design import design as make_design
 from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, StorageError
 from fpstore.folder import sync_folder
 from fpstore.following import Follower, make_state
-from fpstore.generation import Generation
+from fpstore.generation import SAMPLE_SIZE, Generation
 from fpstore.journal import Journal, create_journal
 from fpstore.merging import Written
 from fpstore.names import merge_names
+from fpstore.plan import choose
 from fpstore.sources import Content, Source
 from fpstore.upkeep import TEMPORARY, remove_generation
 from fpstore.view import View
 
 Progress = Callable[[str, int, int | None], None]
+GROWTH = 2  # a design that was chosen is chosen again when there are so many times as many fingerprints, or so few
 UNUSED_NAMES = 0.01  # share of a dictionary that may be out of use before it is written anew
 
 
@@ -46,11 +50,12 @@ class _NumbersInUseError(Exception):
 class Merge:
     """One merge of the delta as it is when :meth:`run` begins. Readers and inserts go on beside it."""
 
-    def __init__(self, host: Host, memory: int, threads: int, progress: Progress | None) -> None:
+    def __init__(self, host: Host, memory: int, threads: int, progress: Progress | None, design: str | None = None) -> None:
         self._host = host
         self._follower = host.follower
         self._path = host.follower.path
         self._memory, self._threads, self._progress = memory, threads, progress
+        self._design = design
         self._written: Written | None = None
         self._stopped = False
 
@@ -69,7 +74,7 @@ class Merge:
         """
         with self._host.turn:
             view = self._freeze()
-        if self._frozen:
+        if self._frozen or self._design is not None:
             self._replace(view)
 
     def _freeze(self) -> View:
@@ -129,8 +134,9 @@ class Merge:
             raise
 
     def _write(self, view: View, temporary: Path, number: int) -> None:
-        store = view.generation.store
-        written = Written(temporary, view.generation.design, store["block_bytes"], self._memory, self._threads, self._progress)
+        self._store = store = self._redesigned(view)
+        design = Design.from_json(store["design"])
+        written = Written(temporary, design, store["block_bytes"], self._memory, self._threads, self._progress)
         self._written = written
         if self._stopped:
             written.stop()
@@ -143,6 +149,29 @@ class Merge:
         self._start = totals = self._totals(view, written)
         self._record = written.record(number, totals.next_row if totals.id_kind == "row" else totals.ids)
 
+    def _redesigned(self, view: View) -> dict[str, Any]:
+        """Return the store record, with other tables if they are wanted, or were chosen for another number of fingerprints."""
+        generation = view.generation
+        store, radius = generation.store, generation.design.radius
+        count = self._expected(view)
+        if self._design is not None and self._design != "auto":
+            made = make_design(self._design, radius)
+            made.lookups(count)  # InputError: a probe would make too many
+            return store | {"design": made.to_json(), "auto": None}
+        auto = store.get("auto") or ({} if self._design == "auto" else None)
+        if auto is None or (self._design is None and auto["planned_for"] / GROWTH <= count <= auto["planned_for"] * GROWTH):
+            return store
+        sample = np.concatenate([generation.sample(), view.changed[1][0][:SAMPLE_SIZE]])
+        chosen = choose(
+            count, radius, disk_budget=auto.get("disk_budget"), storage=auto.get("storage", "hot"),
+            block_bytes=store["block_bytes"], sample=sample,
+        ).design  # fmt: skip
+        return store | {"design": chosen.to_json(), "auto": {"disk_budget": None, "storage": "hot", **auto, "planned_for": count}}
+
+    def _expected(self, view: View) -> int:
+        """Return about how many fingerprints there will be."""
+        return view.totals.fingerprints
+
     def _finish(self, view: View, temporary: Path, folder: Path) -> None:
         """Write the dictionary and the journal, and make the generation current."""
         host, written = self._host, self._written
@@ -150,13 +179,13 @@ class Merge:
         kept = None if written.used is None else self._dictionary(view, temporary, written.used)
         old = self._follower.journal
         assert old is not None
-        state = make_state(view.generation.store, self._record, self._start, self._first_name)
+        state = make_state(self._store, self._record, self._start, self._first_name)
         copied = self._frozen
         create_journal(temporary / layout.JOURNAL_FILE, state, (), host.delta_bytes)
         sync_folder(temporary)
         temporary.rename(folder)
         sync_folder(self._path)
-        generation = Generation(self._path, view.generation.store, self._record, view.generation.reader)
+        generation = Generation(self._path, self._store, self._record, view.generation.reader)
         journal = Journal(folder / layout.JOURNAL_FILE, writable=True)
         try:
             delta = Delta(generation.design.radius, generation.sample(), generation.identity, self._first_name)

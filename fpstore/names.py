@@ -57,7 +57,7 @@ class NameWriter:
                 if number is None:
                     number = self.count + len(fresh)
                     place = struct.pack(">Q", number)
-                    fresh.append((place, _sealed(number, name)))
+                    fresh.append((place, sealed_name(number, name)))
                     changed[key] = changed.get(key, places) + place
                 numbers[name] = number
             transaction.cursor(self._names).putmulti(fresh, append=True)
@@ -70,12 +70,12 @@ class NameWriter:
 
     def _find(self, transaction: Any, places: bytes, name: bytes) -> int | None:
         for (number,) in struct.iter_unpack(">Q", places):
-            if transaction.get(struct.pack(">Q", number), db=self._names) == _sealed(number, name):
+            if transaction.get(struct.pack(">Q", number), db=self._names) == sealed_name(number, name):
                 return int(number)
         return None
 
 
-def _sealed(number: int, name: bytes) -> bytes:
+def sealed_name(number: int, name: bytes) -> bytes:
     """Return the dictionary's value for a name: the low half of its XXH64, seeded with its number, then the name."""
     return struct.pack("<I", xxhash.xxh64_intdigest(name, number) & 0xFFFFFFFF) + name
 
@@ -94,7 +94,7 @@ class Names:
         """Return the number of a string, or None."""
         places = self._reader.get(xxhash.xxh64_digest(name), NUMBERS) or b""
         for (number,) in struct.iter_unpack(">Q", places):
-            if self._reader.get(struct.pack(">Q", number), NAMES) == _sealed(number, name):
+            if self._reader.get(struct.pack(">Q", number), NAMES) == sealed_name(number, name):
                 return int(number)
         return None
 
@@ -113,12 +113,17 @@ class Names:
         """Yield (hash, numbers of the strings that have it) in order of the hashes."""
         return self._reader.items(NUMBERS)
 
+    @property
+    def file_bytes(self) -> int:
+        """Size of the file on disk."""
+        return self._reader.file_bytes
+
     def close(self) -> None:
         """Give the LMDB handle back."""
         self._reader.close()
 
     def _opened(self, number: int, value: bytes | None) -> bytes:
-        if value is None or len(value) < 5 or value != _sealed(number, value[4:]):
+        if value is None or len(value) < 5 or value != sealed_name(number, value[4:]):
             what = "has no name" if value is None else "has a damaged name"
             raise CorruptStoreError(f"{self._reader.path}: id number {number} {what}", path=self._reader.path)
         return value[4:]
@@ -168,7 +173,7 @@ def merge_names(
         names, numbers = writer.database(NAMES), writer.database(NUMBERS)
         extra = [(first + i, name) for i, name in enumerate(added) if name and used[first + i]]
         kept = ((number, name) for number, name in (old.items() if old else ()) if used[number])
-        values = ((struct.pack(">Q", number), _sealed(number, name)) for number, name in chain(kept, extra))
+        values = ((struct.pack(">Q", number), sealed_name(number, name)) for number, name in chain(kept, extra))
         _append(writer, names, values, tick)
         fresh: dict[bytes, bytes] = {}
         for number, name in extra:

@@ -34,8 +34,8 @@ def open_writer(follower: Follower, sync: str, merge_at: float | None, delta_byt
             start_journal(view, delta_bytes)
             follower.resolve()
             view = follower.view()
-        assert follower.journal is not None
-        journal = Journal(follower.journal.path, writable=True)
+        journal = _settled(follower)
+        view = follower.view()
         follower.switch(view, journal)
         sweep(path, view.generation.record["number"])
         journal.remove_dead_readers()
@@ -46,3 +46,15 @@ def open_writer(follower: Follower, sync: str, merge_at: float | None, delta_byt
         if isinstance(error, OSError) and not isinstance(error, FpstoreError):
             raise StorageError(f"{path}: {error.strerror or error}; nothing was changed", path=path) from error
         raise
+
+
+def _settled(follower: Follower) -> Journal:
+    """Open the current journal for writing, after a last transaction of a dead writer, which may be that of a merge."""
+    while True:
+        assert follower.journal is not None
+        journal = Journal(follower.journal.path, writable=True)
+        journal.recover()
+        follower.view()
+        if follower.journal.path == journal.path:
+            return journal
+        journal.close()

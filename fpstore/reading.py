@@ -53,7 +53,6 @@ class Reading:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._follower = Follower(path)
-        self._design = self._follower.view().generation.design
         self._closed = False
 
     # Life cycle
@@ -96,7 +95,7 @@ class Reading:
     @property
     def design(self) -> Design:
         """The tables and why they suffice."""
-        return self._design
+        return self._follower.design if self._closed else self.view().generation.design
 
     @property
     def fingerprinter(self) -> dict[str, Any] | None:

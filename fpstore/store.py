@@ -100,7 +100,8 @@ class Store(Reading):
         Returns
         -------
         int
-            How many pairs of fingerprint and id were new. A pair that is stored already stays as it is.
+            How many pairs of fingerprint and id were new. A pair that is stored already stays as it is. All rows of a call are
+            one change, up to 2^20 of them; more are several changes, one after the other.
 
         Raises
         ------
@@ -238,6 +239,7 @@ class Store(Reading):
         self,
         *others: str | os.PathLike[str],
         renumber: bool = False,
+        design: str | None = None,
         memory: int | str | None = None,
         threads: int | None = None,
         progress: Callable[[str, int, int | None], None] | None = None,
@@ -255,6 +257,9 @@ class Store(Reading):
         renumber : bool
             Give the integer ids of each other store, in turn, the numbers after the largest so far. By default ids stay as
             they are.
+        design : str, optional
+            Keep other tables from now on; ``auto`` takes the planner's choice. By default those that there are, unless they
+            were chosen by ``auto`` for less than half or more than twice as many fingerprints: then they are chosen again.
         memory : int or str, optional
             Budget, as for :func:`fpstore.build`.
         threads : int, optional
@@ -277,7 +282,7 @@ class Store(Reading):
                 if Path(path).exists() and Path(path).samefile(self.path):
                     raise InputError(f"{self.path}: cannot be merged with itself")
                 views.append(stack.enter_context(Reading(Path(os.fspath(path)).absolute())).view())
-            writer.merge(memory, threads, progress, views, renumber)
+            writer.merge(memory, threads, progress, views, renumber, design)
 
 
 def _many(values: Any) -> Words:

@@ -118,22 +118,31 @@ class TableWriter:
 class TableReader:
     """A mapped table file. What a probe reads is verified by the kernel; :meth:`verify` reads the rest.
 
+    Parameters
+    ----------
+    path : Path
+    header : bytes, optional
+        Taken for the file's own, which is damaged; the file itself stays as it is.
+
     Raises
     ------
     StoreNotFoundError, CorruptStoreError, FormatVersionError
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, header: bytes | None = None) -> None:
         self.path = path
+        access = mmap.ACCESS_READ if header is None else mmap.ACCESS_COPY
         try:
             with path.open("rb") as file:
                 if os.fstat(file.fileno()).st_size == 0:
                     raise CorruptStoreError(f"{path}: the table file is empty", path=path)
-                blocks = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                blocks = mmap.mmap(file.fileno(), 0, access=access)
                 # Whole tables are read through a mapping of their own, for which the system reads ahead.
-                self._whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                self._whole = mmap.mmap(file.fileno(), 0, access=access)
         except FileNotFoundError as error:
             raise StoreNotFoundError(f"{path}: the table file is missing", path=path) from error
+        if header is not None:
+            blocks[: len(header)] = self._whole[: len(header)] = header
         # Probes need the blocks only where they look, and a small key index at once.
         blocks.madvise(mmap.MADV_RANDOM)
         self.kernel = _kernel.Table(np.frombuffer(blocks, dtype=np.uint8), str(path))

@@ -82,13 +82,9 @@ class View:
         return self._changes.combine(found[:3], self._changes.probe(queries, radius, self.version), self.version)
 
     def base_columns(self, queries: Words, radius: int, threads: int) -> Columns:
-        """Return the columns of the matches in the tables, without what was deleted from them since."""
+        """Return the columns of the matches in the tables, with what was deleted from them since."""
         prober = self.generation.prober(radius)
-        columns = joined([found[:3] for found in probed(partial(prober.probe, radius=radius), cut(queries, threads), threads)])
-        if self._changes is None:
-            return columns
-        none = np.zeros(len(queries) + 1, np.int64), np.empty(0, np.uint64), np.empty(0, np.uint8)
-        return self._changes.combine(columns, none, self.version)
+        return joined([found[:3] for found in probed(partial(prober.probe, radius=radius), cut(queries, threads), threads)])
 
     def scan_columns(self, queries: Words, radius: int, threads: int) -> Columns:
         """Return the columns of the matches at any radius."""

@@ -6,15 +6,15 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore import delta as log
-from fpstore.delta import ADD, REMOVE, WIPE, Delta, Record, Totals
+from fpstore.delta import ADD, REMOVE, WIPE, Delta, Record
 from fpstore.errors import ClosedStoreError, FpstoreError, InputError, ReadOnlyError
 from fpstore.following import Follower
+from fpstore.inorder import probe_insert_in_order
 from fpstore.joining import Join
 from fpstore.locks import WriterLock
 from fpstore.matches import Match
@@ -22,7 +22,8 @@ from fpstore.merge import Merge
 from fpstore.names import MAX_NAME_BYTES
 from fpstore.probing import Columns
 from fpstore.resources import parse_memory, parse_threads
-from fpstore.view import View
+from fpstore.rows import Rows, absent, count_absent, new_pairs
+from fpstore.view import NONE, View
 
 Progress = Callable[[str, int, int | None], None]
 Words = npt.NDArray[np.uint64]
@@ -34,16 +35,6 @@ BATCH_ROWS = 10_000  # a group of inserts is committed when it has so many rows
 BATCH_SECONDS = 0.1  # or is so old
 NONE_ROWS = 1 << 20
 READER_CHECKS = 1 << 10  # commits between two looks for readers that died
-PRESENT, ABSENT, DROPPED = 1, 2, 2
-
-
-class Rows(NamedTuple):
-    """Rows that are to be added, their ids as numbers, and what the numbers rest on."""
-
-    fingerprints: Words
-    ids: Words
-    names: list[bytes]  # strings that have no number yet
-    totals: Totals  # with the kind of ids and the next row as they will be
 
 
 class Writer:
@@ -63,7 +54,8 @@ class Writer:
         self.turn = threading.RLock()
         self._lock = lock
         self._queue: list[Record] = []
-        self._queued_rows = 0
+        self._queued_rows = self._queued_bytes = 0
+        self._room = 0  # of the journal, as far as it was asked for since the last commit
         self._due = 0.0
         self._wake = threading.Condition(self.turn)
         self._flusher: threading.Thread | None = None
@@ -109,13 +101,14 @@ class Writer:
         delta = view.delta
         assert delta is not None
         self._queue.append(record)
+        self._stale = False
         self._queued_rows += len(record.kinds)
+        self._queued_bytes += log.size(len(record.kinds), record.names)
         try:
             if sync == "commit":
                 self.flush()
         except BaseException:
-            self._queue.clear()
-            self._queued_rows = 0
+            self._empty_queue()
             self.reload()
             raise
         delta.note_names(record.names)
@@ -169,12 +162,22 @@ class Writer:
             delta, journal = self._delta(), self.follower.journal
             assert journal is not None
             record = log.join(self._queue, delta.records + 1)
-            journal.append(record.number, log.pack(record))
+            self._stale = True  # an interrupt may come between the commit and what is noted of it
+            try:
+                journal.append(record.number, log.pack(record))
+            except FpstoreError:
+                self._stale = False
+                raise
             delta.records += 1
+            self._empty_queue()
+            self._stale = False
             if delta.records % READER_CHECKS == 0:
                 journal.remove_dead_readers()
-            self._queue.clear()
-            self._queued_rows, self._due = 0, 0.0
+
+    def _empty_queue(self) -> None:
+        self._queue.clear()
+        self._queued_rows = self._queued_bytes = self._room = 0
+        self._due = 0.0
 
     def _delta(self) -> Delta:
         delta = self.follower.view().delta
@@ -182,12 +185,31 @@ class Writer:
         return delta
 
     def reload(self) -> None:
-        """Read the delta anew from the journal, after a change in memory that could not be committed."""
+        """Make the delta anew from the journal and what is queued, after a change in memory that could not be committed."""
         self._stale = True
         journal = self.follower.journal
         assert journal is not None
         self.follower.open_journal(journal, journal.read(0))
+        for record in self._queue:
+            view = self.follower.view()
+            assert view.delta is not None
+            view.delta.change(record.kinds, record.fingerprints, record.ids)
+            view.delta.note_names(record.names)
+            self.follower.show(View(view.generation, view.delta, view.delta.version, record.totals))
         self._stale = False
+
+    def check_room(self, rows: int, names: Sequence[bytes] = ()) -> None:
+        """Refuse a change that the journal has no room for beside what is queued: before it is in memory, where it would stay.
+
+        Raises
+        ------
+        StorageError
+        """
+        needed = self._queued_bytes + log.size(rows, names)
+        if needed > self._room:
+            journal = self.follower.journal
+            assert journal is not None
+            self._room = journal.check_room(needed)
 
     # Adding
 
@@ -197,20 +219,22 @@ class Writer:
             view, delta, sync = self.begin(sync)
             rows = self._rows(view, fingerprints, ids)
             in_base = delta.in_base(rows.fingerprints)
-            new = self._new_pairs(view, rows, in_base)
+            new = new_pairs(view, rows, in_base)
             kept, kept_ids, in_base = rows.fingerprints[new], rows.ids[new], in_base[new]
             if not len(kept):
                 return 0
             totals = rows.totals._replace(
-                fingerprints=view.totals.fingerprints + self._count_absent(view, kept, in_base),
+                fingerprints=view.totals.fingerprints + count_absent(view, kept, in_base),
                 ids=view.totals.ids + len(kept),
             )
             kinds = np.full(len(kept), ADD, np.uint8)
+            self.check_room(len(kept), rows.names)
             self._change(delta, kinds, kept, kept_ids, in_base)
             self.end(view, Record(0, totals, kinds, kept, kept_ids, rows.names), sync)
             return len(kept)
 
     def _change(self, delta: Delta, kinds: Mask, fingerprints: Words, ids: Words, in_base: Mask) -> None:
+        self._stale = True  # until it is queued, also for an interrupt
         try:
             delta.change(kinds, fingerprints, ids, in_base)
         except BaseException:
@@ -231,6 +255,7 @@ class Writer:
                 return matches
             in_base = np.array([view.generation.identity.locate_one(value) is not None], np.uint8)
             totals = rows.totals._replace(fingerprints=view.totals.fingerprints + (known is None), ids=view.totals.ids + 1)
+            self.check_room(1, rows.names)
             self._change(delta, _ONE_ADD, fingerprints, rows.ids, in_base)
             self.end(view, Record(0, totals, _ONE_ADD, fingerprints, rows.ids, rows.names), sync)
             return matches
@@ -248,26 +273,29 @@ class Writer:
             rows = self._rows(view, fingerprints, ids)
             columns = view.base_columns(fingerprints, radius, threads)
             in_base = delta.in_base(fingerprints)
-            matched = (np.diff(columns[0]) > 0).astype(np.uint8)
-            if always:
-                matched[~self._new_pairs(view, rows, in_base)] = DROPPED
-            absent = self._absent(view, fingerprints, in_base)
-            lims, found, distances, inserted = delta.kernel.probe_insert(
-                fingerprints, rows.ids, matched, in_base, radius, always, delta.version + 1
-            )
-            columns = delta.kernel.combine(columns, (lims, found, distances), delta.version + 1)
-            delta.version += 1
-            mask = inserted.astype(bool)
+            dropped = ~new_pairs(view, rows, in_base) if always else np.zeros(len(fingerprints), bool)
+            missing = absent(view, fingerprints, in_base)
+            returning = missing & (in_base != 0)
+            self.check_room(len(fingerprints), rows.names)
+            log.check_room(delta.version + int(returning.sum()) + 1, self.path)
+            self._stale = True
+            try:
+                columns, mask = probe_insert_in_order(
+                    delta, fingerprints, rows.ids, columns, in_base, returning, dropped, radius, always
+                )
+            except BaseException:
+                self.reload()
+                raise
             count = int(mask.sum())
             if not count:
+                self._stale = False
                 return view, columns, mask
             kept, kept_ids = fingerprints[mask], rows.ids[mask]
             totals = rows.totals._replace(
-                fingerprints=view.totals.fingerprints + len(np.unique(fingerprints[mask & absent])),
+                fingerprints=view.totals.fingerprints + len(np.unique(fingerprints[mask & missing])),
                 ids=view.totals.ids + count,
                 next_row=view.totals.next_row,
-            )
-            totals = _counted(totals, kept_ids)
+            ).counting(kept_ids)
             # A number whose string was not needed stays unused.
             used = set(kept_ids.tolist()) if rows.names else ()
             first = delta.first_name + len(delta.names)
@@ -297,7 +325,7 @@ class Writer:
             raise InputError(f"{self.path}: its ids are {_KIND_WORDS[totals.id_kind]}, got {got}")
         if not strings:
             numbers = np.asarray(ids, np.uint64)
-            return Rows(fingerprints, numbers, [], _counted(totals._replace(id_kind=kind), numbers))
+            return Rows(fingerprints, numbers, [], totals._replace(id_kind=kind).counting(numbers))
         numbers, names = self._numbers(view, ids)  # type: ignore[arg-type]
         return Rows(fingerprints, numbers, names, totals._replace(id_kind=kind))
 
@@ -321,40 +349,6 @@ class Writer:
             numbers[name] = number
         return np.fromiter((numbers[name] for name in ids), np.uint64, len(ids)), names
 
-    def _new_pairs(self, view: View, rows: Rows, in_base: Mask) -> npt.NDArray[np.bool_]:
-        """Return which pairs are not stored yet, each only the first time that it comes."""
-        fingerprints, ids = rows.fingerprints, rows.ids
-        new = np.ones(len(fingerprints), bool)
-        order = np.lexsort((ids, fingerprints))
-        same = (np.diff(fingerprints[order]) == 0) & (np.diff(ids[order]) == 0)
-        new[order[1:][same]] = False  # lexsort is stable: the first of equal pairs comes first
-        assert view.delta is not None
-        known = view.delta.kernel.pairs(fingerprints, ids, view.delta.version)
-        new &= known != PRESENT
-        ask = np.flatnonzero(new & (known == 0) & (in_base != 0))
-        if len(ask):
-            distinct, place = np.unique(fingerprints[ask], return_inverse=True)
-            lims, numbers = view.base_numbers(distinct)
-            owner = np.repeat(np.arange(len(distinct)), np.diff(lims))
-            stored = set(zip(owner.tolist(), numbers.tolist(), strict=True)) if len(numbers) < MANY_IDS * len(ask) else None
-            for row, at in zip(ask.tolist(), place.tolist(), strict=True):
-                if stored is not None:
-                    new[row] = (at, int(ids[row])) not in stored
-                else:
-                    part = numbers[lims[at] : lims[at + 1]]
-                    found = int(np.searchsorted(part, ids[row]))
-                    new[row] = found == len(part) or part[found] != ids[row]
-        return new
-
-    def _absent(self, view: View, fingerprints: Words, in_base: Mask) -> npt.NDArray[np.bool_]:
-        """Return which fingerprints are not stored."""
-        assert view.delta is not None
-        states = view.delta.kernel.states(fingerprints, view.delta.version)
-        return np.asarray((states == ABSENT) | ((states == 0) & (in_base == 0)))
-
-    def _count_absent(self, view: View, fingerprints: Words, in_base: Mask) -> int:
-        return len(np.unique(fingerprints[self._absent(view, fingerprints, in_base)]))
-
     # Deleting
 
     def delete_fingerprints(self, fingerprints: Words, sync: str | None) -> int:
@@ -363,9 +357,9 @@ class Writer:
             view, delta, sync = self.begin(sync)
             distinct = np.unique(fingerprints)
             in_base = delta.in_base(distinct)
-            distinct = distinct[~self._absent(view, distinct, in_base)]
+            distinct = distinct[~absent(view, distinct, in_base)]
             lims, _ = view.numbers_of(distinct)
-            return self._remove(view, delta, distinct, int(lims[-1]), *_nothing(), sync)
+            return self._remove(view, delta, distinct, int(lims[-1]), NONE, NONE, sync)
 
     def delete_ids(self, numbers: Words, sync: str | None) -> int:
         """Remove every pair that has one of these ids; return how many there were."""
@@ -383,6 +377,7 @@ class Writer:
             return 0
         kinds = np.concatenate([np.full(len(dying), WIPE, np.uint8), np.full(len(fingerprints), REMOVE, np.uint8)])
         fingerprints, ids = np.concatenate([dying, fingerprints]), np.concatenate([np.zeros(len(dying), np.uint64), ids])
+        self.check_room(len(kinds))
         self._change(delta, kinds, fingerprints, ids, delta.in_base(fingerprints))
         totals = view.totals._replace(fingerprints=view.totals.fingerprints - len(dying), ids=view.totals.ids - pairs)
         self.end(view, Record(0, totals, kinds, fingerprints, ids, []), sync)
@@ -397,6 +392,7 @@ class Writer:
         progress: Progress | None,
         others: Sequence[View] = (),
         renumber: bool = False,
+        design: str | None = None,
     ) -> None:
         """Fold the delta, and other stores, into a new generation; one merge at a time."""
         with self.merging:
@@ -405,7 +401,9 @@ class Writer:
                 raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
             budget, workers = parse_memory(memory), parse_threads(threads)
             self.merge_under_way = (
-                Join(self, others, renumber, budget, workers, progress) if others else Merge(self, budget, workers, progress)
+                Join(self, others, renumber, budget, workers, progress, design)
+                if others
+                else Merge(self, budget, workers, progress, design)
             )
             try:
                 if self._closing:  # close may not have seen it yet
@@ -459,17 +457,8 @@ class Writer:
                 self._wake.notify_all()
 
 
-MANY_IDS = 64
-LAST_ROW = 2**64 - 1
 _ONE_ADD = np.zeros(1, np.uint8)
 _KIND_WORDS = {"row": "row numbers or other integers", "integer": "integers", "string": "strings"}
-
-
-def _counted(totals: Totals, numbers: Words) -> Totals:
-    """Let row numbers go on after those that were given, as far as there are any."""
-    if totals.id_kind != "row" or not len(numbers):
-        return totals
-    return totals._replace(next_row=max(totals.next_row, min(int(numbers.max()) + 1, LAST_ROW)))
 
 
 def check_sync(sync: str) -> str:
@@ -477,7 +466,3 @@ def check_sync(sync: str) -> str:
     if sync not in SYNCS:
         raise InputError(f"sync must be one of {', '.join(SYNCS)}, got {sync!r}")
     return sync
-
-
-def _nothing() -> tuple[Words, Words]:
-    return np.empty(0, np.uint64), np.empty(0, np.uint64)

@@ -10,7 +10,14 @@ from contextlib import contextmanager
 import pytest
 
 CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1, 2
-pytest_plugins = ["building", "commandline", "damage", "faultline", "sets"]  # modules of helpers with fixtures of their own
+pytest_plugins = [
+    "building",
+    "commandline",
+    "damage",
+    "faultline",
+    "repairing",
+    "sets",
+]  # modules of helpers with fixtures of their own
 
 # A background job of a shell starts with these ignored, and so would the processes that the tests interrupt.
 for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):

@@ -14,6 +14,16 @@ import fpstore
 MAX = 2**64 - 1
 
 
+CHANGES = {
+    "insert": lambda s: s.insert(1),
+    "probe_insert": lambda s: s.probe_insert(1, 1),
+    "probe_insert_many": lambda s: s.probe_insert_many([1], [1]),
+    "delete": lambda s: s.delete(ids=1),
+    "flush": lambda s: s.flush(),
+    "merge": lambda s: s.merge(),
+}
+
+
 def words(values):
     return np.array(list(values), np.uint64)
 

@@ -215,7 +215,7 @@ def copies_of_a_busy_store(path, tmp_path, steps, least):
 
 
 def test_backups_beside_a_process_that_inserts_deletes_and_merges(path, tmp_path):
-    copies_of_a_busy_store(path, tmp_path, 120, 3)
+    copies_of_a_busy_store(path, tmp_path, 200, 2)
 
 
 @pytest.mark.slow
@@ -234,9 +234,12 @@ def test_a_reader_that_stays_open_backs_up_the_newest_state(path, tmp_path):
             assert content(tmp_path / f"b{step}") == content(path)
 
 
-def test_a_merge_between_opening_and_copying(path, tmp_path, monkeypatch):
+@pytest.mark.parametrize("old", ["removed", "still there"])
+def test_a_merge_between_opening_and_copying(path, tmp_path, monkeypatch, old):
     """The journal that is copied says that it is no longer current: the backup starts again with the next generation."""
     change(path)
+    if old == "still there":
+        monkeypatch.setattr("fpstore.merge.remove_generation", lambda folder: None)
     opened = backups._open_files
     calls = []
 

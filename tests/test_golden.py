@@ -40,7 +40,7 @@ def integers(values):
 def test_there_are_golden_files_of_this_version():
     folder = DATA / f"v{_kernel.FORMAT_VERSION}"
     names = {path.name for path in folder.iterdir()}
-    assert {"empty.fpt", "one.fpt", "dense.fpt", "random-50.fpt", "skewed.fpt", "store"} <= names
+    assert {"empty.fpt", "one.fpt", "dense.fpt", "random-50.fpt", "skewed.fpt", "store", "living"} <= names
     assert {path.stem for path in folder.glob("*.json")} == {Path(n).stem for n in names}
     packed = [len(zlib.compress(path.read_bytes())) for path in folder.rglob("*") if path.is_file()]
     assert sum(packed) < MOST_BYTES  # what they take in the repository: the padding of LMDB files is zeros

@@ -222,7 +222,8 @@ class Machine(RuleBasedStateMachine):
         content = {value: set(self.store[value]) for value in self.stored()}
         possible = after[safe : acknowledged + 2]
         found = [model for model in possible if model.content == content]
-        assert found, (content, [model.content for model in possible])
+        stored = {(value, item) for value, ids in content.items() for item in ids}
+        assert found, (acknowledged, [stored ^ set(model.rows()) for model in possible])
         if self.kind == "row":  # states that differ only in the next row are told apart by it
             next_row = self.store.view().totals.next_row
             found = [model for model in found if model.next_row == next_row]
@@ -276,10 +277,13 @@ class Machine(RuleBasedStateMachine):
         wide = self.radius + 3
         question = (queries, ids, wide)
         assert answers(self.store, *question) == expected(self.model, self.radius, *question)
-        seen = self.other.ask(*question)  # first, for it cannot see more than who asks later
         possible = [expected(model, self.radius, *question) for model in (self.states if self.batched else self.states[:1])]
-        assert seen in possible
-        assert answers(self.near, *question) in possible[possible.index(seen) :]
+        for ask in (lambda: self.other.ask(*question), lambda: answers(self.near, *question)):
+            seen = ask()
+            if self.batched and seen not in possible:
+                seen = ask()  # what was queued was committed between two of the questions
+            assert seen in possible
+            possible = possible[possible.index(seen) :]  # who asks later sees no less
 
     def teardown(self):
         if not hasattr(self, "store"):
@@ -312,7 +316,7 @@ QUIET = {
 
 
 def test_any_changes():
-    run_state_machine_as_test(Machine, settings=settings(max_examples=40, stateful_step_count=25, **QUIET))
+    run_state_machine_as_test(Machine, settings=settings(max_examples=28, stateful_step_count=25, **QUIET))
 
 
 @pytest.mark.slow

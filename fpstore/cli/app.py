@@ -24,6 +24,7 @@ from fpstore.cli.merge import merge
 from fpstore.cli.output import complain
 from fpstore.cli.plan import plan
 from fpstore.cli.probe import probe
+from fpstore.cli.repair import repair
 from fpstore.cli.scan import scan
 from fpstore.cli.signals import Interrupted, raised_as_exceptions
 from fpstore.cli.split import split
@@ -139,5 +140,5 @@ def main() -> None:
     """
 
 
-for _verb in (build, probe, scan, insert, delete, merge, split, stats, verify, export, backup, plan, hash_, demo):
+for _verb in (build, probe, scan, insert, delete, merge, split, stats, verify, export, backup, repair, plan, hash_, demo):
     main.add_command(_verb)

@@ -18,6 +18,7 @@ from fpstore.cli.verb import Verb
 @store_argument
 @click.argument("others", metavar="[OTHER...]", nargs=-1)
 @click.option("--renumber", is_flag=True, help="Give the integer ids of each OTHER the numbers that follow the largest before.")
+@click.option("--design", metavar="NAME", help="Keep other tables from now on: auto, or a name that fpstore plan lists.")
 @threads_option
 @click.option("--memory", metavar="SIZE", help="Memory budget, such as 2GiB; by default a quarter of this machine's.")
 @talk_options
@@ -26,6 +27,7 @@ def merge(
     store: str,
     others: Sequence[str],
     renumber: bool,
+    design: str | None,
     threads: int | None,
     memory: str | None,
     talk: Talk,
@@ -39,14 +41,21 @@ def merge(
     $ fpstore merge crawl.fps
     $ fpstore merge crawl.fps monday.fps tuesday.fps --threads 2 --memory 1GiB --no-progress
     $ fpstore merge numbers.fps shard.fps --renumber --quiet
-    $ fpstore merge crawl.fps --json
+    $ fpstore merge crawl.fps --design flip-2 --json
     """
     import fpstore
 
     began = time.monotonic()
     with fpstore.open(store, "r+") as opened:
         with Bars(talk.bars) as bars:
-            opened.merge(*others, renumber=renumber, memory=memory, threads=threads, progress=bars if talk.bars else None)
+            opened.merge(
+                *others,
+                renumber=renumber,
+                design=design,
+                memory=memory,
+                threads=threads,
+                progress=bars if talk.bars else None,
+            )
         stats = opened.stats()
     if as_json:
         print_json(stats)

@@ -63,6 +63,7 @@ def _print_store(store: str, found: dict[str, Any]) -> None:
         ("block", f"{found['block_bytes']} bytes"),
         ("made by", made or "unknown"),
         ("generation", str(found["generation"])),
+        ("changes since", f"{found['delta']['changes']:,}, {size(found['delta']['memory'])} of memory in each process"),
         ("format version", str(found["format_version"])),
     ]
     print_table(shown(store), ("", ""), rows, left=(0, 1))

@@ -1,0 +1,63 @@
+"""``fpstore repair``."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+
+from fpstore.cli.options import Talk, json_option, store_argument, talk_options, threads_option
+from fpstore.cli.output import complain, print_json, shown
+from fpstore.cli.progress import Bars
+from fpstore.cli.verb import Verb
+
+
+@click.command(cls=Verb)
+@store_argument
+@click.option("-o", "--output", metavar="NEW", help="The store to write; by default STORE.repaired.")
+@click.option("--yes", is_flag=True, help="Put the new store in place of STORE, which is kept as STORE.damaged.")
+@click.option("--lost", metavar="FILE", help="Where to list what is lost, if anything is; by default STORE.lost.tsv.")
+@threads_option
+@click.option("--memory", metavar="SIZE", help="Memory budget, such as 2GiB; by default a quarter of this machine's.")
+@talk_options
+@json_option
+def repair(
+    store: str,
+    output: str | None,
+    yes: bool,
+    lost: str | None,
+    threads: int | None,
+    memory: str | None,
+    talk: Talk,
+    as_json: bool,
+) -> None:
+    """Make a sound store of what is intact of a damaged one.
+
+    Each table holds the whole set, so one intact table gives back all others; ids, strings and the latest changes
+    exist once. The damaged store is never changed or deleted. What was done and what is lost is printed; exit
+    code 1 when something is lost. When nothing is wrong, nothing is written.
+
+    $ fpstore repair crawl.fps
+    $ fpstore repair crawl.fps -o repaired.fps --lost lost.tsv --json
+    $ fpstore repair crawl.fps --yes --threads 2 --memory 1GiB --no-progress
+    $ fpstore repair crawl.fps --yes --quiet
+    """
+    import fpstore
+
+    if yes and output is not None:
+        raise click.UsageError("--yes does not go with --output", click.get_current_context())
+    with Bars(talk.bars) as bars:
+        report = fpstore.repair(
+            store, output, in_place=yes, lost=lost, memory=memory, threads=threads, progress=bars if talk.bars else None
+        )
+    if as_json:
+        print_json({**dataclasses.asdict(report), "complete": report.complete})
+    elif not talk.quiet:
+        if report.sound:
+            click.echo(f"{shown(store)}: sound: nothing to repair")
+        for heading, lines in (("fault", report.faults), ("done", report.actions), ("lost", report.losses)):
+            for line in lines:
+                click.echo(shown(f"{heading}: {line}"))
+    if not report.complete:
+        complain(f"{store}: repaired, but not all could be recovered")
+        raise click.exceptions.Exit(1)

@@ -1,0 +1,310 @@
+"""Changes to a store through its methods: what they return, what is refused, and snapshots."""
+
+import numpy as np
+import pytest
+from living import CHANGES, MAX, Model, content_of, plain, words
+from sets import flipped, make_set
+
+import fpstore
+from fpstore import Match
+
+KINDS = {"row": None, "integer": [10, 20, 30], "string": ["a", "b", "c"]}
+OPTIONS = {"radius": 2, "design": "flip-2", "block_bytes": 128}
+
+
+FAR = 0xFFFF << 40  # from all other fingerprints here
+
+
+def build(path, fingerprints=(1, 2, 3), ids=None, **options):
+    fpstore.build(path, words(fingerprints), ids, **{**OPTIONS, **options}).close()
+    return path
+
+
+@pytest.fixture
+def path(tmp_path):
+    return build(tmp_path / "s.fps")
+
+
+@pytest.fixture
+def writer(path):
+    with fpstore.open(path, "r+") as store:
+        yield store
+
+
+def content(store):
+    return content_of(store)
+
+
+# --- What is returned -----------------------------------------------------------------------------
+
+
+def test_insert_counts_new_pairs(writer):
+    assert writer.insert(7, 40) == 1
+    assert writer.insert(7, 40) == 0
+    assert writer.insert([7, 7, 8, 8], [40, 41, 1, 1]) == 2
+    assert writer.insert([], []) == writer.insert(np.empty(0, np.uint64)) == 0
+    assert content(writer) == {1: {0}, 2: {1}, 3: {2}, 7: {40, 41}, 8: {1}}
+    assert len(writer.ids) == 6
+
+
+def test_row_numbers_go_on_after_all_that_were_given(writer):
+    assert writer.insert([9, 9]) == 2
+    assert writer[9] == [3, 4]
+    writer.insert(10, 100)
+    writer.insert(11)
+    assert writer[11] == [101]
+    writer.delete(ids=[100, 101])
+    writer.merge()
+    writer.insert(12)
+    assert writer[12] == [102]
+
+
+def test_row_numbers_pass_over_only_what_was_inserted(writer):
+    matches = writer.probe_insert_many([1, FAR], [1000, 7])
+    assert matches.inserted.tolist() == [False, True]
+    writer.insert(5)
+    assert writer[5] == [8]
+
+
+def test_the_last_row_number_is_not_followed_by_another(writer):
+    assert writer.insert(4, MAX) == 1
+    assert writer[4] == [MAX]
+    with pytest.raises(fpstore.InputError, match="no more row numbers"):
+        writer.insert(5)
+    assert writer.insert(5, 17) == 1
+    writer.close()
+    with fpstore.open(writer.path, "r+") as again:
+        assert (again[4], again[5]) == ([MAX], [17])
+        assert again.verify().ok
+
+
+def test_probe_insert_returns_what_was_there_before(writer):
+    assert writer.probe_insert(0xFF00, 7) == []
+    assert writer.probe_insert(0xFF01, 8) == [Match(0xFF00, 1, [7])]
+    assert 0xFF01 not in writer
+    assert writer.probe_insert(0xFF01, 8, radius=0) == []
+    assert writer.probe_insert(0xFF01, 9, always=True) == [Match(0xFF01, 0, [8]), Match(0xFF00, 1, [7])]
+    assert writer[0xFF01] == [8, 9]
+    assert writer.probe_insert(0xFF01, 9, always=True)[0] == Match(0xFF01, 0, [8, 9])
+    assert len(writer.ids) == 6
+
+
+def test_probe_insert_many_goes_row_by_row(writer):
+    matches = writer.probe_insert_many([0xF0, 0xF1, 0xF0, FAR], [5, 6, 7, 8])
+    assert matches.inserted.tolist() == [True, False, False, True]
+    assert list(matches) == [[], [Match(0xF0, 1, [5])], [Match(0xF0, 0, [5])], []]
+    matches = writer.probe_insert_many([0xF1, 0xF0, 0xF1], [6, 5, 6], always=True)
+    assert matches.inserted.tolist() == [True, False, False]
+    assert list(matches)[2] == [Match(0xF1, 0, [6]), Match(0xF0, 1, [5])]
+
+
+@pytest.mark.parametrize("always", [False, True])
+def test_rows_find_deleted_fingerprints_that_came_back_in_an_earlier_row(tmp_path, always):
+    with fpstore.open(build(tmp_path / "s", [0xF0, 0xFF00, 0xF00000, FAR]), "r+") as store:
+        store.delete(fingerprints=[0xF0, 0xFF00, 0xF00000])
+        matches = store.probe_insert_many([0xF0, 0xF1, 0xFF00, FAR, 0xF00000, 0xF0, 0xF00000], range(10, 17), always=always)
+        wanted = [[], [0xF0], [], [FAR], [], [0xF0, 0xF1] if always else [0xF0], [0xF00000]]
+        assert [[match.fingerprint for match in part] for part in matches] == wanted
+        assert matches.inserted.tolist() == [always or not part for part in wanted]
+        assert store[0xF0] == ([10, 15] if always else [10])
+        assert len(store) == (5 if always else 4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_delete_counts_pairs(tmp_path, kind):
+    path = build(tmp_path / "s", [1, 2, 2], KINDS[kind])
+    first, second, third = KINDS[kind] or (0, 1, 2)
+    missing = "nothing" if kind == "string" else 99
+    with fpstore.open(path, "r+") as store:
+        assert store.delete(ids=missing) == store.delete(fingerprints=99) == 0
+        assert store.delete(ids=[]) == store.delete(fingerprints=[]) == 0
+        assert store.delete(ids=[second, missing, second]) == 1
+        assert (store[1], store[2]) == ([first], [third])
+        assert store.delete(ids=third) == 1
+        assert 2 not in store
+        assert store.delete(fingerprints=np.array([1, 1, 5], np.uint64)) == 1
+        assert (len(store), len(store.ids), content(store)) == (0, 0, {})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("merged", [False, True])
+def test_deleting_everything_and_starting_again(tmp_path, kind, merged):
+    fingerprints = make_set("families")
+    ids = None if kind == "row" else [f"{i}" if kind == "string" else i for i in range(len(fingerprints))]
+    path = build(tmp_path / "s", fingerprints, ids)
+    with fpstore.open(path, "r+") as store, fpstore.open(path) as other:
+        assert store.delete(fingerprints=fingerprints) == len(fingerprints)
+        if merged:
+            store.merge()
+        for each in (store, other):
+            assert (len(each), each.probe(int(fingerprints[0])), content(each)) == (0, [], {})
+            assert each.stats()["ids"] == 0
+        item = {"row": None, "integer": 5, "string": "again"}[kind]
+        assert store.insert(77, item) == 1
+        assert other[77] == [len(fingerprints) if item is None else item]
+        store.merge()
+        assert store.verify().ok
+        assert len(other) == 1
+
+
+def test_the_first_ids_decide_their_kind(tmp_path):
+    for name, item in (("row", None), ("integer", 5), ("string", "x")):
+        with fpstore.open(build(tmp_path / name, []), "r+") as store:
+            store.insert(7, item)
+            assert store.stats()["id_kind"] == name
+            store.merge()
+            assert store.stats()["id_kind"] == name
+        with fpstore.open(tmp_path / name, "r+") as store:
+            for wrong in [1, None] if name == "string" else ["y"]:
+                with pytest.raises(fpstore.InputError, match="its ids are"):
+                    store.insert(8, wrong)
+            assert content(store) == {7: {0 if item is None else item}}
+    with fpstore.open(tmp_path / "integer", "r+") as store, pytest.raises(fpstore.InputError, match="each row needs one"):
+        store.insert(9)
+
+
+# --- What is refused ------------------------------------------------------------------------------
+
+WRONG = {
+    "one id too few": lambda s: s.insert([1, 2], [1]),
+    "negative id": lambda s: s.insert(1, -1),
+    "float id": lambda s: s.insert(1, 1.5),
+    "bool id": lambda s: s.insert(1, True),
+    "list of one": lambda s: s.insert(1, [1]),
+    "mixed ids": lambda s: s.insert([1, 2], [1, "a"]),
+    "string id": lambda s: s.insert(4, "a"),
+    "fingerprint": lambda s: s.insert(2**64, 1),
+    "fingerprints": lambda s: s.insert([1.5], [1]),
+    "sync": lambda s: s.insert(1, 1, sync="later"),
+    "probe_insert id": lambda s: s.probe_insert(1, None),
+    "probe_insert string": lambda s: s.probe_insert(FAR, "a"),
+    "probe_insert radius": lambda s: s.probe_insert(1, 1, radius=3),
+    "probe_insert_many no ids": lambda s: s.probe_insert_many([1], None),
+    "probe_insert_many ids": lambda s: s.probe_insert_many([1, 2], [1]),
+    "probe_insert_many radius": lambda s: s.probe_insert_many([1], [1], radius=3),
+    "delete nothing": lambda s: s.delete(),
+    "delete both": lambda s: s.delete(1, 1),
+    "delete string": lambda s: s.delete(ids="a"),
+    "delete strings": lambda s: s.delete(ids=["a", "b"]),
+    "delete float": lambda s: s.delete(ids=1.5),
+    "delete bool": lambda s: s.delete(ids=True),
+    "delete fingerprint": lambda s: s.delete(fingerprints=-1),
+    "find": lambda s: s.ids.find(5),
+    "find mixed": lambda s: s.ids.find([5, "a"]),
+    "look up": lambda s: s.ids["a"],
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_wrong_arguments_change_nothing(writer, wrong):
+    before = content(writer)
+    with pytest.raises(fpstore.InputError):
+        WRONG[wrong](writer)
+    assert content(writer) == before
+    assert writer.insert(50) == 1
+    assert writer[50] == [3]
+
+
+def test_a_name_that_is_too_long_inserts_nothing(tmp_path):
+    with fpstore.open(build(tmp_path / "s", [1], ["a"]), "r+") as store:
+        with pytest.raises(fpstore.InputError, match="at most 65536 bytes"):
+            store.insert([2, 3], ["b", "ü" * 40_000])
+        assert content(store) == {1: {"a"}}
+        assert store.insert(2, "ü" * 32_768) == 1
+        store.merge()
+        assert store[2] == ["ü" * 32_768]
+        assert store.verify().ok
+
+
+def test_ids_that_are_no_ids_are_not_in_a_store(tmp_path, writer):
+    for other in (None, 1.0, True, [0], (0, 1), "0", "", -1, 2**64, b"x"):
+        assert other not in writer.ids, other
+    assert 0 in writer.ids
+    assert np.uint64(2) in writer.ids
+    with pytest.raises(KeyError):
+        writer.ids[77]
+    lims, found = writer.ids.find([2, 77, 0, 2])
+    assert (lims.tolist(), found.tolist()) == ([0, 1, 1, 2, 3], [3, 1, 3])
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_changes_need_a_store_that_is_open_for_them(path, change):
+    with fpstore.open(path) as store, pytest.raises(fpstore.ReadOnlyError, match="open it with mode='r\\+'"):
+        CHANGES[change](store)
+    assert not (path / "writer.lock").exists()
+    store = fpstore.open(path, "r+")
+    store.close()
+    store.close()
+    with pytest.raises(fpstore.ClosedStoreError):
+        CHANGES[change](store)
+
+
+@pytest.mark.parametrize("options", [{"sync": "later"}, {"merge_at": 0}, {"merge_at": -1.0}, {"delta_bytes": "much"}])
+def test_wrong_options(path, options):
+    with pytest.raises(fpstore.InputError):
+        fpstore.open(path, "r+", **options)
+    fpstore.open(path, "r+").close()
+
+
+# --- Snapshots ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["integer", "string"])
+def test_matches_stay_as_they_were_found(tmp_path, kind):
+    rng = np.random.default_rng(1)
+    fingerprints = np.unique(flipped(0xABCDEF << 20, 300, 3, rng))
+    ids = [f"n{i}" if kind == "string" else i for i in range(len(fingerprints))]
+    path = build(tmp_path / "s", fingerprints, ids)
+    with fpstore.open(path, "r+") as store, fpstore.open(path) as other:
+        store.insert(fingerprints[::2], ids[1::2] if len(ids) % 2 == 0 else [*ids[1::2], ids[0]])
+        found = [s.probe_many(fingerprints, 1) for s in (store, other)]
+        before = [[plain(part) for part in matches] for matches in found]
+        items = [s.items() for s in (store, other)]
+        rows = [content(s) for s in (store, other)]
+        store.delete(fingerprints=fingerprints[::3])
+        assert [[plain(part) for part in matches] for matches in found] == before
+        store.merge()
+        store.delete(ids=ids[:50])
+        store.insert(fingerprints, ids[::-1])
+        store.merge()
+        assert len(other) == len(fingerprints)
+        assert [[plain(part) for part in matches] for matches in found] == before
+        for pieces, wanted in zip(items, rows, strict=True):
+            seen = {}
+            for keys, lims, named in pieces:
+                listed = named if isinstance(named, list) else named.tolist()
+                seen |= {key: set(listed[lims[m] : lims[m + 1]]) for m, key in enumerate(keys.tolist())}
+            assert seen == wanted
+
+
+def test_matches_of_the_delta_stay(writer):
+    writer.insert([FAR, FAR + 1])
+    matches = writer.probe_many([FAR])
+    wanted = [[Match(FAR, 0, [3]), Match(FAR + 1, 1, [4])]]
+    assert list(matches) == wanted
+    writer.insert(FAR, 50)
+    writer.delete(fingerprints=FAR + 1)
+    assert list(matches) == wanted
+    writer.merge()
+    assert list(matches) == wanted
+    assert writer.probe(FAR) == [Match(FAR, 0, [3, 50])]
+
+
+# --- Many -----------------------------------------------------------------------------------------
+
+
+def test_many_rows_at_once(path):
+    rng = np.random.default_rng(5)
+    values = flipped(0x1234 << 40, 4000, 4, rng)
+    ids = rng.integers(0, 50, 4000).tolist()
+    model = Model("row", [(1, 0), (2, 1), (3, 2)], 3)
+    with fpstore.open(path, "r+") as store:
+        for start in range(0, 4000, 1000):
+            part, some = values[start : start + 1000], ids[start : start + 1000]
+            assert store.insert(part, some) == model.insert(part.tolist(), some)
+            gone = values[start // 2 : start // 2 + 100]
+            assert store.delete(fingerprints=gone) == model.delete_fingerprints(gone.tolist())
+            assert store.delete(ids=some[:2]) == model.delete_ids(some[:2])
+            assert content(store) == model.content
+            store.merge()
+            assert content(store) == model.content

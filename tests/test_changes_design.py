@@ -1,0 +1,92 @@
+"""Designs of stores that grow, and changes that are interrupted between memory and journal."""
+
+import numpy as np
+import pytest
+
+import fpstore
+from fpstore import writing
+
+FRESH = np.random.default_rng(5).integers(0, 2**64, 40_000, np.uint64)
+
+
+def test_a_store_that_starts_empty_gets_the_tables_that_it_needs(tmp_path):
+    fpstore.build(tmp_path / "s", []).close()
+    with fpstore.open(tmp_path / "s") as reader, fpstore.open(tmp_path / "s", "r+") as store:
+        before = reader.design
+        store.insert(FRESH, np.arange(len(FRESH), dtype=np.uint64))
+        store.merge()
+        assert store.design == reader.design != before
+        assert store.design == fpstore.build(tmp_path / "anew", FRESH).design
+        assert store.verify().ok
+        assert [len(found) for found in reader.probe_many(FRESH[:50] ^ np.uint64(5))] == [1] * 50
+        store.insert(FRESH[:100] ^ np.uint64(1 << 40), np.arange(100, dtype=np.uint64))
+        now = store.design
+        store.merge()
+        assert store.design == now  # a little more is no reason
+
+
+def test_a_design_that_was_named_stays_until_another_is(tmp_path):
+    fpstore.build(tmp_path / "s", FRESH[:100], design="flip-2").close()
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        store.insert(FRESH[100:], np.arange(100, len(FRESH), dtype=np.uint64))
+        store.merge()
+        assert store.design.name == "flip-2"
+        store.merge(design="manku-10")  # also without any change
+        assert (store.design.name, store.stats()["generation"]) == ("manku-10", 3)
+        assert store.verify().ok
+        with fpstore.build(tmp_path / "anew", FRESH, design="manku-10") as anew:
+            folders = tmp_path / "s" / "gen-00000003", anew.path / "gen-00000001"
+            for i in range(10):
+                name = f"table-{i:03d}.fpt"
+                assert (folders[0] / name).read_bytes() == (folders[1] / name).read_bytes()
+        store.merge(design="auto")
+        assert store.design.name != "manku-10"
+        with pytest.raises(fpstore.InputError, match="nonsense"):
+            store.merge(design="nonsense")
+    with fpstore.open(tmp_path / "s") as store:
+        assert len(store) == len(FRESH)
+
+
+@pytest.mark.parametrize("sync", ["commit", "batch"])
+@pytest.mark.parametrize("place", ["before it is queued", "after its commit"])
+def test_an_interrupt_between_memory_and_journal(tmp_path, monkeypatch, sync, place):
+    fpstore.build(tmp_path / "s", FRESH[:100]).close()
+    with fpstore.open(tmp_path / "s", "r+", sync=sync) as store:
+        store.insert(FRESH[100:110])
+        with monkeypatch.context() as patch:
+            if place == "before it is queued":
+                patch.setattr(writing.Writer, "end", interrupted)
+            else:
+                append = type(store._follower.journal).append
+                patch.setattr(type(store._follower.journal), "append", lambda *a: (append(*a), interrupted()))
+            with pytest.raises(KeyboardInterrupt):
+                insert_and_flush(store, FRESH[110:120])
+        known = 120 if place == "after its commit" else 110
+        store.insert(FRESH[120:130])
+        assert len(store) == known + 10
+        assert [int(f) in store for f in FRESH[105:130]] == [i < known or i >= 120 for i in range(105, 130)]
+        store.flush()
+        assert store.verify().ok
+    with fpstore.open(tmp_path / "s") as store:
+        assert len(store) == known + 10
+        assert store.verify().ok
+
+
+def insert_and_flush(store, fingerprints):
+    store.insert(fingerprints)
+    store.flush()
+
+
+def interrupted(*_):
+    raise KeyboardInterrupt
+
+
+def test_stats_of_a_store_that_was_replaced(tmp_path):
+    fpstore.build(tmp_path / "s", FRESH[:100]).close()
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        store.insert(FRESH[100:110])
+    with fpstore.open(tmp_path / "s") as reader:
+        assert reader.stats()["bytes"]["delta"] > 0
+        fpstore.build(tmp_path / "s", FRESH[:7], overwrite=True).close()
+        stats = reader.stats()
+        assert (stats["fingerprints"], stats["bytes"]["delta"]) == (110, 0)

@@ -1,0 +1,433 @@
+"""Merges: what they leave, what goes on beside them, and how they end early."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from living import Model, check_merged, content_of, words
+from sets import make_set
+
+import fpstore
+from fpstore.merge import Merge
+from fpstore.merging import Written
+
+OPTIONS = {"radius": 3, "design": "flip-2", "block_bytes": 128}
+
+
+def build(path, fingerprints, ids=None):
+    fpstore.build(path, words(fingerprints), ids, **OPTIONS).close()
+    return path
+
+
+@pytest.fixture
+def path(tmp_path):
+    return build(tmp_path / "s.fps", make_set("families"))
+
+
+@pytest.fixture
+def named(tmp_path):
+    return build(tmp_path / "n.fps", range(0, 6000, 100), [f"n{i}" for i in range(60)])
+
+
+def listing(path):
+    return sorted(entry.name for entry in path.rglob("*") if not entry.name.endswith("-lock"))
+
+
+class Hold:
+    """Stops a merge at one place until it may go on."""
+
+    def __init__(self, monkeypatch, owner, name, before=False):
+        self.reached, self.go = threading.Event(), threading.Event()
+        original = getattr(owner, name)
+
+        def held(*args, **kwargs):
+            if before:
+                self.stop()
+            result = original(*args, **kwargs)
+            if not before:
+                self.stop()
+            return result
+
+        monkeypatch.setattr(owner, name, held)
+
+    def stop(self):
+        if not self.reached.is_set():
+            self.reached.set()
+            assert self.go.wait(30)
+
+
+class Thread(threading.Thread):
+    """A thread whose error the test sees."""
+
+    def __init__(self, work):
+        super().__init__()
+        self.work, self.error = work, None
+        self.start()
+
+    def run(self):
+        try:
+            self.work()
+        except BaseException as error:
+            self.error = error
+
+    def result(self):
+        self.join(60)
+        assert not self.is_alive()
+        if self.error is not None:
+            raise self.error
+
+
+def wait_for(question, seconds=20):
+    deadline = time.monotonic() + seconds
+    while not question():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+# --- What is left ---------------------------------------------------------------------------------
+
+
+def test_nothing_is_left_of_the_old_generation(path):
+    with fpstore.open(path, "r+") as store:
+        assert "gen-00000001" in listing(path)
+        for number in range(2, 6):
+            store.insert([number])
+            store.merge()
+            files = ["ids.mdb", "journal.mdb", "table-000.fpt", "table-001.fpt"]
+            assert listing(path) == sorted([f"gen-{number:08}", *files, "store.mdb", "writer.lock"])
+            assert store.stats()["generation"] == number
+            assert store.stats()["delta"]["changes"] == 0
+
+
+def test_a_merge_of_nothing_does_nothing(path):
+    with fpstore.open(path, "r+") as store:
+        store.merge()
+        assert store.stats()["generation"] == 1
+        store.insert(make_set("families")[:5], range(5))  # all known
+        store.merge()
+        assert store.stats()["generation"] == 1
+
+
+def test_changes_that_cancel_out_are_merged(path):
+    before = listing(path)
+    with fpstore.open(path, "r+") as store:
+        content = content_of(store)
+        store.insert(12345)
+        store.delete(fingerprints=12345)
+        store.merge()
+        assert content_of(store) == content
+        assert store.verify().ok
+        assert len(listing(path)) == len(before) + 2  # the journal and the lock
+
+
+def test_a_merge_reports_its_progress(path):
+    told = []
+    with fpstore.open(path, "r+") as store:
+        store.insert([1, 2, 3])
+        store.merge(progress=lambda *step: told.append(step), threads=1)
+        phases = {phase for phase, _, _ in told}
+        assert phases == {"merging"}
+        assert told[-1][1] == told[-1][2] == 2 * len(store)
+
+
+def test_what_a_dead_writer_left_is_removed(path):
+    with fpstore.open(path, "r+") as store:
+        store.insert(1)
+    before = listing(path)
+    for name in ("gen-00000002", "gen-00000002.tmp", "gen-00000007.tmp"):
+        (path / name).mkdir()
+        (path / name / "table-000.fpt").write_bytes(b"x")
+    (path / "gen-00000001" / "journal.mdb.tmp").write_bytes(b"x")
+    with fpstore.open(path) as store:
+        assert 1 in store
+    with fpstore.open(path, "r+") as store:
+        assert listing(path) == before
+        store.merge()
+        assert 1 in store
+
+
+# --- Beside a merge -------------------------------------------------------------------------------
+
+PLACES = {
+    "before the write": (Merge, "_write", True),
+    "after the write": (Merge, "_write", False),
+    "before the journal": ("fpstore.merge", "create_journal", True),
+    "after the first copy": (Merge, "_carry_over", False),
+}
+
+
+def hold(monkeypatch, place):
+    owner, name, before = PLACES[place]
+    if isinstance(owner, str):
+        import fpstore.merge as owner
+    return Hold(monkeypatch, owner, name, before)
+
+
+@pytest.mark.parametrize("sync", ["commit", "batch", "none"])
+@pytest.mark.parametrize("place", PLACES)
+def test_changes_during_a_merge_are_kept(tmp_path, path, monkeypatch, place, sync):
+    stored = make_set("families")
+    model = Model("row", zip(stored.tolist(), range(len(stored)), strict=True), len(stored))
+    held = hold(monkeypatch, place)
+    with fpstore.open(path, "r+", sync=sync) as store, fpstore.open(path) as other:
+        for s in (store, model):
+            s.insert([1, 2, 3])
+        store.delete(ids=[0, 1])
+        model.delete_ids([0, 1])
+        merging = Thread(store.merge)
+        assert held.reached.wait(30)
+        for s in (store, model):
+            s.insert([4, 5, int(stored[0])])
+        for gone in ([1, 4], stored[5:20].tolist()):
+            store.delete(fingerprints=words(gone))
+            model.delete_fingerprints(gone)
+        assert content_of(store) == model.content
+        assert store.stats()["generation"] == 1
+        held.go.set()
+        merging.result()
+        assert store.stats()["generation"] == 2
+        store.flush()
+        for s in (store, other):
+            assert content_of(s) == model.content
+            assert s.verify().ok
+        store.insert(9)
+        model.insert([9])
+        store.merge()
+        assert content_of(other) == model.content
+        check_merged(path, model, store, tmp_path)
+    with fpstore.open(path) as again:
+        assert content_of(again) == model.content
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_names_that_come_into_use_again_during_a_merge(named, monkeypatch, place):
+    held = hold(monkeypatch, place)
+    gone = [f"n{i}" for i in range(0, 60, 2)]
+    with fpstore.open(named, "r+") as store, fpstore.open(named) as other:
+        assert store.delete(ids=gone) == 30
+        merging = Thread(store.merge)
+        assert held.reached.wait(30)
+        assert store.insert([7, 8, 9, 100], ["n0", "new", "n58", "n2"]) == 4
+        held.go.set()
+        merging.result()
+        wanted = {100 * i: {f"n{i}"} for i in range(1, 60, 2)}
+        wanted |= {7: {"n0"}, 8: {"new"}, 9: {"n58"}, 100: {"n1", "n2"}}
+        for _ in range(2):
+            for s in (store, other):
+                assert content_of(s) == wanted
+                assert s.ids["n0"] == [7]
+                assert "n4" not in s.ids
+                assert s.verify().ok
+            store.insert(7, "n1")
+            wanted[7] = {"n0", "n1"}
+            store.merge()
+
+
+def test_names_out_of_use_are_dropped_and_may_come_again(named):
+    with fpstore.open(named, "r+") as store, fpstore.open(named) as other:
+        store.insert(1, "x" * 60_000)
+        store.merge()
+        large = store.stats()["bytes"]["total"]
+        assert other[1] == ["x" * 60_000]
+        store.delete(ids=["x" * 60_000, "n3"])
+        store.merge()
+        assert store.stats()["bytes"]["total"] < large - 50_000
+        assert store.insert(300, "n3") == 1
+        assert store.insert(301, "n3") == 1
+        assert other.ids["n3"] == [300, 301]
+        store.merge()
+        assert other[300] == store[301] == ["n3"]
+        assert store.verify().ok
+        store.delete(fingerprints=words(content_of(store)))
+        store.merge()
+        assert content_of(other) == {}
+        assert store.insert(5, "n3") == 1
+        assert other[5] == ["n3"]
+
+
+def test_a_dictionary_that_is_in_use_is_taken_over(named):
+    with fpstore.open(named, "r+") as store:
+        store.insert(1, "more")
+        store.merge()
+        files = [next(named.glob("gen-*/names.mdb")).stat().st_ino]
+        for value in (2, 3):
+            store.insert(value, "more")
+            store.merge()
+            files.append(next(named.glob("gen-*/names.mdb")).stat().st_ino)
+            assert store[value] == ["more"]
+            assert store.verify().ok
+    assert len(set(files)) == 1
+
+
+# --- In the background ----------------------------------------------------------------------------
+
+
+def test_merges_in_the_background(path, monkeypatch):
+    monkeypatch.setattr("fpstore.writing.LEAST_CHANGES", 50)
+    with fpstore.open(path, "r+", merge_at=0.1) as store, fpstore.open(path) as other:
+        before = len(store)
+        for value in range(1000, 1400):
+            store.insert(value)
+        wait_for(lambda: store.stats()["generation"] > 1)
+        assert (len(store), len(other)) == (before + 400, before + 400)
+        store.delete(fingerprints=words(range(1000, 1400)))
+        assert len(other) == before
+    with fpstore.open(path) as store:
+        assert len(store) == before
+        assert store.verify().ok
+    assert sum(name.startswith("gen-") for name in listing(path)) == 1
+
+
+def test_few_changes_do_not_merge(path):
+    with fpstore.open(path, "r+", merge_at=0.001) as store:
+        store.insert(words(range(1000)))
+        time.sleep(0.05)
+        assert store.stats()["generation"] == 1
+
+
+@pytest.mark.parametrize("background", [True, False])
+def test_closing_gives_up_a_merge(path, monkeypatch, background):
+    monkeypatch.setattr("fpstore.writing.LEAST_CHANGES", 50)
+    reached = threading.Event()
+    original = Written._tick
+
+    def slow(self, rows):
+        reached.set()
+        time.sleep(0.3)
+        original(self, rows)
+
+    monkeypatch.setattr(Written, "_tick", slow)
+    store = fpstore.open(path, "r+", merge_at=0.01 if background else None)
+    before = len(store)
+    store.insert(words(range(1000, 1100)))
+    merging = None if background else Thread(store.merge)
+    assert reached.wait(30)
+    store.insert(5)
+    store.close()
+    if merging is not None:
+        with pytest.raises(fpstore.ClosedStoreError, match="closed during a merge"):
+            merging.result()
+    assert [name for name in listing(path) if name.startswith("gen-")] == ["gen-00000001"]
+    assert not [thread for thread in threading.enumerate() if thread.name == "fpstore-merge"]
+    monkeypatch.undo()
+    with fpstore.open(path, "r+") as again:
+        assert len(again) == before + 101
+        again.merge()
+        assert again.verify().ok
+
+
+def test_two_merges_take_turns(path, monkeypatch):
+    held = hold(monkeypatch, "before the write")
+    with fpstore.open(path, "r+") as store:
+        store.insert(1)
+        first = Thread(store.merge)
+        assert held.reached.wait(30)
+        second = Thread(store.merge)
+        store.insert(2)
+        held.go.set()
+        first.result()
+        second.result()
+        assert store.stats()["generation"] == 3
+        assert 1 in store
+        assert 2 in store
+
+
+def test_an_interrupt_right_after_the_commit_of_a_merge(path, monkeypatch):
+    original = fpstore.journal.Journal.move
+
+    def move(self, record):
+        original(self, record)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fpstore.journal.Journal, "move", move)
+    with fpstore.open(path, "r+") as store, fpstore.open(path) as other:
+        content = content_of(store) | {1: {len(store.ids)}}
+        store.insert(1)
+        with pytest.raises(KeyboardInterrupt):
+            store.merge()
+        monkeypatch.undo()
+        assert store.stats()["generation"] == 2
+        assert content_of(store) == content_of(other) == content
+        store.insert(2)
+        assert 2 in other
+    with fpstore.open(path, "r+") as again:
+        assert 2 in again
+        again.merge()
+        assert again.stats()["generation"] == 3
+
+
+# --- A delta that is full -------------------------------------------------------------------------
+
+
+SPREAD = np.unique(np.random.default_rng(8).integers(0, 2**64, 150_000, np.uint64))
+
+
+def test_a_full_delta_is_refused_and_merged(path):
+    rows = SPREAD
+    with fpstore.open(path, "r+", delta_bytes="1MiB") as store, fpstore.open(path) as other:  # the least is 4 MiB
+        store.insert(rows)
+        changes = {
+            "insert": lambda: store.insert(rows),
+            "probe_insert_many": lambda: store.probe_insert_many(rows, range(len(rows)), always=True),
+            "queued": lambda: store.insert(rows, sync="none"),
+        }
+        before = (len(store), len(store.ids), store.stats()["delta"]["changes"])
+        for change in changes.values():
+            with pytest.raises(fpstore.StorageError, match=r"the delta is full .*merge it; nothing was changed"):
+                change()
+            assert (len(store), len(store.ids), store.stats()["delta"]["changes"]) == before
+        assert len(other) == len(store)
+        store.insert(5)  # a small one fits still
+        store.merge()
+        assert store.insert(rows) == len(rows)
+        assert store.verify().ok
+        assert len(other.ids) == len(store.ids) == len(make_set("families")) + 1 + 2 * len(rows)
+        assert np.diff(other.ids_of(rows[:5])[0]).tolist() == [2] * 5
+
+
+@pytest.mark.parametrize("sync", ["batch", "none"])
+def test_what_is_queued_fits_into_the_delta(path, sync):
+    names = len(make_set("families"))
+    with fpstore.open(path, "r+", delta_bytes="4MiB", sync=sync) as store, fpstore.open(path) as other:
+        inserted = 0
+
+        def fill():
+            nonlocal inserted
+            for start in range(0, 10**6, 9000):
+                inserted += store.insert(SPREAD[start % 140_000 :][:9000])
+
+        with pytest.raises(fpstore.StorageError, match="the delta is full"):
+            fill()
+        assert len(store.ids) == names + inserted
+        with pytest.raises(fpstore.StorageError, match="the delta is full"):
+            store.delete(fingerprints=SPREAD)
+        store.flush()
+        assert len(other.ids) == names + inserted
+        store.merge()
+        store.delete(fingerprints=SPREAD)
+        store.flush()
+        assert len(other.ids) == len(store.ids) == names
+        assert store.verify().ok
+
+
+def test_a_change_that_finds_no_memory_loses_nothing_that_is_queued(path, monkeypatch):
+    with fpstore.open(path, "r+", sync="none") as store, fpstore.open(path) as other:
+        store.insert([1, 2, 3])
+        store.delete(fingerprints=2)
+        content = content_of(store)
+
+        original = fpstore.delta.Delta.change
+        failures = [MemoryError()]
+
+        def fail_once(self, *args, **kwargs):
+            if failures:
+                raise failures.pop()
+            original(self, *args, **kwargs)
+
+        monkeypatch.setattr("fpstore.delta.Delta.change", fail_once)
+        with pytest.raises(MemoryError):
+            store.insert(5)
+        assert content_of(store) == content
+        store.flush()
+        assert content_of(other) == content

@@ -1,0 +1,269 @@
+"""Others see what a writer does: when, in which processes, and what is left when it is killed."""
+
+import os
+import signal
+import struct
+import threading
+import time
+
+import pytest
+from living import CHANGES, Child, content_of, reader, words
+
+import fpstore
+
+
+@pytest.fixture
+def path(tmp_path):
+    fpstore.build(tmp_path / "s.fps", words([1, 2, 3]), radius=2, design="flip-2", block_bytes=128).close()
+    return tmp_path / "s.fps"
+
+
+# --- When others see what -------------------------------------------------------------------------
+
+
+def seen(store, *fingerprints):
+    return [fingerprint in store for fingerprint in fingerprints]
+
+
+def wait_for(question, seconds=10):
+    deadline = time.monotonic() + seconds
+    while not question():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_commits_are_seen_at_once(path):
+    child = reader(path, seen)
+    with fpstore.open(path) as near, fpstore.open(path, "r+") as store:
+        for value in range(100, 130):
+            store.insert(value)
+            assert seen(near, value) == child.ask(value) == [True]
+            store.delete(fingerprints=value - 1)
+            assert seen(near, value - 1, value) == child.ask(value - 1, value) == [False, True]
+            if value % 10 == 0:
+                store.merge()
+    assert child.end() == 0
+
+
+def test_batches_are_seen_a_little_later(path):
+    child = reader(path, seen)
+    with fpstore.open(path, "r+", sync="batch") as store:
+        started = time.monotonic()
+        store.insert([100, 101])
+        assert seen(store, 100, 101) == [True, True]
+        now = child.ask(100, 101)
+        if time.monotonic() - started < 0.09:
+            assert now == [False, False]
+        wait_for(lambda: child.ask(100, 101) == [True, True])
+        store.insert(words(range(200, 10_200)))
+        assert child.ask(200, 10_199) == [True, True]
+    assert child.end() == 0
+
+
+def test_without_sync_they_are_seen_after_a_flush(path):
+    child = reader(path, seen)
+    with fpstore.open(path, "r+", sync="none") as store:
+        store.insert(100)
+        store.delete(fingerprints=1)
+        time.sleep(0.2)
+        assert child.ask(1, 100) == [True, False]
+        store.flush()
+        assert child.ask(1, 100) == [False, True]
+        store.insert(101)
+        store.insert(102, sync="commit")  # what came before comes with it
+        assert child.ask(101, 102) == [True, True]
+        store.insert(103)
+        store.merge()
+        assert child.ask(103) == [True]
+        store.insert(104)
+    assert child.ask(104) == [True]
+    assert child.end() == 0
+
+
+@pytest.mark.parametrize("sync", ["commit", "batch", "none"])
+def test_a_killed_process_loses_at_most_its_last_inserts(path, sync):
+    def work(pipe):
+        store = fpstore.open(path, "r+", sync=sync)
+        store.insert(words(range(100, 200)), sync="commit")
+        for value in range(200, 220):
+            store.insert([value, value + 1000])
+            pipe.send(value)
+        pipe.recv()
+
+    child = Child(work)
+    while child.receive() < 219:
+        pass
+    child.kill()
+    with fpstore.open(path, "r+") as store:
+        kept = [value for value in range(200, 220) if value in store]
+        assert kept == list(range(200, 200 + len(kept)))
+        assert seen(store, *(value + 1000 for value in kept)) == [True] * len(kept)
+        assert len(store) == 3 + 100 + 2 * len(kept)
+        assert len(kept) == 20 or sync != "commit"
+        assert len(kept) == 0 or sync != "none"
+        assert store.verify().ok
+
+
+def test_a_batch_is_inserted_whole_or_not_at_all(path):
+    def work(pipe):
+        store = fpstore.open(path, "r+")
+        pipe.send("open")
+        for start in range(1 << 20, 1 << 30, 1 << 20):
+            store.insert(words(range(start, start + 3000)))
+
+    for pause in (0.001, 0.004, 0.01):
+        child = Child(work)
+        child.receive()
+        time.sleep(pause)
+        child.kill()
+        with fpstore.open(path, "r+") as store:
+            assert len(store) % 3000 == 3
+            assert store.verify().ok
+            store.delete(fingerprints=words(value for value in content_of(store) if value > 3))
+
+
+# --- One writer -----------------------------------------------------------------------------------
+
+
+def test_there_is_one_writer(path):
+    def work(pipe):
+        with fpstore.open(path, "r+") as store:
+            store.insert(1000)
+            pipe.send("open")
+            pipe.recv()
+
+    child = Child(work)
+    child.receive()
+    with pytest.raises(fpstore.StoreLockedError, match=f"process {child.pid} has it open for writing"):
+        fpstore.open(path, "r+")
+    with fpstore.open(path) as store:  # readers are welcome
+        assert 1000 in store
+    os.kill(child.pid, signal.SIGKILL)
+    os.waitpid(child.pid, 0)
+    with fpstore.open(path, "r+") as store:
+        assert 1000 in store
+        with pytest.raises(fpstore.StoreLockedError, match="this process has it open"):
+            fpstore.open(path, "r+")
+        store.insert(1001)
+    fpstore.open(path, "r+").close()
+
+
+def test_a_fork_of_a_writer_reads_and_does_not_write(path):
+    with fpstore.open(path, "r+", sync="batch") as store:
+        store.insert(100, sync="commit")
+
+        def work(pipe):
+            pipe.send(seen(store, 1, 100))
+            for change in CHANGES.values():
+                with pytest.raises(fpstore.ReadOnlyError, match=f"opened for writing by process {os.getppid()}"):
+                    change(store)
+            pipe.send(pipe.recv() and seen(store, 1, 101))
+            store.close()
+            pipe.send("closed")
+            pipe.recv()
+
+        child = Child(work)
+        assert child.receive() == [True, True]
+        store.delete(fingerprints=1, sync="commit")
+        store.insert(101, sync="commit")
+        assert child.ask("now") == [False, True]
+        assert child.receive() == "closed"
+        store.insert(102)
+    with fpstore.open(path, "r+") as store:  # the child lives, and has no lock
+        assert 102 in store
+        store.merge()
+    assert child.end() == 0
+
+
+def test_a_fork_in_the_middle_of_changes_can_close(path):
+    with fpstore.open(path, "r+", sync="none") as store:
+        stop = threading.Event()
+
+        def change():
+            for value in range(100, 10**6):
+                if stop.is_set():
+                    return
+                store.insert(value, sync="commit" if value % 3 == 0 else None)
+
+        thread = threading.Thread(target=change)
+        thread.start()
+        try:
+            for _ in range(30):
+                child = Child(lambda pipe: (pipe.send(1 in store), store.close(), pipe.send("closed")))
+                assert child.receive(20) is True
+                assert child.receive(20) == "closed"
+                assert child.end() == 0
+        finally:
+            stop.set()
+            thread.join()
+
+
+# --- A writer that dies between its commit and telling of it --------------------------------------
+
+WORD = struct.Struct("=Q")
+
+
+def die_before_telling(store):
+    """Leave LMDB as a process does that is killed between its last write of a transaction and the number in the lock file."""
+    journal = store._follower.journal
+    number = journal.transaction()
+    kept = journal._here().handle.begin(write=True)  # who comes next finds that the owner of the lock died
+    with journal.path.with_name("journal.mdb-lock").open("r+b") as file:
+        head = file.read(128)
+        (place,) = (at for at in range(8, 128, 8) if WORD.unpack_from(head, at)[0] == number)  # after a mutex
+        file.seek(place)
+        file.write(WORD.pack(number - 1))
+    os.kill(os.getpid(), signal.SIGKILL)
+    kept.abort()
+
+
+def test_a_commit_that_a_dead_writer_did_not_tell_of_is_not_overwritten(path):
+    def work(pipe):
+        store = fpstore.open(path, "r+")
+        store.insert(50)
+        pipe.recv()
+        store.insert(100)
+        die_before_telling(store)
+
+    child = Child(work)
+    with fpstore.open(path) as before, fpstore.open(path) as other:
+        wait_for(lambda: seen(other, 50) == [True])
+        child.pipe.send("go")
+        assert os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1]) == -signal.SIGKILL
+        assert seen(other, 50, 100) == [True, False]
+        with fpstore.open(path, "r+") as store:
+            assert seen(store, 50, 100) == [True, True]
+            store.insert(101)
+            assert seen(store, 100, 101) == seen(other, 100, 101) == seen(before, 100, 101) == [True, True]
+            assert content_of(store) == content_of(other)
+            assert store.verify().ok
+        assert fpstore.open(path)[101] == [5]
+
+
+def test_a_merge_that_a_dead_writer_did_not_tell_of(path):
+    def work(pipe):
+        store = fpstore.open(path, "r+")
+        store.insert(50)
+        pipe.recv()
+        original = fpstore.journal.Journal.move
+
+        def move(journal, record):
+            original(journal, record)
+            die_before_telling(store)
+
+        fpstore.journal.Journal.move = move
+        store.merge()
+
+    child = Child(work)
+    with fpstore.open(path) as other:
+        wait_for(lambda: seen(other, 50) == [True])
+        child.pipe.send("go")
+        assert os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1]) == -signal.SIGKILL
+        assert other.stats()["generation"] == 1
+        with fpstore.open(path, "r+") as store:
+            assert store.stats()["generation"] == 2
+            store.insert(101)
+            assert seen(store, 50, 101) == seen(other, 50, 101) == [True, True]
+            assert store.verify().ok
+            store.merge()
+            assert other.stats()["generation"] == 3

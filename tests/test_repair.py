@@ -1,0 +1,223 @@
+"""Repair: what is intact of a damaged store is in the new one, and what is not is in the report."""
+
+import os
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from building import listing
+from repairing import COUNT, GENERATION, content, current, damage_block, damaged, files_of, flip, make, repaired
+
+import fpstore
+from fpstore import _kernel, layout
+
+# --- Nothing wrong --------------------------------------------------------------------------------
+
+
+def test_a_sound_store_is_left_alone(changed, tmp_path):
+    path = damaged(changed[0], tmp_path)
+    for leftover in ("gen-00000009", "gen-00000009.tmp"):
+        (path / leftover).mkdir()
+        (path / leftover / "table-000.fpt").write_bytes(b"of a merge that died")
+    for options in ({}, {"in_place": True}):
+        report = fpstore.repair(path, **options)
+        assert report.sound
+        assert report.complete
+        assert listing(tmp_path) == ["s"]
+
+
+# --- One file -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("part", ["store.mdb", "ids.mdb", "names.mdb", "journal.mdb", "table-000.fpt", "table-001.fpt"])
+def test_a_file_deleted_or_cut_short(changed, tmp_path, part):
+    path, right = changed
+    name = part if part == "store.mdb" else f"{current(path)}/{part}"
+    if not (path / name).exists():
+        pytest.skip("there is none")
+    size = (path / name).stat().st_size
+    for length in (None, 0, 4095, 5000, size // 2, size - 1):
+        copy = damaged(path, tmp_path)
+        if length is None:
+            (copy / name).unlink()
+        else:
+            os.truncate(copy / name, min(length, size - 1))
+        report, held = repaired(copy, right)
+        assert not report.sound
+        if "table" in part:
+            assert held == right
+            with fpstore.open(path) as old, fpstore.open(report.output) as new:
+                assert (new.design, new.radius, new.fingerprinter) == (old.design, old.radius, old.fingerprinter)
+                assert new.stats()["block_bytes"] == 128
+                assert new.stats()["id_kind"] == old.stats()["id_kind"]
+
+
+def sections(file):
+    """Return places in each part of a file: heads of pages and sections, and some that are not zero."""
+    data = file.read_bytes()
+    some = [i for i in range(len(data)) if data[i]]
+    return sorted({*random.Random(5).sample(some, 3), *(p for p in (12, 44, 200, 4096 + 12, 8192 + 12) if p < len(data))})
+
+
+def test_flips_in_each_file(changed, tmp_path):
+    path, right = changed
+    noticed = 0
+    for name in files_of(path):
+        for at in sections(path / name):
+            copy = damaged(path, tmp_path)
+            flip(copy / name, at, at % 8)
+            report, held = repaired(copy, right)
+            noticed += not report.sound
+            if name.endswith(".fpt"):
+                assert held == right
+                assert not report.sound
+    assert noticed > 25
+
+
+@pytest.mark.slow
+def test_many_flips_in_each_file(changed, tmp_path):
+    path, right = changed
+    for name in files_of(path):
+        data = (path / name).read_bytes()
+        for at in [i for i in range(len(data)) if data[i] or i % 4096 < 64][::211]:
+            copy = damaged(path, tmp_path)
+            flip(copy / name, at, at % 8)
+            repaired(copy, right)
+
+
+# --- Tables ---------------------------------------------------------------------------------------
+
+
+def test_tables_that_are_all_damaged_complete_each_other(changed, tmp_path):
+    path, right = changed
+    copy = damaged(path, tmp_path)
+    for number in range(3):
+        for block in (2 + number, 9 + 5 * number):
+            damage_block(copy / current(path) / layout.table_name(number), block)
+    report, held = repaired(copy, right)
+    assert report.complete
+    assert held == right
+    assert "with the help of other tables" in " ".join(report.actions)
+
+
+@pytest.mark.parametrize("left", [0, 1, 2])
+def test_one_table_is_enough(changed, tmp_path, left):
+    path, right = changed
+    copy = damaged(path, tmp_path)
+    for number in range(3):
+        if number != left:
+            (copy / current(path) / layout.table_name(number)).unlink()
+    report, held = repaired(copy, right)
+    assert report.complete
+    assert held == right
+
+
+@pytest.mark.parametrize("kind", ["string", "row", "integer"])
+@pytest.mark.parametrize("blocks", [[7], [0, 7, 8], [3, 4, 5]])
+def test_fingerprints_that_no_table_has(tmp_path, kind, blocks):
+    """With a single table, its damaged blocks are lost; their ids are known where ids are numbered."""
+    path = make(tmp_path / "s", kind, changes=False, design="flip-1", radius=1)
+    right = content(path)
+    with fpstore.open(path) as store:
+        table = store.view().generation.tables[0]
+        entries = [set(table.kernel.decode(block, block + 1, 0)[0].tolist()) for block in blocks]
+    gone = set.union(*entries)
+    for block in blocks:
+        damage_block(path / GENERATION / layout.table_name(0), block)
+    report, held = repaired(path, right)
+    assert right - held == {(f, i) for f, i in right if f in gone}
+    assert f"{len(gone)} of {COUNT} fingerprints of the tables, which are not known" in report.losses
+    rows = [line.split("\t") for line in Path(report.lost_file).read_text().splitlines()] if report.lost_file else []
+    if kind != "integer":
+        assert {i for what, _, i in rows if what == "id"} == {str(i) for f, i in right if f in gone}
+
+
+@pytest.mark.parametrize("design", ["flip-1", "flip-2"])
+def test_headers_are_made_again(tmp_path, design):
+    """All headers are damaged; all but the lengths of the codes is known from elsewhere."""
+    path = make(tmp_path / "s", "string", changes=False, design=design, radius=1)
+    right = content(path)
+    for at in (0, 8, 20, 28, 33, 40, 85, 130, 300, 4090):
+        for file in (path / GENERATION).glob("table-*"):
+            flip(file, at, 2)
+        report, held = repaired(path, right)
+        assert report.complete
+        assert held == right
+        assert "with a new header in place of the damaged one" in " ".join(report.actions)
+        for file in (path / GENERATION).glob("table-*"):
+            flip(file, at, 2)
+    assert content(path) == right
+
+
+def test_a_block_that_is_partly_known(tmp_path):
+    """Two tables with damage: of a block of the identity table some fingerprints are known, but not which id is whose."""
+    path = make(tmp_path / "s", "string", changes=False, design="flip-2", radius=2)
+    right = content(path)
+    with fpstore.open(path) as store:
+        tables = store.view().generation.tables
+        block = set(tables[0].kernel.decode(5, 6, 0)[0].tolist())
+        spoiled = min(block)
+        other = tables[1].kernel
+        keys = tables[1].block_keys()
+        permuted = _kernel.permute(np.array([spoiled], np.uint64), np.frombuffer(other.permutation, np.uint8))[0]
+        where = int(np.searchsorted(keys, permuted))
+    damage_block(path / GENERATION / layout.table_name(0), 5)
+    damage_block(path / GENERATION / layout.table_name(1), where)
+    report, held = repaired(path, right)
+    assert {f for f, _ in right - held} == block
+    assert "1 of 700 fingerprints of the tables, which are not known" in report.losses
+    rows = [line.split("\t") for line in Path(report.lost_file).read_text().splitlines()]
+    assert {int(f, 16) for what, f, _ in rows if what == "fingerprint"} == block - {spoiled}
+    assert {i for what, _, i in rows if what == "id"} == {i for f, i in right if f in block}
+
+
+# --- Ids and names --------------------------------------------------------------------------------
+
+
+def test_ids_of_a_damaged_record_are_lost_and_no_others(tmp_path):
+    path = make(tmp_path / "s", "string", changes=False)
+    right = content(path)
+    with fpstore.open(path) as store:
+        generation = store.view().generation
+        block = set(generation.tables[0].kernel.decode(4, 5, 0)[0].tolist())
+        record = generation.ids._record(4)
+    at = (path / GENERATION / layout.IDS_FILE).read_bytes().find(record)
+    flip(path / GENERATION / layout.IDS_FILE, at + 20)
+    report, held = repaired(path, right)
+    assert {f for f, _ in right - held} == block
+    assert f"{len(block)} fingerprints that have no id left, and are not in the new store" in report.losses
+    rows = [line.split("\t") for line in Path(report.lost_file).read_text().splitlines()]
+    assert {int(f, 16) for what, f, _ in rows if what == "fingerprint"} == block
+    assert {i for what, _, i in rows if what == "id"} == {i for f, i in right if f in block}
+
+
+def test_a_damaged_name(tmp_path):
+    path = make(tmp_path / "s", "string", changes=False)
+    right = content(path)
+    at = (path / layout.STORE_FILE).read_bytes().find(b"document 123")
+    flip(path / layout.STORE_FILE, at + 3)
+    report, held = repaired(path, right)
+    ((fingerprint, name),) = right - held
+    assert name == "document 123"
+    assert Path(report.lost_file).read_text() == f"name\t{fingerprint:016x}\t123\nfingerprint\t{fingerprint:016x}\t\n"
+
+
+def test_two_files_at_once(changed, tmp_path):
+    """An id map and the identity table: its blocks are made again, so that the records that are left find their fingerprints."""
+    path, right = changed
+    copy = damaged(path, tmp_path)
+    folder = copy / current(path)
+    with fpstore.open(path) as store:
+        generation = store.view().generation
+        record = generation.ids._record(6)
+        block = set(generation.tables[0].kernel.decode(6, 7, 0)[0].tolist())
+    flip(folder / layout.IDS_FILE, (folder / layout.IDS_FILE).read_bytes().find(record) + 18)
+    os.truncate(folder / layout.table_name(0), 9000)
+    report, held = repaired(copy, right)
+    assert not report.complete
+    assert {f for f, _ in right - held} <= block
+    (folder / layout.table_name(1)).unlink()
+    (copy / layout.STORE_FILE).unlink()
+    report, held = repaired(copy, right)
+    assert held

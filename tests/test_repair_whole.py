@@ -1,0 +1,260 @@
+"""Repair: settings and journals that are lost, and where the new store goes."""
+
+import dataclasses
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+from building import listing, run_python
+from commandline import run
+from repairing import (
+    FINGERPRINTER,
+    FINGERPRINTS,
+    GENERATION,
+    bytes_of,
+    content,
+    current,
+    damage_block,
+    damaged,
+    flip,
+    make,
+    repaired,
+)
+
+import fpstore
+from fpstore import delta as log
+from fpstore import layout
+from fpstore.journal import Journal
+from fpstore.locks import WriterLock
+
+# --- Settings -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("design", ["blocks-3-1", "flip-2", "manku-10", "custom"])
+@pytest.mark.parametrize("identity", [True, False])
+def test_a_lost_store_file_of_a_store_that_was_never_changed(tmp_path, design, identity):
+    """The design follows from the tables; the radius is the largest that it covers."""
+    custom = [
+        {"permutation": list(range(64)), "prefix_bits": 40},
+        {"permutation": [*range(40, 64), *range(40)], "prefix_bits": 24},
+    ]
+    radius = {"manku-10": 3, "custom": 1}.get(design, 2)
+    path = make(tmp_path / "s", "integer", changes=False, radius=radius, design=custom if design == "custom" else design)
+    if design == "custom" and not identity:
+        pytest.skip("which tables there were cannot be known")
+    right = content(path)
+    with fpstore.open(path) as store:
+        before = store.design
+    (path / layout.STORE_FILE).unlink()
+    if not identity:
+        (path / GENERATION / layout.table_name(0)).unlink()
+    report, held = repaired(path, right)
+    assert held == right
+    with fpstore.open(report.output) as store:
+        assert [t.permutation for t in store.design.tables] == [t.permutation for t in before.tables]
+        assert not identity or store.design.tables == before.tables
+        assert store.radius >= before.radius
+        assert store.fingerprinter is None
+        one = int(FINGERPRINTS[0])
+        assert store.probe(one ^ 1, 1)[0].distance <= 1
+    assert "what made the fingerprints is not known" in " ".join(report.losses)
+
+
+def test_a_lost_store_file_of_a_store_with_a_journal(tmp_path):
+    path = make(tmp_path / "s", "integer")
+    right = content(path)
+    (path / layout.STORE_FILE).unlink()
+    report, held = repaired(path, right)
+    assert report.complete
+    assert held == right
+    with fpstore.open(report.output) as store:
+        assert (store.design.name, store.radius, store.fingerprinter) == ("blocks-3-1", 2, FINGERPRINTER)
+
+
+def test_rows_go_on_where_they_ended(tmp_path):
+    path = make(tmp_path / "s", "row")
+    right = content(path)
+    (path / GENERATION / layout.table_name(0)).unlink()
+    report, held = repaired(path, right)
+    for where in (report.output,):
+        with fpstore.open(where, "r+") as store:
+            store.insert([123456789])
+            assert store[123456789] == [max(i for _, i in held) + 1]
+
+
+# --- Journal --------------------------------------------------------------------------------------
+
+
+def test_a_log_record_that_is_lost(tmp_path):
+    """All others are applied, with the right strings."""
+    path = make(tmp_path / "s", "string")
+    right = content(path)
+    journal = path / GENERATION / layout.JOURNAL_FILE
+    with fpstore.open(path) as store:
+        record = store._follower.journal.read(9).records[0]
+    assert log.unpack(record, journal).number == 10
+    data = journal.read_bytes()
+    places = [m.start() for m in re.finditer(re.escape(record), data)]
+    assert places
+    for at in places:  # copies on pages that are not in use any more
+        flip(journal, at + 80)
+    report, held = repaired(path, right)
+    inserted = log.unpack(record, journal)
+    assert right - held == {(f, n.decode()) for f, n in zip(inserted.fingerprints.tolist(), inserted.names, strict=True)}
+    assert held < right
+    assert any(loss.startswith("log records 10: what they inserted is missing") for loss in report.losses)
+
+
+def test_records_are_found_without_the_pages_above_them(changed, tmp_path):
+    path, right = changed
+    copy = damaged(path, tmp_path)
+    journal = copy / current(path) / layout.JOURNAL_FILE
+    data = bytearray(journal.read_bytes())
+    data[: 2 * 4096] = bytes(2 * 4096)
+    journal.write_bytes(data)
+    report, held = repaired(copy, right)
+    assert held == right
+    (loss,) = report.losses
+    assert re.match(r"log records after \d+, if there were any", loss)
+
+
+def test_a_journal_of_which_nothing_is_left(tmp_path):
+    path = make(tmp_path / "s", "string")
+    right = content(path)
+    (path / GENERATION / layout.JOURNAL_FILE).unlink()
+    report, held = repaired(path, right)
+    assert held == {(int(f), f"document {i}") for i, f in enumerate(FINGERPRINTS)}
+    assert report.losses == ["the journal: all that was inserted or deleted since the last merge, if anything was"]
+
+
+# --- Where the new store goes ---------------------------------------------------------------------
+
+
+def test_in_place_keeps_the_damaged_store(tmp_path):
+    path = make(tmp_path / "s")
+    right = content(path)
+    (path / GENERATION / layout.table_name(1)).unlink()
+    for number in range(1, 4):
+        damage_block(path / GENERATION / layout.table_name(0), 1)
+        before = bytes_of(path)
+        report = fpstore.repair(path, in_place=True)
+        name = "s.damaged" if number == 1 else f"s.damaged-{number}"
+        assert (report.output, report.damaged) == (str(path), str(tmp_path / name))
+        after = bytes_of(tmp_path / name)
+        assert {**after, "writer.lock": b""} == {**before, "writer.lock": b""}
+        assert content(path) == right
+    assert listing(tmp_path) == ["s", "s.damaged", "s.damaged-2", "s.damaged-3"]
+    with fpstore.open(path, "r+") as store:
+        store.insert([1], ["it can be changed"])
+
+
+def test_in_place_through_a_link(tmp_path):
+    path = make(tmp_path / "s", changes=False)
+    right = content(path)
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "current").symlink_to(path)
+    (path / GENERATION / layout.IDS_FILE).unlink()
+    (tmp_path / "s.lost.tsv").write_text("of an earlier repair")
+    report = fpstore.repair(tmp_path / "links" / "current", in_place=True)
+    assert (report.output, report.damaged) == (str(path), str(tmp_path / "s.damaged"))
+    assert (tmp_path / "links" / "current").is_symlink()
+    assert content(tmp_path / "links" / "current") < right
+    assert listing(tmp_path) == ["links", "s", "s.damaged", "s.lost-2.tsv", "s.lost.tsv"]
+    assert (tmp_path / "s.lost.tsv").read_text() == "of an earlier repair"
+
+
+def test_a_file_that_may_not_be_read_is_no_damage(tmp_path, with_mode):
+    path = make(tmp_path / "s", changes=False)
+    with with_mode(path / GENERATION / layout.IDS_FILE, 0), pytest.raises(fpstore.StorageError, match="Permission denied"):
+        fpstore.repair(path)
+    assert listing(tmp_path) == ["s"]
+
+
+def test_another_path(tmp_path):
+    path = make(tmp_path / "s")
+    right = content(path)
+    (path / GENERATION / layout.IDS_FILE).unlink()
+    report = fpstore.repair(path, tmp_path / "new", lost=tmp_path / "lost", threads=1, memory="64MiB")
+    assert (report.output, report.lost_file) == (str(tmp_path / "new"), str(tmp_path / "lost"))
+    assert content(tmp_path / "new") < right
+    assert listing(tmp_path) == ["lost", "new", "s"]
+
+
+def test_what_is_refused(tmp_path):
+    path = make(tmp_path / "s")
+    before = bytes_of(path)
+    (tmp_path / "empty").mkdir()
+    for name in ("nothing", "empty"):
+        with pytest.raises(fpstore.StoreNotFoundError, match="no such store"):
+            fpstore.repair(tmp_path / name)
+    with pytest.raises(fpstore.InputError):
+        fpstore.repair(path, tmp_path / "t", in_place=True)
+    lock = WriterLock(path)
+    code, out, _ = run_python(
+        """
+        import sys, fpstore
+        for options in ({}, {"in_place": True}):
+            try:
+                fpstore.repair(sys.argv[1], **options)
+            except fpstore.StoreLockedError as error:
+                print(error)
+        """,
+        path,
+    )
+    lock.release()
+    assert (code, len(re.findall(f"process {os.getpid()} has it open for writing", out))) == (0, 2)
+    (path / GENERATION / layout.table_name(0)).unlink()
+    (tmp_path / "s.repaired").mkdir()
+    with pytest.raises(fpstore.StoreExistsError, match=r"s.repaired exists: move it away"):
+        fpstore.repair(path)
+    for table in range(1, 3):
+        os.truncate(path / GENERATION / layout.table_name(table), 100)
+    (path / layout.STORE_FILE).unlink()
+    (path / GENERATION / layout.JOURNAL_FILE).unlink()
+    (tmp_path / "s.repaired").rmdir()
+    with pytest.raises(fpstore.CorruptStoreError, match="nothing can be recovered"):
+        fpstore.repair(path)
+    assert listing(tmp_path) == ["empty", "s"]
+    assert before
+
+
+def test_a_newer_store_is_not_repaired(tmp_path, monkeypatch):
+    path = make(tmp_path / "s", changes=False)
+    monkeypatch.setattr(layout, "FORMAT_VERSION", 0)
+    (path / GENERATION / layout.table_name(1)).unlink()
+    with pytest.raises(fpstore.FormatVersionError, match="upgrade fpstore"):
+        fpstore.repair(path)
+
+
+def test_the_verb(folder):
+    assert run("repair", "crawl.fps").stdout == "crawl.fps: sound: nothing to repair\n"
+    run("build", "broken.fps", "crawl.tsv", "--design", "flip-2")
+    sorted(Path("broken.fps").rglob("table-*"))[-1].unlink()
+    result = run("repair", "broken.fps", "-o", "new.fps", "--json")
+    report = json.loads(result.stdout)
+    assert result.exit_code == 0
+    assert report["complete"]
+    assert set(report) == {field.name for field in dataclasses.fields(fpstore.RepairReport)} | {"complete"}
+    next(Path("broken.fps").rglob("ids.mdb")).unlink()
+    result = run("repair", "broken.fps", "--yes")
+    assert result.exit_code == 1
+    assert result.stderr == "fpstore: broken.fps: repaired, but not all could be recovered\n"
+    assert re.search("^fault: .*ids.mdb: missing", result.stdout, re.MULTILINE)
+    assert re.search("^lost: 7 fingerprints that have no id left", result.stdout, re.MULTILINE)
+    assert re.search("^done: .*the damaged one is .*broken.fps.damaged$", result.stdout, re.MULTILINE)
+    assert run("repair", "crawl.fps", "--yes", "-o", "x").exit_code == 2
+
+
+def test_uncommitted_pages_do_not_come_back(tmp_path):
+    """Records are taken from the last transaction where it can be followed."""
+    path = make(tmp_path / "s", "integer")
+    right = content(path)
+    journal = Journal(path / GENERATION / layout.JOURNAL_FILE)
+    count = len(journal.read(0).records)
+    journal.close()
+    damage_block(path / GENERATION / layout.table_name(0), 0)
+    report, held = repaired(path, right)
+    assert f"applied {count} log records" in report.actions
+    assert held == right

@@ -77,9 +77,11 @@ DAMAGED = (
 )
 
 
-def _translate(path: Path, error: lmdb.Error) -> CorruptStoreError | StorageError:
+def _translate(path: Path, error: lmdb.Error) -> CorruptStoreError | StorageError | StoreNotFoundError:
     if isinstance(error, DAMAGED):
         return CorruptStoreError(f"{path}: LMDB file is damaged ({error})", path=path)
+    if os.strerror(errno.ENOENT) in str(error):
+        return StoreNotFoundError(f"{path}: missing ({os.strerror(errno.ENOENT)})", path=path)
     return StorageError(f"{path}: {_reason(path, error)}", path=path)
 
 
@@ -187,7 +189,10 @@ class Reader:
         self._used = used
         if self._descriptor >= 0:
             return
-        self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError as error:  # a merge has removed it just now
+            raise StoreNotFoundError(f"{self.path}: missing ({error.strerror})", path=self.path) from error
         self._given_back = finalize(self, os.close, self._descriptor)
         if self._digest not in (None, got := self._sealed_with()):
             raise CorruptStoreError(

@@ -5,7 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import lmdb
 import pytest
+
+import fpstore
 
 SOAK = Path(__file__).parent.parent / "tools" / "soak"
 
@@ -28,3 +31,31 @@ def test_a_writer_and_readers_for_a_while(tmp_path, ids):
     assert report["merges"] >= 2
     assert report["answers"] > 500
     assert report["readers killed"] >= 5
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("file", ["ids.mdb", "names.mdb"])
+def test_a_generation_that_is_removed_while_it_is_opened(tmp_path, monkeypatch, file, when):
+    """A reader that comes between the look and the opening of a file, or of it once more, finds the next generation."""
+    path = tmp_path / "s"
+    fpstore.build(path, [5], ["a"]).close()
+    with fpstore.open(path, "r+") as store:
+        store.insert([6], ["b"])
+        store.merge()
+        store.insert([7], ["c"])
+    merge = "import fpstore, sys; s = fpstore.open(sys.argv[1], 'r+'); s.merge(); s.close()"
+    opened, merged = lmdb.open, []
+
+    def open_slowly(name, **options):
+        ours = bytes(name).endswith(f"gen-00000002/{file}".encode())
+        if ours and when == "before":
+            merged.append(subprocess.run([sys.executable, "-P", "-c", merge, path], check=True))
+        handle = opened(name, **options)
+        if ours and when == "after":
+            merged.append(subprocess.run([sys.executable, "-P", "-c", merge, path], check=True))
+        return handle
+
+    monkeypatch.setattr("lmdb.open", open_slowly)
+    with fpstore.open(path) as store:
+        assert {match.fingerprint: match.ids for match in store.probe(7)} == {5: ["a"], 6: ["b"], 7: ["c"]}
+        assert (len(merged), store.view().generation.folder.name) == (1, "gen-00000003")

@@ -1,7 +1,13 @@
 """A change that is killed at any of its writes, or refused any of them: what was acknowledged is there, and nothing half done."""
 
+from contextlib import contextmanager
+
+import lmdb
+import numpy as np
 import pytest
 from faultline import ERRORS, MODES, states
+
+import fpstore
 
 # What each scenario defines: build() makes the store and what else there is; steps are [(change, model)]: change(store, root)
 # does it, and model(rows) to the expected set of (fingerprint, id).
@@ -351,3 +357,49 @@ def test_a_fault_of_any_kind_at_any_call_of_a_change(sweep, kind, change, every)
 def test_a_fault_of_any_kind_at_the_first_opening(sweep):
     _, outcomes = sweep(SETUP + "started = False\n" + BUILT + FIRST, OPERATION, CHECK, ALL)
     check_outcomes(outcomes)
+
+
+class Late:
+    """A handle of LMDB whose commit is refused after it was made, which a disk can do."""
+
+    def __init__(self, handle):
+        self._handle = handle
+
+    def __getattr__(self, name):
+        return getattr(self._handle, name)
+
+    def begin(self, write=False):
+        return self._committed() if write else self._handle.begin()
+
+    @contextmanager
+    def _committed(self):
+        with self._handle.begin(write=True) as transaction:
+            yield transaction
+        raise lmdb.DiskError("mdb_txn_commit: Input/output error")
+
+
+def test_a_commit_that_is_refused_after_it_was_made(tmp_path):
+    """It is there, and is made durable: an insert has done its work, and a merge must not remove the generation it made."""
+    path = tmp_path / "s"
+    rows = np.random.default_rng(1).integers(0, 2**64, 100, np.uint64)
+    fpstore.build(path, rows).close()
+    with fpstore.open(path, "r+") as store, fpstore.open(path) as reader:
+
+        def refuse():
+            shared = store._follower.journal._shared
+            shared.handle = Late(shared.handle)
+
+        for change, count in (
+            (lambda: store.insert([5]), 101),
+            (store.merge, 101),
+            (lambda: store.delete(fingerprints=[5]), 100),
+        ):
+            refuse()
+            change()
+            assert len(store) == len(reader) == count
+        store.insert([7], sync="none")
+        refuse()
+        store.flush()
+        assert 7 in reader
+        assert store.verify().ok
+        assert [p.name for p in path.glob("gen-*")] == ["gen-00000002"]

@@ -208,6 +208,9 @@ def test_a_process_killed_at_random_moments(tmp_path, strings, kills):
 
     reader.close()
     assert content(path, "r+") == found
+    fpstore.build(tmp_path / "built", BASE, threads=1, overwrite=True).close()  # which removes what was abandoned
+    with fpstore.open(path) as store:
+        store.backup(tmp_path / "copy", overwrite=True)
     generations = [p.name for p in path.iterdir() if p.is_dir()]
     assert len(generations) == 1
     assert sorted(p.name for p in path.iterdir()) == [*generations, "store.mdb", "writer.lock"]

@@ -220,7 +220,7 @@ def test_backups_beside_a_process_that_inserts_deletes_and_merges(path, tmp_path
 
 @pytest.mark.slow
 def test_many_backups_beside_a_process_that_inserts_deletes_and_merges(path, tmp_path):
-    copies_of_a_busy_store(path, tmp_path, 3000, 50)
+    copies_of_a_busy_store(path, tmp_path, 3000, 20)
 
 
 def test_a_reader_that_stays_open_backs_up_the_newest_state(path, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from os import fstat
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet, finalize
@@ -89,12 +90,15 @@ class Follower:
         view = self._current
         if view is None:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
-        if not self._follows and self._pid == os.getpid():
-            return view
         if journal is None:
+            try:
+                if self._settled and fstat(self._watched).st_mtime_ns == self._changed:
+                    return view
+            except OSError:  # another thread has closed the store
+                pass
             if self._unchanged():
                 return view
-        elif self._pid == os.getpid() and journal.transaction() == transaction:
+        elif self._pid == os.getpid() and (not self._follows or journal.transaction() == transaction):
             return view
         with self._lock:
             return self._refresh()

@@ -62,6 +62,7 @@ class Generation:
             self.ids.close()
             raise
         self._probers: dict[int, _kernel.Prober] = {}
+        self._identity: _kernel.Table | None = self._tables[0].kernel
 
     @property
     def tables(self) -> list[TableReader]:
@@ -78,8 +79,9 @@ class Generation:
 
     @property
     def identity(self) -> _kernel.Table:
-        """The table in order of the fingerprints themselves."""
-        return self.tables[0].kernel
+        """The table in order of the fingerprints themselves; ClosedStoreError when it was given back."""
+        identity = self._identity
+        return self.tables[0].kernel if identity is None else identity
 
     def prober(self, radius: int) -> _kernel.Prober:
         """Return the tables with the look-ups of a radius."""
@@ -109,6 +111,7 @@ class Generation:
         """Give every handle back."""
         self._probers = {}
         self._tables = []
+        self._identity = None
         self.ids.close()
         if self.names is not None and self.record.get("names_file"):
             self.names.close()

@@ -53,6 +53,7 @@ class Reading:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._follower = Follower(path)
+        self._radius = int(self._follower.store["design"]["radius"])
         self._closed = False
 
     # Life cycle
@@ -77,7 +78,8 @@ class Reading:
 
     def view(self) -> View:
         """Return what the store holds now, which no later change will change: for what is built on fpstore."""
-        self._check()
+        if self._closed:
+            self._check()
         return self._follower.view()
 
     # Properties
@@ -90,7 +92,7 @@ class Reading:
     @property
     def radius(self) -> int:
         """The largest radius that probes answer from the tables."""
-        return int(self._follower.store["design"]["radius"])
+        return self._radius
 
     @property
     def design(self) -> Design:
@@ -162,8 +164,8 @@ class Reading:
         """
         view = self.view()
         value = check_fingerprint(fingerprint)
-        radius = self.radius if radius is None else check_radius(radius, 64)
-        if radius > self.radius:
+        radius = self._radius if radius is None else check_radius(radius, 64)
+        if radius > self._radius:
             return next(iter(self.scan(np.array([value], np.uint64), radius)))
         return view.probe(value, radius)
 

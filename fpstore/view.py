@@ -54,6 +54,10 @@ class View:
         found = generation.prober(radius).probe_one(value, radius, generation.identity)
         ids = generation.ids
         if changes is None:
+            if not found:
+                return []
+            if self.totals.id_kind != "string":
+                return [Match(f, distance, ids.get(block, rank)) for f, distance, block, rank in found]
             return [Match(f, distance, self.named(ids.get(block, rank))) for f, distance, block, rank in found]
         version = self.version
         added = changes.probe_one(value, radius, version)

@@ -35,7 +35,7 @@ class Report:
     ----------
     ok : bool
     tables, blocks, fingerprints, ids : int
-        How much was read.
+        How much was read; of fingerprints and ids, with what was inserted and deleted since the last merge.
     faults : list of dict
         ``message``, ``path``, ``block`` (None when the fault is not in one block).
     """
@@ -112,6 +112,7 @@ def verify_store(view: View, journal: Journal | None, progress: Callable[[str, i
         if report.ok and view.version:
             try:
                 check_totals(view, phase.tick)
+                report.fingerprints, report.ids = view.totals.fingerprints, view.totals.ids
             except FpstoreError as error:
                 report.note(error)
     return report

@@ -112,6 +112,11 @@ def read_metas(path: Path, descriptor: int) -> tuple[Meta, Meta]:
         time.sleep(TORN_SECONDS)
 
 
+def latest(path: Path, descriptor: int) -> Meta:
+    """Return the metadata page of the last transaction."""
+    return max(read_metas(path, descriptor), key=lambda meta: meta.transaction)
+
+
 def _metas(path: Path, descriptor: int) -> tuple[Meta, Meta]:
     size = os.fstat(descriptor).st_size
     first = _meta(path, os.pread(descriptor, PAGE_BYTES[0], 0), 0, size)

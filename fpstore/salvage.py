@@ -199,7 +199,7 @@ def read_records(path: Path, note: Note) -> tuple[list[Record], bool]:
     try:
         with pages.opened(path) as descriptor:
             try:
-                meta = max(pages.read_metas(path, descriptor), key=lambda meta: meta.transaction)
+                meta = pages.latest(path, descriptor)
                 tree = pages.Tree(path, descriptor, meta)
                 faults: list[FpstoreError] = []
                 tree.faults = faults
@@ -234,7 +234,7 @@ def check_seal(path: Path) -> None:
     CorruptStoreError, StoreNotFoundError
     """
     with pages.opened(path) as descriptor:
-        meta = max(pages.read_metas(path, descriptor), key=lambda meta: meta.transaction)
+        meta = pages.latest(path, descriptor)
         size, used = os.fstat(descriptor).st_size, (meta.last_page + 1) * meta.page_bytes
         digest = int.from_bytes(os.pread(descriptor, DIGEST_BYTES, size - DIGEST_BYTES), "little")
         if size < used + PAD_BYTES or digest != file_digest(descriptor, used):
@@ -249,5 +249,4 @@ def check_pages(path: Path) -> None:
     CorruptStoreError, StoreNotFoundError
     """
     with pages.opened(path) as descriptor:
-        meta = max(pages.read_metas(path, descriptor), key=lambda meta: meta.transaction)
-        pages.Tree(path, descriptor, meta).check()
+        pages.Tree(path, descriptor, pages.latest(path, descriptor)).check()

@@ -81,6 +81,16 @@ def interrupted(*_):
     raise KeyboardInterrupt
 
 
+def test_verify_counts_what_is_stored_now(tmp_path):
+    fpstore.build(tmp_path / "s", FRESH[:100]).close()
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        store.insert(FRESH[95:110])
+        store.delete(fingerprints=FRESH[:3])
+        report = store.verify()
+        assert (report.ok, report.fingerprints, report.ids) == (True, 107, 112)
+        assert (len(store), len(store.ids)) == (107, 112)
+
+
 def test_stats_of_a_store_that_was_replaced(tmp_path):
     fpstore.build(tmp_path / "s", FRESH[:100]).close()
     with fpstore.open(tmp_path / "s", "r+") as store:

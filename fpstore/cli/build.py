@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -25,7 +24,6 @@ from fpstore.cli.options import (
 from fpstore.cli.output import count, print_json, shown, size
 from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb
-from fpstore.errors import InputError
 from fpstore.io import open_reader
 
 
@@ -130,9 +128,7 @@ def build(
         source = documents.reader(inputs, options["fingerprinter"], suffix, skip_empty, notices)
     else:
         refuse(documents.SIMHASH_PARAMETERS | documents.FOLDER_PARAMETERS, "needs --text")
-        for path in inputs:
-            if Path(path).is_dir():
-                raise InputError(f"{path}: is a folder; --text makes fingerprints of the text files in it", path=path)
+        documents.refuse_folders(inputs)
         source = open_reader(inputs, id_field=id_field, id_type=id_type, **rows.arguments)
     began = time.monotonic()
     with Bars(talk.bars, source) as bars:

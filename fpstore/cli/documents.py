@@ -13,7 +13,7 @@ import click
 
 from fpstore.cli.options import Talk, grouped
 from fpstore.cli.output import count
-from fpstore.errors import StorageError
+from fpstore.errors import InputError, StorageError
 from fpstore.io import Chunk, check_fingerprints
 
 if TYPE_CHECKING:
@@ -99,6 +99,13 @@ def reader(
     from fpstore.hashing import DocumentReader
 
     return DocumentReader(paths, fingerprinter, suffixes=list(suffixes) or None, skip_empty=skip_empty, on_notice=notices)
+
+
+def refuse_folders(paths: Sequence[str]) -> None:
+    """Refuse a folder where files of fingerprints are read."""
+    for path in paths:
+        if Path(path).is_dir():
+            raise InputError(f"{path}: is a folder; --text makes fingerprints of the text files in it", path=path)
 
 
 def chunks(

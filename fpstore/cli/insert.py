@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any
 
 import click
@@ -108,9 +107,7 @@ def insert(
             source = documents.reader(inputs, queries.fingerprinter_of(opened), suffix, skip_empty, notices)
         else:
             refuse(documents.FOLDER_PARAMETERS, "needs --text")
-            for path in inputs:
-                if Path(path).is_dir():
-                    raise InputError(f"{path}: is a folder; --text makes fingerprints of the text files in it", path=path)
+            documents.refuse_folders(inputs)
             source = open_reader(inputs, id_field=id_field, id_type=id_type, chunk_rows=CHUNK_ROWS, **rows.arguments)
         done = inserted = 0
         writing: AbstractContextManager[queries.Write | None] = nullcontext()

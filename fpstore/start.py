@@ -1,12 +1,18 @@
-"""Loads the kernel, before anything that needs it: FPSTORE_ISA may ask for instructions that are not there.
+"""Loads the kernel before anything that needs it, and says why when it cannot be loaded.
 
-Then the import fails. The command ``fpstore`` ends with one line all the same, though none of its own code has run yet.
+FPSTORE_ISA may name an instruction set that this machine lacks; the command ``fpstore`` then ends with one line, although none of its
+own code has run yet. Or the package is the folder of the sources, found first because Python was started beside it, while the kernel
+was installed elsewhere.
 """
 
 from __future__ import annotations
 
 import sys
-from pathlib import PurePath
+from pathlib import Path, PurePath
+
+
+def _is_source_folder() -> bool:
+    return (Path(__file__).parent / "_native" / "CMakeLists.txt").is_file()
 
 
 def _is_command() -> bool:
@@ -17,6 +23,12 @@ def _is_command() -> bool:
 try:
     from fpstore import _kernel  # noqa: F401 - to see whether it loads
 except ImportError as error:
-    if not (str(error).startswith("FPSTORE_ISA") and _is_command()):
-        raise
-    sys.exit(f"fpstore: {error}")
+    if str(error).startswith("FPSTORE_ISA"):
+        if _is_command():
+            sys.exit(f"fpstore: {error}")
+    elif _is_source_folder():
+        raise ImportError(
+            f"{Path(__file__).parent} holds the sources of fpstore without the compiled kernel, and hides an installed fpstore: "
+            "start Python from another folder, or run pip install -e . in the checkout"
+        ) from error
+    raise

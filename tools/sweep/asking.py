@@ -46,11 +46,15 @@ class Asker:
         """Ask everything about one state."""
         self.now = self.model.fingerprints
         for place in range(QUESTIONS[state]):
-            question = self.case.question(state, place)
-            isas = _kernel.available_isas()
-            _kernel.select_isa(isas[question.isa % len(isas)])
-            self.batch(store, question, f"{state}: question {place}, {_kernel.isa()}, threads={question.threads}")
+            self.numbered(store, state, place)
         self.whole(store, state)
+
+    def numbered(self, store: Store, state: str, place: int) -> None:
+        """Ask one of the case's questions, with the instruction set that it names."""
+        question = self.case.question(state, place)
+        isas = _kernel.available_isas()
+        _kernel.select_isa(isas[question.isa % len(isas)])
+        self.batch(store, question, f"{state}: question {place}, {_kernel.isa()}, threads={question.threads}")
 
     def batch(self, store: Store, question: Question, where: str) -> None:
         """Ask about a batch in each way there is for many queries, and some of it one at a time."""
@@ -148,7 +152,8 @@ class Asker:
         self.same(call, got == expected, got, expected)
         call = f"{where}: store[{query:#x}]"
         self.note(call)
-        self.same(call, (query in store) == (query in self.model.ids), query in store)
+        got, expected = query in store, query in self.model.ids
+        self.same(f"{where}: {query:#x} in store", got == expected, got, expected)
         try:
             names = _sorted(store[query])
         except KeyError:
@@ -217,8 +222,7 @@ def run(case: Case, path: Path, note: Callable[[str], None]) -> int:
         with fpstore.open(path, "r+") as writer:
             _change(asker, writer, STATES[1])
             asker.state(writer, STATES[1])
-            asker.now = asker.model.fingerprints
-            asker.batch(reader, case.question(STATES[1], QUESTIONS[STATES[1]]), "changed, another handle")
+            asker.numbered(reader, STATES[1], QUESTIONS[STATES[1]])
         asker.state(reader, STATES[2])
         with fpstore.open(path, "r+") as writer:
             note("merge")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -116,8 +117,8 @@ def reproduction(seed: int, number: int, doing: str) -> str:
     """Return a few lines of Python that do again what went wrong."""
     state, _, call = doing.partition(": ")
     lines = [
-        "# PYTHONPATH=tools python -P -",
-        "import tempfile, fpstore",
+        "# with PYTHONPATH=tools:",
+        "import tempfile, fpstore, fpstore._kernel",
         "from sweep.cases import draw",
         f"case = draw({seed}, {number})",
         'path = tempfile.mkdtemp() + "/s"',
@@ -129,7 +130,12 @@ def reproduction(seed: int, number: int, doing: str) -> str:
         lines += ["store.merge()"]
     if state == "changed again":
         lines += ['for change in case.changes["changed again"]: change.apply(store)']
-    if call.startswith("question "):
-        place = call.split()[1].rstrip(",")
-        lines += [f'question = case.question("{state}", {place})']
-    return "\n".join([*lines, f"# {call}" if call else f"# {doing}"])
+    asked = re.fullmatch(r"question (\d+), (\w+), threads=(\w+): (\w+)\((\d+) queries, ([^)]*)\).*", call)
+    if asked:
+        place, isa, threads, verb, count, options = asked.groups()
+        lines += [
+            f'fpstore._kernel.select_isa("{isa}")',
+            f'queries = case.question("{state}", {place}).queries[:{count}]',
+            f"answer = list(store.{verb}(queries, {options}, threads={threads}))",
+        ]
+    return "\n".join([*lines, f"# {doing}"])

@@ -152,14 +152,14 @@ class Asker:
         self.same(call, got == expected, got, expected)
         call = f"{where}: store[{query:#x}]"
         self.note(call)
-        got, expected = query in store, query in self.model.ids
-        self.same(f"{where}: {query:#x} in store", got == expected, got, expected)
+        here, known = query in store, query in self.model.ids
+        self.same(f"{where}: {query:#x} in store", here == known, here, known)
         try:
             names = _sorted(store[query])
         except KeyError:
             names = []
-        known = sorted(self.model.ids.get(query, []), key=repr)
-        self.same(call, names == known, names, known)
+        wanted = sorted(self.model.ids.get(query, []), key=repr)
+        self.same(call, names == wanted, names, wanted)
 
     def whole(self, store: Store, state: str) -> None:
         """Ask about everything that is stored: counts, items, ids of fingerprints, fingerprints of ids, and verify."""

@@ -16,7 +16,7 @@ from sweep.data import EDGES, Words
 from sweep.model import Columns, Model, brute
 
 MOST_MATCHES = 1 << 20  # of one question: its batch is cut
-MOST_IDS = 2_000  # of one question about ids
+MOST_IDS = 5_000  # of one question about ids
 SCAN_MATCHES = 1 << 15
 MOST_SCANNED = 1 << 19  # pairs of query and row
 SINGLE = 6  # queries of a batch that are asked one at a time

@@ -83,6 +83,7 @@ class Case:
     id_kind: str
     ids: Ids
     block_bytes: int
+    threads: int | None
     changes: dict[str, list[Change]]
     large: bool
 
@@ -90,7 +91,7 @@ class Case:
         """Return the arguments of ``fpstore.build`` after the path."""
         return {
             "fingerprints": self.rows, "ids": self.ids, "radius": self.radius, "design": self.tables or self.design,
-            "block_bytes": self.block_bytes, "memory": "64MiB",
+            "block_bytes": self.block_bytes, "memory": "64MiB", "threads": self.threads,
         }  # fmt: skip
 
     def everything(self) -> Words:
@@ -102,8 +103,8 @@ class Case:
         rng = np.random.default_rng([self.seed, self.number, STATES.index(state), place])
         rows = self.everything()
         large = self.large and state == "built" and place < len(LARGE)
-        batch = LARGE[place] if large else int(rng.choice(BATCHES[:-1]))
-        threads = THREADS[rng.integers(0, 4)]
+        batch = LARGE[place] if large else int(rng.choice(BATCHES))
+        threads = THREADS[rng.integers(0, len(THREADS))]
         radius = self.radius if rng.random() < 0.7 else int(rng.integers(0, self.radius + 1))
         return Question(
             make_queries(rng, rows, radius, batch, MOST_PAIRS // (len(rows) + 1)), radius, threads, int(rng.integers(0, 8)),
@@ -128,7 +129,7 @@ def draw(seed: int, number: int) -> Case:
     changes = {state: _changes(rng, rows, ids, id_kind, kind) for state in ("changed", "changed again")}
     return Case(
         seed, number, design, custom(rng, radius) if design == "custom" else None, radius, kind, rows, id_kind, ids,
-        int(rng.choice(BLOCK_BYTES)), changes, large,
+        int(rng.choice(BLOCK_BYTES)), THREADS[rng.integers(0, len(THREADS))], changes, large,
     )  # fmt: skip
 
 

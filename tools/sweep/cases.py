@@ -22,8 +22,24 @@ NAMES = ("rows", "integers", "strings")
 DESIGNS = (  # and the largest radius of each
     *(("flip-1", 7), ("flip-2", 7), ("flip-3", 7), ("flip-4", 7), ("flip-5", 7), ("flip-6", 7), ("flip-7", 7), ("flip-8", 7)),
     *(("manku-4", 3), ("manku-10", 3), ("manku-16", 3), ("manku-20", 3), ("manku-28", 6), ("custom", 7), ("auto", 7)),
-    *(("blocks-1-1", 7), ("blocks-8-1", 7), ("blocks-9-2", 7), ("blocks-5-3", 7), ("blocks-7-4", 7), ("blocks-64-1", 7)),
-    *(("nested-2-3", 1), ("nested-3-5", 2), ("nested-6-5", 4), ("nested-8-8", 7), ("striped-4-1", 7), ("striped-6-2", 7)),
+    *(
+        ("custom", 7),
+        ("blocks-1-1", 7),
+        ("blocks-8-1", 7),
+        ("blocks-9-2", 7),
+        ("blocks-5-3", 7),
+        ("blocks-7-4", 7),
+        ("blocks-64-1", 7),
+    ),
+    *(
+        ("custom", 7),
+        ("nested-2-3", 1),
+        ("nested-3-5", 2),
+        ("nested-6-5", 4),
+        ("nested-8-8", 7),
+        ("striped-4-1", 7),
+        ("striped-6-2", 7),
+    ),
 )
 QUESTIONS = {"built": 4, "changed": 3, "reopened": 1, "merged": 3, "changed again": 2}  # about batches, of each state
 STATES = tuple(QUESTIONS)

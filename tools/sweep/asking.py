@@ -213,7 +213,7 @@ def _matches(columns: Columns, place: int) -> list[tuple[int, int]]:
 
 
 def run(case: Case, path: Path, note: Callable[[str], None]) -> int:
-    """Build, ask, change, ask, open again, merge, ask; return how many answers were compared."""
+    """Build, ask, change, ask, open again, merge, ask, change, join another store, ask; return how many answers were compared."""
     asker = Asker(case, note)
     note("build")
     with fpstore.build(path, **case.arguments()) as store:
@@ -230,6 +230,8 @@ def run(case: Case, path: Path, note: Callable[[str], None]) -> int:
             asker.state(writer, STATES[3])
             _change(asker, writer, STATES[4])
         asker.state(reader, STATES[4])
+        _join(asker, path)
+        asker.state(reader, STATES[5])
     return asker.answers
 
 
@@ -239,3 +241,14 @@ def _change(asker: Asker, store: Store, state: str) -> None:
         asker.note(call)
         got, expected = change.apply(store), change.foretell(asker.model)
         asker.same(call, got == expected, got, expected)
+
+
+def _join(asker: Asker, path: Path) -> None:
+    """Merge another store into this one: its ids, also row numbers, stay as they are."""
+    asker.note("joined: merge of another store")
+    other = path.with_name("other")
+    fpstore.build(other, **asker.case.other()).close()
+    with fpstore.open(path, "r+") as writer:
+        writer.merge(other, memory="64MiB")
+    rows, ids = asker.case.joined
+    asker.model.insert(rows, np.arange(len(rows), dtype=np.uint64) if ids is None else ids)

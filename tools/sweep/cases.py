@@ -41,7 +41,14 @@ DESIGNS = (  # and the largest radius of each
         ("striped-6-2", 7),
     ),
 )
-QUESTIONS = {"built": 4, "changed": 3, "reopened": 1, "merged": 3, "changed again": 2}  # about batches, of each state
+QUESTIONS = {
+    "built": 4,
+    "changed": 3,
+    "reopened": 1,
+    "merged": 3,
+    "changed again": 2,
+    "joined": 1,
+}  # about batches, of each state
 STATES = tuple(QUESTIONS)
 MOST_PAIRS = 1 << 19  # of different queries and rows that brute force compares for one question
 
@@ -101,6 +108,8 @@ class Case:
     block_bytes: int
     threads: int | None
     changes: dict[str, list[Change]]
+    joined: tuple[Words, Ids]  # rows and ids of another store
+    joined_design: str | None
     large: bool
 
     def arguments(self) -> dict[str, Any]:
@@ -110,9 +119,15 @@ class Case:
             "block_bytes": self.block_bytes, "memory": "64MiB", "threads": self.threads,
         }  # fmt: skip
 
+    def other(self) -> dict[str, Any]:
+        """Return the arguments of ``fpstore.build`` for the store that is merged into this one."""
+        rows, ids = self.joined
+        return {**self.arguments(), "fingerprints": rows, "ids": ids, "design": self.joined_design or self.tables or self.design}
+
     def everything(self) -> Words:
         """Return the rows that are stored at any time."""
-        return np.concatenate([self.rows, *(change.rows for changes in self.changes.values() for change in changes)])
+        changed = (change.rows for changes in self.changes.values() for change in changes)
+        return np.concatenate([self.rows, self.joined[0], *changed])
 
     def question(self, state: str, place: int) -> Question:
         """Return a question about a state."""
@@ -140,13 +155,26 @@ def draw(seed: int, number: int) -> Case:
         radius = max(radius, int(design[5:]) - 1)
     kind = list(KINDS)[rng.integers(0, len(KINDS))]
     rows = KINDS[kind](rng, size)
+    others = np.concatenate([KINDS[kind](rng, int(rng.choice(SMALL))), rows[: rng.integers(0, 9)]])
     id_kind = NAMES[rng.integers(0, 3)]
     ids = make_ids(rng, id_kind, len(rows))
-    changes = {state: _changes(rng, rows, ids, id_kind, kind) for state in ("changed", "changed again")}
     return Case(
-        seed, number, design, custom(rng, radius) if design == "custom" else None, radius, kind, rows, id_kind, ids,
-        int(rng.choice(BLOCK_BYTES)), THREADS[rng.integers(0, len(THREADS))], changes, large,
-    )  # fmt: skip
+        seed=seed,
+        number=number,
+        design=design,
+        tables=custom(rng, radius) if design == "custom" else None,
+        radius=radius,
+        kind=kind,
+        rows=rows,
+        id_kind=id_kind,
+        ids=ids,
+        block_bytes=int(rng.choice(BLOCK_BYTES)),
+        threads=THREADS[rng.integers(0, len(THREADS))],
+        changes={state: _changes(rng, rows, ids, id_kind, kind) for state in ("changed", "changed again")},
+        joined=(others, make_ids(rng, id_kind, len(others))),
+        joined_design="auto" if rng.random() < 0.3 else None,
+        large=large,
+    )
 
 
 def custom(rng: Rng, radius: int) -> list[TableSpec]:

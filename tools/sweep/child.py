@@ -29,15 +29,16 @@ def main(task: dict[str, Any]) -> None:
         if time.perf_counter() > end:
             break
         tell(case=number, doing="draw")
-        path = Path(task["folder"]) / "store"
+        folder = Path(task["folder"]) / "stores"
+        folder.mkdir()
         try:
             case = draw(task["seed"], number)
-            answers = run(case, path, lambda doing: tell(doing=doing))
+            answers = run(case, folder / "store", lambda doing: tell(doing=doing))
         except Exception as error:
             tell(difference=f"{type(error).__name__}: {error}")
             traceback.print_exc()
             sys.exit(1)
-        shutil.rmtree(path)
+        shutil.rmtree(folder)
         tell(answers=answers, design=case.design)
     tell(end={"package": fpstore.__file__, "most_resident_bytes": _most_resident()})
 

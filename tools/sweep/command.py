@@ -126,10 +126,12 @@ def reproduction(seed: int, number: int, doing: str) -> str:
     ]
     if state != "built" and state != "build":
         lines += ['store = fpstore.open(path, "r+")', 'for change in case.changes["changed"]: change.apply(store)']
-    if state in ("merge", "merged", "changed again"):
+    if state in ("merge", "merged", "changed again", "joined"):
         lines += ["store.merge()"]
-    if state == "changed again":
+    if state in ("changed again", "joined"):
         lines += ['for change in case.changes["changed again"]: change.apply(store)']
+    if state == "joined":
+        lines += ['fpstore.build(path + "-other", **case.other()).close()', 'store.merge(path + "-other")']
     asked = re.fullmatch(r"question (\d+), (\w+), threads=(\w+): (\w+)\((\d+) queries, ([^)]*)\).*", call)
     if asked:
         place, isa, threads, verb, count, options = asked.groups()

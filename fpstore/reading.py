@@ -232,7 +232,8 @@ class Reading:
             self._check()
             part = queries[start : start + size]
             columns = view.probe_columns(part, radius, workers, max(matches // workers, 1) if len(part) > 1 else None)
-            if columns is None:
+            # The tables bound what they find; what the delta adds is known only now.
+            if columns is None or (len(part) > 1 and len(columns[1]) > matches):
                 size = max(len(part) // 2, 1)
                 continue
             yield Matches(*columns, IdLookup(self.path, view))

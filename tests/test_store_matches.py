@@ -183,3 +183,17 @@ def test_batches_hold_few_matches_and_are_together_all(tmp_path, threads, most):
             next(store.probe_batches(queries, matches=0))
         with pytest.raises(fpstore.InputError, match="radius"):
             next(store.probe_batches(queries, radius=4))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("most", [1, 2, 50])
+def test_batches_bound_what_the_delta_adds_and_all_threads_together(tmp_path, threads, most):
+    """The bound was kept by the tables alone, and by each thread for at least one match."""
+    rng = np.random.default_rng(8)
+    fingerprints = rng.integers(0, 2**64, 900, dtype=np.uint64)
+    fpstore.build(tmp_path / "s", fingerprints[800:]).close()
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        store.insert(fingerprints[:800])
+        batches = list(store.probe_batches(fingerprints, threads=threads, matches=most))
+        assert all(len(b) == 1 or len(b.fingerprints) <= most for b in batches)
+        assert np.concatenate([b.fingerprints for b in batches]).tolist() == fingerprints.tolist()

@@ -6,9 +6,9 @@ import shutil
 import time
 
 import fpstore
-from bench.answers import check_store
 from bench.harness import Bench, Result, folder_bytes, microseconds, ratio, run_child
 from bench.probing import SINGLE_QUERIES, single_times
+from bench.streamed import check_streamed
 
 
 def billion(bench: Bench) -> Result:
@@ -38,7 +38,7 @@ def billion(bench: Bench) -> Result:
         out["bytes_per_fingerprint"] = {k: round(v, 3) for k, v in stats["bytes_per_fingerprint"].items()}
         out["bits_per_fingerprint"] = round(stats["bits_per_fingerprint"], 3)
         out["limit_bits_per_fingerprint"] = round(stats["limit_bits_per_fingerprint"], 3)
-        out["answers_checked"] = check_store(store, queries, bench.keys("uniform", log2) if log2 <= 20 else None)
+        out["answers_checked"] = check_streamed(store, bench.seed, log2)
         median, tail = single_times(bench, store, queries[:SINGLE_QUERIES])
         out["single"] = {"median_microseconds": median, "p99_microseconds": tail}
         batch = bench.fitting(lambda q: store.probe_many(q, threads=1), queries)

@@ -1,0 +1,254 @@
+"""Runs a case: every way to ask a store, each answer with its distances and ids compared with brute force."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import fpstore
+from fpstore import Matches, Store, _kernel
+from sweep.cases import QUESTIONS, STATES, Case, Question
+from sweep.data import EDGES, Words
+from sweep.model import Columns, Model, brute
+
+MOST_MATCHES = 1 << 20  # of one question: its batch is cut
+MOST_IDS = 5_000  # of one question about ids
+SCAN_MATCHES = 1 << 15
+MOST_SCANNED = 1 << 19  # pairs of query and row
+SINGLE = 6  # queries of a batch that are asked one at a time
+LISTED = 200  # fingerprints and ids that are looked up
+
+
+class DifferenceError(Exception):
+    """An answer is not that of brute force."""
+
+
+class Asker:
+    """Asks one store in one state, and counts the answers that were compared."""
+
+    def __init__(self, case: Case, note: Callable[[str], None]) -> None:
+        self.case, self.note = case, note
+        self.answers = 0
+        self.model = Model(case.rows, case.ids)
+        self.now = self.model.fingerprints
+
+    def same(self, call: str, ok: object, got: object = "", expected: object = "", count: int = 1) -> None:
+        """Count answers, or stop at a difference."""
+        if not ok:
+            raise DifferenceError(f"{call}: got {_short(got)}, expected {_short(expected)}")
+        self.answers += count
+
+    def state(self, store: Store, state: str) -> None:
+        """Ask everything about one state."""
+        self.now = self.model.fingerprints
+        for place in range(QUESTIONS[state]):
+            self.numbered(store, state, place)
+        self.whole(store, state)
+
+    def numbered(self, store: Store, state: str, place: int) -> None:
+        """Ask one of the case's questions, with the instruction set that it names."""
+        question = self.case.question(state, place)
+        isas = _kernel.available_isas()
+        _kernel.select_isa(isas[question.isa % len(isas)])
+        self.batch(store, question, f"{state}: question {place}, {_kernel.isa()}, threads={question.threads}")
+
+    def batch(self, store: Store, question: Question, where: str) -> None:
+        """Ask about a batch in each way there is for many queries, and some of it one at a time."""
+        radius, threads = question.radius, question.threads
+        queries, expected = self.truth(question.queries, radius, MOST_MATCHES)
+        call = f"{where}: probe_many({len(queries)} queries, radius={radius})"
+        self.note(call)
+        matches = store.probe_many(queries, radius=radius, threads=threads)
+        self.columns(call, queries, [matches], expected)
+        self.ids(call, matches)
+        most = max(question.part_matches, len(expected[1]) // 20, 1)
+        call = f"{where}: probe_batches({len(queries)} queries, radius={radius}, matches={most})"
+        self.note(call)
+        parts = list(store.probe_batches(queries, radius=radius, threads=threads, matches=most))
+        self.columns(call, queries, parts, expected)
+        self.same(call, all(len(p) == 1 or len(p.fingerprints) <= most for p in parts), "a part that is too large")
+        self.wide(store, question, where)
+        for query in queries[:: max(len(queries) // SINGLE, 1)][:SINGLE].tolist():
+            self.one(store, query, radius, where)
+
+    def truth(self, queries: Words, radius: int, most: int) -> tuple[Words, Columns]:
+        """Return as many of the queries as have not too many matches, and those."""
+        lims, found, distances = brute(self.now, queries, radius)
+        count = max(int(np.searchsorted(lims, most, side="right")) - 1, min(1, len(queries)))
+        end = lims[count]
+        return queries[:count], (lims[: count + 1], found[:end], distances[:end])
+
+    def wide(self, store: Store, question: Question, where: str) -> None:
+        """Scan, at any radius; and probe beyond the radius of the store, which is a scan too."""
+        radius = question.scan_radius
+        queries, expected = self.truth(question.queries[: MOST_SCANNED // (len(self.now) + 1)], radius, SCAN_MATCHES)
+        call = f"{where}: scan({len(queries)} queries, radius={radius})"
+        self.note(call)
+        matches = store.scan(queries, radius, question.threads)
+        self.columns(call, queries, [matches], expected)
+        self.ids(call, matches)
+        if radius > store.radius:
+            self.columns(call, queries, [store.probe_many(queries, radius, question.threads)], expected)
+
+    def columns(self, call: str, queries: Words, parts: list[Matches], expected: Columns) -> None:
+        """Compare columns, in the order by query, distance and fingerprint."""
+        lims, start = [np.zeros(1, np.int64)], 0
+        for part in parts:
+            lims.append(part.lims[1:] + start)
+            start += len(part.fingerprints)
+        got = (
+            np.concatenate(lims),
+            np.concatenate([np.empty(0, np.uint64), *(part.fingerprints for part in parts)]),
+            np.concatenate([np.empty(0, np.uint8), *(part.distances for part in parts)]),
+        )
+        alike = (g.dtype == e.dtype and np.array_equal(g, e) for g, e in _beside(got, expected))
+        if all(alike):
+            self.answers += len(queries)
+            return
+        for place, query in enumerate(queries.tolist()):
+            lists = (
+                [_matches(columns, place) for columns in (got, expected)] if len(got[0]) == len(expected[0]) else [got, expected]
+            )
+            self.same(f"{call}, query {place} = {query:#x}", lists[0] == lists[1], lists[0], lists[1], 0)
+        self.same(call, False, got, expected)
+
+    def ids(self, call: str, matches: Matches) -> None:
+        """Compare the ids of matches, as columns and as lists, when they are not too many."""
+        sizes = {fingerprint: len(names) for fingerprint, names in self.model.ids.items()}
+        if (
+            sum(map(sizes.__getitem__, matches.fingerprints[:MOST_IDS].tolist())) > MOST_IDS
+            or len(matches.fingerprints) > MOST_IDS
+        ):
+            return
+        call += " ids"
+        self.note(call)
+        self.listed(call, matches.fingerprints, *matches.ids())
+        if len(matches) > MOST_IDS:
+            return
+        rows = [[(m.fingerprint, m.distance, _sorted(m.ids)) for m in found] for found in matches]
+        names = self.model.ids_of(matches.fingerprints)
+        flat = list(zip(matches.fingerprints.tolist(), matches.distances.tolist(), names, strict=True))
+        expected = [flat[a:b] for a, b in zip(matches.lims.tolist(), matches.lims[1:].tolist(), strict=False)]
+        self.same(f"{call}, as lists", rows == expected, rows, expected, len(rows))
+
+    def listed(self, call: str, fingerprints: Words, lims: npt.NDArray[np.int64], ids: Words | list[str]) -> None:
+        """Compare the ids of fingerprints."""
+        plain = ids if isinstance(ids, list) else ids.tolist()
+        got = [_sorted(plain[a:b]) for a, b in zip(lims.tolist(), lims[1:].tolist(), strict=False)]
+        expected = self.model.ids_of(fingerprints)
+        self.same(call, got == expected and len(plain) == sum(map(len, expected)), got, expected, len(got))
+
+    def one(self, store: Store, query: int, radius: int, where: str) -> None:
+        """Ask about one fingerprint: probe, `in` and `[]`."""
+        call = f"{where}: probe({query:#x}, radius={radius})"
+        self.note(call)
+        _, found, distances = brute(self.now, np.array([query], np.uint64), radius)
+        got = [(m.fingerprint, m.distance, _sorted(m.ids)) for m in store.probe(query, radius)]
+        expected = list(zip(found.tolist(), distances.tolist(), self.model.ids_of(found), strict=True))
+        self.same(call, got == expected, got, expected)
+        call = f"{where}: store[{query:#x}]"
+        self.note(call)
+        here, known = query in store, query in self.model.ids
+        self.same(f"{where}: {query:#x} in store", here == known, here, known)
+        try:
+            names = _sorted(store[query])
+        except KeyError:
+            names = []
+        wanted = sorted(self.model.ids.get(query, []), key=repr)
+        self.same(call, names == wanted, names, wanted)
+
+    def whole(self, store: Store, state: str) -> None:
+        """Ask about everything that is stored: counts, items, ids of fingerprints, fingerprints of ids, and verify."""
+        self.note(f"{state}: items and ids")
+        self.same(f"{state}: len", len(store) == len(self.now), len(store), len(self.now))
+        self.same(f"{state}: len(ids)", len(store.ids) == self.model.pairs, len(store.ids), self.model.pairs)
+        pieces = list(store.items())
+        keys = np.concatenate([np.empty(0, np.uint64), *(piece[0] for piece in pieces)])
+        self.same(f"{state}: items", np.array_equal(keys, self.now), keys, self.now)
+        for fingerprints, lims, ids in pieces:
+            self.listed(f"{state}: items", fingerprints, lims, ids)
+        some = np.random.default_rng(self.case.seed).permutation(self.now)[:LISTED]
+        self.listed(f"{state}: ids_of", some, *store.ids_of(some))
+        self.reverse(store, state)
+        report = store.verify()
+        self.same(f"{state}: verify", report.ok, report.faults, "no fault")
+
+    def reverse(self, store: Store, state: str) -> None:
+        """Ask which fingerprints have an id."""
+        by_id = self.model.by_id()
+        names: list[Any] = list(by_id)[:: max(len(by_id) // LISTED, 1)]
+        absent: Any = "not there" if self.case.id_kind == "strings" else 3 * 10**18 + 7
+        lims, found = store.ids.find([*names, absent])
+        got = [found[a:b].tolist() for a, b in zip(lims.tolist(), lims[1:].tolist(), strict=False)]
+        expected = [*(by_id[name] for name in names), []]
+        self.same(f"{state}: ids.find", got == expected, got, expected, len(got))
+        self.same(f"{state}: ids", absent not in store.ids, absent)
+        for name in names[:3]:
+            self.same(f"{state}: ids", name in store.ids and store.ids[name] == by_id[name], name, by_id[name])
+        for edge in set(EDGES.tolist()) - set(self.model.ids):
+            self.same(f"{state}: {edge} in store", edge not in store, edge)
+
+
+def _sorted(names: Iterable[Any]) -> list[Any]:
+    return sorted(names, key=repr)
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) < 600 else text[:600] + " ..."
+
+
+def _beside(got: Columns, expected: Columns) -> list[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
+    return [(got[0], expected[0]), (got[1], expected[1]), (got[2], expected[2])]
+
+
+def _matches(columns: Columns, place: int) -> list[tuple[int, int]]:
+    lims, found, distances = columns
+    span = slice(lims[place], lims[place + 1])
+    return list(zip(found[span].tolist(), distances[span].tolist(), strict=True))
+
+
+def run(case: Case, path: Path, note: Callable[[str], None]) -> int:
+    """Build, ask, change, ask, open again, merge, ask, change, join another store, ask; return how many answers were compared."""
+    asker = Asker(case, note)
+    note("build")
+    with fpstore.build(path, **case.arguments()) as store:
+        asker.state(store, STATES[0])
+    with fpstore.open(path) as reader:
+        with fpstore.open(path, "r+") as writer:
+            _change(asker, writer, STATES[1])
+            asker.state(writer, STATES[1])
+            asker.numbered(reader, STATES[1], QUESTIONS[STATES[1]])
+        asker.state(reader, STATES[2])
+        with fpstore.open(path, "r+") as writer:
+            note("merge")
+            writer.merge(memory="64MiB")
+            asker.state(writer, STATES[3])
+            _change(asker, writer, STATES[4])
+        asker.state(reader, STATES[4])
+        _join(asker, path)
+        asker.state(reader, STATES[5])
+    return asker.answers
+
+
+def _change(asker: Asker, store: Store, state: str) -> None:
+    for change in asker.case.changes[state]:
+        call = f"{state}: {change.verb} of {len(change.rows)} rows, ids {_short(change.ids)}"
+        asker.note(call)
+        got, expected = change.apply(store), change.foretell(asker.model)
+        asker.same(call, got == expected, got, expected)
+
+
+def _join(asker: Asker, path: Path) -> None:
+    """Merge another store into this one: its ids, also row numbers, stay as they are."""
+    asker.note("joined: merge of another store")
+    other = path.with_name("other")
+    fpstore.build(other, **asker.case.other()).close()
+    with fpstore.open(path, "r+") as writer:
+        writer.merge(other, memory="64MiB")
+    rows, ids = asker.case.joined
+    asker.model.insert(rows, np.arange(len(rows), dtype=np.uint64) if ids is None else ids)

@@ -1,0 +1,143 @@
+"""Draws cases from a seed, builds a store for each, asks it in every way, and compares each answer with brute force.
+
+    python tools/sweep                          # a minute, seed 1
+    python tools/sweep --seconds 3600 --seed 7
+    python tools/sweep --seed 7 --case 1234     # one case, again
+
+Cases run in a process of their own, so that one that ends it (a segmentation fault, an error of a sanitizer) is reported like a
+wrong answer. Prints a report as JSON; when anything was wrong, also a few lines of Python that show it again, and exits with 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+SILENT_SECONDS = 300  # without a word of a case: it hangs
+
+
+@dataclass
+class Found:
+    """What came of the cases so far."""
+
+    cases: int = 0
+    answers: int = 0
+    designs: dict[str, int] = field(default_factory=dict)
+    number: int = 0  # of the case that runs
+    doing: str = "start"
+    difference: str | None = None
+    last: dict[str, Any] = field(default_factory=dict)
+
+    def hear(self, line: str) -> None:
+        """Take what a case tells."""
+        told = json.loads(line)
+        self.last = told.get("end", self.last)
+        self.number, self.doing = told.get("case", self.number), told.get("doing", self.doing)
+        self.difference = told.get("difference", self.difference)
+        if "answers" in told:
+            self.cases += 1
+            self.answers += told["answers"]
+            self.designs[told["design"]] = self.designs.get(told["design"], 0) + 1
+
+
+def main() -> int:
+    """Run the cases in a child process and report."""
+    parser = argparse.ArgumentParser(
+        prog="python tools/sweep", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=60, help="no case begins later (60)")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--case", type=int, help="run this case alone")
+    parser.add_argument("--first", type=int, default=0, help="the case to begin with (0)")
+    parser.add_argument("--folder", type=Path, help="where to put the stores, one at a time (in a temporary folder)")
+    args = parser.parse_args()
+    found, start = Found(args.first), time.perf_counter()
+    found.cases = 0
+    with tempfile.TemporaryDirectory(prefix="fpstore-sweep-", dir=args.folder) as folder:
+        task = {"seed": args.seed, "case": args.case, "first": args.first, "seconds": args.seconds, "folder": folder}
+        ending = watch(task, found)
+    report = {
+        "ok": ending is None, "cases": found.cases, "answers": found.answers, "seconds": round(time.perf_counter() - start, 1),
+        "seed": args.seed, **found.last, "designs": dict(sorted(found.designs.items())),
+    }  # fmt: skip
+    if ending is not None:
+        report.update(case=found.number, doing=found.doing, fault=ending)
+    print(json.dumps(report, indent=2, ensure_ascii=False))
+    if ending is not None:
+        print(f"\n# Case {found.number} of seed {args.seed} again: python tools/sweep --seed {args.seed} --case {found.number}")
+        print(reproduction(args.seed, found.number, found.doing))
+    return int(ending is not None)
+
+
+def watch(task: dict[str, Any], found: Found) -> str | None:
+    """Run the cases in a child process; return what was wrong."""
+    tools = str(Path(__file__).resolve().parent.parent)
+    path = os.pathsep.join([tools, *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [sys.executable, "-P", "-X", "faulthandler", "-m", "sweep.child", json.dumps(task)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}) as child:
+        assert child.stdout is not None
+        hangs = _listen(child.stdout, found)
+        if hangs:
+            child.send_signal(signal.SIGABRT)  # faulthandler tells where
+    if found.difference is not None:
+        return found.difference
+    if hangs:
+        return f"nothing was heard for {SILENT_SECONDS} seconds"
+    if child.returncode < 0:
+        return f"the process was ended by signal {-child.returncode} ({signal.Signals(-child.returncode).name})"
+    return f"the process ended with status {child.returncode}" if child.returncode else None
+
+
+def _listen(pipe: IO[bytes], found: Found) -> bool:
+    """Take each line that the child prints; return whether it fell silent."""
+    rest = b""
+    while True:
+        if not select.select([pipe], [], [], SILENT_SECONDS)[0]:
+            return True
+        read = os.read(pipe.fileno(), 1 << 16)
+        *lines, rest = (rest + read).split(b"\n")
+        for line in lines:
+            found.hear(line.decode())
+        if not read:
+            return False
+
+
+def reproduction(seed: int, number: int, doing: str) -> str:
+    """Return a few lines of Python that do again what went wrong."""
+    state, _, call = doing.partition(": ")
+    lines = [
+        "# with PYTHONPATH=tools:",
+        "import tempfile, fpstore, fpstore._kernel",
+        "from sweep.cases import draw",
+        f"case = draw({seed}, {number})",
+        'path = tempfile.mkdtemp() + "/s"',
+        "store = fpstore.build(path, **case.arguments())",
+    ]
+    if state != "built" and state != "build":
+        lines += ['store = fpstore.open(path, "r+")', 'for change in case.changes["changed"]: change.apply(store)']
+    if state in ("merge", "merged", "changed again", "joined"):
+        lines += ["store.merge()"]
+    if state in ("changed again", "joined"):
+        lines += ['for change in case.changes["changed again"]: change.apply(store)']
+    if state == "joined":
+        lines += ['fpstore.build(path + "-other", **case.other()).close()', 'store.merge(path + "-other")']
+    asked = re.fullmatch(r"question (\d+), (\w+), threads=(\w+): (\w+)\((\d+) queries, ([^)]*)\).*", call)
+    if asked:
+        place, isa, threads, verb, count, options = asked.groups()
+        lines += [
+            f'fpstore._kernel.select_isa("{isa}")',
+            f'queries = case.question("{state}", {place}).queries[:{count}]',
+            f"answer = list(store.{verb}(queries, {options}, threads={threads}))",
+        ]
+    return "\n".join([*lines, f"# {doing}"])

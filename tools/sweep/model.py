@@ -1,0 +1,86 @@
+"""The oracle: which ids each fingerprint has, and brute force over them. It uses numpy alone, and nothing of the package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from sweep.data import Ids, Words
+
+Columns = tuple[npt.NDArray[np.int64], Words, npt.NDArray[np.uint8]]  # lims, fingerprints, distances
+PAIRS = 1 << 20  # of query and fingerprint that are compared at once
+
+
+def brute(fingerprints: Words, queries: Words, radius: int) -> Columns:
+    """Compare every query with every fingerprint (distinct, ascending); matches by query, distance, fingerprint."""
+    pool, places = np.unique(queries, return_inverse=True)
+    step = max(PAIRS // max(len(fingerprints), 1), 1)
+    none = np.empty(0, np.int64)
+    parts = [(none, none, none)]
+    for start in range(0, len(pool), step):
+        distances = np.bitwise_count(pool[start : start + step, None] ^ fingerprints).astype(np.int64)
+        query, place = np.nonzero(distances <= radius)
+        distance = distances[query, place]
+        order = np.lexsort((place, distance, query))
+        parts.append((query[order] + start, place[order], distance[order]))
+    query, place, distance = (np.concatenate(column) for column in zip(*parts, strict=True))
+    starts = np.searchsorted(query, np.arange(len(pool)))
+    counts = np.bincount(query, minlength=len(pool))
+    lims = np.concatenate([[0], np.cumsum(counts[places])]).astype(np.int64)
+    taken = slices(starts[places], lims)
+    return lims, fingerprints[place[taken]], distance[taken].astype(np.uint8)
+
+
+def slices(starts: npt.NDArray[np.int64], lims: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the places of several runs, one after the other; the m-th begins at starts[m] and is lims[m + 1] - lims[m] long."""
+    shift = np.repeat(starts - lims[:-1], np.diff(lims))
+    return shift + np.arange(lims[-1])
+
+
+class Model:
+    """What a store must hold: a set of pairs of fingerprint and id."""
+
+    def __init__(self, rows: Words, ids: Ids) -> None:
+        self.ids: dict[int, set[int | str]] = {}
+        self.next_row = 0
+        self.insert(rows, ids)
+
+    def insert(self, rows: Words, ids: Ids) -> int:
+        """Add pairs; return how many were new. Without ids they are the next row numbers."""
+        before = self.pairs
+        given = range(self.next_row, self.next_row + len(rows)) if ids is None else ids if isinstance(ids, list) else ids.tolist()
+        self.next_row += len(rows)
+        for fingerprint, name in zip(rows.tolist(), given, strict=True):
+            self.ids.setdefault(fingerprint, set()).add(name)
+        return self.pairs - before
+
+    def delete(self, ids: Iterable[int | str] = (), fingerprints: Iterable[int] = ()) -> int:
+        """Remove ids from all fingerprints, or fingerprints; return how many pairs went."""
+        before, gone, whole = self.pairs, set(ids), set(fingerprints)
+        self.ids = {f: left for f, names in self.ids.items() if f not in whole and (left := names - gone)}
+        return before - self.pairs
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs there are."""
+        return sum(map(len, self.ids.values()))
+
+    @property
+    def fingerprints(self) -> Words:
+        """The distinct fingerprints, ascending."""
+        return np.array(sorted(self.ids), np.uint64)
+
+    def ids_of(self, fingerprints: Words) -> list[list[int | str]]:
+        """Return the ids of each, in the order of their repr."""
+        known = {fingerprint: sorted(self.ids[fingerprint], key=repr) for fingerprint in set(fingerprints.tolist())}
+        return [known[fingerprint] for fingerprint in fingerprints.tolist()]
+
+    def by_id(self) -> dict[int | str, list[int]]:
+        """Return the fingerprints of each id, ascending."""
+        out: dict[int | str, list[int]] = {}
+        for fingerprint in sorted(self.ids):
+            for name in self.ids[fingerprint]:
+                out.setdefault(name, []).append(fingerprint)
+        return out

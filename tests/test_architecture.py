@@ -29,7 +29,7 @@ LAYERS = (
     ("following", "idview", "rows", "sources", "logcheck"),
     ("inspection", "backup", "salvage", "aside"),
     ("merging", "upkeep"),
-    ("merge", "splitting", "remains"),
+    ("merge", "splitting", "remains", "settings"),
     ("joining", "reading"),
     ("writing",),
     ("opening",),

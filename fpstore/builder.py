@@ -53,6 +53,7 @@ class Options:
     # Of a store that is written anew: what the input does not tell.
     id_kind: str | None = None
     rows: int = 0
+    auto: dict[str, Any] | None = None  # what a later merge needs to choose a design again, when this one was chosen
 
     def checked(self) -> Options:
         """Validate what can be validated before any input is read."""
@@ -304,7 +305,7 @@ class _Build:
     def _auto(self, count: int) -> dict[str, Any] | None:
         """Return what a later merge needs to choose a design again, when this one was chosen."""
         if self._options.design != "auto":
-            return None
+            return self._options.auto
         return {"planned_for": count, "disk_budget": self._options.disk_budget, "storage": self._options.storage}
 
     def _write_metadata(self, store: Writer, identity: _Identity, kind: str, id_count: int, rows: int) -> None:

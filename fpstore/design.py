@@ -380,19 +380,19 @@ def _named(name: str, radius: int) -> list[TableSpec]:
     return family(int(match[2]), int(match[3]), radius)
 
 
-def named_like(known: Mapping[int, TableSpec], table_count: int) -> Design | None:
-    """Return the design with a name that has these tables at these places, for the largest radius that it has them for."""
+def named_like(known: Mapping[int, TableSpec], table_count: int, radius: int | None = None) -> Design | None:
+    """Return the design with a name that has these tables at these places, by default for the largest radius it has them for."""
     names = [*MANKU, *(f"flip-{m}" for m in range(1, MAX_RADIUS + 2))]
     for m in range(1, WIDTH + 1):
         names += [f"blocks-{m}-{c}" for c in range(1, m + 1) if comb(m, c) == table_count]
         names += [f"striped-{m}-{c}" for c in range(1, m + 1) if comb(m, c) + 1 == table_count]
         names += [f"nested-{m}-{table_count // m}"] if table_count % m == 0 else []
-    for radius in range(MAX_RADIUS, -1, -1):
+    for tried in range(MAX_RADIUS, -1, -1) if radius is None else (radius,):
         for name in names:
             try:
-                tables = tuple(_named(name, radius))
+                tables = tuple(_named(name, tried))
             except InputError:
                 continue
             if len(tables) == table_count and all(tables[i] == spec for i, spec in known.items()):
-                return Design(name, radius, tables)
+                return Design(name, tried, tables)
     return None

@@ -91,12 +91,33 @@ class Names:
         return self._opened(number, self._reader.get(struct.pack(">Q", number), NAMES)).decode()
 
     def number(self, name: bytes) -> int | None:
-        """Return the number of a string, or None."""
-        places = self._reader.get(xxhash.xxh64_digest(name), NUMBERS) or b""
-        for (number,) in struct.iter_unpack(">Q", places):
-            if self._reader.get(struct.pack(">Q", number), NAMES) == sealed_name(number, name):
-                return int(number)
+        """Return the number of a string, or None.
+
+        Raises
+        ------
+        CorruptStoreError
+            A number that is listed under the hash has no intact string with that hash: it may be this one.
+        """
+        key = xxhash.xxh64_digest(name)
+        for number in self._listed(key):
+            found = self._opened(number, self._reader.get(struct.pack(">Q", number), NAMES))
+            if found == name:
+                return number
+            if xxhash.xxh64_digest(found) != key:
+                raise self._damaged(f"id number {number} is listed for another string")
         return None
+
+    def _listed(self, key: bytes) -> list[int]:
+        """Return the numbers that are listed under a hash."""
+        places = self._reader.get(key, NUMBERS)
+        if places is None:
+            return []
+        if not places or len(places) % 8:
+            raise self._damaged(f"the numbers of hash {key.hex()} are damaged")
+        return [number for (number,) in struct.iter_unpack(">Q", places)]
+
+    def _damaged(self, what: str) -> CorruptStoreError:
+        return CorruptStoreError(f"{self._reader.path}: {what}: run fpstore repair", path=self._reader.path)
 
     def next_number(self) -> int:
         """Return the number after the last."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +16,9 @@ import numpy.typing as npt
 from fpstore import layout
 from fpstore.aside import free_name, keep_still, swap, take_lock
 from fpstore.builder import Options, build_store
-from fpstore.delta import Record
-from fpstore.design import MAX_RADIUS, Design, TableSpec, covers, named_like
+from fpstore.delta import LAST_ROW, Record
 from fpstore.errors import (
     CorruptStoreError,
-    FormatVersionError,
     FpstoreError,
     InputError,
     StoreExistsError,
@@ -30,14 +28,13 @@ from fpstore.following import Follower, generation_numbers
 from fpstore.inspection import verify_store
 from fpstore.journal import lock_path
 from fpstore.remains import Changes, FoundSet, Unit
-from fpstore.salvage import IdRecords, SalvagedNames, check_pages, check_seal, find_records, read_records, with_new_header
-from fpstore.table import DEFAULT_BLOCK_BYTES, TableReader
+from fpstore.salvage import IdRecords, SalvagedNames, check_pages, check_seal, find_records, read_records
+from fpstore.settings import DAMAGE, Settings
 
 Words = npt.NDArray[np.uint64]
 Progress = Callable[[str, int, int | None], None]
 PHASE_RECOVER = "recovering"
 BATCH_ROWS = 1 << 16
-DAMAGE = (CorruptStoreError, StoreNotFoundError, FormatVersionError)  # other errors are not the store's
 
 
 @dataclass
@@ -157,14 +154,15 @@ class _Repair:
             return
         if target.exists() or target.is_symlink():
             raise StoreExistsError(f"{target} exists: move it away, or choose another path", path=target)
-        self._find_metadata()
+        self._find_settings()
         self._find_content()
         options = Options(
-            radius=self._design.radius, design=self._shape(), memory=memory, threads=threads, block_bytes=self._block_bytes,
-            fingerprinter=self._store.get("fingerprinter"), progress=self._progress, id_kind=self._id_kind, rows=self._next_row,
+            radius=self._settings.design.radius, design=self._settings.shape(), memory=memory, threads=threads,
+            block_bytes=self._settings.block_bytes, fingerprinter=self._store.get("fingerprinter"), progress=self._progress,
+            id_kind=self._id_kind, rows=self._next_row, auto=self._store.get("auto"),
         ).checked()  # fmt: skip
         try:
-            build_store(target, _batches(self._rows()), None, options, overwrite=False)
+            build_store(target, _batches(self._rows(options)), None, options, overwrite=False)
             self._check(target)
             self._write_lost(lost)
         finally:
@@ -220,103 +218,14 @@ class _Repair:
         report.faults += [fault["message"] for fault in found.faults]
         return found.ok
 
-    def _find_metadata(self) -> None:
-        """Find the store's record and the generation's: in the store file, in the journal, or from the tables themselves."""
-        report = self._report
-        records = find_records(self._path / layout.STORE_FILE, (layout.STORE_KEY, layout.GENERATION_KEY))
-        states = self._journals[self._number][b"state"]
-        self._state: dict[str, Any] = states[0] if states else {}
-        stores = records[layout.STORE_KEY] or [state["store"] for state in states]
-        generations = [state["generation"] for state in states] + records[layout.GENERATION_KEY]
-        self._generation: dict[str, Any] = next((g for g in generations if g["number"] == self._number), {})
-        self._store: dict[str, Any] = stores[0] if stores else {}
-        if self._store:
-            layout.check_store_record(self._store, self._path)
-            if not records[layout.STORE_KEY]:
-                report.actions.append("took design and settings from the journal, as the store file has lost them")
-        tables = []
-        for file in self._tables_of(self._number):
-            try:
-                table = TableReader(file)
-                if file.name != layout.table_name(table.kernel.table):
-                    raise CorruptStoreError(f"{file}: it is table {table.kernel.table}", path=file)
-                tables.append(table)
-            except DAMAGE as error:
-                report.note(error)
-        sets = Counter((t.kernel.fingerprint_count, t.kernel.set_digest) for t in tables)
-        if self._generation:
-            self._count, self._digest = self._generation["fingerprints"], self._generation["set_digest"]
-        elif sets:
-            self._count, self._digest = sets.most_common(1)[0][0]
-        else:
-            raise CorruptStoreError(
-                f"{self._path}: neither a table nor a record of what it held is left: nothing can be recovered", path=self._path
-            )
-        self._tables = []
-        for table in tables:
-            if (table.kernel.fingerprint_count, table.kernel.set_digest) == (self._count, self._digest):
-                self._tables.append(table)
-            else:
-                report.note(CorruptStoreError(f"{table.path}: a file of another store", path=table.path))
-        self._block_bytes = int(
-            self._store.get("block_bytes") or next((t.kernel.block_bytes for t in self._tables), DEFAULT_BLOCK_BYTES)
-        )
-        self._design = Design.from_json(self._store["design"]) if self._store else self._design_of_tables()
-        self._tables = [t for t in self._tables if self._fits(t)]
-        if self._store and not self._tables:
-            self._tables = list(self._without_headers())
-
-    def _fits(self, table: TableReader) -> bool:
-        kernel = table.kernel
-        spec = self._design.tables[kernel.table] if kernel.table < len(self._design.tables) else None
-        if not self._store or spec == TableSpec(kernel.permutation, kernel.prefix_bits, kernel.flips):
-            return True
-        self._report.note(CorruptStoreError(f"{table.path}: a table of another design", path=table.path))
-        return False
-
-    def _without_headers(self) -> Iterator[TableReader]:
-        for number in range(len(self._design.tables)):
-            file = self._folder / layout.table_name(number)
-            try:
-                yield with_new_header(file, self._design, number, self._count, self._digest, self._block_bytes)
-            except DAMAGE as error:
-                self._report.note(error)
-            else:
-                self._report.actions.append(f"read {file} with a new header in place of the damaged one")
-
-    def _design_of_tables(self) -> Design:
-        """Make out the design from the headers of the tables."""
-        report = self._report
-        known = {t.kernel.table: TableSpec(t.kernel.permutation, t.kernel.prefix_bits, t.kernel.flips) for t in self._tables}
-        if not known:
-            raise CorruptStoreError(f"{self._path}: neither its settings nor a table are left", path=self._path)
-        design = named_like(known, self._tables[0].kernel.table_count)
-        if design is None:
-            specs = [known[i] for i in sorted(known)]
-            radius = max((r for r in range(MAX_RADIUS + 1) if covers(specs, r)), default=0)
-            if 0 not in known:
-                specs.insert(0, TableSpec(bytes(range(64)), 64))
-            design = Design("custom", radius, tuple(specs))
-        report.actions.append(
-            f"made out the design from the tables: {design.name}, radius {design.radius}, the largest it covers"
-        )
-        report.losses.append("the settings: what made the fingerprints is not known, nor the radius that was asked for")
-        return design
-
-    def _shape(self) -> Any:
-        """Return the design as the builder takes it: by its name if that gives the same tables, else table by table."""
-        from fpstore.design import design as make
-
-        try:
-            if make(self._design.name, self._design.radius).tables == self._design.tables:
-                return self._design.name
-        except InputError:
-            pass
-        return list(self._design.tables)
+    def _find_settings(self) -> None:
+        found = Settings(self._path, self._number, self._journals[self._number][b"state"], self._report)
+        self._settings, self._store, self._generation, self._state = found, found.store, found.generation, found.state
+        self._count, self._digest = found.count, found.digest
 
     def _find_content(self) -> None:
         report = self._report
-        self._set = FoundSet(self._tables, self._count, self._digest, self._block_bytes)
+        self._set = FoundSet(self._settings.tables, self._count, self._digest, self._settings.block_bytes)
         if self._set.complete:
             whole = "" if not self._set.gaps else ", with the help of other tables"
             report.actions.append(f"recovered all {self._count} fingerprints of the tables{whole}")
@@ -335,18 +244,23 @@ class _Repair:
             self._note_gaps([record.number for record in records], complete)
         totals = records[-1].totals._asdict() if records else self._state.get("totals", {})
         self._totals = totals
-        first_name = self._state.get("first_name")
-        if first_name is None and len(self._names):
-            first_name = max(self._names) + 1
-        self._changes = Changes(records, first_name)
-        kind = totals.get("id_kind") or self._store.get("id_kind")
-        if kind is None:
-            kind = "string" if len(self._names) else "integer"
-            report.losses.append(f"the kind of ids: taken for {kind}s")
-        self._id_kind = str(kind)
+        self._changes = Changes(records, self._state.get("first_name"))
+        self._id_kind = str(totals.get("id_kind") or self._kind_of_old())
         self._next_row = int(totals.get("next_row") or self._generation.get("rows") or 0)
         if records:
             report.actions.append(f"applied {len(records)} log records")
+
+    def _kind_of_old(self) -> str:
+        """Return the kind of ids when nothing says how it is now: an insert may have changed what the first generation had."""
+        kind = self._store.get("id_kind")
+        if kind is not None and self._settings.own:
+            return str(kind)
+        if len(self._names):
+            kind = "string"
+        elif kind in (None, "string"):
+            kind = "integer"
+        self._report.losses.append(f"the kind of ids: taken for {kind}s")
+        return str(kind)
 
     def _note_gaps(self, numbers: list[int], complete: bool) -> None:
         report = self._report
@@ -370,11 +284,13 @@ class _Repair:
 
     # What is written
 
-    def _rows(self) -> Iterator[_Part]:
-        """Yield what the new store holds, and note what is lost."""
+    def _rows(self, options: Options) -> Iterator[_Part]:
+        """Yield what the new store holds, and note what is lost; a next row number that is lost too is made out."""
         done = 0
         left = set(self._changes.of)
         for unit in self._set.units(self._ids):
+            if self._id_kind == "row" and not self._totals and len(unit.ids):
+                options.rows = max(options.rows, min(int(unit.ids.max()) + 1, LAST_ROW))
             yield from self._changed(unit, left)
             done += len(unit.values)
             if self._progress is not None:

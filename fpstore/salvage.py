@@ -19,12 +19,12 @@ import numpy.typing as npt
 from fpstore import _kernel, huffman, layout, pages
 from fpstore.delta import Record, unpack
 from fpstore.design import Design
-from fpstore.environment import DIGEST_BYTES, PAD_BYTES, file_digest
 from fpstore.errors import CorruptStoreError, FpstoreError, StoreNotFoundError
 from fpstore.ids import record_seed
 from fpstore.journal import LOG, META
 from fpstore.logcheck import read_log
 from fpstore.names import sealed_name
+from fpstore.sealing import opened_seal
 from fpstore.table import DECODE_ROOM, TableReader
 
 Words = npt.NDArray[np.uint64]
@@ -227,18 +227,14 @@ def read_records(path: Path, note: Note) -> tuple[list[Record], bool]:
 
 
 def check_seal(path: Path) -> None:
-    """Check the size and the digest of a sealed LMDB file without LMDB.
+    """Check every page of a sealed LMDB file without LMDB.
 
     Raises
     ------
     CorruptStoreError, StoreNotFoundError
     """
     with pages.opened(path) as descriptor:
-        meta = pages.latest(path, descriptor)
-        size, used = os.fstat(descriptor).st_size, (meta.last_page + 1) * meta.page_bytes
-        digest = int.from_bytes(os.pread(descriptor, DIGEST_BYTES, size - DIGEST_BYTES), "little")
-        if size < used + PAD_BYTES or digest != file_digest(descriptor, used):
-            raise CorruptStoreError(f"{path}: LMDB file is damaged (digest differs)", path=path)
+        opened_seal(path, descriptor)[0].check_all()
 
 
 def check_pages(path: Path) -> None:

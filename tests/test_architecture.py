@@ -22,7 +22,7 @@ LAYERS = (
     ("errors",),
     ("_kernel",),  # raises the errors
     ("start",),
-    ("resources", "locks", "environment", "pages", "design", "huffman", "matches", "layout"),
+    ("resources", "locks", "environment", "pages", "design", "costs", "huffman", "matches", "layout"),
     ("table", "sorting", "ids", "names", "journal", "delta", "probing", "folder", "io"),
     ("generation", "plan", "hashing", "inorder"),
     ("view",),

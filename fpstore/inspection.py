@@ -20,6 +20,7 @@ from fpstore.table import TableReader
 from fpstore.view import View
 
 SKEW_BITS = 16
+TELLING = 4096  # with fewer fingerprints a store takes what headers, pages and last blocks do, so sizes for each mean nothing
 
 PHASE_TABLES = "tables"
 PHASE_IDS = "ids"
@@ -131,8 +132,9 @@ def describe(view: View, journal: Journal | None) -> dict[str, Any]:
     total = table_bytes + id_bytes + dictionary_bytes + delta_bytes
     bits = table_bytes * 8 / n / len(tables) if n else 0.0
     limit = limit_bits(n)
+    stored = view.totals.fingerprints
     return {
-        "fingerprints": view.totals.fingerprints,
+        "fingerprints": stored,
         "ids": view.totals.ids,
         "radius": design.radius,
         "design": {
@@ -154,7 +156,7 @@ def describe(view: View, journal: Journal | None) -> dict[str, Any]:
             "tables": table_bytes / n if n else 0.0,
             "keys": key_bytes / n if n else 0.0,
             "ids": id_bytes / n if n else 0.0,
-            "total": total / n if n else 0.0,
+            "total": total / stored if stored else 0.0,
         },
         "delta": {
             "fingerprints": 0 if view.delta is None else view.delta.kernel.entries,
@@ -164,8 +166,8 @@ def describe(view: View, journal: Journal | None) -> dict[str, Any]:
         },
         "bits_per_fingerprint": bits,
         "limit_bits_per_fingerprint": limit,
-        "ratio_to_limit": bits / limit if limit else 0.0,
-        "ratio_to_raw": bits / 64,
+        "ratio_to_limit": bits / limit if n >= TELLING else None,
+        "ratio_to_raw": bits / 64 if n >= TELLING else None,
         "block_bytes": record["block_bytes"],
         "id_kind": view.totals.id_kind,
         "generation": generation["number"],

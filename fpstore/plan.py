@@ -1,19 +1,19 @@
-"""The planner: what each design costs for a set of n fingerprints, and which is cheapest within the budgets.
+"""The planner: what each design costs for a set of n fingerprints, and which one ``auto`` takes within the budgets.
 
-Sizes follow from the code (docs/design.md); times from constants measured by ``tools/bench calibrate`` on one machine.
-What matters for the choice are their ratios.
+Sizes follow from the code (docs/design.md); times from the measured constants of :mod:`fpstore.costs`, the same on every machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from math import lgamma, log, log2
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
+from fpstore.costs import BATCH_QUERIES, COLD_READ_NS, lookup_nanoseconds
 from fpstore.design import MANKU, MAX_RADIUS, Design, TableSpec, check_radius
 from fpstore.design import design as make_design
 from fpstore.errors import InputError
@@ -21,14 +21,14 @@ from fpstore.io import check_fingerprints
 from fpstore.resources import total_memory
 from fpstore.table import DEFAULT_BLOCK_BYTES
 
-# Measured by `tools/bench calibrate` (docs/benchmarks.md, "Planner constants"), nanoseconds.
-LOOKUP_NS = 234.0  # one prefix look-up in a batch: directory, key, block, checksum, codes
-CANDIDATE_NS = 1.6  # one entry decoded and compared, with its share of further blocks
-COLD_READ_NS = 100_000.0  # one random page read from a solid-state disk, not overlapped
+# What `auto` takes for twice the bytes: so many times the speed.
+SPEED_FOR_TWICE_THE_BYTES = 1.5
 
 CODE_BITS = 3.29  # mean code length of h on uniform keys
 ENTRY_OVERHEAD_BITS = (20 + 8 + 1 - 8 + 2.7) * 8  # block header, key, directory, less the first fingerprint, padding
+HEADER_BYTES = 4096  # of a table
 ID_BYTES = 4.0
+FOLDER_BYTES = 45_056  # all else of a store: what empty files of ids and metadata take
 SAMPLE_SIZE = 1 << 14
 
 Words = npt.NDArray[np.uint64]
@@ -44,19 +44,21 @@ class Plan:
     bytes_per_fingerprint : float
         All tables, without ids.
     disk_bytes : int
-        Tables and dense ids.
+        Tables, dense ids, and what every store has.
     lookups : int
         Prefix look-ups per probe.
     candidates : float
         Entries compared per probe, on uniform data.
     microseconds : float
-        Estimated time of one probe in a batch, one thread, tables in memory.
+        Estimated time of one probe in a batch of 4,096, one thread, tables in memory, on a processor with AVX2.
     cold_milliseconds : float
         Estimated time of one probe when every block comes from a solid-state disk, one read at a time.
     fits : bool
         Whether it is within the budgets.
     reason : str
         Why not, or an empty string.
+    chosen : bool
+        Whether it is the one that ``design="auto"`` takes, by :func:`knee`.
     """
 
     design: Design
@@ -68,6 +70,7 @@ class Plan:
     cold_milliseconds: float
     fits: bool
     reason: str
+    chosen: bool = False
 
     @property
     def name(self) -> str:
@@ -87,11 +90,12 @@ def limit_bits(fingerprint_count: int) -> float:
 
 def table_bits(fingerprint_count: int, block_bytes: int = DEFAULT_BLOCK_BYTES) -> float:
     """Return the estimated bits per fingerprint of one table, uniform keys, everything counted."""
-    n = max(fingerprint_count, 2)
-    entry = max(64 - log2(n), 1.0) + CODE_BITS
+    n = max(fingerprint_count, 1)
+    entry = max(64 - log2(max(n, 2)), 1.0) + CODE_BITS
     per_block = max((block_bytes * 8 - 20 * 8 - 22) / entry + 1, 1.0)
-    bits = entry + ENTRY_OVERHEAD_BITS / min(per_block, n)
-    return bits + 4096 * 8 / n
+    # The blocks of a file are whole, and there is one.
+    bits = max(entry + ENTRY_OVERHEAD_BITS / min(per_block, n), (block_bytes + 24) * 8 / n)
+    return bits + HEADER_BYTES * 8 / n
 
 
 class Sample:
@@ -157,10 +161,11 @@ def estimate(
         more_blocks = found / per_block
         lookups += lookup.variant_count
         candidates += lookup.variant_count * found
-        nanoseconds += lookup.variant_count * (LOOKUP_NS + found * CANDIDATE_NS)
+        in_batch = BATCH_QUERIES * lookup.variant_count
+        nanoseconds += lookup.variant_count * lookup_nanoseconds(n, per_block, found, in_batch)
         reads += lookup.variant_count * (1 + more_blocks * block_bytes / 4096)
     tables_bytes = int(n * bits / 8 * len(candidate.tables))
-    disk_bytes = tables_bytes + int(n * ID_BYTES)
+    disk_bytes = tables_bytes + int(n * ID_BYTES) + FOLDER_BYTES
     reason = ""
     if disk_budget is not None and disk_bytes > disk_budget:
         reason = "over the disk budget"
@@ -206,7 +211,7 @@ def plan(
     block_bytes: int = DEFAULT_BLOCK_BYTES,
     sample: Words | None = None,
 ) -> list[Plan]:
-    """Estimate every design for a set of n fingerprints, best first.
+    """Estimate every design for a set of n fingerprints, the one that ``auto`` takes first.
 
     Parameters
     ----------
@@ -229,7 +234,7 @@ def plan(
     Returns
     -------
     list of Plan
-        Those that fit first, each group by estimated time.
+        The chosen one (see :func:`knee`), then the others that fit, then those that do not, each by estimated time.
 
     Raises
     ------
@@ -264,12 +269,38 @@ def plan(
         except InputError:
             continue  # more look-ups than a probe may make
 
-    # Tables that save less than a tenth of the time are not worth their bytes: times are compared in steps of 10%.
-    def rank(p: Plan) -> tuple[bool, float, float]:
-        cost = p.microseconds if storage == "hot" else p.cold_milliseconds
-        return not p.fits, round(log(max(cost, 1e-9)) / log(1.1)), p.bytes_per_fingerprint
+    plans.sort(key=lambda p: (not p.fits, _cost(p, storage), p.bytes_per_fingerprint))
+    if plans[0].fits:
+        best = knee([p for p in plans if p.fits], storage)
+        plans.remove(best)
+        plans.insert(0, replace(best, chosen=True))
+    return plans
 
-    return sorted(plans, key=rank)
+
+def _cost(p: Plan, storage: str) -> float:
+    return p.microseconds if storage == "hot" else p.cold_milliseconds
+
+
+def worth(p: Plan, storage: str = "hot") -> float:
+    """Return time x bytes^0.585, by which ``auto`` compares: twice the bytes weigh as much as 1.5 times the time.
+
+    So the plan with the least of it never takes more than twice the bytes of one that takes at most 1.5 times its time, nor more
+    than four times the bytes of one that takes at most 2.25 times, and so on.
+    """
+    return _cost(p, storage) * float(p.bytes_per_fingerprint ** log2(SPEED_FOR_TWICE_THE_BYTES))
+
+
+def knee(plans: Sequence[Plan], storage: str = "hot") -> Plan:
+    """Return the plan that is best worth its bytes (:func:`worth`); of equal ones the smaller.
+
+    Parameters
+    ----------
+    plans : sequence of Plan
+        At least one.
+    storage : {"hot", "cold"}
+        Which of the two times counts.
+    """
+    return min(plans, key=lambda p: (worth(p, storage), p.bytes_per_fingerprint, p.name))
 
 
 def choose(

@@ -22,7 +22,7 @@ LAYERS = (
     ("errors",),
     ("_kernel",),  # raises the errors
     ("start",),
-    ("resources", "locks", "files", "design", "huffman", "matches", "layout"),
+    ("resources", "locks", "files", "design", "costs", "huffman", "matches", "layout"),
     ("pages",),
     ("sealing",),
     ("environment",),

@@ -19,7 +19,7 @@ def test_stats(folder: Path) -> None:
     assert sum(found["distribution"]["h"].values()) == 6
     out = fine("stats", "notes.fps", "--full")
     assert re.search(r"^fingerprints +3$", out, re.MULTILINE)
-    assert re.search(r"^total +[\d,]+ +[\d.]+ kB +[\d.]+$", out, re.MULTILINE)
+    assert re.search(r"^total +[\d,]+ +[\d.]+ kB$", out, re.MULTILINE)
     assert "simhash" in out
     fpstore.build("empty.fps", []).close()
     assert "fingerprints    0" in fine("stats", "empty.fps", "--full")
@@ -83,6 +83,45 @@ def test_plan(folder: Path) -> None:
     assert {p["fits"] for p in found} == {True, False}
     names = [line.split()[0] for line in fine("plan", "2^24", "--disk-budget", "300MB", "--memory-budget", "64GiB").splitlines()]
     assert names[2:] == [p["design"] for p in found]
+
+
+def test_plan_marks_what_auto_takes(folder: Path) -> None:
+    lines = fine("plan", "2^22", "--radius", 5).splitlines()
+    assert re.fullmatch(r"flip-3 .* auto", lines[2])
+    assert not [line for line in lines[3:] if line.endswith("auto")]
+    assert fine("plan", "2^22", "--disk-budget", "1MB").endswith("None fits.\n")
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 5, 1000, 5000])
+def test_a_tiny_store_prints_no_ratio(folder: Path, n: int) -> None:
+    """Two fingerprints were said to take 291.780 x the limit, and one 49688.0 bytes a fingerprint."""
+    fingerprints = np.random.default_rng(n).integers(0, 2**64, n, np.uint64)
+    np.save("n.npy", fingerprints)
+    built = fine("build", "n.fps", "n.npy")
+    out = fine("stats", "n.fps", "--full")
+    planned = fine("plan", n)
+    told = ["bytes a fingerprint" in built, "bytes/fingerprint" in out, "x the limit" in out]
+    assert told == [n >= 4096] * 3
+    assert planned.startswith(f"{n:,} fingerprint{'' if n == 1 else 's'}, ")
+    assert ("The first table is empty." in out) == (n == 0)
+    found = json.loads(fine("stats", "n.fps", "--json"))
+    assert (found["ratio_to_limit"] is None) == (found["ratio_to_raw"] is None) == (n < 4096)
+    disk = json.loads(fine("plan", n, "--json"))[0]["disk_bytes"]
+    assert disk == pytest.approx(found["bytes"]["total"], rel=0.2)
+    assert fine("verify", "n.fps").startswith(f"n.fps: sound: {n:,} fingerprint")
+
+
+def test_a_store_whose_tables_are_empty_prints_no_ratio(folder: Path) -> None:
+    """It took 0.000 x the limit when all its fingerprints were inserted later."""
+    fpstore.build("n.fps", []).close()
+    with fpstore.open("n.fps", "r+") as store:
+        store.insert(np.random.default_rng(1).integers(0, 2**64, 5000, np.uint64))
+        stats = store.stats()
+    assert stats["bytes_per_fingerprint"]["total"] == stats["bytes"]["total"] / 5000
+    assert stats["ratio_to_limit"] is None
+    out = fine("stats", "n.fps")
+    assert "x the limit" not in out
+    assert "bytes/fingerprint" in out
 
 
 def test_hash_text(folder: Path) -> None:

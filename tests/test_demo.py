@@ -12,6 +12,7 @@ from click.testing import CliRunner
 import fpstore
 from fpstore import demo
 from fpstore.cli import main
+from fpstore.cli.demo import print_families
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def test_demo_finds_the_code_pages_and_leaves_nothing(temporary: Path) -> None:
     assert re.search(r"^ +\d+ +\d bits +encodings/cp\d+\.py, encodings/", result.stdout, re.MULTILINE)
     assert re.search(r"^\d+ families of near-duplicates$", result.stdout, re.MULTILINE)
     assert re.search(r"\tencodings/iso8859_9\.py$", result.stdout, re.MULTILINE)
-    assert "bytes/fingerprint" in result.stdout
+    assert re.search(r"^total +[\d,]+ +[\d.]+ kB$", result.stdout, re.MULTILINE)  # too few for bits a fingerprint
     assert list(temporary.iterdir()) == []
     assert Path.cwd() == before
 
@@ -79,3 +80,11 @@ def test_families_are_connected_components(tmp_path: Path) -> None:
     assert demo.families(pairs) == [demo.Family(["a", "b", "c"], 1), demo.Family(["e", "f"], 0)]
     pairs.write_text("")
     assert demo.families(pairs) == []
+
+
+def test_a_step_of_one_bit_is_no_plural(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pairs = tmp_path / "pairs.tsv"
+    rows = [(1, 1, 0, "a"), (1, 3, 1, "b"), (3, 3, 0, "b"), (3, 1, 1, "a")]
+    pairs.write_text("".join(f"{query:016x}\t{found:016x}\t{distance}\t{row}\n" for query, found, distance, row in rows))
+    print_families(pairs)
+    assert re.search(r"^ +2 +1 bit +a, b$", capsys.readouterr().out, re.MULTILINE)

@@ -144,6 +144,8 @@ def build(
 
 def summary(stats: dict[str, Any]) -> str:
     """Return what a store holds and takes, in one line."""
+    from fpstore.inspection import TELLING
+
     fingerprints, taken = stats["fingerprints"], stats["bytes"]["total"]
     parts = [
         count(fingerprints, "fingerprint"),
@@ -152,6 +154,6 @@ def summary(stats: dict[str, Any]) -> str:
         f"{stats['design']['name']} ({count(len(stats['design']['tables']), 'table')})",
         size(taken),
     ]
-    if fingerprints:
+    if fingerprints >= TELLING:
         parts.append(f"{taken / fingerprints:.1f} bytes a fingerprint")
     return ", ".join(parts)

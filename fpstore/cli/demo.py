@@ -13,7 +13,7 @@ import click
 
 from fpstore.cli.build import build
 from fpstore.cli.export import export
-from fpstore.cli.output import print_table
+from fpstore.cli.output import count, print_table
 from fpstore.cli.probe import probe
 from fpstore.cli.stats import stats
 from fpstore.cli.verb import Verb
@@ -53,7 +53,7 @@ def demo(keep: str | None) -> None:
         click.echo("\nAll near-duplicates: each fingerprint of the store is a query.\n")
         _run(export, [store, "--output", fingerprints])
         _run(probe, [store, "--input", fingerprints, "--output", pairs])
-        _print_families(Path(pairs))
+        print_families(Path(pairs))
         click.echo("\nWhat it takes:\n")
         _run(stats, [store])
     click.echo(f"\nKept in {keep}." if keep else "\nThe folder is removed; fpstore demo --keep DIR keeps it.")
@@ -96,13 +96,14 @@ def _example(packages: Sequence[str]) -> str:
     return str(wanted if wanted.is_file() else Path(packages[0], "__init__.py"))
 
 
-def _print_families(pairs: Path) -> None:
+def print_families(pairs: Path) -> None:
+    """Print the families that the matches of a TSV file make."""
     found = families(pairs)
     noun = "family" if len(found) == 1 else "families"
     print_table(
         f"\n{len(found)} {noun} of near-duplicates",
         ("files", "widest step", ""),
-        [(str(len(family.ids)), f"{family.distance} bits", _some(family.ids)) for family in found[:_SHOWN_FAMILIES]],
+        [(str(len(family.ids)), count(family.distance, "bit"), _some(family.ids)) for family in found[:_SHOWN_FAMILIES]],
         left=(2,),
     )
 

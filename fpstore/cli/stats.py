@@ -70,18 +70,18 @@ def _print_store(store: str, found: dict[str, Any]) -> None:
 
 
 def _print_bytes(found: dict[str, Any]) -> None:
+    from fpstore.inspection import TELLING
+
     n = found["fingerprints"]
     taken = found["bytes"]
-    print_table(
-        "\nSize",
-        ("part", "bytes", "", "bytes/fingerprint"),
-        [
-            (name, f"{taken[key]:,}", size(taken[key]), f"{taken[key] / n:.2f}" if n else "")
-            for key, name in _PARTS.items()
-            if key in taken
-        ],
-    )
-    if n:
+    columns = ("part", "bytes", "", "bytes/fingerprint") if n >= TELLING else ("part", "bytes", "")
+    rows = [
+        (name, f"{taken[key]:,}", size(taken[key]), f"{taken[key] / max(n, 1):.2f}")[: len(columns)]
+        for key, name in _PARTS.items()
+        if key in taken
+    ]
+    print_table("\nSize", columns, rows)
+    if found["ratio_to_limit"] is not None:
         click.echo(
             f"One table takes {found['bits_per_fingerprint']:.2f} bits a fingerprint: "
             f"{found['ratio_to_limit']:.3f} x the limit for any set of this size "
@@ -101,13 +101,17 @@ def _print_design(found: dict[str, Any]) -> None:
 
 
 def _print_distribution(found: dict[str, Any]) -> None:
+    if not found["blocks"]:
+        click.echo("\nThe first table is empty.")
+        return
     pairs = sum(found["h"].values())
     mean = f"{found['mean_code_bits']:.2f}"
-    print_table(
-        f"\nFirst differing bit h of neighbours in the first table (mean code {mean} bits)",
-        ("h", "pairs", "share", "code bits"),
-        [(str(h), f"{number:,}", f"{number / pairs:.2%}", str(found["code_bits"][h])) for h, number in found["h"].items()],
-    )
+    if pairs:
+        print_table(
+            f"\nFirst differing bit h of neighbours in the first table (mean code {mean} bits)",
+            ("h", "pairs", "share", "code bits"),
+            [(str(h), f"{number:,}", f"{number / pairs:.2%}", str(found["code_bits"][h])) for h, number in found["h"].items()],
+        )
     entries, skew = found["entries_per_block"], found["skew"]
     print_table(
         "\nBlocks of the first table",

@@ -23,7 +23,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import billion, building, cold, data, kernel, living, plots, probing, skew
+from bench import billion, building, cold, data, kernel, living, planning, plots, probing, skew
 from bench.harness import Bench, Options, Result, machine, versions
 
 OPERATIONS: dict[str, Callable[[Bench], Result]] = {
@@ -44,7 +44,8 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "merge": living.merge,
     "pause": living.pause,
     "space": living.space,
-    "calibrate": kernel.calibrate,
+    "costs": planning.costs,
+    "ranking": planning.ranking,
     "sweep": kernel.sweep,
     "billion": billion.billion,
     "plots": plots.plots,
@@ -67,6 +68,10 @@ def _parser() -> argparse.ArgumentParser:
         "--log2", type=int, help="log2 of the number of fingerprints (by default each operation's own, mostly 24)"
     )
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument(
+        "--processor-time", action="store_true",
+        help="least processor time, not median time: for a machine that others use too, and one thread only",
+    )  # fmt: skip
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="where to put the stores (in a temporary folder that is removed)")
     parser.add_argument("--smoke", action="store_true", help="small sizes, run once: shows that answers agree, not how fast")
@@ -93,7 +98,7 @@ def main() -> None:
         options = Options(
             log2=args.log2, repeats=1 if args.smoke else args.repeats, seed=args.seed, folder=Path(folder), smoke=args.smoke,
             designs=args.designs, kinds=args.data, query_count=args.queries, memory=args.memory, inputs=tuple(args.json_in),
-            pictures=Path(folder) if args.smoke else args.plots_to,
+            pictures=Path(folder) if args.smoke else args.plots_to, processor_time=args.processor_time,
         )  # fmt: skip
         bench = Bench(options)
         bench.report.update(

@@ -52,6 +52,7 @@ class Options:
     memory: str | None
     inputs: tuple[Path, ...]
     pictures: Path
+    processor_time: bool
 
 
 class Bench:
@@ -69,6 +70,10 @@ class Bench:
         if self.options.log2 is not None:
             return self.options.log2
         return SMOKE_LOG2 if self.smoke else default
+
+    def sizes(self, *default: int) -> tuple[int, ...]:
+        """Return the one size asked for, or an operation's own."""
+        return (self.log2(),) if self.smoke or self.options.log2 is not None else default
 
     def designs(self, *default: str) -> tuple[str, ...]:
         """Return the designs asked for, or an operation's own."""
@@ -118,15 +123,16 @@ class Bench:
         return f"needs {need >> 20} MiB of disk, {free >> 20} are free" if need > free else ""
 
     def seconds(self, work: Callable[[], object], repeats: int | None = None) -> float:
-        """Median time of the work, after one run that does not count. A smoke run does it once."""
+        """Median time of the work (or the least processor time), after one run that does not count. A smoke run does it once."""
         if not self.smoke:
             work()
+        clock, typical = (time.process_time, min) if self.options.processor_time else (time.perf_counter, statistics.median)
         times = []
         for _ in range(1 if self.smoke else repeats or self.repeats):
-            start = time.perf_counter()
+            start = clock()
             work()
-            times.append(time.perf_counter() - start)
-        return statistics.median(times)
+            times.append(clock() - start)
+        return typical(times)
 
     def fitting(self, work: Callable[[Words], object], queries: Words) -> Words:
         """Return as many of the queries as a timed run can take."""

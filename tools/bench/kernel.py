@@ -1,8 +1,6 @@
-"""Operations on single tables: sizes, decode, and the planner's constants (calibrate, sweep)."""
+"""Operations on single tables: sizes, decode, and how many leading bits flips should use (sweep)."""
 
 from __future__ import annotations
-
-import statistics
 
 import numpy as np
 
@@ -64,28 +62,6 @@ def decode(bench: Bench) -> Result:
     finally:
         _kernel.select_isa(chosen)
     assert all(sums == decoded[0] for sums in decoded), "instruction sets disagree"
-    return out
-
-
-def calibrate(bench: Bench) -> Result:
-    """Measure the constants of fpstore.plan: a prefix look-up, a candidate, one more block."""
-    log2 = bench.log2()
-    store = bench.store("manku-10", "uniform", log2)
-    queries = bench.queries("uniform", log2, 50_000)
-    table = store.kernel_tables[0]
-    out: Result = {}
-    points = []
-    for prefix in range(max(log2 - 12, 4), log2 + 3, 2):
-        prober = _kernel.Prober()
-        prober.add(table, prefix, 0, np.zeros(1, np.uint64))
-        took = bench.seconds(lambda p=prober: p.probe(queries, 3)) / len(queries) * 1e9  # type: ignore[misc]
-        found = len(store) / 2.0**prefix
-        points.append((found, took))
-        out[f"prefix {prefix}"] = {"entries": round(found, 2), "nanoseconds": round(took, 1)}
-    few = [t for f, t in points if f < 2]
-    f0, t0 = points[0]
-    out["LOOKUP_NS"] = round(statistics.median(few), 1)
-    out["CANDIDATE_NS"] = round((t0 - out["LOOKUP_NS"]) / f0, 3)
     return out
 
 

@@ -1,0 +1,65 @@
+"""What the look-ups of a probe cost: how much work they are, and how long each kind of work takes.
+
+The times were measured on a processor with AVX2 and no more, or rather on one that was told so (``FPSTORE_ISA=avx2``): with
+AVX-512 blocks are opened and compared faster, so designs with many candidates look dearer here than they are there. A design
+must not depend on the machine that chose it, so these constants hold everywhere.
+"""
+
+from __future__ import annotations
+
+from math import exp
+from typing import NamedTuple
+
+BATCH_QUERIES = 1 << 12  # the batch that is costed: about what one thread gets of a large one
+COLD_READ_NS = 100_000.0  # one random page read from a solid-state disk, not overlapped
+
+# As in the kernel (probe.inc, target_avx2.cpp).
+EXPAND_FROM = 64  # a look-up that expects so many entries compares whole blocks
+GROUP_LOOKUPS = 64  # look-ups that go through the stages together
+SORTED_LOOKUPS = 1 << 11  # the fewest look-ups in one table that are sorted
+SORTED_DENSITY = 3 / 8  # look-ups for each block of the table from which they are sorted
+
+
+class Work(NamedTuple):
+    """What one look-up does on average, in the units that :data:`NANOSECONDS` prices."""
+
+    lookups: float  # directory, key, place in the block
+    blocks: float  # read, checked, codes decoded
+    decoded: float  # entries decoded one by one and compared
+    expanded: float  # blocks decoded whole
+    compared: float  # entries of these compared
+
+
+# Fitted by `python tools/bench costs` (docs/benchmarks.md, "Planner constants"), AVX2.
+NANOSECONDS = Work(lookups=138.0, blocks=216.0, decoded=2.1, expanded=140.0, compared=0.2)
+
+
+def work(fingerprint_count: int, per_block: float, found: float, lookups: float) -> Work:
+    """Return the work of one look-up in a table.
+
+    Parameters
+    ----------
+    fingerprint_count : int
+    per_block : float
+        Entries of a block.
+    found : float
+        Entries with the prefix, on average.
+    lookups : float
+        Look-ups that the batch makes in this table: many are sorted, and share the blocks that they open.
+    """
+    blocks = max(fingerprint_count / per_block, 1.0)
+    spanned = min(1 + found / per_block, blocks)
+    opened = spanned
+    if lookups >= max(SORTED_LOOKUPS, SORTED_DENSITY * blocks):
+        density = lookups / blocks
+        # A block is opened once if any look-up spans it, and again where a group ends.
+        opened = min((1 - exp(-density * spanned)) / density + spanned / GROUP_LOOKUPS, spanned)
+    if found < EXPAND_FROM:
+        return Work(1, opened, found, 0, 0)
+    return Work(1, opened, 0, opened, spanned * per_block)
+
+
+def lookup_nanoseconds(fingerprint_count: int, per_block: float, found: float, lookups: float) -> float:
+    """Return the estimated time of one look-up, tables in memory, on one thread."""
+    done = work(fingerprint_count, per_block, found, lookups)
+    return sum(amount * price for amount, price in zip(done, NANOSECONDS, strict=True))

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 
 from fpstore import layout
-from fpstore.errors import FpstoreError, StorageError, StoreExistsError
+from fpstore.errors import FpstoreError, InputError, StorageError, StoreExistsError
 from fpstore.locks import LOCK_FILE, WriterLock
 
 _AT_FDCWD = -100
@@ -45,6 +45,7 @@ class Target:
 
     def __enter__(self) -> Path:
         path = self.path
+        refuse_inside_store(path)
         self._put_back()
         if path.is_symlink() or path.exists():
             if not self._overwrite:
@@ -179,6 +180,15 @@ def glob_escape(name: str) -> str:
 def is_store(path: Path) -> bool:
     """Whether a path looks like a store: a folder with a store file."""
     return path.is_dir() and (path / layout.STORE_FILE).is_file()
+
+
+def refuse_inside_store(path: Path) -> None:
+    """Raise InputError when a file or folder that is to be written would lie inside a store, where nothing else belongs."""
+    folder = path.parent.resolve()
+    for parent in (folder, *folder.parents):
+        with suppress(OSError):
+            if is_store(parent):
+                raise InputError(f"{path}: would lie inside the store {parent}: choose a path outside it", path=path)
 
 
 def sync_folder(path: Path) -> None:

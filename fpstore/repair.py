@@ -26,6 +26,7 @@ from fpstore.errors import (
     StoreExistsError,
     StoreNotFoundError,
 )
+from fpstore.folder import refuse_inside_store
 from fpstore.following import Follower, generation_numbers
 from fpstore.inspection import verify_store
 from fpstore.journal import lock_path
@@ -131,6 +132,8 @@ def repair_store(
         path = path.resolve()  # through a link, the store that it names
     target = output or path.with_name(path.name + ".repaired")
     lost = lost or free_name(path, ".lost", ".tsv")
+    for written in (target, lost):
+        refuse_inside_store(written)
     report = RepairReport()
     with ExitStack() as stack:
         if in_place:

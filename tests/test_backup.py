@@ -32,7 +32,7 @@ def content(path):
 @pytest.fixture
 def path(tmp_path):
     fpstore.build(
-        tmp_path / "s", FINGERPRINTS, NAMES, radius=2, design="blocks-3-1", fingerprinter={"name": "simhash", "version": 1}
+        tmp_path / "s", FINGERPRINTS, NAMES, radius=2, design="blocks-3-1", fingerprinter=fpstore.SimHash(seed=5)
     ).close()
     return tmp_path / "s"
 

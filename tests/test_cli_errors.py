@@ -49,17 +49,6 @@ BAD_BUILDS: list[tuple[Sequence[object], str]] = [
     (["notes"], "notes: is a folder; --text"),
     (["missing", "--text"], "missing: No such file"),
     (["notes/picture.txt", "--text"], "NUL byte"),
-    (["notes", "--text", "--suffix", "txt"], "suffix"),
-    (["notes", "--text", "--shingle-size", 0], "size is an integer from 1 to 255"),
-    (["crawl.tsv", "-r", 8], "radius must be a whole number from 0 to 7"),
-    (["crawl.tsv", "-r", -1], "radius must be"),
-    (["crawl.tsv", "--design", "best"], "unknown design 'best'"),
-    (["crawl.tsv", "--design", "manku-10", "-r", 5], "manku-10 is exact up to radius 3"),
-    (["crawl.tsv", "--memory", "lots"], "memory must be"),
-    (["crawl.tsv", "--memory", "1MiB"], "at least 64MiB"),
-    (["crawl.tsv", "--threads", 0], "threads must be"),
-    (["crawl.tsv", "--block-bytes", 100], "block_bytes must be"),
-    (["crawl.tsv", "--disk-budget", "much"], "disk budget must be"),
     (["-", "-"], "more than once"),
     (["crawl.tsv", "--id-field", "url"], "crawl.tsv: .*header|crawl.tsv:1: .*header"),
 ]
@@ -86,21 +75,13 @@ def test_bad_build_input_is_one_line_and_leaves_nothing(arguments: Sequence[obje
         (["build", "/sys/new.fps", "crawl.tsv"], "/sys/new.fps: cannot write"),
         (["probe", "missing.fps", "1"], "missing.fps: no such store"),
         (["probe", "notes", "1"], "notes: not a fpstore store"),
-        (["probe", "crawl.fps", "xyz"], "'xyz' is not a fingerprint"),
-        (["probe", "crawl.fps", "draft.txt"], "'draft.txt' is not a fingerprint.*--text"),
-        (["probe", "crawl.fps", "1111222233334444f"], "over 2\\^64-1"),
-        (["probe", "crawl.fps", "1", "-r", 65], "radius must be"),
-        (["probe", "crawl.fps", "1", "--threads", 0], "threads must be"),
         (["probe", "crawl.fps", "--input", "missing.npy"], "missing.npy: no such file"),
         (["probe", "crawl.fps", "1", "-o", "m.docx"], "unknown extension '.docx'"),
         (["probe", "crawl.fps", "1", "-o", "no/m.tsv"], "no/m.tsv: no such file or folder"),
         (["probe", "crawl.fps", "--text", "draft.txt"], "does not know how its fingerprints were made"),
         (["probe", "notes.fps", "--text", "missing.txt"], "missing.txt: No such file"),
-        (["scan", "crawl.fps", "1", "-r", -1], "radius must be a whole number from 0 to 64"),
         (["stats", "draft.txt"], "draft.txt: not a fpstore store"),
         (["export", "crawl.fps", "-o", "notes"], "unknown extension|is a folder"),
-        (["plan", "2^24", "-r", 9], "radius must be"),
-        (["plan", "2^24", "--disk-budget", "x"], "disk budget must be"),
         (["hash", "text", "missing.txt"], "missing.txt: No such file"),
     ],
 )  # fmt: skip
@@ -130,13 +111,43 @@ def test_bad_arguments_are_one_line(arguments: Sequence[object], message: str, f
         (["probe", "crawl.fps", "1", "--json", "-o", "m.parquet"], "--json does not go with"),
         (["scan", "crawl.fps", "1"], "--radius"),
         (["export", "crawl.fps", "--json", "--format", "csv"], "--json does not go with"),
+        (["build", "x.fps", "notes", "--text", "--suffix", "txt"], "--suffix: must start with a dot"),
+        (["build", "x.fps", "notes", "--text", "--shingle-size", 0], "--shingle-size: must be a whole number from 1 to 255"),
+        (["build", "x.fps", "crawl.tsv", "-r", 8], "--radius: must be a whole number from 0 to 7, got '8'"),
+        (["build", "x.fps", "crawl.tsv", "-r", -1], "--radius: must be"),
+        (["build", "x.fps", "crawl.tsv", "-r", "9" * 5000], "--radius: must be"),
+        (["build", "x.fps", "crawl.tsv", "--design", "best"], "--design: unknown design 'best'"),
+        (["build", "x.fps", "crawl.tsv", "--design", "manku-10", "-r", 5], "manku-10 is exact up to radius 3"),
+        (["build", "x.fps", "crawl.tsv", "--memory", "lots"], "--memory: memory must be"),
+        (["build", "x.fps", "crawl.tsv", "--memory", "1MiB"], "at least 64MiB"),
+        (["build", "x.fps", "crawl.tsv", "--threads", 0], "--threads: must be"),
+        (["build", "x.fps", "crawl.tsv", "--block-bytes", 100], "--block-bytes: must be one of"),
+        (["build", "x.fps", "crawl.tsv", "--disk-budget", "much"], "--disk-budget: the size must be"),
+        (["probe", "crawl.fps", "xyz"], "'xyz' is not a fingerprint"),
+        (["probe", "crawl.fps", "draft.txt"], "'draft.txt' is not a fingerprint.*--text"),
+        (["probe", "crawl.fps", "1111222233334444f"], "over 2\\^64-1"),
+        (["probe", "crawl.fps", "1", "-r", 99], "--radius: must be a whole number from 0 to 64, got '99'"),
+        (["probe", "crawl.fps", "1", "--threads", 0], "--threads: must be"),
+        (["scan", "crawl.fps", "1", "-r", -1], "--radius: must be a whole number from 0 to 64"),
+        (["insert", "crawl.fps", "new.tsv", "--merge-at", "nan"], "--merge-at: the share must be a positive number"),
+        (["insert", "crawl.fps", "new.tsv", "--unmatched", "-r", 99], "--radius: must be"),
+        (["delete", "crawl.fps", "--fingerprints", "xyz"], "'xyz' is not a fingerprint"),
+        (["delete", "crawl.fps", "--decimal", "a"], "--decimal needs --fingerprints"),
+        (["merge", "crawl.fps", "--design", "best"], "--design: unknown design 'best'"),
+        (["merge", "crawl.fps", "--renumber"], "--renumber needs"),
+        (["split", "crawl.fps", "parts", "--bits", 9], "--bits: must be a whole number from 1 to 8"),
+        (["plan", "much"], "'much' is not a number of fingerprints"),
+        (["plan", "2^24", "-r", 9], "--radius: must be"),
+        (["plan", "2^24", "--disk-budget", "x"], "--disk-budget: the size must be"),
     ],
 )
 def test_usage_errors_exit_with_2(arguments: Sequence[object], message: str, folder: Path) -> None:
     if not arguments:
         assert run().exit_code == 2
         return
+    before = {path: path.stat().st_mtime_ns for path in Path().rglob("*")}
     assert re.search(message, failure(*arguments, code=2))
+    assert {path: path.stat().st_mtime_ns for path in Path().rglob("*")} == before
 
 
 def test_damaged_stores_are_one_line(folder: Path) -> None:

@@ -156,15 +156,15 @@ def test_a_tree_may_be_deeper_than_the_stack(tree):
 @pytest.mark.parametrize(
     ("paths", "options", "message"),
     [
-        (b"corpus", {}, "a path or paths"),
-        (None, {}, "a path or paths"),
-        ([None], {}, "a path is"),
-        ([b"corpus"], {}, "a path is"),
-        ("", {}, "not empty"),
-        ("a\0b", {}, "without NUL"),
-        ("corpus", {"suffixes": ".txt"}, "suffixes is a list"),
-        ("corpus", {"suffixes": ["txt"]}, "a suffix is"),
-        ("corpus", {"suffixes": [1]}, "a suffix is"),
+        (b"corpus", {}, "must be a path or an iterable"),
+        (None, {}, "must be a path or an iterable"),
+        ([None], {}, "path must be"),
+        ([b"corpus"], {}, "path must be"),
+        ("", {}, "path is empty"),
+        ("a\0b", {}, "NUL character"),
+        ("corpus", {"suffixes": ".txt"}, "suffixes must be a list"),
+        ("corpus", {"suffixes": ["txt"]}, "a suffix must be"),
+        ("corpus", {"suffixes": [1]}, "a suffix must be"),
         ("corpus", {"max_bytes": -1}, "max_bytes"),
         ("corpus", {"max_bytes": 1.5}, "max_bytes"),
     ],
@@ -226,7 +226,7 @@ def test_chunks_end_early_when_texts_are_long(tree, monkeypatch):
 
 @pytest.mark.parametrize("chunk_documents", [0, -1, 1.5, True, None])
 def test_the_reader_refuses_wrong_arguments(tree, chunk_documents):
-    with pytest.raises(InputError, match="chunk_documents is a positive integer"):
+    with pytest.raises(InputError, match="chunk_documents must be a whole number"):
         DocumentReader("corpus", SimHash(), chunk_documents)
     with pytest.raises(InputError, match="fingerprinter"):
         DocumentReader("corpus", "simhash")

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
-from fpstore.cli import documents
+from fpstore.cli import documents, types
 from fpstore.cli.documents import Shingles, shingle_options, skip_empty_option, suffix_option
 from fpstore.cli.options import (
     ROW_PARAMETERS,
     Rows,
     Talk,
     json_option,
+    memory_option,
     refuse,
     row_options,
     store_argument,
@@ -24,6 +26,7 @@ from fpstore.cli.options import (
 from fpstore.cli.output import count, print_json, shown, size
 from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb
+from fpstore.errors import InputError
 from fpstore.io import open_reader
 
 
@@ -33,7 +36,7 @@ from fpstore.io import open_reader
 @click.option(
     "-r",
     "--radius",
-    type=int,
+    type=types.RADIUS,
     default=3,
     show_default=True,
     metavar="N",
@@ -47,15 +50,17 @@ from fpstore.io import open_reader
     help="Which tables to keep: auto, or a name that fpstore plan lists.",
 )
 @threads_option
-@click.option("--memory", metavar="SIZE", help="Memory budget, such as 2GiB; by default a quarter of this machine's.")
+@memory_option
 @click.option(
     "--block-bytes",
-    type=int,
+    type=types.BLOCK,
     metavar="N",
     default=None,
     help="Bytes of a block, a power of two from 128 to 4096: larger is smaller.",
 )
-@click.option("--disk-budget", metavar="SIZE", help="What the design that auto chooses may take on disk, such as 40GB.")
+@click.option(
+    "--disk-budget", type=types.BUDGET, metavar="SIZE", help="What the design that auto chooses may take on disk, such as 40GB."
+)
 @click.option(
     "--storage",
     type=click.Choice(["hot", "cold"]),
@@ -114,12 +119,13 @@ def build(
     $ fpstore build notes.fps notes --text --shingle chars --shingle-size 5 --weighting set --force
     """
     import fpstore
-    from fpstore.resources import parse_size
 
-    if options["disk_budget"] is not None:
-        options["disk_budget"] = parse_size(options["disk_budget"], "disk budget")
+    types.usage_error_for_design(options["design"], options["radius"])
     if options["block_bytes"] is None:
         del options["block_bytes"]
+    for path in inputs:
+        if path != "-" and Path(path).resolve().is_relative_to(Path(store).resolve()):
+            raise InputError(f"{path}: lies inside {store}, which the build would replace: move it out of there", path=path)
     notices = documents.Notices()
     source: Any
     if text:

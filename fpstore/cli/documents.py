@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fpstore.cli import types
 from fpstore.cli.options import Talk, grouped
 from fpstore.cli.output import count
 from fpstore.errors import InputError, StorageError
@@ -29,6 +30,7 @@ _SENTENCES = {
 
 suffix_option = click.option(
     "--suffix",
+    type=types.SUFFIX,
     multiple=True,
     metavar=".EXT",
     help="Of the files in folders, only those whose names end so; may be repeated.",
@@ -59,7 +61,7 @@ shingle_options = grouped(
         help="What the overlapping pieces of a text are made of.",
     ),
     click.option(
-        "--shingle-size", type=int, default=3, show_default=True, metavar="N",
+        "--shingle-size", type=types.whole(1, 255), default=3, show_default=True, metavar="N",
         help="How many of them make a piece, 1 to 255.",
     ),
     click.option(

@@ -10,7 +10,7 @@ from typing import Any
 import click
 import numpy as np
 
-from fpstore.cli import documents, queries
+from fpstore.cli import documents, queries, types
 from fpstore.cli.documents import skip_empty_option, suffix_option
 from fpstore.cli.options import (
     ROW_PARAMETERS,
@@ -42,7 +42,9 @@ UNMATCHED_PARAMETERS = {"radius", "output", "threads"}
     is_flag=True,
     help="Insert only rows without a match, stored or earlier in the input; write the matches of the others.",
 )
-@click.option("-r", "--radius", type=int, metavar="N", help="With --unmatched: largest distance; by default the store's.")
+@click.option(
+    "-r", "--radius", type=types.RADIUS, metavar="N", help="With --unmatched: largest distance; by default the store's."
+)
 @output_option("With --unmatched, where to write the matches: .tsv, .csv, .jsonl or .parquet")
 @row_options
 @click.option("--id-field", metavar="NAME", help="JSON field or column of the ids; by default id.")
@@ -58,7 +60,7 @@ UNMATCHED_PARAMETERS = {"radius", "output", "threads"}
     help="commit: each chunk of rows is durable before the next is read; batch, none: in larger groups.",
 )
 @click.option(
-    "--merge-at", type=float, metavar="SHARE", help="Merge whenever the delta has this share of the tables, such as 0.1."
+    "--merge-at", type=types.SHARE, metavar="SHARE", help="Merge whenever the delta has this share of the tables, such as 0.1."
 )
 @threads_option
 @talk_options

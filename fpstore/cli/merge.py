@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import click
 
+from fpstore.cli import types
 from fpstore.cli.build import summary
-from fpstore.cli.options import Talk, json_option, store_argument, talk_options, threads_option
+from fpstore.cli.options import Talk, json_option, memory_option, store_argument, talk_options, threads_option
 from fpstore.cli.output import print_json, shown
 from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb
@@ -20,7 +21,7 @@ from fpstore.cli.verb import Verb
 @click.option("--renumber", is_flag=True, help="Give the integer ids of each OTHER the numbers that follow the largest before.")
 @click.option("--design", metavar="NAME", help="Keep other tables from now on: auto, or a name that fpstore plan lists.")
 @threads_option
-@click.option("--memory", metavar="SIZE", help="Memory budget, such as 2GiB; by default a quarter of this machine's.")
+@memory_option
 @talk_options
 @json_option
 def merge(
@@ -46,6 +47,10 @@ def merge(
     import fpstore
 
     began = time.monotonic()
+    with fpstore.open(store) as opened:
+        types.usage_error_for_design(design, opened.radius)
+    if renumber and not others:
+        types.fail("--renumber needs an OTHER store")
     with fpstore.open(store, "r+") as opened:
         with Bars(talk.bars) as bars:
             opened.merge(

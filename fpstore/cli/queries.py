@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 import click
 import numpy as np
 
-from fpstore.cli import documents
+from fpstore.cli import documents, types
 from fpstore.cli.options import (
     ROW_PARAMETERS,
     Decorator,
@@ -92,7 +92,7 @@ def request_options(**radius: Any) -> Decorator:
         Request,
         store_argument,
         query_options,
-        click.option("-r", "--radius", type=int, metavar="N", **radius),
+        click.option("-r", "--radius", type=types.DISTANCE, metavar="N", **radius),
         row_options,
         output_option("Where to write the matches: .tsv, .csv, .jsonl or .parquet"),
         json_lines_option,
@@ -137,7 +137,7 @@ def _chunks(store: Store, queries: Queries, rows: Rows, notices: documents.Notic
     refuse(documents.FOLDER_PARAMETERS, "needs --text")
     if not queries.words and not queries.input:
         raise click.UsageError("give fingerprints, --input FILE or --text FILE", click.get_current_context())
-    given = check_fingerprints([parse_word(word, rows.decimal) for word in queries.words])
+    given = parse_words(queries.words, rows.decimal)
     if not queries.input:
         return [Chunk(given, None)], len(given)
     reader = open_reader(queries.input, chunk_rows=CHUNK_QUERIES, **rows.arguments)
@@ -174,16 +174,20 @@ def _joined(given: Any, reader: Any) -> Iterator[Chunk]:
     yield from _WithoutIds(reader)
 
 
-def parse_word(word: str, decimal: bool) -> int:
-    """Read a fingerprint from the command line."""
+def parse_words(words: Sequence[str], decimal: bool) -> Any:
+    """Read fingerprints from the command line; a usage error for what is none."""
+    return check_fingerprints([_parse_word(word, decimal) for word in words])
+
+
+def _parse_word(word: str, decimal: bool) -> int:
     try:
         return parse_fingerprint(word, decimal)
     except InputError as error:
         hint = ""
-        with suppress(OSError):
+        with suppress(OSError, ValueError):
             if word and Path(word).exists():
                 hint = "; --text is for text files, --input for files of fingerprints"
-        raise InputError(f"{error}{hint}", got=word) from None
+        raise click.UsageError(f"{error}{hint}", click.get_current_context()) from None
 
 
 def fingerprinter_of(store: Store) -> Any:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fpstore.arguments import check_flag, check_whole
 from fpstore.errors import InputError
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.walk import File, Paths, Skipped, Walk
@@ -66,7 +67,7 @@ def iter_documents(
     ----------
     paths : path or iterable of paths
         Files and folders, taken in the order given; a path that is given twice is read twice. A symbolic link
-        that is named is followed.
+        that is named is followed. A store of fpstore inside a folder is passed by.
     suffixes : iterable of str, optional
         Of the files found in folders, only those whose names end so, such as ``[".txt", ".md"]``; case does
         not matter. Named files are read whatever their names.
@@ -176,14 +177,14 @@ class DocumentReader:
         max_bytes: int | None = None,
         on_notice: Notice | None = None,
     ) -> None:
-        if type(chunk_documents) is not int or chunk_documents < 1:
-            raise InputError(f"chunk_documents is a positive integer, not {chunk_documents!r}", got=chunk_documents)
+        self._chunk_documents = check_whole(chunk_documents, 1, 1 << 30, "chunk_documents")
         if not isinstance(fingerprinter, Fingerprinter):
-            raise InputError(f"a fingerprinter such as SimHash() is wanted, not {type(fingerprinter).__name__}")
+            raise InputError(f"fingerprinter must be one such as SimHash(), got {type(fingerprinter).__name__}")
+        if on_notice is not None and not callable(on_notice):
+            raise InputError(f"on_notice must be a function of (path, reason), got {on_notice!r:.80}")
         self._walk = Walk(paths, suffixes, recursive, follow_symlinks, max_bytes)
         self._fingerprinter = fingerprinter
-        self._chunk_documents = chunk_documents
-        self._skip_empty = skip_empty
+        self._skip_empty = check_flag(skip_empty, "skip_empty")
         self._on_notice = on_notice
         self._bytes_total: int | None = None
         self.bytes_done = self.skipped = self.empty = 0

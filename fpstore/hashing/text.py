@@ -1,7 +1,6 @@
 """Simhash: fingerprints of texts and of weighted features."""
 
 import math
-import operator
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpstore import _kernel
+from fpstore.arguments import check_choice, check_flag, check_whole
 from fpstore.errors import InputError
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.normal import ascii_table, prepare
@@ -87,13 +87,12 @@ class SimHash(Fingerprinter[str]):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _check_choice("shingle", self.shingle, ("words", "chars"))
-        _check_choice("weighting", self.weighting, ("count", "set"))
+        check_choice(self.shingle, ("words", "chars"), "shingle")
+        check_choice(self.weighting, ("count", "set"), "weighting")
         for name in ("normalize", "casefold"):
-            if not isinstance(getattr(self, name), bool):
-                raise InputError(f"{name} is True or False, not {getattr(self, name)!r}", got=getattr(self, name))
-        object.__setattr__(self, "size", _check_integer("size", self.size, 1, _MAX_SIZE))
-        object.__setattr__(self, "seed", _check_integer("seed", self.seed, 0, 2**64 - 1))
+            object.__setattr__(self, name, check_flag(getattr(self, name), name))
+        object.__setattr__(self, "size", check_whole(self.size, 1, _MAX_SIZE, "size"))
+        object.__setattr__(self, "seed", check_whole(self.seed, 0, 2**64 - 1, "seed"))
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -132,7 +131,7 @@ class SimHash(Fingerprinter[str]):
         if isinstance(text, Mapping):
             return self._weighted(text.items())
         if isinstance(text, (bytes, bytearray, memoryview)) or not isinstance(text, Iterable):
-            raise _not_text(text, "a text (str) or weighted features are")
+            raise _not_text(text, "a text (str) or weighted features")
         return self._weighted(text)
 
     def fingerprints(self, texts: Iterable[str]) -> NDArray[np.uint64]:
@@ -161,7 +160,7 @@ class SimHash(Fingerprinter[str]):
         """
         if isinstance(texts, (str, bytes, bytearray, memoryview, Mapping)) or not isinstance(texts, Iterable):
             raise InputError(
-                f"fingerprints() takes an iterable of texts, not {type(texts).__name__}: "
+                f"fingerprints() takes an iterable of texts, got {type(texts).__name__}: "
                 "wrap a single text in a list or pass it to fingerprint()",
                 got=type(texts),
             )
@@ -188,7 +187,7 @@ class SimHash(Fingerprinter[str]):
         (True, False)
         """
         if not isinstance(text, str):
-            raise _not_text(text, "a text (str) is")
+            raise _not_text(text, "a text (str)")
         return not self._prepare(text).translate(self._table).strip(b" ")
 
     @property
@@ -203,7 +202,7 @@ class SimHash(Fingerprinter[str]):
         held = 0
         for i, text in enumerate(texts):
             if not isinstance(text, str):
-                raise _not_text(text, f"item {i}: a text (str) is")
+                raise _not_text(text, f"item {i}: a text (str)")
             prepared = self._prepare(text)
             batch.append(prepared)
             held += len(prepared) + 8
@@ -226,13 +225,13 @@ class SimHash(Fingerprinter[str]):
         for i, pair in enumerate(features):
             if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not isinstance(pair[0], str):
                 raise InputError(
-                    f"feature {i}: a pair of a str and a weight is wanted, not {pair!r:.80}; "
+                    f"feature {i}: must be a pair of a str and a weight, got {pair!r:.80}; "
                     "to fingerprint several texts call fingerprints()",
                     got=pair,
                 )
             weight = _finite(pair[1])
             if weight is None:
-                raise InputError(f"feature {pair[0]!r:.80}: a weight is a finite number, not {pair[1]!r:.80}", got=pair[1])
+                raise InputError(f"feature {pair[0]!r:.80}: a weight must be a finite number, got {pair[1]!r:.80}", got=pair[1])
             pairs.append((_kernel.xxh64(pair[0].encode("utf-8", "surrogatepass"), self.seed), weight))
         # Sums of floats depend on the order of their terms.
         pairs.sort()
@@ -245,22 +244,7 @@ class SimHash(Fingerprinter[str]):
 
 def _not_text(got: object, wanted: str) -> InputError:
     advice = ": decode them first, as in data.decode('utf-8')" if isinstance(got, (bytes, bytearray, memoryview)) else ""
-    return InputError(f"{wanted} wanted, not {type(got).__name__}{advice}", got=type(got))
-
-
-def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    if not isinstance(value, str) or value not in choices:
-        raise InputError(f"{name} is one of {', '.join(choices)}, not {value!r}", expected=choices, got=value)
-
-
-def _check_integer(name: str, value: object, low: int, high: int) -> int:
-    try:
-        number = None if isinstance(value, (bool, np.bool_)) else operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        number = None
-    if number is None or not low <= number <= high:
-        raise InputError(f"{name} is an integer from {low} to {high}, not {value!r}", expected=(low, high), got=value)
-    return number
+    return InputError(f"expected {wanted}, got {type(got).__name__}{advice}", got=type(got))
 
 
 def _finite(value: object) -> float | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
 
+from fpstore.arguments import printable
 from fpstore.errors import InputError, StorageError
 from fpstore.io.check import U64, parse_integer_id
 
@@ -122,11 +123,6 @@ class IdRule:
             raise InputError(
                 f"{error}, but earlier ids are integers; give the id type explicitly (id_type='str', --id-type str)"
             ) from None
-
-
-def printable(path: str) -> str:
-    """Return a path as any stream can print it, also one that is not UTF-8 in the file system."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace") if not path.isascii() else path
 
 
 class InputFile:

@@ -325,7 +325,6 @@ def test_every_argument_of_simhash_and_of_the_document_reader(here):
         "paths": {"list", "dict"},
         "fingerprinter": set(),
         "chunk_documents": {"1", "numpy 1", "99", "2000"},
-        "skip_empty": FLAGS,
         "suffixes": NONE | {"list", "dict"},
         "recursive": FLAGS,
         "follow_symlinks": FLAGS,

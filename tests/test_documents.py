@@ -185,9 +185,10 @@ def test_the_reader_yields_chunks_and_counts(tree):
     assert reader.bytes_total == sizes
     for _ in range(2):
         chunks = list(reader)
-        assert [len(chunk.ids) for chunk in chunks] == [3, 3, 1]
-        assert [name for chunk in chunks for name in chunk.ids] == ids("corpus")
-        texts = [document.text for document in iter_documents("corpus")]
+        assert [len(chunk.ids) for chunk in chunks] == [3, 1, 1]
+        documents = [document for document in iter_documents("corpus") if not simhash.is_empty(document.text)]
+        assert [name for chunk in chunks for name in chunk.ids] == [document.id for document in documents]
+        texts = [document.text for document in documents]
         fingerprints = np.concatenate([chunk.fingerprints for chunk in chunks])
         assert fingerprints.dtype == np.uint64
         assert fingerprints.tolist() == simhash.fingerprints(texts).tolist()
@@ -196,30 +197,31 @@ def test_the_reader_yields_chunks_and_counts(tree):
 
 def test_the_reader_tells_of_skipped_and_empty_files(tree):
     notices = []
-    reader = DocumentReader("corpus", SimHash(), skip_empty=True, on_notice=lambda path, what: notices.append((path.name, what)))
+    reader = DocumentReader("corpus", SimHash(), on_notice=lambda path, what: notices.append((path.name, what)))
     (chunk,) = reader
     assert chunk.ids == [f"corpus/{name}" for name in ALL if name not in ("a0.txt", "c\u00e9.txt")]
     assert len(chunk.fingerprints) == len(chunk.ids)
     assert chunk.fingerprints.all()
     assert sorted(notices) == [("a0.txt", "empty"), ("binary.txt", "binary"), ("c\u00e9.txt", "empty")]
     assert (reader.skipped, reader.empty) == (1, 2)
-    assert list(DocumentReader("corpus/a0.txt", SimHash(), skip_empty=True)) == []
+    with pytest.raises(InputError, match=r"corpus/a0\.txt: no text to make a fingerprint of: 0 .* 1 without words"):
+        list(DocumentReader("corpus/a0.txt", SimHash()))
 
 
 def test_a_fingerprint_of_zero_is_not_taken_for_an_empty_document(tree):
     class Zero(SimHash):
-        def fingerprints(self, texts):
+        def fingerprints(self, texts, *, empty="refuse"):
             return np.zeros(len(list(texts)), dtype=np.uint64)
 
     reader = DocumentReader("corpus", Zero())
-    list(reader)
+    assert sum(len(chunk.ids) for chunk in reader) == 5
     assert reader.empty == 2
 
 
 def test_chunks_end_early_when_texts_are_long(tree, monkeypatch):
     monkeypatch.setattr(documents, "_CHUNK_CHARS", 16)
     reader = DocumentReader("corpus", SimHash(), suffixes=[".txt"], max_bytes=100)
-    assert [len(chunk.ids) for chunk in reader] == [2, 3]
+    assert [len(chunk.ids) for chunk in reader] == [2, 1]  # of the second three documents two have no words
     assert reader.skipped == 2
     assert reader.bytes_done == reader.bytes_total
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from fpstore.cli import documents, types
-from fpstore.cli.documents import Shingles, shingle_options, skip_empty_option, suffix_option
+from fpstore.cli.documents import Shingles, shingle_options, suffix_option
 from fpstore.cli.options import (
     ROW_PARAMETERS,
     Rows,
@@ -83,7 +83,6 @@ from fpstore.io import open_reader
     help="Inputs are text files, or folders of them: make their fingerprints with SimHash.",
 )
 @suffix_option
-@skip_empty_option
 @shingle_options
 @click.option("--force", is_flag=True, help="Replace a store that exists, once the new one is complete.")
 @talk_options
@@ -96,7 +95,6 @@ def build(
     id_type: Any,
     text: bool,
     suffix: Sequence[str],
-    skip_empty: bool,
     shingles: Shingles,
     talk: Talk,
     force: bool,
@@ -115,7 +113,7 @@ def build(
     $ cat crawl.csv | fpstore build crawl.fps - --format csv --decimal --id-type str --force --quiet
     $ fpstore build crawl.fps crawl.jsonl --fingerprint-field hash --id-field url --force --no-progress
     $ fpstore build crawl.fps crawl.tsv --disk-budget 1GB --storage cold --block-bytes 1024 --force --json
-    $ fpstore build notes.fps notes --text --suffix .txt --suffix .md --skip-empty
+    $ fpstore build notes.fps notes --text --suffix .txt --suffix .md
     $ fpstore build notes.fps notes --text --shingle chars --shingle-size 5 --weighting set --force
     """
     import fpstore
@@ -129,9 +127,11 @@ def build(
     notices = documents.Notices()
     source: Any
     if text:
+        if "-" in inputs:
+            types.fail("--text reads files and folders, not standard input: write it to a file first")
         refuse(ROW_PARAMETERS, "does not go with --text")
         options["fingerprinter"] = shingles.fingerprinter()
-        source = documents.reader(inputs, options["fingerprinter"], suffix, skip_empty, notices)
+        source = documents.reader(inputs, options["fingerprinter"], suffix, notices)
     else:
         refuse(documents.SIMHASH_PARAMETERS | documents.FOLDER_PARAMETERS, "needs --text")
         documents.refuse_folders(inputs)
@@ -141,7 +141,7 @@ def build(
         made = fpstore.build(store, source, overwrite=force, progress=bars if talk.bars else None, **options)
     with made:
         stats = made.stats()
-    notices.report(talk, skip_empty)
+    notices.report(talk)
     if as_json:
         print_json(stats)
     elif not talk.quiet:

@@ -11,7 +11,7 @@ import click
 import numpy as np
 
 from fpstore.cli import documents, queries, types
-from fpstore.cli.documents import skip_empty_option, suffix_option
+from fpstore.cli.documents import suffix_option
 from fpstore.cli.options import (
     ROW_PARAMETERS,
     Rows,
@@ -51,7 +51,6 @@ UNMATCHED_PARAMETERS = {"radius", "output", "threads"}
 @click.option("--id-type", type=click.Choice(["auto", "int", "str"]), default="auto", show_default=True, help="Type of the ids.")
 @click.option("--text", is_flag=True, help="Inputs are text files, or folders; fingerprints are made as the store's were.")
 @suffix_option
-@skip_empty_option
 @click.option(
     "--sync",
     type=click.Choice(["commit", "batch", "none"]),
@@ -76,7 +75,6 @@ def insert(
     id_type: Any,
     text: bool,
     suffix: Sequence[str],
-    skip_empty: bool,
     sync: str,
     merge_at: float | None,
     threads: int | None,
@@ -94,7 +92,7 @@ def insert(
     $ fpstore insert crawl.fps new.jsonl --fingerprint-field hash --id-field url --id-type str
     $ cut -f 1,2 new.tsv | fpstore insert crawl.fps - --format tsv --sync batch --merge-at 0.1 --quiet
     $ fpstore insert crawl.fps new.csv --decimal
-    $ fpstore insert notes.fps notes --text --suffix .md --skip-empty --json --no-progress
+    $ fpstore insert notes.fps notes --text --suffix .txt --json --no-progress
     """
     import fpstore
 
@@ -105,8 +103,10 @@ def insert(
     with fpstore.open(store, "r+", sync=sync, merge_at=merge_at) as opened:
         source: Any
         if text:
+            if "-" in inputs:
+                types.fail("--text reads files and folders, not standard input: write it to a file first")
             refuse(ROW_PARAMETERS, "does not go with --text")
-            source = documents.reader(inputs, queries.fingerprinter_of(opened), suffix, skip_empty, notices)
+            source = documents.reader(inputs, queries.fingerprinter_of(opened), suffix, notices)
         else:
             refuse(documents.FOLDER_PARAMETERS, "needs --text")
             documents.refuse_folders(inputs)
@@ -128,7 +128,7 @@ def insert(
                 done += len(chunk.fingerprints)
                 bars("inserting", done, getattr(source, "rows", None))
         holds = {"fingerprints": len(opened), "ids": len(opened.ids)}
-    notices.report(talk, skip_empty)
+    notices.report(talk)
     if as_json and not (unmatched and output == "-"):
         print_json({"rows": done, "inserted": inserted, **holds})
     elif not talk.quiet:

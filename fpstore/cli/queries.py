@@ -124,7 +124,7 @@ def run(store: Store, request: Request, scanning: bool) -> None:
                     at_once = max(1, at_once // 4)
                 elif written < MOST_ROWS // 8:
                     at_once = min(most, at_once * 4)
-    notices.report(request.talk, skip_empty=False)
+    notices.report(request.talk)
 
 
 def _chunks(store: Store, queries: Queries, rows: Rows, notices: documents.Notices) -> tuple[Any, int | None]:
@@ -133,7 +133,7 @@ def _chunks(store: Store, queries: Queries, rows: Rows, notices: documents.Notic
         refuse(ROW_PARAMETERS | {"input"}, "does not go with --text")
         if not queries.words:
             raise click.UsageError("--text needs a file", click.get_current_context())
-        return documents.chunks(queries.words, fingerprinter_of(store), queries.suffix, False, notices), None
+        return documents.chunks(queries.words, fingerprinter_of(store), queries.suffix, notices), None
     refuse(documents.FOLDER_PARAMETERS, "needs --text")
     if not queries.words and not queries.input:
         raise click.UsageError("give fingerprints, --input FILE or --text FILE", click.get_current_context())

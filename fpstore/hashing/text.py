@@ -32,8 +32,8 @@ class SimHash(Fingerprinter[str]):
     (``str.isspace``) becomes one space, and those at the ends go. The result is encoded as UTF-8, a lone
     surrogate as its three bytes (``surrogatepass``): every `str` has a fingerprint. A shingle is the bytes of
     `size` successive words with the spaces between them, or of `size` successive code points; its hash is
-    XXH64 with the seed. A text of fewer units than `size` is one shingle; a text with none at all has the
-    fingerprint 0, and `is_empty` tells. Bits keep their places: bit 63 of the fingerprint comes from bit 63
+    XXH64 with the seed. A text of fewer units than `size` is one shingle; a text with none at all has no
+    fingerprint and is refused; `is_empty` tells. Bits keep their places: bit 63 of the fingerprint comes from bit 63
     of the hashes.
 
     Scripts that put no spaces between words (Chinese, Japanese, Thai) and those whose vowel signs are no word
@@ -113,12 +113,13 @@ class SimHash(Fingerprinter[str]):
         Returns
         -------
         int
-            0 to 2^64 - 1; 0 for a text or a collection without features.
+            0 to 2^64 - 1.
 
         Raises
         ------
         InputError
-            If the argument is none of these, a weight or the sum of their magnitudes is not finite.
+            If the argument is none of these, a text without words (with chars: of white space only) or a collection
+            without features, which have no fingerprint; if a weight or the sum of their magnitudes is not finite.
 
         Examples
         --------
@@ -127,20 +128,27 @@ class SimHash(Fingerprinter[str]):
         True
         """
         if isinstance(text, str):
-            return int(self._hash([self._prepare(text)])[0])
+            prepared = self._prepare(text)
+            value = int(self._hash([prepared])[0])
+            if not value and self._is_bare(prepared):
+                raise InputError(f"the text {text!r:.60} {self._lack()}", got=text)
+            return value
         if isinstance(text, Mapping):
             return self._weighted(text.items())
         if isinstance(text, (bytes, bytearray, memoryview)) or not isinstance(text, Iterable):
             raise _not_text(text, "a text (str) or weighted features")
         return self._weighted(text)
 
-    def fingerprints(self, texts: Iterable[str]) -> NDArray[np.uint64]:
+    def fingerprints(self, texts: Iterable[str], *, empty: str = "refuse") -> NDArray[np.uint64]:
         """Return the fingerprints of many texts; the kernel gets them in batches of about a megabyte.
 
         Parameters
         ----------
         texts : iterable of str
             Read once, in order; at most about a megabyte of text, or one text, is held at a time.
+        empty : {"refuse", "zero"}
+            What to do with a text without words, which has no fingerprint: raise an error, or give 0 in its place for the
+            caller to leave out, as `is_empty` tells.
 
         Returns
         -------
@@ -150,12 +158,12 @@ class SimHash(Fingerprinter[str]):
         Raises
         ------
         InputError
-            If `texts` is one text, or an item is not a `str`; the message has its position.
+            If `texts` is one text, an item is not a `str`, or has no words; the message has its position.
 
         Examples
         --------
         >>> from fpstore.hashing import SimHash
-        >>> SimHash().fingerprints(["one text", "another", ""]).dtype
+        >>> SimHash().fingerprints(["one text", "another"]).dtype
         dtype('uint64')
         """
         if isinstance(texts, (str, bytes, bytearray, memoryview, Mapping)) or not isinstance(texts, Iterable):
@@ -164,11 +172,20 @@ class SimHash(Fingerprinter[str]):
                 "wrap a single text in a list or pass it to fingerprint()",
                 got=type(texts),
             )
-        parts = [self._hash(batch) for batch in self._batches(texts)]
+        check_choice(empty, ("refuse", "zero"), "empty")
+        parts: list[NDArray[np.uint64]] = []
+        done = 0
+        for batch in self._batches(texts):
+            part = self._hash(batch)
+            for i in np.flatnonzero(part == 0).tolist() if empty == "refuse" else ():
+                if self._is_bare(batch[i]):
+                    raise InputError(f"item {done + i}: the text {self._lack()}", got=done + i)
+            parts.append(part)
+            done += len(batch)
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.uint64)
 
     def is_empty(self, text: str) -> bool:
-        """Return whether a text has no words (with chars: nothing but white space); its fingerprint is 0.
+        """Return whether a text has no words (with chars: nothing but white space), and so no fingerprint.
 
         Parameters
         ----------
@@ -188,7 +205,14 @@ class SimHash(Fingerprinter[str]):
         """
         if not isinstance(text, str):
             raise _not_text(text, "a text (str)")
-        return not self._prepare(text).translate(self._table).strip(b" ")
+        return self._is_bare(self._prepare(text))
+
+    def _is_bare(self, prepared: bytes) -> bool:
+        return not prepared.translate(self._table).strip(b" ")
+
+    def _lack(self) -> str:
+        unit = "words" if self.shingle == "words" else "characters but white space"
+        return f"has no {unit}, and so no fingerprint: leave it out (is_empty() tells)"
 
     @property
     def _table(self) -> bytes:
@@ -233,6 +257,8 @@ class SimHash(Fingerprinter[str]):
             if weight is None:
                 raise InputError(f"feature {pair[0]!r:.80}: a weight must be a finite number, got {pair[1]!r:.80}", got=pair[1])
             pairs.append((_kernel.xxh64(pair[0].encode("utf-8", "surrogatepass"), self.seed), weight))
+        if not pairs:
+            raise InputError("a collection without features has no fingerprint: leave it out")
         # Sums of floats depend on the order of their terms.
         pairs.sort()
         hashes = np.array([value for value, _ in pairs], dtype=np.uint64)

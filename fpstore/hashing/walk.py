@@ -31,6 +31,15 @@ class Skipped(NamedTuple):
     sentence: str
 
 
+#: Extensions of files that hold many rows: one fingerprint of the whole would be of no use.
+ROWS = (".jsonl", ".csv", ".tsv", ".parquet", ".npy", ".u64")
+ROWS_SKIPPED = Skipped(
+    "rows",
+    "holds rows, not one text: make a fingerprint of the text of each row (fpstore.SimHash in Python), or build from a column "
+    "of fingerprints without --text",
+)
+
+
 class Walk:
     """Paths, what to take of the folders among them, and how much to read: see `iter_documents`."""
 
@@ -48,6 +57,12 @@ class Walk:
         self._follow = check_flag(follow_symlinks, "follow_symlinks")
         self._max_bytes = None if max_bytes is None else check_whole(max_bytes, 0, 2**63 - 1, "max_bytes")
 
+    @property
+    def names(self) -> str:
+        """The paths, for a message."""
+        shown = ", ".join(map(str, self._paths[:3]))
+        return shown + (f" and {len(self._paths) - 3} more" if len(self._paths) > 3 else "")
+
     def files(self) -> Iterator[File]:
         """Yield the files to read: named ones in the order given, those in a folder in the order of names."""
         for path in self._paths:
@@ -60,6 +75,8 @@ class Walk:
     def read(self, file: File) -> bytes | Skipped:
         """Return what a file holds, or why it is skipped; raises InputError instead if it was named."""
         data: bytes | Skipped
+        if file.path.suffix.lower() in ROWS and (file.named or self._suffixes is None):
+            return _skip(file, ROWS_SKIPPED)
         try:
             with file.path.open("rb") as stream:
                 size = os.fstat(stream.fileno()).st_size
@@ -72,9 +89,7 @@ class Walk:
                     data = stream.read()
         except OSError as error:
             raise _refused(file.path, error) from error
-        if isinstance(data, Skipped) and file.named:
-            raise InputError(f"{file.path}: {data.sentence}", path=file.path)
-        return data
+        return _skip(file, data) if isinstance(data, Skipped) else data
 
     def _folder(self, top: Path, found: os.stat_result) -> Iterator[File]:
         # A stack of open folders, not a recursion: a tree may be deeper than Python's stack.
@@ -106,6 +121,12 @@ def _stat(path: Path, *, follow: bool = True) -> os.stat_result:
         return path.stat(follow_symlinks=follow)
     except OSError as error:
         raise _refused(path, error) from error
+
+
+def _skip(file: File, skipped: Skipped) -> Skipped:
+    if file.named:
+        raise InputError(f"{file.path}: {skipped.sentence}", path=file.path)
+    return skipped
 
 
 def _holds_a_store(folder: Path) -> bool:

@@ -141,7 +141,8 @@ def open(
         This, ``merge_at`` and ``delta_bytes`` are of a store that is open for changing, and refused with ``"r"``.
     merge_at : float, optional
         Merge in the background when the delta has this share of the fingerprints in the tables, such as 0.1, and at least
-        65,536 changes. By default only :meth:`fpstore.Store.merge` merges.
+        65,536 changes. By default only :meth:`fpstore.Store.merge` merges. Whoever keeps a store open for writing wants this or
+        calls :meth:`fpstore.Store.merge`: no other process, so no ``fpstore merge`` either, can merge beside the one writer.
     delta_bytes : int or str
         How large a delta may grow, of a store that is opened for writing for the first time and after each merge. It is
         address space, not disk, and cannot change while the delta lives.

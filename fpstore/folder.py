@@ -184,11 +184,25 @@ def is_store(path: Path) -> bool:
 
 def refuse_inside_store(path: Path) -> None:
     """Raise InputError when a file or folder that is to be written would lie inside a store, where nothing else belongs."""
-    folder = path.parent.resolve()
-    for parent in (folder, *folder.parents):
-        with suppress(OSError):
+    folder = _resolved(path.parent)
+    for parent in () if folder is None else (folder, *folder.parents):
+        with suppress(PermissionError):
             if is_store(parent):
                 raise InputError(f"{path}: would lie inside the store {parent}: choose a path outside it", path=path)
+
+
+def lies_inside(path: Path, folder: Path) -> bool:
+    """Whether a path is a folder or lies in it, through whatever links."""
+    inner, outer = _resolved(path), _resolved(folder)
+    return inner is not None and outer is not None and inner.is_relative_to(outer)
+
+
+def _resolved(path: Path) -> Path | None:
+    """Follow all links; None where they go in a circle, or may not be followed."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):
+        return None
 
 
 def sync_folder(path: Path) -> None:

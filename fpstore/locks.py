@@ -40,7 +40,10 @@ class WriterLock:
                 ) from None
             who = "this process" if holder == str(os.getpid()) else f"process {holder}"
             raise StoreLockedError(
-                f"{folder}: {who} has it open for writing, and there is one writer at a time", path=folder, got=holder
+                f"{folder}: {who} has it open for writing, and there is one writer at a time: make the change (insert, delete, "
+                "merge) in that process, or after it has closed the store",
+                path=folder,
+                got=holder,
             ) from None
         except BaseException:
             os.close(self._descriptor)

@@ -91,6 +91,9 @@ class Store(Reading):
     def insert(self, fingerprints: Any, ids: Any = None, sync: str | None = None) -> int:
         """Add fingerprints with their ids. Everybody's answers have them when this returns, and they are durable.
 
+        An id that is stored already is not replaced: it is then found under both fingerprints. To replace a document, delete
+        its id first.
+
         Parameters
         ----------
         fingerprints : int, or ndarray of uint64, shape (n,), or sequence of int

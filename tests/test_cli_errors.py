@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from commandline import failure, run
+from commandline import NEAR, failure, run
 
 import fpstore
 
@@ -172,3 +174,107 @@ def test_a_bug_is_one_line_too(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "internal error (RuntimeError: some\\nbug)" in failure("stats", "crawl.fps")
     monkeypatch.setenv("FPSTORE_TRACEBACK", "1")
     assert "in broken" in run("stats", "crawl.fps").stderr
+
+
+def test_merge_beside_a_long_lived_writer_says_how_it_merges(folder: Path) -> None:
+    with fpstore.open("crawl.fps", "r+"):
+        message = failure("merge", "crawl.fps")
+    for words in (f"{'this process'} has it open for writing", "one writer at a time", "Store.merge()", "merge_at=0.1"):
+        assert words in message
+
+
+ODD_FILES = {
+    "folder": None,
+    "empty": b"",
+    "nul": b"\0" * 100,
+    "binary": bytes(range(256)) * 20,
+    "latin": "caf\xe9\n".encode("latin-1") * 3,
+    "utf16": "0000000000000007\ta\n".encode("utf-16"),
+    "digits": b"9" * 5000 + b"\n",
+    "json": b'{"fingerprint": ' + b"9" * 5000 + b"}\n",
+    "deep": b"[" * 100_000 + b"\n",
+    "line": b"a" * (17 << 20),
+    "unreadable": b"0000000000000007\ta\n",
+    "loop": None,
+}
+READERS = (
+    ["build", "x.fps"],
+    ["build", "x.fps", "--decimal"],
+    ["build", "x.fps", "--text"],
+    ["insert", "crawl.fps"],
+    ["insert", "crawl.fps", "--unmatched"],
+    ["insert", "notes.fps", "--text"],
+    ["delete", "crawl.fps", "--input"],
+    ["delete", "numbers.fps", "--input"],
+    ["delete", "crawl.fps", "--fingerprints", "--input"],
+    ["probe", "crawl.fps", "--input"],
+    ["scan", "crawl.fps", "-r", "3", "--input"],
+    ["probe", "notes.fps", "--text"],
+    ["hash", "text"],
+    ["stats"],
+    ["verify"],
+    ["merge", "crawl.fps"],
+    ["repair"],
+    ["backup"],
+    ["split", "--bits", "1"],
+)
+
+
+@pytest.mark.parametrize("extension", ["", ".tsv", ".csv", ".txt", ".jsonl", ".npy", ".u64", ".parquet"])
+def test_odd_files_never_end_in_a_traceback(folder: Path, with_mode: Any, extension: str) -> None:
+    paths = {}
+    for name, data in ODD_FILES.items():
+        if name == "line" and extension in (".npy", ".u64"):
+            continue  # two million queries: nothing odd in them
+        path = paths[name] = Path(f"odd-{name}{extension}")
+        if name == "loop":
+            path.symlink_to(path)
+        elif data is None:
+            path.mkdir()
+        else:
+            path.write_bytes(data)
+    for name, path in paths.items():
+        for verb in READERS:
+            last = ["out"] if verb[0] in ("backup", "split") else []
+            with with_mode(path, 0) if name == "unreadable" else nullcontext():
+                result = run(*verb, path, *last)
+            where = (verb, name, result.stderr)
+            assert "internal error" not in result.stderr, where
+            assert result.exit_code in (0, 1), where
+            assert all(line.startswith("fpstore: ") for line in result.stderr.splitlines()), where
+            if result.exit_code:
+                assert result.stderr.count("\n") == 1, where
+    for store in ("crawl.fps", "notes.fps", "numbers.fps"):
+        assert run("verify", store).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "output",
+    ["folder", "missing/x.tsv", "file/x.tsv", "locked/x.tsv", "loop.tsv", "a\0b.tsv", "x" * 300 + ".tsv", "x.docx", "/dev/full"],
+)
+def test_odd_outputs_never_end_in_a_traceback(folder: Path, with_mode: Any, output: str) -> None:
+    Path("folder").mkdir()
+    Path("locked").mkdir()
+    Path("file").write_text("")
+    Path("loop.tsv").symlink_to("loop.tsv")
+    Path("loop.tsv").symlink_to("loop.tsv")
+    verbs: list[list[object]] = [
+        ["export", "crawl.fps", "-o", output],
+        ["probe", "crawl.fps", f"{NEAR:016x}", "-o", output],
+        ["hash", "text", "notes", "-o", output],
+        ["insert", "crawl.fps", "new.tsv", "--unmatched", "-o", output],
+    ]
+    if not output.startswith("/dev"):
+        verbs += [
+            ["backup", "crawl.fps", output],
+            ["split", "crawl.fps", output, "--bits", 1],
+            ["build", output, "crawl.tsv"],
+        ]
+    for verb in verbs:
+        with with_mode(Path("locked"), 0):
+            result = run(*verb)
+        where = (verb, result.stderr)
+        assert "internal error" not in result.stderr, where
+        assert result.exit_code in (0, 1), where
+        if result.exit_code:
+            assert result.stderr.count("\n") == 1, where

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import click
 
+from fpstore.arguments import check_path
 from fpstore.cli import documents, types
 from fpstore.cli.documents import Shingles, shingle_options, suffix_option
 from fpstore.cli.options import (
@@ -27,6 +27,7 @@ from fpstore.cli.output import count, print_json, shown, size
 from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb
 from fpstore.errors import InputError
+from fpstore.folder import lies_inside
 from fpstore.io import open_reader
 
 
@@ -122,7 +123,7 @@ def build(
     if options["block_bytes"] is None:
         del options["block_bytes"]
     for path in inputs:
-        if path != "-" and Path(path).resolve().is_relative_to(Path(store).resolve()):
+        if path != "-" and lies_inside(check_path(path), check_path(store)):
             raise InputError(f"{path}: lies inside {store}, which the build would replace: move it out of there", path=path)
     notices = documents.Notices()
     source: Any

@@ -85,7 +85,8 @@ def insert(
 
     What is inserted is durable, and seen by every process that has the store open. With --unmatched a row is
     inserted only if nothing within the radius is there, and lines `query fingerprint distance id` are written
-    for the others, as fpstore probe does. Inserts are kept beside the tables until fpstore merge.
+    for the others, as fpstore probe does. Inserts are kept beside the tables until fpstore merge. An id that is
+    stored already keeps its old fingerprint too: fpstore delete it first to replace a document.
 
     $ fpstore insert crawl.fps new.tsv
     $ fpstore insert crawl.fps new.tsv --unmatched --radius 2 --output duplicates.tsv --threads 1

@@ -200,6 +200,8 @@ def storage_errors(name: str) -> Iterator[None]:
         raise StorageError(f"{name}: no such file or folder", path=name) from error
     except OSError as error:
         raise StorageError(f"{name}: {error.strerror or error}", path=name) from error
+    except RuntimeError as error:  # how pathlib calls symbolic links that go in a circle
+        raise StorageError(f"{name}: {error}", path=name) from error
     except ValueError as error:
         if isinstance(error, InputError):
             raise

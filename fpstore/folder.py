@@ -51,7 +51,7 @@ class Target:
             if not self._overwrite:
                 raise StoreExistsError(f"{path} exists: choose another path, or replace it with overwrite (--force)", path=path)
             if not is_store(path):
-                raise StoreExistsError(f"{path} exists and is no fpstore store: it will not be replaced", path=path)
+                raise StoreExistsError(f"{path} exists and is not an fpstore store: it will not be replaced", path=path)
             self._keep_writers_away()
         if not path.parent.is_dir():
             raise StorageError(f"{path.parent}: no such folder", path=path.parent)

@@ -93,7 +93,7 @@ class Ids:
         strings = isinstance(checked, list)
         if strings != (view.totals.id_kind == "string") and view.totals.ids:
             kinds = ("integers", "strings") if strings else ("strings", "integers")
-            raise InputError("the ids of this store are {}, got {}".format(*kinds))
+            raise InputError(f"the ids of this store are {kinds[0]}, got {kinds[1]}")
         if isinstance(checked, np.ndarray):
             return checked
         numbers = (view.number_of(name) for name in dict.fromkeys(checked))

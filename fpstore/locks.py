@@ -34,8 +34,8 @@ class WriterLock:
             os.close(self._descriptor)
             if shared:
                 raise StoreLockedError(
-                    f"{folder}: readers that may not write into the folder, or found no space there, are using it, and keep "
-                    "writers away",
+                    f"{folder}: cannot be changed while readers use it that may not write into the folder, or found no space "
+                    "there: close them, or give them that permission",
                     path=folder,
                 ) from None
             who = "this process" if holder == str(os.getpid()) else f"process {holder}"
@@ -95,8 +95,8 @@ def keep_writers_away(folder: Path) -> int:
         holder = _holder(descriptor)
         os.close(descriptor)
         raise StorageError(
-            f"{folder}: process {holder} is writing to it, and a reader that may not write into the folder cannot make itself "
-            "known to LMDB: get that permission, or read a backup",
+            f"{folder}: process {holder} is writing to it, and a reader needs write permission to the folder meanwhile: get that "
+            "permission, or read a backup",
             path=folder,
         ) from None
     return descriptor

@@ -125,7 +125,7 @@ def repair_store(
 ) -> RepairReport:
     """Make a sound store of a damaged one; see :func:`fpstore.repair`."""
     if output is not None and in_place:
-        raise InputError("a repair writes either to another path or in place")
+        raise InputError("a repair writes either to another path or in place: give output or in_place, not both")
     if not path.is_dir() or not ((path / layout.STORE_FILE).exists() or generation_numbers(path)):
         raise StoreNotFoundError(f"{path}: no such store", path=path)
     if in_place:

@@ -204,7 +204,7 @@ class Store(Reading):
         writer = self._changing()
         rows, checked = _rows(fingerprints, ids)
         if checked is None:
-            raise InputError("each row needs an id")
+            raise InputError("probe_insert_many needs ids: give one for each row")
         radius = check_radius(self.radius if radius is None else radius, self.radius)
         always = check_flag(always, "always")
         _check_optional_sync(sync)

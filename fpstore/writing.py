@@ -311,10 +311,10 @@ class Writer:
         totals = view.totals
         if ids is None:
             if totals.id_kind != "row" and not _is_fresh(view):
-                raise InputError(f"{self.path}: its ids are {_KIND_WORDS[totals.id_kind]}: each row needs one")
+                raise InputError(f"{self.path}: its ids are {_KIND_WORDS[totals.id_kind]}: give one for each row")
             end = totals.next_row + len(fingerprints)
             if end >= 2**64:
-                raise InputError(f"{self.path}: there are no more row numbers: give ids")
+                raise InputError(f"{self.path}: the row numbers are used up: give ids")
             numbers = np.arange(totals.next_row, end, dtype=np.uint64)
             return Rows(fingerprints, numbers, [], totals._replace(next_row=end, id_kind="row"))
         kind = self._kind(view, ids)

@@ -72,17 +72,17 @@ def test_bad_build_input_is_one_line_and_leaves_nothing(arguments: Sequence[obje
     ("arguments", "message"),
     [
         (["build", "crawl.fps", "crawl.tsv"], "crawl.fps exists: .*--force"),
-        (["build", "notes", "crawl.tsv", "--force"], "notes exists and is no fpstore store"),
+        (["build", "notes", "crawl.tsv", "--force"], "notes exists and is not an fpstore store"),
         (["build", "no/such/folder.fps", "crawl.tsv"], "no/such: no such folder"),
         (["build", "/sys/new.fps", "crawl.tsv"], "/sys/new.fps: cannot write"),
         (["probe", "missing.fps", "1"], "missing.fps: no such store"),
-        (["probe", "notes", "1"], "notes: not a fpstore store"),
+        (["probe", "notes", "1"], "notes: not an fpstore store"),
         (["probe", "crawl.fps", "--input", "missing.npy"], "missing.npy: no such file"),
         (["probe", "crawl.fps", "1", "-o", "m.docx"], "unknown extension '.docx'"),
         (["probe", "crawl.fps", "1", "-o", "no/m.tsv"], "no/m.tsv: no such file or folder"),
         (["probe", "crawl.fps", "--text", "draft.txt"], "does not know how its fingerprints were made"),
         (["probe", "notes.fps", "--text", "missing.txt"], "missing.txt: No such file"),
-        (["stats", "draft.txt"], "draft.txt: not a fpstore store"),
+        (["stats", "draft.txt"], "draft.txt: not an fpstore store"),
         (["export", "crawl.fps", "-o", "notes"], "unknown extension|is a folder"),
         (["hash", "text", "missing.txt"], "missing.txt: No such file"),
     ],
@@ -256,7 +256,6 @@ def test_odd_outputs_never_end_in_a_traceback(folder: Path, with_mode: Any, outp
     Path("folder").mkdir()
     Path("locked").mkdir()
     Path("file").write_text("")
-    Path("loop.tsv").symlink_to("loop.tsv")
     Path("loop.tsv").symlink_to("loop.tsv")
     verbs: list[list[object]] = [
         ["export", "crawl.fps", "-o", output],

@@ -148,7 +148,7 @@ def test_open_takes_a_relative_path(tmp_path, store, monkeypatch):
 def test_what_is_no_store(tmp_path, store):
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_bytes(b"x")
-    for name, message in (("nothing", "no such store"), ("folder", "not a fpstore store"), ("file", "not a fp")):
+    for name, message in (("nothing", "no such store"), ("folder", "not an fpstore store"), ("file", "not an fp")):
         with pytest.raises(fpstore.StoreNotFoundError, match=message):
             fpstore.open(tmp_path / name)
     with pytest.raises(fpstore.InputError, match="mode must be one of r, r\\+, got 'w'"):

@@ -36,7 +36,7 @@ def parse_count(text: str) -> int:
     if value is None or value != int(value):
         raise InputError(f"{text!r:.60} is not a number of fingerprints: write it as 16777216, 2^24, 1e9 or 16M", got=text)
     if value > _MOST:
-        raise InputError(f"{text!r:.60} is more than there are fingerprints (2^64)", got=text)
+        raise InputError(f"{text!r:.60} is more than the 2^64 fingerprints that there are", got=text)
     return int(value)
 
 

@@ -68,7 +68,7 @@ def parse_fingerprint(text: str, decimal: bool = False) -> int:
                 return int(significant or "0")
             reason = "it is over 2^64-1"
         else:
-            reason = "negative numbers are not" if _NEGATIVE.fullmatch(digits) else "expected decimal digits"
+            reason = "it is negative" if _NEGATIVE.fullmatch(digits) else "expected decimal digits"
     else:
         match = _HEX.fullmatch(digits)
         if match:
@@ -79,7 +79,7 @@ def parse_fingerprint(text: str, decimal: bool = False) -> int:
         elif _HEX_ANY.fullmatch(digits):
             reason = "it is over 2^64-1: " + reason
         elif _NEGATIVE.fullmatch(digits):
-            reason = "negative numbers are not"
+            reason = "it is negative"
     raise InputError(f"{show(text)} is not a fingerprint: {reason}", got=text)
 
 
@@ -246,7 +246,7 @@ def check_ids(ids: object, count: int) -> U64 | list[str]:
 
 def _check_count(length: int, count: int) -> None:
     if length != count:
-        raise InputError(f"{length} ids for {count} fingerprints", expected=count, got=length)
+        raise InputError(f"{length} ids for {count} fingerprints: give one for each", expected=count, got=length)
 
 
 def _ids_of_list(items: list[object]) -> U64 | list[str]:

@@ -34,8 +34,8 @@ class WriterLock:
             os.close(self._descriptor)
             if shared:
                 raise StoreLockedError(
-                    f"{folder}: cannot be changed while readers use it that may not write into the folder, or found no space "
-                    "there: close them, or give them that permission",
+                    f"{folder}: readers that may not write into the folder, or found no space there, are using it, and keep "
+                    "writers away: close them, or give them that permission",
                     path=folder,
                 ) from None
             who = "this process" if holder == str(os.getpid()) else f"process {holder}"

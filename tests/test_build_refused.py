@@ -15,7 +15,7 @@ BAD = {
     "text": (("abc",), {}, "iterable of such arrays, or a reader, got str"),
     "number": ((3,), {}, "got int"),
     "dict": (({1: 2},), {}, "got dict"),
-    "iterable of ints": ((iter([1, 2]),), {}, "arrays of fingerprints, not single ones, got 1"),
+    "iterable of ints": ((dict.fromkeys([1, 2]).keys(),), {}, "arrays of fingerprints, not single ones, got 1"),
     "signed part": (([ONE, ONE.view(np.int64)],), {}, "int64"),
     "few ids": (([1, 2], [1]), {}, "1 ids for 2 fingerprints"),
     "many ids": (([1, 2], ["a", "b", "c"]), {}, "3 ids for 2 fingerprints"),

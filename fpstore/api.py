@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
-from fpstore.design import TableSpec
-from fpstore.errors import InputError
+from fpstore.arguments import check_flag, check_path, check_progress
+from fpstore.design import TableSpec, check_design
+from fpstore.errors import FormatVersionError, InputError
 from fpstore.repair import RepairReport, repair_store
+from fpstore.resources import parse_memory, parse_size, parse_threads
 from fpstore.store import Store
 from fpstore.table import DEFAULT_BLOCK_BYTES
 
@@ -28,7 +29,7 @@ def build(
     progress: Callable[[str, int, int | None], None] | None = None,
     overwrite: bool = False,
     block_bytes: int = DEFAULT_BLOCK_BYTES,
-    disk_budget: int | None = None,
+    disk_budget: int | str | None = None,
     storage: str = "hot",
     fingerprinter: Any = None,
 ) -> Store:
@@ -60,12 +61,13 @@ def build(
         Replace an existing store, in one step, once the new one is complete.
     block_bytes : int
         128 to 4096, a power of two. Larger blocks are smaller on disk and slower to probe.
-    disk_budget : int, optional
-        Bytes that ``auto`` may use for tables and ids.
+    disk_budget : int or str, optional
+        Bytes that ``auto`` may use for tables and ids, such as ``"40GB"``.
     storage : {"hot", "cold"}
-        What ``auto`` plans for: tables in the page cache, or read from disk.
-    fingerprinter : optional
-        What made the fingerprints (for instance a :class:`fpstore.SimHash`); remembered, so that a probe can use the same.
+        What ``auto`` plans for: tables in the page cache, or read from disk. A design with a name is built as it is.
+    fingerprinter : Fingerprinter or dict, optional
+        What made the fingerprints: a :class:`fpstore.SimHash`, or its ``describe()``; remembered, so that a probe can use the
+        same.
 
     Returns
     -------
@@ -91,23 +93,31 @@ def build(
     """
     from fpstore.builder import Options, build_store
 
-    made = fingerprinter.describe() if hasattr(fingerprinter, "describe") else fingerprinter
-    if made is not None and not (isinstance(made, dict) and "name" in made):
-        raise InputError("fingerprinter must be a fpstore fingerprinter or its describe() dict")
+    target = check_path(path)
+    overwrite = check_flag(overwrite, "overwrite")
     options = Options(
         radius=radius,
-        design=design if isinstance(design, str) else list(design),
+        design=check_design(design, radius),
         memory=memory,
         threads=threads,
         block_bytes=block_bytes,
-        fingerprinter=made,
-        disk_budget=disk_budget,
+        fingerprinter=None if fingerprinter is None else _described(fingerprinter),
+        disk_budget=None if disk_budget is None else parse_size(disk_budget, "disk_budget"),
         storage=storage,
         progress=progress,
     )
-    target = Path(os.fspath(path)).absolute()
     build_store(target, fingerprints, ids, options, overwrite)
     return Store(target)
+
+
+def _described(fingerprinter: Any) -> dict[str, Any]:
+    """Return the description of a fingerprinter, or raise InputError when no store could use it later."""
+    from fpstore.hashing import from_description
+
+    try:
+        return from_description(fingerprinter.describe() if hasattr(fingerprinter, "describe") else fingerprinter).describe()
+    except FormatVersionError as error:
+        raise InputError(f"fingerprinter: {error}", got=fingerprinter) from None
 
 
 def open(
@@ -128,9 +138,11 @@ def open(
         Read only, or also change: insert, delete, merge. There is one writer at a time, and any number of readers beside it.
     sync : {"commit", "batch", "none"}
         When changes are durable: see :meth:`fpstore.Store.insert`.
+        This, ``merge_at`` and ``delta_bytes`` are of a store that is open for changing, and refused with ``"r"``.
     merge_at : float, optional
         Merge in the background when the delta has this share of the fingerprints in the tables, such as 0.1, and at least
-        65,536 changes. By default only :meth:`fpstore.Store.merge` merges.
+        65,536 changes. By default only :meth:`fpstore.Store.merge` merges. Whoever keeps a store open for writing wants this or
+        calls :meth:`fpstore.Store.merge`: no other process, so no ``fpstore merge`` either, can merge beside the one writer.
     delta_bytes : int or str
         How large a delta may grow, of a store that is opened for writing for the first time and after each merge. It is
         address space, not disk, and cannot change while the delta lives.
@@ -146,7 +158,7 @@ def open(
     ReadOnlyError
         It lies on read-only media, or this user may not write.
     """
-    return Store(Path(os.fspath(path)).absolute(), mode, sync, merge_at, delta_bytes)
+    return Store(check_path(path), mode, sync, merge_at, delta_bytes)
 
 
 def repair(
@@ -196,5 +208,9 @@ def repair(
     StorageError
         The disk is full or not writable; nothing was changed.
     """
-    target, rows = (None if p is None else Path(os.fspath(p)).absolute() for p in (output, lost))
-    return repair_store(Path(os.fspath(path)).absolute(), target, in_place, rows, memory, threads, progress)
+    target = None if output is None else check_path(output, "output")
+    rows = None if lost is None else check_path(lost, "lost")
+    check_progress(progress)
+    return repair_store(
+        check_path(path), target, check_flag(in_place, "in_place"), rows, parse_memory(memory), parse_threads(threads), progress
+    )

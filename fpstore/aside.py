@@ -50,7 +50,9 @@ def keep_still(path: Path) -> int | None:
     except OSError:
         holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
         os.close(descriptor)
-        raise StoreLockedError(f"{path}: process {holder} has it open for writing", path=path, got=holder) from None
+        raise StoreLockedError(
+            f"{path}: process {holder} has it open for writing: close it there first", path=path, got=holder
+        ) from None
     return descriptor
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fpstore import layout
 from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError
-from fpstore.folder import Target
+from fpstore.folder import Target, lies_inside
 from fpstore.following import Follower
 from fpstore.generation import Generation
 from fpstore.journal import MOST_NUMBER, Journal, lock_path
@@ -37,8 +37,8 @@ def back_up(follower: Follower, path: Path, overwrite: bool, progress: Progress 
     ------
     InputError, StoreExistsError, StorageError, StoreNotFoundError, CorruptStoreError
     """
-    if path.resolve().is_relative_to(follower.path.resolve()):
-        raise InputError(f"{path}: a backup does not go into the store itself", path=path)
+    if lies_inside(path, follower.path):
+        raise InputError(f"{path}: a backup cannot lie inside the store itself: choose a path outside it", path=path)
     for attempt in range(ATTEMPTS):
         generation = follower.view().generation
         with ExitStack() as opened:

@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from fpstore import _kernel, huffman, layout
 from fpstore import ids as idmap
-from fpstore.design import IDENTITY, Design, check_radius
+from fpstore.arguments import check_choice, check_progress, check_whole
+from fpstore.design import IDENTITY, Design, check_design, check_radius
 from fpstore.design import design as make_design
 from fpstore.environment import Writer
 from fpstore.errors import InputError
@@ -23,7 +24,7 @@ from fpstore.folder import Target
 from fpstore.io import check_fingerprints, check_ids
 from fpstore.merging import add_histogram
 from fpstore.names import NameWriter
-from fpstore.plan import SAMPLE_SIZE, choose
+from fpstore.plan import SAMPLE_SIZE, STORAGE, choose
 from fpstore.resources import parse_memory, parse_threads
 from fpstore.sorting import COPY_ROWS, KEY_BYTES, Column, PairSorter, permuted_parts
 from fpstore.table import BLOCK_BYTES, DEFAULT_BLOCK_BYTES, Layout, TableReader, TableWriter
@@ -60,10 +61,11 @@ class Options:
         self.radius = check_radius(self.radius)
         self.memory = parse_memory(self.memory)
         self.threads = parse_threads(self.threads)
-        if self.block_bytes not in BLOCK_BYTES:
+        if check_whole(self.block_bytes, BLOCK_BYTES[0], BLOCK_BYTES[-1], "block_bytes") not in BLOCK_BYTES:
             raise InputError(f"block_bytes must be one of {', '.join(map(str, BLOCK_BYTES))}, got {self.block_bytes!r}")
-        if not (isinstance(self.design, str) and self.design == "auto"):
-            make_design(self.design, self.radius)
+        check_design(self.design, self.radius)
+        check_choice(self.storage, STORAGE, "storage")
+        check_progress(self.progress)
         return self
 
 
@@ -396,12 +398,12 @@ def _known_rows(source: Any) -> int | None:
         return rows
     if isinstance(source, np.ndarray):
         return len(source) if source.ndim == 1 else None
-    return len(source) if isinstance(source, (list, tuple)) and not _is_list_of_arrays(source) else None
+    return len(source) if isinstance(source, (list, tuple, range)) and not _is_list_of_arrays(source) else None
 
 
 def chunks(source: Any, ids: Any) -> Iterator[tuple[Words, Words | list[str] | None]]:
     """Yield (fingerprints, ids) pieces of any accepted input: an array, an iterable of arrays, or a reader of fpstore.io."""
-    if isinstance(source, (np.ndarray, list, tuple)) and not _is_list_of_arrays(source):
+    if isinstance(source, (np.ndarray, list, tuple, range)) and not _is_list_of_arrays(source):
         fingerprints = check_fingerprints(source)
         checked = None if ids is None else check_ids(ids, len(fingerprints))
         for start in range(0, len(fingerprints), SLICE_ROWS):
@@ -421,6 +423,10 @@ def chunks(source: Any, ids: Any) -> Iterator[tuple[Words, Words | list[str] | N
             if ids is not None:
                 raise InputError("ids come with the reader; do not pass them as well")
             fingerprints, part_ids = part.fingerprints, part.ids
+        elif isinstance(part, (int, float, str, bytes, np.generic)):
+            raise InputError(
+                f"an iterable yields arrays of fingerprints, not single ones, got {part!r:.60}: make it a list or an array"
+            )
         else:
             fingerprints, part_ids = check_fingerprints(part), None
             if id_parts is not None:

@@ -313,6 +313,16 @@ def check_radius(radius: object, most: int = MAX_RADIUS) -> int:
     return int(radius)
 
 
+def check_design(name: object, radius: object) -> str | list[Mapping[str, object] | TableSpec]:
+    """Return a design as :func:`fpstore.build` takes it, ``auto`` or one that is exact for the radius, or raise InputError."""
+    if isinstance(name, (bytes, Mapping)) or not isinstance(name, Iterable):
+        raise InputError(f"design must be auto, the name of a design or a list of tables, got {name!r:.80}", got=name)
+    described = name if isinstance(name, str) else list(name)
+    if described != "auto":
+        design(described, check_radius(radius))
+    return described
+
+
 def design(name: str | Iterable[Mapping[str, object] | TableSpec], radius: int = 3) -> Design:
     """Make a design from its name, or from a list of table descriptions.
 

@@ -19,9 +19,24 @@ class FpstoreError(Exception):
     got: object = None
 
     def __init__(self, message: str, **facts: object) -> None:
-        super().__init__(message)
+        super().__init__(one_line(message))
         for name, value in facts.items():
             setattr(self, name, value)
+
+
+def one_line(text: str) -> str:
+    r"""Return a text on one line that any stream can print: controls, line breaks and lone surrogates are escaped.
+
+    A surrogate that stands for a byte of a file name reads as that byte, ``\xff``.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else character.encode("unicode_escape").decode("ascii")
 
 
 class CorruptStoreError(FpstoreError):
@@ -46,6 +61,14 @@ class StoreLockedError(FpstoreError):
 
 class ReadOnlyError(FpstoreError):
     """A change was asked of a store that is open for reading or lies on read-only media."""
+
+
+class NotStoredError(FpstoreError, KeyError):
+    """What was looked up is not in the store: a fingerprint, or an id."""
+
+    def __str__(self) -> str:
+        """Return the message as it is; that of a KeyError would be in quotes."""
+        return str(self.args[0])
 
 
 class ClosedStoreError(FpstoreError):

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 
 from fpstore import layout
-from fpstore.errors import FpstoreError, StorageError, StoreExistsError
+from fpstore.errors import FpstoreError, InputError, StorageError, StoreExistsError
 from fpstore.locks import LOCK_FILE, WriterLock
 
 _AT_FDCWD = -100
@@ -45,12 +45,13 @@ class Target:
 
     def __enter__(self) -> Path:
         path = self.path
+        refuse_inside_store(path)
         self._put_back()
         if path.is_symlink() or path.exists():
             if not self._overwrite:
                 raise StoreExistsError(f"{path} exists: choose another path, or replace it with overwrite (--force)", path=path)
             if not is_store(path):
-                raise StoreExistsError(f"{path} exists and is no fpstore store: it will not be replaced", path=path)
+                raise StoreExistsError(f"{path} exists and is not an fpstore store: it will not be replaced", path=path)
             self._keep_writers_away()
         if not path.parent.is_dir():
             raise StorageError(f"{path.parent}: no such folder", path=path.parent)
@@ -179,6 +180,29 @@ def glob_escape(name: str) -> str:
 def is_store(path: Path) -> bool:
     """Whether a path looks like a store: a folder with a store file."""
     return path.is_dir() and (path / layout.STORE_FILE).is_file()
+
+
+def refuse_inside_store(path: Path) -> None:
+    """Raise InputError when a file or folder that is to be written would lie inside a store, where nothing else belongs."""
+    folder = _resolved(path.parent)
+    for parent in () if folder is None else (folder, *folder.parents):
+        with suppress(PermissionError):
+            if is_store(parent):
+                raise InputError(f"{path}: would lie inside the store {parent}: choose a path outside it", path=path)
+
+
+def lies_inside(path: Path, folder: Path) -> bool:
+    """Whether a path is a folder or lies in it, through whatever links."""
+    inner, outer = _resolved(path), _resolved(folder)
+    return inner is not None and outer is not None and inner.is_relative_to(outer)
+
+
+def _resolved(path: Path) -> Path | None:
+    """Follow all links; None where they go in a circle, or may not be followed."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):
+        return None
 
 
 def sync_folder(path: Path) -> None:

@@ -51,7 +51,7 @@ class Follower:
         if not path.exists():
             raise StoreNotFoundError(f"{path}: no such store", path=path)
         if not is_store(path):
-            raise StoreNotFoundError(f"{path}: not a fpstore store (no {layout.STORE_FILE} in it)", path=path)
+            raise StoreNotFoundError(f"{path}: not an fpstore store (no {layout.STORE_FILE} in it)", path=path)
         status = path.stat()
         self._inode = (status.st_dev, status.st_ino)
         self._lock = threading.RLock()

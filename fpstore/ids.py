@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
+from fpstore.arguments import printable
 from fpstore.environment import Reader, Writer
 from fpstore.errors import CorruptStoreError
 
@@ -111,15 +112,15 @@ class IdMap:
 
     def get(self, block: int, rank: int) -> list[int]:
         """Return the id numbers of one fingerprint, ascending."""
-        return _kernel.unpack_rank(self._record(block), record_seed(self._digest, block), rank, str(self.path))
+        return _kernel.unpack_rank(self._record(block), record_seed(self._digest, block), rank, printable(self.path))
 
     def block(self, block: int) -> tuple[Words, Words]:
         """Return (ids per fingerprint, ids) of a whole block."""
-        return _kernel.unpack_record(self._record(block), record_seed(self._digest, block), str(self.path))
+        return _kernel.unpack_record(self._record(block), record_seed(self._digest, block), printable(self.path))
 
     def blocks(self, first: int, count: int) -> tuple[Words, Words]:
         """Return (ids per fingerprint, ids) of successive blocks."""
-        return _kernel.unpack_records(self._records(first, count), first, record_seed(self._digest, 0), str(self.path))
+        return _kernel.unpack_records(self._records(first, count), first, record_seed(self._digest, 0), printable(self.path))
 
     def _records(self, first: int, count: int) -> list[bytes]:
         """Return the records of successive blocks. One that is missing shows as the damage of those that follow."""
@@ -137,7 +138,7 @@ class IdMap:
         parts = []
         for first in range(0, block_count, FIND_BLOCKS):
             records = self._records(first, min(FIND_BLOCKS, block_count - first))
-            parts.append(_kernel.find_ids(records, first, record_seed(self._digest, 0), wanted, str(self.path)))
+            parts.append(_kernel.find_ids(records, first, record_seed(self._digest, 0), wanted, printable(self.path)))
         if not parts:
             return np.empty(0, np.uint64), np.empty(0, np.uint32), np.empty(0, np.uint64)
         blocks, ranks, ids = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -153,7 +154,7 @@ class IdMap:
             raise CorruptStoreError(f"{self.path}: the id record of block {block} is missing", path=self.path, block=block)
         records = [value for _, value in found]
         return _kernel.gather_ids(
-            records, distinct, record.astype(np.uint64), ranks, record_seed(self._digest, 0), str(self.path)
+            records, distinct, record.astype(np.uint64), ranks, record_seed(self._digest, 0), printable(self.path)
         )
 
     def _record(self, block: int) -> bytes:
@@ -174,7 +175,7 @@ class IdMap:
             key, record = next(records, (None, b""))
             if key != block_key(block):
                 raise CorruptStoreError(f"{self.path}: the id record of block {block} is missing", path=self.path, block=block)
-            counts, ids = _kernel.unpack_record(record, record_seed(self._digest, block), str(self.path))
+            counts, ids = _kernel.unpack_record(record, record_seed(self._digest, block), printable(self.path))
             if len(counts) != expected:
                 raise CorruptStoreError(
                     f"{self.path}: the id record of block {block} holds {len(counts)} fingerprints, the table {expected}",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.errors import InputError
+from fpstore.errors import InputError, NotStoredError
 from fpstore.io import check_ids
 from fpstore.view import View
 
@@ -48,7 +48,7 @@ class Ids:
         """Return the fingerprints that have an id, ascending; KeyError when there is none."""
         fingerprints, _ = self._view().with_ids(self.numbers(identifier))
         if not len(fingerprints):
-            raise KeyError(identifier)
+            raise NotStoredError(f"the id {identifier!r:.80} is not stored", got=identifier)
         return list(map(int, fingerprints))
 
     def find(self, ids: Any) -> tuple[npt.NDArray[np.int64], Words]:
@@ -93,7 +93,7 @@ class Ids:
         strings = isinstance(checked, list)
         if strings != (view.totals.id_kind == "string") and view.totals.ids:
             kinds = ("integers", "strings") if strings else ("strings", "integers")
-            raise InputError("the ids of this store are {}, got {}".format(*kinds))
+            raise InputError(f"the ids of this store are {kinds[0]}, got {kinds[1]}")
         if isinstance(checked, np.ndarray):
             return checked
         numbers = (view.number_of(name) for name in dict.fromkeys(checked))

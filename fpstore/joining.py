@@ -64,10 +64,12 @@ class Join(Merge):
             if not other.totals.ids:
                 continue
             if kind is not None and (kind == "string") != (other.totals.id_kind == "string"):
-                raise InputError(f"{other.generation.path}: its ids are of another kind than those of {self._path}")
+                raise InputError(
+                    f"{other.generation.path}: its ids are of another kind (integers or strings) than those of {self._path}"
+                )
             kind = other.totals.id_kind if kind in (None, other.totals.id_kind) else "integer"
         if kind == "string" and self._renumber:
-            raise InputError("string ids cannot be renumbered")
+            raise InputError("string ids cannot be renumbered: leave renumber out")
         return kind or view.totals.id_kind
 
     def _sources(self, view: View) -> Source:
@@ -84,7 +86,7 @@ class Join(Merge):
                 sources.append(Content(other, _shift(highest)))
                 highest += _highest(other)
                 if highest > 2**64:
-                    raise InputError(f"{other.generation.path}: its ids would be too large")
+                    raise InputError(f"{other.generation.path}: its ids would go over 2^64-1: merge without renumber")
                 self._next_row = max(self._next_row, highest)
             else:
                 sources.append(Content(other))

@@ -35,12 +35,15 @@ class WriterLock:
             if shared:
                 raise StoreLockedError(
                     f"{folder}: readers that may not write into the folder, or found no space there, are using it, and keep "
-                    "writers away",
+                    "writers away: close them, or give them that permission",
                     path=folder,
                 ) from None
             who = "this process" if holder == str(os.getpid()) else f"process {holder}"
             raise StoreLockedError(
-                f"{folder}: {who} has it open for writing, and there is one writer at a time", path=folder, got=holder
+                f"{folder}: {who} has it open for writing, and there is one writer at a time: make the change (insert, delete, "
+                "merge) in that process, or after it has closed the store",
+                path=folder,
+                got=holder,
             ) from None
         except BaseException:
             os.close(self._descriptor)
@@ -92,8 +95,8 @@ def keep_writers_away(folder: Path) -> int:
         holder = _holder(descriptor)
         os.close(descriptor)
         raise StorageError(
-            f"{folder}: process {holder} is writing to it, and a reader that may not write into the folder cannot make itself "
-            "known to LMDB: get that permission, or read a backup",
+            f"{folder}: process {holder} is writing to it, and a reader needs write permission to the folder meanwhile: get that "
+            "permission, or read a backup",
             path=folder,
         ) from None
     return descriptor

@@ -15,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from fpstore.arguments import MAX_ID_BYTES
 from fpstore.environment import Reader, Writer
 from fpstore.errors import CorruptStoreError, InputError
 
 NAMES = b"names"
 NUMBERS = b"numbers"
-MAX_NAME_BYTES = 1 << 16
+MAX_NAME_BYTES = MAX_ID_BYTES
 APPEND_ITEMS = 1 << 14
 TICK_ROWS = 1 << 14
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import errno
 
-from fpstore.errors import FpstoreError, InputError, ReadOnlyError, StorageError, StoreNotFoundError
+from fpstore.errors import FpstoreError, ReadOnlyError, StorageError, StoreNotFoundError
 from fpstore.following import Follower
 from fpstore.journal import Journal
 from fpstore.locks import WriterLock
 from fpstore.upkeep import start_journal, sweep
-from fpstore.writing import Writer, check_sync
+from fpstore.writing import Writer
 
 
 def open_writer(follower: Follower, sync: str, merge_at: float | None, delta_bytes: int) -> Writer:
     """Make this process the store's writer: take the lock, start a journal if there is none, sweep up after a dead writer."""
-    check_sync(sync)
-    if merge_at is not None and not merge_at > 0:
-        raise InputError(f"merge_at is a share of the stored fingerprints, such as 0.1, got {merge_at!r}")
     path = follower.path
     if follower.journal is not None:
         follower.journal.register()

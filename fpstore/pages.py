@@ -136,7 +136,7 @@ def _meta(path: Path, data: bytes, number: int, size: int) -> Meta:
     page, _, flags = struct.unpack_from("<QHH", data)
     magic, version, _, _ = _META.unpack_from(data, HEAD)
     if (page, flags, magic, version) != (number, META, MAGIC, VERSION):
-        raise _damaged(path, number, "it is no metadata page of LMDB")
+        raise _damaged(path, number, "it is not a metadata page of LMDB")
     at = HEAD + _META.size
     free, main = (Database(*_DATABASE.unpack_from(data, at + i * _DATABASE.size)) for i in range(2))
     last, transaction = struct.unpack_from("<QQ", data, at + 2 * _DATABASE.size)

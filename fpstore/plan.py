@@ -13,13 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
+from fpstore.arguments import check_choice, check_whole
 from fpstore.costs import BATCH_QUERIES, COLD_READ_NS, lookup_nanoseconds
 from fpstore.design import MANKU, MAX_RADIUS, Design, TableSpec, check_radius
 from fpstore.design import design as make_design
 from fpstore.errors import InputError
 from fpstore.io import check_fingerprints
-from fpstore.resources import total_memory
-from fpstore.table import DEFAULT_BLOCK_BYTES
+from fpstore.resources import parse_size, total_memory
+from fpstore.table import BLOCK_BYTES, DEFAULT_BLOCK_BYTES
 
 # What `auto` takes for twice the bytes: so many times the speed.
 SPEED_FOR_TWICE_THE_BYTES = 1.5
@@ -30,6 +31,7 @@ HEADER_BYTES = 4096  # of a table
 ID_BYTES = 4.0
 FOLDER_BYTES = 45_056  # all else of a store: what empty files of ids and metadata take
 SAMPLE_SIZE = 1 << 14
+STORAGE = ("hot", "cold")
 
 Words = npt.NDArray[np.uint64]
 
@@ -205,8 +207,8 @@ def plan(
     n: int,
     radius: int = 3,
     *,
-    disk_budget: int | None = None,
-    memory_budget: int | None = None,
+    disk_budget: int | str | None = None,
+    memory_budget: int | str | None = None,
     storage: str = "hot",
     block_bytes: int = DEFAULT_BLOCK_BYTES,
     sample: Words | None = None,
@@ -219,9 +221,9 @@ def plan(
         How many fingerprints.
     radius : int
         The largest radius that probes will ask for, 0 to 7.
-    disk_budget : int, optional
-        Bytes that tables and ids may take on disk.
-    memory_budget : int, optional
+    disk_budget : int or str, optional
+        Bytes that tables and ids may take on disk, such as ``"40GB"``.
+    memory_budget : int or str, optional
         Bytes of memory that the tables should fit in (their page cache); by default half of this machine's when ``storage`` is
         hot.
     storage : {"hot", "cold"}
@@ -249,10 +251,12 @@ def plan(
     True
     """
     radius = check_radius(radius, MAX_RADIUS)
-    if isinstance(n, bool) or not isinstance(n, int) or n < 0:
-        raise InputError(f"n must be a whole number of fingerprints, got {n!r}")
-    if storage not in ("hot", "cold"):
-        raise InputError(f"storage must be hot or cold, got {storage!r}")
+    n = check_whole(n, 0, 2**64, "n")
+    check_choice(storage, STORAGE, "storage")
+    if check_whole(block_bytes, BLOCK_BYTES[0], BLOCK_BYTES[-1], "block_bytes") not in BLOCK_BYTES:
+        raise InputError(f"block_bytes must be one of {', '.join(map(str, BLOCK_BYTES))}, got {block_bytes!r}")
+    disk_budget = None if disk_budget is None else parse_size(disk_budget, "disk_budget")
+    memory_budget = None if memory_budget is None else parse_size(memory_budget, "memory_budget")
     if memory_budget is None and storage == "hot":
         memory_budget = total_memory() // 2
     plans = []

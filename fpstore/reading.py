@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
+from fpstore.arguments import check_flag, check_path, check_progress, check_whole
 from fpstore.backup import back_up
 from fpstore.design import Design, check_radius
-from fpstore.errors import ClosedStoreError, InputError
+from fpstore.errors import ClosedStoreError, InputError, NotStoredError
 from fpstore.following import Follower
 from fpstore.idview import Ids
 from fpstore.inspection import Report, describe, verify_store
@@ -131,7 +132,7 @@ class Reading:
         """Return the ids of a stored fingerprint; KeyError when it is not stored."""
         ids = self.view().ids_of_one(check_fingerprint(fingerprint))
         if not ids:
-            raise KeyError(fingerprint)
+            raise NotStoredError(f"the fingerprint {int(fingerprint)} is not stored", got=fingerprint)
         return ids
 
     # Probing
@@ -224,8 +225,7 @@ class Reading:
         view = self.view()
         queries = check_fingerprints(fingerprints)
         radius = check_radius(self.radius if radius is None else radius, self.radius)
-        if matches < 1:
-            raise InputError(f"matches must be at least 1, got {matches!r}")
+        matches = check_whole(matches, 1, 2**63 - 1, "matches")
         workers = parse_threads(threads)
         start, size = 0, FIRST_BATCH
         while start < len(queries):
@@ -303,7 +303,8 @@ class Reading:
         ------
         InputError, StoreExistsError, StorageError, ClosedStoreError
         """
-        target = Path(os.fspath(folder)).absolute()
+        check_progress(progress)
+        target, overwrite = check_path(folder, "folder"), check_flag(overwrite, "overwrite")
         return split_store(self.view(), target, bits, overwrite, parse_memory(memory), parse_threads(threads), progress)
 
     # Looking inside
@@ -336,8 +337,10 @@ class Reading:
         InputError, ClosedStoreError
         """
         self._check()
+        target, overwrite = check_path(path), check_flag(overwrite, "overwrite")
+        check_progress(progress)
         self._settle()
-        back_up(self._follower, Path(os.fspath(path)).absolute(), overwrite, progress)
+        back_up(self._follower, target, overwrite, progress)
 
     def _settle(self) -> None:
         """Make durable what a copy of the files must have."""
@@ -359,4 +362,5 @@ class Reading:
         Report
             ``ok``, and the faults found, each with its file and block.
         """
+        check_progress(progress)
         return verify_store(self.view(), self._follower.journal, progress)

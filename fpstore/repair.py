@@ -24,6 +24,7 @@ from fpstore.errors import (
     StoreExistsError,
     StoreNotFoundError,
 )
+from fpstore.folder import refuse_inside_store
 from fpstore.following import Follower, generation_numbers
 from fpstore.inspection import verify_store
 from fpstore.journal import lock_path
@@ -121,13 +122,15 @@ def repair_store(
 ) -> RepairReport:
     """Make a sound store of a damaged one; see :func:`fpstore.repair`."""
     if output is not None and in_place:
-        raise InputError("a repair writes either to another path or in place")
+        raise InputError("a repair writes either to another path or in place: give output or in_place, not both")
     if not path.is_dir() or not ((path / layout.STORE_FILE).exists() or generation_numbers(path)):
         raise StoreNotFoundError(f"{path}: no such store", path=path)
     if in_place:
         path = path.resolve()  # through a link, the store that it names
     target = output or path.with_name(path.name + ".repaired")
     lost = lost or free_name(path, ".lost", ".tsv")
+    for written in (target, lost):
+        refuse_inside_store(written)
     report = RepairReport()
     with ExitStack() as stack:
         if in_place:

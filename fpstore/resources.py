@@ -6,11 +6,13 @@ import os
 import re
 from pathlib import Path
 
+from fpstore.arguments import check_whole
 from fpstore.errors import InputError
 
 _UNITS = {"": 1, "b": 1, "k": 1000, "kb": 1000, "kib": 1 << 10, "m": 10**6, "mb": 10**6, "mib": 1 << 20,
           "g": 10**9, "gb": 10**9, "gib": 1 << 30, "t": 10**12, "tb": 10**12, "tib": 1 << 40}  # fmt: skip
 LEAST_MEMORY = 64 << 20
+MOST_THREADS = 1024
 
 
 def total_memory() -> int:
@@ -30,10 +32,13 @@ def parse_size(size: int | str, what: str = "size") -> int:
     else:
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", str(size))
         if match is None or match[2].lower() not in _UNITS:
-            raise InputError(f"{what} must be a number of bytes or a size such as 2GiB or 500MB, got {size!r}")
-        value = float(match[1]) * _UNITS[match[2].lower()]
-    if value <= 0:
+            raise InputError(f"{what} must be a number of bytes or a size such as 2GiB or 500MB, got {size!r:.80}")
+        unit = _UNITS[match[2].lower()]
+        value = int(match[1]) * unit if match[1].isdecimal() and len(match[1]) < 30 else float(match[1]) * unit
+    if value < 1:
         raise InputError(f"{what} must be positive, got {size!r}")
+    if value >= 2**63:
+        raise InputError(f"{what} must be less than 2^63 bytes, got {size!r:.80}")
     return int(value)
 
 
@@ -51,6 +56,4 @@ def parse_threads(threads: int | None) -> int:
     """Return a thread count; None is one per available processor."""
     if threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 1024:
-        raise InputError(f"threads must be a whole number from 1 to 1024, got {threads!r}")
-    return threads
+    return check_whole(threads, 1, MOST_THREADS, "threads")

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel, huffman, layout, pages
+from fpstore.arguments import printable
 from fpstore.delta import Record, unpack
 from fpstore.design import Design
 from fpstore.errors import CorruptStoreError, FpstoreError, StoreNotFoundError
@@ -119,7 +120,7 @@ class IdRecords:
     def _unpacked(self, block: int, start: int, size: int) -> tuple[Words, Words] | None:
         try:
             return _kernel.unpack_record(
-                os.pread(self._descriptor, size, start), record_seed(self._digest, block), str(self._path)
+                os.pread(self._descriptor, size, start), record_seed(self._digest, block), printable(self._path)
             )
         except CorruptStoreError:
             return None

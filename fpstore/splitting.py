@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from fpstore import layout
+from fpstore.arguments import check_whole
 from fpstore.environment import Writer
-from fpstore.errors import InputError, StorageError
-from fpstore.folder import Target
+from fpstore.errors import StorageError
+from fpstore.folder import Target, refuse_inside_store
 from fpstore.merging import Written
 from fpstore.names import merge_names
 from fpstore.sources import Part
@@ -25,8 +26,8 @@ def split_store(
     view: View, folder: Path, bits: int, overwrite: bool, memory: int, threads: int, progress: Progress | None
 ) -> list[Path]:
     """Write one store for each value of the leading bits; return their paths."""
-    if isinstance(bits, bool) or not isinstance(bits, int) or not 1 <= bits <= MOST_BITS:
-        raise InputError(f"a store is split by 1 to {MOST_BITS} leading bits, got {bits!r}")
+    bits = check_whole(bits, 1, MOST_BITS, "bits")
+    refuse_inside_store(folder / "0.fps")
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:

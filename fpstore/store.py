@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.design import check_radius
+from fpstore.arguments import check_choice, check_flag, check_path, check_progress, check_share
+from fpstore.design import check_design, check_radius
 from fpstore.errors import InputError, ReadOnlyError
 from fpstore.io import check_fingerprint, check_fingerprints, check_ids
 from fpstore.matches import Match, Matches
 from fpstore.opening import open_writer
 from fpstore.reading import IdLookup, Reading
-from fpstore.resources import parse_size, parse_threads
-from fpstore.writing import Writer
+from fpstore.resources import parse_memory, parse_size, parse_threads
+from fpstore.writing import Writer, check_sync
 
 Words = npt.NDArray[np.uint64]
 CHANGE_ROWS = 1 << 20  # of one transaction
@@ -39,13 +40,18 @@ class Store(Reading):
     def __init__(
         self, path: Path, mode: str = "r", sync: str = "commit", merge_at: float | None = None, delta_bytes: int | str = "64GiB"
     ) -> None:
-        if mode not in ("r", "r+"):
-            raise InputError(f"mode must be 'r' or 'r+', got {mode!r}")
+        check_choice(mode, ("r", "r+"), "mode")
+        check_sync(sync)
+        merge_at, bytes_of_delta = check_share(merge_at, "merge_at"), parse_size(delta_bytes, "delta_bytes")
+        given = {"sync": sync != "commit", "merge_at": merge_at is not None, "delta_bytes": delta_bytes != "64GiB"}
+        for name in given:
+            if given[name] and mode == "r":
+                raise InputError(f"{name} is for changing a store: open it with mode='r+', or leave {name} out")
         super().__init__(path)
         self._writer: Writer | None = None
         if mode == "r+":
             try:
-                self._writer = open_writer(self._follower, sync, merge_at, parse_size(delta_bytes, "delta_bytes"))
+                self._writer = open_writer(self._follower, sync, merge_at, bytes_of_delta)
             except BaseException:
                 super().close()
                 raise
@@ -85,6 +91,9 @@ class Store(Reading):
     def insert(self, fingerprints: Any, ids: Any = None, sync: str | None = None) -> int:
         """Add fingerprints with their ids. Everybody's answers have them when this returns, and they are durable.
 
+        An id that is stored already is not replaced: it is then found under both fingerprints. To replace a document, delete
+        its id first.
+
         Parameters
         ----------
         fingerprints : int, or ndarray of uint64, shape (n,), or sequence of int
@@ -122,6 +131,7 @@ class Store(Reading):
         """
         writer = self._changing()
         rows, checked = _rows(fingerprints, ids)
+        _check_optional_sync(sync)
         return sum(
             writer.insert(
                 rows[start : start + CHANGE_ROWS], None if checked is None else checked[start : start + CHANGE_ROWS], sync
@@ -158,6 +168,8 @@ class Store(Reading):
         value = check_fingerprint(fingerprint)
         radius = check_radius(self.radius if radius is None else radius, self.radius)
         checked = check_ids([id], 1)[0]
+        always = check_flag(always, "always")
+        _check_optional_sync(sync)
         return writer.probe_insert_one(value, checked if isinstance(checked, str) else int(checked), radius, always, sync)
 
     def probe_insert_many(
@@ -192,8 +204,10 @@ class Store(Reading):
         writer = self._changing()
         rows, checked = _rows(fingerprints, ids)
         if checked is None:
-            raise InputError("each row needs an id")
+            raise InputError("probe_insert_many needs ids: give one for each row")
         radius = check_radius(self.radius if radius is None else radius, self.radius)
+        always = check_flag(always, "always")
+        _check_optional_sync(sync)
         view, columns, inserted = writer.probe_insert(rows, checked, radius, always, parse_threads(threads), sync)
         return Matches(*columns, IdLookup(self.path, view), inserted)
 
@@ -220,7 +234,8 @@ class Store(Reading):
         """
         writer = self._changing()
         if (ids is None) == (fingerprints is None):
-            raise InputError("delete takes either ids or fingerprints")
+            raise InputError("delete takes either ids or fingerprints: give one of them")
+        _check_optional_sync(sync)
         if fingerprints is not None:
             return writer.delete_fingerprints(_many(fingerprints), sync)
         return writer.delete_ids(self.ids.numbers(ids), sync)
@@ -276,13 +291,26 @@ class Store(Reading):
         ReadOnlyError, StoreNotFoundError, ClosedStoreError
         """
         writer = self._changing()
+        renumber = check_flag(renumber, "renumber")
+        if renumber and not others:
+            raise InputError("renumber is for the ids of other stores: name them, or leave it out")
+        if design is not None and not isinstance(check_design(design, self.radius), str):
+            raise InputError("merge takes the name of a design: a list of tables needs a new build")
+        parse_memory(memory)
+        parse_threads(threads)
+        check_progress(progress)
         with ExitStack() as stack:
             views = []
-            for path in others:
-                if Path(path).exists() and Path(path).samefile(self.path):
+            for path in map(check_path, others):
+                if path.exists() and path.samefile(self.path):
                     raise InputError(f"{self.path}: cannot be merged with itself")
-                views.append(stack.enter_context(Reading(Path(os.fspath(path)).absolute())).view())
+                views.append(stack.enter_context(Reading(path)).view())
             writer.merge(memory, threads, progress, views, renumber, design)
+
+
+def _check_optional_sync(sync: str | None) -> None:
+    if sync is not None:
+        check_sync(sync)
 
 
 def _many(values: Any) -> Words:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel, huffman
+from fpstore.arguments import printable
 from fpstore.design import Design, TableSpec
 from fpstore.errors import CorruptStoreError, StoreNotFoundError
 
@@ -145,7 +146,7 @@ class TableReader:
             blocks[: len(header)] = self._whole[: len(header)] = header
         # Probes need the blocks only where they look, and a small key index at once.
         blocks.madvise(mmap.MADV_RANDOM)
-        self.kernel = _kernel.Table(np.frombuffer(blocks, dtype=np.uint8), str(path))
+        self.kernel = _kernel.Table(np.frombuffer(blocks, dtype=np.uint8), printable(path))
         page = self.kernel.keys_offset // mmap.PAGESIZE * mmap.PAGESIZE
         if len(blocks) - page <= INDEX_AT_OPEN:
             blocks.madvise(mmap.MADV_WILLNEED, page)
@@ -153,7 +154,7 @@ class TableReader:
     @cached_property
     def in_order(self) -> _kernel.Table:
         """The table for reading it whole."""
-        return _kernel.Table(np.frombuffer(self._whole, dtype=np.uint8), str(self.path))
+        return _kernel.Table(np.frombuffer(self._whole, dtype=np.uint8), printable(self.path))
 
     def block_keys(self) -> Keys:
         """Return the key index: the last entry of each block, in order; a view of the file."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.delta import Delta, Totals
-from fpstore.errors import CorruptStoreError
+from fpstore.errors import CorruptStoreError, NotStoredError
 from fpstore.generation import Generation
 from fpstore.matches import Match
 from fpstore.probing import Columns, cut, joined, probed, scanned
@@ -124,7 +124,8 @@ class View:
         lims, numbers = self.numbers_of(fingerprints)
         missing = np.flatnonzero(np.diff(lims) == 0)
         if len(missing):
-            raise KeyError(int(fingerprints[missing[0]]))
+            first = int(fingerprints[missing[0]])
+            raise NotStoredError(f"the fingerprint {first} is not stored: `in` tells which ones are", got=first)
         return lims, numbers if self.totals.id_kind != "string" else self.named(numbers.tolist())  # type: ignore[return-value]
 
     def numbers_of(self, fingerprints: Words) -> tuple[npt.NDArray[np.int64], Words]:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import delta as log
+from fpstore.arguments import check_choice
 from fpstore.delta import ADD, REMOVE, WIPE, Delta, Record
 from fpstore.errors import ClosedStoreError, FpstoreError, InputError, ReadOnlyError
 from fpstore.following import Follower
@@ -245,6 +246,7 @@ class Writer:
         """Probe, and insert if nothing matched."""
         with self.turn:
             view, delta, sync = self.begin(sync)
+            self._kind(view, [identifier])
             matches = view.probe(value, radius)
             if matches and not always:
                 return matches
@@ -307,27 +309,32 @@ class Writer:
     def _rows(self, view: View, fingerprints: Words, ids: Words | Sequence[int | str] | None) -> Rows:
         """Turn ids into numbers, and say what the store's totals will be."""
         totals = view.totals
-        fresh = totals.ids == 0 and totals.next_row == 0 and not (view.delta is not None and view.delta.names)
         if ids is None:
-            if totals.id_kind != "row" and not fresh:
-                raise InputError(f"{self.path}: its ids are {_KIND_WORDS[totals.id_kind]}: each row needs one")
+            if totals.id_kind != "row" and not _is_fresh(view):
+                raise InputError(f"{self.path}: its ids are {_KIND_WORDS[totals.id_kind]}: give one for each row")
             end = totals.next_row + len(fingerprints)
             if end >= 2**64:
-                raise InputError(f"{self.path}: there are no more row numbers: give ids")
+                raise InputError(f"{self.path}: the row numbers are used up: give ids")
             numbers = np.arange(totals.next_row, end, dtype=np.uint64)
             return Rows(fingerprints, numbers, [], totals._replace(next_row=end, id_kind="row"))
-        strings = len(ids) > 0 and isinstance(ids[0], str)
-        kind = "string" if strings else totals.id_kind
-        if fresh and len(ids):
-            kind = "string" if strings else "integer"
-        elif len(ids) and strings != (totals.id_kind == "string"):
-            got = "strings" if strings else "integers"
-            raise InputError(f"{self.path}: its ids are {_KIND_WORDS[totals.id_kind]}, got {got}")
-        if not strings:
+        kind = self._kind(view, ids)
+        if not len(ids) or not isinstance(ids[0], str):
             numbers = np.asarray(ids, np.uint64)
             return Rows(fingerprints, numbers, [], totals._replace(id_kind=kind).counting(numbers))
         numbers, names = self._numbers(view, ids)  # type: ignore[arg-type]
         return Rows(fingerprints, numbers, names, totals._replace(id_kind=kind))
+
+    def _kind(self, view: View, ids: Words | Sequence[int | str]) -> str:
+        """Return the kind of ids that the store will have with these; InputError when it has others."""
+        had = view.totals.id_kind
+        if not len(ids):
+            return had
+        strings = isinstance(ids[0], str)
+        if _is_fresh(view):
+            return "string" if strings else "integer"
+        if strings != (had == "string"):
+            raise InputError(f"{self.path}: its ids are {_KIND_WORDS[had]}, got {'strings' if strings else 'integers'}")
+        return had
 
     def _numbers(self, view: View, ids: Sequence[str]) -> tuple[Words, list[bytes]]:
         delta = view.delta
@@ -457,12 +464,16 @@ class Writer:
                 self._wake.notify_all()
 
 
+def _is_fresh(view: View) -> bool:
+    """Whether a store has never had an id, so that the next ones decide their kind."""
+    totals = view.totals
+    return totals.ids == 0 and totals.next_row == 0 and not (view.delta is not None and view.delta.names)
+
+
 _ONE_ADD = np.zeros(1, np.uint8)
 _KIND_WORDS = {"row": "row numbers or other integers", "integer": "integers", "string": "strings"}
 
 
-def check_sync(sync: str) -> str:
+def check_sync(sync: object) -> str:
     """Return a way of making changes durable, or raise InputError."""
-    if sync not in SYNCS:
-        raise InputError(f"sync must be one of {', '.join(SYNCS)}, got {sync!r}")
-    return sync
+    return check_choice(sync, SYNCS, "sync")

@@ -13,7 +13,7 @@ import fpstore
 COUNT = 700
 FINGERPRINTS = np.random.default_rng(21).integers(0, 2**64, COUNT, np.uint64)
 MORE = np.random.default_rng(22).integers(0, 2**64, 90, np.uint64)
-FINGERPRINTER = {"name": "simhash", "version": 1}
+FINGERPRINTER = fpstore.SimHash(seed=5).describe()
 GENERATION = "gen-00000001"
 
 

@@ -21,7 +21,7 @@ LONGEST_FILE = 500
 LAYERS = (
     ("errors",),
     ("_kernel",),  # raises the errors
-    ("start",),
+    ("start", "arguments"),
     ("resources", "locks", "files", "design", "costs", "huffman", "matches", "layout"),
     ("pages",),
     ("sealing",),

@@ -32,7 +32,7 @@ def content(path):
 @pytest.fixture
 def path(tmp_path):
     fpstore.build(
-        tmp_path / "s", FINGERPRINTS, NAMES, radius=2, design="blocks-3-1", fingerprinter={"name": "simhash", "version": 1}
+        tmp_path / "s", FINGERPRINTS, NAMES, radius=2, design="blocks-3-1", fingerprinter=fpstore.SimHash(seed=5)
     ).close()
     return tmp_path / "s"
 
@@ -118,9 +118,9 @@ def test_targets_that_are_refused(path, tmp_path):
             with pytest.raises((fpstore.StoreExistsError, fpstore.InputError)):
                 store.backup(tmp_path / target)
         for target in ("s", "s/gen-00000001/b", "s/b"):
-            with pytest.raises(fpstore.InputError, match="a backup does not go into the store itself"):
+            with pytest.raises(fpstore.InputError, match="a backup cannot lie inside the store itself"):
                 store.backup(tmp_path / target, overwrite=True)
-        with pytest.raises(fpstore.StoreExistsError, match="is no fpstore store"):
+        with pytest.raises(fpstore.StoreExistsError, match="is not an fpstore store"):
             store.backup(tmp_path / "folder", overwrite=True)
         store.backup(tmp_path / "other", overwrite=True)
         assert rows_of(store) == expected == content(tmp_path / "other")[0]

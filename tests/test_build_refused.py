@@ -15,7 +15,7 @@ BAD = {
     "text": (("abc",), {}, "iterable of such arrays, or a reader, got str"),
     "number": ((3,), {}, "got int"),
     "dict": (({1: 2},), {}, "got dict"),
-    "iterable of ints": ((range(1, 3),), {}, "must be an array or a list, got int 1"),
+    "iterable of ints": ((dict.fromkeys([1, 2]).keys(),), {}, "arrays of fingerprints, not single ones, got 1"),
     "signed part": (([ONE, ONE.view(np.int64)],), {}, "int64"),
     "few ids": (([1, 2], [1]), {}, "1 ids for 2 fingerprints"),
     "many ids": (([1, 2], ["a", "b", "c"]), {}, "3 ids for 2 fingerprints"),
@@ -45,7 +45,7 @@ BAD = {
     "memory negative": ((ONE,), {"memory": -1}, "memory must be positive"),
     "threads": ((ONE,), {"threads": 0}, "threads must be a whole number from 1 to 1024, got 0"),
     "block bytes": ((ONE,), {"block_bytes": 1000}, "block_bytes must be one of 128, 256"),
-    "storage": ((ONE,), {"storage": "lukewarm"}, "storage must be hot or cold"),
+    "storage": ((ONE,), {"storage": "lukewarm"}, "storage must be one of hot, cold"),
     "disk budget": ((ONE,), {"disk_budget": 1}, "no design fits the disk budget: .* is the smallest at"),
 }
 

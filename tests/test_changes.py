@@ -69,7 +69,7 @@ def test_row_numbers_pass_over_only_what_was_inserted(writer):
 def test_the_last_row_number_is_not_followed_by_another(writer):
     assert writer.insert(4, MAX) == 1
     assert writer[4] == [MAX]
-    with pytest.raises(fpstore.InputError, match="no more row numbers"):
+    with pytest.raises(fpstore.InputError, match="row numbers are used up"):
         writer.insert(5)
     assert writer.insert(5, 17) == 1
     writer.close()
@@ -159,7 +159,7 @@ def test_the_first_ids_decide_their_kind(tmp_path):
                 with pytest.raises(fpstore.InputError, match="its ids are"):
                     store.insert(8, wrong)
             assert content(store) == {7: {0 if item is None else item}}
-    with fpstore.open(tmp_path / "integer", "r+") as store, pytest.raises(fpstore.InputError, match="each row needs one"):
+    with fpstore.open(tmp_path / "integer", "r+") as store, pytest.raises(fpstore.InputError, match="give one for each row"):
         store.insert(9)
 
 

@@ -70,7 +70,9 @@ def test_build_options_reach_the_library(folder: Path) -> None:
 
 def test_build_text_remembers_the_fingerprinter(folder: Path) -> None:
     result = run("build", "x.fps", "notes", "--text", "--shingle", "chars", "--shingle-size", 7, "--weighting", "set")
-    assert result.stderr == ("fpstore: 1 file left out: binary, not text\nfpstore: 1 file without any words: fingerprint 0\n")
+    assert result.stderr == (
+        "fpstore: 1 file left out, binary, not text: notes/picture.txt\nfpstore: 1 file left out, no words: notes/empty.md\n"
+    )
     with fpstore.open("x.fps") as store:
         made = store.fingerprinter
         assert made is not None
@@ -80,7 +82,50 @@ def test_build_text_remembers_the_fingerprinter(folder: Path) -> None:
             7,
         )
         assert made["parameters"]["weighting"] == "set"
-        assert store[0] == ["notes/empty.md"]
-    result = run("build", "x.fps", "notes", "--text", "--skip-empty", "--suffix", ".md", "--force")
-    assert result.stderr == "fpstore: 1 file left out: without any words\n"
-    assert len(fpstore.open("x.fps")) == 0
+        assert len(store) == 2
+
+
+@pytest.mark.parametrize("name", ["pages.jsonl", "pages.csv", "pages.TSV", "pages.parquet", "pages.npy", "pages.u64"])
+def test_a_file_of_rows_is_not_one_text(folder: Path, name: str) -> None:
+    Path("more").mkdir()
+    for path in (Path(name), Path("more", name)):
+        path.write_text('{"text": "some words"}\n' * 3)
+    for verb in (["build", "x.fps", name, "--text"], ["insert", "notes.fps", name, "--text"], ["hash", "text", name]):
+        assert f"{name}: holds rows, not one text" in failure(*verb)
+    assert not Path("x.fps").exists()
+    assert len(fpstore.open("notes.fps")) == 2
+    assert "more: no text to make a fingerprint of: 1 binary, large or of rows" in failure("build", "x.fps", "more", "--text")
+    Path("more/a.txt").write_text("some words")
+    result = run("build", "x.fps", "more", "--text")
+    assert result.stderr == f"fpstore: 1 file left out, rows, not one text: more/{name}\n"
+    assert len(fpstore.open("x.fps")) == 1
+    if name.islower():
+        fine("build", "x.fps", "more", "--text", "--suffix", Path(name).suffix, "--suffix", ".txt", "--force")
+        assert len(fpstore.open("x.fps").ids) == 2
+
+
+def test_a_folder_without_text_is_refused(folder: Path) -> None:
+    Path("pictures").mkdir()
+    for n in range(5):
+        Path("pictures", f"{n}.jpg").write_bytes(b"\xff\xd8\0")
+    Path("pictures", "blank.txt").write_text("   ")
+    Path("pictures", "marks.txt").write_text("!!!")
+    Path("hollow").mkdir()
+    before = sorted(Path().rglob("*"))
+    for verb in (["build", "x.fps", "pictures", "--text"], ["hash", "text", "pictures", "-o", "x.tsv"]):
+        message = failure(*verb)
+        assert "pictures: no text to make a fingerprint of: 5 binary, large or of rows, 2 without words" in message
+    assert "hollow: no text to make a fingerprint of\n" in failure("build", "x.fps", "hollow", "--text")
+    assert "marks.txt: no text" in failure("probe", "notes.fps", "pictures/marks.txt", "--text")
+    assert "no words" in failure("probe", "notes.fps", "-", "--text", stdin="!!!")
+    assert sorted(Path().rglob("*")) == before
+    Path("pictures", "a.txt").write_text("some words")
+    result = run("build", "x.fps", "pictures", "--text")
+    assert result.exit_code == 0
+    assert result.stderr == (
+        "fpstore: 5 files left out, binary, not text: pictures/0.jpg, pictures/1.jpg, pictures/2.jpg and 2 more\n"
+        "fpstore: 2 files left out, no words: pictures/blank.txt, pictures/marks.txt\n"
+    )
+    with fpstore.open("x.fps") as store:
+        assert len(store.ids) == 1
+        assert 0 not in store

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from commandline import failure, run
+from commandline import NEAR, failure, run
 
 import fpstore
 
@@ -49,17 +51,6 @@ BAD_BUILDS: list[tuple[Sequence[object], str]] = [
     (["notes"], "notes: is a folder; --text"),
     (["missing", "--text"], "missing: No such file"),
     (["notes/picture.txt", "--text"], "NUL byte"),
-    (["notes", "--text", "--suffix", "txt"], "suffix"),
-    (["notes", "--text", "--shingle-size", 0], "size is an integer from 1 to 255"),
-    (["crawl.tsv", "-r", 8], "radius must be a whole number from 0 to 7"),
-    (["crawl.tsv", "-r", -1], "radius must be"),
-    (["crawl.tsv", "--design", "best"], "unknown design 'best'"),
-    (["crawl.tsv", "--design", "manku-10", "-r", 5], "manku-10 is exact up to radius 3"),
-    (["crawl.tsv", "--memory", "lots"], "memory must be"),
-    (["crawl.tsv", "--memory", "1MiB"], "at least 64MiB"),
-    (["crawl.tsv", "--threads", 0], "threads must be"),
-    (["crawl.tsv", "--block-bytes", 100], "block_bytes must be"),
-    (["crawl.tsv", "--disk-budget", "much"], "disk budget must be"),
     (["-", "-"], "more than once"),
     (["crawl.tsv", "--id-field", "url"], "crawl.tsv: .*header|crawl.tsv:1: .*header"),
 ]
@@ -81,26 +72,18 @@ def test_bad_build_input_is_one_line_and_leaves_nothing(arguments: Sequence[obje
     ("arguments", "message"),
     [
         (["build", "crawl.fps", "crawl.tsv"], "crawl.fps exists: .*--force"),
-        (["build", "notes", "crawl.tsv", "--force"], "notes exists and is no fpstore store"),
+        (["build", "notes", "crawl.tsv", "--force"], "notes exists and is not an fpstore store"),
         (["build", "no/such/folder.fps", "crawl.tsv"], "no/such: no such folder"),
         (["build", "/sys/new.fps", "crawl.tsv"], "/sys/new.fps: cannot write"),
         (["probe", "missing.fps", "1"], "missing.fps: no such store"),
-        (["probe", "notes", "1"], "notes: not a fpstore store"),
-        (["probe", "crawl.fps", "xyz"], "'xyz' is not a fingerprint"),
-        (["probe", "crawl.fps", "draft.txt"], "'draft.txt' is not a fingerprint.*--text"),
-        (["probe", "crawl.fps", "1111222233334444f"], "over 2\\^64-1"),
-        (["probe", "crawl.fps", "1", "-r", 65], "radius must be"),
-        (["probe", "crawl.fps", "1", "--threads", 0], "threads must be"),
+        (["probe", "notes", "1"], "notes: not an fpstore store"),
         (["probe", "crawl.fps", "--input", "missing.npy"], "missing.npy: no such file"),
         (["probe", "crawl.fps", "1", "-o", "m.docx"], "unknown extension '.docx'"),
         (["probe", "crawl.fps", "1", "-o", "no/m.tsv"], "no/m.tsv: no such file or folder"),
         (["probe", "crawl.fps", "--text", "draft.txt"], "does not know how its fingerprints were made"),
         (["probe", "notes.fps", "--text", "missing.txt"], "missing.txt: No such file"),
-        (["scan", "crawl.fps", "1", "-r", -1], "radius must be a whole number from 0 to 64"),
-        (["stats", "draft.txt"], "draft.txt: not a fpstore store"),
+        (["stats", "draft.txt"], "draft.txt: not an fpstore store"),
         (["export", "crawl.fps", "-o", "notes"], "unknown extension|is a folder"),
-        (["plan", "2^24", "-r", 9], "radius must be"),
-        (["plan", "2^24", "--disk-budget", "x"], "disk budget must be"),
         (["hash", "text", "missing.txt"], "missing.txt: No such file"),
     ],
 )  # fmt: skip
@@ -130,13 +113,43 @@ def test_bad_arguments_are_one_line(arguments: Sequence[object], message: str, f
         (["probe", "crawl.fps", "1", "--json", "-o", "m.parquet"], "--json does not go with"),
         (["scan", "crawl.fps", "1"], "--radius"),
         (["export", "crawl.fps", "--json", "--format", "csv"], "--json does not go with"),
+        (["build", "x.fps", "notes", "--text", "--suffix", "txt"], "--suffix: must start with a dot"),
+        (["build", "x.fps", "notes", "--text", "--shingle-size", 0], "--shingle-size: must be a whole number from 1 to 255"),
+        (["build", "x.fps", "crawl.tsv", "-r", 8], "--radius: must be a whole number from 0 to 7, got '8'"),
+        (["build", "x.fps", "crawl.tsv", "-r", -1], "--radius: must be"),
+        (["build", "x.fps", "crawl.tsv", "-r", "9" * 5000], "--radius: must be"),
+        (["build", "x.fps", "crawl.tsv", "--design", "best"], "--design: unknown design 'best'"),
+        (["build", "x.fps", "crawl.tsv", "--design", "manku-10", "-r", 5], "manku-10 is exact up to radius 3"),
+        (["build", "x.fps", "crawl.tsv", "--memory", "lots"], "--memory: memory must be"),
+        (["build", "x.fps", "crawl.tsv", "--memory", "1MiB"], "at least 64MiB"),
+        (["build", "x.fps", "crawl.tsv", "--threads", 0], "--threads: must be"),
+        (["build", "x.fps", "crawl.tsv", "--block-bytes", 100], "--block-bytes: must be one of"),
+        (["build", "x.fps", "crawl.tsv", "--disk-budget", "much"], "--disk-budget: the size must be"),
+        (["probe", "crawl.fps", "xyz"], "'xyz' is not a fingerprint"),
+        (["probe", "crawl.fps", "draft.txt"], "'draft.txt' is not a fingerprint.*--text"),
+        (["probe", "crawl.fps", "1111222233334444f"], "over 2\\^64-1"),
+        (["probe", "crawl.fps", "1", "-r", 99], "--radius: must be a whole number from 0 to 64, got '99'"),
+        (["probe", "crawl.fps", "1", "--threads", 0], "--threads: must be"),
+        (["scan", "crawl.fps", "1", "-r", -1], "--radius: must be a whole number from 0 to 64"),
+        (["insert", "crawl.fps", "new.tsv", "--merge-at", "nan"], "--merge-at: the share must be a positive number"),
+        (["insert", "crawl.fps", "new.tsv", "--unmatched", "-r", 99], "--radius: must be"),
+        (["delete", "crawl.fps", "--fingerprints", "xyz"], "'xyz' is not a fingerprint"),
+        (["delete", "crawl.fps", "--decimal", "a"], "--decimal needs --fingerprints"),
+        (["merge", "crawl.fps", "--design", "best"], "--design: unknown design 'best'"),
+        (["merge", "crawl.fps", "--renumber"], "--renumber needs"),
+        (["split", "crawl.fps", "parts", "--bits", 9], "--bits: must be a whole number from 1 to 8"),
+        (["plan", "much"], "'much' is not a number of fingerprints"),
+        (["plan", "2^24", "-r", 9], "--radius: must be"),
+        (["plan", "2^24", "--disk-budget", "x"], "--disk-budget: the size must be"),
     ],
 )
 def test_usage_errors_exit_with_2(arguments: Sequence[object], message: str, folder: Path) -> None:
     if not arguments:
         assert run().exit_code == 2
         return
+    before = {path: path.stat().st_mtime_ns for path in Path().rglob("*")}
     assert re.search(message, failure(*arguments, code=2))
+    assert {path: path.stat().st_mtime_ns for path in Path().rglob("*")} == before
 
 
 def test_damaged_stores_are_one_line(folder: Path) -> None:
@@ -161,3 +174,106 @@ def test_a_bug_is_one_line_too(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "internal error (RuntimeError: some\\nbug)" in failure("stats", "crawl.fps")
     monkeypatch.setenv("FPSTORE_TRACEBACK", "1")
     assert "in broken" in run("stats", "crawl.fps").stderr
+
+
+def test_merge_beside_a_long_lived_writer_says_how_it_merges(folder: Path) -> None:
+    with fpstore.open("crawl.fps", "r+"):
+        message = failure("merge", "crawl.fps")
+    for words in (f"{'this process'} has it open for writing", "one writer at a time", "Store.merge()", "merge_at=0.1"):
+        assert words in message
+
+
+ODD_FILES = {
+    "folder": None,
+    "empty": b"",
+    "nul": b"\0" * 100,
+    "binary": bytes(range(256)) * 20,
+    "latin": "caf\xe9\n".encode("latin-1") * 3,
+    "utf16": "0000000000000007\ta\n".encode("utf-16"),
+    "digits": b"9" * 5000 + b"\n",
+    "json": b'{"fingerprint": ' + b"9" * 5000 + b"}\n",
+    "deep": b"[" * 100_000 + b"\n",
+    "line": b"a" * (17 << 20),
+    "unreadable": b"0000000000000007\ta\n",
+    "loop": None,
+}
+READERS = (
+    ["build", "x.fps"],
+    ["build", "x.fps", "--decimal"],
+    ["build", "x.fps", "--text"],
+    ["insert", "crawl.fps"],
+    ["insert", "crawl.fps", "--unmatched"],
+    ["insert", "notes.fps", "--text"],
+    ["delete", "crawl.fps", "--input"],
+    ["delete", "numbers.fps", "--input"],
+    ["delete", "crawl.fps", "--fingerprints", "--input"],
+    ["probe", "crawl.fps", "--input"],
+    ["scan", "crawl.fps", "-r", "3", "--input"],
+    ["probe", "notes.fps", "--text"],
+    ["hash", "text"],
+    ["stats"],
+    ["verify"],
+    ["merge", "crawl.fps"],
+    ["repair"],
+    ["backup"],
+    ["split", "--bits", "1"],
+)
+
+
+@pytest.mark.parametrize("extension", ["", ".tsv", ".csv", ".txt", ".jsonl", ".npy", ".u64", ".parquet"])
+def test_odd_files_never_end_in_a_traceback(folder: Path, with_mode: Any, extension: str) -> None:
+    paths = {}
+    for name, data in ODD_FILES.items():
+        if name == "line" and extension in (".npy", ".u64"):
+            continue  # two million queries: nothing odd in them
+        path = paths[name] = Path(f"odd-{name}{extension}")
+        if name == "loop":
+            path.symlink_to(path)
+        elif data is None:
+            path.mkdir()
+        else:
+            path.write_bytes(data)
+    for name, path in paths.items():
+        for verb in READERS:
+            last = ["out"] if verb[0] in ("backup", "split") else []
+            with with_mode(path, 0) if name == "unreadable" else nullcontext():
+                result = run(*verb, path, *last)
+            where = (verb, name, result.stderr)
+            assert "internal error" not in result.stderr, where
+            assert result.exit_code in (0, 1), where
+            assert all(line.startswith("fpstore: ") for line in result.stderr.splitlines()), where
+            if result.exit_code:
+                assert result.stderr.count("\n") == 1, where
+    for store in ("crawl.fps", "notes.fps", "numbers.fps"):
+        assert run("verify", store).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "output",
+    ["folder", "missing/x.tsv", "file/x.tsv", "locked/x.tsv", "loop.tsv", "a\0b.tsv", "x" * 300 + ".tsv", "x.docx", "/dev/full"],
+)
+def test_odd_outputs_never_end_in_a_traceback(folder: Path, with_mode: Any, output: str) -> None:
+    Path("folder").mkdir()
+    Path("locked").mkdir()
+    Path("file").write_text("")
+    Path("loop.tsv").symlink_to("loop.tsv")
+    verbs: list[list[object]] = [
+        ["export", "crawl.fps", "-o", output],
+        ["probe", "crawl.fps", f"{NEAR:016x}", "-o", output],
+        ["hash", "text", "notes", "-o", output],
+        ["insert", "crawl.fps", "new.tsv", "--unmatched", "-o", output],
+    ]
+    if not output.startswith("/dev"):
+        verbs += [
+            ["backup", "crawl.fps", output],
+            ["split", "crawl.fps", output, "--bits", 1],
+            ["build", output, "crawl.tsv"],
+        ]
+    for verb in verbs:
+        with with_mode(Path("locked"), 0):
+            result = run(*verb)
+        where = (verb, result.stderr)
+        assert "internal error" not in result.stderr, where
+        assert result.exit_code in (0, 1), where
+        if result.exit_code:
+            assert result.stderr.count("\n") == 1, where

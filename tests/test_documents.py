@@ -156,15 +156,15 @@ def test_a_tree_may_be_deeper_than_the_stack(tree):
 @pytest.mark.parametrize(
     ("paths", "options", "message"),
     [
-        (b"corpus", {}, "a path or paths"),
-        (None, {}, "a path or paths"),
-        ([None], {}, "a path is"),
-        ([b"corpus"], {}, "a path is"),
-        ("", {}, "not empty"),
-        ("a\0b", {}, "without NUL"),
-        ("corpus", {"suffixes": ".txt"}, "suffixes is a list"),
-        ("corpus", {"suffixes": ["txt"]}, "a suffix is"),
-        ("corpus", {"suffixes": [1]}, "a suffix is"),
+        (b"corpus", {}, "must be a path or an iterable"),
+        (None, {}, "must be a path or an iterable"),
+        ([None], {}, "path must be"),
+        ([b"corpus"], {}, "path must be"),
+        ("", {}, "path is empty"),
+        ("a\0b", {}, "NUL character"),
+        ("corpus", {"suffixes": ".txt"}, "suffixes must be a list"),
+        ("corpus", {"suffixes": ["txt"]}, "a suffix must be"),
+        ("corpus", {"suffixes": [1]}, "a suffix must be"),
         ("corpus", {"max_bytes": -1}, "max_bytes"),
         ("corpus", {"max_bytes": 1.5}, "max_bytes"),
     ],
@@ -185,9 +185,10 @@ def test_the_reader_yields_chunks_and_counts(tree):
     assert reader.bytes_total == sizes
     for _ in range(2):
         chunks = list(reader)
-        assert [len(chunk.ids) for chunk in chunks] == [3, 3, 1]
-        assert [name for chunk in chunks for name in chunk.ids] == ids("corpus")
-        texts = [document.text for document in iter_documents("corpus")]
+        assert [len(chunk.ids) for chunk in chunks] == [3, 1, 1]
+        documents = [document for document in iter_documents("corpus") if not simhash.is_empty(document.text)]
+        assert [name for chunk in chunks for name in chunk.ids] == [document.id for document in documents]
+        texts = [document.text for document in documents]
         fingerprints = np.concatenate([chunk.fingerprints for chunk in chunks])
         assert fingerprints.dtype == np.uint64
         assert fingerprints.tolist() == simhash.fingerprints(texts).tolist()
@@ -196,37 +197,38 @@ def test_the_reader_yields_chunks_and_counts(tree):
 
 def test_the_reader_tells_of_skipped_and_empty_files(tree):
     notices = []
-    reader = DocumentReader("corpus", SimHash(), skip_empty=True, on_notice=lambda path, what: notices.append((path.name, what)))
+    reader = DocumentReader("corpus", SimHash(), on_notice=lambda path, what: notices.append((path.name, what)))
     (chunk,) = reader
     assert chunk.ids == [f"corpus/{name}" for name in ALL if name not in ("a0.txt", "c\u00e9.txt")]
     assert len(chunk.fingerprints) == len(chunk.ids)
     assert chunk.fingerprints.all()
     assert sorted(notices) == [("a0.txt", "empty"), ("binary.txt", "binary"), ("c\u00e9.txt", "empty")]
     assert (reader.skipped, reader.empty) == (1, 2)
-    assert list(DocumentReader("corpus/a0.txt", SimHash(), skip_empty=True)) == []
+    with pytest.raises(InputError, match=r"corpus/a0\.txt: no text to make a fingerprint of: 0 .* 1 without words"):
+        list(DocumentReader("corpus/a0.txt", SimHash()))
 
 
 def test_a_fingerprint_of_zero_is_not_taken_for_an_empty_document(tree):
     class Zero(SimHash):
-        def fingerprints(self, texts):
+        def fingerprints(self, texts, *, empty="refuse"):
             return np.zeros(len(list(texts)), dtype=np.uint64)
 
     reader = DocumentReader("corpus", Zero())
-    list(reader)
+    assert sum(len(chunk.ids) for chunk in reader) == 5
     assert reader.empty == 2
 
 
 def test_chunks_end_early_when_texts_are_long(tree, monkeypatch):
     monkeypatch.setattr(documents, "_CHUNK_CHARS", 16)
     reader = DocumentReader("corpus", SimHash(), suffixes=[".txt"], max_bytes=100)
-    assert [len(chunk.ids) for chunk in reader] == [2, 3]
+    assert [len(chunk.ids) for chunk in reader] == [2, 1]  # of the second three documents two have no words
     assert reader.skipped == 2
     assert reader.bytes_done == reader.bytes_total
 
 
 @pytest.mark.parametrize("chunk_documents", [0, -1, 1.5, True, None])
 def test_the_reader_refuses_wrong_arguments(tree, chunk_documents):
-    with pytest.raises(InputError, match="chunk_documents is a positive integer"):
+    with pytest.raises(InputError, match="chunk_documents must be a whole number"):
         DocumentReader("corpus", SimHash(), chunk_documents)
     with pytest.raises(InputError, match="fingerprinter"):
         DocumentReader("corpus", "simhash")

@@ -21,7 +21,7 @@ def test_what_the_system_refuses_is_named(tmp_path):
         open_reader(tmp_path / "gone.tsv")
     with pytest.raises(InputError, match="is a folder, not a file"):
         open_reader(tmp_path, format="tsv")
-    with pytest.raises(StorageError, match="null"):
+    with pytest.raises(InputError, match="NUL character"):
         open_reader("a\0b.tsv")
     with pytest.raises(InputError, match="no input"):
         open_reader([])

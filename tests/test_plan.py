@@ -246,7 +246,7 @@ def test_radius_zero_needs_one_table():
 
 @pytest.mark.parametrize("n", [-1, 1.5, "3", None, True])
 def test_bad_count(n):
-    with pytest.raises(InputError, match="n must be a whole number of fingerprints"):
+    with pytest.raises(InputError, match="n must be a whole number from 0 to 2\\^64"):
         plan(n)
 
 
@@ -257,7 +257,7 @@ def test_bad_radius(radius):
 
 
 def test_bad_storage():
-    with pytest.raises(InputError, match="storage must be hot or cold, got 'warm'"):
+    with pytest.raises(InputError, match="storage must be one of hot, cold, got 'warm'"):
         plan(10, storage="warm")
 
 

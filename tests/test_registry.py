@@ -48,7 +48,7 @@ def test_unknown_names_versions_and_parameters_are_told_apart():
         from_description({**good, "parameters": {**good["parameters"], "stem": True}})
     with pytest.raises(InputError, match="lacks size"):
         from_description({**good, "parameters": {k: v for k, v in good["parameters"].items() if k != "size"}})
-    with pytest.raises(InputError, match="size is an integer"):
+    with pytest.raises(InputError, match="size must be a whole number"):
         from_description({**good, "parameters": {**good["parameters"], "size": 0}})
 
 

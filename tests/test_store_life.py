@@ -22,7 +22,9 @@ def test_contains_and_getitem(tmp_path):
             else:
                 with pytest.raises(KeyError) as caught:
                     store[value]
-                assert caught.value.args == (value,)
+                assert isinstance(caught.value, fpstore.NotStoredError)
+                assert caught.value.got == value
+                assert str(caught.value) == f"the fingerprint {value} is not stored"
         for other in ("5", 5.0, -1, 2**64, None, True):
             assert other not in store
             with pytest.raises(fpstore.InputError, match="a fingerprint is an int from 0 to 2\\^64 - 1"):
@@ -146,10 +148,10 @@ def test_open_takes_a_relative_path(tmp_path, store, monkeypatch):
 def test_what_is_no_store(tmp_path, store):
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_bytes(b"x")
-    for name, message in (("nothing", "no such store"), ("folder", "not a fpstore store"), ("file", "not a fp")):
+    for name, message in (("nothing", "no such store"), ("folder", "not an fpstore store"), ("file", "not an fp")):
         with pytest.raises(fpstore.StoreNotFoundError, match=message):
             fpstore.open(tmp_path / name)
-    with pytest.raises(fpstore.InputError, match="mode must be 'r' or 'r\\+', got 'w'"):
+    with pytest.raises(fpstore.InputError, match="mode must be one of r, r\\+, got 'w'"):
         fpstore.open(tmp_path / "s.fps", "w")
 
 
@@ -161,15 +163,36 @@ def test_a_missing_file(tmp_path, store, missing):
 
 
 def test_the_fingerprinter_is_remembered(tmp_path):
-    made = {"name": "simhash", "version": 1, "shingle": 4}
-    with fpstore.build(tmp_path / "s", [1], fingerprinter=made) as store:
+    simhash = fpstore.SimHash(size=4)
+    made = simhash.describe()
+    with fpstore.build(tmp_path / "s", [1], fingerprinter=simhash) as store:
         assert store.fingerprinter == made
         assert store.stats()["fingerprinter"] == made
     with fpstore.build(tmp_path / "t", [1]) as store:
         assert store.fingerprinter is None
-    for bad in ("simhash", {"version": 1}, 3):
-        with pytest.raises(fpstore.InputError, match="fingerprinter"):
-            fpstore.build(tmp_path / "u", [1], fingerprinter=bad)
+    with fpstore.build(tmp_path / "r", [1], fingerprinter=made) as store:
+        assert store.fingerprinter == made
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "simhash",
+        3,
+        {"version": 1},
+        {"name": "x"},
+        {"name": "x", "version": 1, "parameters": {}},
+        {"name": "simhash", "version": 2, "parameters": fpstore.SimHash().parameters},
+        {"name": "simhash", "version": 1, "parameters": {}},
+        {"name": "simhash", "version": 1, "parameters": fpstore.SimHash().parameters | {"size": 0}},
+        {"name": "simhash", "version": 1, "parameters": fpstore.SimHash().parameters | {"more": 1}},
+        {"name": "simhash", "version": 1, "parameters": fpstore.SimHash().parameters, "more": 1},
+    ],
+)
+def test_a_fingerprinter_that_could_not_be_used_later_is_refused(tmp_path, bad):
+    with pytest.raises(fpstore.InputError):
+        fpstore.build(tmp_path / "u", [1], fingerprinter=bad)
+    assert list(tmp_path.iterdir()) == []
 
 
 STOPPED = """

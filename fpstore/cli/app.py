@@ -135,8 +135,8 @@ def main() -> None:
     $ fpstore probe crawl.fps 9d3a5b1c00f7e642
 
     Exit codes: 0 success, also when a probe finds nothing; 1 an error or a fault found by verify, with one
-    line on standard error; 2 a command line that cannot be understood; 130 after Ctrl-C, 143 after SIGTERM,
-    141 when the reader of a pipe is gone.
+    line on standard error; 2 a command line that cannot be understood, or a value out of range; 130 after
+    Ctrl-C, 143 after SIGTERM, 141 when the reader of a pipe is gone.
     """
 
 

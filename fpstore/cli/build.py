@@ -8,13 +8,15 @@ from typing import Any
 
 import click
 
-from fpstore.cli import documents
-from fpstore.cli.documents import Shingles, shingle_options, skip_empty_option, suffix_option
+from fpstore.arguments import check_path
+from fpstore.cli import documents, types
+from fpstore.cli.documents import Shingles, shingle_options, suffix_option
 from fpstore.cli.options import (
     ROW_PARAMETERS,
     Rows,
     Talk,
     json_option,
+    memory_option,
     refuse,
     row_options,
     store_argument,
@@ -24,6 +26,8 @@ from fpstore.cli.options import (
 from fpstore.cli.output import count, print_json, shown, size
 from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb
+from fpstore.errors import InputError
+from fpstore.folder import lies_inside
 from fpstore.io import open_reader
 
 
@@ -33,7 +37,7 @@ from fpstore.io import open_reader
 @click.option(
     "-r",
     "--radius",
-    type=int,
+    type=types.RADIUS,
     default=3,
     show_default=True,
     metavar="N",
@@ -47,15 +51,17 @@ from fpstore.io import open_reader
     help="Which tables to keep: auto, or a name that fpstore plan lists.",
 )
 @threads_option
-@click.option("--memory", metavar="SIZE", help="Memory budget, such as 2GiB; by default a quarter of this machine's.")
+@memory_option
 @click.option(
     "--block-bytes",
-    type=int,
+    type=types.BLOCK,
     metavar="N",
     default=None,
     help="Bytes of a block, a power of two from 128 to 4096: larger is smaller.",
 )
-@click.option("--disk-budget", metavar="SIZE", help="What the design that auto chooses may take on disk, such as 40GB.")
+@click.option(
+    "--disk-budget", type=types.BUDGET, metavar="SIZE", help="What the design that auto chooses may take on disk, such as 40GB."
+)
 @click.option(
     "--storage",
     type=click.Choice(["hot", "cold"]),
@@ -78,7 +84,6 @@ from fpstore.io import open_reader
     help="Inputs are text files, or folders of them: make their fingerprints with SimHash.",
 )
 @suffix_option
-@skip_empty_option
 @shingle_options
 @click.option("--force", is_flag=True, help="Replace a store that exists, once the new one is complete.")
 @talk_options
@@ -91,7 +96,6 @@ def build(
     id_type: Any,
     text: bool,
     suffix: Sequence[str],
-    skip_empty: bool,
     shingles: Shingles,
     talk: Talk,
     force: bool,
@@ -110,22 +114,25 @@ def build(
     $ cat crawl.csv | fpstore build crawl.fps - --format csv --decimal --id-type str --force --quiet
     $ fpstore build crawl.fps crawl.jsonl --fingerprint-field hash --id-field url --force --no-progress
     $ fpstore build crawl.fps crawl.tsv --disk-budget 1GB --storage cold --block-bytes 1024 --force --json
-    $ fpstore build notes.fps notes --text --suffix .txt --suffix .md --skip-empty
+    $ fpstore build notes.fps notes --text --suffix .txt --suffix .md
     $ fpstore build notes.fps notes --text --shingle chars --shingle-size 5 --weighting set --force
     """
     import fpstore
-    from fpstore.resources import parse_size
 
-    if options["disk_budget"] is not None:
-        options["disk_budget"] = parse_size(options["disk_budget"], "disk budget")
+    types.usage_error_for_design(options["design"], options["radius"])
     if options["block_bytes"] is None:
         del options["block_bytes"]
+    for path in inputs:
+        if path != "-" and lies_inside(check_path(path), check_path(store)):
+            raise InputError(f"{path}: lies inside {store}, which the build would replace: move it out of there", path=path)
     notices = documents.Notices()
     source: Any
     if text:
+        if "-" in inputs:
+            types.fail("--text reads files and folders, not standard input: write it to a file first")
         refuse(ROW_PARAMETERS, "does not go with --text")
         options["fingerprinter"] = shingles.fingerprinter()
-        source = documents.reader(inputs, options["fingerprinter"], suffix, skip_empty, notices)
+        source = documents.reader(inputs, options["fingerprinter"], suffix, notices)
     else:
         refuse(documents.SIMHASH_PARAMETERS | documents.FOLDER_PARAMETERS, "needs --text")
         documents.refuse_folders(inputs)
@@ -135,7 +142,7 @@ def build(
         made = fpstore.build(store, source, overwrite=force, progress=bars if talk.bars else None, **options)
     with made:
         stats = made.stats()
-    notices.report(talk, skip_empty)
+    notices.report(talk)
     if as_json:
         print_json(stats)
     elif not talk.quiet:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import click
+import numpy as np
 
 from fpstore.cli import queries
 from fpstore.cli.options import Talk, json_option, store_argument, talk_options
 from fpstore.cli.output import count, print_json, shown
 from fpstore.cli.verb import Verb
-from fpstore.errors import InputError, StorageError
-from fpstore.io import check_fingerprints
+from fpstore.errors import InputError
+from fpstore.io import check_fingerprints, parse_fingerprint
 from fpstore.io.check import parse_integer_id
+from fpstore.io.source import InputFile, located, storage_errors
 
 
 @click.command(cls=Verb)
@@ -33,7 +33,8 @@ def delete(
 
     They are gone from all answers, in every process, when this returns; the space comes back with the next
     fpstore merge. Ids are found by reading the id map once, however many are given: give many at a time.
-    What is not stored is passed over.
+    What is not stored is passed over. With --input each line is an id, as it stands; an id that holds a line
+    feed can only be given as a word.
 
     $ fpstore delete crawl.fps 17 4711
     $ fpstore delete crawl.fps --input gone.txt --quiet
@@ -44,14 +45,20 @@ def delete(
 
     if not words and not inputs:
         raise click.UsageError("give ids, or --input FILE", click.get_current_context())
+    if decimal and not fingerprints:
+        raise click.UsageError("--decimal needs --fingerprints", click.get_current_context())
+    lines = [line for path in inputs for line in _lines(path)]
+    values: Any = queries.parse_words(words, decimal) if fingerprints else None
+    if fingerprints:
+        values = np.concatenate([values, check_fingerprints([line.read(parse_fingerprint, decimal) for line in lines])])
     with fpstore.open(store, "r+") as opened:
-        given = [*words, *(line for path in inputs for line in _lines(path))]
         if fingerprints:
-            removed = opened.delete(fingerprints=check_fingerprints([queries.parse_word(word, decimal) for word in given]))
-        elif decimal:
-            raise click.UsageError("--decimal needs --fingerprints", click.get_current_context())
+            removed = opened.delete(fingerprints=values)
+        elif opened.stats()["id_kind"] == "string":
+            removed = opened.delete(ids=[*words, *(line.text for line in lines)])
         else:
-            removed = opened.delete(ids=_ids(given, opened.stats()["id_kind"]))
+            numbers = [parse_integer_id(word.strip(), plain=False) for word in words]
+            removed = opened.delete(ids=numbers + [line.read(parse_integer_id, False) for line in lines])
         holds = {"fingerprints": len(opened), "ids": len(opened.ids)}
     if as_json:
         print_json({"removed": removed, **holds})
@@ -60,18 +67,27 @@ def delete(
         click.echo(f"{shown(store)}: {count(removed, 'id')} removed, {left}")
 
 
-def _lines(path: str) -> Iterator[str]:
+class _Line(NamedTuple):
+    """A line of an input that is not empty, and where it stands."""
+
+    text: str
+    name: str
+    number: int
+
+    def read(self, parse: Callable[[str, bool], int], decimal: bool) -> int:
+        """Return what a function reads in it; its InputError says in which line."""
+        with located(self.name, self.number):
+            return parse(self.text.strip(), decimal)
+
+
+def _lines(path: str) -> list[_Line]:
+    """Return the lines of a file. Only a line feed ends one: an id may hold what Unicode also calls a line break."""
+    file = InputFile(path)
+    with file.open() as stream, storage_errors(file.name):
+        data = stream.read()
     try:
-        if path == "-":
-            if sys.stdin is None:
-                raise StorageError("standard input is closed")
-            text = sys.stdin.buffer.read().decode("utf-8")
-        else:
-            text = Path(path).read_text("utf-8")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 text ({error.reason})", path=path) from error
-    yield from (line for line in text.splitlines() if line)
-
-
-def _ids(words: list[str], kind: str) -> Any:
-    return words if kind == "string" else [parse_integer_id(word.strip(), plain=False) for word in words]
+        raise InputError(f"{file.name}: not UTF-8 text ({error.reason})", path=file.name) from error
+    lines = (_Line(line.removesuffix("\r"), file.name, number) for number, line in enumerate(text.split("\n"), 1))
+    return [line for line in lines if line.text]

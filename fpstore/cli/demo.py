@@ -46,7 +46,7 @@ def demo(keep: str | None) -> None:
         store, fingerprints, pairs = (str(folder / name) for name in ("python.fps", "fingerprints.tsv", "pairs.tsv"))
         click.echo("The source files of this Python as documents, 64 bits for each:\n")
         _show("cd", str(library))
-        options = ["--text", "--suffix", ".py", "--skip-empty"]
+        options = ["--text", "--suffix", ".py"]
         _run(build, [store, *options, MODULES, *packages])
         click.echo("\nWhich files are near one of them? Query, fingerprint, distance, id:\n")
         _run(probe, [store, "--text", _example(packages)])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fpstore.cli import types
 from fpstore.cli.options import Talk, grouped
 from fpstore.cli.output import count
 from fpstore.errors import InputError, StorageError
@@ -20,20 +21,22 @@ if TYPE_CHECKING:
     from fpstore.hashing import DocumentReader, Fingerprinter, SimHash
 
 SIMHASH_PARAMETERS = {"shingle", "shingle_size", "weighting"}
-FOLDER_PARAMETERS = {"suffix", "skip_empty"}
+FOLDER_PARAMETERS = {"suffix"}
 _SENTENCES = {
-    "binary": "left out: binary, not text",
-    "large": "left out: too large",
-    "empty": "without any words: fingerprint 0",
+    "binary": "binary, not text",
+    "large": "too large",
+    "rows": "rows, not one text",
+    "empty": "no words",
 }
+_NAMED = 3
 
 suffix_option = click.option(
     "--suffix",
+    type=types.SUFFIX,
     multiple=True,
     metavar=".EXT",
     help="Of the files in folders, only those whose names end so; may be repeated.",
 )
-skip_empty_option = click.option("--skip-empty", is_flag=True, help="Leave out texts without any words.")
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ shingle_options = grouped(
         help="What the overlapping pieces of a text are made of.",
     ),
     click.option(
-        "--shingle-size", type=int, default=3, show_default=True, metavar="N",
+        "--shingle-size", type=types.whole(1, 255), default=3, show_default=True, metavar="N",
         help="How many of them make a piece, 1 to 255.",
     ),
     click.option(
@@ -70,35 +73,37 @@ shingle_options = grouped(
 
 
 class Notices:
-    """Counts what was left out or is empty, to say it once at the end."""
+    """Counts the files that are left out, to name them once at the end."""
 
     def __init__(self) -> None:
         self._seen: Counter[str] = Counter()
+        self._first: dict[str, list[str]] = {}
 
     def __call__(self, path: Path, reason: str) -> None:
         """Count one file."""
         self._seen[reason] += 1
+        names = self._first.setdefault(reason, [])
+        if len(names) < _NAMED:
+            names.append(str(path))
 
-    def report(self, talk: Talk, skip_empty: bool) -> None:
-        """Say what was counted."""
+    def report(self, talk: Talk) -> None:
+        """Say what was left out, and why."""
         for reason, number in sorted(self._seen.items()):
-            sentence = _SENTENCES[reason]
-            if reason == "empty" and skip_empty:
-                sentence = "left out: without any words"
-            talk.note(f"{count(number, 'file')} {sentence}")
+            names = ", ".join(self._first[reason])
+            more = f" and {number - _NAMED:,} more" if number > _NAMED else ""
+            talk.note(f"{count(number, 'file')} left out, {_SENTENCES[reason]}: {names}{more}")
 
 
 def reader(
     paths: Sequence[str],
     fingerprinter: Fingerprinter[Any],
     suffixes: Sequence[str],
-    skip_empty: bool,
     notices: Notices,
 ) -> DocumentReader:
     """Return the reader of files and folders."""
     from fpstore.hashing import DocumentReader
 
-    return DocumentReader(paths, fingerprinter, suffixes=list(suffixes) or None, skip_empty=skip_empty, on_notice=notices)
+    return DocumentReader(paths, fingerprinter, suffixes=list(suffixes) or None, on_notice=notices)
 
 
 def refuse_folders(paths: Sequence[str]) -> None:
@@ -112,24 +117,21 @@ def chunks(
     paths: Sequence[str],
     fingerprinter: Fingerprinter[Any],
     suffixes: Sequence[str],
-    skip_empty: bool,
     notices: Notices,
 ) -> Iterator[Chunk]:
     """Yield fingerprints and paths of files, folders and ``-``, standard input, in the order given."""
     named = [path for path in paths if path != "-"]
     if len(named) == len(paths):
-        yield from reader(paths, fingerprinter, suffixes, skip_empty, notices)
+        yield from reader(paths, fingerprinter, suffixes, notices)
         return
-    reader(named, fingerprinter, suffixes, skip_empty, notices)  # a path that is missing shows before any output
+    reader(named, fingerprinter, suffixes, notices)  # a path that is missing shows before any output
     for path in paths:
         if path != "-":
-            yield from reader([path], fingerprinter, suffixes, skip_empty, notices)
+            yield from reader([path], fingerprinter, suffixes, notices)
             continue
         text = _standard_input()
         if fingerprinter.is_empty(text):
-            notices(Path(path), "empty")
-            if skip_empty:
-                continue
+            raise InputError("standard input: no words to make a fingerprint of", path=path)
         yield Chunk(check_fingerprints([fingerprinter.fingerprint(text)]), [path])
 
 

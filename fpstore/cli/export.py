@@ -24,7 +24,8 @@ def export(store: str, output: str, format_name: str | None, as_json: bool, talk
     """Write the fingerprints and ids of a store, in ascending order of fingerprint.
 
     One row `fingerprint id` for each id, which fpstore build reads again; --json is --format jsonl. The
-    formats npy and u64 hold fingerprints only: each once, without ids.
+    formats npy and u64 hold fingerprints only: each once, without ids. Delimited text refuses an id that holds a
+    tab (.tsv) or a line break: write such ids as JSON lines or Parquet, which hold every id.
 
     $ fpstore export crawl.fps --output crawl-copy.tsv
     $ fpstore export crawl.fps --json | head -n 3

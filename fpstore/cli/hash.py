@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from fpstore.cli import documents
-from fpstore.cli.documents import Shingles, shingle_options, skip_empty_option, suffix_option
+from fpstore.cli.documents import Shingles, shingle_options, suffix_option
 from fpstore.cli.options import Talk, json_option, output_option, talk_options
 from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb, VerbGroup
@@ -25,7 +25,6 @@ def hash_() -> None:
 @hash_.command(cls=Verb)
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @suffix_option
-@skip_empty_option
 @shingle_options
 @output_option("Where to write: .tsv, .csv, .jsonl or .parquet")
 @json_option
@@ -33,7 +32,6 @@ def hash_() -> None:
 def text(
     paths: Sequence[str],
     suffix: Sequence[str],
-    skip_empty: bool,
     shingles: Shingles,
     output: str,
     as_json: bool,
@@ -45,11 +43,11 @@ def text(
     by a tab, which fpstore build reads; with --json, objects with the fields fingerprint and id, the path.
 
     $ fpstore hash text draft.txt notes
-    $ fpstore hash text notes --suffix .txt --skip-empty --output notes.tsv --no-progress
+    $ fpstore hash text notes --suffix .txt --output notes.tsv --no-progress
     $ fpstore hash text notes --shingle chars --shingle-size 5 --weighting set --json --quiet
     """
     notices = documents.Notices()
-    chunks = documents.chunks(paths, shingles.fingerprinter(), suffix, skip_empty, notices)
+    chunks = documents.chunks(paths, shingles.fingerprinter(), suffix, notices)
     done = 0
     with (
         Bars(talk.bars) as bars,
@@ -59,4 +57,4 @@ def text(
             writer.write(chunk)
             done += len(chunk.fingerprints)
             bars("hashing", done)
-    notices.report(talk, skip_empty)
+    notices.report(talk)

@@ -10,8 +10,8 @@ from typing import Any
 import click
 import numpy as np
 
-from fpstore.cli import documents, queries
-from fpstore.cli.documents import skip_empty_option, suffix_option
+from fpstore.cli import documents, queries, types
+from fpstore.cli.documents import suffix_option
 from fpstore.cli.options import (
     ROW_PARAMETERS,
     Rows,
@@ -42,14 +42,15 @@ UNMATCHED_PARAMETERS = {"radius", "output", "threads"}
     is_flag=True,
     help="Insert only rows without a match, stored or earlier in the input; write the matches of the others.",
 )
-@click.option("-r", "--radius", type=int, metavar="N", help="With --unmatched: largest distance; by default the store's.")
+@click.option(
+    "-r", "--radius", type=types.RADIUS, metavar="N", help="With --unmatched: largest distance; by default the store's."
+)
 @output_option("With --unmatched, where to write the matches: .tsv, .csv, .jsonl or .parquet")
 @row_options
 @click.option("--id-field", metavar="NAME", help="JSON field or column of the ids; by default id.")
 @click.option("--id-type", type=click.Choice(["auto", "int", "str"]), default="auto", show_default=True, help="Type of the ids.")
 @click.option("--text", is_flag=True, help="Inputs are text files, or folders; fingerprints are made as the store's were.")
 @suffix_option
-@skip_empty_option
 @click.option(
     "--sync",
     type=click.Choice(["commit", "batch", "none"]),
@@ -58,7 +59,7 @@ UNMATCHED_PARAMETERS = {"radius", "output", "threads"}
     help="commit: each chunk of rows is durable before the next is read; batch, none: in larger groups.",
 )
 @click.option(
-    "--merge-at", type=float, metavar="SHARE", help="Merge whenever the delta has this share of the tables, such as 0.1."
+    "--merge-at", type=types.SHARE, metavar="SHARE", help="Merge whenever the delta has this share of the tables, such as 0.1."
 )
 @threads_option
 @talk_options
@@ -74,7 +75,6 @@ def insert(
     id_type: Any,
     text: bool,
     suffix: Sequence[str],
-    skip_empty: bool,
     sync: str,
     merge_at: float | None,
     threads: int | None,
@@ -85,14 +85,15 @@ def insert(
 
     What is inserted is durable, and seen by every process that has the store open. With --unmatched a row is
     inserted only if nothing within the radius is there, and lines `query fingerprint distance id` are written
-    for the others, as fpstore probe does. Inserts are kept beside the tables until fpstore merge.
+    for the others, as fpstore probe does. Inserts are kept beside the tables until fpstore merge. An id that is
+    stored already keeps its old fingerprint too: fpstore delete it first to replace a document.
 
     $ fpstore insert crawl.fps new.tsv
     $ fpstore insert crawl.fps new.tsv --unmatched --radius 2 --output duplicates.tsv --threads 1
     $ fpstore insert crawl.fps new.jsonl --fingerprint-field hash --id-field url --id-type str
     $ cut -f 1,2 new.tsv | fpstore insert crawl.fps - --format tsv --sync batch --merge-at 0.1 --quiet
     $ fpstore insert crawl.fps new.csv --decimal
-    $ fpstore insert notes.fps notes --text --suffix .md --skip-empty --json --no-progress
+    $ fpstore insert notes.fps notes --text --suffix .txt --json --no-progress
     """
     import fpstore
 
@@ -103,8 +104,10 @@ def insert(
     with fpstore.open(store, "r+", sync=sync, merge_at=merge_at) as opened:
         source: Any
         if text:
+            if "-" in inputs:
+                types.fail("--text reads files and folders, not standard input: write it to a file first")
             refuse(ROW_PARAMETERS, "does not go with --text")
-            source = documents.reader(inputs, queries.fingerprinter_of(opened), suffix, skip_empty, notices)
+            source = documents.reader(inputs, queries.fingerprinter_of(opened), suffix, notices)
         else:
             refuse(documents.FOLDER_PARAMETERS, "needs --text")
             documents.refuse_folders(inputs)
@@ -126,7 +129,7 @@ def insert(
                 done += len(chunk.fingerprints)
                 bars("inserting", done, getattr(source, "rows", None))
         holds = {"fingerprints": len(opened), "ids": len(opened.ids)}
-    notices.report(talk, skip_empty)
+    notices.report(talk)
     if as_json and not (unmatched and output == "-"):
         print_json({"rows": done, "inserted": inserted, **holds})
     elif not talk.quiet:
@@ -140,5 +143,5 @@ def insert(
 def _row_numbers(opened: Any, rows: int) -> Any:
     totals = opened.view().totals
     if totals.id_kind != "row" and totals.ids:
-        raise InputError(f"{opened.path}: each row needs an id")
+        raise InputError(f"{opened.path}: its rows have ids of their own: give one for each row")
     return np.arange(totals.next_row, totals.next_row + rows, dtype=np.uint64)

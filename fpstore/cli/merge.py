@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
+from fpstore.cli import types
 from fpstore.cli.build import summary
-from fpstore.cli.options import Talk, json_option, store_argument, talk_options, threads_option
+from fpstore.cli.options import Talk, json_option, memory_option, store_argument, talk_options, threads_option
 from fpstore.cli.output import print_json, shown
 from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb
+
+if TYPE_CHECKING:
+    from fpstore.store import Store
 
 
 @click.command(cls=Verb)
@@ -20,7 +25,7 @@ from fpstore.cli.verb import Verb
 @click.option("--renumber", is_flag=True, help="Give the integer ids of each OTHER the numbers that follow the largest before.")
 @click.option("--design", metavar="NAME", help="Keep other tables from now on: auto, or a name that fpstore plan lists.")
 @threads_option
-@click.option("--memory", metavar="SIZE", help="Memory budget, such as 2GiB; by default a quarter of this machine's.")
+@memory_option
 @talk_options
 @json_option
 def merge(
@@ -37,6 +42,8 @@ def merge(
 
     The new tables are written beside the old ones, which need the space until then, and take their place in
     one step; readers go on all the time. Other stores stay as they are. What is sorted already is streamed.
+    A process that has the store open for writing keeps this command away: let it merge by itself, with
+    fpstore.open(..., merge_at=0.1) or Store.merge().
 
     $ fpstore merge crawl.fps
     $ fpstore merge crawl.fps monday.fps tuesday.fps --threads 2 --memory 1GiB --no-progress
@@ -46,7 +53,11 @@ def merge(
     import fpstore
 
     began = time.monotonic()
-    with fpstore.open(store, "r+") as opened:
+    with fpstore.open(store) as opened:
+        types.usage_error_for_design(design, opened.radius)
+    if renumber and not others:
+        types.fail("--renumber needs an OTHER store")
+    with _writer(store) as opened:
         with Bars(talk.bars) as bars:
             opened.merge(
                 *others,
@@ -61,3 +72,18 @@ def merge(
         print_json(stats)
     elif not talk.quiet:
         click.echo(f"{shown(store)}: generation {stats['generation']}, {summary(stats)}, {time.monotonic() - began:.1f} s")
+
+
+def _writer(store: str) -> Store:
+    """Open a store for writing; where another process has it, say how that one merges."""
+    import fpstore
+
+    try:
+        return fpstore.open(store, "r+")
+    except fpstore.StoreLockedError as error:
+        raise fpstore.StoreLockedError(
+            f"{error}. A process that keeps a store open merges it itself: Store.merge() there, or fpstore.open(path, 'r+', "
+            "merge_at=0.1) for merges in the background",
+            path=error.path,
+            got=error.got,
+        ) from None

@@ -11,14 +11,22 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from fpstore.arguments import check_path
+from fpstore.cli import types
 from fpstore.errors import StorageError
+from fpstore.folder import refuse_inside_store
 from fpstore.io import FORMATS
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Decorator = Callable[[Any], Any]
 
 store_argument = click.argument("store", metavar="STORE")
-threads_option = click.option("--threads", type=int, metavar="N", help="How many threads to use; by default one per processor.")
+threads_option = click.option(
+    "--threads", type=types.THREADS, metavar="N", help="How many threads to use; by default one per processor."
+)
+memory_option = click.option(
+    "--memory", type=types.MEMORY, metavar="SIZE", help="Memory budget, such as 2GiB; by default a quarter of this machine's."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 json_lines_option = click.option("--json", "as_json", is_flag=True, help="Write JSON lines, one object per query.")
 
@@ -38,6 +46,8 @@ def output_option(text: str) -> Decorator:
 def _check_output(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
     if value == "-" and sys.stdout is None:
         raise StorageError("standard output is closed")
+    if value != "-":
+        refuse_inside_store(check_path(value, "the output"))
     return value
 
 
@@ -94,7 +104,7 @@ talk_options = grouped(
     click.option(
         "--no-progress",
         is_flag=True,
-        help="Show no progress bar. There is none either where standard error is no terminal.",
+        help="Show no progress bar. There is none where standard error is not a terminal.",
     ),
 )
 

@@ -11,15 +11,15 @@ from typing import Any
 
 import click
 
-from fpstore.io.source import printable
+from fpstore.arguments import printable
+from fpstore.errors import one_line
 
 _PLAIN_WIDTH = 160
 
 
 def complain(message: str) -> None:
     """Write one line to standard error, whatever the message holds."""
-    line = message.replace("\r", "\\r").replace("\n", "\\n")
-    click.echo(f"fpstore: {line}", err=True)
+    click.echo(f"fpstore: {one_line(message)}", err=True)
 
 
 def print_json(value: Any) -> None:
@@ -57,13 +57,13 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     console = Console(file=page, width=width, force_terminal=terminal, color_system="auto" if terminal else None)
     console.print(Text(title, style="bold"))
     console.print(table)
-    text = "\n".join(line.rstrip() for line in page.getvalue().splitlines())
+    text = "\n".join(line.rstrip() for line in page.getvalue().removesuffix("\n").split("\n"))
     click.echo(text.encode(getattr(sys.stdout, "encoding", None) or "utf-8", "backslashreplace"))
 
 
 def shown(path: str) -> str:
     """Return a path as it can be printed in a line, whatever its name."""
-    return printable(path).replace("\r", "\\r").replace("\n", "\\n")
+    return printable(path)
 
 
 def size(byte_count: float) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fpstore.cli import types
 from fpstore.cli.options import json_option
 from fpstore.cli.output import count, print_json, print_table, size
 from fpstore.cli.verb import Verb
@@ -21,20 +22,39 @@ _MOST = 1 << 64
 _HEADINGS = ("design", "tables", "bytes/fp", "disk", "look-ups", "candidates", "µs", "cold ms", "note")
 
 
+def parse_count(text: str) -> int:
+    """Return a number given as ``16777216``, ``16,777,216``, ``2^24``, ``1e9``, ``16M`` or ``16Mi``."""
+    compact = re.sub(r"[_,\s]", "", text)
+    value: float | None = None
+    power = re.fullmatch(r"(\d{1,6})(?:\^|\*\*)(\d{1,3})", compact)
+    scaled = re.fullmatch(r"(\d{1,30}(?:\.\d{1,30})?(?:[eE]\+?\d{1,2})?)([kKmMgGbBtT]i?)?", compact)
+    if power:
+        value = int(power[1]) ** int(power[2])
+    elif scaled and (scaled[2] or "").lower() in _UNITS:
+        unit = _UNITS[(scaled[2] or "").lower()]
+        value = int(scaled[1]) * unit if scaled[1].isdigit() else float(scaled[1]) * unit
+    if value is None or value != int(value):
+        raise InputError(f"{text!r:.60} is not a number of fingerprints: write it as 16777216, 2^24, 1e9 or 16M", got=text)
+    if value > _MOST:
+        raise InputError(f"{text!r:.60} is more than the 2^64 fingerprints that there are", got=text)
+    return int(value)
+
+
 @click.command(cls=Verb)
-@click.argument("number", metavar="N")
+@click.argument("n", metavar="N", type=types.Checked("number", parse_count))
 @click.option(
     "-r",
     "--radius",
-    type=int,
+    type=types.RADIUS,
     default=3,
     show_default=True,
     metavar="N",
     help="Largest radius of probes, 0 to 7.",
 )
-@click.option("--disk-budget", metavar="SIZE", help="What tables and ids may take on disk, such as 40GB.")
+@click.option("--disk-budget", type=types.BUDGET, metavar="SIZE", help="What tables and ids may take on disk, such as 40GB.")
 @click.option(
     "--memory-budget",
+    type=types.BUDGET,
     metavar="SIZE",
     help="Memory that the tables should fit in; by default half of this machine's when hot.",
 )
@@ -46,7 +66,7 @@ _HEADINGS = ("design", "tables", "bytes/fp", "disk", "look-ups", "candidates", "
     help="Rank for tables in memory, or for tables that are read from disk.",
 )
 @json_option
-def plan(number: str, radius: int, disk_budget: str | None, memory_budget: str | None, storage: str, as_json: bool) -> None:
+def plan(n: int, radius: int, disk_budget: int | None, memory_budget: int | None, storage: str, as_json: bool) -> None:
     """Compare the designs for N fingerprints, best first.
 
     N is a number such as 16777216, 2^24, 1e9, 16M (million), 16Mi (2^20) or 2G (billion). The costs are
@@ -61,16 +81,8 @@ def plan(number: str, radius: int, disk_budget: str | None, memory_budget: str |
     $ fpstore plan 16M --storage cold --json
     """
     import fpstore
-    from fpstore.resources import parse_size
 
-    n = parse_count(number)
-    plans = fpstore.plan(
-        n,
-        radius,
-        disk_budget=None if disk_budget is None else parse_size(disk_budget, "disk budget"),
-        memory_budget=None if memory_budget is None else parse_size(memory_budget, "memory budget"),
-        storage=storage,
-    )
+    plans = fpstore.plan(n, radius, disk_budget=disk_budget, memory_budget=memory_budget, storage=storage)
     if as_json:
         print_json([_record(p) for p in plans])
         return
@@ -116,21 +128,3 @@ def _row(p: Plan, n: int) -> tuple[str, ...]:
 
 def _decimal(value: float) -> str:
     return "<0.1" if 0 < value < 0.05 else f"{value:,.1f}"
-
-
-def parse_count(text: str) -> int:
-    """Return a number given as ``16777216``, ``16,777,216``, ``2^24``, ``1e9``, ``16M`` or ``16Mi``."""
-    compact = re.sub(r"[_,\s]", "", text)
-    value: float | None = None
-    power = re.fullmatch(r"(\d{1,6})(?:\^|\*\*)(\d{1,3})", compact)
-    scaled = re.fullmatch(r"(\d{1,30}(?:\.\d{1,30})?(?:[eE]\+?\d{1,2})?)([kKmMgGbBtT]i?)?", compact)
-    if power:
-        value = int(power[1]) ** int(power[2])
-    elif scaled and (scaled[2] or "").lower() in _UNITS:
-        unit = _UNITS[(scaled[2] or "").lower()]
-        value = int(scaled[1]) * unit if scaled[1].isdigit() else float(scaled[1]) * unit
-    if value is None or value != int(value):
-        raise InputError(f"{text!r} is no number of fingerprints: write it as 16777216, 2^24, 1e9 or 16M", got=text)
-    if value > _MOST:
-        raise InputError(f"{text!r} is more than there are fingerprints (2^64)", got=text)
-    return int(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 import click
 import numpy as np
 
-from fpstore.cli import documents
+from fpstore.cli import documents, types
 from fpstore.cli.options import (
     ROW_PARAMETERS,
     Decorator,
@@ -92,7 +92,7 @@ def request_options(**radius: Any) -> Decorator:
         Request,
         store_argument,
         query_options,
-        click.option("-r", "--radius", type=int, metavar="N", **radius),
+        click.option("-r", "--radius", type=types.DISTANCE, metavar="N", **radius),
         row_options,
         output_option("Where to write the matches: .tsv, .csv, .jsonl or .parquet"),
         json_lines_option,
@@ -124,7 +124,7 @@ def run(store: Store, request: Request, scanning: bool) -> None:
                     at_once = max(1, at_once // 4)
                 elif written < MOST_ROWS // 8:
                     at_once = min(most, at_once * 4)
-    notices.report(request.talk, skip_empty=False)
+    notices.report(request.talk)
 
 
 def _chunks(store: Store, queries: Queries, rows: Rows, notices: documents.Notices) -> tuple[Any, int | None]:
@@ -133,11 +133,11 @@ def _chunks(store: Store, queries: Queries, rows: Rows, notices: documents.Notic
         refuse(ROW_PARAMETERS | {"input"}, "does not go with --text")
         if not queries.words:
             raise click.UsageError("--text needs a file", click.get_current_context())
-        return documents.chunks(queries.words, fingerprinter_of(store), queries.suffix, False, notices), None
+        return documents.chunks(queries.words, fingerprinter_of(store), queries.suffix, notices), None
     refuse(documents.FOLDER_PARAMETERS, "needs --text")
     if not queries.words and not queries.input:
         raise click.UsageError("give fingerprints, --input FILE or --text FILE", click.get_current_context())
-    given = check_fingerprints([parse_word(word, rows.decimal) for word in queries.words])
+    given = parse_words(queries.words, rows.decimal)
     if not queries.input:
         return [Chunk(given, None)], len(given)
     reader = open_reader(queries.input, chunk_rows=CHUNK_QUERIES, **rows.arguments)
@@ -174,16 +174,20 @@ def _joined(given: Any, reader: Any) -> Iterator[Chunk]:
     yield from _WithoutIds(reader)
 
 
-def parse_word(word: str, decimal: bool) -> int:
-    """Read a fingerprint from the command line."""
+def parse_words(words: Sequence[str], decimal: bool) -> Any:
+    """Read fingerprints from the command line; a usage error for what is none."""
+    return check_fingerprints([_parse_word(word, decimal) for word in words])
+
+
+def _parse_word(word: str, decimal: bool) -> int:
     try:
         return parse_fingerprint(word, decimal)
     except InputError as error:
         hint = ""
-        with suppress(OSError):
+        with suppress(OSError, ValueError):
             if word and Path(word).exists():
                 hint = "; --text is for text files, --input for files of fingerprints"
-        raise InputError(f"{error}{hint}", got=word) from None
+        raise click.UsageError(f"{error}{hint}", click.get_current_context()) from None
 
 
 def fingerprinter_of(store: Store) -> Any:

@@ -6,7 +6,7 @@ import dataclasses
 
 import click
 
-from fpstore.cli.options import Talk, json_option, store_argument, talk_options, threads_option
+from fpstore.cli.options import Talk, json_option, memory_option, store_argument, talk_options, threads_option
 from fpstore.cli.output import complain, print_json, shown
 from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb
@@ -18,7 +18,7 @@ from fpstore.cli.verb import Verb
 @click.option("--yes", is_flag=True, help="Put the new store in place of STORE, which is kept as STORE.damaged.")
 @click.option("--lost", metavar="FILE", help="Where to list what is lost, if anything is; by default STORE.lost.tsv.")
 @threads_option
-@click.option("--memory", metavar="SIZE", help="Memory budget, such as 2GiB; by default a quarter of this machine's.")
+@memory_option
 @talk_options
 @json_option
 def repair(

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import click
 
-from fpstore.cli.options import Talk, json_option, store_argument, talk_options, threads_option
+from fpstore.cli import types
+from fpstore.cli.options import Talk, json_option, memory_option, store_argument, talk_options, threads_option
 from fpstore.cli.output import count, print_json, shown
 from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb
+from fpstore.splitting import MOST_BITS
 
 
 @click.command(cls=Verb)
 @store_argument
 @click.argument("folder", metavar="FOLDER")
-@click.option("--bits", type=int, required=True, metavar="N", help="By how many leading bits, 1 to 8: 2 to 256 stores.")
+@click.option(
+    "--bits",
+    type=types.whole(1, MOST_BITS),
+    required=True,
+    metavar="N",
+    help="By how many leading bits, 1 to 8: 2 to 256 stores.",
+)
 @threads_option
-@click.option("--memory", metavar="SIZE", help="Memory budget, such as 2GiB; by default a quarter of this machine's.")
+@memory_option
 @click.option("--force", is_flag=True, help="Replace stores that exist.")
 @talk_options
 @json_option

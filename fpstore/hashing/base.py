@@ -35,14 +35,17 @@ class Fingerprinter(ABC, Generic[Item]):
 
     @abstractmethod
     def fingerprint(self, item: Item, /) -> int:
-        """Return the fingerprint of one item, 0 to 2^64 - 1."""
+        """Return the fingerprint of one item, 0 to 2^64 - 1; InputError when there is nothing in it to make one of."""
 
     @abstractmethod
-    def fingerprints(self, items: Iterable[Item], /) -> NDArray[np.uint64]:
-        """Return the fingerprints of many items, uint64 of shape (n,), in their order; reads them once."""
+    def fingerprints(self, items: Iterable[Item], /, *, empty: str = "refuse") -> NDArray[np.uint64]:
+        """Return the fingerprints of many items, uint64 of shape (n,), in their order; reads them once.
+
+        With ``empty="zero"`` an item that has none gets 0 instead of an InputError.
+        """
 
     def is_empty(self, item: Item, /) -> bool:
-        """Return whether there is nothing in the item to make a fingerprint of; the fingerprint is 0 then."""
+        """Return whether there is nothing in the item to make a fingerprint of."""
         return False
 
     def describe(self) -> dict[str, Any]:

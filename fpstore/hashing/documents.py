@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fpstore.arguments import check_whole
 from fpstore.errors import InputError
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.walk import File, Paths, Skipped, Walk
@@ -66,7 +67,7 @@ def iter_documents(
     ----------
     paths : path or iterable of paths
         Files and folders, taken in the order given; a path that is given twice is read twice. A symbolic link
-        that is named is followed.
+        that is named is followed. A store of fpstore inside a folder is passed by.
     suffixes : iterable of str, optional
         Of the files found in folders, only those whose names end so, such as ``[".txt", ".md"]``; case does
         not matter. Named files are read whatever their names.
@@ -78,8 +79,9 @@ def iter_documents(
     max_bytes : int, optional
         Larger files are not read.
     on_skip : callable, optional
-        Called with the path and the reason, ``"binary"`` or ``"large"``, of each file in a folder that is
-        left out: one with a NUL byte in its first 8 KiB, or one larger than `max_bytes`. What is neither a
+        Called with the path and the reason, ``"binary"``, ``"large"`` or ``"rows"``, of each file in a folder that is
+        left out: one with a NUL byte in its first 8 KiB, one larger than `max_bytes`, or one whose extension (.jsonl,
+        .csv, .tsv, .parquet, .npy, .u64) says that it holds rows, unless `suffixes` names it. What is neither a
         file nor a folder is passed by.
 
     Yields
@@ -90,8 +92,8 @@ def iter_documents(
     Raises
     ------
     InputError
-        If an argument has the wrong type, or a file that is named is binary, larger than `max_bytes` or no
-        regular file.
+        If an argument has the wrong type, or a file that is named is binary, holds rows, is larger than `max_bytes` or
+        not a regular file.
     StorageError
         If a file or folder, named or found, is missing or cannot be read; `path` says which.
 
@@ -121,14 +123,11 @@ class DocumentReader:
         Of texts, such as `SimHash`.
     chunk_documents : int
         Documents in a chunk, at most; a chunk also ends when it holds 4 million characters.
-    skip_empty : bool
-        Whether to leave out documents without features. Else they are in, and all have the same fingerprint:
-        0 with `SimHash`.
     suffixes, recursive, follow_symlinks, max_bytes
         As in `iter_documents`.
     on_notice : callable, optional
-        Called with the path and what is to be said about it: ``"binary"`` or ``"large"`` for a file that is
-        skipped, ``"empty"`` for a document without features.
+        Called with the path of each file that is left out and why: ``"binary"``, ``"large"`` or ``"rows"`` as in
+        `iter_documents`, ``"empty"`` for a text without words, which has no fingerprint.
 
     Attributes
     ----------
@@ -141,14 +140,15 @@ class DocumentReader:
     bytes_done : int
         The sizes of those that have been.
     skipped : int
-        Files that were binary or larger than `max_bytes`.
+        Files that were binary, files of rows, or larger than `max_bytes`.
     empty : int
-        Documents without features.
+        Texts without words.
 
     Raises
     ------
     InputError, StorageError
-        As `iter_documents`, and if `chunk_documents` is no positive integer.
+        As `iter_documents`; if `chunk_documents` is not a positive integer; and from an iteration that has found
+        nothing to make a fingerprint of.
 
     Examples
     --------
@@ -169,24 +169,22 @@ class DocumentReader:
         fingerprinter: Fingerprinter[str],
         chunk_documents: int = 1024,
         *,
-        skip_empty: bool = False,
         suffixes: Iterable[str] | None = None,
         recursive: bool = True,
         follow_symlinks: bool = False,
         max_bytes: int | None = None,
         on_notice: Notice | None = None,
     ) -> None:
-        if type(chunk_documents) is not int or chunk_documents < 1:
-            raise InputError(f"chunk_documents is a positive integer, not {chunk_documents!r}", got=chunk_documents)
+        self._chunk_documents = check_whole(chunk_documents, 1, 1 << 30, "chunk_documents")
         if not isinstance(fingerprinter, Fingerprinter):
-            raise InputError(f"a fingerprinter such as SimHash() is wanted, not {type(fingerprinter).__name__}")
+            raise InputError(f"fingerprinter must be one such as SimHash(), got {type(fingerprinter).__name__}")
+        if on_notice is not None and not callable(on_notice):
+            raise InputError(f"on_notice must be a function of (path, reason), got {on_notice!r:.80}")
         self._walk = Walk(paths, suffixes, recursive, follow_symlinks, max_bytes)
         self._fingerprinter = fingerprinter
-        self._chunk_documents = chunk_documents
-        self._skip_empty = skip_empty
         self._on_notice = on_notice
         self._bytes_total: int | None = None
-        self.bytes_done = self.skipped = self.empty = 0
+        self.bytes_done = self.skipped = self.empty = self._made = 0
 
     @property
     def bytes_total(self) -> int:
@@ -196,7 +194,7 @@ class DocumentReader:
         return self._bytes_total
 
     def __iter__(self) -> Iterator[Chunk]:
-        self.bytes_done = self.skipped = self.empty = 0
+        self.bytes_done = self.skipped = self.empty = self._made = 0
         held: list[Document] = []
         chars = 0
         for file, document in _read(self._walk, self._skip):
@@ -209,6 +207,11 @@ class DocumentReader:
                 yield from self._chunk(held)
                 held, chars = [], 0
         yield from self._chunk(held)
+        if not self._made:
+            left_out = (
+                f": {self.skipped} binary, large or of rows, {self.empty} without words" if self.skipped or self.empty else ""
+            )
+            raise InputError(f"{self._walk.names}: no text to make a fingerprint of{left_out}")
 
     def _skip(self, path: Path, reason: str) -> None:
         self.skipped += 1
@@ -219,7 +222,7 @@ class DocumentReader:
             self._on_notice(path, reason)
 
     def _chunk(self, documents: list[Document]) -> Iterator[Chunk]:
-        fingerprints = self._fingerprinter.fingerprints(document.text for document in documents)
+        fingerprints = self._fingerprinter.fingerprints((document.text for document in documents), empty="zero")
         ids = [document.id for document in documents]
         # Only a fingerprint of 0 can be that of an empty document.
         kept = np.ones(len(documents), dtype=bool)
@@ -227,6 +230,7 @@ class DocumentReader:
             if self._fingerprinter.is_empty(documents[i].text):
                 self.empty += 1
                 self._notify(documents[i].path, "empty")
-                kept[i] = not self._skip_empty
+                kept[i] = False
         if kept.any():
+            self._made += int(kept.sum())
             yield Chunk(fingerprints[kept], list(itertools.compress(ids, kept)))

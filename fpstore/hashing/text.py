@@ -1,7 +1,6 @@
 """Simhash: fingerprints of texts and of weighted features."""
 
 import math
-import operator
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpstore import _kernel
+from fpstore.arguments import check_choice, check_flag, check_whole
 from fpstore.errors import InputError
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.normal import ascii_table, prepare
@@ -32,8 +32,8 @@ class SimHash(Fingerprinter[str]):
     (``str.isspace``) becomes one space, and those at the ends go. The result is encoded as UTF-8, a lone
     surrogate as its three bytes (``surrogatepass``): every `str` has a fingerprint. A shingle is the bytes of
     `size` successive words with the spaces between them, or of `size` successive code points; its hash is
-    XXH64 with the seed. A text of fewer units than `size` is one shingle; a text with none at all has the
-    fingerprint 0, and `is_empty` tells. Bits keep their places: bit 63 of the fingerprint comes from bit 63
+    XXH64 with the seed. A text of fewer units than `size` is one shingle; a text with none at all has no
+    fingerprint and is refused; `is_empty` tells. Bits keep their places: bit 63 of the fingerprint comes from bit 63
     of the hashes.
 
     Scripts that put no spaces between words (Chinese, Japanese, Thai) and those whose vowel signs are no word
@@ -87,13 +87,12 @@ class SimHash(Fingerprinter[str]):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _check_choice("shingle", self.shingle, ("words", "chars"))
-        _check_choice("weighting", self.weighting, ("count", "set"))
+        check_choice(self.shingle, ("words", "chars"), "shingle")
+        check_choice(self.weighting, ("count", "set"), "weighting")
         for name in ("normalize", "casefold"):
-            if not isinstance(getattr(self, name), bool):
-                raise InputError(f"{name} is True or False, not {getattr(self, name)!r}", got=getattr(self, name))
-        object.__setattr__(self, "size", _check_integer("size", self.size, 1, _MAX_SIZE))
-        object.__setattr__(self, "seed", _check_integer("seed", self.seed, 0, 2**64 - 1))
+            object.__setattr__(self, name, check_flag(getattr(self, name), name))
+        object.__setattr__(self, "size", check_whole(self.size, 1, _MAX_SIZE, "size"))
+        object.__setattr__(self, "seed", check_whole(self.seed, 0, 2**64 - 1, "seed"))
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -114,12 +113,13 @@ class SimHash(Fingerprinter[str]):
         Returns
         -------
         int
-            0 to 2^64 - 1; 0 for a text or a collection without features.
+            0 to 2^64 - 1.
 
         Raises
         ------
         InputError
-            If the argument is none of these, a weight or the sum of their magnitudes is not finite.
+            If the argument is none of these, a text without words (with chars: of white space only) or a collection
+            without features, which have no fingerprint; if a weight or the sum of their magnitudes is not finite.
 
         Examples
         --------
@@ -128,20 +128,27 @@ class SimHash(Fingerprinter[str]):
         True
         """
         if isinstance(text, str):
-            return int(self._hash([self._prepare(text)])[0])
+            prepared = self._prepare(text)
+            value = int(self._hash([prepared])[0])
+            if not value and self._is_bare(prepared):
+                raise InputError(f"the text {text!r:.60} {self._lack()}", got=text)
+            return value
         if isinstance(text, Mapping):
             return self._weighted(text.items())
         if isinstance(text, (bytes, bytearray, memoryview)) or not isinstance(text, Iterable):
-            raise _not_text(text, "a text (str) or weighted features are")
+            raise _not_text(text, "a text (str) or weighted features")
         return self._weighted(text)
 
-    def fingerprints(self, texts: Iterable[str]) -> NDArray[np.uint64]:
+    def fingerprints(self, texts: Iterable[str], *, empty: str = "refuse") -> NDArray[np.uint64]:
         """Return the fingerprints of many texts; the kernel gets them in batches of about a megabyte.
 
         Parameters
         ----------
         texts : iterable of str
             Read once, in order; at most about a megabyte of text, or one text, is held at a time.
+        empty : {"refuse", "zero"}
+            What to do with a text without words, which has no fingerprint: raise an error, or give 0 in its place for the
+            caller to leave out, as `is_empty` tells.
 
         Returns
         -------
@@ -151,25 +158,34 @@ class SimHash(Fingerprinter[str]):
         Raises
         ------
         InputError
-            If `texts` is one text, or an item is not a `str`; the message has its position.
+            If `texts` is one text, an item is not a `str`, or has no words; the message has its position.
 
         Examples
         --------
         >>> from fpstore.hashing import SimHash
-        >>> SimHash().fingerprints(["one text", "another", ""]).dtype
+        >>> SimHash().fingerprints(["one text", "another"]).dtype
         dtype('uint64')
         """
         if isinstance(texts, (str, bytes, bytearray, memoryview, Mapping)) or not isinstance(texts, Iterable):
             raise InputError(
-                f"fingerprints() takes an iterable of texts, not {type(texts).__name__}: "
+                f"fingerprints() takes an iterable of texts, got {type(texts).__name__}: "
                 "wrap a single text in a list or pass it to fingerprint()",
                 got=type(texts),
             )
-        parts = [self._hash(batch) for batch in self._batches(texts)]
+        check_choice(empty, ("refuse", "zero"), "empty")
+        parts: list[NDArray[np.uint64]] = []
+        done = 0
+        for batch in self._batches(texts):
+            part = self._hash(batch)
+            for i in np.flatnonzero(part == 0).tolist() if empty == "refuse" else ():
+                if self._is_bare(batch[i]):
+                    raise InputError(f"item {done + i}: the text {self._lack()}", got=done + i)
+            parts.append(part)
+            done += len(batch)
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.uint64)
 
     def is_empty(self, text: str) -> bool:
-        """Return whether a text has no words (with chars: nothing but white space); its fingerprint is 0.
+        """Return whether a text has no words (with chars: nothing but white space), and so no fingerprint.
 
         Parameters
         ----------
@@ -188,8 +204,15 @@ class SimHash(Fingerprinter[str]):
         (True, False)
         """
         if not isinstance(text, str):
-            raise _not_text(text, "a text (str) is")
-        return not self._prepare(text).translate(self._table).strip(b" ")
+            raise _not_text(text, "a text (str)")
+        return self._is_bare(self._prepare(text))
+
+    def _is_bare(self, prepared: bytes) -> bool:
+        return not prepared.translate(self._table).strip(b" ")
+
+    def _lack(self) -> str:
+        unit = "words" if self.shingle == "words" else "characters but white space"
+        return f"has no {unit}, and so no fingerprint: leave it out (is_empty() tells)"
 
     @property
     def _table(self) -> bytes:
@@ -203,7 +226,7 @@ class SimHash(Fingerprinter[str]):
         held = 0
         for i, text in enumerate(texts):
             if not isinstance(text, str):
-                raise _not_text(text, f"item {i}: a text (str) is")
+                raise _not_text(text, f"item {i}: a text (str)")
             prepared = self._prepare(text)
             batch.append(prepared)
             held += len(prepared) + 8
@@ -226,14 +249,16 @@ class SimHash(Fingerprinter[str]):
         for i, pair in enumerate(features):
             if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not isinstance(pair[0], str):
                 raise InputError(
-                    f"feature {i}: a pair of a str and a weight is wanted, not {pair!r:.80}; "
+                    f"feature {i}: must be a pair of a str and a weight, got {pair!r:.80}; "
                     "to fingerprint several texts call fingerprints()",
                     got=pair,
                 )
             weight = _finite(pair[1])
             if weight is None:
-                raise InputError(f"feature {pair[0]!r:.80}: a weight is a finite number, not {pair[1]!r:.80}", got=pair[1])
+                raise InputError(f"feature {pair[0]!r:.80}: a weight must be a finite number, got {pair[1]!r:.80}", got=pair[1])
             pairs.append((_kernel.xxh64(pair[0].encode("utf-8", "surrogatepass"), self.seed), weight))
+        if not pairs:
+            raise InputError("a collection without features has no fingerprint: leave it out")
         # Sums of floats depend on the order of their terms.
         pairs.sort()
         hashes = np.array([value for value, _ in pairs], dtype=np.uint64)
@@ -245,22 +270,7 @@ class SimHash(Fingerprinter[str]):
 
 def _not_text(got: object, wanted: str) -> InputError:
     advice = ": decode them first, as in data.decode('utf-8')" if isinstance(got, (bytes, bytearray, memoryview)) else ""
-    return InputError(f"{wanted} wanted, not {type(got).__name__}{advice}", got=type(got))
-
-
-def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    if not isinstance(value, str) or value not in choices:
-        raise InputError(f"{name} is one of {', '.join(choices)}, not {value!r}", expected=choices, got=value)
-
-
-def _check_integer(name: str, value: object, low: int, high: int) -> int:
-    try:
-        number = None if isinstance(value, (bool, np.bool_)) else operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        number = None
-    if number is None or not low <= number <= high:
-        raise InputError(f"{name} is an integer from {low} to {high}, not {value!r}", expected=(low, high), got=value)
-    return number
+    return InputError(f"expected {wanted}, got {type(got).__name__}{advice}", got=type(got))
 
 
 def _finite(value: object) -> float | None:

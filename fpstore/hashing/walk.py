@@ -3,10 +3,13 @@
 import os
 import stat
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from fpstore.arguments import check_flag, check_path, check_whole
 from fpstore.errors import InputError, StorageError
+from fpstore.folder import is_store
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
@@ -28,6 +31,15 @@ class Skipped(NamedTuple):
     sentence: str
 
 
+#: Extensions of files that hold many rows: one fingerprint of the whole would be of no use.
+ROWS = (".jsonl", ".csv", ".tsv", ".parquet", ".npy", ".u64")
+ROWS_SKIPPED = Skipped(
+    "rows",
+    "holds rows, not one text: make a fingerprint of the text of each row (fpstore.SimHash in Python), or build from a column "
+    "of fingerprints without --text",
+)
+
+
 class Walk:
     """Paths, what to take of the folders among them, and how much to read: see `iter_documents`."""
 
@@ -41,11 +53,15 @@ class Walk:
     ) -> None:
         self._paths = _check_paths(paths)
         self._suffixes = None if suffixes is None else _check_suffixes(suffixes)
-        self._recursive = recursive
-        self._follow = follow_symlinks
-        if max_bytes is not None and (type(max_bytes) is not int or max_bytes < 0):
-            raise InputError(f"max_bytes is None or an integer from 0, not {max_bytes!r}", got=max_bytes)
-        self._max_bytes = max_bytes
+        self._recursive = check_flag(recursive, "recursive")
+        self._follow = check_flag(follow_symlinks, "follow_symlinks")
+        self._max_bytes = None if max_bytes is None else check_whole(max_bytes, 0, 2**63 - 1, "max_bytes")
+
+    @property
+    def names(self) -> str:
+        """The paths, for a message."""
+        shown = ", ".join(map(str, self._paths[:3]))
+        return shown + (f" and {len(self._paths) - 3} more" if len(self._paths) > 3 else "")
 
     def files(self) -> Iterator[File]:
         """Yield the files to read: named ones in the order given, those in a folder in the order of names."""
@@ -59,6 +75,8 @@ class Walk:
     def read(self, file: File) -> bytes | Skipped:
         """Return what a file holds, or why it is skipped; raises InputError instead if it was named."""
         data: bytes | Skipped
+        if file.path.suffix.lower() in ROWS and (file.named or self._suffixes is None):
+            return _skip(file, ROWS_SKIPPED)
         try:
             with file.path.open("rb") as stream:
                 size = os.fstat(stream.fileno()).st_size
@@ -71,9 +89,7 @@ class Walk:
                     data = stream.read()
         except OSError as error:
             raise _refused(file.path, error) from error
-        if isinstance(data, Skipped) and file.named:
-            raise InputError(f"{file.path}: {data.sentence}", path=file.path)
-        return data
+        return _skip(file, data) if isinstance(data, Skipped) else data
 
     def _folder(self, top: Path, found: os.stat_result) -> Iterator[File]:
         # A stack of open folders, not a recursion: a tree may be deeper than Python's stack.
@@ -83,7 +99,7 @@ class Walk:
                 if stat.S_ISREG(entry.st_mode):
                     if self._suffixes is None or path.name.lower().endswith(self._suffixes):
                         yield File(path, entry.st_size, named=False)
-                elif self._recursive and stat.S_ISDIR(entry.st_mode):
+                elif self._recursive and stat.S_ISDIR(entry.st_mode) and not _holds_a_store(path):
                     identity = (entry.st_dev, entry.st_ino)
                     if all(identity != above for _, above in open_folders):
                         open_folders.append((iter(self._entries(path)), identity))
@@ -107,6 +123,18 @@ def _stat(path: Path, *, follow: bool = True) -> os.stat_result:
         raise _refused(path, error) from error
 
 
+def _skip(file: File, skipped: Skipped) -> Skipped:
+    if file.named:
+        raise InputError(f"{file.path}: {skipped.sentence}", path=file.path)
+    return skipped
+
+
+def _holds_a_store(folder: Path) -> bool:
+    with suppress(OSError):  # who may not look into it is told so when it is read
+        return is_store(folder)
+    return False
+
+
 def _refused(path: Path, error: OSError) -> StorageError:
     return StorageError(f"{path}: {error.strerror or error}", path=path)
 
@@ -115,13 +143,11 @@ def _check_paths(paths: Paths) -> list[Path]:
     if isinstance(paths, (str, os.PathLike)):
         paths = [paths]
     if isinstance(paths, (bytes, bytearray)) or not isinstance(paths, Iterable):
-        raise InputError(f"a path or paths are wanted, not {type(paths).__name__}", got=type(paths))
+        raise InputError(f"paths must be a path or an iterable of paths, got {type(paths).__name__}", got=type(paths))
     checked = []
     for path in paths:
-        name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
-        if not isinstance(name, str) or not name or "\0" in name:
-            raise InputError(f"a path is a str or a pathlib.Path, not empty and without NUL: got {path!r}", got=path)
-        checked.append(Path(name))
+        check_path(path)
+        checked.append(Path(path))
         mode = _stat(checked[-1]).st_mode
         if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
             raise InputError(f"{path}: neither a file nor a folder", path=path)
@@ -130,9 +156,9 @@ def _check_paths(paths: Paths) -> list[Path]:
 
 def _check_suffixes(suffixes: Iterable[str]) -> tuple[str, ...]:
     if isinstance(suffixes, (str, bytes)) or not isinstance(suffixes, Iterable):
-        raise InputError(f"suffixes is a list such as ['.txt', '.md'], not {suffixes!r}", got=suffixes)
+        raise InputError(f"suffixes must be a list such as ['.txt', '.md'], got {suffixes!r:.80}", got=suffixes)
     checked = tuple(suffixes)
     for suffix in checked:
         if not isinstance(suffix, str) or not suffix.startswith("."):
-            raise InputError(f"a suffix is a str such as '.txt', not {suffix!r}", got=suffix)
+            raise InputError(f"a suffix must be a str such as '.txt', got {suffix!r:.80}", got=suffix)
     return tuple(suffix.lower() for suffix in checked)

@@ -7,6 +7,7 @@ from typing import Any, NoReturn, cast
 import numpy as np
 import numpy.typing as npt
 
+from fpstore.arguments import MAX_ID_BYTES
 from fpstore.errors import InputError
 
 U64 = npt.NDArray[np.uint64]
@@ -67,18 +68,18 @@ def parse_fingerprint(text: str, decimal: bool = False) -> int:
                 return int(significant or "0")
             reason = "it is over 2^64-1"
         else:
-            reason = "negative numbers are not" if _NEGATIVE.fullmatch(digits) else "expected decimal digits"
+            reason = "it is negative" if _NEGATIVE.fullmatch(digits) else "expected decimal digits"
     else:
         match = _HEX.fullmatch(digits)
         if match:
             return int(match[1], 16)
         reason = "expected 1 to 16 hexadecimal digits"
-        if _DIGITS.fullmatch(digits):
+        if _DIGITS.fullmatch(digits) and len(digits) <= 20 and int(digits) <= MAX_U64:
             reason += " (decimal fingerprints need decimal=True, --decimal)"
         elif _HEX_ANY.fullmatch(digits):
             reason = "it is over 2^64-1: " + reason
         elif _NEGATIVE.fullmatch(digits):
-            reason = "negative numbers are not"
+            reason = "it is negative"
     raise InputError(f"{show(text)} is not a fingerprint: {reason}", got=text)
 
 
@@ -130,13 +131,15 @@ def is_plain_integer(text: str) -> bool:
 
 
 def check_string_id(text: str) -> str:
-    """Return the id if it is not empty and encodable as UTF-8, else raise `InputError`."""
+    """Return the id if it is not empty, not too long and encodable as UTF-8, else raise `InputError`."""
     if not text:
         raise InputError("the id is empty", got=text)
     try:
-        text.encode("utf-8")
+        size = len(text.encode("utf-8"))
     except UnicodeEncodeError:
         raise InputError(f"the id {show(text)} cannot be encoded as UTF-8 (lone surrogate)", got=text) from None
+    if size > MAX_ID_BYTES:
+        raise InputError(f"a string id takes at most {MAX_ID_BYTES} bytes of UTF-8, got one of {size}: {show(text)}", got=size)
     return text
 
 
@@ -243,7 +246,7 @@ def check_ids(ids: object, count: int) -> U64 | list[str]:
 
 def _check_count(length: int, count: int) -> None:
     if length != count:
-        raise InputError(f"{length} ids for {count} fingerprints", expected=count, got=length)
+        raise InputError(f"{length} ids for {count} fingerprints: give one for each", expected=count, got=length)
 
 
 def _ids_of_list(items: list[object]) -> U64 | list[str]:
@@ -257,7 +260,7 @@ def _ids_of_list(items: list[object]) -> U64 | list[str]:
         strings = [str(item) for item in strings]
     try:
         "".join(strings).encode("utf-8")
-        clean = "" not in strings
+        clean = "" not in strings and max(map(len, strings)) * 4 <= MAX_ID_BYTES
     except UnicodeEncodeError:
         clean = False
     return strings if clean else [check_string_id(item) for item in strings]

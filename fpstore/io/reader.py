@@ -8,15 +8,17 @@ from typing import cast, get_args
 
 import numpy as np
 
+from fpstore.arguments import check_choice, check_flag, check_path, check_whole, printable
 from fpstore.errors import InputError
 from fpstore.io.binary import NpySource, RawSource
 from fpstore.io.check import is_plain_integer, show
 from fpstore.io.jsonl import JsonlSource
 from fpstore.io.parquet import ParquetSource
-from fpstore.io.source import FORMATS, Batch, Chunk, Fields, IdRule, Ids, IdType, InputFile, Source, printable
+from fpstore.io.source import FORMATS, Batch, Chunk, Fields, IdRule, Ids, IdType, InputFile, Source
 from fpstore.io.text import Dialect, TextSource
 
 CHUNK_ROWS = 1 << 18
+MOST_CHUNK_ROWS = 1 << 30
 
 
 class Reader:
@@ -139,7 +141,8 @@ def format_of(path: str | os.PathLike[str], format_name: str | None) -> str:
     """Return the format: as named, else by the extension, else TSV for ``-``."""
     known = ", ".join(f".{name}" for name in FORMATS)
     if format_name is not None:
-        name = format_name.lower().removeprefix(".")
+        name = format_name.lower() if isinstance(format_name, str) else ""
+        name = name.removeprefix(".")
         if name not in FORMATS:
             raise InputError(f"unknown format {show(format_name)}; known formats: {known}")
         return name
@@ -215,13 +218,20 @@ def open_reader(
     """
     if isinstance(paths, str | os.PathLike):
         paths = [paths]
-    if id_type not in get_args(IdType):
-        raise InputError(f"id_type must be one of {', '.join(get_args(IdType))}, got {show(id_type)}")
-    if chunk_rows < 1:
-        raise InputError(f"chunk_rows must be positive, got {chunk_rows}")
+    check_choice(id_type, get_args(IdType), "id_type")
+    chunk_rows = check_whole(chunk_rows, 1, MOST_CHUNK_ROWS, "chunk_rows")
+    decimal = check_flag(decimal, "decimal")
+    for what, field in (("fingerprint_field", fingerprint_field), ("id_field", id_field)):
+        if field is not None and not (isinstance(field, str) and field):
+            raise InputError(f"{what} must be the name of a column or field, got {show(field)}")
+    if not isinstance(paths, Iterable) or isinstance(paths, bytes):
+        raise InputError(f"paths must be a path or an iterable of paths, got {show(paths)}")
     names = list(paths)
     if not names:
-        raise InputError("no input given")
+        raise InputError("no input was given")
+    for path in names:
+        if path != "-":
+            check_path(path)
     if sum(os.fspath(name) == "-" for name in names) > 1:
         raise InputError("standard input is named more than once")
     fields = Fields(decimal, fingerprint_field, id_field)

@@ -12,8 +12,9 @@ from typing import IO, Any, cast
 
 import numpy.typing as npt
 
+from fpstore.arguments import printable
 from fpstore.errors import InputError
-from fpstore.io.source import printable, storage_errors
+from fpstore.io.source import storage_errors
 
 Columns = dict[str, npt.NDArray[Any] | list[str]]
 

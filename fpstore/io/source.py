@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
 
+from fpstore.arguments import printable
 from fpstore.errors import InputError, StorageError
 from fpstore.io.check import U64, parse_integer_id
 
@@ -124,11 +125,6 @@ class IdRule:
             ) from None
 
 
-def printable(path: str) -> str:
-    """Return a path as any stream can print it, also one that is not UTF-8 in the file system."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace") if not path.isascii() else path
-
-
 class InputFile:
     """A named file or standard input, checked before anything is read.
 
@@ -204,6 +200,8 @@ def storage_errors(name: str) -> Iterator[None]:
         raise StorageError(f"{name}: no such file or folder", path=name) from error
     except OSError as error:
         raise StorageError(f"{name}: {error.strerror or error}", path=name) from error
+    except RuntimeError as error:  # how pathlib calls symbolic links that go in a circle
+        raise StorageError(f"{name}: {error}", path=name) from error
     except ValueError as error:
         if isinstance(error, InputError):
             raise

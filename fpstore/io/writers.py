@@ -8,6 +8,7 @@ from typing import IO, Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
+from fpstore.arguments import check_flag, check_path
 from fpstore.errors import InputError
 from fpstore.io.binary import RawEncoder
 from fpstore.io.check import check_fingerprints, check_ids, show
@@ -193,6 +194,13 @@ def open_writer(
     ...     writer.write({"fingerprint": [42], "id": ["a.txt"]})
     {"fingerprint": "000000000000002a", "id": "a.txt"}
     """
+    header = check_flag(header, "header")
+    if not isinstance(path_or_stream, str | os.PathLike) and not hasattr(path_or_stream, "write"):
+        raise InputError(f"a path or a stream to write to is expected, got {show(path_or_stream)}")
+    if isinstance(path_or_stream, str | os.PathLike) and path_or_stream != "-":
+        check_path(path_or_stream)
+    if isinstance(columns, str | bytes) or not isinstance(columns, Mapping | Sequence):
+        raise InputError(f"columns must be a list of names, got {show(columns)}")
     kinds = dict(columns) if isinstance(columns, Mapping) else {name: _KINDS.get(name, "value") for name in columns}
     if not kinds or len(kinds) != len(columns):
         raise InputError(f"columns must have distinct names, got {show(list(columns))}")

@@ -1,0 +1,100 @@
+"""Arguments as users pass them: what is accepted, and one message for the rest, before any work is done."""
+
+from __future__ import annotations
+
+import errno
+import operator
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from fpstore.errors import InputError, StorageError, one_line
+
+MAX_ID_BYTES = 1 << 16
+_SHOWN_CHARACTERS = 80
+
+
+def printable(path: str | os.PathLike[str]) -> str:
+    r"""Return a path in characters that any stream can print, on one line: a byte that is not UTF-8 reads ``\xff``."""
+    return one_line(os.fspath(path))
+
+
+def check_path(value: object, what: str = "path") -> Path:
+    """Return an absolute path, or raise `InputError` for what can be no path, `StorageError` for what the system refuses."""
+    name = os.fspath(value) if isinstance(value, (str, os.PathLike)) else value
+    if not isinstance(name, str):
+        advice = ": decode it with os.fsdecode" if isinstance(name, bytes) else ""
+        raise InputError(f"{what} must be a str or a pathlib.Path, got {_shown(value)}{advice}", got=value)
+    if not name:
+        raise InputError(f"{what} is empty", got=value)
+    try:
+        os.lstat(name)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+            raise StorageError(f"{_short(name)}: {error.strerror}", path=name) from error
+    except ValueError as error:
+        reason = "a NUL character" if "\0" in name else "a character that the file system cannot encode"
+        raise InputError(f"{what} {_short(name)!r} cannot be a file name: it holds {reason}", got=value) from error
+    return Path(name).absolute()
+
+
+def check_choice(value: object, choices: Sequence[str], what: str) -> str:
+    """Return a word that is one of ``choices``."""
+    if not isinstance(value, str) or value not in choices:
+        raise InputError(f"{what} must be one of {', '.join(choices)}, got {_shown(value)}", expected=tuple(choices), got=value)
+    return value
+
+
+def check_flag(value: object, what: str) -> bool:
+    """Return True or False; numbers and strings are neither."""
+    if not _is_flag(value):
+        raise InputError(f"{what} must be True or False, got {_shown(value)}", got=value)
+    return bool(value)
+
+
+def check_whole(value: object, least: int, most: int, what: str) -> int:
+    """Return a whole number from ``least`` to ``most``, Python's or numpy's."""
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = None
+    if number is None or not least <= number <= most:
+        raise InputError(f"{what} must be a whole number from {least} to {_power(most)}, got {_shown(value)}", got=value)
+    return number
+
+
+def check_share(value: object, what: str) -> float | None:
+    """Return a positive, finite number, or None."""
+    if value is None:
+        return None
+    try:
+        number = float(value) if hasattr(value, "__float__") and not _is_flag(value) else 0.0
+    except (TypeError, ValueError, OverflowError):
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise InputError(f"{what} must be a positive number such as 0.1, got {_shown(value)}", got=value)
+    return number
+
+
+def check_progress(value: object) -> None:
+    """Refuse what cannot be called."""
+    if value is not None and not callable(value):
+        raise InputError(f"progress must be a function of (phase, done, total), got {_shown(value)}", got=value)
+
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")  # numpy's, without importing it
+
+
+def _power(most: int) -> str:
+    return {2**63 - 1: "2^63 - 1", 2**64 - 1: "2^64 - 1", 2**64: "2^64"}.get(most, str(most))
+
+
+def _shown(value: object) -> str:
+    """Return the repr of a value, cut to a length that fits a message."""
+    text = repr(value) if not isinstance(value, int) or abs(value) < 10**40 else "a larger number"
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _SHOWN_CHARACTERS else name[: _SHOWN_CHARACTERS - 3] + "..."

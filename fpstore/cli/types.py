@@ -1,0 +1,93 @@
+"""Types of option values: a value out of range is a usage error, exit code 2, before anything is opened or written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from fpstore.arguments import check_share
+from fpstore.design import MAX_RADIUS, WIDTH, check_design
+from fpstore.errors import InputError
+from fpstore.resources import MOST_THREADS, parse_memory, parse_size
+from fpstore.table import BLOCK_BYTES
+
+
+class Checked(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
+    """A value that a function of the library reads; what it refuses is a usage error with its message."""
+
+    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
+        self.name = name
+        self._read = read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return what the function makes of the text; a default that is no text stays as it is."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._read(value)
+        except InputError as error:
+            raise click.UsageError(f"{_option(param)}: {error}", ctx) from None
+
+
+def whole(least: int, most: int) -> Checked:
+    """Return the type of a whole number within a range."""
+
+    def read(text: str) -> int:
+        # Longer ones are out of range, and int() refuses thousands of digits.
+        number = int(text) if re.fullmatch(r"[+-]?[0-9]{1,20}", text) else None
+        if number is None or not least <= number <= most:
+            raise InputError(f"must be a whole number from {least} to {most}, got {text!r:.60}")
+        return number
+
+    return Checked("integer", read)
+
+
+def fail(message: str) -> None:
+    """End with a usage error."""
+    raise click.UsageError(message, click.get_current_context())
+
+
+def usage_error_for_design(name: str | None, radius: int) -> None:
+    """Raise a usage error for a design that is not known or not exact for the radius."""
+    try:
+        if name is not None:
+            check_design(name, radius)
+    except InputError as error:
+        fail(f"--design: {error}")
+
+
+def _option(param: click.Parameter | None) -> str:
+    return "a value" if param is None else param.opts[-1] if param.param_type_name == "option" else param.human_readable_name
+
+
+def _block_bytes(text: str) -> int:
+    if text not in map(str, BLOCK_BYTES):
+        raise InputError(f"must be one of {', '.join(map(str, BLOCK_BYTES))}, got {text!r:.60}")
+    return int(text)
+
+
+def _share(text: str) -> float | None:
+    try:
+        number: Any = float(text)
+    except ValueError:
+        number = text
+    return check_share(number, "the share")
+
+
+def _suffix(text: str) -> str:
+    if not text.startswith(".") or len(text) < 2:
+        raise InputError(f"must start with a dot, such as .txt, got {text!r:.60}")
+    return text
+
+
+BLOCK = Checked("integer", _block_bytes)
+BUDGET = Checked("size", lambda text: parse_size(text, "the size"))
+MEMORY = Checked("size", parse_memory)
+RADIUS = whole(0, MAX_RADIUS)
+DISTANCE = whole(0, WIDTH)
+SHARE = Checked("number", _share)
+SUFFIX = Checked("text", _suffix)
+THREADS = whole(1, MOST_THREADS)

@@ -1,0 +1,335 @@
+"""Every keyword of the public functions: odd values are refused by name before anything is written."""
+
+import inspect
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fpstore
+from fpstore.hashing import DocumentReader
+from fpstore.io import open_reader, open_writer, parse_fingerprint
+
+ODD = {
+    "None": None,
+    "True": True,
+    "False": False,
+    "numpy True": np.True_,
+    "0": 0,
+    "1": 1,
+    "numpy 1": np.int64(1),
+    "numpy 1.0": np.float64(1),
+    "-1": -1,
+    "99": 99,
+    "2000": 2000,
+    "10**30": 10**30,
+    "0.1": 0.1,
+    "1.0": 1.0,
+    "nan": float("nan"),
+    "inf": float("inf"),
+    "text": "odd",
+    "empty": "",
+    "3": "3",
+    "1GB": "1GB",
+    "9s": "9" * 400 + "GB",
+    "bytes": b"odd",
+    "list": [],
+    "dict": {},
+    "object": object(),
+    "surrogate": "\ud800",
+    "NUL": "a\0b",
+    "long": "x" * 300,
+}
+SIZES = {"1", "numpy 1", "1.0", "numpy 1.0", "99", "2000", "3", "1GB"}
+FLAGS = {"True", "False", "numpy True"}
+PATHS = {"text", "3", "1GB"}
+SMALL = {"0", "1", "numpy 1"}
+THREADS = {"None", "1", "numpy 1", "99"}
+MEMORY = {"None", "1GB"}
+NONE = {"None"}
+BUILD = {
+    "path": PATHS,
+    "radius": SMALL,
+    "design": set(),
+    "memory": MEMORY,
+    "threads": THREADS,
+    "progress": NONE,
+    "overwrite": FLAGS,
+    "block_bytes": set(),
+    "disk_budget": NONE | SIZES - {"1", "numpy 1", "1.0", "numpy 1.0", "99", "2000", "3"},
+    "storage": set(),
+    "fingerprinter": NONE,
+    "ids": NONE,
+}
+SHARES = {"1", "numpy 1", "99", "2000", "0.1", "1.0", "numpy 1.0", "10**30"}
+OPEN = {"path": set(), "mode": set(), "sync": set(), "merge_at": NONE | SHARES}
+PLAN = {
+    "n": {"0", "1", "numpy 1", "99", "2000"},
+    "radius": SMALL,
+    "disk_budget": NONE | SIZES,
+    "memory_budget": NONE | SIZES,
+    "storage": set(),
+    "block_bytes": set(),
+    "sample": NONE | {"list"},
+}
+REPAIR = {
+    "path": set(),
+    "output": NONE | PATHS,
+    "in_place": FLAGS,
+    "lost": NONE | PATHS,
+    "memory": MEMORY,
+    "threads": THREADS,
+    "progress": NONE,
+}
+# Of each method: what it is called with, and which of the odd values each of its arguments takes.
+FINGERPRINT = {"0", "1", "99", "2000"}
+IDS = {"list", "0", "1", "numpy 1", "99", "2000"}
+READING = {
+    "probe": ({"fingerprint": 7}, {"fingerprint": FINGERPRINT, "radius": NONE | SMALL}),
+    "probe_many": ({"fingerprints": [7]}, {"fingerprints": {"list"}, "radius": NONE | SMALL, "threads": THREADS}),
+    "probe_batches": (
+        {"fingerprints": [7]},
+        {
+            "fingerprints": {"list"},
+            "radius": NONE | SMALL,
+            "threads": THREADS,
+            "matches": {"1", "numpy 1", "99", "2000"},
+        },
+    ),
+    "scan": ({"fingerprints": [7], "radius": 3}, {"fingerprints": {"list"}, "radius": SMALL, "threads": THREADS}),
+    "ids_of": ({"fingerprints": [7]}, {"fingerprints": {"list"}}),
+    "split": (
+        {"folder": "parts", "bits": 1},
+        {
+            "folder": PATHS,
+            "bits": {"1", "numpy 1"},
+            "overwrite": FLAGS,
+            "memory": MEMORY,
+            "threads": THREADS,
+            "progress": NONE,
+        },
+    ),
+    "backup": ({"path": "copy.fps"}, {"path": PATHS, "overwrite": FLAGS, "progress": NONE}),
+    "verify": ({}, {"progress": NONE}),
+}
+WRITING = {
+    "insert": ({"fingerprints": [9], "ids": [9]}, {"fingerprints": set(), "ids": set(), "sync": NONE}),
+    "probe_insert": (
+        {"fingerprint": 9, "id": 9},
+        {
+            "fingerprint": FINGERPRINT,
+            "id": {"0", "1", "numpy 1", "99", "2000"},
+            "radius": NONE | SMALL,
+            "always": FLAGS,
+            "sync": NONE,
+        },
+    ),
+    "probe_insert_many": (
+        {"fingerprints": [9], "ids": [9]},
+        {
+            "fingerprints": set(),
+            "ids": set(),
+            "radius": NONE | SMALL,
+            "always": FLAGS,
+            "threads": THREADS,
+            "sync": NONE,
+        },
+    ),
+    "delete": ({"ids": [9]}, {"ids": IDS, "fingerprints": NONE, "sync": NONE}),
+    "merge": (
+        {},
+        {"renumber": {"False"}, "design": NONE, "memory": MEMORY, "threads": THREADS, "progress": NONE},
+    ),
+}
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    fpstore.build("s.fps", [7, 11], [50, 60]).close()
+    return tmp_path
+
+
+def names(function):
+    parameters = inspect.signature(function).parameters.values()
+    return {p.name for p in parameters if p.name != "self" and p.kind is not p.VAR_POSITIONAL}
+
+
+def refused(call, name, value, accepted):
+    """Call; an odd value that is not accepted must be an error of one line. Return what a call that was accepted returns."""
+    caught, result = None, None
+    try:
+        result = call()
+    except Exception as error:
+        caught = error
+    if accepted:
+        assert caught is None, f"{name}={value!r:.60} was refused: {caught!r}"
+        return result
+    assert caught is not None, f"{name}={value!r:.60} was taken"
+    kinds = (fpstore.InputError, fpstore.StorageError, fpstore.StoreNotFoundError)
+    assert isinstance(caught, kinds), f"{name}={value!r:.60}: {caught!r}"
+    assert str(caught).isprintable(), caught
+    return None
+
+
+def sweep(function, given, table, leaves=lambda result: None):
+    """Call a function with each odd value of each argument."""
+    before = set(Path.cwd().iterdir())
+    for name, taken in table.items():
+        for label, value in ODD.items():
+            result = refused(lambda: function(**{**given, name: value}), name, value, label in taken)  # noqa: B023
+            if result is None and label not in taken:
+                assert set(Path.cwd().iterdir()) == before, f"{name}={value!r} left something behind"
+            else:
+                leaves(result)
+
+
+def close_and_remove(before):
+    def leaves(result):
+        if isinstance(result, fpstore.Store):
+            result.close()
+        for path in set(Path.cwd().iterdir()) - before:
+            shutil.rmtree(path)
+
+    return leaves
+
+
+def test_every_argument_of_build(here):
+    given = {"path": "new.fps", "fingerprints": [7, 11]}
+    assert names(fpstore.build) == {*BUILD, "fingerprints"}
+    sweep(fpstore.build, given, BUILD, close_and_remove(set(here.iterdir())))
+
+
+def test_every_argument_of_open(here):
+    assert names(fpstore.open) == {*OPEN, "delta_bytes"}
+    sweep(fpstore.open, {"path": "s.fps", "mode": "r+"}, OPEN | {"path": set()}, lambda store: store and store.close())
+    sweep(fpstore.open, {"path": "s.fps", "mode": "r+"}, {"delta_bytes": SIZES}, lambda store: store and store.close())
+
+
+def test_every_argument_of_plan(here):
+    assert names(fpstore.plan) == set(PLAN)
+    sweep(fpstore.plan, {"n": 1000}, PLAN)
+
+
+def test_every_argument_of_repair(here):
+    assert names(fpstore.repair) == set(REPAIR)
+    sweep(fpstore.repair, {"path": "s.fps"}, REPAIR)
+
+
+@pytest.mark.parametrize("method", READING)
+def test_every_argument_that_asks(here, method):
+    given, table = READING[method]
+    with fpstore.open("s.fps") as store:
+        call = getattr(store, method)
+        assert names(call) == set(table)
+
+        def ask(**values):
+            result = call(**values)
+            return list(result) if inspect.isgenerator(result) else result
+
+        sweep(ask, given, table, close_and_remove(set(here.iterdir())))
+
+
+@pytest.mark.parametrize("method", WRITING)
+def test_every_argument_that_changes(here, method):
+    given, table = WRITING[method]
+    with fpstore.open("s.fps", "r+") as store:
+        call = getattr(store, method)
+        assert names(call) == set(table)
+        sweep(call, given, table)
+        assert store.verify().ok
+
+
+def test_what_is_for_changing_is_refused_with_a_store_open_for_reading(here):
+    with pytest.raises(fpstore.InputError, match="sync must be one of commit, batch, none, got 'foo'"):
+        fpstore.open("s.fps", "r", sync="foo")
+    for name, value in (("sync", "batch"), ("merge_at", 0.1), ("delta_bytes", "1GiB")):
+        with pytest.raises(fpstore.InputError, match=f"{name} is for changing a store: open it with mode='r\\+'"):
+            fpstore.open("s.fps", "r", **{name: value})
+
+
+@pytest.mark.parametrize("design", ["auto", "manku-4", "flip-1"])
+def test_storage_is_checked_whatever_the_design(here, design):
+    with pytest.raises(fpstore.InputError, match="storage must be one of hot, cold, got 'ssd'"):
+        fpstore.build("new.fps", [1], design=design, storage="ssd")
+    assert not Path("new.fps").exists()
+
+
+def test_budgets_are_sizes_like_memory(here):
+    fpstore.build("new.fps", [1], disk_budget="1GB").close()
+    assert fpstore.plan(1000, disk_budget="1GB", memory_budget="2GiB") == fpstore.plan(
+        1000, disk_budget=10**9, memory_budget=2 << 30
+    )
+
+
+def test_what_is_not_stored_is_an_error_of_fpstore(here):
+    with fpstore.open("s.fps") as store:
+        for look_up in (lambda: store.ids_of([7, 99]), lambda: store[99], lambda: store.ids[99]):
+            with pytest.raises(fpstore.NotStoredError, match="99 is not stored") as caught:
+                look_up()
+            assert isinstance(caught.value, (fpstore.FpstoreError, KeyError))
+            assert caught.value.got == 99
+
+
+@pytest.mark.parametrize("text", ["1" * 17, "9" * 19, str(2**64 - 1)])
+def test_decimal_is_advised_where_it_helps(text):
+    with pytest.raises(fpstore.InputError, match="--decimal"):
+        parse_fingerprint(text)
+
+
+@pytest.mark.parametrize("text", [str(2**64), "9" * 20, "1" * 21, "1" * 5000])
+def test_decimal_is_not_advised_for_a_number_that_is_too_large(text):
+    for decimal in (False, True):
+        with pytest.raises(fpstore.InputError, match=r"over 2\^64-1") as caught:
+            parse_fingerprint(text, decimal)
+        assert "--decimal" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["format", "decimal", "fingerprint_field", "id_field", "id_type", "chunk_rows"])
+def test_every_argument_of_open_reader(here, name):
+    Path("a.tsv").write_text("7\ta\n")
+    taken = {
+        "format": NONE,
+        "decimal": FLAGS,
+        "fingerprint_field": NONE,
+        "id_field": NONE,
+        "id_type": set(),
+        "chunk_rows": {"1", "numpy 1", "99", "2000"},
+    }[name]
+    sweep(lambda **values: list(open_reader("a.tsv", **values)), {}, {name: taken})
+
+
+def test_every_argument_of_open_writer(here):
+    def write(**values):
+        with open_writer(**values) as writer:
+            writer.write([(7, "a")])
+        Path(values["path_or_stream"]).unlink()
+
+    table = {"path_or_stream": set(), "format": NONE, "columns": set(), "header": FLAGS}
+    sweep(write, {"path_or_stream": "out.tsv", "columns": ["fingerprint", "id"]}, table)
+
+
+def test_every_argument_of_simhash_and_of_the_document_reader(here):
+    table = {
+        "shingle": set(),
+        "size": {"1", "numpy 1", "99"},
+        "weighting": set(),
+        "normalize": FLAGS,
+        "casefold": FLAGS,
+        "seed": {"0", "1", "numpy 1", "99", "2000"},
+    }
+    sweep(fpstore.SimHash, {}, table)
+    Path("a.txt").write_text("words")
+    table = {
+        "paths": {"list", "dict"},
+        "fingerprinter": set(),
+        "chunk_documents": {"1", "numpy 1", "99", "2000"},
+        "suffixes": NONE | {"list", "dict"},
+        "recursive": FLAGS,
+        "follow_symlinks": FLAGS,
+        "max_bytes": NONE | {"0", "1", "numpy 1", "99", "2000"},
+        "on_notice": NONE,
+    }
+    assert names(DocumentReader.__init__) == set(table)
+    sweep(DocumentReader, {"paths": ["a.txt"], "fingerprinter": fpstore.SimHash()}, table)

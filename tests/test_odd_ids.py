@@ -1,0 +1,127 @@
+"""Ids of odd characters: what Unicode calls a line break, blanks, controls; from a file, through a store, to a file and back."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from commandline import failure, fine
+
+import fpstore
+
+# Everything that str.splitlines takes for the end of a line, except the line feed.
+BREAKS = ["\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
+ODD = [
+    *(f"a{c}b" for c in BREAKS if c != "\r"),
+    *(f"{c}" for c in BREAKS if c != "\r"),
+    " a",
+    "a ",
+    "\xa0",
+    "a\0b",
+    "\x1b[31m",
+    '"',
+    'a"b',
+    "#a",
+    "#",
+    "\\n",
+    "\\xff",
+    "a\u200bb",
+    "a\ufeffb",
+    "\U0010ffff",
+    "e\u0301",
+    "é",
+    "id",
+    "fingerprint",
+    "null",
+    "0x1",
+    "01",
+    "x" * 60000,
+]
+PLAIN = ["a", "b", "ab"]
+SEPARATORS = ["a\tb", "\t", "a\rb", "a\nb", "\n", "a,b", "a b"]
+
+
+def write_tsv(ids):
+    Path("in.tsv").write_bytes("".join(f"{n:016x}\t{i}\n" for n, i in enumerate(ids)).encode())
+
+
+def content(path):
+    with fpstore.open(path) as store:
+        return {name: store.ids[name] for _, _, names in store.items() for name in names}
+
+
+@pytest.mark.parametrize("extension", ["tsv", "csv", "jsonl", "parquet"])
+def test_odd_ids_survive_build_export_and_build(tmp_path, monkeypatch, extension):
+    monkeypatch.chdir(tmp_path)
+    ids = [*PLAIN, *ODD] + (SEPARATORS if extension in ("jsonl", "parquet") else [])
+    fpstore.build("a.fps", range(len(ids)), ids).close()
+    fine("export", "a.fps", "-o", f"out.{extension}")
+    fine("build", "b.fps", f"out.{extension}", "-q")
+    assert content("b.fps") == content("a.fps") == {name: [n] for n, name in enumerate(ids)}
+    fine("insert", "b.fps", f"out.{extension}", "-q")
+    assert content("b.fps") == content("a.fps")
+    fine("merge", "b.fps", "-q")
+    assert content("b.fps") == content("a.fps")
+
+
+def test_delete_input_ends_lines_at_line_feeds_only(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ids = [*PLAIN, *ODD]
+    for odd in ODD:
+        fpstore.build("a.fps", range(len(ids)), ids, overwrite=True).close()
+        Path("gone.txt").write_bytes(f"\n{odd}\r\n".encode())
+        out = fine("delete", "a.fps", "--input", "gone.txt", "--json")
+        assert json.loads(out)["removed"] == 1
+        assert set(content("a.fps")) == set(ids) - {odd}
+
+
+@pytest.mark.parametrize("odd", SEPARATORS[:5])
+def test_text_output_refuses_an_id_that_would_be_read_as_another(tmp_path, monkeypatch, odd):
+    monkeypatch.chdir(tmp_path)
+    fpstore.build("a.fps", [0, 1], ["a", odd]).close()
+    for verb in (["export", "a.fps"], ["probe", "a.fps", "0"]):
+        message = failure(*verb, "-o", "out.tsv")
+        assert re.search("cannot be written as tsv.*JSON lines", message)
+        assert not Path("out.tsv").exists()
+    assert odd in fine("export", "a.fps", "--json").encode().decode("unicode_escape")
+    assert json.loads(fine("delete", "a.fps", odd, "--json"))["removed"] == 1
+
+
+def test_a_bad_line_of_delete_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    fpstore.build("a.fps", [0, 1]).close()
+    Path("gone.txt").write_text("1\n\nx\n")
+    assert "gone.txt:3: the id 'x' is not" in failure("delete", "a.fps", "--input", "gone.txt")
+    assert "gone.txt:3: 'x' is not a fingerprint" in failure("delete", "a.fps", "--fingerprints", "--input", "gone.txt")
+    assert len(fpstore.open("a.fps")) == 2
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ("", "empty"),
+        ("\ud800", "cannot be encoded as UTF-8"),
+        ("a\udcff", "cannot be encoded as UTF-8"),
+        ("x" * 65537, "65536 bytes.*got one of 65537"),
+        ("é" * 40000, "65536 bytes.*got one of 80000"),
+    ],
+    ids=["empty", "surrogate", "byte of a file name", "long", "long in UTF-8"],
+)
+def test_ids_that_cannot_be_kept_are_refused_before_anything_is(tmp_path, bad, message):
+    path = tmp_path / "a.fps"
+    with pytest.raises(fpstore.InputError, match=message):
+        fpstore.build(path, [0, 1], ["a", bad])
+    assert list(tmp_path.iterdir()) == []
+    fpstore.build(path, [0], ["a"]).close()
+    with fpstore.open(path, "r+") as store:
+        before = store.stats()["bytes"]
+        for change in (
+            lambda: store.insert([1, 2], ["b", bad]),
+            lambda: store.probe_insert(1, bad),
+            lambda: store.probe_insert_many([1 << 40, 2 << 50], ["b", bad]),
+        ):
+            with pytest.raises(fpstore.InputError, match=message):
+                change()
+        assert bad not in store.ids
+        assert store.stats()["bytes"] == before
+        assert [len(store), list(content(path))] == [1, ["a"]]

@@ -13,7 +13,7 @@ from fpstore.delta import Delta, Totals
 from fpstore.errors import CorruptStoreError
 from fpstore.generation import Generation
 from fpstore.matches import Match
-from fpstore.probing import Columns, cut, joined, probed, scanned
+from fpstore.probing import Columns, cut, joined, run, scanned
 
 Words = npt.NDArray[np.uint64]
 Groups = tuple[Words, Words, Words]  # keys, how many ids each has, the ids one after the other
@@ -74,7 +74,7 @@ class View:
 
     def probe_columns(self, queries: Words, radius: int, threads: int, most: int | None = None) -> Columns | None:
         """Return the columns of the matches of many queries; None when a part has more than ``most``."""
-        columns = probed(partial(self._probe_part, radius=radius, most=most), cut(queries, threads), threads)
+        columns = run(partial(self._probe_part, radius=radius, most=most), cut(queries, threads), threads)
         return None if any(column is None for column in columns) else joined(columns)
 
     def _probe_part(
@@ -83,12 +83,12 @@ class View:
         found = self.generation.prober(radius).probe(queries, radius, most=most, stop=stop)
         if found is None or self._changes is None:
             return None if found is None else found[:3]
-        return self._changes.combine(found[:3], self._changes.probe(queries, radius, self.version), self.version)
+        return self._changes.combine(found[:3], self._changes.probe(queries, radius, self.version, stop=stop), self.version)
 
     def base_columns(self, queries: Words, radius: int, threads: int) -> Columns:
         """Return the columns of the matches in the tables, with what was deleted from them since."""
         prober = self.generation.prober(radius)
-        return joined([found[:3] for found in probed(partial(prober.probe, radius=radius), cut(queries, threads), threads)])
+        return joined([found[:3] for found in run(partial(prober.probe, radius=radius), cut(queries, threads), threads)])
 
     def scan_columns(self, queries: Words, radius: int, threads: int) -> Columns:
         """Return the columns of the matches at any radius."""

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -190,6 +191,16 @@ def test_only_the_command_line_prints(path):
 @pytest.mark.parametrize("path", SOURCES, ids=relative)
 def test_every_module_says_what_it_is(path):
     assert ast.get_docstring(ast.parse(path.read_text())), relative(path)
+
+
+def test_nothing_is_decided_by_a_clock():
+    """Slowness must not change what is done. A name of a clock may appear only where people are told how long something took,
+    where a commit waits for others to join it, and where one process waits for another."""
+    clock = re.compile(r"\b(chrono|clock_gettime|clock|gettimeofday|rdtsc\w*|monotonic|perf_counter|time_ns|process_time|thread_time)\b|time\.time\b")
+    assert [path.name for path in NATIVE if clock.search(path.read_text())] == []
+    using = {relative(path) for path in SOURCES if clock.search(path.read_text())}
+    told = {f"cli/{verb}.py" for verb in ("backup", "build", "insert", "merge")}
+    assert using == {*told, "cli/signals.py", "following.py", "writing.py"}
 
 
 def test_only_the_binding_knows_python():

@@ -127,6 +127,13 @@ class Reading:
             return False
         return view.has(value)
 
+    def __iter__(self) -> Iterator[int]:
+        """Iterate over the fingerprints stored now, in ascending order, whatever is changed meanwhile; see :meth:`items`."""
+        view = self.view()
+        return (value for piece in view.fingerprints() for value in piece.tolist())
+
+    __reversed__ = None  # else Python would ask for fingerprints by place
+
     def __getitem__(self, fingerprint: int) -> list[int] | list[str]:
         """Return the ids of a stored fingerprint; KeyError when it is not stored."""
         ids = self.view().ids_of_one(check_fingerprint(fingerprint))

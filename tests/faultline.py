@@ -24,6 +24,7 @@ def compiled(tmp_path_factory):
     compiler = shutil.which("gcc")
     if compiler is None or sys.platform != "linux":
         pytest.skip("faults are injected by a library that only gcc on Linux can make here")
+
     def make(name):
         library = (tmp_path_factory.mktemp("faults") / name).with_suffix(".so")
         flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.backup import back_up
 from fpstore.design import Design, check_radius
 from fpstore.errors import ClosedStoreError, InputError
 from fpstore.following import Follower
@@ -22,7 +21,6 @@ from fpstore.io import check_fingerprint, check_fingerprints
 from fpstore.matches import Match, Matches
 from fpstore.probing import PROBE_QUERIES
 from fpstore.resources import parse_memory, parse_threads
-from fpstore.splitting import split_store
 from fpstore.view import View
 
 Words = npt.NDArray[np.uint64]
@@ -309,6 +307,8 @@ class Reading:
         ------
         InputError, StoreExistsError, StorageError, ClosedStoreError
         """
+        from fpstore.splitting import split_store
+
         target = Path(os.fspath(folder)).absolute()
         return split_store(self.view(), target, bits, overwrite, parse_memory(memory), parse_threads(threads), progress)
 
@@ -341,6 +341,8 @@ class Reading:
             The disk is full or not writable; there is no copy.
         InputError, ClosedStoreError
         """
+        from fpstore.backup import back_up
+
         self._check()
         self._settle()
         back_up(self._follower, Path(os.fspath(path)).absolute(), overwrite, progress)

@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from fpstore import layout
 from fpstore.aside import free_name, keep_still, swap, take_lock
-from fpstore.builder import Options, build_store
 from fpstore.delta import Record
 from fpstore.design import MAX_RADIUS, Design, TableSpec, covers, named_like
 from fpstore.errors import (
@@ -159,6 +158,8 @@ class _Repair:
             raise StoreExistsError(f"{target} exists: move it away, or choose another path", path=target)
         self._find_metadata()
         self._find_content()
+        from fpstore.builder import Options, build_store
+
         options = Options(
             radius=self._design.radius, design=self._shape(), memory=memory, threads=threads, block_bytes=self._block_bytes,
             fingerprinter=self._store.get("fingerprinter"), progress=self._progress, id_kind=self._id_kind, rows=self._next_row,

@@ -216,8 +216,10 @@ def test_every_module_says_what_it_is(path):
 
 
 def test_nothing_is_decided_by_a_clock():
-    """Slowness must not change what is done. A name of a clock may appear only where people are told how long something took,
-    where a commit waits for others to join it, and where one process waits for another.
+    """Slowness must not change what is done.
+
+    A clock may be named only where people are told how long something took, where a commit waits for others to join it, and where
+    one process waits for another.
     """
     clock = re.compile(
         r"\b(chrono|clock_gettime|clock|gettimeofday|rdtsc\w*|monotonic|perf_counter|time_ns|process_time|thread_time)\b|time\.time\b"

@@ -170,28 +170,3 @@ def test_the_fingerprinter_is_remembered(tmp_path):
     for bad in ("simhash", {"version": 1}, 3):
         with pytest.raises(fpstore.InputError, match="fingerprinter"):
             fpstore.build(tmp_path / "u", [1], fingerprinter=bad)
-
-
-STOPPED = """
-    import os, signal, sys, threading, time
-    import numpy as np
-    import fpstore
-
-    # All share their leading half: each look-up of some tables meets them all.
-    fingerprints = np.random.default_rng(1).integers(0, 2**32, 1 << 18, dtype=np.uint64)
-    with fpstore.build(sys.argv[1], fingerprints, design="manku-4") as store:
-        started = time.monotonic()
-        threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT]).start()
-        try:
-            store.probe_many(np.tile(fingerprints, 4), threads=int(sys.argv[2]))
-        except KeyboardInterrupt:
-            print(time.monotonic() - started)
-"""
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_control_c_stops_a_long_probe(tmp_path, threads):
-    """A million queries that would take minutes."""
-    code, out, err = run_python(STOPPED, tmp_path / "s", threads)
-    assert (code, err) == (0, "")
-    assert 0.5 <= float(out) < 10

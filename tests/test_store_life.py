@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from building import run_python
 from sets import EMPTY, MAX, make_set
 
 import fpstore

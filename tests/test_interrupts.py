@@ -100,7 +100,7 @@ def of_the_delta(delta):
         "delta pairs": lambda: delta.pairs(many, many, NEWEST),
         "delta find": lambda: delta.find(many, NEWEST),
         "delta ids": lambda: delta.ids(many, np.zeros(len(many) + 1, np.int64), NO_FLIP, NEWEST),
-        "delta export": lambda: [delta.export(NEWEST) for _ in range(5)],
+        "delta export": lambda: delta.export(NEWEST),
     }
 
 
@@ -117,6 +117,45 @@ def test_signals_are_met_inside_a_call_of_the_tables(store, skewed, met, name):
 @pytest.mark.parametrize("name", DELTA)
 def test_signals_are_met_inside_a_call_of_the_delta(delta, met, name):
     assert met(of_the_delta(delta)[name]) > 5
+
+
+def of_sorts():
+    rows = np.random.default_rng(3).integers(0, 2**64, 1 << 23, dtype=np.uint64)
+    spare = np.empty_like(rows)
+    pairs = np.repeat(np.arange(1 << 23, dtype=np.uint64), 2)
+    return {
+        "sort_keys": lambda: _kernel.sort_keys(rows, spare, 64),
+        "sort_pairs": lambda: _kernel.sort_pairs(rows, spare),
+        "permute_sort": lambda: _kernel.permute_sort(np.sort(rows), IDENTITY[::-1].copy(), rows, spare, 30),
+        "group_pairs": lambda: _kernel.group_pairs(pairs, np.empty_like(pairs)),
+    }
+
+
+@pytest.mark.parametrize("name", ["sort_keys", "sort_pairs", "permute_sort", "group_pairs"])
+def test_signals_are_met_inside_a_sort(met, name):
+    assert met(of_sorts()[name]) > 5
+
+
+def test_a_sort_that_a_signal_ends():
+    class StopError(Exception):
+        pass
+
+    def end(*_):
+        raise StopError
+
+    rows = np.random.default_rng(3).integers(0, 2**64, 1 << 23, dtype=np.uint64)
+    spare = np.empty_like(rows)
+
+    def interrupted():
+        signal.setitimer(signal.ITIMER_REAL, 0.001)
+        _kernel.sort_pairs(rows, spare)
+
+    old = signal.signal(signal.SIGALRM, end)
+    try:
+        with pytest.raises(StopError):
+            interrupted()
+    finally:
+        signal.signal(signal.SIGALRM, old)
 
 
 def test_a_batch_of_inserts_is_taken_in_parts():

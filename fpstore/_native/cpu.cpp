@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <utility>
 
 #include "kernels.hpp"
 
@@ -99,7 +100,7 @@ uint64_t major_faults() {
 bool should_stop(Stopper* stop, uint64_t work) {
   constexpr uint64_t kLook = 1 << 14, kPoll = 1 << 18;
   if (!stop) return false;
-  if (stop->wanted && stop->wanted->load(std::memory_order_relaxed)) return true;
+  if (stop->ended || (stop->wanted && stop->wanted->load(std::memory_order_relaxed))) return stop->ended = true;
   stop->work += work;
   if (!stop->poll || stop->work < kLook) return false;
   const uint64_t faults = major_faults();
@@ -109,8 +110,16 @@ bool should_stop(Stopper* stop, uint64_t work) {
   stop->work = 0;
   if (!waited && stop->quiet < kPoll) return false;
   stop->quiet = 0;
-  return stop->poll();
+  return stop->ended = stop->poll();
 }
+
+namespace {
+thread_local Stopper* sorting = nullptr;
+}
+
+Stopper* stop_sorts_by(Stopper* stop) { return std::exchange(sorting, stop); }
+
+bool should_stop_sort(uint64_t work) { return should_stop(sorting, work); }
 
 PageWatch::Plan PageWatch::plan(unsigned lookups) {
   for (auto* left : {&ahead_, &trusted_}) {

@@ -83,10 +83,15 @@ struct Stopper {
   uint64_t work = 0;    // since the last look at the faults
   uint64_t quiet = 0;   // since the last poll
   uint64_t faults = 0;  // at the last look
+  bool ended = false;   // it has been said so
 };
 constexpr uint64_t kBlockWork = 64;  // of opening a block, in the unit of an entry decoded or compared
 // Whether the call is to end, after this much more work. Polls are a millisecond of work apart, or a look-up on disk.
 bool should_stop(Stopper* stop, uint64_t work);
+
+// The same for the sorts of this thread, which leave their arrays in no order when they end early. Returns what there was before.
+Stopper* stop_sorts_by(Stopper* stop);
+bool should_stop_sort(uint64_t work);
 
 // Whether the pages of look-ups are in the page cache, learnt from the faults of the threads that look up. Pages are asked for
 // ahead only after a look-up had to wait for one, and for a fixed number of look-ups; how long anything took plays no part.

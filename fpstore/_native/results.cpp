@@ -53,12 +53,13 @@ Status order_matches(const Sink& sink, uint64_t query_count, int64_t* lims, uint
   }
 }
 
-uint64_t group_pairs(uint64_t* pairs, uint64_t n, uint64_t* keys, uint64_t* ids, uint64_t* id_count) {
+uint64_t group_pairs(uint64_t* pairs, uint64_t n, uint64_t* keys, uint64_t* ids, uint64_t* id_count, Stopper* stop) {
   uint64_t groups = 0, written = 0;
   for (uint64_t i = 0; i < n;) {
     const uint64_t key = pairs[2 * i];
     const uint64_t start = written;
     bool ascending = true;
+    if (should_stop(stop, 1)) throw Interrupted();
     for (; i < n && pairs[2 * i] == key; ++i) {
       const uint64_t id = pairs[2 * i + 1];
       if (written > start && ids[written - 1] >= id) ascending = false;

@@ -133,7 +133,7 @@ class Delta {
     uint32_t version;
     uint32_t end;
   };
-  static constexpr uint64_t kInsertWork = 1 << 24;  // of one call of probe_insert, in keys compared
+  static constexpr uint64_t kInsertWork = 1 << 25;  // of one call of probe_insert, in keys compared
   static constexpr uint64_t kLookUpWork = 32;  // of looking up one fingerprint
   static constexpr unsigned kGroup = 16;  // rows or queries whose memory is asked for together
   // Pairs of an entry up to which they are walked; those of entries with more are all in pair_slots_.

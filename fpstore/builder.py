@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +27,9 @@ from fpstore.plan import SAMPLE_SIZE, STORAGE, choose
 from fpstore.resources import parse_memory, parse_threads
 from fpstore.sorting import COPY_ROWS, KEY_BYTES, Column, PairSorter, permuted_parts
 from fpstore.table import BLOCK_BYTES, DEFAULT_BLOCK_BYTES, Layout, TableReader, TableWriter
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 Words = npt.NDArray[np.uint64]
 Progress = Callable[[str, int, int | None], None]
@@ -115,6 +117,8 @@ class _Build:
         self._generation = folder / layout.generation_name(1)
         self._generation.mkdir()
         # Tables are synced beside the building of the next ones.
+        from concurrent.futures import ThreadPoolExecutor
+
         self._disk = ThreadPoolExecutor(1)
         self._syncs: list[tuple[TableWriter, Future[None]]] = []
         self._temporary = folder / "tmp"
@@ -256,6 +260,8 @@ class _Build:
             started.set()
             work(workspaces[0])
             return
+        from concurrent.futures import ThreadPoolExecutor, as_completed
+
         with ThreadPoolExecutor(len(workspaces)) as pool:
             try:
                 futures = [pool.submit(work, workspace) for workspace in workspaces]

@@ -6,8 +6,6 @@ import ctypes
 import errno
 import fcntl
 import os
-import secrets
-import shutil
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +18,13 @@ from fpstore.locks import LOCK_FILE, WriterLock
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _ASIDE = "-old"
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder with what is in it, as far as that can be done."""
+    import shutil  # and with it all that packs and unpacks archives
+
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 class Target:
@@ -62,7 +67,7 @@ class Target:
 
     def _make_folder(self) -> bool:
         """Make the temporary folder and lock it; False when another builder took it for abandoned before it was locked."""
-        self._folder = self.path.parent / f".{self.path.name}.tmp-{os.getpid()}-{secrets.token_hex(4)}"
+        self._folder = self.path.parent / f".{self.path.name}.tmp-{os.getpid()}-{os.urandom(4).hex()}"
         try:
             self._folder.mkdir()
             with suppress(FileNotFoundError, BlockingIOError):
@@ -75,7 +80,7 @@ class Target:
         except BaseException as error:  # also a signal: __exit__ will not be called
             self._unlock()
             self._let_writers()
-            shutil.rmtree(self._folder, ignore_errors=True)
+            remove_tree(self._folder)
             if not isinstance(error, OSError):
                 raise
             raise StorageError(f"{self.path}: cannot write beside it ({error.strerror})", path=self.path) from error
@@ -108,7 +113,7 @@ class Target:
                 raise self._refused(error.filename or self.path, error) from error
         finally:
             if self._folder.exists():
-                shutil.rmtree(self._folder, ignore_errors=True)
+                remove_tree(self._folder)
             self._unlock()
             self._let_writers()
 
@@ -167,7 +172,7 @@ class Target:
             except OSError:
                 continue
             else:
-                shutil.rmtree(folder, ignore_errors=True)
+                remove_tree(folder)
             finally:
                 os.close(lock)
 

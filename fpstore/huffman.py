@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from bitarray.util import canonical_huffman
 
 from fpstore import _kernel
 
@@ -26,6 +25,8 @@ def code_lengths(histogram: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
     -------
     ndarray of uint8, shape (64,)
     """
+    from bitarray.util import canonical_huffman
+
     total = int(histogram.sum())
     present = [int(s) for s in np.flatnonzero(histogram)]
     for filler in (SYMBOLS - 1, SYMBOLS - 2):

@@ -148,20 +148,22 @@ class IdMap:
         """Return (lims, ids) of many places; each record is read once."""
         distinct, record = np.unique(blocks, return_inverse=True)
         keys = [block_key(block) for block in distinct.tolist()]
-        found = self._reader.get_many(keys)
+        records = self._reader.get_many(keys)
+        found = [record for record in records if record is not None]
         if len(found) != len(keys):
-            block = next(b for b, key in zip(distinct.tolist(), keys, strict=True) if key not in dict(found))
-            raise CorruptStoreError(f"{self.path}: the id record of block {block} is missing", path=self.path, block=block)
-        records = [value for _, value in found]
+            raise self._missing(int(distinct[records.index(None)]))
         return _kernel.gather_ids(
-            records, distinct, record.astype(np.uint64), ranks, record_seed(self._digest, 0), printable(self.path)
+            found, distinct, record.astype(np.uint64), ranks, record_seed(self._digest, 0), printable(self.path)
         )
 
     def _record(self, block: int) -> bytes:
         record = self._reader.get(block_key(block))
         if record is None:
-            raise CorruptStoreError(f"{self.path}: the id record of block {block} is missing", path=self.path, block=block)
+            raise self._missing(block)
         return record
+
+    def _missing(self, block: int) -> CorruptStoreError:
+        return CorruptStoreError(f"{self.path}: the id record of block {block} is missing", path=self.path, block=block)
 
     def verify(self, entry_counts: Iterable[int], tick: Callable[[int], None] = lambda rows: None) -> int:
         """Check that there is exactly one good record a block, with the right number of fingerprints; return the id count.

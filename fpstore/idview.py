@@ -44,6 +44,10 @@ class Ids:
             return False
         return len(self._view().with_ids(numbers)[0]) > 0
 
+    # Python would otherwise ask for 0, 1, 2, ... until one is missing.
+    __iter__ = None
+    __reversed__ = None
+
     def __getitem__(self, identifier: int | str) -> list[int]:
         """Return the fingerprints that have an id, ascending; KeyError when there is none."""
         fingerprints, _ = self._view().with_ids(self.numbers(identifier))

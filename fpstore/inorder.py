@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from bisect import bisect_right
 
 import numpy as np
 import numpy.typing as npt
@@ -49,7 +49,9 @@ def probe_insert_in_order(
     ends = sorted({*(np.flatnonzero(returning) + 1).tolist(), len(fingerprints)})
     parts: list[Columns] = []
     masks = [np.zeros(0, bool)]
-    for start, end in pairwise([0, *ends]):
+    start = 0
+    while start < len(fingerprints):
+        end = ends[bisect_right(ends, start)]
         near = delta.kernel.combine(_part(base, start, end), _nothing(end - start), delta.version)
         matched = (np.diff(near[0]) > 0).astype(np.uint8)
         matched[dropped[start:end]] = DROPPED
@@ -58,8 +60,10 @@ def probe_insert_in_order(
             fingerprints[start:end], ids[start:end], matched, in_base[start:end], radius, always, version
         )
         delta.version = version
-        parts.append(delta.kernel.combine(near, (lims, found, distances), version))
+        taken = len(inserted)  # fewer than there are, where a row meets much
+        parts.append(delta.kernel.combine(_part(near, 0, taken), (lims, found, distances), version))
         masks.append(inserted.astype(bool))
+        start += taken
     return joined(parts), np.concatenate(masks)
 
 

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
 
+T = TypeVar("T")
 Words = npt.NDArray[np.uint64]
 Columns = tuple[npt.NDArray[np.int64], Words, npt.NDArray[np.uint8]]  # lims, fingerprints, distances
 
 PROBE_QUERIES = 1 << 16  # queries of one kernel call
 SPLIT_QUERIES = 1 << 8  # fewer are not worth another thread
-QUICK_QUERIES = 1 << 10  # so few are done before anybody wants to stop them
-SCAN_BLOCKS = 1 << 13  # blocks and queries of one kernel call: what a scan does between two looks at signals
+SCAN_BLOCKS = 1 << 13  # blocks and queries of one kernel call of a scan
 SCAN_QUERIES = 1 << 8
 
 
@@ -42,12 +41,17 @@ def joined(columns: list[Columns]) -> Columns:
     )
 
 
-def probed(work: Callable[..., Any], parts: list[Words], threads: int) -> list[Any]:
-    """Probe each part; many queries in other threads than this one, which is then free to meet a Ctrl-C and stop them."""
-    if len(parts) == 1 and len(parts[0]) <= QUICK_QUERIES:
-        return [work(parts[0])]
+def run(work: Callable[..., T], parts: list[Any], threads: int) -> list[T]:
+    """Run ``work(part, stop=...)`` on each part, in threads when there is enough to do; results in order.
+
+    This thread meets a Ctrl-C while the others work, and stops them. When it works itself, the kernel looks for signals.
+    """
+    if threads == 1 or len(parts) < 2:
+        return [work(part, stop=None) for part in parts]
+    from concurrent.futures import ThreadPoolExecutor
+
     stop = _kernel.Stop()
-    with ThreadPoolExecutor(threads) as pool:
+    with ThreadPoolExecutor(min(threads, len(parts))) as pool:
         try:
             return list(pool.map(partial(work, stop=stop), parts))
         except BaseException:
@@ -63,7 +67,12 @@ def scanned(kernel: _kernel.Table, queries: Words, radius: int, threads: int) ->
         for q in range(0, len(queries), SCAN_QUERIES)
         for b in range(0, kernel.block_count, SCAN_BLOCKS)
     ]
-    columns = _run(lambda p: kernel.scan(queries[p[0] : p[0] + SCAN_QUERIES], radius, p[1], p[2]), parts, threads)
+
+    def work(part: tuple[int, int, int], stop: _kernel.Stop | None) -> Columns:
+        first, start, end = part
+        return kernel.scan(queries[first : first + SCAN_QUERIES], radius, start, end, stop=stop)
+
+    columns = run(work, parts, threads)
     number = np.concatenate(
         [
             np.empty(0, np.int64),
@@ -76,15 +85,3 @@ def scanned(kernel: _kernel.Table, queries: Words, radius: int, threads: int) ->
     lims = np.zeros(len(queries) + 1, np.int64)
     np.cumsum(np.bincount(number, minlength=len(queries)), out=lims[1:])
     return lims, found[order], distances[order]
-
-
-def _run(work: Callable[[Any], Columns], parts: list[Any], threads: int) -> list[Columns]:
-    """Run the work on each part, in threads when there is enough of it; results in order."""
-    if threads == 1 or len(parts) < 2:
-        return [work(part) for part in parts]
-    with ThreadPoolExecutor(min(threads, len(parts))) as pool:
-        try:
-            return list(pool.map(work, parts))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise

@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.arguments import check_flag, check_path, check_progress, check_whole
-from fpstore.backup import back_up
 from fpstore.design import Design, check_radius
 from fpstore.errors import ClosedStoreError, InputError, NotStoredError
 from fpstore.following import Follower
@@ -23,7 +22,6 @@ from fpstore.io import check_fingerprint, check_fingerprints
 from fpstore.matches import Match, Matches
 from fpstore.probing import PROBE_QUERIES
 from fpstore.resources import parse_memory, parse_threads
-from fpstore.splitting import split_store
 from fpstore.view import View
 
 Words = npt.NDArray[np.uint64]
@@ -127,6 +125,13 @@ class Reading:
         except InputError:
             return False
         return view.has(value)
+
+    def __iter__(self) -> Iterator[int]:
+        """Iterate over the fingerprints stored now, in ascending order, whatever is changed meanwhile; see :meth:`items`."""
+        view = self.view()
+        return (value for piece in view.fingerprints() for value in piece.tolist())
+
+    __reversed__ = None  # else Python would ask for fingerprints by place
 
     def __getitem__(self, fingerprint: int) -> list[int] | list[str]:
         """Return the ids of a stored fingerprint; KeyError when it is not stored."""
@@ -303,6 +308,8 @@ class Reading:
         ------
         InputError, StoreExistsError, StorageError, ClosedStoreError
         """
+        from fpstore.splitting import split_store
+
         check_progress(progress)
         target, overwrite = check_path(folder, "folder"), check_flag(overwrite, "overwrite")
         return split_store(self.view(), target, bits, overwrite, parse_memory(memory), parse_threads(threads), progress)
@@ -336,6 +343,8 @@ class Reading:
             The disk is full or not writable; there is no copy.
         InputError, ClosedStoreError
         """
+        from fpstore.backup import back_up
+
         self._check()
         target, overwrite = check_path(path), check_flag(overwrite, "overwrite")
         check_progress(progress)

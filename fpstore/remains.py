@@ -11,7 +11,6 @@ import numpy.typing as npt
 from fpstore import _kernel, huffman
 from fpstore.delta import ADD, WIPE, Record
 from fpstore.design import IDENTITY
-from fpstore.merging import add_histogram
 from fpstore.salvage import IdRecords, intact_blocks
 from fpstore.table import FEED_KEYS, TableReader
 
@@ -134,6 +133,8 @@ class FoundSet:
         """Return how many entries each block of the identity table had, when its writer would do the same again; else None."""
         if not self.gaps or not self.complete:
             return None
+        from fpstore.merging import add_histogram
+
         histogram = np.zeros(huffman.SYMBOLS, np.uint64)
         last = NONE
         for values in self.keys():

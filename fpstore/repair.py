@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore import layout
 from fpstore.aside import free_name, keep_still, swap, take_lock
-from fpstore.builder import Options, build_store
 from fpstore.delta import LAST_ROW, Record
 from fpstore.errors import (
     CorruptStoreError,
@@ -31,6 +30,9 @@ from fpstore.journal import lock_path
 from fpstore.remains import Changes, FoundSet, Unit
 from fpstore.salvage import IdRecords, SalvagedNames, check_pages, check_seal, find_records, read_records
 from fpstore.settings import DAMAGE, Settings
+
+if TYPE_CHECKING:
+    from fpstore.builder import Options
 
 Words = npt.NDArray[np.uint64]
 Progress = Callable[[str, int, int | None], None]
@@ -159,6 +161,8 @@ class _Repair:
             raise StoreExistsError(f"{target} exists: move it away, or choose another path", path=target)
         self._find_settings()
         self._find_content()
+        from fpstore.builder import Options, build_store
+
         options = Options(
             radius=self._settings.design.radius, design=self._settings.shape(), memory=memory, threads=threads,
             block_bytes=self._settings.block_bytes, fingerprinter=self._store.get("fingerprinter"), progress=self._progress,

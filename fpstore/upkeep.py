@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from contextlib import suppress
 from pathlib import Path
 
 from fpstore import layout
-from fpstore.folder import sync_folder
+from fpstore.folder import remove_tree, sync_folder
 from fpstore.following import make_state
 from fpstore.journal import create_journal, lock_path, make_lock_file
 from fpstore.view import View
@@ -50,7 +49,7 @@ def remove_generation(folder: Path) -> None:
     with suppress(OSError):
         for entry in list(folder.iterdir()):
             if entry.is_dir():
-                shutil.rmtree(entry, ignore_errors=True)
+                remove_tree(entry)
             elif entry != journal:
                 entry.unlink(missing_ok=True)
         journal.unlink(missing_ok=True)

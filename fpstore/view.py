@@ -13,13 +13,15 @@ from fpstore.delta import Delta, Totals
 from fpstore.errors import CorruptStoreError, NotStoredError
 from fpstore.generation import Generation
 from fpstore.matches import Match
-from fpstore.probing import Columns, cut, joined, probed, scanned
+from fpstore.probing import Columns, cut, joined, run, scanned
 
 Words = npt.NDArray[np.uint64]
 Groups = tuple[Words, Words, Words]  # keys, how many ids each has, the ids one after the other
 Ids = tuple[npt.NDArray[np.int64], Words | list[str]]
 NONE = np.empty(0, np.uint64)
 PIECE_KEYS = 1 << 18
+FEW_NAMES = 4  # so few are looked up one by one
+LOOK_UPS = 1 << 16  # ids of so many fingerprints are looked up at once
 NOWHERE = np.uint64(2**64 - 1)
 ABSENT = 2
 
@@ -74,8 +76,9 @@ class View:
 
     def probe_columns(self, queries: Words, radius: int, threads: int, most: int | None = None) -> Columns | None:
         """Return the columns of the matches of many queries; None when a part has more than ``most``."""
-        columns = probed(partial(self._probe_part, radius=radius, most=most), cut(queries, threads), threads)
-        return None if any(column is None for column in columns) else joined(columns)
+        columns: list[Columns | None] = run(partial(self._probe_part, radius=radius, most=most), cut(queries, threads), threads)
+        found = [column for column in columns if column is not None]
+        return joined(found) if len(found) == len(columns) else None
 
     def _probe_part(
         self, queries: Words, radius: int, most: int | None = None, stop: _kernel.Stop | None = None
@@ -83,12 +86,12 @@ class View:
         found = self.generation.prober(radius).probe(queries, radius, most=most, stop=stop)
         if found is None or self._changes is None:
             return None if found is None else found[:3]
-        return self._changes.combine(found[:3], self._changes.probe(queries, radius, self.version), self.version)
+        return self._changes.combine(found[:3], self._changes.probe(queries, radius, self.version, stop=stop), self.version)
 
     def base_columns(self, queries: Words, radius: int, threads: int) -> Columns:
         """Return the columns of the matches in the tables, with what was deleted from them since."""
         prober = self.generation.prober(radius)
-        return joined([found[:3] for found in probed(partial(prober.probe, radius=radius), cut(queries, threads), threads)])
+        return joined([found[:3] for found in run(partial(prober.probe, radius=radius), cut(queries, threads), threads)])
 
     def scan_columns(self, queries: Words, radius: int, threads: int) -> Columns:
         """Return the columns of the matches at any radius."""
@@ -126,10 +129,15 @@ class View:
         if len(missing):
             first = int(fingerprints[missing[0]])
             raise NotStoredError(f"the fingerprint {first} is not stored: `in` tells which ones are", got=first)
-        return lims, numbers if self.totals.id_kind != "string" else self.named(numbers.tolist())  # type: ignore[return-value]
+        return lims, numbers if self.totals.id_kind != "string" else self._names(numbers)
 
     def numbers_of(self, fingerprints: Words) -> tuple[npt.NDArray[np.int64], Words]:
         """Return (lims, id numbers) of fingerprints; those that are not stored have none."""
+        if len(fingerprints) > LOOK_UPS:
+            cuts = range(0, len(fingerprints), LOOK_UPS)
+            parts = [self.numbers_of(fingerprints[start : start + LOOK_UPS]) for start in cuts]
+            sizes = np.concatenate([np.zeros(1, np.int64), *(np.diff(lims) for lims, _ in parts)])
+            return np.cumsum(sizes, dtype=np.int64), np.concatenate([numbers for _, numbers in parts])
         lims, numbers = self.base_numbers(fingerprints)
         if self._changes is not None:
             lims, numbers = self._changes.ids(fingerprints, lims, numbers, self.version)
@@ -152,7 +160,18 @@ class View:
         """Return the ids of id numbers: themselves, or the strings that they stand for."""
         if self.totals.id_kind != "string":
             return numbers
-        return [self._name(number) for number in numbers]
+        if len(numbers) <= FEW_NAMES:
+            return [self._name(number) for number in numbers]
+        return self._names(np.array(numbers, np.uint64))
+
+    def _names(self, numbers: Words) -> list[str]:
+        """Return the strings of many numbers. Each distinct one is read once, in order."""
+        distinct, place = np.unique(numbers, return_inverse=True)
+        names, delta = self.generation.names, self.delta
+        known = len(distinct) if delta is None else int(np.searchsorted(distinct, np.uint64(delta.first_name)))
+        read = names.several(distinct[:known]) if names is not None else [self._name(n) for n in distinct[:known].tolist()]
+        read += [self._name(number) for number in distinct[known:].tolist()]
+        return list(map(read.__getitem__, place.tolist()))
 
     def _name(self, number: int) -> str:
         delta, names = self.delta, self.generation.names
@@ -245,13 +264,18 @@ class View:
         stays = sizes > 0
         return changed[stays], sizes[stays], new
 
+    def fingerprints(self) -> Iterator[Words]:
+        """Yield every fingerprint, in ascending order, a piece at a time."""
+        pieces = self.generation.tables[0].pieces() if self._changes is None else self.groups()
+        for piece in pieces:
+            yield piece[0]
+
     def items(self) -> Iterator[tuple[Words, npt.NDArray[np.int64], Words | list[str]]]:
         """Yield (fingerprints, lims, ids) of everything, in ascending order, a piece at a time."""
         for keys, counts, numbers in self.groups():
             lims = np.zeros(len(keys) + 1, np.int64)
             np.cumsum(counts, out=lims[1:])
-            named = numbers if self.totals.id_kind != "string" else self.named(numbers.tolist())
-            yield keys, lims, named  # type: ignore[misc]
+            yield keys, lims, numbers if self.totals.id_kind != "string" else self._names(numbers)
 
 
 def cut_groups(group: Groups, bound: np.uint64, side: str) -> tuple[Groups, Groups]:

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -16,15 +17,16 @@ from fpstore.delta import ADD, REMOVE, WIPE, Delta, Record
 from fpstore.errors import ClosedStoreError, FpstoreError, InputError, ReadOnlyError
 from fpstore.following import Follower
 from fpstore.inorder import probe_insert_in_order
-from fpstore.joining import Join
 from fpstore.locks import WriterLock
 from fpstore.matches import Match
-from fpstore.merge import Merge
 from fpstore.names import MAX_NAME_BYTES
 from fpstore.probing import Columns
 from fpstore.resources import parse_memory, parse_threads
 from fpstore.rows import Rows, absent, count_absent, new_pairs
 from fpstore.view import NONE, View
+
+if TYPE_CHECKING:
+    from fpstore.merge import Merge
 
 Progress = Callable[[str, int, int | None], None]
 Words = npt.NDArray[np.uint64]
@@ -402,6 +404,9 @@ class Writer:
         design: str | None = None,
     ) -> None:
         """Fold the delta, and other stores, into a new generation; one merge at a time."""
+        from fpstore.joining import Join
+        from fpstore.merge import Merge
+
         with self.merging:
             self.check()
             if self._closing:

@@ -19,16 +19,25 @@ MODES = (*KILLS, "short", *ERRORS)
 
 
 @pytest.fixture(scope="session")
-def shim(tmp_path_factory):
-    """Return the compiled library."""
+def compiled(tmp_path_factory):
+    """Return make(name): the library of a file in tests/faults."""
     compiler = shutil.which("gcc")
     if compiler is None or sys.platform != "linux":
         pytest.skip("faults are injected by a library that only gcc on Linux can make here")
-    library = tmp_path_factory.mktemp("faults") / "shim.so"
-    subprocess.run(
-        [compiler, "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", library, HERE / "shim.c", "-ldl"], check=True
-    )
-    return library
+
+    def make(name):
+        library = (tmp_path_factory.mktemp("faults") / name).with_suffix(".so")
+        flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+        subprocess.run([compiler, *flags, "-o", library, HERE / name, "-ldl"], check=True)
+        return library
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def shim(compiled):
+    """Return the compiled library."""
+    return compiled("shim.c")
 
 
 @pytest.fixture

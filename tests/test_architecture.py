@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -158,12 +159,34 @@ def test_the_package_only_re_exports():
     assert isinstance(tree.body[0], ast.Expr)
 
 
+# Modules that cost milliseconds and that opening and probing a store do not need.
+HEAVY = {
+    *("click", "rich", "pyarrow", "pandas", "PIL", "imagehash", "jieba", "bitarray", "multiprocessing", "asyncio", "unittest"),
+    *("concurrent.futures", "logging", "shutil", "lzma", "bz2", "csv", "secrets", "random", "hashlib", "importlib.metadata"),
+    *("fpstore.backup", "fpstore.builder", "fpstore.merge", "fpstore.merging", "fpstore.joining", "fpstore.splitting"),
+    *("fpstore.io.reader", "fpstore.io.writers", "fpstore.hashing.documents", "fpstore.cli"),
+}
+
+
+def loaded_by(code):
+    """Return the modules that some code imports, beyond those that NumPy does."""
+    script = f"import sys, numpy; before = set(sys.modules)\n{code}\nprint(*set(sys.modules) - before)"
+    return set(subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True).stdout.split())
+
+
 def test_importing_the_package_loads_nothing_heavy():
-    code = "import sys, fpstore; print(*{m.split('.')[0] for m in sys.modules})"
-    out = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True).stdout
-    loaded = set(out.split())
-    assert "fpstore" in loaded
-    assert not loaded & {"click", "rich", "pyarrow", "pandas", "PIL", "jieba", "multiprocessing", "asyncio", "unittest"}
+    loaded = loaded_by("import fpstore")
+    assert "fpstore.store" in loaded
+    assert loaded & HEAVY == set()
+
+
+def test_opening_and_probing_load_nothing_heavy(tmp_path):
+    fpstore.build(tmp_path / "s", [1, 2, 3], ["a", "b", "c"]).close()
+    loaded = loaded_by(
+        f"import fpstore\nwith fpstore.open({str(tmp_path / 's')!r}) as store: assert store.probe_many([1]).ids()[1]"
+    )
+    assert "fpstore.store" in loaded
+    assert loaded & HEAVY == set()
 
 
 # --- Sources --------------------------------------------------------------------------------------
@@ -193,6 +216,21 @@ def test_only_the_command_line_prints(path):
 @pytest.mark.parametrize("path", SOURCES, ids=relative)
 def test_every_module_says_what_it_is(path):
     assert ast.get_docstring(ast.parse(path.read_text())), relative(path)
+
+
+def test_nothing_is_decided_by_a_clock():
+    """Slowness must not change what is done.
+
+    A clock may be named only where people are told how long something took, where a commit waits for others to join it, and where
+    one process waits for another.
+    """
+    clock = re.compile(
+        r"\b(chrono|clock_gettime|clock|gettimeofday|rdtsc\w*|monotonic|perf_counter|time_ns|process_time|thread_time)\b|time\.time\b"
+    )
+    assert [path.name for path in NATIVE if clock.search(path.read_text())] == []
+    using = {relative(path) for path in SOURCES if clock.search(path.read_text())}
+    told = {f"cli/{verb}.py" for verb in ("backup", "build", "insert", "merge")}
+    assert using == {*told, "cli/signals.py", "following.py", "writing.py"}
 
 
 def test_only_the_binding_knows_python():

@@ -3,6 +3,7 @@
 import doctest
 import importlib
 import inspect
+import itertools
 import os
 import re
 import shutil
@@ -42,7 +43,7 @@ def session(page):
     """Return the commands of a page's shell session, each with the output shown below it."""
     lines = "".join(blocks(page, "console")).split("\n")[:-1]
     starts = [i for i, line in enumerate(lines) if line.startswith("$ ")] + [len(lines)]
-    return [(lines[a][2:], lines[a + 1 : b]) for a, b in zip(starts, starts[1:], strict=False)]
+    return [(lines[a][2:], lines[a + 1 : b]) for a, b in itertools.pairwise(starts)]
 
 
 def without_seconds(line):

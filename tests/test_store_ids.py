@@ -129,3 +129,73 @@ def test_id_lookups_of_what_is_not_stored(store):
         store.ids_of([stored, stored ^ 0xF0F0F0F0F0F0F0F0])
     lims, ids = store.ids_of([])
     assert (lims.tolist(), len(ids)) == ([0], 0)
+
+
+# --- Iterating ------------------------------------------------------------------------------------
+
+
+def test_iterating_a_store_yields_its_fingerprints(tmp_path):
+    """Not the ids of the fingerprints 0, 1, 2, ..."""
+    with fpstore.build(tmp_path / "s", [1, 0, 5, MAX, 5], ["a", "b", "c", "d", "e"]) as store:
+        assert list(store) == [0, 1, 5, MAX]
+        assert len(list(store)) == len(store)
+        assert all(fingerprint in store and store[fingerprint] for fingerprint in store)
+        assert {type(fingerprint) for fingerprint in store} == {int}
+
+
+def test_iterating_a_store_that_changes(tmp_path):
+    stored = np.random.default_rng(1).integers(0, 2**64, 3000, dtype=np.uint64)
+    fpstore.build(tmp_path / "s", stored).close()
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        store.insert([3, 7], [9000, 9001])
+        store.delete(fingerprints=stored[:100])
+        expected = sorted({3, 7, *stored[100:].tolist()})
+        started = iter(store)
+        assert next(started) == expected[0]
+        store.delete(fingerprints=[7])
+        assert [expected[0], *started] == expected  # as it was when it began
+        assert list(store) == [fingerprint for fingerprint in expected if fingerprint != 7]
+    with pytest.raises(fpstore.ClosedStoreError):
+        iter(store)
+
+
+def test_what_has_no_order_of_its_own_is_not_iterated(tmp_path):
+    with fpstore.build(tmp_path / "s", [1, 2]) as store:
+        for wrong in (lambda: iter(store.ids), lambda: reversed(store.ids), lambda: reversed(store)):
+            with pytest.raises(TypeError):
+                wrong()
+
+
+# --- Many strings ---------------------------------------------------------------------------------
+
+
+def test_each_string_is_read_once(tmp_path, monkeypatch):
+    """However many matches have it; in order of the numbers, many with one call."""
+    from fpstore.environment import Reader
+
+    rng = np.random.default_rng(2)
+    stored = rng.integers(0, 2**64, 2000, dtype=np.uint64)
+    names = [f"https://example.org/{i}" for i in range(1000)]
+    fpstore.build(tmp_path / "s", stored, [names[i] for i in rng.integers(0, 1000, 2000)]).close()
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        fresh = [1, 2, 3]
+        store.insert(fresh, ["new", names[5], "new"])
+        asked = np.concatenate([rng.choice(stored, 5000), np.array(fresh * 3, np.uint64)])
+        expected = [store[int(fingerprint)] for fingerprint in asked]
+        read = []
+        get_many = Reader.get_many
+        monkeypatch.setattr(Reader, "get_many", lambda self, keys, *a: read.extend(keys if a else ()) or get_many(self, keys, *a))
+        monkeypatch.setattr(Reader, "get", lambda *_: pytest.fail("strings are read one by one"))
+        lims, ids = store.ids_of(asked)
+    assert [ids[a:b] for a, b in zip(lims[:-1].tolist(), lims[1:].tolist(), strict=True)] == expected
+    assert read == sorted(set(read))
+    assert {id(name) for name in ids if name == "new"} == {id(ids[-1])}
+
+
+def test_ids_of_more_fingerprints_than_are_looked_up_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("fpstore.view.LOOK_UPS", 7)
+    stored = np.arange(100, dtype=np.uint64) * 2
+    with fpstore.build(tmp_path / "s", np.repeat(stored, 2), np.arange(200)) as store:
+        lims, ids = store.ids_of(stored[::-1])
+        assert (lims.dtype, lims.tolist()) == (np.int64, list(range(0, 201, 2)))
+        assert ids.tolist() == np.arange(200).reshape(100, 2)[::-1].ravel().tolist()

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from building import run_python
 from sets import EMPTY, MAX, make_set
 
 import fpstore
@@ -193,28 +192,3 @@ def test_a_fingerprinter_that_could_not_be_used_later_is_refused(tmp_path, bad):
     with pytest.raises(fpstore.InputError):
         fpstore.build(tmp_path / "u", [1], fingerprinter=bad)
     assert list(tmp_path.iterdir()) == []
-
-
-STOPPED = """
-    import os, signal, sys, threading, time
-    import numpy as np
-    import fpstore
-
-    # All share their leading half: each look-up of some tables meets them all.
-    fingerprints = np.random.default_rng(1).integers(0, 2**32, 1 << 18, dtype=np.uint64)
-    with fpstore.build(sys.argv[1], fingerprints, design="manku-4") as store:
-        started = time.monotonic()
-        threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT]).start()
-        try:
-            store.probe_many(np.tile(fingerprints, 4), threads=int(sys.argv[2]))
-        except KeyboardInterrupt:
-            print(time.monotonic() - started)
-"""
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_control_c_stops_a_long_probe(tmp_path, threads):
-    """A million queries that would take minutes."""
-    code, out, err = run_python(STOPPED, tmp_path / "s", threads)
-    assert (code, err) == (0, "")
-    assert 0.5 <= float(out) < 10

@@ -1,9 +1,12 @@
 // One cached choice of instruction set, and the small helpers that must be compiled for the baseline only.
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <utility>
 
 #include "kernels.hpp"
 
@@ -93,6 +96,53 @@ void fetch_pages(const void* p, size_t n) {
   const uintptr_t from = reinterpret_cast<uintptr_t>(p) & ~(page - 1);
   // Advice that cannot be taken is no fault: the page is read when it is touched.
   (void)madvise(reinterpret_cast<void*>(from), reinterpret_cast<uintptr_t>(p) + n - from, MADV_WILLNEED);
+}
+
+uint64_t major_faults() {
+  rusage usage;
+  return getrusage(RUSAGE_THREAD, &usage) ? 0 : static_cast<uint64_t>(usage.ru_majflt);
+}
+
+bool should_stop(Stopper* stop, uint64_t work) {
+  constexpr uint64_t kLook = 1 << 14, kPoll = 1 << 18;
+  if (!stop) return false;
+  if (stop->ended || (stop->wanted && stop->wanted->load(std::memory_order_relaxed))) return stop->ended = true;
+  stop->work += work;
+  if (!stop->poll || stop->work < kLook) return false;
+  const uint64_t faults = major_faults();
+  const bool waited = faults != stop->faults;
+  stop->faults = faults;
+  stop->quiet += stop->work;
+  stop->work = 0;
+  if (!waited && stop->quiet < kPoll) return false;
+  stop->quiet = 0;
+  return stop->ended = stop->poll();
+}
+
+namespace {
+thread_local Stopper* sorting = nullptr;
+}
+
+Stopper* stop_sorts_by(Stopper* stop) { return std::exchange(sorting, stop); }
+
+bool should_stop_sort(uint64_t work) { return should_stop(sorting, work); }
+
+PageWatch::Plan PageWatch::plan(unsigned lookups) {
+  for (auto* left : {&ahead_, &trusted_}) {
+    const uint32_t n = left->load(std::memory_order_relaxed);
+    if (!n) continue;
+    left->store(n > lookups ? n - lookups : 0, std::memory_order_relaxed);
+    return left == &ahead_ ? Plan::fetch : Plan::trust;
+  }
+  return Plan::check;
+}
+
+// Checks are soon rare where nothing had to be waited for.
+void PageWatch::note(bool waited) {
+  const uint32_t trust = waited ? 0 : std::min(std::max(2 * trust_.load(std::memory_order_relaxed), kLookups / 64), kLookups);
+  trust_.store(trust, std::memory_order_relaxed);
+  trusted_.store(trust, std::memory_order_relaxed);
+  ahead_.store(waited ? kLookups : 0, std::memory_order_relaxed);
 }
 
 void make_permutation(const uint8_t source[64], Permutation* forward, Permutation* inverse) {

@@ -1,13 +1,16 @@
 #include "delta.hpp"
 
+#include <sys/random.h>
+
 #include <algorithm>
-#include <chrono>
 
 namespace fpstore {
 
 uint64_t Delta::random_seed() const {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
-  return reinterpret_cast<uintptr_t>(this) ^ static_cast<uint64_t>(now) << 20;
+  uint64_t seed = 0;
+  // Where the system has no randomness yet, the address is what nobody outside knows.
+  if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != sizeof seed) seed = 0;
+  return seed ^ reinterpret_cast<uintptr_t>(this);
 }
 
 uint64_t Delta::mix(uint64_t x) const {
@@ -81,8 +84,9 @@ Said Delta::said_of(const Pair* pair, const Event* absence, uint32_t end) const 
   return absence ? Said::absent : Said::nothing;
 }
 
-void Delta::states(const uint64_t* fingerprints, size_t n, uint32_t end, uint8_t* out) const {
+void Delta::states(const uint64_t* fingerprints, size_t n, uint32_t end, uint8_t* out, const Pause& pause) const {
   for (size_t i = 0; i < n; i += kGroup) {
+    pause(kGroup * kLookUpWork);
     const size_t m = std::min<size_t>(kGroup, n - i);
     for (size_t j = 0; j < m; ++j) entry_slots_.prefetch(mix(fingerprints[i + j]));
     for (size_t j = 0; j < m; ++j) prefetch_entry(mix(fingerprints[i + j]));
@@ -90,16 +94,18 @@ void Delta::states(const uint64_t* fingerprints, size_t n, uint32_t end, uint8_t
   }
 }
 
-void Delta::pairs(const uint64_t* fingerprints, const uint64_t* ids, size_t n, uint32_t end, uint8_t* out) const {
+Said Delta::pair_state(uint64_t fingerprint, uint64_t id, uint32_t end) const {
+  const uint32_t entry = find_entry(mix(fingerprint), fingerprint);
+  if (entry == kNone) return Said::nothing;
+  const uint32_t p = find_pair(entry, id);
+  return said_of(p == kNone ? nullptr : &pairs_[p], newest_absence(entries_[entry], end), end);
+}
+
+void Delta::pairs(const uint64_t* fingerprints, const uint64_t* ids, size_t n, uint32_t end, uint8_t* out, const Pause& pause) const {
   for (size_t i = 0; i < n; ++i) {
+    pause(kLookUpWork);
     if (i + kGroup < n) entry_slots_.prefetch(mix(fingerprints[i + kGroup]));
-    const uint32_t entry = find_entry(mix(fingerprints[i]), fingerprints[i]);
-    Said said = Said::nothing;
-    if (entry != kNone) {
-      const uint32_t p = find_pair(entry, ids[i]);
-      said = said_of(p == kNone ? nullptr : &pairs_[p], newest_absence(entries_[entry], end), end);
-    }
-    out[i] = static_cast<uint8_t>(said);
+    out[i] = static_cast<uint8_t>(pair_state(fingerprints[i], ids[i], end));
   }
 }
 
@@ -129,8 +135,10 @@ void Delta::ids(uint64_t fingerprint, const uint64_t* base, size_t n, uint32_t e
   out->insert(out->end(), added.begin() + static_cast<std::ptrdiff_t>(a), added.end());
 }
 
-void Delta::find(const uint64_t* ids, size_t n, uint32_t end, std::vector<std::pair<uint64_t, uint64_t>>* out) const {
+void Delta::find(const uint64_t* ids, size_t n, uint32_t end, std::vector<std::pair<uint64_t, uint64_t>>* out,
+                 const Pause& pause) const {
   for (size_t i = 0; i < n; ++i) {
+    pause(kLookUpWork);
     if (i + kGroup < n) id_slots_.prefetch(mix(ids[i + kGroup]));
     uint32_t p = id_slots_.find(mix(ids[i]), [&](uint32_t q) { return pairs_[q].id == ids[i]; });
     for (; p != kNone; p = pairs_[p].next_of_id) {
@@ -142,7 +150,7 @@ void Delta::find(const uint64_t* ids, size_t n, uint32_t end, std::vector<std::p
   out->erase(std::unique(out->begin(), out->end()), out->end());
 }
 
-void Delta::export_state(uint32_t end, Export* out) const {
+void Delta::export_state(uint32_t end, Export* out, const Pause& pause) const {
   std::vector<std::pair<uint64_t, uint32_t>> order;
   for (uint32_t e = 0; e < entries_.size(); ++e)
     if (newest(entries_[e].presence, end)) order.emplace_back(entries_[e].fingerprint, e);
@@ -150,6 +158,7 @@ void Delta::export_state(uint32_t end, Export* out) const {
   out->add_lims.push_back(0);
   out->remove_lims.push_back(0);
   for (size_t i = 0; i < order.size(); ++i) {
+    pause(kLookUpWork);
     if (i + kGroup < order.size()) fetch_line(&entries_[order[i + kGroup].second]);
     const Entry& entry = entries_[order[i].second];
     const Event* absence = newest_absence(entry, end);
@@ -180,7 +189,7 @@ bool push(Sink* sink, uint64_t fingerprint, size_t query, unsigned distance) {
 
 }  // namespace
 
-bool Delta::probe(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Sink* sink) const {
+bool Delta::probe(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Sink* sink, const Pause& pause) const {
   const Kernels& k = kernels();
   NearIndex::Places places[kGroup];
   for (size_t i = 0; i < n; i += kGroup) {
@@ -191,14 +200,16 @@ bool Delta::probe(const uint64_t* queries, size_t n, unsigned radius, uint32_t e
     }
     // A single query's buckets are few enough to be waited for together.
     for (size_t j = 0; m > 1 && j < m; ++j) index_.prefetch_keys(places[j], radius);
-    const uint64_t before = sink->count;
-    for (size_t j = 0; j < m; ++j)
+    for (size_t j = 0; j < m; ++j) {
+      const uint64_t before = sink->count;
       if (!index_.probe(k, queries[i + j], radius, places[j], [&](uint64_t fingerprint, unsigned distance) {
             entry_slots_.prefetch(mix(fingerprint));
             return push(sink, fingerprint, i + j, distance);
           }))
         return false;
-    keep_present(before, end, sink);
+      keep_present(before, end, sink);
+      pause(kBlockWork + index_.size_of(places[j], radius) + (sink->count - before) * kLookUpWork);
+    }
   }
   return true;
 }
@@ -212,13 +223,24 @@ void Delta::keep_present(uint64_t from, uint32_t end, Sink* sink) const {
   sink->count = kept;
 }
 
-bool Delta::scan(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Sink* sink) const {
+bool Delta::scan(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Sink* sink, const Pause& pause) const {
+  // So many queries at a time that a pause comes before long.
+  const size_t most = std::max<size_t>(kGroup, kInsertWork / (index_.size() + 1));
+  for (size_t i = 0; i < n; i += most) {
+    const size_t m = std::min(most, n - i);
+    if (!scan_some(queries, i, m, radius, end, sink)) return false;
+    pause(m * index_.size());
+  }
+  return true;
+}
+
+bool Delta::scan_some(const uint64_t* queries, size_t first, size_t n, unsigned radius, uint32_t end, Sink* sink) const {
   const Kernels& k = kernels();
   std::vector<uint32_t> hits(NearIndex::kScan);
   std::vector<uint8_t> known(NearIndex::kScan);  // 1: looked up and present, 2: and absent
   return index_.scan([&](const uint64_t* keys, size_t count) {
     std::fill(known.begin(), known.end(), 0);
-    for (size_t i = 0; i < n; ++i) {
+    for (size_t i = first; i < first + n; ++i) {
       const size_t found = k.near(keys, count, queries[i], radius, hits.data());
       for (size_t j = 0; j < found; ++j) {
         const uint64_t key = keys[hits[j]];
@@ -403,22 +425,26 @@ Applied Delta::apply(const Changes& rows, uint32_t version) {
 }
 
 Applied Delta::probe_insert(const uint64_t* queries, const uint64_t* ids, const uint8_t* matched, const uint8_t* in_base,
-                            size_t n, unsigned radius, bool always, uint32_t version, Sink* sink, uint8_t* inserted,
+                            size_t* rows, unsigned radius, bool always, uint32_t version, Sink* sink, uint8_t* inserted,
                             const std::function<void()>& deliver) {
   if (versions_.size() && version < versions_[versions_.size() - 1].version) return Applied::old_version;
   if (!versions_.reserve(versions_.size() + 1)) return Applied::out_of_memory;
   const Kernels& k = kernels();
+  const size_t n = *rows;
+  uint64_t work = 0;
+  *rows = 0;
   const uint32_t serial = serial_;
   const uint64_t pair_count = pairs_.size(), history_count = history_.size();
   NearIndex::Places places[kGroup];
   uint64_t hashes[kGroup];
-  for (size_t i = 0; i < n; i += kGroup) {
+  for (size_t i = 0; i < n && work < kInsertWork; i += kGroup) {
     const size_t m = std::min<size_t>(kGroup, n - i);
     prefetch(queries + i, ids + i, in_base + i, m, places, hashes, index_.radius());
     for (size_t j = 0; j < m; ++j) index_.prefetch_keys(places[j], radius);
-    for (size_t j = 0; j < m; ++j) {
+    for (size_t j = 0; j < m && work < kInsertWork; ++j, ++*rows) {
       const size_t q = i + j;
       const uint64_t before = sink->count;
+      work += index_.size_of(places[j], radius);
       Applied applied = Applied::ok;
       inserted[q] = 0;
       if (!index_.probe(k, queries[q], radius, places[j], [&](uint64_t fingerprint, unsigned distance) {
@@ -426,15 +452,14 @@ Applied Delta::probe_insert(const uint64_t* queries, const uint64_t* ids, const 
           })) {
         applied = Applied::out_of_memory;
       } else if (matched[q] != 2 && (always || (matched[q] == 0 && sink->count == before))) {
-        uint8_t said;
-        pairs(queries + q, ids + q, 1, kNone, &said);
-        if (static_cast<Said>(said) != Said::present) {
+        if (pair_state(queries[q], ids[q], kNone) != Said::present) {
           applied = change(Change::add, hashes[j], queries[q], ids[q], in_base[q] != 0, places[j]);
           inserted[q] = 1;
         }
       }
       if (applied == Applied::ok) continue;
       undo(serial, pair_count, history_count);
+      *rows = 0;
       return applied;
     }
   }

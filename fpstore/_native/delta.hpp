@@ -37,6 +37,10 @@ class Gate {
   std::shared_mutex access_;
 };
 
+// What a reader calls between two steps, with the work of the last. It may give up the gate meanwhile: what is visible at a version
+// stays as it is. It may throw.
+using Pause = std::function<void(uint64_t)>;
+
 enum class Change : uint8_t { add, remove, wipe };
 
 struct Changes {
@@ -81,8 +85,9 @@ class Delta {
   Applied apply(const Changes& rows, uint32_t version);
 
   // What probe() finds now goes to the sink; queries without a match (or all) are added under their id, unless matched says no: 1
-  // counts as a match, 2 is never added. All is taken back when deliver, which is called at the end, throws std::bad_alloc.
-  Applied probe_insert(const uint64_t* queries, const uint64_t* ids, const uint8_t* matched, const uint8_t* in_base, size_t n,
+  // counts as a match, 2 is never added. Only the first *n are taken, and *n is set to them, when those are a good deal of work. All is
+  // taken back when deliver, which is called at the end, throws std::bad_alloc.
+  Applied probe_insert(const uint64_t* queries, const uint64_t* ids, const uint8_t* matched, const uint8_t* in_base, size_t* n,
                        unsigned radius, bool always, uint32_t version, Sink* sink, uint8_t* inserted,
                        const std::function<void()>& deliver);
 
@@ -90,17 +95,18 @@ class Delta {
   uint32_t end_of(uint32_t version) const;
 
   // Fingerprints not in the base, present before end, within the radius. False when memory runs out.
-  bool probe(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Sink* sink) const;
-  bool scan(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Sink* sink) const;
+  bool probe(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Sink* sink, const Pause& pause) const;
+  bool scan(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Sink* sink, const Pause& pause) const;
 
   Said state(uint64_t fingerprint, uint32_t end) const;
-  void states(const uint64_t* fingerprints, size_t n, uint32_t end, uint8_t* out) const;
-  void pairs(const uint64_t* fingerprints, const uint64_t* ids, size_t n, uint32_t end, uint8_t* out) const;
+  void states(const uint64_t* fingerprints, size_t n, uint32_t end, uint8_t* out, const Pause& pause) const;
+  void pairs(const uint64_t* fingerprints, const uint64_t* ids, size_t n, uint32_t end, uint8_t* out, const Pause& pause) const;
   // Appends the ids of a fingerprint whose ids in the base are these, ascending.
   void ids(uint64_t fingerprint, const uint64_t* base, size_t n, uint32_t end, std::vector<uint64_t>* out) const;
   // Pairs that were added, have one of the ids and are present: ascending, each once.
-  void find(const uint64_t* ids, size_t n, uint32_t end, std::vector<std::pair<uint64_t, uint64_t>>* out) const;
-  void export_state(uint32_t end, Export* out) const;
+  void find(const uint64_t* ids, size_t n, uint32_t end, std::vector<std::pair<uint64_t, uint64_t>>* out,
+            const Pause& pause) const;
+  void export_state(uint32_t end, Export* out, const Pause& pause) const;
 
  private:
   struct Event {
@@ -127,6 +133,8 @@ class Delta {
     uint32_t version;
     uint32_t end;
   };
+  static constexpr uint64_t kInsertWork = 1 << 25;  // of one call of probe_insert, in keys compared
+  static constexpr uint64_t kLookUpWork = 32;  // of looking up one fingerprint
   static constexpr unsigned kGroup = 16;  // rows or queries whose memory is asked for together
   // Pairs of an entry up to which they are walked; those of entries with more are all in pair_slots_.
   static constexpr uint32_t kWalk = 4;
@@ -141,6 +149,8 @@ class Delta {
   const Event* newest_absence(const Entry& entry, uint32_t end) const;
   bool is_present(uint64_t fingerprint, uint32_t end) const;
   void keep_present(uint64_t from, uint32_t end, Sink* sink) const;
+  bool scan_some(const uint64_t* queries, size_t first, size_t n, unsigned radius, uint32_t end, Sink* sink) const;
+  Said pair_state(uint64_t fingerprint, uint64_t id, uint32_t end) const;
   Said said_of(const Pair* pair, const Event* absence, uint32_t end) const;
 
   void prefetch(const uint64_t* fingerprints, const uint64_t* ids, const uint8_t* in_base, size_t n, NearIndex::Places* places,

@@ -1,6 +1,8 @@
 // The hot loops, one set per instruction set. Callers take kernels() once per batch; target_*.cpp fill the sets. What they include
 // instantiates no template of the standard library: the linker may keep a copy that was made for another instruction set.
 #pragma once
+#include <atomic>
+
 #include "common.hpp"
 #include "huffman.hpp"
 
@@ -73,6 +75,43 @@ void give_back(void* memory);
 // Asks for the pages of [p, p + n) to be read from disk, without waiting for them.
 void fetch_pages(const void* p, size_t n);
 
+// How many pages this thread has waited for while they were read from disk.
+uint64_t major_faults();
+
+// How a long call learns that it is to end early: another thread has set wanted, or poll says so, which is called now and then.
+struct Stopper {
+  const std::atomic<bool>* wanted = nullptr;
+  bool (*poll)() = nullptr;
+  uint64_t work = 0;    // since the last look at the faults
+  uint64_t quiet = 0;   // since the last poll
+  uint64_t faults = 0;  // at the last look
+  bool ended = false;   // it has been said so
+};
+constexpr uint64_t kBlockWork = 64;  // of opening a block, in the unit of an entry decoded or compared
+// Whether the call is to end, after this much more work. Polls are a millisecond of work apart, or a look-up on disk.
+bool should_stop(Stopper* stop, uint64_t work);
+
+// The same for the sorts of this thread, which leave their arrays in no order when they end early. Returns what there was before.
+Stopper* stop_sorts_by(Stopper* stop);
+bool should_stop_sort(uint64_t work);
+
+// Whether the pages of look-ups are in the page cache, learnt from the faults of the threads that look up. Pages are asked for
+// ahead only after a look-up had to wait for one, and for a fixed number of look-ups; how long anything took plays no part.
+class PageWatch {
+ public:
+  enum class Plan { trust, check, fetch };
+  // What to do for the next look-ups; of several threads one may miss what another notes, which only shifts the next check.
+  Plan plan(unsigned lookups);
+  // What a check came to.
+  void note(bool waited);
+
+ private:
+  static constexpr uint32_t kLookups = 1 << 12;
+  std::atomic<uint32_t> ahead_{0};    // look-ups that still ask ahead
+  std::atomic<uint32_t> trusted_{0};  // look-ups before the next check
+  std::atomic<uint32_t> trust_{0};    // look-ups between the last two checks
+};
+
 struct ProbeOptions {
   unsigned radius;
   // From how many look-ups in a table on they are sorted, so that they go through its blocks in order and open each once; by
@@ -81,13 +120,15 @@ struct ProbeOptions {
   uint64_t sweep_from = kDense;
   // Ask for all pages of a group of look-ups before the first is waited for: for tables that are not in the page cache.
   bool fetch = false;
-  // Set by another thread to have the call return early, interrupted.
-  const bool* stop = nullptr;
+  // Decides group by group whether to ask.
+  PageWatch* pages = nullptr;
+  Stopper* stop = nullptr;
 };
 
 struct ProbeCounters {
   uint64_t blocks = 0;      // blocks read
   uint64_t candidates = 0;  // entries whose distance was computed
+  uint64_t fetches = 0;     // requests for pages ahead
 };
 
 // Streaming encoder state; one partial block is carried from feed to feed.
@@ -133,9 +174,10 @@ struct Kernels {
                           uint64_t* taken, uint32_t* counts, Fault* fault);
   // Distances of every entry of blocks [b0, b1) to every query; matches carry unpermuted fingerprints.
   Status (*scan)(const TableView& t, const uint64_t* queries, size_t query_count, unsigned radius, uint64_t b0, uint64_t b1,
-                 Sink* sink, Fault* fault);
+                 Sink* sink, Stopper* stop, Fault* fault);
   // Finds each fingerprint (unpermuted) in t: block and rank inside it, or UINT64_MAX.
-  Status (*locate)(const TableView& t, const uint64_t* fingerprints, size_t n, uint64_t* blocks, uint32_t* ranks, Fault* fault);
+  Status (*locate)(const TableView& t, const uint64_t* fingerprints, size_t n, uint64_t* blocks, uint32_t* ranks,
+                   Stopper* stop, Fault* fault);
   // Every stored fingerprint that a look-up reaches and that lies within the radius, once. out_of_memory also when the sink is full.
   Status (*probe)(const TableProbe* probes, unsigned table_count, const uint64_t* queries, size_t query_count,
                   const ProbeOptions& options, Sink* sink, ProbeCounters* counters, unsigned* fault_table, Fault* fault);

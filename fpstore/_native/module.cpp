@@ -39,26 +39,34 @@ size_t permute_select(Words keys, Bytes permutation, uint64_t low, uint64_t high
   return kernels().permute_select(p, keys.data(), out.data(), keys.size(), low, high);
 }
 
+// A signal in the main thread ends a sort, and what was being sorted is in no order.
+template <class Sort>
+void sort_until_stopped(Sort sort) {
+  Stopper stopping = stopper(nullptr);
+  nb::gil_scoped_release release;
+  Stopper* const before = stop_sorts_by(&stopping);
+  sort();
+  stop_sorts_by(before);
+  if (stopping.ended) throw Interrupted();
+}
+
 // Permutes keys that are in ascending order and sorts them by their leading bits, stable, into out.
 void permute_sort(Words keys, Bytes permutation, MutableWords out, MutableWords scratch, unsigned bits) {
   const Permutation p = permutation_of(permutation, false);
   if (out.size() < keys.size() || scratch.size() < keys.size()) throw nb::value_error("out or scratch is too short");
   if (bits < 1 || bits > 64) throw nb::value_error("bits is 1 to 64");
-  nb::gil_scoped_release release;
-  kernels().permute_sort(p, keys.data(), out.data(), scratch.data(), keys.size(), bits);
+  sort_until_stopped([&] { kernels().permute_sort(p, keys.data(), out.data(), scratch.data(), keys.size(), bits); });
 }
 
 void sort_keys(MutableWords keys, MutableWords scratch, unsigned bits) {
   if (scratch.size() < keys.size()) throw nb::value_error("scratch is too short");
   if (bits < 1 || bits > 64) throw nb::value_error("bits is 1 to 64");
-  nb::gil_scoped_release release;
-  kernels().sort_keys(keys.data(), scratch.data(), keys.size(), bits);
+  sort_until_stopped([&] { kernels().sort_keys(keys.data(), scratch.data(), keys.size(), bits); });
 }
 
 void sort_pairs(MutableWords pairs, MutableWords scratch) {
   if (pairs.size() % 2 || scratch.size() < pairs.size()) throw nb::value_error("scratch is too short");
-  nb::gil_scoped_release release;
-  kernels().sort_pairs(pairs.data(), scratch.data(), pairs.size() / 2);
+  sort_until_stopped([&] { kernels().sort_pairs(pairs.data(), scratch.data(), pairs.size() / 2); });
 }
 
 // Splits sorted pairs without further memory: the distinct keys go to the first half of out, their ids to the second, and how
@@ -67,9 +75,10 @@ nb::tuple group(MutableWords pairs, MutableWords out) {
   const size_t n = pairs.size() / 2;
   if (pairs.size() % 2 || out.size() < pairs.size()) throw nb::value_error("out is too short");
   uint64_t groups, ids;
+  Stopper stopping = stopper(nullptr);
   {
     nb::gil_scoped_release release;
-    groups = group_pairs(pairs.data(), n, out.data(), out.data() + n, &ids);
+    groups = group_pairs(pairs.data(), n, out.data(), out.data() + n, &ids, &stopping);
   }
   return nb::make_tuple(groups, ids);
 }

@@ -7,9 +7,11 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -47,6 +49,27 @@ class Buffer {
   std::unique_ptr<T[]> data_;
 };
 
+// Stops the calls that were given it, from another thread.
+struct Stop {
+  std::atomic<bool> wanted{false};
+  void set() { wanted.store(true, std::memory_order_relaxed); }
+};
+
+// Runs the handlers of signals that came, which only the main thread does; true when one raised. The caller holds no lock.
+inline bool meet_signals() {
+  if (syscall(SYS_gettid) != getpid()) return false;
+  nb::gil_scoped_acquire hold;
+  return PyErr_CheckSignals() != 0;
+}
+
+// For a call that another thread may stop, or else a signal.
+inline Stopper stopper(const Stop* stop) {
+  Stopper out;
+  if (stop) out.wanted = &stop->wanted;
+  else out.poll = &meet_signals;
+  return out;
+}
+
 struct SinkGuard {
   Sink sink;
   ~SinkGuard() { release(&sink); }
@@ -56,6 +79,11 @@ struct SinkGuard {
   nb::object error = nb::module_::import_("fpstore.errors").attr(type)(message, **facts);
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
   throw nb::python_error();
+}
+
+// The handler of a signal may have raised; a stop has not.
+inline void note_interrupted() {
+  if (!PyErr_Occurred()) PyErr_SetString(PyExc_InterruptedError, "the call was stopped");
 }
 
 [[noreturn]] inline void raise_fault(const Fault& fault, const std::string& path) {
@@ -73,7 +101,7 @@ struct SinkGuard {
     case Status::out_of_memory:
       raise("MemoryLimitError", "out of memory while collecting matches: probe fewer queries at a time", facts);
     case Status::interrupted:
-      PyErr_SetString(PyExc_InterruptedError, "the probe was stopped");
+      note_interrupted();
       throw nb::python_error();
     case Status::unknown_version:
     case Status::unknown_flags:

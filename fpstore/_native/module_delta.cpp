@@ -24,27 +24,54 @@ void check_lims(const Lims& lims, size_t n, size_t size) {
   need(static_cast<uint64_t>(lims.data()[n]) <= size, "lims run past the column");
 }
 
+constexpr uint64_t kPauseWork = 1 << 14;
+
 // Shared access for short calls: the GIL is kept unless there is a wait.
 class Brief {
  public:
-  explicit Brief(const Delta& delta) : gate_(delta.gate) {
-    if (gate_.try_lock_shared()) return;
-    nb::gil_scoped_release release;
-    gate_.lock_shared();
-  }
+  explicit Brief(const Delta& delta) : gate_(delta.gate) { enter(); }
   ~Brief() { gate_.unlock_shared(); }
   Brief(const Brief&) = delete;
   Brief& operator=(const Brief&) = delete;
 
+  void pause(uint64_t work) {
+    if ((work_ += work) < kPauseWork) return;
+    gate_.unlock_shared();
+    const bool ended = should_stop(&stopping_, std::exchange(work_, 0));
+    enter();
+    if (ended) throw Interrupted();
+  }
+
  private:
+  void enter() {
+    if (gate_.try_lock_shared()) return;
+    nb::gil_scoped_release release;
+    gate_.lock_shared();
+  }
+
   Gate& gate_;
+  Stopper stopping_ = stopper(nullptr);
+  uint64_t work_ = 0;
 };
 
-// Shared access without the GIL, for batches.
+// Shared access without the GIL, for batches. It is given up now and then, so that signals are met and writers do not wait long.
 struct Shared {
   nb::gil_scoped_release release;
   std::shared_lock<Gate> lock;
-  explicit Shared(const Delta& delta) : lock(delta.gate) {}
+  Stopper stopping;
+  uint64_t waiting = 0;
+  explicit Shared(const Delta& delta, const Stop* stop = nullptr) : lock(delta.gate), stopping(stopper(stop)) {}
+
+  void pause(uint64_t work) {
+    if ((waiting += work) < kPauseWork) return;
+    lock.unlock();
+    const bool ended = should_stop(&stopping, std::exchange(waiting, 0));
+    lock.lock();
+    if (ended) throw Interrupted();
+  }
+  Pause pauses() {
+    return [this](uint64_t work) { pause(work); };
+  }
 };
 
 struct Exclusive {
@@ -67,8 +94,11 @@ struct Ordered {
   Buffer<uint64_t> fingerprints;
   Buffer<uint8_t> distances;
 
-  Ordered(const Sink& sink, size_t n) : queries(n), count(sink.count), lims(n + 1), fingerprints(count), distances(count) {
-    if (!order_matches(sink, n, lims.get(), fingerprints.get(), distances.get())) throw std::bad_alloc();
+  Ordered(const Sink& sink, size_t n, Stopper* stop)
+      : queries(n), count(sink.count), lims(n + 1), fingerprints(count), distances(count) {
+    const Status status = order_matches(sink, n, lims.get(), fingerprints.get(), distances.get(), stop);
+    if (status == Status::interrupted) throw Interrupted();
+    if (status != Status::ok) throw std::bad_alloc();
   }
   nb::tuple columns() { return nb::make_tuple(lims.array(queries + 1), fingerprints.array(count), distances.array(count)); }
 };
@@ -112,15 +142,15 @@ void check_queries(const Delta& d, size_t n, unsigned radius) {
   need(radius <= d.radius(), "the radius is above that of the delta");
 }
 
-nb::tuple probe(const Delta& d, Words queries, unsigned radius, uint32_t version) {
+nb::tuple probe(const Delta& d, Words queries, unsigned radius, uint32_t version, const Stop* stop) {
   check_queries(d, queries.size(), radius);
   SinkGuard guard;
   std::optional<Ordered> out;
   {
-    Shared access(d);
-    const bool fine = d.probe(queries.data(), queries.size(), radius, d.end_of(version), &guard.sink);
+    Shared access(d, stop);
+    const bool fine = d.probe(queries.data(), queries.size(), radius, d.end_of(version), &guard.sink, access.pauses());
     access.lock.unlock();
-    if (fine) out.emplace(guard.sink, queries.size());
+    if (fine) out.emplace(guard.sink, queries.size(), &access.stopping);
   }
   if (!out) raise_memory();
   return out->columns();
@@ -133,14 +163,19 @@ nb::list probe_one(const Delta& d, uint64_t query, unsigned radius, uint32_t ver
   bool fine;
   {
     Brief access(d);
-    fine = d.probe(&query, 1, radius, d.end_of(version), &sink);
+    fine = d.probe(&query, 1, radius, d.end_of(version), &sink, [&](uint64_t work) { access.pause(work); });
   }
   if (!fine) raise_memory();
-  std::sort(sink.matches, sink.matches + sink.count, [](const Match& a, const Match& b) {
+  Stopper stopping = stopper(nullptr);
+  std::sort(sink.matches, sink.matches + sink.count, [&](const Match& a, const Match& b) {
+    if (should_stop(&stopping, 1)) throw Interrupted();
     return a.distance != b.distance ? a.distance < b.distance : a.fingerprint < b.fingerprint;
   });
   nb::list out;
-  for (uint64_t i = 0; i < sink.count; ++i) out.append(nb::make_tuple(sink.matches[i].fingerprint, sink.matches[i].distance));
+  for (uint64_t i = 0; i < sink.count; ++i) {
+    if (should_stop(&stopping, kBlockWork)) throw Interrupted();
+    out.append(nb::make_tuple(sink.matches[i].fingerprint, sink.matches[i].distance));
+  }
   return out;
 }
 
@@ -151,9 +186,9 @@ nb::tuple scan(const Delta& d, Words queries, unsigned radius, uint32_t version)
   std::optional<Ordered> out;
   {
     Shared access(d);
-    const bool fine = d.scan(queries.data(), queries.size(), radius, d.end_of(version), &guard.sink);
+    const bool fine = d.scan(queries.data(), queries.size(), radius, d.end_of(version), &guard.sink, access.pauses());
     access.lock.unlock();
-    if (fine) out.emplace(guard.sink, queries.size());
+    if (fine) out.emplace(guard.sink, queries.size(), &access.stopping);
   }
   if (!out) raise_memory();
   return out->columns();
@@ -164,7 +199,7 @@ nb::object states(const Delta& d, Words fingerprints, uint32_t version) {
   Buffer<uint8_t> out(fingerprints.size());
   {
     Shared access(d);
-    d.states(fingerprints.data(), fingerprints.size(), d.end_of(version), out.get());
+    d.states(fingerprints.data(), fingerprints.size(), d.end_of(version), out.get(), access.pauses());
   }
   return out.array(fingerprints.size());
 }
@@ -190,7 +225,7 @@ nb::tuple combine(const Delta& d, Columns base, Columns found, uint32_t version)
   l[0] = 0;
   {
     Shared access(d);
-    if (d.removals()) d.states(base_fingerprints.data(), said.size(), d.end_of(version), said.data());
+    if (d.removals()) d.states(base_fingerprints.data(), said.size(), d.end_of(version), said.data(), access.pauses());
     access.lock.unlock();
     int64_t at = 0;
     const auto take = [&](const Words& f, const Bytes& r, int64_t i) {
@@ -227,6 +262,7 @@ nb::tuple ids(const Delta& d, Words fingerprints, Lims lims, Words base_ids, uin
     Shared access(d);
     const uint32_t end = d.end_of(version);
     for (size_t i = 0; i < n; ++i) {
+      access.pause(kBlockWork);
       const int64_t first = lims.data()[i];
       d.ids(fingerprints.data()[i], base_ids.data() + first, static_cast<size_t>(lims.data()[i + 1] - first), end, &out);
       out_lims.get()[i + 1] = static_cast<int64_t>(out.size());
@@ -249,7 +285,7 @@ nb::object pairs(const Delta& d, Words fingerprints, Words ids, uint32_t version
   Buffer<uint8_t> out(n);
   {
     Shared access(d);
-    d.pairs(fingerprints.data(), ids.data(), n, d.end_of(version), out.get());
+    d.pairs(fingerprints.data(), ids.data(), n, d.end_of(version), out.get(), access.pauses());
   }
   return out.array(n);
 }
@@ -258,7 +294,7 @@ nb::tuple find(const Delta& d, Words ids, uint32_t version) {
   std::vector<std::pair<uint64_t, uint64_t>> found;
   {
     Shared access(d);
-    d.find(ids.data(), ids.size(), d.end_of(version), &found);
+    d.find(ids.data(), ids.size(), d.end_of(version), &found, access.pauses());
   }
   Buffer<uint64_t> fingerprints(found.size()), wanted(found.size());
   for (size_t i = 0; i < found.size(); ++i) {
@@ -268,9 +304,10 @@ nb::tuple find(const Delta& d, Words ids, uint32_t version) {
   return nb::make_tuple(fingerprints.array(found.size()), wanted.array(found.size()));
 }
 
+// Of the rows that were taken, which are fewer than all when those were a good deal of work: the caller goes on with the others.
 nb::tuple probe_insert(Delta& d, Words queries, Words ids, Bytes matched, Bytes in_base, unsigned radius, bool always,
                        uint32_t version) {
-  const size_t n = queries.size();
+  size_t n = queries.size();
   check_queries(d, n, radius);
   need(ids.size() == n && matched.size() == n && in_base.size() == n, "columns of different lengths");
   for (size_t i = 0; i < n; ++i) need(matched.data()[i] < 3, "matched is 0 to 2");
@@ -280,8 +317,8 @@ nb::tuple probe_insert(Delta& d, Words queries, Words ids, Bytes matched, Bytes 
   Applied applied;
   {
     Exclusive access(d);
-    applied = d.probe_insert(queries.data(), ids.data(), matched.data(), in_base.data(), n, radius, always, version, &guard.sink,
-                             inserted.get(), [&] { out.emplace(guard.sink, n); });
+    applied = d.probe_insert(queries.data(), ids.data(), matched.data(), in_base.data(), &n, radius, always, version, &guard.sink,
+                             inserted.get(), [&] { out.emplace(guard.sink, n, nullptr); });
   }
   check_applied(applied);
   nb::tuple columns = out->columns();
@@ -293,7 +330,7 @@ nb::tuple export_state(const Delta& d, uint32_t version) {
   Export e;
   {
     Shared access(d);
-    d.export_state(d.end_of(version), &e);
+    d.export_state(d.end_of(version), &e, access.pauses());
   }
   return nb::make_tuple(array_of(e.fingerprints), array_of(e.in_base), array_of(e.wiped), array_of(e.add_lims),
                         array_of(e.add_ids), array_of(e.remove_lims), array_of(e.remove_ids));
@@ -312,7 +349,7 @@ void bind_delta(nb::module_& m) {
       .def("__init__", &make, "radius"_a, nb::arg("bits").noconvert())
       .def("apply", &apply_changes, nb::arg("kinds").noconvert(), nb::arg("fingerprints").noconvert(), nb::arg("ids").noconvert(),
            nb::arg("in_base").noconvert(), "version"_a)
-      .def("probe", &probe, nb::arg("queries").noconvert(), "radius"_a, "version"_a)
+      .def("probe", &probe, nb::arg("queries").noconvert(), "radius"_a, "version"_a, "stop"_a = nb::none())
       .def("probe_one", &probe_one, "query"_a, "radius"_a, "version"_a)
       .def("scan", &scan, nb::arg("queries").noconvert(), "radius"_a, "version"_a)
       .def("states", &states, nb::arg("fingerprints").noconvert(), "version"_a)

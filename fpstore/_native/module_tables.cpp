@@ -49,18 +49,19 @@ struct Table {
     return nb::make_tuple(out.array(written), counts.array(taken), b0 + taken);
   }
 
-  nb::tuple scan(Words queries, unsigned radius, uint64_t b0, uint64_t b1) const {
+  nb::tuple scan(Words queries, unsigned radius, uint64_t b0, uint64_t b1, const Stop* stop) const {
     check_range(b0, b1);
     if (queries.size() > UINT32_MAX) throw nb::value_error("at most 2^32 - 1 queries a call");
     SinkGuard guard;
+    Stopper stopping = stopper(stop);
     Fault fault;
     Status status;
     {
       nb::gil_scoped_release release;
-      status = kernels().scan(view, queries.data(), queries.size(), radius, b0, b1, &guard.sink, &fault);
+      status = kernels().scan(view, queries.data(), queries.size(), radius, b0, b1, &guard.sink, &stopping, &fault);
     }
     check(status, fault, path);
-    return finish(guard.sink, queries.size());
+    return finish(guard.sink, queries.size(), &stopping);
   }
 
   nb::tuple locate(Words fingerprints) const {
@@ -69,9 +70,10 @@ struct Table {
     Buffer<uint32_t> ranks(n);
     Fault fault;
     Status status;
+    Stopper stopping = stopper(nullptr);
     {
       nb::gil_scoped_release release;
-      status = kernels().locate(view, fingerprints.data(), n, blocks.get(), ranks.get(), &fault);
+      status = kernels().locate(view, fingerprints.data(), n, blocks.get(), ranks.get(), &stopping, &fault);
     }
     check(status, fault, path);
     return nb::make_tuple(blocks.array(n), ranks.array(n));
@@ -82,7 +84,7 @@ struct Table {
     uint64_t block;
     uint32_t rank;
     Fault fault;
-    check(kernels().locate(view, &fingerprint, 1, &block, &rank, &fault), fault, path);
+    check(kernels().locate(view, &fingerprint, 1, &block, &rank, nullptr, &fault), fault, path);
     if (block == UINT64_MAX) return nb::none();
     return nb::make_tuple(block, rank);
   }
@@ -101,24 +103,18 @@ struct Table {
     }
   }
 
-  static nb::tuple finish(const Sink& sink, size_t query_count) {
+  static nb::tuple finish(const Sink& sink, size_t query_count, Stopper* stop) {
     Buffer<int64_t> lims(query_count + 1);
     Buffer<uint64_t> fingerprints(sink.count);
     Buffer<uint8_t> distances(sink.count);
-    bool fine;
+    Status status;
     {
       nb::gil_scoped_release release;
-      fine = order_matches(sink, query_count, lims.get(), fingerprints.get(), distances.get());
+      status = order_matches(sink, query_count, lims.get(), fingerprints.get(), distances.get(), stop);
     }
-    if (!fine) raise_fault(Fault{Status::out_of_memory}, "");
+    check(status, Fault{status}, "");
     return nb::make_tuple(lims.array(query_count + 1), fingerprints.array(sink.count), distances.array(sink.count));
   }
-};
-
-// Stops the calls that were given it, from another thread.
-struct Stop {
-  bool wanted = false;
-  void set() { __atomic_store_n(&wanted, true, __ATOMIC_RELAXED); }
 };
 
 // The tables of a design with, for one query radius, what to look up in each.
@@ -127,10 +123,10 @@ struct Prober {
   std::vector<const Table*> tables;
   std::vector<std::vector<uint64_t>> variants;
   std::vector<TableProbe> probes;
-  // Calls of few queries that took as long as a disk does, and how long pages are asked for ahead after one.
-  static constexpr size_t kFewQueries = 64;
-  static constexpr int kWaitMicroseconds = 60, kWaitCalls = 64;
-  mutable std::atomic<int> waits{kWaitCalls};  // a store just opened is not in memory
+  // Of calls of few queries; many keep a disk busy with what the system reads ahead of them.
+  static constexpr size_t kFewQueries = 1 << 10;
+  mutable PageWatch pages;
+  mutable std::atomic<uint64_t> fetches{0}, blocks{0};  // requests for pages ahead, and blocks read, of all calls
 
   void add(nb::object table, unsigned prefix_bits, unsigned flips, Words masks) {
     const Table* t = nb::cast<const Table*>(table);
@@ -148,21 +144,14 @@ struct Prober {
     unsigned table = 0;
     Fault fault;
     Status status;
-    const bool few = n < kFewQueries;
-    options.fetch |= few && waits.load(std::memory_order_relaxed) > 0;
+    if (n <= kFewQueries) options.pages = &pages;
     {
       nb::gil_scoped_release release;
-      const auto start = std::chrono::steady_clock::now();
       status = kernels().probe(probes.data(), static_cast<unsigned>(probes.size()), queries, n, options, sink, counters, &table,
                                &fault);
-      // Time that only a disk takes: look-ups of the next calls ask for their pages ahead.
-      if (few) {
-        const bool waited = std::chrono::steady_clock::now() - start > std::chrono::microseconds(kWaitMicroseconds + 2 * counters->blocks);
-        const int left = waits.load(std::memory_order_relaxed);
-        if (waited) waits.store(kWaitCalls, std::memory_order_relaxed);
-        else if (left > 0) waits.store(left - 1, std::memory_order_relaxed);
-      }
     }
+    blocks.fetch_add(counters->blocks, std::memory_order_relaxed);
+    if (counters->fetches) fetches.fetch_add(counters->fetches, std::memory_order_relaxed);
     if (status == Status::out_of_memory && sink->count >= sink->limit) return false;
     if (status != Status::ok) raise_fault(fault, tables[table]->path);
     return true;
@@ -177,10 +166,11 @@ struct Prober {
     ProbeOptions options{radius};
     if (sweep_from) options.sweep_from = *sweep_from;
     options.fetch = fetch;
-    if (stop) options.stop = &stop->wanted;
+    Stopper stopping = stopper(stop);
+    options.stop = &stopping;
     if (most) guard.sink.limit = *most;
     if (!run(queries.data(), queries.size(), options, &guard.sink, &counters)) return nb::none();
-    nb::tuple columns = Table::finish(guard.sink, queries.size());
+    nb::tuple columns = Table::finish(guard.sink, queries.size(), &stopping);
     return nb::make_tuple(columns[0], columns[1], columns[2], counters.blocks, counters.candidates);
   }
 
@@ -188,18 +178,23 @@ struct Prober {
   nb::list probe_one(uint64_t query, unsigned radius, const Table& identity) const {
     SinkGuard guard;
     ProbeCounters counters;
-    run(&query, 1, ProbeOptions{radius}, &guard.sink, &counters);
+    ProbeOptions options{radius};
+    Stopper stopping = stopper(nullptr);
+    options.stop = &stopping;
+    run(&query, 1, options, &guard.sink, &counters);
     const size_t n = guard.sink.count;
     std::vector<int64_t> lims(2);
     std::vector<uint64_t> fingerprints(n), blocks(n);
     std::vector<uint8_t> distances(n);
     std::vector<uint32_t> ranks(n);
-    if (!order_matches(guard.sink, 1, lims.data(), fingerprints.data(), distances.data()))
-      raise_fault(Fault{Status::out_of_memory}, "");
+    Status status = order_matches(guard.sink, 1, lims.data(), fingerprints.data(), distances.data(), &stopping);
+    check(status, Fault{status}, "");
     Fault fault;
-    check(kernels().locate(identity.view, fingerprints.data(), n, blocks.data(), ranks.data(), &fault), fault, identity.path);
+    status = kernels().locate(identity.view, fingerprints.data(), n, blocks.data(), ranks.data(), &stopping, &fault);
+    check(status, fault, identity.path);
     nb::list out;
     for (size_t i = 0; i < n; ++i) {
+      if (should_stop(&stopping, kBlockWork)) throw Interrupted();
       if (blocks[i] == UINT64_MAX) raise_fault(Fault{Status::bad_digest, UINT64_MAX, fingerprints[i], 0}, identity.path);
       out.append(nb::make_tuple(fingerprints[i], distances[i], blocks[i], ranks[i]));
     }
@@ -265,6 +260,14 @@ struct BlockEncoder {
 }  // namespace
 
 void bind_tables(nb::module_& m) {
+  nb::register_exception_translator([](const std::exception_ptr& error, void*) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const Interrupted&) {
+      note_interrupted();
+    }
+  });
+
   nb::class_<Table>(m, "Table")
       .def(nb::init<Bytes, std::string>(), nb::arg("data").noconvert(), "path"_a)
       .def_ro("path", &Table::path)
@@ -283,7 +286,8 @@ void bind_tables(nb::module_& m) {
       .def_prop_ro("permutation", [](const Table& t) { return nb::bytes(reinterpret_cast<const char*>(t.header.permutation), 64); })
       .def_prop_ro("code_bits", [](const Table& t) { return nb::bytes(reinterpret_cast<const char*>(t.header.code_bits), 64); })
       .def("decode", &Table::decode, "first_block"_a, "end_block"_a, "room"_a)
-      .def("scan", &Table::scan, nb::arg("queries").noconvert(), "radius"_a, "first_block"_a, "end_block"_a)
+      .def("scan", &Table::scan, nb::arg("queries").noconvert(), "radius"_a, "first_block"_a, "end_block"_a,
+           "stop"_a = nb::none())
       .def("locate", &Table::locate, nb::arg("fingerprints").noconvert())
       .def("locate_one", &Table::locate_one, "fingerprint"_a)
       .def("check_index", &Table::check_index);
@@ -295,7 +299,9 @@ void bind_tables(nb::module_& m) {
       .def("add", &Prober::add, "table"_a, "prefix_bits"_a, "flips"_a, nb::arg("variants").noconvert())
       .def("probe", &Prober::probe, nb::arg("queries").noconvert(), "radius"_a, "most"_a = nb::none(),
            "sweep_from"_a = nb::none(), "fetch"_a = false, "stop"_a = nb::none())
-      .def("probe_one", &Prober::probe_one, "query"_a, "radius"_a, "identity"_a);
+      .def("probe_one", &Prober::probe_one, "query"_a, "radius"_a, "identity"_a)
+      .def_prop_ro("fetches", [](const Prober& p) { return p.fetches.load(std::memory_order_relaxed); })
+      .def_prop_ro("blocks", [](const Prober& p) { return p.blocks.load(std::memory_order_relaxed); });
 
   nb::class_<BlockEncoder>(m, "BlockEncoder")
       .def(nb::init<Bytes, uint32_t, uint64_t>(), "code_bits"_a, "block_bytes"_a, "seed"_a)

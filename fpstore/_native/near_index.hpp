@@ -67,6 +67,13 @@ class NearIndex {
     }
   }
 
+  // How many keys a probe compares.
+  uint64_t size_of(const Places& at, unsigned radius) const {
+    uint64_t keys = 0;
+    for (unsigned b = 0; size_ && b <= radius; ++b) keys += bucket(b, at).size;
+    return keys;
+  }
+
   // Calls emit(fingerprint, distance) once for each fingerprint within the radius, which is at most that of the index; emit may
   // refuse.
   template <class Emit>

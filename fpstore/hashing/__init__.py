@@ -1,8 +1,21 @@
 """From documents to 64-bit fingerprints: fingerprinters, their descriptions, and folders of text files."""
 
+from typing import TYPE_CHECKING, Any
+
 from fpstore.hashing.base import Fingerprinter
-from fpstore.hashing.documents import Document, DocumentReader, iter_documents
 from fpstore.hashing.registry import from_description
 from fpstore.hashing.text import SimHash
 
+if TYPE_CHECKING:
+    from fpstore.hashing.documents import Document, DocumentReader, iter_documents
+
 __all__ = ["Document", "DocumentReader", "Fingerprinter", "SimHash", "from_description", "iter_documents"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load what reads folders when it is used: `import fpstore` needs the fingerprinters alone."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from fpstore.hashing import documents
+
+    return getattr(documents, name)

@@ -1,6 +1,5 @@
 """The fingerprinters that a store can remember by name."""
 
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -62,6 +61,8 @@ def from_description(description: Mapping[str, Any]) -> Fingerprinter[Any]:
             expected=kind.version,
             got=version,
         )
+    import inspect
+
     known = list(inspect.signature(kind).parameters)
     unknown = [key for key in parameters if key not in known]
     if unknown:

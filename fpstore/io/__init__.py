@@ -1,9 +1,13 @@
 """Readers and writers of outside formats: NumPy, raw, delimited text, JSON lines and Parquet."""
 
+from typing import TYPE_CHECKING, Any
+
 from fpstore.io.check import check_fingerprint, check_fingerprints, check_ids, format_fingerprint, parse_fingerprint
-from fpstore.io.reader import Reader, open_reader
-from fpstore.io.source import FORMATS, Chunk, IdType
-from fpstore.io.writers import Writer, open_writer
+
+if TYPE_CHECKING:
+    from fpstore.io.reader import Reader, open_reader
+    from fpstore.io.source import FORMATS, Chunk, IdType
+    from fpstore.io.writers import Writer, open_writer
 
 __all__ = [
     "FORMATS",
@@ -19,3 +23,14 @@ __all__ = [
     "open_writer",
     "parse_fingerprint",
 ]
+
+_HOMES = {"Reader": "reader", "open_reader": "reader", "Writer": "writers", "open_writer": "writers"}
+
+
+def __getattr__(name: str) -> Any:
+    """Load readers and writers when they are used: `import fpstore` needs the checks alone."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'source')}"), name)

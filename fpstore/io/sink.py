@@ -2,7 +2,6 @@
 
 import io
 import os
-import secrets
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -66,7 +65,7 @@ class Sink:
         self.seekable = not self._path.exists() or self._path.is_file()
         if not self.seekable:
             return self._path.open("wb")
-        temporary = self._path.with_name(f".{self._path.name[:200]}.{secrets.token_hex(4)}.tmp")
+        temporary = self._path.with_name(f".{self._path.name[:200]}.{os.urandom(4).hex()}.tmp")
         file = temporary.open("xb")
         self._temporary = temporary
         return file

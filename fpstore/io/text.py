@@ -1,6 +1,5 @@
 """Delimited text, ``.tsv``, ``.csv`` and ``.txt``: a fingerprint, then an optional id, on each line."""
 
-import csv
 import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
@@ -171,6 +170,8 @@ def _check_width(cells: list[bytes], layout: Layout) -> None:
 
 
 def _split_quoted(text: bytes) -> list[bytes]:
+    import csv
+
     try:
         rows = list(csv.reader([text.decode("utf-8")], strict=True))
     except UnicodeDecodeError:

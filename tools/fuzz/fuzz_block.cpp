@@ -170,7 +170,7 @@ Answer ask(const Kernels& set, const Table& t, const Table& second, const Questi
   std::vector<uint64_t> places(q.targets.size());
   std::vector<uint32_t> ranks(q.targets.size());
   for (size_t i = 0; i < q.targets.size(); ++i) {
-    const Status status = set.locate(view, &q.targets[i], 1, &places[i], &ranks[i], &fault);
+    const Status status = set.locate(view, &q.targets[i], 1, &places[i], &ranks[i], nullptr, &fault);
     answer.note(status, fault);
     if (status != Status::ok) continue;
     if (places[i] != UINT64_MAX) REQUIRE(places[i] < t.count() && ranks[i] < load16(t.blocks.data() + places[i] * t.block_bytes + 16));
@@ -198,7 +198,7 @@ Answer ask(const Kernels& set, const Table& t, const Table& second, const Questi
   answer.swept = take(&sink, q.targets, q.radius);
 
   const size_t queries = std::min<size_t>(q.targets.size(), 2);
-  const Status status = set.scan(view, q.targets.data(), queries, q.radius, 0, t.count(), &sink, &fault);
+  const Status status = set.scan(view, q.targets.data(), queries, q.radius, 0, t.count(), &sink, nullptr, &fault);
   answer.note(status, fault);
   REQUIRE((status == Status::ok) == all_right);
   answer.scanned = take(&sink, q.targets, q.radius);

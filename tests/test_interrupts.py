@@ -1,0 +1,253 @@
+"""Ctrl-C in calls of the kernel: signals are met inside them, on sets that make them long."""
+
+import signal
+import sys
+
+import numpy as np
+import pytest
+from building import run_python
+
+import fpstore
+from fpstore import _kernel
+
+IDENTITY = np.arange(64, dtype=np.uint8)
+NEWEST = 2**32 - 2
+ROWS = 1 << 17
+NO_FLIP = np.zeros(1, np.uint64)
+
+
+@pytest.fixture(scope="module")
+def skewed():
+    """Fingerprints that share their leading half: a look-up there meets them all."""
+    return np.unique(np.random.default_rng(1).integers(0, 2**32, ROWS, dtype=np.uint64))
+
+
+@pytest.fixture(scope="module")
+def store(skewed, tmp_path_factory):
+    with fpstore.build(tmp_path_factory.mktemp("skewed") / "s", skewed, design="manku-4") as store:
+        yield store
+
+
+def crowd(seed, count):
+    """Return fingerprints without the bits of a delta's first block: all are in one bucket of it."""
+    return np.random.default_rng(seed).integers(0, 2**64, count, dtype=np.uint64) & np.uint64(0x7777777777777777)
+
+
+def crowded():
+    changes, rows = _kernel.Delta(3, IDENTITY), crowd(1, ROWS)
+    zeros = np.zeros(len(rows), np.uint8)
+    changes.apply(zeros, rows, np.arange(len(rows), dtype=np.uint64), zeros, 1)
+    return changes
+
+
+@pytest.fixture(scope="module")
+def delta():
+    return crowded()
+
+
+@pytest.fixture
+def met():
+    """Return how many signals were met while some work ran, of those that come a thousand times a second."""
+    count = 0
+
+    def note(*_):
+        nonlocal count
+        count += 1
+
+    def run(work):
+        before = count
+        work()
+        return count - before
+
+    old = signal.signal(signal.SIGALRM, note)
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    try:
+        yield run
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+
+
+def whole_tables(store, times):
+    """Return a prober one look-up of which reads the whole identity table, so many times."""
+    prober = _kernel.Prober()
+    for _ in range(times):
+        prober.add(store.kernel_tables[0], 0, 0, NO_FLIP)
+    return prober
+
+
+def of_tables(store, skewed):
+    table = store.kernel_tables[0]
+    nothing = np.random.default_rng(2).integers(2**63, 2**64, 4000, dtype=np.uint64)
+    prober = whole_tables(store, 300)
+    return {
+        "probe_one": lambda: prober.probe_one(2**63, 3, table),
+        "probe": lambda: prober.probe(nothing[:3], 3),
+        "probe sorted": lambda: prober.probe(nothing[:3], 3, sweep_from=0),
+        "scan": lambda: table.scan(nothing, 3, 0, table.block_count),
+        "locate": lambda: table.locate(np.tile(skewed, 20)),
+        "matches in order": lambda: whole_tables(store, 1).probe(np.zeros(20, np.uint64), 64),
+        "matches one by one": lambda: whole_tables(store, 1).probe_one(0, 64, table),
+    }
+
+
+def of_the_delta(delta):
+    nothing, many = crowd(2, 4000), np.tile(crowd(1, ROWS), 20)
+    return {
+        "delta probe": lambda: delta.probe(nothing, 3, NEWEST),
+        "delta scan": lambda: delta.scan(nothing, 3, NEWEST),
+        "delta states": lambda: delta.states(many, NEWEST),
+        "delta pairs": lambda: delta.pairs(many, many, NEWEST),
+        "delta find": lambda: delta.find(many, NEWEST),
+        "delta ids": lambda: delta.ids(many, np.zeros(len(many) + 1, np.int64), NO_FLIP, NEWEST),
+        "delta export": lambda: delta.export(NEWEST),
+    }
+
+
+TABLES = ["probe_one", "probe", "probe sorted", "scan", "locate", "matches in order", "matches one by one"]
+DELTA = [f"delta {name}" for name in ("probe", "scan", "states", "pairs", "find", "ids", "export")]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_signals_are_met_inside_a_call_of_the_tables(store, skewed, met, name):
+    """A call that looks for none meets at most one before it begins and one when it is over."""
+    assert met(of_tables(store, skewed)[name]) > 5
+
+
+@pytest.mark.parametrize("name", DELTA)
+def test_signals_are_met_inside_a_call_of_the_delta(delta, met, name):
+    assert met(of_the_delta(delta)[name]) > 5
+
+
+def of_sorts():
+    rows = np.random.default_rng(3).integers(0, 2**64, 1 << 23, dtype=np.uint64)
+    spare = np.empty_like(rows)
+    pairs = np.repeat(np.arange(1 << 23, dtype=np.uint64), 2)
+    return {
+        "sort_keys": lambda: _kernel.sort_keys(rows, spare, 64),
+        "sort_pairs": lambda: _kernel.sort_pairs(rows, spare),
+        "permute_sort": lambda: _kernel.permute_sort(np.sort(rows), IDENTITY[::-1].copy(), rows, spare, 30),
+        "group_pairs": lambda: _kernel.group_pairs(pairs, np.empty_like(pairs)),
+    }
+
+
+@pytest.mark.parametrize("name", ["sort_keys", "sort_pairs", "permute_sort", "group_pairs"])
+def test_signals_are_met_inside_a_sort(met, name):
+    assert met(of_sorts()[name]) > 5
+
+
+def test_a_sort_that_a_signal_ends():
+    class StopError(Exception):
+        pass
+
+    def end(*_):
+        raise StopError
+
+    rows = np.random.default_rng(3).integers(0, 2**64, 1 << 23, dtype=np.uint64)
+    spare = np.empty_like(rows)
+
+    def interrupted():
+        signal.setitimer(signal.ITIMER_REAL, 0.001)
+        _kernel.sort_pairs(rows, spare)
+
+    old = signal.signal(signal.SIGALRM, end)
+    try:
+        with pytest.raises(StopError):
+            interrupted()
+    finally:
+        signal.signal(signal.SIGALRM, old)
+
+
+def test_a_batch_of_inserts_is_taken_in_parts():
+    """So that signals can be met between them, where each row is compared with all that there are."""
+    changes, rows = crowded(), crowd(2, 1000)
+    zeros = np.zeros(len(rows), np.uint8)
+    before = changes.operations
+    lims, _, _, inserted = changes.probe_insert(rows, rows, zeros, zeros, 3, False, 2)
+    assert 0 < len(inserted) < len(rows)
+    assert len(lims) == len(inserted) + 1
+    assert changes.operations == before + int(inserted.sum())
+
+
+def test_all_rows_of_such_a_batch_are_taken(tmp_path):
+    """They go on where the part before ended, and later rows find earlier ones."""
+    first, fresh = crowd(1, ROWS), crowd(2, 600)
+    fpstore.build(tmp_path / "s", [5], radius=1, design="flip-1").close()
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        store.insert(first, np.arange(len(first)))
+        rows = np.concatenate([fresh, fresh, fresh ^ np.uint64(1)])
+        matches = store.probe_insert_many(rows, np.arange(len(rows)) + 2**40)
+        assert matches.inserted.tolist() == [True] * 600 + [False] * 1200
+        assert [[match.fingerprint for match in part] for part in matches][600:] == [[f] for f in fresh.tolist()] * 2
+
+
+INTERRUPTED = """
+    import os, signal, sys, threading
+    import numpy as np
+    import fpstore
+    from fpstore import _kernel
+
+    skewed = np.random.default_rng(1).integers(0, 2**32, 1 << 17, dtype=np.uint64)
+    store = fpstore.build(sys.argv[1], skewed, design="manku-4")
+    table = store.kernel_tables[0]
+    # Each look-up reads the whole table: one probe has 20,000 of them, which takes minutes.
+    prober = _kernel.Prober()
+    for _ in range(20_000):
+        prober.add(table, 0, 0, np.zeros(1, np.uint64))
+    store.view().generation._probers[3] = prober
+    queries = np.arange(2**63, 2**63 + 1024, dtype=np.uint64)
+    works = {
+        "single": lambda: store.probe(2**63),
+        "few": lambda: store.probe_many(queries[:2], threads=1),
+        "small": lambda: store.probe_many(queries, threads=1),
+        "threads": lambda: store.probe_many(queries, threads=2),
+        "scan": lambda: store.scan(np.arange(2**63, 2**63 + 2_000_000, dtype=np.uint64), 3, threads=1),
+        "scan in threads": lambda: store.scan(np.arange(2**63, 2**63 + 2_000_000, dtype=np.uint64), 3, threads=2),
+    }
+    # This thread gives up the GIL only inside the kernel, and there the other sends the signal.
+    sys.setswitchinterval(100)
+    begin = threading.Event()
+    threading.Thread(target=lambda: begin.wait() and os.kill(os.getpid(), signal.SIGINT), daemon=True).start()
+    try:
+        begin.set()
+        works[sys.argv[2]]()
+    except KeyboardInterrupt:
+        print("interrupted", prober.blocks < 20_000 * table.block_count // 2)
+"""
+
+
+@pytest.mark.parametrize("what", ["single", "few", "small", "threads", "scan", "scan in threads"])
+def test_control_c_ends_a_call_on_a_skewed_set(tmp_path, what):
+    """Long before it is done: whoever waits for the end of these calls waits for minutes."""
+    assert run_python(INTERRUPTED, tmp_path / "s", what) == (0, "interrupted True\n", "")
+
+
+def test_a_handler_may_use_the_store(store):
+    """Handlers run inside a probe: no lock is held, and the probe goes on with what it was at."""
+    found = []
+    prober = whole_tables(store, 300)
+
+    def look(*_):
+        found.append(len(store.probe(2**63)))
+
+    old = signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, 0.001)
+    try:
+        matches = prober.probe_one(2**63, 3, store.kernel_tables[0])
+        while not found:  # on a machine so fast that the probe was over
+            assert prober.probe_one(2**63, 3, store.kernel_tables[0]) == matches
+    finally:
+        signal.signal(signal.SIGALRM, old)
+    assert matches == []
+    assert found == [0]
+
+
+def test_a_stopped_call_says_so(store):
+    stop = _kernel.Stop()
+    stop.set()
+    queries = np.zeros(3, np.uint64)
+    with pytest.raises(InterruptedError):
+        whole_tables(store, 1).probe(queries, 3, stop=stop)
+    with pytest.raises(InterruptedError):
+        store.kernel_tables[0].scan(queries, 3, 0, 1, stop=stop)
+    assert sys.exc_info() == (None, None, None)

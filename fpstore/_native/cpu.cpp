@@ -30,6 +30,14 @@ const Kernels* initial() {
 
 std::atomic<const Kernels*> chosen{nullptr};
 
+constexpr size_t kMostKept = size_t{1} << 19;
+struct Kept {
+  void* memory = nullptr;
+  size_t bytes = 0;
+  ~Kept() { std::free(memory); }
+};
+thread_local Kept kept;
+
 }  // namespace
 
 const char* wanted_isa() {
@@ -87,9 +95,22 @@ void release(Sink* sink) {
   *sink = Sink{};
 }
 
-void* take_memory(size_t bytes) { return std::malloc(bytes); }
+void* take_memory(size_t bytes) {
+  if (!kept.memory || kept.bytes != bytes) return std::malloc(bytes);
+  void* const memory = kept.memory;
+  kept.memory = nullptr;
+  return memory;
+}
 
-void give_back(void* memory) { std::free(memory); }
+void give_back(void* memory, size_t bytes) {
+  if (memory && bytes <= kMostKept) {
+    void* const before = kept.memory;
+    kept.memory = memory;
+    kept.bytes = bytes;
+    memory = before;
+  }
+  std::free(memory);
+}
 
 void fetch_pages(const void* p, size_t n) {
   static const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));  // a power of two

@@ -68,9 +68,10 @@ struct Sink {
 bool grow(Sink* sink);
 void release(Sink* sink);
 
-// Memory for the length of a call, nullptr when there is none.
+// Memory for the length of a call, nullptr when there is none. A thread keeps what it gave back last, unless it is large, and gets
+// it again when it asks for as much: the next probe does.
 void* take_memory(size_t bytes);
-void give_back(void* memory);
+void give_back(void* memory, size_t bytes);
 
 // Asks for the pages of [p, p + n) to be read from disk, without waiting for them.
 void fetch_pages(const void* p, size_t n);

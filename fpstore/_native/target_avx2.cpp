@@ -12,6 +12,7 @@ constexpr uint64_t kExpandFrom = 64;
 constexpr unsigned kExpandShared = UINT32_MAX;  // never: looking is cheaper
 
 #include "codec.inc"
+#include "encode.inc"
 #include "locate.inc"
 #include "sort.inc"
 #include "probe.inc"

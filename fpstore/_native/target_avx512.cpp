@@ -13,6 +13,7 @@ constexpr uint64_t kExpandFrom = 8;
 constexpr unsigned kExpandShared = 2;
 
 #include "codec.inc"
+#include "encode.inc"
 #include "locate.inc"
 #include "sort.inc"
 #include "probe.inc"

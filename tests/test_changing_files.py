@@ -1,0 +1,109 @@
+"""Table files that another process changes while they are read: an error or the right answer, and never a byte out of bounds."""
+
+import mmap
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tableimage
+
+from fpstore import _kernel
+from fpstore.errors import CorruptStoreError
+
+ISAS = _kernel.available_isas()
+BLOCK_BYTES = 4096
+DENSE = np.uint64(2**40) + np.arange(130_000, dtype=np.uint64)  # at three bits an entry
+CHANGED = 4  # the block that changes
+ROOM = 2 * _kernel.MAX_ENTRIES
+NO_FLIP = np.zeros(1, np.uint64)
+
+
+@pytest.fixture(params=ISAS)
+def isa(request: pytest.FixtureRequest) -> Iterator[str]:
+    before = _kernel.isa()
+    _kernel.select_isa(request.param)
+    yield request.param
+    _kernel.select_isa(before)
+
+
+@contextmanager
+def changed_by_another_process(path: Path, at: int, versions: list[bytes]) -> Iterator[_kernel.Table]:
+    """Open a table of which another process writes one version after the other, as fast as it can."""
+    with path.open("r+b") as file:
+        shared = mmap.mmap(file.fileno(), 0)
+    table = _kernel.Table(np.frombuffer(shared, np.uint8), str(path))
+    parent = os.getpid()
+    child = os.fork()
+    if child == 0:
+        while os.getppid() == parent:
+            for version in versions * 20:
+                shared[at : at + len(version)] = version
+        os._exit(0)
+    try:
+        yield table
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def test_a_count_that_changes_between_two_looks_overflows_nothing(tmp_path, isa):
+    """Room was made for the count before the checksum, and as many entries written as it said after it."""
+    image = tableimage.build(DENSE, block_bytes=BLOCK_BYTES)
+    at = _kernel.HEADER_BYTES + CHANGED * BLOCK_BYTES + 16
+    path = tmp_path / "table"
+    path.write_bytes(image)
+    answered = 0
+    with changed_by_another_process(path, at, [(2).to_bytes(2, "little"), image[at : at + 2]]) as table:
+        entries = len(table.decode(0, 1, 0)[0])
+        assert 6 * entries < ROOM < 7 * entries  # if the block were as small as it says by turns, a seventh would have room
+        for _ in range(1500):
+            with suppress(CorruptStoreError):
+                values, counts, taken = table.decode(0, table.block_count, 0)
+                assert len(values) == counts.sum() <= ROOM
+                assert len(counts) == taken == 6
+                assert np.array_equal(values, DENSE[: len(values)])
+                answered += 1
+    assert answered > 0
+
+
+def test_bytes_that_change_all_the_time_are_never_read_out_of_bounds(tmp_path, isa):
+    """Counts, code lengths, codes, tails, keys and directory: every call gives an answer or says that the file is damaged."""
+    rng = np.random.default_rng(7)
+    fingerprints = tableimage.make_keys("clustered", 1, 3000)
+    image = tableimage.build(fingerprints, block_bytes=128)
+    body = image[_kernel.HEADER_BYTES :]
+    versions = [body]
+    for _ in range(8):
+        damaged = np.frombuffer(body, np.uint8).copy()
+        places = rng.integers(0, len(damaged), 400)
+        damaged[places] = rng.integers(0, 256, 400)
+        versions.append(damaged.tobytes())
+    path = tmp_path / "table"
+    path.write_bytes(image)
+    calls = answered = 0
+    with changed_by_another_process(path, _kernel.HEADER_BYTES, versions) as table:
+        prober = _kernel.Prober()
+        prober.add(table, 12, 0, NO_FLIP)
+        queries = fingerprints[::50].copy()
+        for i in range(200):
+            single = queries[i % len(queries) :][:1]
+            for work in (
+                lambda: table.decode(0, table.block_count, 0),
+                lambda: table.scan(queries[:2].copy(), 3, 0, table.block_count),
+                lambda: table.locate(queries),
+                lambda one=single: table.locate_one(int(one[0])),
+                lambda: prober.probe(queries, 3, sweep_from=0),
+                lambda one=single: prober.probe(one, 3),
+            ):
+                calls += 1
+                with suppress(CorruptStoreError):
+                    work()
+                    answered += 1
+            with suppress(CorruptStoreError):
+                _kernel.Table(np.frombuffer(image, np.uint8), "image").check_index()
+                table.check_index()
+    assert (calls, answered <= calls) == (1200, True)

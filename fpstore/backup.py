@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from fpstore import layout
-from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError
+from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError, refused
 from fpstore.folder import Target
 from fpstore.following import Follower
 from fpstore.generation import Generation
@@ -71,6 +71,8 @@ def _open_files(follower: Follower, generation: Generation, opened: ExitStack) -
         except FileNotFoundError as error:
             _check_same(follower)
             raise StoreNotFoundError(f"{file}: missing ({error.strerror})", path=file) from error
+        except OSError as error:
+            raise refused(file, error) from error
         opened.callback(os.close, descriptor)
         files[name] = descriptor
     _check_same(follower)

@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary, finalize
 import lmdb
 import xxhash
 
-from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError, StoreNotFoundError
+from fpstore.errors import TOO_MANY_FILES, ClosedStoreError, CorruptStoreError, StorageError, StoreNotFoundError, refused
 
 T = TypeVar("T")
 
@@ -82,6 +82,9 @@ def _translate(path: Path, error: lmdb.Error) -> CorruptStoreError | StorageErro
         return CorruptStoreError(f"{path}: LMDB file is damaged ({error})", path=path)
     if os.strerror(errno.ENOENT) in str(error):
         return StoreNotFoundError(f"{path}: missing ({os.strerror(errno.ENOENT)})", path=path)
+    for number in TOO_MANY_FILES:
+        if os.strerror(number) in str(error):
+            return refused(path, OSError(number, os.strerror(number)))
     return StorageError(f"{path}: {_reason(path, error)}", path=path)
 
 
@@ -193,6 +196,8 @@ class Reader:
             self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError as error:  # a merge has removed it just now
             raise StoreNotFoundError(f"{self.path}: missing ({error.strerror})", path=self.path) from error
+        except OSError as error:
+            raise refused(self.path, error) from error
         self._given_back = finalize(self, os.close, self._descriptor)
         if self._digest not in (None, got := self._sealed_with()):
             raise CorruptStoreError(

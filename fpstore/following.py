@@ -14,7 +14,7 @@ from fpstore import layout
 from fpstore.delta import Delta, Totals, unpack
 from fpstore.design import Design
 from fpstore.environment import Reader
-from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, StoreNotFoundError
+from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, StoreNotFoundError, refused
 from fpstore.folder import is_store
 from fpstore.generation import Generation
 from fpstore.journal import Change, Journal
@@ -265,8 +265,10 @@ class Follower:
         self._unwatch()
         try:
             self._watched = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
+        except FileNotFoundError as error:
             raise StoreNotFoundError(f"{folder}: missing ({error.strerror})", path=folder) from error
+        except OSError as error:
+            raise refused(folder, error) from error
         self._unwatched = finalize(self, os.close, self._watched)
         self._changed, self._settled = -1, False
 
@@ -296,7 +298,10 @@ class Follower:
 
 def generation_numbers(path: Path) -> list[int]:
     """Return the numbers of the generation folders of a store, ascending."""
-    names = (entry.name for entry in path.iterdir())
+    try:
+        names = [entry.name for entry in path.iterdir()]
+    except OSError as error:
+        raise refused(path, error) from error
     return sorted(int(name[4:]) for name in names if name.startswith("gen-") and name[4:].isdigit())
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel, huffman
 from fpstore.design import Design
-from fpstore.errors import CorruptStoreError, FpstoreError
+from fpstore.errors import CorruptStoreError, FpstoreError, is_damage
 from fpstore.ids import iter_entry_counts
 from fpstore.journal import Journal
 from fpstore.logcheck import check_journal, check_totals
@@ -52,7 +52,9 @@ class Report:
         return not self.faults
 
     def note(self, error: FpstoreError) -> None:
-        """Add a fault."""
+        """Add a fault; what this process cannot do is none, and is raised."""
+        if not is_damage(error):
+            raise error
         path = None if error.path is None else str(error.path)
         self.faults.append({"message": str(error), "path": path, "block": error.block})
 

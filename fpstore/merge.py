@@ -14,7 +14,7 @@ from fpstore import layout
 from fpstore.delta import Delta, Totals, pack, unpack
 from fpstore.design import Design
 from fpstore.design import design as make_design
-from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, StorageError
+from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, refused
 from fpstore.folder import sync_folder
 from fpstore.following import Follower, make_state
 from fpstore.generation import SAMPLE_SIZE, Generation
@@ -130,7 +130,7 @@ class Merge:
             if isinstance(error, InterruptedError):
                 raise ClosedStoreError(f"{self._path}: closed during a merge, which was given up", path=self._path) from error
             if isinstance(error, OSError) and not isinstance(error, FpstoreError):
-                raise StorageError(f"{self._path}: {error.strerror or error}; nothing was merged", path=self._path) from error
+                raise refused(self._path, error, "; nothing was merged") from error
             raise
 
     def _write(self, view: View, temporary: Path, number: int) -> None:

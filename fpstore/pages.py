@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.errors import CorruptStoreError, FpstoreError, StorageError, StoreNotFoundError
+from fpstore.errors import CorruptStoreError, FpstoreError, StoreNotFoundError, refused
 
 Offsets = npt.NDArray[np.int64]
 
@@ -83,7 +83,7 @@ def opened(path: Path) -> Iterator[int]:
     except FileNotFoundError as error:
         raise StoreNotFoundError(f"{path}: missing ({error.strerror})", path=path) from error
     except OSError as error:
-        raise StorageError(f"{path}: {error.strerror}", path=path) from error
+        raise refused(path, error) from error
     try:
         yield descriptor
     finally:

@@ -23,6 +23,7 @@ from fpstore.errors import (
     InputError,
     StoreExistsError,
     StoreNotFoundError,
+    is_damage,
 )
 from fpstore.following import Follower, generation_numbers
 from fpstore.inspection import verify_store
@@ -77,7 +78,9 @@ class RepairReport:
         return not self.losses
 
     def note(self, error: FpstoreError) -> None:
-        """Add a fault."""
+        """Add a fault; what this process cannot do is none, and is raised."""
+        if not is_damage(error):
+            raise error
         if str(error) not in self.faults:
             self.faults.append(str(error))
 

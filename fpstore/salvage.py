@@ -20,7 +20,7 @@ from fpstore import _kernel, huffman, layout, pages
 from fpstore.delta import Record, unpack
 from fpstore.design import Design
 from fpstore.environment import DIGEST_BYTES, PAD_BYTES, file_digest
-from fpstore.errors import CorruptStoreError, FpstoreError, StoreNotFoundError
+from fpstore.errors import CorruptStoreError, FpstoreError, StoreNotFoundError, refused
 from fpstore.ids import record_seed
 from fpstore.journal import LOG, META
 from fpstore.logcheck import read_log
@@ -108,8 +108,10 @@ class IdRecords:
         self.found = 0
         try:
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
+        except FileNotFoundError:
             return
+        except OSError as error:
+            raise refused(path, error) from error
         for item in pages.entries(self._descriptor, lambda key: len(key) == 8 and int.from_bytes(key, "big") < blocks):
             block = int.from_bytes(item.key, "big")
             if not self._sizes[block] and item.size >= 16 and self._unpacked(block, item.start, item.size) is not None:
@@ -143,7 +145,11 @@ class SalvagedNames:
         self._descriptors: list[int] = []
         for path in paths:
             if path.exists():
-                self._descriptors.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+                try:
+                    self._descriptors.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+                except OSError as error:
+                    self.close()
+                    raise refused(path, error) from error
                 self._scan(self._descriptors[-1])
 
     def _scan(self, descriptor: int) -> None:

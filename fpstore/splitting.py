@@ -10,7 +10,7 @@ import numpy as np
 
 from fpstore import layout
 from fpstore.environment import Writer
-from fpstore.errors import InputError, StorageError
+from fpstore.errors import InputError, refused
 from fpstore.folder import Target
 from fpstore.merging import Written
 from fpstore.names import merge_names
@@ -30,7 +30,7 @@ def split_store(
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
-        raise StorageError(f"{folder}: {error.strerror}; nothing was changed", path=folder) from error
+        raise refused(folder, error, "; nothing was changed") from error
     paths = []
     for prefix in range(1 << bits):
         path = folder / f"{prefix:0{bits}b}.fps"

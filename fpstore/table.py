@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel, huffman
 from fpstore.design import Design, TableSpec
-from fpstore.errors import CorruptStoreError, StoreNotFoundError
+from fpstore.errors import CorruptStoreError, StoreNotFoundError, refused
 
 DEFAULT_BLOCK_BYTES = 512
 BLOCK_BYTES = (128, 256, 512, 1024, 2048, 4096)
@@ -141,6 +141,8 @@ class TableReader:
                 self._whole = mmap.mmap(file.fileno(), 0, access=access)
         except FileNotFoundError as error:
             raise StoreNotFoundError(f"{path}: the table file is missing", path=path) from error
+        except OSError as error:
+            raise refused(path, error) from error
         if header is not None:
             blocks[: len(header)] = self._whole[: len(header)] = header
         # Probes need the blocks only where they look, and a small key index at once.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from fpstore.errors import InputError, StorageError
+from fpstore.errors import InputError, StorageError, refused
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
@@ -108,7 +108,7 @@ def _stat(path: Path, *, follow: bool = True) -> os.stat_result:
 
 
 def _refused(path: Path, error: OSError) -> StorageError:
-    return StorageError(f"{path}: {error.strerror or error}", path=path)
+    return refused(path, error)
 
 
 def _check_paths(paths: Paths) -> list[Path]:

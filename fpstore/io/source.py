@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
 
-from fpstore.errors import InputError, StorageError
+from fpstore.errors import InputError, StorageError, refused
 from fpstore.io.check import U64, parse_integer_id
 
 FORMATS = ("npy", "u64", "tsv", "csv", "txt", "jsonl", "parquet")
@@ -203,7 +203,7 @@ def storage_errors(name: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise StorageError(f"{name}: no such file or folder", path=name) from error
     except OSError as error:
-        raise StorageError(f"{name}: {error.strerror or error}", path=name) from error
+        raise refused(name, error) from error
     except ValueError as error:
         if isinstance(error, InputError):
             raise

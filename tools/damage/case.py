@@ -201,6 +201,8 @@ class Case:
                 raise Untrue(f"sound, but not right: {', '.join(bad)}")
             return
         self._say("report", "complete" if report.complete else "losses", "; ".join([*report.losses, "| faults:", *report.faults]))
+        if self._store.spec.ids == "string" and any("taken for integers" in loss for loss in report.losses):
+            return  # it says that all strings are lost
         with fpstore.open(output) as store:
             held, found = self._content(store), store.verify()
             if store.fingerprinter is None and report.complete:

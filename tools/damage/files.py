@@ -41,13 +41,18 @@ def choose(store: Store, chance: random.Random) -> Damage:
             files.setdefault(kind_of(path.name), []).append(str(path.relative_to(store.path)))
     which = chance.choices(sorted(files), [WEIGHTS[kind] for kind in sorted(files)])[0]
     file = chance.choice(files[which])
-    kind = chance.choice([*DAMAGES, "flips", "flips", "foreign", "older"])
+    kind = chance.choice([*DAMAGES, "flips", "flips", "foreign", "foreign", "older", "older"])
     if kind not in ("foreign", "older"):
         return Damage(file, kind, partial(DAMAGES[kind], random.Random(chance.random())))
-    others = [store.stranger / file] if kind == "foreign" else []
+    others: list[Path] = []
+    if kind == "foreign":
+        # The store file of the twin makes the twin of a store without changes: only its strings are others.
+        others = [store.stranger / file, *([] if which == "store" else [store.twin / file])]
     for older in store.older if kind == "older" else []:
         others += [p for p in sorted(older.rglob(Path(file).name)) if p.read_bytes() != (store.path / file).read_bytes()]
-    others = [other for other in others if other.exists()] or sorted(store.stranger.rglob(Path(file).name)) or [store.path / file]
+    others = [other for other in others if other.exists()]
+    if not others:
+        return Damage(file, "nothing", partial(DAMAGES["nothing"], chance))
     return Damage(file, kind, partial(replace, chance.choice(others)))
 
 

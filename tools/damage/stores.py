@@ -69,14 +69,15 @@ def in_order(fingerprints: Words, numbers: Words) -> Pairs:
 
 
 class Store:
-    """A store to be damaged: its folder, older states of it, a stranger of the same kind, and the truth."""
+    """A store to be damaged: its folder, older states, a stranger, a twin (same fingerprints, other ids), the truth."""
 
     def __init__(self, folder: Path, name: str, seed: int) -> None:
         self.spec = spec = SPECS[name]
         self.name, self.folder = name, folder
         self.rng = np.random.default_rng([seed, *name.encode()])
         folder.mkdir(parents=True)
-        self.path, self.stranger, self.older = folder / "now", folder / "stranger", [folder / "older-0", folder / "older-1"]
+        self.path, self.stranger, self.twin = folder / "now", folder / "stranger", folder / "twin"
+        self.older: list[Path] = []
         self.numbers: dict[str, int] = {}
         fingerprints = self._fingerprints(spec.fingerprint_count)
         counts = (
@@ -90,21 +91,23 @@ class Store:
             ids = self.rng.integers(0, 2**64, len(fingerprints), np.uint64)
         self.now = self.ever = in_order(fingerprints, ids)
         self._build(self.path, fingerprints, ids)
-        shutil.copytree(self.path, self.older[0])
-        self._build(self.stranger, self._fingerprints(len(fingerprints)), ids[::-1].copy())
+        self._keep_state()
+        self._build(self.stranger, np.repeat(self._fingerprints(spec.fingerprint_count), counts), ids[::-1].copy())
+        self._build(self.twin, fingerprints, ids[::-1].copy())
         if spec.changed:
             self._change(self.path)
             self._change(self.stranger, False)
+            self._change(self.twin, False)
         if spec.merged:
-            shutil.copytree(self.path, self.older[1])
-            for path in (self.path, self.stranger):
+            self._keep_state()
+            for path in (self.path, self.stranger, self.twin):
                 with fpstore.open(path, "r+", delta_bytes="1GiB") as store:
                     store.merge(design=spec.merge_design, memory="64MiB", threads=1)
             self._change(self.path)
-            shutil.copytree(self.path, folder / "older-2")
-            self.older.append(folder / "older-2")
+            self._keep_state()
             self._change(self.path)
             self._change(self.stranger, False)
+            self._change(self.twin, False)
         self.queries = self._queries()
         self.matches = self.near(self.queries, spec.radius)
         self.steps = self._steps()
@@ -123,6 +126,10 @@ class Store:
         names = [f"{number:0{self.spec.name_bytes}}" for number in numbers.tolist()]
         self.numbers.update(zip(names, numbers.tolist(), strict=True))
         return names
+
+    def _keep_state(self) -> None:
+        self.older.append(self.folder / f"older-{len(self.older)}")
+        shutil.copytree(self.path, self.older[-1])
 
     def _build(self, path: Path, fingerprints: Words, numbers: Words) -> None:
         spec = self.spec

@@ -7,9 +7,10 @@ import itertools
 import os
 from pathlib import Path
 
-from fpstore.errors import StoreLockedError, refused
+from fpstore.errors import StoreLockedError
 from fpstore.folder import exchange, sync_folder
 from fpstore.locks import LOCK_FILE, WriterLock
+from fpstore.refusals import refused
 
 
 def free_name(path: Path, ending: str, suffix: str = "") -> Path:

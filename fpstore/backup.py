@@ -10,12 +10,13 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from fpstore import layout
-from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError, refused
+from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError
 from fpstore.folder import Target
 from fpstore.following import Follower
 from fpstore.generation import Generation
 from fpstore.journal import MOST_NUMBER, Journal, lock_path
 from fpstore.locks import LOCK_FILE
+from fpstore.refusals import refused
 
 Progress = Callable[[str, int, int | None], None]
 PHASE_COPY = "copying"

@@ -20,7 +20,8 @@ from weakref import WeakValueDictionary, finalize
 import lmdb
 import xxhash
 
-from fpstore.errors import TOO_MANY_FILES, ClosedStoreError, CorruptStoreError, StorageError, StoreNotFoundError, refused
+from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError, StoreNotFoundError
+from fpstore.refusals import TOO_MANY_FILES, refused
 
 T = TypeVar("T")
 
@@ -199,7 +200,7 @@ class Reader:
         except OSError as error:
             raise refused(self.path, error) from error
         self._given_back = finalize(self, os.close, self._descriptor)
-        if self._digest not in (None, got := self._sealed_with()):
+        if self._digest not in (None, got := self.sealed_with()):
             raise CorruptStoreError(
                 f"{self.path}: LMDB file is damaged, or a file of another store (digest differs)",
                 path=self.path,
@@ -230,10 +231,11 @@ class Reader:
         """Check the digest of the whole file; opening has done so when the file is small."""
         if self._closed:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
-        if self._sealed_with() != file_digest(self._descriptor, self._used):
+        if self.sealed_with() != file_digest(self._descriptor, self._used):
             raise CorruptStoreError(f"{self.path}: LMDB file is damaged (digest differs)", path=self.path)
 
-    def _sealed_with(self) -> int:
+    def sealed_with(self) -> int:
+        """Return the digest that the file ends with."""
         size = os.fstat(self._descriptor).st_size
         return int.from_bytes(os.pread(self._descriptor, DIGEST_BYTES, size - DIGEST_BYTES), "little")
 

@@ -1,7 +1,5 @@
 """The exceptions of fpstore. Each carries the facts of the failure as attributes; the message says what to do next."""
 
-import errno
-
 
 class FpstoreError(Exception):
     """Base class of every error that fpstore raises on purpose.
@@ -68,21 +66,3 @@ class MissingExtraError(FpstoreError, ImportError):  # type: ignore[misc]  # Imp
 
 class MemoryLimitError(FpstoreError, MemoryError):
     """The kernel ran out of memory."""
-
-
-TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
-
-
-def refused(place: object, error: OSError, then: str = "") -> StorageError:
-    """Return what the system refused as a StorageError that says what to do; ``then`` is what came of it."""
-    reason = error.strerror or str(error)
-    if error.errno in TOO_MANY_FILES:
-        reason += ": close other stores and files, or raise the limit (ulimit -n)"
-    return StorageError(f"{place}: {reason}{then}", path=place, errno=error.errno)
-
-
-def is_damage(error: FpstoreError) -> bool:
-    """Whether an error tells of the store, not of this process: it has no memory left, opens no more files, was closed."""
-    if isinstance(error, (MemoryLimitError, ClosedStoreError)):
-        return False
-    return not (isinstance(error, StorageError) and error.errno in TOO_MANY_FILES)

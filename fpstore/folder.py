@@ -14,8 +14,9 @@ from pathlib import Path
 from types import TracebackType
 
 from fpstore import layout
-from fpstore.errors import FpstoreError, StorageError, StoreExistsError, refused
+from fpstore.errors import FpstoreError, StorageError, StoreExistsError
 from fpstore.locks import LOCK_FILE, WriterLock
+from fpstore.refusals import refused
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2

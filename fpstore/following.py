@@ -14,11 +14,12 @@ from fpstore import layout
 from fpstore.delta import Delta, Totals, unpack
 from fpstore.design import Design
 from fpstore.environment import Reader
-from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, StoreNotFoundError, refused
+from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, StoreNotFoundError
 from fpstore.folder import is_store
 from fpstore.generation import Generation
 from fpstore.journal import Change, Journal
 from fpstore.names import NAMES, NUMBERS
+from fpstore.refusals import refused
 from fpstore.view import View
 
 ATTEMPTS = 100
@@ -235,6 +236,8 @@ class Follower:
     def open_journal(self, journal: Journal, change: Change) -> None:
         """Go over to the generation of a journal."""
         state = read_state(change.state, journal.path)
+        if state["store_file"] != self.reader.sealed_with():
+            raise CorruptStoreError(f"{self.reader.path} and {journal.path} are not of the same store", path=self.reader.path)
         old = self._current
         if old is not None and old.generation.record["number"] == state["generation"]["number"]:
             generation = old.generation
@@ -312,6 +315,11 @@ def read_state(data: bytes | None, path: Path) -> dict[str, Any]:
     return state
 
 
-def make_state(store: dict[str, Any], generation: dict[str, Any], totals: Totals, first_name: int) -> bytes:
-    """Return the state record of a new journal: what it starts from."""
-    return layout.pack_record({"store": store, "generation": generation, "totals": totals._asdict(), "first_name": first_name})
+def make_state(store: dict[str, Any], generation: dict[str, Any], totals: Totals, first_name: int, store_file: int) -> bytes:
+    """Return the state record of a new journal: what it starts from, and the digest of the store file it belongs to."""
+    return layout.pack_record(
+        {
+            "store": store, "generation": generation, "totals": totals._asdict(), "first_name": first_name,
+            "store_file": store_file,
+        }
+    )  # fmt: skip

@@ -11,11 +11,12 @@ import numpy.typing as npt
 
 from fpstore import _kernel, huffman
 from fpstore.design import Design
-from fpstore.errors import CorruptStoreError, FpstoreError, is_damage
+from fpstore.errors import CorruptStoreError, FpstoreError
 from fpstore.ids import iter_entry_counts
 from fpstore.journal import Journal
 from fpstore.logcheck import check_journal, check_totals
 from fpstore.plan import limit_bits
+from fpstore.refusals import is_damage
 from fpstore.table import TableReader
 from fpstore.view import View
 

@@ -20,8 +20,9 @@ import lmdb
 
 from fpstore import environment, pages
 from fpstore.environment import translated
-from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, StorageError, StoreNotFoundError, refused
+from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, StorageError, StoreNotFoundError
 from fpstore.locks import LOCK_FILE, keep_writers_away
+from fpstore.refusals import refused
 
 META = b"meta"
 LOG = b"log"

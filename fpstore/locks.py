@@ -7,7 +7,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from fpstore.errors import StorageError, StoreLockedError, refused
+from fpstore.errors import StorageError, StoreLockedError
+from fpstore.refusals import refused
 
 LOCK_FILE = "writer.lock"
 MODE = 0o664

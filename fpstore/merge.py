@@ -14,7 +14,7 @@ from fpstore import layout
 from fpstore.delta import Delta, Totals, pack, unpack
 from fpstore.design import Design
 from fpstore.design import design as make_design
-from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, refused
+from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError
 from fpstore.folder import sync_folder
 from fpstore.following import Follower, make_state
 from fpstore.generation import SAMPLE_SIZE, Generation
@@ -22,6 +22,7 @@ from fpstore.journal import Journal, create_journal
 from fpstore.merging import Written
 from fpstore.names import merge_names
 from fpstore.plan import choose
+from fpstore.refusals import refused
 from fpstore.sources import Content, Source
 from fpstore.upkeep import TEMPORARY, remove_generation
 from fpstore.view import View
@@ -179,7 +180,7 @@ class Merge:
         kept = None if written.used is None else self._dictionary(view, temporary, written.used)
         old = self._follower.journal
         assert old is not None
-        state = make_state(self._store, self._record, self._start, self._first_name)
+        state = make_state(self._store, self._record, self._start, self._first_name, view.generation.reader.sealed_with())
         copied = self._frozen
         create_journal(temporary / layout.JOURNAL_FILE, state, (), host.delta_bytes)
         sync_folder(temporary)

@@ -172,15 +172,18 @@ def merge_names(
     try:
         names, numbers = writer.database(NAMES), writer.database(NUMBERS)
         extra = [(first + i, name) for i, name in enumerate(added) if name and used[first + i]]
-        kept = ((number, name) for number, name in (old.items() if old else ()) if used[number])
-        values = ((struct.pack(">Q", number), sealed_name(number, name)) for number, name in chain(kept, extra))
+        kept = ((number, name) for number, name in (old.items() if old else ()) if number < len(used) and used[number])
+        listed = _Listed()
+        values = ((struct.pack(">Q", number), listed.name(number, name)) for number, name in chain(kept, extra))
         _append(writer, names, values, tick)
         fresh: dict[bytes, bytes] = {}
         for number, name in extra:
             key = xxhash.xxh64_digest(name)
             fresh[key] = fresh.get(key, b"") + struct.pack(">Q", number)
         places = heapq.merge(old.places() if old else (), sorted(fresh.items()))
-        _append(writer, numbers, _in_use(places, used), tick)
+        _append(writer, numbers, _in_use(places, used, listed), tick)
+        if listed.total:
+            raise CorruptStoreError(f"{path}: the id dictionary that it is made from is damaged: run fpstore repair", path=path)
         size, digest = writer.finish()
     except BaseException:
         writer.abort()
@@ -188,13 +191,35 @@ def merge_names(
     return {"bytes": size, "digest": digest, "largest": 0}
 
 
-def _in_use(places: Iterable[tuple[bytes, bytes]], used: npt.NDArray[np.bool_]) -> Iterator[tuple[bytes, bytes]]:
+class _Listed:
+    """Whether every name of a dictionary is listed under its hash, and nothing else: a sum over all that is 0 then."""
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    def name(self, number: int, name: bytes) -> bytes:
+        """Note a name; return its value."""
+        self.total = (self.total + xxhash.xxh64_intdigest(xxhash.xxh64_digest(name), number)) % 2**64
+        return sealed_name(number, name)
+
+    def place(self, key: bytes, number: int) -> None:
+        """Note a number under a hash."""
+        self.total = (self.total - xxhash.xxh64_intdigest(key, number)) % 2**64
+
+
+def _in_use(places: Iterable[tuple[bytes, bytes]], used: npt.NDArray[np.bool_], listed: _Listed) -> Iterator[tuple[bytes, bytes]]:
     """Join the numbers of equal hashes, and leave out those that are not in use."""
     for key, group in groupby(places, key=itemgetter(0)):
-        numbers = b"".join(value for _, value in group)
-        kept = [numbers[i : i + 8] for i in range(0, len(numbers), 8) if used[int.from_bytes(numbers[i : i + 8], "big")]]
+        found = b"".join(value for _, value in group)
+        kept = [found[i : i + 8] for i in range(0, len(found), 8) if _is_used(int.from_bytes(found[i : i + 8], "big"), used)]
+        for number in kept:
+            listed.place(key, int.from_bytes(number, "big"))
         if kept:
             yield key, b"".join(kept)
+
+
+def _is_used(number: int, used: npt.NDArray[np.bool_]) -> bool:
+    return number < len(used) and bool(used[number])
 
 
 def _append(writer: Writer, database: object, items: Iterator[tuple[bytes, bytes]], tick: Callable[[], None]) -> None:

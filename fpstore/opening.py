@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 
-from fpstore.errors import FpstoreError, InputError, ReadOnlyError, StoreNotFoundError, refused
+from fpstore.errors import FpstoreError, InputError, ReadOnlyError, StoreNotFoundError
 from fpstore.following import Follower
 from fpstore.journal import Journal
 from fpstore.locks import WriterLock
+from fpstore.refusals import refused
 from fpstore.upkeep import start_journal, sweep
 from fpstore.writing import Writer, check_sync
 

@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.errors import CorruptStoreError, FpstoreError, StoreNotFoundError, refused
+from fpstore.errors import CorruptStoreError, FpstoreError, StoreNotFoundError
+from fpstore.refusals import refused
 
 Offsets = npt.NDArray[np.int64]
 

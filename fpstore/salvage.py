@@ -20,11 +20,12 @@ from fpstore import _kernel, huffman, layout, pages
 from fpstore.delta import Record, unpack
 from fpstore.design import Design
 from fpstore.environment import DIGEST_BYTES, PAD_BYTES, file_digest
-from fpstore.errors import CorruptStoreError, FpstoreError, StoreNotFoundError, refused
+from fpstore.errors import CorruptStoreError, FpstoreError, StoreNotFoundError
 from fpstore.ids import record_seed
 from fpstore.journal import LOG, META
 from fpstore.logcheck import read_log
 from fpstore.names import sealed_name
+from fpstore.refusals import refused
 from fpstore.table import DECODE_ROOM, TableReader
 
 Words = npt.NDArray[np.uint64]
@@ -93,19 +94,22 @@ class IdRecords:
 
     Parameters
     ----------
-    path : Path
+    path : Path or None
+        None when there is none that can be trusted.
     set_digest : int
         Of the generation's tables; it seeds the checksums.
     blocks : int
         How many there must be.
     """
 
-    def __init__(self, path: Path, set_digest: int, blocks: int) -> None:
+    def __init__(self, path: Path | None, set_digest: int, blocks: int) -> None:
         self._path, self._digest = path, set_digest
         self._starts = array(ADDRESSES, bytes(8 * blocks))
         self._sizes = array(ADDRESSES, bytes(8 * blocks))
         self._descriptor = -1
         self.found = 0
+        if path is None:
+            return
         try:
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -232,8 +236,8 @@ def read_records(path: Path, note: Note) -> tuple[list[Record], bool]:
     return [records[number] for number in sorted(records)], complete
 
 
-def check_seal(path: Path) -> None:
-    """Check the size and the digest of a sealed LMDB file without LMDB.
+def check_seal(path: Path) -> int:
+    """Check the size and the digest of a sealed LMDB file without LMDB, and return the digest.
 
     Raises
     ------
@@ -245,6 +249,15 @@ def check_seal(path: Path) -> None:
         digest = int.from_bytes(os.pread(descriptor, DIGEST_BYTES, size - DIGEST_BYTES), "little")
         if size < used + PAD_BYTES or digest != file_digest(descriptor, used):
             raise CorruptStoreError(f"{path}: LMDB file is damaged (digest differs)", path=path)
+        return digest
+
+
+def is_foreign(path: Path, digest: int | None) -> bool:
+    """Whether a sealed file is intact, but not the one that has this digest: it is of another store, or of another time."""
+    try:
+        return digest is not None and check_seal(path) != digest
+    except (CorruptStoreError, StoreNotFoundError):
+        return False
 
 
 def check_pages(path: Path) -> None:

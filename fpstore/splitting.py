@@ -10,10 +10,11 @@ import numpy as np
 
 from fpstore import layout
 from fpstore.environment import Writer
-from fpstore.errors import InputError, refused
+from fpstore.errors import InputError
 from fpstore.folder import Target
 from fpstore.merging import Written
 from fpstore.names import merge_names
+from fpstore.refusals import refused
 from fpstore.sources import Part
 from fpstore.view import View
 

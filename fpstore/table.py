@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from fpstore import _kernel, huffman
 from fpstore.design import Design, TableSpec
-from fpstore.errors import CorruptStoreError, StoreNotFoundError, refused
+from fpstore.errors import CorruptStoreError, StoreNotFoundError
+from fpstore.refusals import refused
 
 DEFAULT_BLOCK_BYTES = 512
 BLOCK_BYTES = (128, 256, 512, 1024, 2048, 4096)
@@ -53,7 +54,7 @@ class TableWriter:
     """
 
     def __init__(self, path: Path, layout: Layout) -> None:
-        self._layout = layout
+        self._path, self._layout = path, layout
         self._permutation = np.frombuffer(layout.spec.permutation, dtype=np.uint8)
         self._code = huffman.code_lengths(layout.histogram)
         seed = _kernel.block_seed(self._permutation, self._code, layout.set_digest)
@@ -86,7 +87,7 @@ class TableWriter:
         """
         layout = self._layout
         if self._fed != layout.fingerprint_count:
-            raise AssertionError(f"announced {layout.fingerprint_count} keys, fed {self._fed}")
+            raise CorruptStoreError(f"{self._path}: it would hold {self._fed} keys instead of {layout.fingerprint_count}")
         block, key, count = self._encoder.finish()
         self._write(block)
         keys = np.concatenate([*self._keys, key])

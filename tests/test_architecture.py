@@ -21,7 +21,7 @@ LONGEST_FILE = 500
 LAYERS = (
     ("errors",),
     ("_kernel",),  # raises the errors
-    ("start",),
+    ("start", "refusals"),
     ("resources", "locks", "environment", "pages", "design", "huffman", "matches", "layout"),
     ("table", "sorting", "ids", "names", "journal", "delta", "probing", "folder", "io"),
     ("generation", "plan", "hashing", "inorder"),

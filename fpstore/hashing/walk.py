@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from fpstore.errors import InputError, StorageError, refused
+from fpstore.errors import InputError, StorageError
+from fpstore.refusals import refused
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 

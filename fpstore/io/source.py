@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
 
-from fpstore.errors import InputError, StorageError, refused
+from fpstore.errors import InputError, StorageError
 from fpstore.io.check import U64, parse_integer_id
+from fpstore.refusals import refused
 
 FORMATS = ("npy", "u64", "tsv", "csv", "txt", "jsonl", "parquet")
 

@@ -20,7 +20,7 @@ from fpstore.following import Follower, make_state
 from fpstore.generation import SAMPLE_SIZE, Generation
 from fpstore.journal import Journal, create_journal
 from fpstore.merging import Written
-from fpstore.names import merge_names
+from fpstore.names import NewNames, merge_names
 from fpstore.plan import choose
 from fpstore.refusals import refused
 from fpstore.sources import Content, Source
@@ -58,6 +58,7 @@ class Merge:
         self._memory, self._threads, self._progress = memory, threads, progress
         self._design = design
         self._written: Written | None = None
+        self._new_names: NewNames | None = None  # of other stores
         self._stopped = False
 
     def stop(self) -> None:
@@ -143,7 +144,7 @@ class Merge:
             written.stop()
         delta = view.delta
         assert delta is not None
-        self._first_name = delta.first_name + len(self._names)
+        self._first_name = delta.first_name + len(self._names) + len(self._new_names or ())
         if self._strings(view):
             written.used = np.zeros(self._first_name, bool)
         written.write(self._source(view))
@@ -234,13 +235,13 @@ class Merge:
         target = temporary / layout.NAMES_FILE
         target.unlink(missing_ok=True)
         (temporary / layout.JOURNAL_FILE).unlink(missing_ok=True)
-        if not any(self._names) and int((~kept).sum()) <= UNUSED_NAMES * len(kept):
+        if not any(self._names) and not self._new_names and int((~kept).sum()) <= UNUSED_NAMES * len(kept):
             if old:
                 os.link(generation.folder / layout.NAMES_FILE, target)
             self._record["names_file"] = old
             return None
         assert self._written is not None
         self._record["names_file"] = merge_names(
-            target, generation.names, self._names, delta.first_name, kept, self._written.tick
+            target, generation.names, self._names, delta.first_name, self._new_names, kept, self._written.tick
         )
         return kept

@@ -21,7 +21,7 @@ from fpstore.errors import CorruptStoreError, InputError
 NAMES = b"names"
 NUMBERS = b"numbers"
 MAX_NAME_BYTES = 1 << 16
-APPEND_ITEMS = 1 << 14
+APPEND_ITEMS = 1 << 11
 TICK_ROWS = 1 << 14
 
 Words = npt.NDArray[np.uint64]
@@ -151,8 +151,61 @@ class Names:
             )
 
 
+class NewNames:
+    """Strings of other stores, which get the next numbers; they are kept in a file, for there may be any number of them.
+
+    Parameters
+    ----------
+    path : Path
+        The file to create.
+    first : int
+        The first number.
+    """
+
+    def __init__(self, path: Path, first: int) -> None:
+        self._path, self.first = path, first
+        self._writer = Writer(path)
+        self._numbers = NameWriter(self._writer)
+        self._reader: Reader | None = None
+
+    def __len__(self) -> int:
+        return self._numbers.count
+
+    def number(self, names: Sequence[str]) -> Words:
+        """Return the numbers of the strings; new ones are added."""
+        return self._numbers.number(names) + np.uint64(self.first)
+
+    def _names(self) -> Names:
+        if self._reader is None:
+            self._writer.finish()
+            self._reader = Reader(self._path, (NAMES, NUMBERS))
+        return Names(self._reader)
+
+    def items(self) -> Iterator[tuple[int, bytes]]:
+        """Yield (number, string) in order of the numbers; nothing can be added any more."""
+        return ((self.first + number, name) for number, name in self._names().items())
+
+    def places(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield (hash, numbers) in order of the hashes; nothing can be added any more."""
+        for key, value in self._names().places():
+            yield key, b"".join(struct.pack(">Q", self.first + number) for (number,) in struct.iter_unpack(">Q", value))
+
+    def close(self) -> None:
+        """Give the file back."""
+        if self._reader is None:
+            self._writer.abort()
+        else:
+            self._reader.close()
+
+
 def merge_names(
-    path: Path, old: Names | None, added: Sequence[bytes], first: int, used: npt.NDArray[np.bool_], tick: Callable[[], None]
+    path: Path,
+    old: Names | None,
+    added: Sequence[bytes],
+    first: int,
+    joined: NewNames | None,
+    used: npt.NDArray[np.bool_],
+    tick: Callable[[], None],
 ) -> dict[str, int]:
     """Write a dictionary with those strings whose numbers are in use, and return what its reader must know.
 
@@ -164,7 +217,10 @@ def merge_names(
         Where the numbers below ``first`` are.
     added : sequence of bytes
         The strings of the numbers from ``first`` on; empty ones have no number.
-    used : ndarray of bool, shape (first + len(added),)
+    joined : NewNames or None
+        The strings of the numbers behind those.
+    used : ndarray of bool
+        Of all these numbers.
     tick : callable
         Called now and then.
     """
@@ -173,14 +229,15 @@ def merge_names(
         names, numbers = writer.database(NAMES), writer.database(NUMBERS)
         extra = [(first + i, name) for i, name in enumerate(added) if name and used[first + i]]
         kept = ((number, name) for number, name in (old.items() if old else ()) if number < len(used) and used[number])
+        after = ((number, name) for number, name in (joined.items() if joined else ()) if used[number])
         listed = _Listed()
-        values = ((struct.pack(">Q", number), listed.name(number, name)) for number, name in chain(kept, extra))
+        values = ((struct.pack(">Q", number), listed.name(number, name)) for number, name in chain(kept, extra, after))
         _append(writer, names, values, tick)
         fresh: dict[bytes, bytes] = {}
         for number, name in extra:
             key = xxhash.xxh64_digest(name)
             fresh[key] = fresh.get(key, b"") + struct.pack(">Q", number)
-        places = heapq.merge(old.places() if old else (), sorted(fresh.items()))
+        places = heapq.merge(old.places() if old else (), sorted(fresh.items()), joined.places() if joined else ())
         _append(writer, numbers, _in_use(places, used, listed), tick)
         if listed.total:
             raise CorruptStoreError(f"{path}: the id dictionary that it is made from is damaged: run fpstore repair", path=path)

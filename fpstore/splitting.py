@@ -54,7 +54,7 @@ def _write_part(view: View, folder: Path, bits: int, prefix: int, memory: int, t
     record: dict[str, Any] = written.record(1, totals.next_row if totals.id_kind == "row" else written.ids)
     if written.used is not None:
         record["names_file"] = merge_names(
-            generation / layout.NAMES_FILE, view.generation.names, names, first, written.used, written.tick
+            generation / layout.NAMES_FILE, view.generation.names, names, first, None, written.used, written.tick
         )
     write_store_file(folder, store | {"id_kind": totals.id_kind}, record)
 

@@ -23,7 +23,7 @@ LAYERS = (
     ("_kernel",),  # raises the errors
     ("start",),
     ("resources", "locks", "files", "design", "huffman", "matches", "layout"),
-    ("pages",),
+    ("pages", "tablefile"),
     ("sealing",),
     ("environment",),
     ("table", "sorting", "ids", "names", "journal", "delta", "probing", "folder", "io"),

@@ -282,7 +282,8 @@ class Reader:
         """Check the pages to keys, which need not ascend but are fewer steps if they do."""
         low = after = 0
         for number in [int.from_bytes(key, "big") for key in keys]:
-            if not low <= number < after:
+            marks = self._paths.marks if database is None else b""
+            if not low <= number < after and not (number < len(marks) and marks[number]):
                 low, after = number, self._paths.reach(number, database)
 
     def last_key(self, database: bytes | None = None) -> bytes | None:

@@ -18,17 +18,15 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary, finalize
 
 import lmdb
-import xxhash
 
 from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError, StoreNotFoundError
 from fpstore.refusals import TOO_MANY_FILES, refused
+from fpstore.sealing import HIGHEST, PAD_BYTES, Paths, seal, tail_bytes
 
 T = TypeVar("T")
 
 FIRST_MAP_BYTES = 1 << 24
 BATCH_ITEMS = 256
-PAD_BYTES = 1 << 18
-DIGEST_BYTES = 8
 CHECKED_AT_OPEN = 4 << 20  # a file of at most this many bytes is checked whole when it is opened
 FULL_BYTES = 1 << 16  # a disk with less room than this is called full
 # One lock around all reading: it is short, mostly under the GIL anyway, and so nobody closes or forks in the middle of a read.
@@ -129,7 +127,8 @@ class Reader:
         self.path = path
         self._file_bytes = file_bytes
         self._digest = digest
-        self._used = 0
+        self._paths: Paths
+        self._whole = False  # every page has been checked
         self._longest = max(largest, PAD_BYTES // 2)
         self._names = databases
         self._closed = False
@@ -150,22 +149,26 @@ class Reader:
     def _open(self) -> None:
         try:
             status = self.path.stat()
-        except OSError as error:
+            if self._descriptor < 0:
+                self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+                self._given_back = finalize(self, os.close, self._descriptor)
+        except FileNotFoundError as error:  # perhaps a merge has removed it just now
             raise StoreNotFoundError(f"{self.path}: missing ({error.strerror})", path=self.path) from error
+        except OSError as error:
+            raise refused(self.path, error) from error
         inode = (status.st_dev, status.st_ino)
         if self._inode not in (None, inode):
             raise StorageError(f"{self.path}: was replaced before this process read it: open the store again", path=self.path)
+        if self._pid == 0:
+            self._check_file(os.fstat(self._descriptor).st_size)
         environment = _shared.get(inode)
         if environment is None:
-            if status.st_size < 8192:
-                raise CorruptStoreError(f"{self.path}: LMDB file is cut short ({status.st_size} bytes)", path=self.path)
             with translated(self.path):
                 environment = lmdb.open(
                     os.fsencode(self.path), subdir=False, readonly=True, lock=False, max_dbs=4, readahead=False
                 )
         try:
             with translated(self.path):
-                self._check_file(environment, status.st_size)
                 databases: dict[bytes | None, Any] = {None: None}
                 for name in self._names:
                     with suppress(lmdb.NotFoundError):
@@ -178,37 +181,38 @@ class Reader:
         _shared[inode] = self._environment = environment
         self._databases, self._inode, self._pid = databases, inode, os.getpid()
 
-    def _check_file(self, environment: lmdb.Environment, size: int) -> None:
-        """Refuse a file cut short, of another store, or, if it is small, damaged, before more than two pages are read."""
-        # A page behind the end of the file would end the process.
-        used = (int(environment.info()["last_pgno"]) + 1) * int(environment.stat()["psize"])
-        expected = used + PAD_BYTES if self._file_bytes is None else self._file_bytes
-        if size != expected or used > expected - PAD_BYTES:
+    def _check_file(self, size: int) -> None:
+        """Refuse a file cut short, of another store, or, if it is small, damaged, before LMDB sees it."""
+        if size < 8192 or self._file_bytes not in (None, size):
+            raise CorruptStoreError(
+                f"{self.path}: LMDB file is cut short or damaged ({size} bytes, expected {self._file_bytes or 'more'})",
+                path=self.path,
+                expected=self._file_bytes,
+                got=size,
+            )
+        self._paths = Paths(self.path, self._descriptor, bool(self._names))
+        if self._file_bytes is None and size != (expected := self._paths.used + PAD_BYTES + tail_bytes(self._paths.used)):
             raise CorruptStoreError(
                 f"{self.path}: LMDB file is cut short or damaged ({size} bytes, expected {expected})",
                 path=self.path,
                 expected=expected,
                 got=size,
             )
-        self._used = used
-        if self._descriptor >= 0:
-            return
-        try:
-            self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError as error:  # a merge has removed it just now
-            raise StoreNotFoundError(f"{self.path}: missing ({error.strerror})", path=self.path) from error
-        except OSError as error:
-            raise refused(self.path, error) from error
-        self._given_back = finalize(self, os.close, self._descriptor)
-        if self._digest not in (None, got := self.sealed_with()):
+        if self._digest not in (None, got := self._paths.seal.digest):
             raise CorruptStoreError(
                 f"{self.path}: LMDB file is damaged, or a file of another store (digest differs)",
                 path=self.path,
                 expected=self._digest,
                 got=got,
             )
-        if used <= CHECKED_AT_OPEN:
-            self.verify()
+        if self._paths.used <= CHECKED_AT_OPEN:
+            self._check_all()
+
+    def _check_all(self) -> None:
+        """Check every page, once, before all are read."""
+        if not self._whole:
+            self._paths.seal.check_all()
+            self._whole = True
 
     def _ready(self, database: bytes | None) -> tuple[Any, Any]:
         """Return the transaction and the handle of a database, opened in this process; the caller holds the lock."""
@@ -228,16 +232,17 @@ class Reader:
         return min(status.st_size, status.st_blocks * 512)
 
     def verify(self) -> None:
-        """Check the digest of the whole file; opening has done so when the file is small."""
+        """Check every page, without LMDB."""
         if self._closed:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
-        if self.sealed_with() != file_digest(self._descriptor, self._used):
-            raise CorruptStoreError(f"{self.path}: LMDB file is damaged (digest differs)", path=self.path)
+        size = os.fstat(self._descriptor).st_size
+        if self._file_bytes not in (None, size):
+            raise CorruptStoreError(f"{self.path}: LMDB file is cut short ({size} bytes)", path=self.path, got=size)
+        Paths(self.path, self._descriptor, bool(self._names)).seal.check_all()
 
     def sealed_with(self) -> int:
-        """Return the digest that the file ends with."""
-        size = os.fstat(self._descriptor).st_size
-        return int.from_bytes(os.pread(self._descriptor, DIGEST_BYTES, size - DIGEST_BYTES), "little")
+        """Return the digest of the file."""
+        return self._paths.seal.digest
 
     def _copied(self, value: memoryview[int]) -> bytes:
         if len(value) > self._longest:
@@ -250,6 +255,10 @@ class Reader:
         """Return the value of a key, or None; CorruptStoreError when there is no such database."""
         with _lock:
             transaction, handle = self._ready(database)
+            if not self._whole:
+                number, marks = int.from_bytes(key, "big"), self._paths.marks
+                if database is not None or number >= len(marks) or not marks[number]:
+                    self._paths.reach(number, database)
             try:
                 value = transaction.get(key, db=handle)
             except lmdb.Error as error:
@@ -260,17 +269,30 @@ class Reader:
         """Return (key, value) of those keys that exist, in the order given."""
         with _lock, translated(self.path):
             transaction, handle = self._ready(database)
+            if not self._whole:
+                self._reach_many(keys, database)
             found = transaction.cursor(db=handle).getmulti(keys)
             return [(bytes(key), self._copied(value)) for key, value in found]
 
     def successive(self, first: bytes, count: int, database: bytes | None = None) -> list[bytes]:
-        """Return the values of as many keys, from one that exists on; fewer where the keys end."""
+        """Return the values of successive numbers, as keys of 8 bytes, from one that exists on; fewer where the keys end."""
         with _lock, translated(self.path):
             transaction, handle = self._ready(database)
+            if not self._whole:
+                low = int.from_bytes(first, "big")
+                self._paths.reach_range(low, low + count - 1, database)
             cursor = transaction.cursor(db=handle)
             if not cursor.set_key(first):
                 return []
             return [self._copied(value) for value in islice(cursor.iternext(keys=False, values=True), count)]
+
+    def _reach_many(self, keys: Sequence[bytes], database: bytes | None) -> None:
+        """Check the pages to keys, which need not ascend but are fewer steps if they do."""
+        low = after = 0
+        for number in [int.from_bytes(key, "big") for key in keys]:
+            marks = self._paths.marks if database is None else b""
+            if not low <= number < after and not (number < len(marks) and marks[number]):
+                low, after = number, self._paths.reach(number, database)
 
     def last_key(self, database: bytes | None = None) -> bytes | None:
         """Return the greatest key, or None when there is none or no such database."""
@@ -278,6 +300,8 @@ class Reader:
             if database not in self._databases:
                 return None
             transaction, handle = self._ready(database)
+            if not self._whole:
+                self._paths.reach(HIGHEST, database)
             cursor = transaction.cursor(db=handle)
             return bytes(cursor.key()) if cursor.last() else None
 
@@ -287,6 +311,7 @@ class Reader:
         while True:
             with _lock, translated(self.path):
                 transaction, handle = self._ready(database)
+                self._check_all()
                 cursor = transaction.cursor(db=handle)
                 # The first key is greater than the empty one; later the one after the last.
                 found = cursor.set_range(last) and (bytes(cursor.key()) > last or cursor.next())
@@ -354,27 +379,3 @@ class Writer:
     def abort(self) -> None:
         """Close without syncing."""
         self._environment.close()
-
-
-def seal(path: Path, used: int, room: int = 0) -> tuple[int, int]:
-    """Pad a finished file behind its ``used`` bytes, end it with their digest, and return its size and that digest."""
-    with path.open("r+b") as file:
-        digest = file_digest(file.fileno(), used)
-        size = used + room + PAD_BYTES
-        file.truncate(used)
-        file.truncate(size)
-        file.seek(size - DIGEST_BYTES)
-        file.write(digest.to_bytes(DIGEST_BYTES, "little"))
-        file.flush()
-        os.fsync(file.fileno())
-    return size, digest
-
-
-def file_digest(descriptor: int, used: int) -> int:
-    """XXH64 of the first ``used`` bytes."""
-    state = xxhash.xxh64()
-    start = 0
-    while start < used and (piece := os.pread(descriptor, min(used - start, 1 << 20), start)):
-        state.update(piece)
-        start += len(piece)
-    return state.intdigest()

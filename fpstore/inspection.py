@@ -83,6 +83,10 @@ def verify_store(view: View, journal: Journal | None, progress: Callable[[str, i
     """Read every table, id record, name and log record; go on after a fault, so that all damaged parts are named."""
     generation, tables, ids, names = view.generation.record, view.generation.tables, view.generation.ids, view.generation.names
     report = Report(fingerprints=generation["fingerprints"])
+    try:
+        view.generation.reader.verify()
+    except FpstoreError as error:
+        report.note(error)
     phase = _Phase(progress, PHASE_TABLES, report.fingerprints * len(tables))
     for table in tables:
         try:
@@ -108,7 +112,8 @@ def verify_store(view: View, journal: Journal | None, progress: Callable[[str, i
         try:
             names.verify(phase.tick)
         except FpstoreError as error:
-            report.note(error)
+            if not any(fault["message"] == str(error) for fault in report.faults):
+                report.note(error)
     if journal is not None and journal.path.parent == view.generation.folder:  # a merge may have come in between
         phase = _Phase(progress, PHASE_LOG, None)
         check_journal(journal, generation["number"], report.note, phase.tick)

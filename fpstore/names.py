@@ -91,12 +91,33 @@ class Names:
         return self._opened(number, self._reader.get(struct.pack(">Q", number), NAMES)).decode()
 
     def number(self, name: bytes) -> int | None:
-        """Return the number of a string, or None."""
-        places = self._reader.get(xxhash.xxh64_digest(name), NUMBERS) or b""
-        for (number,) in struct.iter_unpack(">Q", places):
-            if self._reader.get(struct.pack(">Q", number), NAMES) == sealed_name(number, name):
-                return int(number)
+        """Return the number of a string, or None.
+
+        Raises
+        ------
+        CorruptStoreError
+            A number that is listed under the hash has no intact string with that hash: it may be this one.
+        """
+        key = xxhash.xxh64_digest(name)
+        for number in self._listed(key):
+            found = self._opened(number, self._reader.get(struct.pack(">Q", number), NAMES))
+            if found == name:
+                return number
+            if xxhash.xxh64_digest(found) != key:
+                raise self._damaged(f"id number {number} is listed for another string")
         return None
+
+    def _listed(self, key: bytes) -> list[int]:
+        """Return the numbers that are listed under a hash."""
+        places = self._reader.get(key, NUMBERS)
+        if places is None:
+            return []
+        if not places or len(places) % 8:
+            raise self._damaged(f"the numbers of hash {key.hex()} are damaged")
+        return [number for (number,) in struct.iter_unpack(">Q", places)]
+
+    def _damaged(self, what: str) -> CorruptStoreError:
+        return CorruptStoreError(f"{self._reader.path}: {what}: run fpstore repair", path=self._reader.path)
 
     def next_number(self) -> int:
         """Return the number after the last."""
@@ -230,17 +251,14 @@ def merge_names(
         extra = [(first + i, name) for i, name in enumerate(added) if name and used[first + i]]
         kept = ((number, name) for number, name in (old.items() if old else ()) if number < len(used) and used[number])
         after = ((number, name) for number, name in (joined.items() if joined else ()) if used[number])
-        listed = _Listed()
-        values = ((struct.pack(">Q", number), listed.name(number, name)) for number, name in chain(kept, extra, after))
+        values = ((struct.pack(">Q", number), sealed_name(number, name)) for number, name in chain(kept, extra, after))
         _append(writer, names, values, tick)
         fresh: dict[bytes, bytes] = {}
         for number, name in extra:
             key = xxhash.xxh64_digest(name)
             fresh[key] = fresh.get(key, b"") + struct.pack(">Q", number)
         places = heapq.merge(old.places() if old else (), sorted(fresh.items()), joined.places() if joined else ())
-        _append(writer, numbers, _in_use(places, used, listed), tick)
-        if listed.total:
-            raise CorruptStoreError(f"{path}: the id dictionary that it is made from is damaged: run fpstore repair", path=path)
+        _append(writer, numbers, _in_use(places, used), tick)
         size, digest = writer.finish()
     except BaseException:
         writer.abort()
@@ -248,29 +266,11 @@ def merge_names(
     return {"bytes": size, "digest": digest, "largest": 0}
 
 
-class _Listed:
-    """Whether every name of a dictionary is listed under its hash, and nothing else: a sum over all that is 0 then."""
-
-    def __init__(self) -> None:
-        self.total = 0
-
-    def name(self, number: int, name: bytes) -> bytes:
-        """Note a name; return its value."""
-        self.total = (self.total + xxhash.xxh64_intdigest(xxhash.xxh64_digest(name), number)) % 2**64
-        return sealed_name(number, name)
-
-    def place(self, key: bytes, number: int) -> None:
-        """Note a number under a hash."""
-        self.total = (self.total - xxhash.xxh64_intdigest(key, number)) % 2**64
-
-
-def _in_use(places: Iterable[tuple[bytes, bytes]], used: npt.NDArray[np.bool_], listed: _Listed) -> Iterator[tuple[bytes, bytes]]:
+def _in_use(places: Iterable[tuple[bytes, bytes]], used: npt.NDArray[np.bool_]) -> Iterator[tuple[bytes, bytes]]:
     """Join the numbers of equal hashes, and leave out those that are not in use."""
     for key, group in groupby(places, key=itemgetter(0)):
         found = b"".join(value for _, value in group)
         kept = [found[i : i + 8] for i in range(0, len(found), 8) if _is_used(int.from_bytes(found[i : i + 8], "big"), used)]
-        for number in kept:
-            listed.place(key, int.from_bytes(number, "big"))
         if kept:
             yield key, b"".join(kept)
 

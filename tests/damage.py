@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import fpstore
-from fpstore import environment as lmdb_files
-from fpstore import layout
+from fpstore import layout, sealing
 
 TABLES = ("gen-00000001/table-000.fpt", "gen-00000001/table-001.fpt", "gen-00000001/table-002.fpt")
 IDS = "gen-00000001/ids.mdb"
@@ -48,7 +47,7 @@ def copy(good, tmp_path):
 
 
 def answers(store):
-    """Everything that can be asked: probes of all that is stored and of neighbours, their ids, and the rows."""
+    """Everything that can be asked: probes of all that is stored and of neighbours, their ids, which have an id, and the rows."""
     queries = np.concatenate([FINGERPRINTS, FINGERPRINTS[::7] ^ np.uint64(1 << 40 | 1)])
     matches = store.probe_many(queries, RADIUS, threads=1)
     lims, ids = matches.ids()
@@ -57,6 +56,7 @@ def answers(store):
         (matches.lims.tolist(), matches.fingerprints.tolist(), matches.distances.tolist()),
         (lims.tolist(), list(ids)),
         (store[one], store.probe(one), one in store, len(store)),
+        tuple(column.tolist() for column in store.ids.find(NAMES[::5])),
         [(f.tolist(), lims.tolist(), list(ids)) for f, lims, ids in store.items()],
     )
 
@@ -69,7 +69,7 @@ def right(good):
         return answers(store)
 
 
-def outcome(path, right):
+def outcome(path, right, ask=answers):
     """Say what a damaged store does: first verify, then everything else."""
     try:
         store = fpstore.open(path)
@@ -78,12 +78,12 @@ def outcome(path, right):
     with store:
         noticed = "unnoticed" if store.verify().ok else "noticed"
         try:
-            return f"{noticed}, {'right' if answers(store) == right else 'WRONG'}"
+            return f"{noticed}, {'right' if ask(store) == right else 'WRONG'}"
         except fpstore.FpstoreError:
             return f"{noticed}, error"
 
 
-def outcomes(path, name, right, damages):
+def outcomes(path, name, right, damages, ask=answers):
     """Apply each damage, a function of the file descriptor that returns its repair, and return what came of it.
 
     That is done in a child process; when one dies, it is replaced, and the signal is what came of that damage.
@@ -97,7 +97,7 @@ def outcomes(path, name, right, damages):
                 os.close(read)
                 faulthandler.disable()
                 os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-                _child(path / name, path, right, damages[len(results) :], write)
+                _child(path / name, path, right, damages[len(results) :], write, ask)
             finally:
                 os._exit(1)
         os.close(write)
@@ -113,13 +113,13 @@ def outcomes(path, name, right, damages):
     return results
 
 
-def _child(file, path, right, damages, write):
+def _child(file, path, right, damages, write, ask):
     descriptor = os.open(file, os.O_RDWR)
     for damage in damages:
         signal.alarm(HANG_SECONDS)
         repair = damage(descriptor)
         try:
-            result = outcome(path, right)
+            result = outcome(path, right, ask)
         except BaseException as error:
             result = f"RAISED {type(error).__name__}: {error}".replace("\n", " ")[:200]
         repair()
@@ -145,11 +145,11 @@ def cut(length):
     return damage
 
 
-def check(copy, name, right, damages, allowed):
+def check(copy, name, right, damages, allowed, ask=answers):
     """Apply the damages, labelled; nothing may come of them but what is allowed."""
     shutil.copyfile(copy / name, copy.parent / "pristine")
     labels = list(damages)
-    results = outcomes(copy, name, right, [damages[label] for label in labels])
+    results = outcomes(copy, name, right, [damages[label] for label in labels], ask)
     bad = {label: r for label, r in zip(labels, results, strict=True) if r not in allowed}
     assert not bad, f"{name}: {Counter(bad.values())} of {len(labels)}, such as {dict(list(bad.items())[:8])}"
     assert (copy / name).read_bytes() == (copy.parent / "pristine").read_bytes()
@@ -184,4 +184,4 @@ def used_bytes(path):
 
 def reseal(path):
     """Pad a changed LMDB file, write its digest anew, and return its size and digest."""
-    return lmdb_files.seal(path, used_bytes(path))
+    return sealing.seal(path, used_bytes(path))

@@ -22,7 +22,10 @@ LAYERS = (
     ("errors",),
     ("_kernel",),  # raises the errors
     ("start", "refusals"),
-    ("resources", "locks", "environment", "pages", "design", "huffman", "matches", "layout"),
+    ("resources", "locks", "files", "design", "huffman", "matches", "layout"),
+    ("pages", "tablefile"),
+    ("sealing",),
+    ("environment",),
     ("table", "sorting", "ids", "names", "journal", "delta", "probing", "folder", "io"),
     ("generation", "plan", "hashing", "inorder"),
     ("view",),
@@ -56,7 +59,7 @@ OWNERS = {
     "jieba": ("hashing/",),
     "ctypes": ("folder.py",),
     "mmap": ("table.py",),
-    "xxhash": ("delta.py", "environment.py", "layout.py", "names.py"),
+    "xxhash": ("delta.py", "layout.py", "names.py", "sealing.py"),
 }
 DEPENDENCIES = {"bitarray", "click", "lmdb", "numpy", "rich", "xxhash"}
 EXTRAS = {"pyarrow", "PIL", "imagehash", "jieba"}

@@ -9,14 +9,13 @@ from damage import IDS, NAMES, NOTICED, PAGE, STORE, check, cut, flips, reseal, 
 
 import fpstore
 from fpstore import environment as lmdb_files
-from fpstore import layout
+from fpstore import layout, sealing
 
 # --- LMDB files -----------------------------------------------------------------------------------
 
 # What verify notices need not be part of an answer: LMDB keeps free space and stale pages.
 VERIFIED = NOTICED | {"noticed, right"}
 HARMLESS = {"unnoticed, right"}  # the padding is a hole that no answer depends on
-ABORTED = "DIED by SIGABRT"  # LMDB, at a branch page that seems to have fewer than two keys: a known limit, see docs/design.md
 BRANCH_FLAG, LEAF_FLAG = 1, 2  # at byte 10 of a page; bytes 12 and 13 say where its pointers end, which makes the number of keys
 
 
@@ -29,11 +28,7 @@ def lmdb_places(path, step):
 
 def check_unsealed(copy, name, right, places, bits=1):
     """Flip bits of a file that is not checked when it is opened: verify notices each, whatever becomes of the answers."""
-    data = (copy / name).read_bytes()
-    key_counts = {at for at in places if data[at // PAGE * PAGE + 10] == BRANCH_FLAG and at % PAGE in (12, 13)}
-    results = check(copy, name, right, flips([at for at in places if at not in key_counts], bits, seed=3), VERIFIED)
-    check(copy, name, right, flips(sorted(key_counts), bits), VERIFIED | {ABORTED})
-    return results
+    return check(copy, name, right, flips(places, bits, seed=3), VERIFIED)
 
 
 @pytest.mark.parametrize("name", [IDS, STORE])
@@ -62,7 +57,7 @@ def test_lengths_of_values_are_not_followed_out_of_the_file(copy, right, monkeyp
             places += [page + node + i for node in nodes[:: len(nodes) // 6 + 1] for i in (2, 3)]
     assert len(places) >= 8
     results = check_unsealed(copy, name, right, places, 8)
-    assert results["noticed, error"] >= 16
+    assert results.total() - results["noticed, right"] >= 16
 
 
 def test_keys_out_of_order_are_an_error(copy):
@@ -84,7 +79,7 @@ def test_keys_out_of_order_are_an_error(copy):
 def test_every_bit_of_an_lmdb_file(copy, right, name):
     """Of the padding, a hole that ends in the digest, only some bits and the digest's."""
     used, size = used_bytes(copy / name), (copy / name).stat().st_size
-    digest = size - lmdb_files.DIGEST_BYTES
+    digest = size - sealing.DIGEST_BYTES
     check(copy, name, right, flips([*range(used), *range(digest, size)], 8), {"refused"})
     check(copy, name, right, flips(range(used, digest, 61)), HARMLESS)
 
@@ -102,7 +97,7 @@ def test_every_bit_of_an_lmdb_file_too_large_to_be_checked_at_open(copy, right, 
 @pytest.mark.parametrize("name", [IDS, STORE])
 def test_an_lmdb_file_cut_short_is_refused(copy, right, name):
     size = (copy / name).stat().st_size
-    pages = [p + i for p in range(0, size - lmdb_files.PAD_BYTES, PAGE) for i in (-1, 0, 1, 100) if 0 <= p + i < size]
+    pages = [p + i for p in range(0, size - sealing.PAD_BYTES, PAGE) for i in (-1, 0, 1, 100) if 0 <= p + i < size]
     check(copy, name, right, {n: cut(n) for n in sorted({*range(0, size, 9973), *pages, size - 1})}, {"refused"})
 
 

@@ -94,7 +94,7 @@ def test_a_damaged_list_of_numbers_does_not_survive_a_merge(tmp_path, monkeypatc
         file.write_bytes(data)
         monkeypatch.setattr(environment, "CHECKED_AT_OPEN", 0)  # as if the file were large
         with fpstore.open(path, "r+") as store:
-            with pytest.raises(fpstore.CorruptStoreError, match="dictionary"):
+            with pytest.raises(fpstore.CorruptStoreError, match="damaged"):
                 store.merge()
             assert len(store) == 281
         assert sorted(p.name for p in path.glob("gen-*")) == ["gen-00000002"]

@@ -34,6 +34,7 @@ Note = Callable[[FpstoreError], None]
 ADDRESSES = "Q"
 CODE_OFFSET = 192  # in the header of a table
 MOST_DIRECTORY_BITS = 32
+MOST_VALUE = 1 << 17  # of a dictionary: above all sizes
 
 
 class Blocks(NamedTuple):
@@ -143,10 +144,11 @@ class IdRecords:
 
 
 class SalvagedNames:
-    """The intact names of dictionaries: numbers to strings."""
+    """The intact names of dictionaries: numbers to strings. They stay on disk: each takes 8 bytes of memory."""
 
     def __init__(self, *paths: Path) -> None:
-        self._places: dict[int, tuple[int, int, int]] = {}
+        self._places = array(ADDRESSES)  # by number: where the value starts, its size, its file; 0 where it is lost
+        self._count = 0
         self._files: list[tuple[Path, int]] = []
         for path in paths:
             if path.exists():
@@ -159,26 +161,34 @@ class SalvagedNames:
 
     def _scan(self, file: int) -> None:
         path, descriptor = self._files[file]
+        most = os.fstat(descriptor).st_size  # a number above the bytes of the file is none
         for item in pages.entries(path, descriptor, lambda key: len(key) == 8):
             number = int.from_bytes(item.key, "big")
-            if number not in self._places and item.size >= 5:
+            if number < most and 5 <= item.size < MOST_VALUE and not self._place(number):
                 value = read_if_possible(descriptor, path, item.start, item.size)
                 if value == sealed_name(number, value[4:]):
-                    self._places[number] = (file, item.start + 4, item.size - 4)
+                    if number >= len(self._places):
+                        self._places.frombytes(bytes(8 * (number + 1 - len(self._places))))
+                    self._places[number] = (item.start * MOST_VALUE + item.size) * 2 + file
+                    self._count += 1
+
+    def _place(self, number: int) -> int:
+        return self._places[number] if number < len(self._places) else 0
 
     def __len__(self) -> int:
-        return len(self._places)
+        return self._count
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._places)
+        return (number for number, place in enumerate(self._places) if place)
 
     def get(self, number: int) -> bytes | None:
         """Return the string of a number, or None when it is lost."""
-        place = self._places.get(number)
-        if place is None:
+        place, file = divmod(self._place(number), 2)
+        if not place:
             return None
-        path, descriptor = self._files[place[0]]
-        return read_at(descriptor, path, *place[1:])
+        start, size = divmod(place, MOST_VALUE)
+        path, descriptor = self._files[file]
+        return read_at(descriptor, path, start + 4, size - 4)
 
     def close(self) -> None:
         """Give the files back."""

@@ -7,9 +7,10 @@ import itertools
 import os
 from pathlib import Path
 
-from fpstore.errors import StorageError, StoreLockedError
+from fpstore.errors import StoreLockedError
 from fpstore.folder import exchange, sync_folder
 from fpstore.locks import LOCK_FILE, WriterLock
+from fpstore.refusals import refused
 
 
 def free_name(path: Path, ending: str, suffix: str = "") -> Path:
@@ -31,7 +32,7 @@ def take_lock(path: Path) -> WriterLock:
     try:
         return WriterLock(path)
     except OSError as error:
-        raise StorageError(f"{path}: {error.strerror}; nothing was changed", path=path) from error
+        raise refused(path, error, "; nothing was changed") from error
 
 
 def keep_still(path: Path) -> int | None:
@@ -41,10 +42,14 @@ def keep_still(path: Path) -> int | None:
     ------
     StoreLockedError
         There is a writer.
+    StorageError
     """
     if not (path / LOCK_FILE).exists():
         return None
-    descriptor = os.open(path / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        descriptor = os.open(path / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise refused(path / LOCK_FILE, error) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:

@@ -11,19 +11,22 @@ from pathlib import Path
 
 from fpstore import layout
 from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError
+from fpstore.files import read_at
 from fpstore.folder import Target, lies_inside
 from fpstore.following import Follower
 from fpstore.generation import Generation
 from fpstore.journal import MOST_NUMBER, Journal, lock_path
 from fpstore.locks import LOCK_FILE
+from fpstore.refusals import refused
+from fpstore.sealing import opened_seal
 
 Progress = Callable[[str, int, int | None], None]
 PHASE_COPY = "copying"
 COPY_BYTES = 1 << 24  # at a time
 ATTEMPTS = 100
 PAUSE_SECONDS = 0.01
-# What a file system answers that cannot copy within the kernel, or not between these two files.
-_NO_COPY_RANGE = (errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM, errno.ETXTBSY)
+# What a file system answers that cannot copy within the kernel, or not between these two files, or cannot read one of them.
+_NO_COPY_RANGE = (errno.EIO, errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM, errno.ETXTBSY)
 
 
 class _MovedError(Exception):
@@ -71,10 +74,22 @@ def _open_files(follower: Follower, generation: Generation, opened: ExitStack) -
         except FileNotFoundError as error:
             _check_same(follower)
             raise StoreNotFoundError(f"{file}: missing ({error.strerror})", path=file) from error
+        except OSError as error:
+            raise refused(file, error) from error
         opened.callback(os.close, descriptor)
         files[name] = descriptor
     _check_same(follower)
+    _check_whole(follower, generation, files)
     return files
+
+
+def _check_whole(follower: Follower, generation: Generation, files: dict[str, int]) -> None:
+    """Refuse to copy a file that has become shorter; nothing is read through a mapping, which would end the process."""
+    for table in generation.tables:
+        table.file.check_size()
+    for name, descriptor in files.items():
+        if name.endswith(".mdb"):
+            opened_seal(follower.path / name, descriptor)
 
 
 def _check_same(follower: Follower) -> None:
@@ -92,7 +107,7 @@ def _copy(
         if not _copy_journal(generation, folder) and follower.view().generation is not generation:
             raise _MovedError
         for name, descriptor in files.items():
-            for copied in copy_file(descriptor, folder / name):
+            for copied in copy_file(follower.path / name, descriptor, folder / name):
                 done += copied
                 if progress is not None:
                     progress(PHASE_COPY, done, total)
@@ -123,8 +138,14 @@ def _copy_journal(generation: Generation, folder: Path) -> bool:
     return True
 
 
-def copy_file(source: int, target: Path) -> Iterator[int]:
-    """Copy an open file to a new one, holes as holes, and make that durable; yield how many bytes each step has copied."""
+def copy_file(path: Path, source: int, target: Path) -> Iterator[int]:
+    """Copy an open file to a new one, holes as holes, and make that durable; yield how many bytes each step has copied.
+
+    Raises
+    ------
+    CorruptStoreError
+        A place of the file cannot be read, or it becomes shorter meanwhile.
+    """
     size = os.fstat(source).st_size
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
@@ -133,9 +154,9 @@ def copy_file(source: int, target: Path) -> Iterator[int]:
         for start, end in _data(source, size):
             at = start
             while at < end:
-                copied = _copy_some(source, descriptor, at, min(end - at, COPY_BYTES))
+                copied = _copy_some(path, source, descriptor, at, min(end - at, COPY_BYTES))
                 if not copied:
-                    raise OSError(errno.EIO, "a file became shorter while it was copied", str(target))
+                    raise CorruptStoreError(f"{path}: became shorter than {at} bytes while it was copied", path=path, got=at)
                 at += copied
                 yield at - done
                 done = at
@@ -161,13 +182,14 @@ def _data(source: int, size: int) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-def _copy_some(source: int, target: int, at: int, count: int) -> int:
+def _copy_some(path: Path, source: int, target: int, at: int, count: int) -> int:
     try:
         return os.copy_file_range(source, target, count, at, at)
     except OSError as error:
         if error.errno not in _NO_COPY_RANGE:
             raise
-    data = memoryview(os.pread(source, count, at))
+    # Reading tells whether it was the source that failed, and where.
+    data = memoryview(read_at(source, path, at, count))
     written = 0
     while written < len(data):
         written += os.pwrite(target, data[written:], at + written)

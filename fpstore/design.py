@@ -15,11 +15,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import comb
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.errors import InputError
+from fpstore.errors import CorruptStoreError, InputError
 
 WIDTH = 64
 MAX_RADIUS = 7
@@ -131,13 +132,15 @@ class Design:
     @staticmethod
     def from_json(data: Mapping[str, object]) -> Design:
         """Rebuild a design written by :meth:`to_json`."""
-        tables = data["tables"]
-        assert isinstance(tables, list)
-        return Design(
-            str(data["name"]),
-            int(str(data["radius"])),
-            tuple(TableSpec(bytes.fromhex(t["permutation"]), t["prefix_bits"], t["flips"]) for t in tables),
-        )
+        try:
+            tables: Any = data["tables"]
+            return Design(
+                str(data["name"]),
+                int(str(data["radius"])),
+                tuple(TableSpec(bytes.fromhex(t["permutation"]), int(t["prefix_bits"]), int(t["flips"])) for t in tables),
+            )
+        except (KeyError, ValueError, TypeError) as error:
+            raise CorruptStoreError("the design in the store's record is not one: run fpstore repair") from error
 
 
 # With flips, a look-up uses about log2 n - FLIP_SLACK_BITS leading bits, so that each takes about 2^FLIP_SLACK_BITS entries of
@@ -364,10 +367,11 @@ def design(name: str | Iterable[Mapping[str, object] | TableSpec], radius: int =
 def _described(table: Mapping[str, object]) -> TableSpec:
     try:
         bits = table["permutation"]
-        assert isinstance(bits, (list, tuple, bytes))
+        if not isinstance(bits, (list, tuple, bytes)):
+            raise TypeError
         permutation, prefix_bits = bytes(bits), int(str(table["prefix_bits"]))
         flips = int(str(table.get("flips", 0)))
-    except (KeyError, AssertionError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError) as error:
         raise InputError("a table description is a dict with permutation (64 source bits), prefix_bits and flips") from error
     return TableSpec(permutation, prefix_bits, flips)
 

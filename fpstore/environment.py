@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary, finalize
 import lmdb
 
 from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError, StoreNotFoundError
+from fpstore.refusals import TOO_MANY_FILES, refused
 from fpstore.sealing import HIGHEST, PAD_BYTES, Paths, seal, tail_bytes
 
 T = TypeVar("T")
@@ -81,6 +82,9 @@ def _translate(path: Path, error: lmdb.Error) -> CorruptStoreError | StorageErro
         return CorruptStoreError(f"{path}: LMDB file is damaged ({error})", path=path)
     if os.strerror(errno.ENOENT) in str(error):
         return StoreNotFoundError(f"{path}: missing ({os.strerror(errno.ENOENT)})", path=path)
+    for number in TOO_MANY_FILES:
+        if os.strerror(number) in str(error):
+            return refused(path, OSError(number, os.strerror(number)))
     return StorageError(f"{path}: {_reason(path, error)}", path=path)
 
 
@@ -152,7 +156,7 @@ class Reader:
         except FileNotFoundError as error:  # perhaps a merge has removed it just now
             raise StoreNotFoundError(f"{self.path}: missing ({error.strerror})", path=self.path) from error
         except OSError as error:
-            raise StorageError(f"{self.path}: {error.strerror}", path=self.path) from error
+            raise refused(self.path, error) from error
         inode = (status.st_dev, status.st_ino)
         if self._inode not in (None, inode):
             raise StorageError(f"{self.path}: was replaced before this process read it: open the store again", path=self.path)
@@ -237,6 +241,10 @@ class Reader:
             raise CorruptStoreError(f"{self.path}: LMDB file is cut short ({size} bytes)", path=self.path, got=size)
         Paths(self.path, self._descriptor, bool(self._names)).seal.check_all()
 
+    def sealed_with(self) -> int:
+        """Return the digest of the file."""
+        return self._paths.seal.digest
+
     def _copied(self, value: memoryview[int]) -> bytes:
         if len(value) > self._longest:
             raise CorruptStoreError(
@@ -291,7 +299,8 @@ class Reader:
         """Check the pages to keys, which need not ascend but are fewer steps if they do."""
         low = after = 0
         for number in [int.from_bytes(key, "big") for key in keys]:
-            if not low <= number < after:
+            marks = self._paths.marks if database is None else b""
+            if not low <= number < after and not (number < len(marks) and marks[number]):
                 low, after = number, self._paths.reach(number, database)
 
     def last_key(self, database: bytes | None = None) -> bytes | None:

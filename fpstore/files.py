@@ -34,6 +34,14 @@ def read_at(descriptor: int, path: Path, start: int, count: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
+def read_if_possible(descriptor: int, path: Path, start: int, count: int) -> bytes:
+    """Return ``count`` bytes from ``start`` on; fewer at the end of the file, none if the disk cannot read them."""
+    try:
+        return read_at(descriptor, path, start, count)
+    except CorruptStoreError:
+        return b""
+
+
 def unreadable(path: Path, start: int, error: OSError) -> CorruptStoreError | StorageError:
     """Return the error for a place that cannot be read."""
     message = f"{path}: cannot be read at byte {start} ({error.strerror})"

@@ -14,6 +14,7 @@ from types import TracebackType
 from fpstore import layout
 from fpstore.errors import FpstoreError, InputError, StorageError, StoreExistsError
 from fpstore.locks import LOCK_FILE, WriterLock
+from fpstore.refusals import refused
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -49,6 +50,16 @@ class Target:
         self._writer: WriterLock | None = None  # of the store that is replaced: nobody changes it meanwhile
 
     def __enter__(self) -> Path:
+        try:
+            self._prepare()
+        except BaseException as error:  # __exit__ will not be called
+            self._let_writers()
+            if isinstance(error, OSError) and not isinstance(error, FpstoreError):
+                raise self._refused(self.path, error) from error
+            raise
+        return self._folder
+
+    def _prepare(self) -> None:
         path = self.path
         refuse_inside_store(path)
         self._put_back()
@@ -63,7 +74,6 @@ class Target:
         self._remove_abandoned()
         while not self._make_folder():
             pass
-        return self._folder
 
     def _make_folder(self) -> bool:
         """Make the temporary folder and lock it; False when another builder took it for abandoned before it was locked."""
@@ -79,11 +89,10 @@ class Target:
             return False
         except BaseException as error:  # also a signal: __exit__ will not be called
             self._unlock()
-            self._let_writers()
             remove_tree(self._folder)
             if not isinstance(error, OSError):
                 raise
-            raise StorageError(f"{self.path}: cannot write beside it ({error.strerror})", path=self.path) from error
+            raise refused(f"{self.path}: cannot write beside it", error) from error
 
     def _unlock(self) -> None:
         if self._lock >= 0:
@@ -118,8 +127,8 @@ class Target:
             self._let_writers()
 
     def _refused(self, place: object, error: OSError) -> StorageError:
-        hint = "; nothing was changed" if error.errno != errno.ENOSPC else ": free some space; nothing was changed"
-        return StorageError(f"{place}: {error.strerror or error}{hint}", path=self.path)
+        room = ": free some space" if error.errno == errno.ENOSPC else ""
+        return refused(place, error, f"{room}; nothing was changed")
 
     def _publish(self) -> None:
         for folder, _, _ in os.walk(self._folder, topdown=False):

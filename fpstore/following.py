@@ -19,6 +19,7 @@ from fpstore.folder import is_store
 from fpstore.generation import Generation
 from fpstore.journal import Change, Journal
 from fpstore.names import NAMES, NUMBERS
+from fpstore.refusals import refused
 from fpstore.view import View
 
 ATTEMPTS = 100
@@ -235,6 +236,8 @@ class Follower:
     def open_journal(self, journal: Journal, change: Change) -> None:
         """Go over to the generation of a journal."""
         state = read_state(change.state, journal.path)
+        if state["store_file"] != self.reader.sealed_with():
+            raise CorruptStoreError(f"{self.reader.path} and {journal.path} are not of the same store", path=self.reader.path)
         old = self._current
         if old is not None and old.generation.record["number"] == state["generation"]["number"]:
             generation = old.generation
@@ -265,8 +268,10 @@ class Follower:
         self._unwatch()
         try:
             self._watched = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
+        except FileNotFoundError as error:
             raise StoreNotFoundError(f"{folder}: missing ({error.strerror})", path=folder) from error
+        except OSError as error:
+            raise refused(folder, error) from error
         self._unwatched = finalize(self, os.close, self._watched)
         self._changed, self._settled = -1, False
 
@@ -296,7 +301,10 @@ class Follower:
 
 def generation_numbers(path: Path) -> list[int]:
     """Return the numbers of the generation folders of a store, ascending."""
-    names = (entry.name for entry in path.iterdir())
+    try:
+        names = [entry.name for entry in path.iterdir()]
+    except OSError as error:
+        raise refused(path, error) from error
     return sorted(int(name[4:]) for name in names if name.startswith("gen-") and name[4:].isdigit())
 
 
@@ -307,6 +315,11 @@ def read_state(data: bytes | None, path: Path) -> dict[str, Any]:
     return state
 
 
-def make_state(store: dict[str, Any], generation: dict[str, Any], totals: Totals, first_name: int) -> bytes:
-    """Return the state record of a new journal: what it starts from."""
-    return layout.pack_record({"store": store, "generation": generation, "totals": totals._asdict(), "first_name": first_name})
+def make_state(store: dict[str, Any], generation: dict[str, Any], totals: Totals, first_name: int, store_file: int) -> bytes:
+    """Return the state record of a new journal: what it starts from, and the digest of the store file it belongs to."""
+    return layout.pack_record(
+        {
+            "store": store, "generation": generation, "totals": totals._asdict(), "first_name": first_name,
+            "store_file": store_file,
+        }
+    )  # fmt: skip

@@ -100,8 +100,8 @@ class Generation:
 
     def sample(self) -> Words:
         """Return some fingerprints, evenly spread over the sorted set."""
-        keys = self.tables[0].block_keys()
-        return keys[:: max(len(keys) // SAMPLE_SIZE, 1)].copy()
+        table = self.tables[0]
+        return table.sample_keys(max(table.kernel.block_count // SAMPLE_SIZE, 1))
 
     def next_name(self) -> int:
         """Return the number after that of the last string in the dictionary."""

@@ -16,6 +16,7 @@ from fpstore.ids import iter_entry_counts
 from fpstore.journal import Journal
 from fpstore.logcheck import check_journal, check_totals
 from fpstore.plan import limit_bits
+from fpstore.refusals import is_damage
 from fpstore.table import TableReader
 from fpstore.view import View
 
@@ -53,7 +54,9 @@ class Report:
         return not self.faults
 
     def note(self, error: FpstoreError) -> None:
-        """Add a fault."""
+        """Add a fault; what this process cannot do is none, and is raised."""
+        if not is_damage(error):
+            raise error
         path = None if error.path is None else str(error.path)
         self.faults.append({"message": str(error), "path": path, "block": error.block})
 
@@ -81,6 +84,10 @@ def verify_store(view: View, journal: Journal | None, progress: Callable[[str, i
     """Read every table, id record, name and log record; go on after a fault, so that all damaged parts are named."""
     generation, tables, ids, names = view.generation.record, view.generation.tables, view.generation.ids, view.generation.names
     report = Report(fingerprints=generation["fingerprints"])
+    try:
+        view.generation.reader.verify()
+    except FpstoreError as error:
+        report.note(error)
     phase = _Phase(progress, PHASE_TABLES, report.fingerprints * len(tables))
     for table in tables:
         try:
@@ -106,7 +113,8 @@ def verify_store(view: View, journal: Journal | None, progress: Callable[[str, i
         try:
             names.verify(phase.tick)
         except FpstoreError as error:
-            report.note(error)
+            if not any(fault["message"] == str(error) for fault in report.faults):
+                report.note(error)
     if journal is not None and journal.path.parent == view.generation.folder:  # a merge may have come in between
         phase = _Phase(progress, PHASE_LOG, None)
         check_journal(journal, generation["number"], report.note, phase.tick)

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 
+from fpstore import layout
 from fpstore.delta import Totals
-from fpstore.errors import InputError
+from fpstore.errors import CorruptStoreError, FpstoreError, InputError
 from fpstore.merge import Host, Merge, Progress
 from fpstore.merging import Written
+from fpstore.names import NewNames
+from fpstore.refusals import refused
 from fpstore.sources import Content, Joined, Source
+from fpstore.upkeep import remove_generation
 from fpstore.view import View
 
 Words = npt.NDArray[np.uint64]
+JOINED = ".joined"  # a folder for the strings of other stores
+BATCH_NAMES = 1 << 10
 
 
 class Join(Merge):
@@ -51,8 +58,20 @@ class Join(Merge):
             view = self._freeze()
             self._kind = self._common_kind(view)
             self._next_row = view.totals.next_row
-            self._joined = self._sources(view)
-            self._replace(view)
+            self._folder = self._path / (layout.generation_name(view.generation.record["number"] + 1) + JOINED)
+            try:
+                remove_generation(self._folder)
+                self._folder.mkdir()
+                self._joined = self._sources(view)
+                self._replace(view)
+            except OSError as error:
+                if isinstance(error, (FpstoreError, InterruptedError)):
+                    raise
+                raise refused(self._path, error, "; nothing was merged") from error
+            finally:
+                if self._new_names is not None:
+                    self._new_names.close()
+                remove_generation(self._folder)
 
     def _common_kind(self, view: View) -> str:
         made = view.generation.store["fingerprinter"]
@@ -77,11 +96,11 @@ class Join(Merge):
         highest = _highest(view) if self._renumber else 0
         delta = view.delta
         assert delta is not None
-        first = delta.first_name
-        numbers: dict[bytes, int] = {}
+        if self._kind == "string":
+            self._new_names = NewNames(self._folder / layout.NAMES_FILE, delta.first_name + len(self._names))
         for other in self._others:
-            if self._kind == "string":
-                sources.append(Content(other, self._translation(view, other, numbers, first)))
+            if self._new_names is not None:
+                sources.append(Content(other, self._translation(view, other, self._new_names)))
             elif self._renumber:
                 sources.append(Content(other, _shift(highest)))
                 highest += _highest(other)
@@ -93,19 +112,28 @@ class Join(Merge):
                 self._next_row = max(self._next_row, other.totals.next_row)
         return Joined(sources)
 
-    def _translation(self, view: View, other: View, numbers: dict[bytes, int], first: int) -> Callable[[Words], Words]:
-        """Give each string of another store a number in this one."""
+    def _translation(self, view: View, other: View, new: NewNames) -> Callable[[Words], Words]:
+        """Give each string of another store a number in this one; the table of numbers is a file."""
         last = other.delta.first_name + len(other.delta.names) if other.delta is not None else other.generation.next_name()
-        table = np.zeros(last, np.uint64)
-        for theirs, name in _names(other):
-            number = numbers.get(name)
-            if number is None:
-                number = view.number_of(name.decode())
-            if number is None:
-                number = numbers[name] = first + len(self._names)
-                self._names.append(name)
-            table[theirs] = number
-        return lambda ids: table[ids]
+        file = self._folder / f"numbers-{len(list(self._folder.iterdir()))}"
+        table: Words = np.memmap(file, np.uint64, "w+", shape=(max(last, 1),))
+        names = _names(other)
+        while batch := list(islice(names, BATCH_NAMES)):
+            theirs = np.array([number for number, _ in batch], np.uint64)
+            if int(theirs.max()) >= last:
+                raise CorruptStoreError(f"{other.generation.folder}: id number {theirs.max()} should not exist")
+            strings = [name.decode() for _, name in batch]
+            known = [view.number_of(name) for name in strings]
+            fresh = iter(new.number([name for name, number in zip(strings, known, strict=True) if number is None]).tolist())
+            table[theirs] = [next(fresh) if number is None else number for number in known]
+
+        def translated(ids: Words) -> Words:
+            if len(ids) and int(ids.max()) >= last:
+                raise CorruptStoreError(f"{other.generation.folder}: id number {ids.max()} has no name")
+            found: Words = np.asarray(table[ids])
+            return found
+
+        return translated
 
     def _expected(self, view: View) -> int:
         return view.totals.fingerprints + sum(other.totals.fingerprints for other in self._others)

@@ -22,6 +22,7 @@ from fpstore import environment, pages
 from fpstore.environment import translated
 from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, StorageError, StoreNotFoundError
 from fpstore.locks import LOCK_FILE, keep_writers_away
+from fpstore.refusals import refused
 
 META = b"meta"
 LOG = b"log"
@@ -144,7 +145,7 @@ def _can_register(path: Path, needed: bool) -> bool:
             with suppress(OSError):  # else there is no lock to keep writers away with
                 (path.parent.parent / LOCK_FILE).touch()
                 return False
-        raise StorageError(f"{path}: {error.strerror}", path=path) from error
+        raise refused(path, error) from error
     return True
 
 
@@ -201,8 +202,10 @@ class Journal:
         try:
             self._attach_file()
         except OSError as error:
-            if self.path.exists():
+            if isinstance(error, FpstoreError) and self.path.exists():
                 raise
+            if self.path.exists():
+                raise refused(self.path, error) from error
             # A merge may remove it at any moment.
             raise StoreNotFoundError(f"{self.path}: missing ({error.strerror or error})", path=self.path) from error
 

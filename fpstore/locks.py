@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from fpstore.errors import StorageError, StoreLockedError
+from fpstore.refusals import refused
 
 LOCK_FILE = "writer.lock"
 MODE = 0o664
@@ -88,7 +89,7 @@ def keep_writers_away(folder: Path) -> int:
     except FileNotFoundError:
         return -1  # nobody has ever written to this copy, and nobody can
     except OSError as error:
-        raise StorageError(f"{folder / LOCK_FILE}: {error.strerror}", path=folder) from error
+        raise refused(folder / LOCK_FILE, error) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from fpstore import layout, pages
 from fpstore.delta import LAST_ROW, Record, unpack
 from fpstore.errors import CorruptStoreError, FpstoreError
+from fpstore.files import read_at
 from fpstore.journal import LOG, META, MOVED_KEY, STATE_KEY, Journal
 from fpstore.view import View
 
@@ -68,7 +68,7 @@ def _check_meta(path: Path, items: Iterable[pages.Item], descriptor: int, genera
             note(CorruptStoreError(f"{path}: an unknown record {item.key!r}", path=path, got=item.key))
             continue
         try:
-            data = os.pread(descriptor, item.size, item.start)
+            data = read_at(descriptor, path, item.start, item.size)
             found[item.key] = layout.unpack_record(data, path, known[item.key])
         except FpstoreError as error:
             note(error)
@@ -93,7 +93,7 @@ def read_log(path: Path, items: Iterable[pages.Item], descriptor: int, note: Not
             note(CorruptStoreError(f"{path}: {which} missing", path=path, expected=expected, got=number))
         expected = number + 1
         try:
-            record = unpack(os.pread(descriptor, item.size, item.start), path)
+            record = unpack(read_at(descriptor, path, item.start, item.size), path)
         except FpstoreError as error:
             note(error)
             continue

@@ -14,14 +14,15 @@ from fpstore import layout
 from fpstore.delta import Delta, Totals, pack, unpack
 from fpstore.design import Design
 from fpstore.design import design as make_design
-from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, StorageError
+from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError
 from fpstore.folder import sync_folder
 from fpstore.following import Follower, make_state
 from fpstore.generation import SAMPLE_SIZE, Generation
 from fpstore.journal import Journal, create_journal
 from fpstore.merging import Written
-from fpstore.names import merge_names
+from fpstore.names import NewNames, merge_names
 from fpstore.plan import choose
+from fpstore.refusals import refused
 from fpstore.sources import Content, Source
 from fpstore.upkeep import TEMPORARY, remove_generation
 from fpstore.view import View
@@ -57,6 +58,7 @@ class Merge:
         self._memory, self._threads, self._progress = memory, threads, progress
         self._design = design
         self._written: Written | None = None
+        self._new_names: NewNames | None = None  # of other stores
         self._stopped = False
 
     def stop(self) -> None:
@@ -130,7 +132,7 @@ class Merge:
             if isinstance(error, InterruptedError):
                 raise ClosedStoreError(f"{self._path}: closed during a merge, which was given up", path=self._path) from error
             if isinstance(error, OSError) and not isinstance(error, FpstoreError):
-                raise StorageError(f"{self._path}: {error.strerror or error}; nothing was merged", path=self._path) from error
+                raise refused(self._path, error, "; nothing was merged") from error
             raise
 
     def _write(self, view: View, temporary: Path, number: int) -> None:
@@ -142,7 +144,7 @@ class Merge:
             written.stop()
         delta = view.delta
         assert delta is not None
-        self._first_name = delta.first_name + len(self._names)
+        self._first_name = delta.first_name + len(self._names) + len(self._new_names or ())
         if self._strings(view):
             written.used = np.zeros(self._first_name, bool)
         written.write(self._source(view))
@@ -179,7 +181,7 @@ class Merge:
         kept = None if written.used is None else self._dictionary(view, temporary, written.used)
         old = self._follower.journal
         assert old is not None
-        state = make_state(self._store, self._record, self._start, self._first_name)
+        state = make_state(self._store, self._record, self._start, self._first_name, view.generation.reader.sealed_with())
         copied = self._frozen
         create_journal(temporary / layout.JOURNAL_FILE, state, (), host.delta_bytes)
         sync_folder(temporary)
@@ -233,13 +235,13 @@ class Merge:
         target = temporary / layout.NAMES_FILE
         target.unlink(missing_ok=True)
         (temporary / layout.JOURNAL_FILE).unlink(missing_ok=True)
-        if not any(self._names) and int((~kept).sum()) <= UNUSED_NAMES * len(kept):
+        if not any(self._names) and not self._new_names and int((~kept).sum()) <= UNUSED_NAMES * len(kept):
             if old:
                 os.link(generation.folder / layout.NAMES_FILE, target)
             self._record["names_file"] = old
             return None
         assert self._written is not None
         self._record["names_file"] = merge_names(
-            target, generation.names, self._names, delta.first_name, kept, self._written.tick
+            target, generation.names, self._names, delta.first_name, self._new_names, kept, self._written.tick
         )
         return kept

@@ -107,7 +107,7 @@ class Written:
                 records.add(counts, ids)
                 self.ids += len(ids)
                 if self.used is not None:
-                    self.used[ids] = True
+                    self._note_used(ids, self.used)
                 records.close_blocks(self._blocks_within(records.added))
                 self._tick(0)
             records.close_blocks(self._blocks_within(self.fingerprints), last=True)
@@ -115,6 +115,11 @@ class Written:
         except BaseException:
             records.abort()
             raise
+
+    def _note_used(self, ids: Words, used: npt.NDArray[np.bool_]) -> None:
+        if len(ids) and int(ids.max()) >= len(used):
+            raise CorruptStoreError(f"{self.folder}: id number {int(ids.max())} has no name", path=self.folder)
+        used[ids] = True
 
     def _blocks_within(self, rows: int) -> npt.NDArray[np.uint32]:
         """Return the entry counts of the next blocks of the identity table that end within so many rows."""
@@ -233,9 +238,18 @@ class Written:
 
 
 def add_histogram(last: Words, keys: Words, histogram: Words) -> None:
-    """Count the first differing bits of successive keys, the first of which comes after ``last``."""
-    if len(last) and len(keys):
-        bad = _kernel.histogram(np.concatenate([last, keys[:1]]), histogram)
-        assert bad == 2, "parts out of order"
+    """Count the first differing bits of successive keys, the first of which comes after ``last``.
+
+    Raises
+    ------
+    CorruptStoreError
+        They do not ascend.
+    """
+    joined = np.concatenate([last, keys[:1]])
+    if len(last) and len(keys) and _kernel.histogram(joined, histogram) != len(joined):
+        raise CorruptStoreError(f"{int(keys[0]):016x} comes after {int(last[-1]):016x}: a table out of order: run fpstore verify")
     bad = _kernel.histogram(keys, histogram)
-    assert bad == len(keys), "keys out of order"
+    if bad != len(keys):
+        raise CorruptStoreError(
+            f"{int(keys[bad]):016x} comes after {int(keys[bad - 1]):016x}: a table out of order: run fpstore verify"
+        )

@@ -22,7 +22,7 @@ from fpstore.errors import CorruptStoreError, InputError
 NAMES = b"names"
 NUMBERS = b"numbers"
 MAX_NAME_BYTES = MAX_ID_BYTES
-APPEND_ITEMS = 1 << 14
+APPEND_ITEMS = 1 << 11
 TICK_ROWS = 1 << 14
 
 Words = npt.NDArray[np.uint64]
@@ -181,8 +181,61 @@ class Names:
             )
 
 
+class NewNames:
+    """Strings of other stores, which get the next numbers; they are kept in a file, for there may be any number of them.
+
+    Parameters
+    ----------
+    path : Path
+        The file to create.
+    first : int
+        The first number.
+    """
+
+    def __init__(self, path: Path, first: int) -> None:
+        self._path, self.first = path, first
+        self._writer = Writer(path)
+        self._numbers = NameWriter(self._writer)
+        self._reader: Reader | None = None
+
+    def __len__(self) -> int:
+        return self._numbers.count
+
+    def number(self, names: Sequence[str]) -> Words:
+        """Return the numbers of the strings; new ones are added."""
+        return self._numbers.number(names) + np.uint64(self.first)
+
+    def _names(self) -> Names:
+        if self._reader is None:
+            self._writer.finish()
+            self._reader = Reader(self._path, (NAMES, NUMBERS))
+        return Names(self._reader)
+
+    def items(self) -> Iterator[tuple[int, bytes]]:
+        """Yield (number, string) in order of the numbers; nothing can be added any more."""
+        return ((self.first + number, name) for number, name in self._names().items())
+
+    def places(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield (hash, numbers) in order of the hashes; nothing can be added any more."""
+        for key, value in self._names().places():
+            yield key, b"".join(struct.pack(">Q", self.first + number) for (number,) in struct.iter_unpack(">Q", value))
+
+    def close(self) -> None:
+        """Give the file back."""
+        if self._reader is None:
+            self._writer.abort()
+        else:
+            self._reader.close()
+
+
 def merge_names(
-    path: Path, old: Names | None, added: Sequence[bytes], first: int, used: npt.NDArray[np.bool_], tick: Callable[[], None]
+    path: Path,
+    old: Names | None,
+    added: Sequence[bytes],
+    first: int,
+    joined: NewNames | None,
+    used: npt.NDArray[np.bool_],
+    tick: Callable[[], None],
 ) -> dict[str, int]:
     """Write a dictionary with those strings whose numbers are in use, and return what its reader must know.
 
@@ -194,7 +247,10 @@ def merge_names(
         Where the numbers below ``first`` are.
     added : sequence of bytes
         The strings of the numbers from ``first`` on; empty ones have no number.
-    used : ndarray of bool, shape (first + len(added),)
+    joined : NewNames or None
+        The strings of the numbers behind those.
+    used : ndarray of bool
+        Of all these numbers.
     tick : callable
         Called now and then.
     """
@@ -202,14 +258,15 @@ def merge_names(
     try:
         names, numbers = writer.database(NAMES), writer.database(NUMBERS)
         extra = [(first + i, name) for i, name in enumerate(added) if name and used[first + i]]
-        kept = ((number, name) for number, name in (old.items() if old else ()) if used[number])
-        values = ((struct.pack(">Q", number), sealed_name(number, name)) for number, name in chain(kept, extra))
+        kept = ((number, name) for number, name in (old.items() if old else ()) if number < len(used) and used[number])
+        after = ((number, name) for number, name in (joined.items() if joined else ()) if used[number])
+        values = ((struct.pack(">Q", number), sealed_name(number, name)) for number, name in chain(kept, extra, after))
         _append(writer, names, values, tick)
         fresh: dict[bytes, bytes] = {}
         for number, name in extra:
             key = xxhash.xxh64_digest(name)
             fresh[key] = fresh.get(key, b"") + struct.pack(">Q", number)
-        places = heapq.merge(old.places() if old else (), sorted(fresh.items()))
+        places = heapq.merge(old.places() if old else (), sorted(fresh.items()), joined.places() if joined else ())
         _append(writer, numbers, _in_use(places, used), tick)
         size, digest = writer.finish()
     except BaseException:
@@ -221,10 +278,14 @@ def merge_names(
 def _in_use(places: Iterable[tuple[bytes, bytes]], used: npt.NDArray[np.bool_]) -> Iterator[tuple[bytes, bytes]]:
     """Join the numbers of equal hashes, and leave out those that are not in use."""
     for key, group in groupby(places, key=itemgetter(0)):
-        numbers = b"".join(value for _, value in group)
-        kept = [numbers[i : i + 8] for i in range(0, len(numbers), 8) if used[int.from_bytes(numbers[i : i + 8], "big")]]
+        found = b"".join(value for _, value in group)
+        kept = [found[i : i + 8] for i in range(0, len(found), 8) if _is_used(int.from_bytes(found[i : i + 8], "big"), used)]
         if kept:
             yield key, b"".join(kept)
+
+
+def _is_used(number: int, used: npt.NDArray[np.bool_]) -> bool:
+    return number < len(used) and bool(used[number])
 
 
 def _append(writer: Writer, database: object, items: Iterator[tuple[bytes, bytes]], tick: Callable[[], None]) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 
-from fpstore.errors import FpstoreError, ReadOnlyError, StorageError, StoreNotFoundError
+from fpstore.errors import FpstoreError, ReadOnlyError, StoreNotFoundError
 from fpstore.following import Follower
 from fpstore.journal import Journal
 from fpstore.locks import WriterLock
+from fpstore.refusals import refused
 from fpstore.upkeep import start_journal, sweep
 from fpstore.writing import Writer
 
@@ -22,7 +23,7 @@ def open_writer(follower: Follower, sync: str, merge_at: float | None, delta_byt
     except OSError as error:
         if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
             raise ReadOnlyError(f"{path}: cannot be changed ({error.strerror})", path=path) from error
-        raise StorageError(f"{path}: {error.strerror}", path=path) from error
+        raise refused(path, error) from error
     try:
         if not follower.is_same():
             raise StoreNotFoundError(f"{path}: was replaced while it was opened: open it again", path=path)
@@ -41,7 +42,7 @@ def open_writer(follower: Follower, sync: str, merge_at: float | None, delta_byt
     except BaseException as error:
         lock.release()
         if isinstance(error, OSError) and not isinstance(error, FpstoreError):
-            raise StorageError(f"{path}: {error.strerror or error}; nothing was changed", path=path) from error
+            raise refused(path, error, "; nothing was changed") from error
         raise
 
 

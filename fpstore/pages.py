@@ -17,7 +17,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.errors import CorruptStoreError, FpstoreError, StorageError, StoreNotFoundError
+from fpstore.errors import CorruptStoreError, FpstoreError, StoreNotFoundError
+from fpstore.files import read_at, read_if_possible
+from fpstore.refusals import refused
 
 Offsets = npt.NDArray[np.int64]
 
@@ -83,7 +85,7 @@ def opened(path: Path) -> Iterator[int]:
     except FileNotFoundError as error:
         raise StoreNotFoundError(f"{path}: missing ({error.strerror})", path=path) from error
     except OSError as error:
-        raise StorageError(f"{path}: {error.strerror}", path=path) from error
+        raise refused(path, error) from error
     try:
         yield descriptor
     finally:
@@ -102,7 +104,7 @@ def read_metas(path: Path, descriptor: int) -> tuple[Meta, Meta]:
     """
     before: list[bytes] = []
     while True:
-        data = [os.pread(descriptor, 2 * HEAD + 256, at) for at in (0, *PAGE_BYTES)]
+        data = [read_at(descriptor, path, at, 2 * HEAD + 256) for at in (0, *PAGE_BYTES)]
         try:
             return _metas(path, descriptor)
         except CorruptStoreError:
@@ -119,8 +121,8 @@ def latest(path: Path, descriptor: int) -> Meta:
 
 def _metas(path: Path, descriptor: int) -> tuple[Meta, Meta]:
     size = os.fstat(descriptor).st_size
-    first = _meta(path, os.pread(descriptor, PAGE_BYTES[0], 0), 0, size)
-    second = _meta(path, os.pread(descriptor, PAGE_BYTES[0], first.page_bytes), 1, size)
+    first = _meta(path, read_at(descriptor, path, 0, PAGE_BYTES[0]), 0, size)
+    second = _meta(path, read_at(descriptor, path, first.page_bytes, PAGE_BYTES[0]), 1, size)
     # Each commit writes the page that is older. Whether the older one once was the newer nobody can tell: LMDB has no checksums.
     later = max(first.transaction, second.transaction)
     if second.page_bytes != first.page_bytes or abs(first.transaction - second.transaction) > 1:
@@ -189,10 +191,10 @@ class Tree:
     def databases(self) -> dict[bytes, Database]:
         """Return the named databases. Each page can be visited once: a second pass takes another :class:`Tree`."""
         named = [item for item in self.items(self.main) if item.named]
-        return {item.key: Database(*_DATABASE.unpack(os.pread(self._descriptor, item.size, item.start))) for item in named}
+        return {item.key: Database(*_DATABASE.unpack(self.read(item.start, item.size))) for item in named}
 
     def _check_free(self, item: Item) -> None:
-        pages = np.frombuffer(os.pread(self._descriptor, item.size, item.start), "<u8", item.size // 8)
+        pages = np.frombuffer(self.read(item.start, item.size), "<u8", item.size // 8)
         if len(pages) < 1 or item.size % 8 or pages[0] >= len(pages):
             raise self._fault(item.start // self._meta.page_bytes, "a list of free pages is damaged")
         free = pages[1 : int(pages[0]) + 1]
@@ -222,10 +224,14 @@ class Tree:
             return
         yield from _Walk(self, database, integers).run()
 
+    def read(self, start: int, count: int) -> bytes:
+        """Read some bytes."""
+        return read_at(self._descriptor, self._path, start, count)
+
     def page(self, number: int) -> bytes:
         """Read a page."""
         size = self._meta.page_bytes
-        data = os.pread(self._descriptor, size, number * size)
+        data = self.read(number * size, size)
         if len(data) < size:
             raise self._fault(number, "the file is cut short")
         return data
@@ -294,7 +300,7 @@ class _Walk:
         tree, page_bytes = self._tree, self._tree._meta.page_bytes
         count = -(-(HEAD + size) // page_bytes)
         tree._visit(first, count)
-        head = os.pread(tree._descriptor, HEAD, first * page_bytes)
+        head = tree.read(first * page_bytes, HEAD)
         if len(head) < HEAD or struct.unpack("<QHHI", head)[::1] != (first, 0, OVERFLOW, count):
             raise tree._fault(first, "a large value is damaged")
         self._counts[2] += count
@@ -384,12 +390,12 @@ def check(path: Path, transaction: int | None = None) -> bool:
 # --- What is left of a file -------------------------------------------------------------------------
 
 
-def entries(descriptor: int, wanted: Callable[[bytes], bool] = lambda key: True) -> Iterator[Item]:
+def entries(path: Path, descriptor: int, wanted: Callable[[bytes], bool] = lambda key: True) -> Iterator[Item]:
     """Yield the items on every page that can be read, in use or not, in the order of the pages; nothing vouches for them."""
     size = os.fstat(descriptor).st_size
-    page_bytes = _page_bytes(descriptor)
+    page_bytes = _page_bytes(path, descriptor)
     for number in range(size // page_bytes + 1):
-        data = os.pread(descriptor, page_bytes, number * page_bytes)
+        data = read_if_possible(descriptor, path, number * page_bytes, page_bytes)
         if len(data) < HEAD or data[10:12] != b"\x02\x00":
             continue
         for key, start, length, big in _loose_nodes(data):
@@ -416,11 +422,11 @@ def _loose_nodes(data: bytes) -> Iterator[tuple[bytes, int, int, bool]]:
             yield data[pointer + NODE : start], start, size, bool(flags & BIG)
 
 
-def _page_bytes(descriptor: int) -> int:
+def _page_bytes(path: Path, descriptor: int) -> int:
     """Return the size of pages: what the metadata says, if it can be believed."""
     at = HEAD + _META.size
     for start in (0, *PAGE_BYTES):
-        data = os.pread(descriptor, at + 4, start)
+        data = read_if_possible(descriptor, path, start, at + 4)
         if len(data) == at + 4 and (size := int.from_bytes(data[at:], "little")) in PAGE_BYTES:
             return size
     return PAGE_BYTES[0]

@@ -12,7 +12,8 @@ from fpstore import _kernel, huffman
 from fpstore.delta import ADD, WIPE, Record
 from fpstore.design import IDENTITY
 from fpstore.salvage import IdRecords, intact_blocks
-from fpstore.table import FEED_KEYS, TableReader
+from fpstore.table import FEED_KEYS
+from fpstore.tablefile import TableFile
 
 Words = npt.NDArray[np.uint64]
 NONE = np.empty(0, np.uint64)
@@ -43,14 +44,14 @@ class FoundSet:
 
     Parameters
     ----------
-    tables : sequence of TableReader
+    tables : sequence of TableFile
         Those with a sound header, all of the same set.
     count, digest : int
         Of the whole set.
     block_bytes : int
     """
 
-    def __init__(self, tables: Sequence[TableReader], count: int, digest: int, block_bytes: int) -> None:
+    def __init__(self, tables: Sequence[TableFile], count: int, digest: int, block_bytes: int) -> None:
         self._identity = next((table for table in tables if table.kernel.permutation == IDENTITY), None)
         self._block_bytes, self._digest = block_bytes, digest
         self.count = self._sum = 0
@@ -87,7 +88,7 @@ class FoundSet:
         self.count += len(values)
         self._sum = (self._sum + _kernel.digest(values, IDENTITY_ARRAY)) % 2**64
 
-    def _fill(self, table: TableReader) -> None:
+    def _fill(self, table: TableFile) -> None:
         """Take from another table what falls into the gaps."""
         permutation = np.frombuffer(table.kernel.permutation, np.uint8)
         lows, highs = (np.array([getattr(gap, name) for gap in self.gaps], np.uint64) for name in ("low", "high"))
@@ -185,7 +186,7 @@ class FoundSet:
             yield Unit(values, np.zeros(len(values), np.uint64), NONE, False)
             return
         # Some are missing: a block has its ids if as many as it had lie between its key and the one before.
-        keys = self._identity.block_keys()
+        keys = self._identity.block_keys
         start = 0
         for block, size in enumerate(sizes, gap.first):
             stop = len(values) if block + 1 == gap.end else max(int(np.searchsorted(values, keys[block], side="right")), start)

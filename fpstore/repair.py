@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +27,9 @@ from fpstore.folder import refuse_inside_store
 from fpstore.following import Follower, generation_numbers
 from fpstore.inspection import verify_store
 from fpstore.journal import lock_path
+from fpstore.refusals import is_damage
 from fpstore.remains import Changes, FoundSet, Unit
-from fpstore.salvage import IdRecords, SalvagedNames, check_pages, check_seal, find_records, read_records
+from fpstore.salvage import IdRecords, SalvagedNames, check_pages, check_seal, find_records, is_foreign, read_records
 from fpstore.settings import DAMAGE, Settings
 
 if TYPE_CHECKING:
@@ -80,7 +81,9 @@ class RepairReport:
         return not self.losses
 
     def note(self, error: FpstoreError) -> None:
-        """Add a fault."""
+        """Add a fault; what this process cannot do is none, and is raised."""
+        if not is_damage(error):
+            raise error
         if str(error) not in self.faults:
             self.faults.append(str(error))
 
@@ -240,11 +243,16 @@ class _Repair:
             report.losses.append(
                 f"{self._count - self._set.count} of {self._count} fingerprints of the tables, which are not known"
             )
-        self._ids = IdRecords(self._folder / layout.IDS_FILE, self._digest, self._set.block_count)
+        record = self._generation
+        ids = self._ours(self._folder / layout.IDS_FILE, record.get("ids_file"))
+        self._ids = IdRecords(ids[0] if ids else None, self._digest, self._set.block_count)
         if self._ids.found < self._set.block_count:
             report.actions.append(f"recovered {self._ids.found} of {self._set.block_count} id records")
         # A number stands for the same string in both, where both have it.
-        self._names = SalvagedNames(self._folder / layout.NAMES_FILE, self._path / layout.STORE_FILE)
+        self._names = SalvagedNames(
+            *self._ours(self._folder / layout.NAMES_FILE, record.get("names_file")),
+            *self._ours(self._path / layout.STORE_FILE, {"digest": self._state.get("store_file")}),
+        )
         records: list[Record] = []
         if self._journal.exists() or self._number != 1 or lock_path(self._journal).exists():
             records, complete = read_records(self._journal, report.note)
@@ -256,6 +264,13 @@ class _Repair:
         self._next_row = int(totals.get("next_row") or self._generation.get("rows") or 0)
         if records:
             report.actions.append(f"applied {len(records)} log records")
+
+    def _ours(self, path: Path, recorded: dict[str, Any] | None) -> list[Path]:
+        """Return the path, unless it is known to be that of a file of another store."""
+        if recorded is None or not is_foreign(path, recorded["digest"]):
+            return [path]
+        self._report.note(CorruptStoreError(f"{path}: a file of another store or of another time: nothing was taken from it"))
+        return []
 
     def _kind_of_old(self) -> str:
         """Return the kind of ids when nothing says how it is now: an insert may have changed what the first generation had."""

@@ -20,19 +20,22 @@ from fpstore import _kernel, huffman, layout, pages
 from fpstore.arguments import printable
 from fpstore.delta import Record, unpack
 from fpstore.design import Design
-from fpstore.errors import CorruptStoreError, FpstoreError, StoreNotFoundError
+from fpstore.errors import CorruptStoreError, FpstoreError, StorageError, StoreNotFoundError
+from fpstore.files import read_at, read_if_possible
 from fpstore.ids import record_seed
 from fpstore.journal import LOG, META
 from fpstore.logcheck import read_log
 from fpstore.names import sealed_name
+from fpstore.refusals import refused
 from fpstore.sealing import opened_seal
-from fpstore.table import DECODE_ROOM, TableReader
+from fpstore.tablefile import TableFile
 
 Words = npt.NDArray[np.uint64]
 Note = Callable[[FpstoreError], None]
 ADDRESSES = "Q"
 CODE_OFFSET = 192  # in the header of a table
 MOST_DIRECTORY_BITS = 32
+MOST_VALUE = 1 << 17  # of a dictionary: above all sizes
 
 
 class Blocks(NamedTuple):
@@ -43,16 +46,16 @@ class Blocks(NamedTuple):
     counts: npt.NDArray[np.uint32]
 
 
-def intact_blocks(table: TableReader) -> Iterator[Blocks]:
+def intact_blocks(table: TableFile) -> Iterator[Blocks]:
     """Yield every block of a table that can be read, in order."""
     start, end = 0, table.kernel.block_count
     while start < end:
         try:
-            values, counts, after = table.in_order.decode(start, end, DECODE_ROOM)
-        except CorruptStoreError as error:
+            values, counts, after = table.decode(start, end)
+        except (CorruptStoreError, StorageError) as error:
             bad = error.block if isinstance(error.block, int) and start <= error.block < end else start
             while start < bad:
-                values, counts, after = table.in_order.decode(start, bad, DECODE_ROOM)
+                values, counts, after = table.decode(start, bad)
                 yield Blocks(start, values, counts)
                 start = after
             start = bad + 1
@@ -61,7 +64,7 @@ def intact_blocks(table: TableReader) -> Iterator[Blocks]:
         start = after
 
 
-def with_new_header(path: Path, design: Design, table: int, count: int, digest: int, block_bytes: int) -> TableReader:
+def with_new_header(path: Path, design: Design, table: int, count: int, digest: int, block_bytes: int) -> TableFile:
     """Open a table whose header is damaged: all of it but the lengths of the codes is known from elsewhere.
 
     Whether they are right, the checksums of the blocks tell.
@@ -72,7 +75,7 @@ def with_new_header(path: Path, design: Design, table: int, count: int, digest: 
     """
     with pages.opened(path) as descriptor:
         size = os.fstat(descriptor).st_size
-        code = os.pread(descriptor, huffman.SYMBOLS, CODE_OFFSET)
+        code = read_at(descriptor, path, CODE_OFFSET, huffman.SYMBOLS)
     spec = design.tables[table]
     for bits in range(MOST_DIRECTORY_BITS + 1):
         blocks, rest = divmod(size - _kernel.HEADER_BYTES - 8 * (2**bits + 1), block_bytes + 8)
@@ -83,7 +86,7 @@ def with_new_header(path: Path, design: Design, table: int, count: int, digest: 
                 np.frombuffer(spec.permutation, np.uint8), np.frombuffer(code, np.uint8), digest, count, blocks, block_bytes,
                 table, len(design.tables), spec.prefix_bits, spec.flips,
             )  # fmt: skip
-            return TableReader(path, header)
+            return TableFile(path, header)
         except (FpstoreError, ValueError):
             continue
     raise CorruptStoreError(f"{path}: neither the header nor the size of the table is right", path=path)
@@ -94,24 +97,29 @@ class IdRecords:
 
     Parameters
     ----------
-    path : Path
+    path : Path or None
+        None when there is none that can be trusted.
     set_digest : int
         Of the generation's tables; it seeds the checksums.
     blocks : int
         How many there must be.
     """
 
-    def __init__(self, path: Path, set_digest: int, blocks: int) -> None:
-        self._path, self._digest = path, set_digest
+    def __init__(self, path: Path | None, set_digest: int, blocks: int) -> None:
+        self._path, self._digest = path or Path(), set_digest
         self._starts = array(ADDRESSES, bytes(8 * blocks))
         self._sizes = array(ADDRESSES, bytes(8 * blocks))
         self._descriptor = -1
         self.found = 0
+        if path is None:
+            return
         try:
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
+        except FileNotFoundError:
             return
-        for item in pages.entries(self._descriptor, lambda key: len(key) == 8 and int.from_bytes(key, "big") < blocks):
+        except OSError as error:
+            raise refused(path, error) from error
+        for item in pages.entries(path, self._descriptor, lambda key: len(key) == 8 and int.from_bytes(key, "big") < blocks):
             block = int.from_bytes(item.key, "big")
             if not self._sizes[block] and item.size >= 16 and self._unpacked(block, item.start, item.size) is not None:
                 self._starts[block], self._sizes[block] = item.start, item.size
@@ -120,7 +128,9 @@ class IdRecords:
     def _unpacked(self, block: int, start: int, size: int) -> tuple[Words, Words] | None:
         try:
             return _kernel.unpack_record(
-                os.pread(self._descriptor, size, start), record_seed(self._digest, block), printable(self._path)
+                read_if_possible(self._descriptor, self._path, start, size),
+                record_seed(self._digest, block),
+                printable(self._path),
             )
         except CorruptStoreError:
             return None
@@ -137,39 +147,56 @@ class IdRecords:
 
 
 class SalvagedNames:
-    """The intact names of dictionaries: numbers to strings."""
+    """The intact names of dictionaries: numbers to strings. They stay on disk: each takes 8 bytes of memory."""
 
     def __init__(self, *paths: Path) -> None:
-        self._places: dict[int, tuple[int, int, int]] = {}
-        self._descriptors: list[int] = []
+        self._places = array(ADDRESSES)  # by number: where the value starts, its size, its file; 0 where it is lost
+        self._count = 0
+        self._files: list[tuple[Path, int]] = []
         for path in paths:
             if path.exists():
-                self._descriptors.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-                self._scan(self._descriptors[-1])
+                try:
+                    self._files.append((path, os.open(path, os.O_RDONLY | os.O_CLOEXEC)))
+                except OSError as error:
+                    self.close()
+                    raise refused(path, error) from error
+                self._scan(len(self._files) - 1)
 
-    def _scan(self, descriptor: int) -> None:
-        for item in pages.entries(descriptor, lambda key: len(key) == 8):
+    def _scan(self, file: int) -> None:
+        path, descriptor = self._files[file]
+        most = os.fstat(descriptor).st_size  # a number above the bytes of the file is none
+        for item in pages.entries(path, descriptor, lambda key: len(key) == 8):
             number = int.from_bytes(item.key, "big")
-            if number not in self._places and item.size >= 5:
-                value = os.pread(descriptor, item.size, item.start)
+            if number < most and 5 <= item.size < MOST_VALUE and not self._place(number):
+                value = read_if_possible(descriptor, path, item.start, item.size)
                 if value == sealed_name(number, value[4:]):
-                    self._places[number] = (descriptor, item.start + 4, item.size - 4)
+                    if number >= len(self._places):
+                        self._places.frombytes(bytes(8 * (number + 1 - len(self._places))))
+                    self._places[number] = (item.start * MOST_VALUE + item.size) * 2 + file
+                    self._count += 1
+
+    def _place(self, number: int) -> int:
+        return self._places[number] if number < len(self._places) else 0
 
     def __len__(self) -> int:
-        return len(self._places)
+        return self._count
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._places)
+        return (number for number, place in enumerate(self._places) if place)
 
     def get(self, number: int) -> bytes | None:
         """Return the string of a number, or None when it is lost."""
-        place = self._places.get(number)
-        return None if place is None else os.pread(place[0], place[2], place[1])
+        place, file = divmod(self._place(number), 2)
+        if not place:
+            return None
+        start, size = divmod(place, MOST_VALUE)
+        path, descriptor = self._files[file]
+        return read_at(descriptor, path, start + 4, size - 4)
 
     def close(self) -> None:
         """Give the files back."""
-        while self._descriptors:
-            os.close(self._descriptors.pop())
+        while self._files:
+            os.close(self._files.pop()[1])
 
 
 def find_records(path: Path, names: tuple[bytes, ...]) -> dict[bytes, list[dict[str, Any]]]:
@@ -177,9 +204,10 @@ def find_records(path: Path, names: tuple[bytes, ...]) -> dict[bytes, list[dict[
     found: dict[bytes, list[dict[str, Any]]] = {name: [] for name in names}
     try:
         with pages.opened(path) as descriptor:
-            for item in pages.entries(descriptor, lambda key: key in found):
+            for item in pages.entries(path, descriptor, lambda key: key in found):
                 try:
-                    record = layout.unpack_record(os.pread(descriptor, item.size, item.start), path, item.key.decode())
+                    data = read_if_possible(descriptor, path, item.start, item.size)
+                    record = layout.unpack_record(data, path, item.key.decode())
                 except (CorruptStoreError, json.JSONDecodeError):
                     continue
                 if record not in found[item.key]:
@@ -213,12 +241,12 @@ def read_records(path: Path, note: Note) -> tuple[list[Record], bool]:
             except FpstoreError as error:
                 note(error)
             if not complete:
-                for item in pages.entries(descriptor, lambda key: len(key) == 8):
+                for item in pages.entries(path, descriptor, lambda key: len(key) == 8):
                     number = int.from_bytes(item.key, "big")
                     if number in records:
                         continue
                     try:
-                        record = unpack(os.pread(descriptor, item.size, item.start), path)
+                        record = unpack(read_if_possible(descriptor, path, item.start, item.size), path)
                     except (FpstoreError, ValueError, IndexError):
                         continue
                     records.setdefault(record.number, record)
@@ -236,6 +264,17 @@ def check_seal(path: Path) -> None:
     """
     with pages.opened(path) as descriptor:
         opened_seal(path, descriptor)[0].check_all()
+
+
+def is_foreign(path: Path, digest: int | None) -> bool:
+    """Whether a sealed file has checksums that are right, but not this digest: it is of another store, or of another time."""
+    if digest is None:
+        return False
+    try:
+        with pages.opened(path) as descriptor:
+            return opened_seal(path, descriptor)[0].digest != digest
+    except (CorruptStoreError, StoreNotFoundError):
+        return False
 
 
 def check_pages(path: Path) -> None:

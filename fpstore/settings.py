@@ -15,7 +15,8 @@ from fpstore import layout
 from fpstore.design import IDENTITY, MAX_RADIUS, Design, TableSpec, covers, design, named_like
 from fpstore.errors import CorruptStoreError, FormatVersionError, FpstoreError, InputError, StoreNotFoundError
 from fpstore.salvage import find_records, with_new_header
-from fpstore.table import DEFAULT_BLOCK_BYTES, TableReader
+from fpstore.table import DEFAULT_BLOCK_BYTES
+from fpstore.tablefile import TableFile
 
 DAMAGE = (CorruptStoreError, StoreNotFoundError, FormatVersionError)  # other errors are not the store's
 
@@ -54,14 +55,14 @@ class Settings:
     design : Design
     count, digest : int
         Of its set of fingerprints.
-    tables : list of TableReader
+    tables : list of TableFile
         Those that hold parts of that set.
     """
 
     def __init__(self, path: Path, number: int, states: list[dict[str, Any]], told: Told) -> None:
         self._path, self._number, self._told = path, number, told
         self._folder = path / layout.generation_name(number)
-        self.tables: list[TableReader] = []
+        self.tables: list[TableFile] = []
         self._find_records([state for state in states if state["generation"]["number"] == number])
         self._find_set()
         self.block_bytes = int(
@@ -100,7 +101,7 @@ class Settings:
         tables, self._headless = [], []
         for file in sorted(self._folder.glob("table-*.fpt")):
             try:
-                table = TableReader(file)
+                table = TableFile(file)
                 if file.name != layout.table_name(table.kernel.table):
                     self._told.note(CorruptStoreError(f"{file}: it is table {table.kernel.table}", path=file))
                     continue
@@ -153,13 +154,13 @@ class Settings:
             told.losses.append(f"tables, and what they were is not known: the new store has radius {made.radius}")
         return made
 
-    def _fits(self, table: TableReader) -> bool:
+    def _fits(self, table: TableFile) -> bool:
         if _is_of(self.design, table):
             return True
         self._told.note(CorruptStoreError(f"{table.path}: a table of another design", path=table.path))
         return False
 
-    def _without_headers(self) -> Iterator[TableReader]:
+    def _without_headers(self) -> Iterator[TableFile]:
         """Open the tables whose own headers are damaged."""
         for number in range(len(self.design.tables)):
             file = self._folder / layout.table_name(number)
@@ -173,11 +174,11 @@ class Settings:
                 self._told.actions.append(f"read {file} with a new header in place of the damaged one")
 
 
-def _spec(table: TableReader) -> TableSpec:
+def _spec(table: TableFile) -> TableSpec:
     return TableSpec(table.kernel.permutation, table.kernel.prefix_bits, table.kernel.flips)
 
 
-def _is_of(made: Design, table: TableReader) -> bool:
+def _is_of(made: Design, table: TableFile) -> bool:
     """Whether a table has its place in a design."""
     number = table.kernel.table
     return table.kernel.table_count == len(made.tables) and made.tables[number] == _spec(table)

@@ -11,10 +11,10 @@ import numpy as np
 from fpstore import layout
 from fpstore.arguments import check_whole
 from fpstore.environment import Writer
-from fpstore.errors import StorageError
 from fpstore.folder import Target, refuse_inside_store
 from fpstore.merging import Written
 from fpstore.names import merge_names
+from fpstore.refusals import refused
 from fpstore.sources import Part
 from fpstore.view import View
 
@@ -31,7 +31,7 @@ def split_store(
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
-        raise StorageError(f"{folder}: {error.strerror}; nothing was changed", path=folder) from error
+        raise refused(folder, error, "; nothing was changed") from error
     paths = []
     for prefix in range(1 << bits):
         path = folder / f"{prefix:0{bits}b}.fps"
@@ -54,7 +54,7 @@ def _write_part(view: View, folder: Path, bits: int, prefix: int, memory: int, t
     record: dict[str, Any] = written.record(1, totals.next_row if totals.id_kind == "row" else written.ids)
     if written.used is not None:
         record["names_file"] = merge_names(
-            generation / layout.NAMES_FILE, view.generation.names, names, first, written.used, written.tick
+            generation / layout.NAMES_FILE, view.generation.names, names, first, None, written.used, written.tick
         )
     write_store_file(folder, store | {"id_kind": totals.id_kind}, record)
 

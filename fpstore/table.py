@@ -15,12 +15,13 @@ import numpy.typing as npt
 from fpstore import _kernel, huffman
 from fpstore.arguments import printable
 from fpstore.design import Design, TableSpec
-from fpstore.errors import CorruptStoreError, StoreNotFoundError
+from fpstore.errors import CorruptStoreError
+from fpstore.refusals import refused
+from fpstore.tablefile import TableFile
 
 DEFAULT_BLOCK_BYTES = 512
 BLOCK_BYTES = (128, 256, 512, 1024, 2048, 4096)
 FEED_KEYS = 1 << 15
-DECODE_ROOM = 1 << 18
 INDEX_AT_OPEN = 16 << 20  # bytes of keys and directory that are read ahead when a table is opened
 
 Keys = npt.NDArray[np.uint64]
@@ -54,7 +55,7 @@ class TableWriter:
     """
 
     def __init__(self, path: Path, layout: Layout) -> None:
-        self._layout = layout
+        self._path, self._layout = path, layout
         self._permutation = np.frombuffer(layout.spec.permutation, dtype=np.uint8)
         self._code = huffman.code_lengths(layout.histogram)
         seed = _kernel.block_seed(self._permutation, self._code, layout.set_digest)
@@ -87,7 +88,7 @@ class TableWriter:
         """
         layout = self._layout
         if self._fed != layout.fingerprint_count:
-            raise AssertionError(f"announced {layout.fingerprint_count} keys, fed {self._fed}")
+            raise CorruptStoreError(f"{self._path}: it would hold {self._fed} keys instead of {layout.fingerprint_count}")
         block, key, count = self._encoder.finish()
         self._write(block)
         keys = np.concatenate([*self._keys, key])
@@ -117,33 +118,21 @@ class TableWriter:
 
 
 class TableReader:
-    """A mapped table file. What a probe reads is verified by the kernel; :meth:`verify` reads the rest.
+    """A table file: mapped for probes, whose reading the kernel verifies, and read with ``pread`` for all else.
 
     Parameters
     ----------
     path : Path
-    header : bytes, optional
-        Taken for the file's own, which is damaged; the file itself stays as it is.
 
     Raises
     ------
-    StoreNotFoundError, CorruptStoreError, FormatVersionError
+    StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
     """
 
-    def __init__(self, path: Path, header: bytes | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        access = mmap.ACCESS_READ if header is None else mmap.ACCESS_COPY
-        try:
-            with path.open("rb") as file:
-                if os.fstat(file.fileno()).st_size == 0:
-                    raise CorruptStoreError(f"{path}: the table file is empty", path=path)
-                blocks = mmap.mmap(file.fileno(), 0, access=access)
-                # Whole tables are read through a mapping of their own, for which the system reads ahead.
-                self._whole = mmap.mmap(file.fileno(), 0, access=access)
-        except FileNotFoundError as error:
-            raise StoreNotFoundError(f"{path}: the table file is missing", path=path) from error
-        if header is not None:
-            blocks[: len(header)] = self._whole[: len(header)] = header
+        self.file = TableFile(path)  # a header that cannot be read is an error, not a signal
+        blocks = self._mapped()
         # Probes need the blocks only where they look, and a small key index at once.
         blocks.madvise(mmap.MADV_RANDOM)
         self.kernel = _kernel.Table(np.frombuffer(blocks, dtype=np.uint8), printable(path))
@@ -153,14 +142,18 @@ class TableReader:
 
     @cached_property
     def in_order(self) -> _kernel.Table:
-        """The table for reading it whole."""
-        return _kernel.Table(np.frombuffer(self._whole, dtype=np.uint8), printable(self.path))
+        """The table for a scan of it: through a mapping of its own, for which the system reads ahead."""
+        return _kernel.Table(np.frombuffer(self._mapped(), dtype=np.uint8), printable(self.path))
 
-    def block_keys(self) -> Keys:
-        """Return the key index: the last entry of each block, in order; a view of the file."""
-        kernel = self.kernel
-        index = np.frombuffer(self._whole, np.uint8)[kernel.keys_offset : kernel.directory_offset]
-        return index.view("<u8").astype(np.uint64, copy=False)
+    def _mapped(self) -> mmap.mmap:
+        try:
+            return mmap.mmap(self.file.fileno(), 0, access=mmap.ACCESS_READ)
+        except OSError as error:
+            raise refused(self.path, error) from error
+
+    def sample_keys(self, step: int) -> Keys:
+        """Return the key of every so many-th block, from the first on."""
+        return self.file.sample_keys(step)
 
     def check_place(self, design: Design, table: int, fingerprint_count: int, set_digest: int) -> None:
         """Refuse a file that is intact but belongs elsewhere: another place in the design, another set."""
@@ -185,44 +178,8 @@ class TableReader:
 
     def pieces(self, start: int = 0) -> Iterator[tuple[Keys, npt.NDArray[np.uint32]]]:
         """Yield (permuted keys, entry counts of their blocks) from block ``start`` on, in order, in bounded pieces."""
-        end = self.kernel.block_count
-        while start < end:
-            values, counts, start = self.in_order.decode(start, end, DECODE_ROOM)
-            yield values, counts
+        return self.file.pieces(start)
 
     def verify(self, tick: Callable[[int], None] = lambda rows: None) -> None:
-        """Read everything: index, directory, each block's checksum, lengths, key and order, the count and the set digest.
-
-        ``tick`` is called with the number of entries of each piece that was read.
-        """
-        kernel = self.kernel
-        kernel.check_index()
-        permutation = np.frombuffer(kernel.permutation, dtype=np.uint8)
-        histogram = np.zeros(huffman.SYMBOLS, dtype=np.uint64)
-        last: Keys = np.empty(0, np.uint64)
-        count = digest = 0
-        for values, _ in self.pieces():
-            joined = np.concatenate([last, values])
-            bad = _kernel.histogram(joined, histogram)
-            if bad != len(joined):
-                raise CorruptStoreError(
-                    f"{self.path}: entry {count + bad - len(last)} is out of order",
-                    path=self.path,
-                    expected=int(joined[bad - 1]),
-                    got=int(joined[bad]),
-                )
-            digest += _kernel.digest(values, permutation)
-            count += len(values)
-            last = values[-1:]
-            tick(len(values))
-        for what, expected, got in (
-            ("fingerprint count", kernel.fingerprint_count, count),
-            ("set digest", kernel.set_digest, digest % 2**64),
-        ):
-            if expected != got:
-                raise CorruptStoreError(
-                    f"{self.path}: {what} is {got}, the header says {expected}",
-                    path=self.path,
-                    expected=expected,
-                    got=got,
-                )
+        """Read and check everything; ``tick`` is called with the number of entries of each piece that was read."""
+        self.file.verify(tick)

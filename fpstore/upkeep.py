@@ -20,7 +20,9 @@ def start_journal(view: View, delta_bytes: int) -> None:
     temporary = generation.folder / (layout.JOURNAL_FILE + TEMPORARY)
     temporary.unlink(missing_ok=True)
     try:
-        state = make_state(generation.store, generation.record, view.totals, generation.next_name())
+        state = make_state(
+            generation.store, generation.record, view.totals, generation.next_name(), generation.reader.sealed_with()
+        )
         create_journal(temporary, state, (), delta_bytes)
         make_lock_file(generation.folder / layout.JOURNAL_FILE)
         temporary.rename(generation.folder / layout.JOURNAL_FILE)

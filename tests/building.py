@@ -62,7 +62,7 @@ def tiny(monkeypatch):
     monkeypatch.setattr("fpstore.sorting.KEY_BYTES", MIB)
     monkeypatch.setattr("fpstore.sorting.COPY_ROWS", 16)
     monkeypatch.setattr("fpstore.sorting.Column.pieces.__defaults__", (16,))
-    monkeypatch.setattr("fpstore.table.DECODE_ROOM", 1)
+    monkeypatch.setattr("fpstore.tablefile.DECODE_ROOM", 1)
 
 
 def listing(folder):

@@ -62,7 +62,7 @@ def small_pieces(monkeypatch):
     """Let small batches reach the code that cuts large ones, so that two threads have something to do."""
     monkeypatch.setattr("fpstore.probing.PROBE_QUERIES", 7)
     monkeypatch.setattr("fpstore.probing.SCAN_BLOCKS", 5)
-    monkeypatch.setattr("fpstore.table.DECODE_ROOM", 1)
+    monkeypatch.setattr("fpstore.tablefile.DECODE_ROOM", 1)
 
 
 @pytest.fixture

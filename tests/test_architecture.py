@@ -22,9 +22,9 @@ LONGEST_FILE = 500
 LAYERS = (
     ("errors",),
     ("_kernel",),  # raises the errors
-    ("start", "arguments"),
+    ("start", "arguments", "refusals"),
     ("resources", "locks", "files", "design", "costs", "huffman", "matches", "layout"),
-    ("pages",),
+    ("pages", "tablefile"),
     ("sealing",),
     ("environment",),
     ("table", "sorting", "ids", "names", "journal", "delta", "probing", "folder", "io"),

@@ -159,7 +159,7 @@ def test_a_block_that_is_partly_known(tmp_path):
         block = set(tables[0].kernel.decode(5, 6, 0)[0].tolist())
         spoiled = min(block)
         other = tables[1].kernel
-        keys = tables[1].block_keys()
+        keys = tables[1].file.block_keys
         permuted = _kernel.permute(np.array([spoiled], np.uint64), np.frombuffer(other.permutation, np.uint8))[0]
         where = int(np.searchsorted(keys, permuted))
     damage_block(path / GENERATION / layout.table_name(0), 5)

@@ -11,7 +11,7 @@ import fpstore
 @pytest.fixture
 def named(tmp_path, monkeypatch):
     """Build a store of many pieces, with names."""
-    monkeypatch.setattr("fpstore.table.DECODE_ROOM", 1)
+    monkeypatch.setattr("fpstore.tablefile.DECODE_ROOM", 1)
     monkeypatch.setattr("fpstore.ids.TICK_ROWS", 100)
     monkeypatch.setattr("fpstore.names.TICK_ROWS", 100)
     fingerprints = np.random.default_rng(4).integers(0, 2**64, 5000, np.uint64)

@@ -1,9 +1,73 @@
 // The classes of the module: a table, the tables of a design with their look-ups, an encoder.
 #include "module.hpp"
 #include "results.hpp"
+#include "xxh64.hpp"
 
 namespace fpstore {
 namespace {
+
+// What a header says of a table, wherever its other sections are.
+TableView view_of(const TableHeader& header) {
+  TableView view{};
+  view.block_count = header.block_count;
+  view.fingerprint_count = header.fingerprint_count;
+  view.seed = block_seed(header);
+  view.block_bytes = header.block_bytes;
+  view.directory_bits = header.directory_bits;
+  make_permutation(header.permutation, &view.forward, &view.inverse);
+  make_decode_table(header.code_bits, &view.code);
+  return view;
+}
+
+// A table of which only the header is known; its blocks are given to decode, a part at a time, from wherever they were read.
+struct TableParts {
+  std::string path;
+  TableHeader header;
+  TableView view;
+
+  TableParts(Bytes start, uint64_t file_bytes, std::string name) : path(std::move(name)) {
+    Fault fault;
+    const uint64_t known = start.size() < kHeaderBytes ? start.size() : file_bytes;
+    check(parse_header(start.data(), known, &header, &fault), fault, path);
+    view = view_of(header);
+  }
+
+  // (values, entry counts): decodes successive blocks, from number first on, while they fit into room entries. The keys are
+  // those of the blocks, after that of the block before, which is 0 for the first; kOverread bytes follow the blocks.
+  nb::tuple decode(Bytes blocks, Words keys, uint64_t first, uint64_t room) const {
+    const uint64_t n = blocks.size() < kOverread ? 0 : (blocks.size() - kOverread) / view.block_bytes;
+    if (first > view.block_count || n > view.block_count - first || keys.size() != n + 1)
+      throw nb::index_error("block range outside the table");
+    if (room < 2 * kMaxEntries) room = 2 * kMaxEntries;
+    // The checksum of a block depends on its number and on the key before: of the first, that is no key but 0.
+    TableView part = view;
+    part.blocks = blocks.data();
+    part.keys = keys.data() + 1;
+    part.block_count = n;
+    part.seed += first * xxh::kP3 + (first ? keys.data()[0] * xxh::kP2 : 0);
+    Buffer<uint64_t> out(room + 8);
+    Buffer<uint32_t> counts(n);
+    uint64_t written = 0, taken = 0;
+    Fault fault;
+    Status status = Status::ok;
+    {
+      nb::gil_scoped_release release;
+      const uint64_t alone = first && n ? 1 : 0;
+      if (alone) status = kernels().decode_blocks(part, 0, 1, out.get(), room, &written, &taken, counts.get(), &fault);
+      if (status == Status::ok) {
+        uint64_t more_written = 0, more_taken = 0;
+        part.seed = view.seed + first * xxh::kP3;
+        status = kernels().decode_blocks(part, alone, n, out.get() + written, room - written, &more_written, &more_taken,
+                                         counts.get() + alone, &fault);
+        written += more_written;
+        taken += more_taken;
+      }
+    }
+    if (status != Status::ok && fault.block != UINT64_MAX) fault.block += first;
+    check(status, fault, path);
+    return nb::make_tuple(out.array(written), counts.array(taken));
+  }
+};
 
 struct Table {
   nb::object owner;  // keeps the mapping alive
@@ -16,16 +80,10 @@ struct Table {
     Fault fault;
     check(parse_header(data.data(), data.size(), &header, &fault), fault, path);
     const uint8_t* p = data.data();
+    view = view_of(header);
     view.blocks = p + header.blocks_offset;
     view.keys = reinterpret_cast<const uint64_t*>(p + header.keys_offset);
     view.directory = reinterpret_cast<const uint64_t*>(p + header.directory_offset);
-    view.block_count = header.block_count;
-    view.fingerprint_count = header.fingerprint_count;
-    view.seed = block_seed(header);
-    view.block_bytes = header.block_bytes;
-    view.directory_bits = header.directory_bits;
-    make_permutation(header.permutation, &view.forward, &view.inverse);
-    make_decode_table(header.code_bits, &view.code);
   }
 
   void check_range(uint64_t b0, uint64_t b1) const {
@@ -116,6 +174,27 @@ struct Table {
     return nb::make_tuple(lims.array(query_count + 1), fingerprints.array(sink.count), distances.array(sink.count));
   }
 };
+
+// What the header of a table says.
+template <class T>
+void bind_header(nb::class_<T>& bound) {
+  bound
+      .def_ro("path", &T::path)
+      .def_prop_ro("version", [](const T& t) { return t.header.version; })
+      .def_prop_ro("table", [](const T& t) { return t.header.table; })
+      .def_prop_ro("table_count", [](const T& t) { return t.header.table_count; })
+      .def_prop_ro("prefix_bits", [](const T& t) { return t.header.prefix_bits; })
+      .def_prop_ro("flips", [](const T& t) { return t.header.flips; })
+      .def_prop_ro("block_bytes", [](const T& t) { return t.header.block_bytes; })
+      .def_prop_ro("fingerprint_count", [](const T& t) { return t.header.fingerprint_count; })
+      .def_prop_ro("block_count", [](const T& t) { return t.header.block_count; })
+      .def_prop_ro("keys_offset", [](const T& t) { return t.header.keys_offset; })
+      .def_prop_ro("directory_offset", [](const T& t) { return t.header.directory_offset; })
+      .def_prop_ro("file_bytes", [](const T& t) { return t.header.file_bytes; })
+      .def_prop_ro("set_digest", [](const T& t) { return t.header.set_digest; })
+      .def_prop_ro("permutation", [](const T& t) { return nb::bytes(reinterpret_cast<const char*>(t.header.permutation), 64); })
+      .def_prop_ro("code_bits", [](const T& t) { return nb::bytes(reinterpret_cast<const char*>(t.header.code_bits), 64); });
+}
 
 // The tables of a design with, for one query radius, what to look up in each.
 struct Prober {
@@ -268,23 +347,15 @@ void bind_tables(nb::module_& m) {
     }
   });
 
-  nb::class_<Table>(m, "Table")
+  nb::class_<TableParts> parts(m, "TableParts");
+  parts.def(nb::init<Bytes, uint64_t, std::string>(), "header"_a, "file_bytes"_a, "path"_a)
+      .def("decode", &TableParts::decode, "blocks"_a, nb::arg("keys").noconvert(), "first"_a, "room"_a);
+  bind_header(parts);
+
+  nb::class_<Table> table(m, "Table");
+  bind_header(table);
+  table
       .def(nb::init<Bytes, std::string>(), nb::arg("data").noconvert(), "path"_a)
-      .def_ro("path", &Table::path)
-      .def_prop_ro("version", [](const Table& t) { return t.header.version; })
-      .def_prop_ro("table", [](const Table& t) { return t.header.table; })
-      .def_prop_ro("table_count", [](const Table& t) { return t.header.table_count; })
-      .def_prop_ro("prefix_bits", [](const Table& t) { return t.header.prefix_bits; })
-      .def_prop_ro("flips", [](const Table& t) { return t.header.flips; })
-      .def_prop_ro("block_bytes", [](const Table& t) { return t.header.block_bytes; })
-      .def_prop_ro("fingerprint_count", [](const Table& t) { return t.header.fingerprint_count; })
-      .def_prop_ro("block_count", [](const Table& t) { return t.header.block_count; })
-      .def_prop_ro("keys_offset", [](const Table& t) { return t.header.keys_offset; })
-      .def_prop_ro("directory_offset", [](const Table& t) { return t.header.directory_offset; })
-      .def_prop_ro("file_bytes", [](const Table& t) { return t.header.file_bytes; })
-      .def_prop_ro("set_digest", [](const Table& t) { return t.header.set_digest; })
-      .def_prop_ro("permutation", [](const Table& t) { return nb::bytes(reinterpret_cast<const char*>(t.header.permutation), 64); })
-      .def_prop_ro("code_bits", [](const Table& t) { return nb::bytes(reinterpret_cast<const char*>(t.header.code_bits), 64); })
       .def("decode", &Table::decode, "first_block"_a, "end_block"_a, "room"_a)
       .def("scan", &Table::scan, nb::arg("queries").noconvert(), "radius"_a, "first_block"_a, "end_block"_a,
            "stop"_a = nb::none())

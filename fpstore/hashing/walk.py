@@ -10,6 +10,7 @@ from typing import NamedTuple
 from fpstore.arguments import check_flag, check_path, check_whole
 from fpstore.errors import InputError, StorageError
 from fpstore.folder import is_store
+from fpstore.refusals import refused
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
@@ -136,7 +137,7 @@ def _holds_a_store(folder: Path) -> bool:
 
 
 def _refused(path: Path, error: OSError) -> StorageError:
-    return StorageError(f"{path}: {error.strerror or error}", path=path)
+    return refused(path, error)
 
 
 def _check_paths(paths: Paths) -> list[Path]:

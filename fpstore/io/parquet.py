@@ -10,6 +10,7 @@ from fpstore.errors import InputError, MissingExtraError, StorageError
 from fpstore.io.check import U64, check_string_id
 from fpstore.io.sink import Columns, Encoder, Sink
 from fpstore.io.source import Batch, Fields, IdRule, Ids, InputFile, Source, at, located
+from fpstore.refusals import refused
 
 _GROUP_ROWS = 1 << 18
 
@@ -136,7 +137,7 @@ class ParquetSource(Source):
             raise
         except (self._arrow.ArrowException, OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno is not None:
-                raise StorageError(f"{self.name}: {error.strerror}", path=self.name) from error
+                raise refused(self.name, error) from error
             reason = (str(error).splitlines() or ["no reason given"])[0]
             raise at(self.name, None, f"not a readable Parquet file: {reason}") from error
 

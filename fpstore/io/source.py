@@ -13,6 +13,7 @@ from typing import BinaryIO, Literal, NamedTuple
 from fpstore.arguments import printable
 from fpstore.errors import InputError, StorageError
 from fpstore.io.check import U64, parse_integer_id
+from fpstore.refusals import refused
 
 FORMATS = ("npy", "u64", "tsv", "csv", "txt", "jsonl", "parquet")
 
@@ -199,7 +200,7 @@ def storage_errors(name: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise StorageError(f"{name}: no such file or folder", path=name) from error
     except OSError as error:
-        raise StorageError(f"{name}: {error.strerror or error}", path=name) from error
+        raise refused(name, error) from error
     except RuntimeError as error:  # how pathlib calls symbolic links that go in a circle
         raise StorageError(f"{name}: {error}", path=name) from error
     except ValueError as error:

@@ -11,7 +11,10 @@
  *   count                  nothing
  *
  * FPFAULT_LOG names a file that gets a line for each call: number, name, path. FPFAULT_REFUSE=exchange has renameat2 know no
- * RENAME_EXCHANGE, as some file systems do. The variables are read when armed. */
+ * RENAME_EXCHANGE, as some file systems do. The variables are read when armed.
+ *
+ * FPFAULT_UNREADABLE=name:start:end needs no arming: a file whose path ends so cannot be read from byte start to end. A read there
+ * fails with EIO; one that begins before it is cut short, as the kernel does. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -370,4 +373,38 @@ int linkat(int folder, const char* path, int other_folder, const char* other, in
   const enum action action = at_paths("linkat", folder, path, other_folder, other);
   if (action == FAIL) return -1;
   return (int)finish(action, real(folder, path, other_folder, other, flags));
+}
+
+/* How much of a read can be done: all, what lies before the unreadable part, or -1 with EIO. */
+static ssize_t readable(int fd, size_t size, off64_t offset) {
+  static char name[PATH_MAX];
+  static long long start, end;
+  static atomic_int known;
+  char path[PATH_MAX];
+  if (!atomic_load(&known)) {
+    const char* value = getenv("FPFAULT_UNREADABLE");
+    if (value && sscanf(value, "%4095[^:]:%lld:%lld", name, &start, &end) != 3) end = 0;
+    atomic_store(&known, 1);
+  }
+  if (offset >= end || offset + (long long)size <= start || !of_fd(fd, path)) return (ssize_t)size;
+  const size_t n = strlen(name), length = strlen(path);
+  if (length < n || strcmp(path + length - n, name)) return (ssize_t)size;
+  if (offset < start) return (ssize_t)(start - offset);
+  errno = EIO;
+  return -1;
+}
+
+#define PREAD(name)                                                \
+  ssize_t name(int fd, void* data, size_t size, off64_t offset) {  \
+    REAL(ssize_t, #name, int, void*, size_t, off64_t);             \
+    const ssize_t most = readable(fd, size, offset);               \
+    return most < 0 ? -1 : real(fd, data, (size_t)most, offset);   \
+  }
+PREAD(pread)
+PREAD(pread64)
+
+ssize_t copy_file_range(int source, off64_t* from_at, int target, off64_t* to_at, size_t size, unsigned flags) {
+  REAL(ssize_t, "copy_file_range", int, off64_t*, int, off64_t*, size_t, unsigned);
+  const ssize_t most = from_at ? readable(source, size, *from_at) : (ssize_t)size;
+  return most < 0 ? -1 : real(source, from_at, target, to_at, (size_t)most, flags);
 }

@@ -1,0 +1,24 @@
+"""What the system refuses, as errors that say what to do."""
+
+from __future__ import annotations
+
+import errno
+
+from fpstore.errors import ClosedStoreError, FpstoreError, MemoryLimitError, StorageError
+
+TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
+
+
+def refused(place: object, error: OSError, then: str = "") -> StorageError:
+    """Return what the system refused as a StorageError that says what to do; ``then`` is what came of it."""
+    reason = error.strerror or str(error)
+    if error.errno in TOO_MANY_FILES:
+        reason += ": close other stores and files, or raise the limit (ulimit -n)"
+    return StorageError(f"{place}: {reason}{then}", path=place, errno=error.errno)
+
+
+def is_damage(error: FpstoreError) -> bool:
+    """Whether an error tells of the store, not of this process: it has no memory left, opens no more files, was closed."""
+    if isinstance(error, (MemoryLimitError, ClosedStoreError)):
+        return False
+    return not (isinstance(error, StorageError) and error.errno in TOO_MANY_FILES)

@@ -1,0 +1,147 @@
+"""Files that become shorter while a store is open, and places that the disk cannot read: told, whatever the process maps."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import fpstore
+from fpstore import layout
+
+COUNT = 6000
+FINGERPRINTS = np.random.default_rng(41).integers(0, 2**64, COUNT, np.uint64)
+NAMES = [f"document {i}" for i in range(COUNT)]
+FILES = ["table-000.fpt", "table-001.fpt", "table-002.fpt", "ids.mdb", "names.mdb", "store.mdb"]
+
+# What is asked of a store, in a process of its own, which a signal may end. It prints what came of it.
+ASK = """
+import json, os, sys
+import fpstore
+path, name, length = sys.argv[1], sys.argv[2], int(sys.argv[3])
+said = {}
+def ask(what, work):
+    try:
+        said[what] = work()
+    except fpstore.FpstoreError as error:
+        said[what] = [type(error).__name__, str(error)]
+with fpstore.open(path) as store:
+    if length >= 0:
+        os.truncate(name, length)
+    ask("verify", lambda: [fault["message"] for fault in store.verify().faults])
+    ask("backup", lambda: store.backup(path + ".copy"))
+def repaired():
+    report = fpstore.repair(path)
+    return [report.faults, report.losses, report.fingerprints]
+ask("repair", repaired)
+print(json.dumps(said))
+"""
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    """Return a store with strings, a journal, and a dictionary of its own."""
+    path = tmp_path_factory.mktemp("good") / "s"
+    fpstore.build(path, FINGERPRINTS[:4000], NAMES[:4000], radius=2, design="blocks-3-1", block_bytes=128).close()
+    with fpstore.open(path, "r+") as store:
+        store.insert(FINGERPRINTS[4000:5990], NAMES[4000:5990])
+        store.merge()
+        store.insert(FINGERPRINTS[5990:], NAMES[5990:])
+    return path
+
+
+@pytest.fixture
+def copy(good, tmp_path):
+    return shutil.copytree(good, tmp_path / "s")
+
+
+def file_of(path, name):
+    return path / name if name == layout.STORE_FILE else path / "gen-00000002" / name
+
+
+def asked(path, file, length=-1, **environment):
+    process = subprocess.run(
+        [sys.executable, "-P", "-c", textwrap.dedent(ASK), path, file, str(length)],
+        env=os.environ | environment, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert process.returncode == 0, (process.returncode, process.stderr)
+    return json.loads(process.stdout)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_fault_5_a_file_truncated_under_an_open_store(copy, name):
+    file = file_of(copy, name)
+    size = file.stat().st_size
+    said = asked(copy, file, size // 2 // 4096 * 4096)
+    assert any(str(file) in fault for fault in said["verify"]), said["verify"]
+    assert said["backup"][0] in ("CorruptStoreError", "StorageError")
+    assert str(file) in said["backup"][1]
+    assert not (copy.parent / "s.copy").exists()
+    faults, losses, count = said["repair"]
+    assert any(str(file) in fault for fault in faults)
+    assert count == COUNT or losses
+    if "table" in name:
+        assert (count, losses) == (COUNT, [])
+
+
+@pytest.mark.parametrize("name", ["table-000.fpt", "ids.mdb"])
+def test_fault_5_a_file_cut_to_nothing_under_an_open_store(copy, name):
+    file = file_of(copy, name)
+    said = asked(copy, file, 0)
+    assert any(str(file) in fault for fault in said["verify"])
+    assert str(file) in said["backup"][1]
+    assert any(str(file) in fault for fault in said["repair"][0])
+
+
+PLACES = [("table-000.fpt", place) for place in ("header", "blocks", "keys", "end")] + [
+    (name, place) for name in ("ids.mdb", "names.mdb", "store.mdb") for place in ("header", "blocks", "end")
+]
+
+
+@pytest.mark.parametrize(("name", "place"), PLACES)
+def test_fault_5_a_sector_that_cannot_be_read(copy, shim, name, place):
+    """In the head, the middle and the tail of each file. What is damaged there is named; the rest is recovered."""
+    file = file_of(copy, name)
+    size = file.stat().st_size
+    at = {"header": 0, "blocks": 8192, "keys": size * 97 // 100, "end": size - 1}[place] // 4096 * 4096
+    environment = {"LD_PRELOAD": str(shim), "OPENBLAS_NUM_THREADS": "1"}
+    environment["FPFAULT_UNREADABLE"] = f"s/{file.relative_to(copy)}:{at}:{at + 4096}"
+    process = subprocess.run(
+        [sys.executable, "-P", "-m", "fpstore", "verify", copy],
+        env=os.environ | environment, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    said = process.stdout + process.stderr
+    assert process.returncode == 1, (process.returncode, said)
+    assert str(file) in said
+    assert "Traceback" not in said
+    code = "import json, sys, fpstore; r = fpstore.repair(sys.argv[1]); print(json.dumps([r.faults, r.losses, r.fingerprints]))"
+    process = subprocess.run(
+        [sys.executable, "-P", "-c", code, copy], env=os.environ | environment, capture_output=True, text=True, timeout=300
+    )
+    assert process.returncode == 0, (process.returncode, process.stderr)
+    faults, losses, count = json.loads(process.stdout)
+    assert any(str(file) in fault for fault in faults)
+    if "table" in name:
+        assert (count, losses) == (COUNT, [])
+    else:
+        assert count == COUNT or losses
+
+
+def test_fault_5_a_backup_names_the_place_that_cannot_be_read(copy, shim):
+    file = file_of(copy, "table-001.fpt")
+    environment = {"LD_PRELOAD": str(shim), "OPENBLAS_NUM_THREADS": "1"}
+    environment["FPFAULT_UNREADABLE"] = "s/gen-00000002/table-001.fpt:12288:16384"
+    said = asked(copy, file, **environment)
+    assert said["backup"] == [
+        "CorruptStoreError",
+        f"{file}: cannot be read at byte 12288 (Input/output error): run fpstore repair",
+    ]
+    assert not (copy.parent / "s.copy").exists()
+    assert said["repair"][1:] == [[], COUNT]
+    (fault,) = [fault for fault in said["verify"] if "cannot be read" in fault]
+    assert str(file) in fault
+    assert "12288" in fault

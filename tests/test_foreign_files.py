@@ -1,0 +1,120 @@
+"""Files that are intact in themselves but do not belong where they are, and damage that only a merge would have met."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xxhash
+from building import rows_of
+from damage import rewrite
+
+import fpstore
+from fpstore import environment, layout
+from fpstore.merging import add_histogram
+
+FINGERPRINTS = np.random.default_rng(3).integers(0, 2**64, 300, np.uint64)
+NAMES = [f"document {i}" for i in range(300)]
+
+
+def make(path, ids, changes=True, merge=False):
+    fpstore.build(path, FINGERPRINTS, ids, design="manku-4", block_bytes=128).close()
+    if changes or merge:
+        with fpstore.open(path, "r+") as store:
+            store.insert(FINGERPRINTS[:9] ^ np.uint64(4), ids[:9])
+            if merge:
+                store.delete(ids=ids[:20])  # the dictionary is written anew
+                store.merge()
+    return path
+
+
+def content(path):
+    with fpstore.open(path) as store:
+        return set(rows_of(store))
+
+
+def lost_of(report):
+    return set() if report.lost_file is None else set(Path(report.lost_file).read_text("utf-8").splitlines())
+
+
+@pytest.fixture
+def foreign_names(tmp_path):
+    """Return a store whose dictionary is that of a store with the same fingerprints and other strings, and what it held."""
+    path = make(tmp_path / "s", NAMES, merge=True)
+    other = make(tmp_path / "other", NAMES[::-1], merge=True)
+    right = content(path)
+    shutil.copyfile(other / "gen-00000002" / "names.mdb", path / "gen-00000002" / "names.mdb")
+    return path, right
+
+
+def test_repair_takes_nothing_from_the_dictionary_of_another_store(foreign_names):
+    path, right = foreign_names
+    report = fpstore.repair(path)
+    assert any("names.mdb: a file of another store" in fault for fault in report.faults)
+    assert content(report.output) <= right
+    assert not report.complete or content(report.output) == right
+
+
+def test_repair_takes_nothing_from_the_ids_of_another_store(tmp_path):
+    path = make(tmp_path / "s", np.arange(300, dtype=np.uint64))
+    other = make(tmp_path / "other", np.arange(300, dtype=np.uint64)[::-1].copy())
+    right = content(path)
+    shutil.copyfile(other / "gen-00000001" / "ids.mdb", path / "gen-00000001" / "ids.mdb")
+    report = fpstore.repair(path)
+    assert not report.complete
+    assert content(report.output) <= right
+    assert len(lost_of(report)) == 300
+
+
+def test_a_store_file_of_another_store_is_refused(tmp_path):
+    path, other = make(tmp_path / "s", NAMES), make(tmp_path / "other", NAMES[::-1])
+    right = content(path)
+    shutil.copyfile(other / "store.mdb", path / "store.mdb")
+    for mode in ("r", "r+"):
+        with pytest.raises(fpstore.CorruptStoreError, match="not of the same store"):
+            fpstore.open(path, mode)
+    report = fpstore.repair(path)
+    assert not report.complete
+    assert content(report.output) <= right
+
+
+def test_a_damaged_list_of_numbers_does_not_survive_a_merge(tmp_path, monkeypatch):
+    """A merge copies which number has which hash: a wrong one would lose the string for look-ups by it."""
+    path = make(tmp_path / "s", NAMES)
+    with fpstore.open(path, "r+") as store:
+        store.delete(ids=NAMES[:20])
+        store.merge()
+        store.insert([1], ["more"])
+    file = path / "gen-00000002" / "names.mdb"
+    data = bytearray(file.read_bytes())
+    for number in (40, 2**40):
+        at = data.find(xxhash.xxh64_digest(b"document 50")) + 8
+        assert int.from_bytes(data[at : at + 8], "big") in (40, 50)
+        data[at : at + 8] = number.to_bytes(8, "big")
+        file.write_bytes(data)
+        monkeypatch.setattr(environment, "CHECKED_AT_OPEN", 0)  # as if the file were large
+        with fpstore.open(path, "r+") as store:
+            with pytest.raises(fpstore.CorruptStoreError, match="damaged"):
+                store.merge()
+            assert len(store) == 281
+        assert sorted(p.name for p in path.glob("gen-*")) == ["gen-00000002"]
+
+
+@pytest.mark.parametrize(("last", "keys"), [([], [5, 4]), ([], [5, 5]), ([7], [7, 8]), ([7], [6]), ([1], [2, 9, 3])])
+def test_keys_out_of_order_are_damage_also_without_assertions(last, keys):
+    with pytest.raises(fpstore.CorruptStoreError, match="out of order"):
+        add_histogram(np.array(last, np.uint64), np.array(keys, np.uint64), np.zeros(64, np.uint64))
+
+
+@pytest.mark.parametrize("tables", [7, None, ["x"], [{"permutation": "zz", "prefix_bits": 1, "flips": 0}], [{}]])
+def test_a_design_that_is_none_is_damage(tmp_path, tables):
+    path = make(tmp_path / "s", NAMES, changes=False)
+    rewrite(path, layout.STORE_KEY, lambda record: record["design"].update(tables=tables))
+    with pytest.raises(fpstore.CorruptStoreError):
+        fpstore.open(path)
+
+
+@pytest.mark.parametrize("bits", [7, "x" * 64, None, {}])
+def test_a_permutation_that_is_none_is_refused_also_without_assertions(bits):
+    with pytest.raises(fpstore.InputError, match="64 source bits"):
+        fpstore.design.design([{"permutation": bits, "prefix_bits": 3}], 1)

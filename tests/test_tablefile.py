@@ -1,0 +1,76 @@
+"""Tables read a part at a time: the same entries as through a mapping, and the same faults."""
+
+import numpy as np
+import pytest
+import tableimage
+from repairing import flip
+
+import fpstore
+from fpstore import _kernel, tablefile
+from fpstore.table import TableReader
+from fpstore.tablefile import TableFile
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    path = tmp_path_factory.mktemp("table") / "s"
+    keys = tableimage.make_keys("clustered", 3, 3000)
+    fpstore.build(path, keys, radius=2, design="blocks-3-1", block_bytes=128).close()
+    return path / "gen-00000001" / "table-001.fpt"
+
+
+def test_parts_decode_to_what_the_whole_table_does(path):
+    table, data = TableReader(path).kernel, path.read_bytes()
+    parts = _kernel.TableParts(np.frombuffer(data[:4096], np.uint8), len(data), str(path))
+    keys = np.frombuffer(data, "<u8", table.block_count, table.keys_offset)
+    assert table.block_count > 100
+    for first, count in [(0, 1), (0, 40), (1, 1), (1, 60), (7, 0), (table.block_count - 1, 1), (5, table.block_count - 5)]:
+        blocks = np.frombuffer(data, np.uint8, count * 128 + _kernel.OVERREAD_BYTES, 4096 + 128 * first).copy()
+        known = np.concatenate([keys[first - 1 : first] if first else np.zeros(1, np.uint64), keys[first : first + count]])
+        values, counts = parts.decode(blocks, known, first, 1 << 20)
+        expected, expected_counts, end = table.decode(first, first + count, 1 << 20)
+        assert end == first + count
+        assert values.tolist() == expected.tolist()
+        assert counts.tolist() == expected_counts.tolist()
+        if count:
+            for wrong in (known[:-1], np.append(known, known[-1:])):
+                with pytest.raises(IndexError):
+                    parts.decode(blocks, wrong, first, 1)
+            known[0] ^= np.uint64(1)
+            if first:  # the key of the block before is in the checksum of the first
+                with pytest.raises(fpstore.CorruptStoreError) as caught:
+                    parts.decode(blocks, known, first, 1)
+                assert caught.value.block == first
+    with pytest.raises(IndexError):
+        parts.decode(np.zeros(2 * 128 + 16, np.uint8), np.zeros(3, np.uint64), table.block_count - 1, 1)
+
+
+def test_headers_cut_short_are_refused(path):
+    data = np.frombuffer(path.read_bytes()[:4096], np.uint8)
+    for length in (0, 1, 7, 8, 100, 4095):
+        with pytest.raises(fpstore.CorruptStoreError):
+            _kernel.TableParts(data[:length].copy(), path.stat().st_size, str(path))
+
+
+@pytest.mark.parametrize("room", [1, 1 << 18])
+@pytest.mark.parametrize("piece_bytes", [1, 640, 1 << 20])
+def test_pieces_of_any_size(path, monkeypatch, room, piece_bytes):
+    monkeypatch.setattr(tablefile, "DECODE_ROOM", room)
+    monkeypatch.setattr(tablefile, "PIECE_BYTES", piece_bytes)
+    table = TableReader(path)
+    expected, expected_counts, _ = table.kernel.decode(0, table.kernel.block_count, 1 << 20)
+    pieces = list(table.pieces())
+    assert np.concatenate([values for values, _ in pieces]).tolist() == expected.tolist()
+    assert np.concatenate([counts for _, counts in pieces]).tolist() == expected_counts.tolist()
+    table.verify()
+
+
+@pytest.mark.parametrize("block", [0, 1, 33, -1])
+def test_the_number_of_a_damaged_block(path, tmp_path, block):
+    copy = tmp_path / "t"
+    copy.write_bytes(path.read_bytes())
+    block %= TableFile(copy).kernel.block_count
+    flip(copy, 4096 + 128 * block + 40)
+    with pytest.raises(fpstore.CorruptStoreError, match=f"block {block}: ") as caught:
+        TableFile(copy).verify()
+    assert (caught.value.path, caught.value.block) == (str(copy), block)

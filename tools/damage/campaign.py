@@ -1,0 +1,196 @@
+"""Many cases, each in a process of its own, and the count of what came of them."""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import damage
+from damage.case import Case
+from damage.files import Damage, choose, copied, kind_of
+from damage.stores import LARGE, SPECS, Store
+from fpstore import environment
+
+FAULTS = ("wrong", "false", "dead", "slow", "foreign")  # the worst first
+KNOWN = ("journal", "journal lock")
+
+
+class Campaign:
+    """Cases, each in a process of its own, as many at once as there are workers."""
+
+    def __init__(self, folder: Path, seed: int, names: list[str]) -> None:
+        self._folder, self._seed, self._names = folder, seed, names
+        self._stores: dict[str, Store] = {}
+
+    def plan(self, number: int) -> tuple[Store, Damage]:
+        """Return what case ``number`` is."""
+        chance = random.Random(f"{self._seed} {number}")
+        weights = [1 if name in LARGE else 4 for name in self._names]
+        name = chance.choices(self._names, weights)[0]
+        if name not in self._stores:
+            self._stores[name] = Store(self._folder / name.replace(" ", "-"), name, self._seed)
+        return self._stores[name], choose(self._stores[name], chance)
+
+    def begin(self, number: int) -> tuple[int, int]:
+        """Start a case; return the process and where it says what came of it."""
+        store, damage = self.plan(number)
+        read, write = os.pipe()
+        child = os.fork()
+        if child:
+            os.close(write)
+            return child, read
+        try:
+            quiet()
+            if store.spec.trusting:
+                environment.CHECKED_AT_OPEN = 0
+            path = self._folder / f"case-{number}" / "s"
+            path.parent.mkdir()
+            copied(store, damage.file, path)
+            damage.apply(path / damage.file)
+            Case(store, path, write).run()
+        except BaseException:
+            os.write(write, json.dumps(["case", "foreign", traceback.format_exc()[-1500:]]).encode() + b"\n")
+        finally:
+            os._exit(0)
+
+    def end(self, number: int, output: int, status: int) -> dict[str, Any]:
+        """Return what came of a case."""
+        with os.fdopen(output, encoding="utf-8") as lines:
+            said = [json.loads(line) for line in lines]
+        outcomes = {operation: (verdict, detail) for operation, verdict, detail in said}
+        if os.WIFSIGNALED(status):
+            name = signal.Signals(os.WTERMSIG(status)).name
+            outcomes[said[-1][0] if said else "case"] = ("slow" if name in ("SIGPROF", "SIGALRM") else "dead", name)
+        store, damage = self.plan(number)
+        return {"case": number, "store": store.name, "file": damage.file, "damage": damage.kind, "outcomes": outcomes}
+
+    def run(self, numbers: range, workers: int, seconds: float, keep: bool = False) -> Iterator[dict[str, Any]]:
+        """Do these cases, as far as the time allows."""
+        began, running = time.monotonic(), dict[int, tuple[int, int]]()
+        waiting = iter(numbers)
+        while True:
+            while len(running) < workers and time.monotonic() - began < seconds:
+                number = next(waiting, None)
+                if number is None:
+                    break
+                child, output = self.begin(number)
+                running[child] = number, output
+            if not running:
+                return
+            child, status = os.wait()
+            number, output = running.pop(child)
+            yield self.end(number, output, status)
+            if not keep:
+                shutil.rmtree(self._folder / f"case-{number}", ignore_errors=True)
+
+
+def quiet() -> None:
+    """Let a process die without a word: what it dies of is told by its status."""
+    faulthandler.disable()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    for number in (signal.SIGPROF, signal.SIGALRM):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def faults_of(result: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Return (operation, verdict, detail) of what must not be."""
+    bad = FAULTS if result["damage"] != "nothing" else (*FAULTS, "refused")
+    return [(operation, *said) for operation, said in result["outcomes"].items() if said[0] in bad]
+
+
+def verdict_of(result: dict[str, Any]) -> str:
+    verdicts = {verdict for verdict, _ in result["outcomes"].values()}
+    return next((verdict for verdict in (*FAULTS, "refused") if verdict in verdicts), "right")
+
+
+def summary(detail: str) -> str:
+    """Return what of a message is the same in like cases."""
+    last = detail.strip().splitlines()[-1] if detail.strip() else ""
+    last = re.sub(r"/[^ :]*/", "", last)
+    return re.sub(r"0x[0-9a-f]+|\d+", "N", last)[:160]
+
+
+class Tally:
+    """Counts of what came of the cases."""
+
+    def __init__(self) -> None:
+        self.cases = 0
+        self.by: dict[str, dict[str, Counter[str]]] = {"file": {}, "damage": {}, "store": {}}
+        self.repairs: dict[str, Counter[str]] = {}
+        self.groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+
+    def add(self, result: dict[str, Any]) -> None:
+        self.cases += 1
+        verdict, file = verdict_of(result), kind_of(result["file"])
+        for name, value in (("file", file), ("damage", result["damage"]), ("store", result["store"])):
+            self.by[name].setdefault(value, Counter())[verdict] += 1
+        report = result["outcomes"].get("report", result["outcomes"].get("repair", ("none", "")))[0]
+        self.repairs.setdefault(file, Counter())[report] += 1
+        for operation, said, detail in faults_of(result):
+            self.groups.setdefault((file, operation, said, summary(detail)), []).append(result)
+
+    def report(self) -> dict[str, Any]:
+        faults: list[dict[str, Any]] = [
+            {
+                "file": file, "operation": operation, "verdict": verdict, "what": what, "count": len(results),
+                "known": file in KNOWN, "damages": dict(Counter(result["damage"] for result in results)),
+                "cases": [result["case"] for result in results[:6]],
+            }
+            for (file, operation, verdict, what), results in self.groups.items()
+        ]  # fmt: skip
+        faults.sort(key=lambda fault: (fault["known"], (*FAULTS, "refused").index(fault["verdict"]), -fault["count"]))
+        known = {result["case"] for key, results in self.groups.items() for result in results if key[0] in KNOWN}
+        new = {result["case"] for key, results in self.groups.items() for result in results if key[0] not in KNOWN}
+        return {
+            "cases": self.cases, "cases with faults": len(new), "cases with known faults": len(known),
+            "by": {name: {value: dict(counts) for value, counts in sorted(each.items())} for name, each in self.by.items()},
+            "repair": {file: dict(counts) for file, counts in sorted(self.repairs.items())}, "faults": faults,
+        }  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=damage.__doc__)
+    parser.add_argument("--cases", type=int, default=1000)
+    parser.add_argument("--first", type=int, default=0, help="number of the first case")
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--case", type=int, help="do this one alone, and show all that came of it")
+    parser.add_argument("--stores", help=f"some of: {', '.join(SPECS)}; separated by commas")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--folder", type=Path, help="where the stores go, best in memory; a temporary folder by default")
+    parser.add_argument("--keep", action="store_true", help="keep the folder")
+    options = parser.parse_args()
+    names = options.stores.split(",") if options.stores else list(SPECS)
+    folder = Path(tempfile.mkdtemp(dir=options.folder))
+    began = time.monotonic()
+    try:
+        campaign = Campaign(folder, options.seed, names)
+        if options.case is not None:
+            result = next(campaign.run(range(options.case, options.case + 1), 1, options.seconds, options.keep))
+            print(json.dumps({"folder": str(folder), **result}, indent=2))
+            return 1 if faults_of(result) else 0
+        tally = Tally()
+        for result in campaign.run(range(options.first, options.first + options.cases), options.workers, options.seconds):
+            tally.add(result)
+    finally:
+        if not options.keep:
+            shutil.rmtree(folder, ignore_errors=True)
+    took = time.monotonic() - began
+    report = {"seed": options.seed, "first": options.first, "seconds": round(took, 1), **tally.report()}
+    print(json.dumps(report, indent=2))
+    return 1 if report["cases with faults"] else 0

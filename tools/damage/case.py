@@ -1,0 +1,267 @@
+"""One damaged store: everything is asked of it, and compared with what is right."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import fpstore
+from damage.stores import Pairs, Store, in_order
+
+Words = npt.NDArray[np.uint64]
+CPU_SECONDS, WALL_SECONDS = 5, 120  # of one operation
+
+
+class Wrong(Exception):  # noqa: N818 (an answer, not an error)
+    """An answer that is not right."""
+
+
+class Untrue(Exception):  # noqa: N818 (a report, not an error)
+    """A report that is not true."""
+
+
+def expect(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise Wrong(otherwise)
+
+
+class Case:
+    """One damaged store, asked everything; what comes of each operation is written to a descriptor, line by line."""
+
+    def __init__(self, store: Store, path: Path, output: int) -> None:
+        self._store, self._path, self._output = store, path, output
+        self._verdicts: dict[str, str] = {}
+
+    def _say(self, operation: str, verdict: str, detail: str = "") -> None:
+        os.write(self._output, json.dumps([operation, verdict, detail[:2000]]).encode() + b"\n")
+        self._verdicts[operation] = verdict
+
+    @contextmanager
+    def _doing(self, operation: str) -> Iterator[None]:
+        """Do one operation, in bounded time, and say what came of it."""
+        self._say(operation, "dead")
+        signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
+        signal.setitimer(signal.ITIMER_REAL, WALL_SECONDS)
+        try:
+            yield
+        except Wrong as error:
+            self._say(operation, "wrong", str(error))
+        except Untrue as error:
+            self._say(operation, "false", str(error))
+        except (fpstore.InputError, fpstore.errors.ClosedStoreError):  # the input was right, and nothing is closed
+            self._say(operation, "foreign", traceback.format_exc()[-1500:])
+        except fpstore.FpstoreError as error:
+            self._say(operation, "refused", f"{type(error).__name__}: {error}")
+        except BaseException:
+            self._say(operation, "foreign", traceback.format_exc()[-1500:])
+        else:
+            self._say(operation, "right")
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _numbers(self, ids: Any) -> list[int]:
+        if self._store.spec.ids != "string":
+            return list(np.asarray(ids, np.uint64).tolist())
+        try:
+            return [self._store.numbers[name] for name in ids]
+        except KeyError as error:
+            raise Wrong(f"an id that never was: {str(error)[:80]}") from None
+
+    def _content(self, store: fpstore.Store) -> Pairs:
+        parts = [(np.repeat(keys, np.diff(lims)), np.array(self._numbers(ids), np.uint64)) for keys, lims, ids in store.items()]
+        empty = np.empty(0, np.uint64)
+        return in_order(*(np.concatenate([empty, *(part[i] for part in parts)]) for i in (0, 1)))
+
+    def _check_content(self, store: fpstore.Store, right: Pairs) -> None:
+        held = self._content(store)
+        if not held.equal(right):
+            held_keys, right_keys = held.keys(), right.keys()
+            raise Wrong(f"{len(held_keys - right_keys)} pairs too many, {len(right_keys - held_keys)} missing")
+
+    def run(self) -> None:
+        with self._doing("open"):
+            opened = fpstore.open(self._path)
+        if self._verdicts["open"] == "right":
+            for operation in (
+                self.probe_many, self.probe, self.look_up, self.ids_of, self.ids, self.find, self.items, self.scan, self.length,
+                self.verify,
+            ):  # fmt: skip
+                with self._doing(operation.__name__):
+                    operation(opened)
+            with self._doing("backup"):
+                opened.backup(self._path.with_name("backup"))
+            opened.close()
+            if self._verdicts["backup"] == "right":
+                with self._doing("backup, read"), fpstore.open(self._path.with_name("backup")) as backup:
+                    self.items(backup)
+        with self._doing("repair"):
+            self.repair()
+        self.change()
+
+    def probe_many(self, store: fpstore.Store) -> None:
+        truth = self._store
+        found = store.probe_many(truth.queries, threads=1)
+        lims, ids = found.ids()
+        got = sorted(
+            (query, distance, fingerprint)
+            for query, (start, end) in enumerate(zip(found.lims.tolist(), found.lims.tolist()[1:], strict=False))
+            for distance, fingerprint in zip(
+                found.distances[start:end].tolist(), found.fingerprints[start:end].tolist(), strict=True
+            )
+        )
+        expect(got == [(q, *match) for q, matches in enumerate(truth.matches) for match in matches], "other matches")
+        numbers = self._numbers(ids)
+        for fingerprint, start, end in zip(found.fingerprints.tolist(), lims.tolist(), lims.tolist()[1:], strict=False):
+            expect(sorted(numbers[start:end]) == truth.of(fingerprint), f"other ids of {fingerprint:#x}")
+
+    def probe(self, store: fpstore.Store) -> None:
+        truth = self._store
+        for query, matches in zip(truth.queries[::4].tolist(), truth.matches[::4], strict=True):
+            got = store.probe(query)
+            expect([(match.distance, match.fingerprint) for match in got] == matches, f"other matches of {query:#x}")
+            for match in got:
+                expect(sorted(self._numbers(match.ids)) == truth.of(match.fingerprint), f"other ids of {match.fingerprint:#x}")
+
+    def look_up(self, store: fpstore.Store) -> None:
+        for query in self._store.queries.tolist():
+            numbers = self._store.of(query)
+            expect((query in store) == bool(numbers), f"{query:#x} in the store is {query in store}")
+            try:
+                got = sorted(self._numbers(store[query]))
+            except KeyError:
+                got = []
+            expect(got == numbers, f"other ids of {query:#x}")
+
+    def ids_of(self, store: fpstore.Store) -> None:
+        stored = np.unique(self._store.now.fingerprints)[::7]
+        try:
+            lims, ids = store.ids_of(stored)
+        except KeyError as error:
+            raise Wrong(f"{error} is not stored") from None
+        wanted = [self._store.of(fingerprint) for fingerprint in stored.tolist()]
+        numbers = self._numbers(ids)
+        got = [sorted(numbers[start:end]) for start, end in zip(lims.tolist(), lims.tolist()[1:], strict=False)]
+        expect(got == wanted, "other ids")
+
+    def _some_ids(self) -> tuple[Words, Any]:
+        numbers = self._store.now.numbers[:: max(len(self._store.now.numbers) // 8, 1)]
+        return numbers, self._store.ids(numbers)
+
+    def ids(self, store: fpstore.Store) -> None:
+        for identifier in list(self._some_ids()[1])[:4]:
+            expect(identifier in store.ids, f"id {str(identifier)[-40:]} is not there")
+        expect(("no such id" if self._store.spec.ids == "string" else 2**60 + 1) not in store.ids, "an id that was never stored")
+
+    def find(self, store: fpstore.Store) -> None:
+        numbers, ids = self._some_ids()
+        lims, fingerprints = store.ids.find(ids)
+        for number, start, end in zip(numbers, lims.tolist(), lims.tolist()[1:], strict=False):
+            wanted = self._store.now.fingerprints[self._store.now.numbers == number]
+            expect(np.array_equal(fingerprints[start:end], wanted), f"other fingerprints of id {number}")
+
+    def items(self, store: fpstore.Store) -> None:
+        self._check_content(store, self._store.now)
+
+    def scan(self, store: fpstore.Store) -> None:
+        queries = self._store.queries[:3]
+        matches = store.scan(queries, 12, threads=1)
+        got = [[(m.distance, m.fingerprint) for m in found] for found in matches]
+        expect(got == self._store.near(queries, 12), "other matches")
+
+    def length(self, store: fpstore.Store) -> None:
+        expect(len(store) == len(np.unique(self._store.now.fingerprints)), f"{len(store)} fingerprints")
+        store.stats()
+
+    def _bad(self) -> list[str]:
+        return [operation for operation, verdict in self._verdicts.items() if verdict not in ("right", "dead")]
+
+    def verify(self, store: fpstore.Store) -> None:
+        report = store.verify()
+        if report.ok and self._bad():
+            raise Untrue(f"verify finds nothing, but not right: {', '.join(self._bad())}")
+
+    def repair(self) -> None:
+        output, lost = self._path.with_name("repaired"), self._path.with_name("lost.tsv")
+        right, bad = self._store.now, [operation for operation in self._bad() if not operation.startswith("backup")]
+        report = fpstore.repair(self._path, output, lost=lost, memory="64MiB", threads=1)
+        if report.sound:
+            self._say("report", "sound")
+            if bad or report.output or report.losses or report.faults:
+                raise Untrue(f"sound, but not right: {', '.join(bad)}")
+            return
+        self._say("report", "complete" if report.complete else "losses", "; ".join([*report.losses, "| faults:", *report.faults]))
+        if self._store.spec.ids == "string" and any("taken for integers" in loss for loss in report.losses):
+            return  # it says that all strings are lost
+        with fpstore.open(output) as store:
+            held, found = self._content(store), store.verify()
+            if store.fingerprinter is None and report.complete:
+                raise Untrue("complete, but how the fingerprints were made is lost")
+            if report.complete and (store.radius, len(store.design.tables)) != self._shape():
+                raise Untrue(f"complete, but the design is {store.design.name}, radius {store.radius}")
+        if not found.ok or (report.fingerprints, report.ids) != (len(np.unique(held.fingerprints)), len(held.numbers)):
+            raise Untrue(f"the new store is not what it says: {found.faults}")
+        if report.complete:
+            if not held.equal(right) or lost.exists():
+                raise Untrue(f"complete, but {len(held.numbers)} pairs instead of {len(right.numbers)}")
+            return
+        check_losses(held, right, self._store.ever, report, lost)
+
+    def _shape(self) -> tuple[int, int]:
+        spec = self._store.spec
+        design = fpstore.design.design(spec.merge_design or spec.design, spec.radius)
+        return design.radius, len(design.tables)
+
+    def change(self) -> None:
+        """Insert, delete and merge; once something is refused, what was done before must be there, and nothing else."""
+        right, store = self._store.now, None
+        with self._doing("open to change"):
+            store = fpstore.open(self._path, "r+", delta_bytes="1GiB")
+        if store is None:
+            return
+        for number, (call, arguments, returned, after) in enumerate(self._store.steps):
+            name = f"{call} {number}"
+            with self._doing(name):
+                ask = getattr(store, call)
+                got = ask(**arguments) if isinstance(arguments, dict) else ask(*arguments)
+                right = after
+                expect(got == returned, f"it changed {got} pairs instead of {returned}")
+            if self._verdicts[name] != "right":
+                break
+        with self._doing("merge"):
+            store.merge(memory="64MiB", threads=1)
+        with self._doing("close"):
+            store.close()
+        with self._doing("changed, read"), fpstore.open(self._path) as store:
+            self._check_content(store, right)
+
+
+def check_losses(held: Pairs, right: Pairs, ever: Pairs, report: fpstore.RepairReport, lost: Path) -> None:
+    """Compare what a repair says it lost with what is missing."""
+    kept, wanted = held.keys(), right.keys()
+    told = " ".join(report.losses)
+    journal = "journal" in told or "log record" in told
+    more = kept - (ever.keys() if journal else wanted)
+    if more:
+        raise Untrue(f"{len(more)} pairs in the new store that are not stored: {told}")
+    if journal:
+        return
+    rows = [line.split("\t") for line in lost.read_text("utf-8").splitlines()] if lost.exists() else []
+    named = {int(row[1], 16) for row in rows if row[1]}
+    missing = {fingerprint for fingerprint, _ in wanted - kept}
+    unknown = re.search(r"(\d+) of \d+ fingerprints of the tables", told)
+    if len(missing - named) > (int(unknown[1]) if unknown else 0):
+        raise Untrue(f"{len(missing - named)} fingerprints have lost something and are not listed: {told}")
+    gone = {int(row[1], 16) for row in rows if row[0] == "fingerprint"}
+    if gone & set(held.fingerprints.tolist()):
+        raise Untrue("a fingerprint that is called lost is there")

@@ -1,0 +1,199 @@
+"""The stores to be damaged, and what each of them holds."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+import fpstore
+
+Words = npt.NDArray[np.uint64]
+QUERIES = 90
+CHANGED = 60  # rows of each change
+
+
+class Spec(NamedTuple):
+    """A kind of store: what it holds, and what was done to it."""
+
+    ids: str  # row, integer, string
+    design: str = "manku-4"
+    radius: int = 3
+    fingerprint_count: int = 500
+    each: int = 1  # ids of a fingerprint, at most
+    name_bytes: int = 12
+    changed: bool = False  # a journal with inserts and deletes that are not merged
+    merged: bool = False  # a second generation before
+    merge_design: str | None = None
+    block_bytes: int = 128
+    trusting: bool = False  # LMDB files are not checked when they are opened, as those over 4 MiB are not
+
+
+SPECS = {
+    "rows": Spec("row"),
+    "integers": Spec("integer", "flip-2", each=6),
+    "strings": Spec("string", "blocks-3-1", 2, each=3),
+    "inserts": Spec("string", "manku-10", each=2, changed=True),
+    "merged": Spec("string", each=3, changed=True, merged=True),
+    "redesigned": Spec("integer", "flip-1", each=2, changed=True, merged=True, merge_design="manku-4", block_bytes=256),
+    "trusting rows": Spec("row", "flip-2", changed=True, trusting=True),
+    "trusting integers": Spec("integer", "flip-2", each=40, trusting=True),
+    "trusting strings": Spec("string", "blocks-3-1", 2, each=3, trusting=True),
+    "trusting merged": Spec("string", each=3, changed=True, merged=True, trusting=True),
+    "large ids": Spec("integer", "flip-2", fingerprint_count=13_000, each=42),  # ids.mdb of more than 4 MiB
+    "large strings": Spec("string", "flip-2", fingerprint_count=12_000, name_bytes=400),  # store.mdb
+    "large merged": Spec("string", "flip-2", fingerprint_count=12_000, name_bytes=400, changed=True, merged=True),  # names.mdb
+}
+LARGE = tuple(name for name in SPECS if name.startswith("large"))
+
+
+class Pairs(NamedTuple):
+    """Fingerprints and the numbers of their ids, ascending."""
+
+    fingerprints: Words
+    numbers: Words
+
+    def keys(self) -> set[tuple[int, int]]:
+        return set(zip(self.fingerprints.tolist(), self.numbers.tolist(), strict=True))
+
+    def equal(self, other: Pairs) -> bool:
+        return np.array_equal(self.fingerprints, other.fingerprints) and np.array_equal(self.numbers, other.numbers)
+
+
+def in_order(fingerprints: Words, numbers: Words) -> Pairs:
+    order = np.lexsort((numbers, fingerprints))
+    return Pairs(fingerprints[order], numbers[order])
+
+
+class Store:
+    """A store to be damaged: its folder, older states, a stranger, a twin (same fingerprints, other ids), the truth."""
+
+    def __init__(self, folder: Path, name: str, seed: int) -> None:
+        self.spec = spec = SPECS[name]
+        self.name, self.folder = name, folder
+        self.rng = np.random.default_rng([seed, *name.encode()])
+        folder.mkdir(parents=True)
+        self.path, self.stranger, self.twin = folder / "now", folder / "stranger", folder / "twin"
+        self.older: list[Path] = []
+        self.numbers: dict[str, int] = {}
+        fingerprints = self._fingerprints(spec.fingerprint_count)
+        counts = (
+            self.rng.integers(1, spec.each + 1, spec.fingerprint_count)
+            if spec.each > 1
+            else np.ones(spec.fingerprint_count, np.int64)
+        )
+        fingerprints = np.repeat(fingerprints, counts)
+        ids = np.arange(len(fingerprints), dtype=np.uint64)
+        if spec.ids == "integer":
+            ids = self.rng.integers(0, 2**64, len(fingerprints), np.uint64)
+        self.now = self.ever = in_order(fingerprints, ids)
+        self._build(self.path, fingerprints, ids)
+        self._keep_state()
+        self._build(self.stranger, np.repeat(self._fingerprints(spec.fingerprint_count), counts), ids[::-1].copy())
+        self._build(self.twin, fingerprints, ids[::-1].copy())
+        if spec.changed:
+            self._change(self.path)
+            self._change(self.stranger, False)
+            self._change(self.twin, False)
+        if spec.merged:
+            self._keep_state()
+            for path in (self.path, self.stranger, self.twin):
+                with fpstore.open(path, "r+", delta_bytes="1GiB") as store:
+                    store.merge(design=spec.merge_design, memory="64MiB", threads=1)
+            self._change(self.path)
+            self._keep_state()
+            self._change(self.path)
+            self._change(self.stranger, False)
+            self._change(self.twin, False)
+        self.queries = self._queries()
+        self.matches = self.near(self.queries, spec.radius)
+        self.steps = self._steps()
+
+    def _fingerprints(self, count: int) -> Words:
+        """Return different ones, half of them near others."""
+        some = self.rng.integers(0, 2**64, count, np.uint64)
+        near = some[: count // 2] ^ (np.uint64(1) << self.rng.integers(0, 64, count // 2, np.uint64))
+        found: Words = np.unique(np.concatenate([near, some]))[self.rng.permutation(count)]
+        return found
+
+    def ids(self, numbers: Words) -> Any:
+        """Return ids as they are given to the store."""
+        if self.spec.ids != "string":
+            return numbers
+        names = [f"{number:0{self.spec.name_bytes}}" for number in numbers.tolist()]
+        self.numbers.update(zip(names, numbers.tolist(), strict=True))
+        return names
+
+    def _keep_state(self) -> None:
+        self.older.append(self.folder / f"older-{len(self.older)}")
+        shutil.copytree(self.path, self.older[-1])
+
+    def _build(self, path: Path, fingerprints: Words, numbers: Words) -> None:
+        spec = self.spec
+        fpstore.build(
+            path, fingerprints, None if spec.ids == "row" else self.ids(numbers), radius=spec.radius, design=spec.design,
+            block_bytes=spec.block_bytes, memory="64MiB", threads=1, fingerprinter={"name": "simhash", "version": 1},
+        ).close()  # fmt: skip
+
+    def _change(self, path: Path, ours: bool = True) -> None:
+        """Insert and delete, in several commits."""
+        added = in_order(self._fingerprints(CHANGED), self.rng.integers(2**62, 2**63, CHANGED, np.uint64))
+        removed = self.rng.choice(np.unique(self.now.fingerprints), CHANGED // 2, replace=False)
+        with fpstore.open(path, "r+", delta_bytes="1GiB") as store:
+            for start in range(0, CHANGED, 20):
+                store.insert(added.fingerprints[start : start + 20], self.ids(added.numbers[start : start + 20]))
+            store.delete(fingerprints=removed)
+        if ours:
+            self.now, self.ever = self._with(added), Pairs(*map(np.concatenate, zip(self.ever, added, strict=True)))
+            self.now = self._without(np.isin(self.now.fingerprints, removed))
+
+    def _with(self, added: Pairs) -> Pairs:
+        return in_order(*map(np.concatenate, zip(self.now, added, strict=True)))
+
+    def _without(self, gone: npt.NDArray[np.bool_]) -> Pairs:
+        return Pairs(self.now.fingerprints[~gone], self.now.numbers[~gone])
+
+    def _queries(self) -> Words:
+        stored = self.rng.choice(self.now.fingerprints, QUERIES)
+        for i in range(self.spec.radius + 1):
+            stored[i::5] ^= np.uint64(1) << self.rng.integers(0, 64, len(stored[i::5]), np.uint64)
+        deleted = np.setdiff1d(self.ever.fingerprints, self.now.fingerprints)[:5]
+        return np.concatenate([stored, deleted, self.rng.integers(0, 2**64, 10, np.uint64), np.array([0, 2**64 - 1], np.uint64)])
+
+    def near(self, queries: Words, radius: int) -> list[list[tuple[int, int]]]:
+        """Return (distance, fingerprint) of the matches of each query."""
+        stored = np.unique(self.now.fingerprints)
+        out = []
+        for query in queries:
+            distances = np.bitwise_count(stored ^ query)
+            hits = np.flatnonzero(distances <= radius)
+            out.append(sorted(zip(distances[hits].tolist(), stored[hits].tolist(), strict=True)))
+        return out
+
+    def of(self, fingerprint: int) -> list[int]:
+        """Return the numbers of the ids of a fingerprint."""
+        start, end = (int(np.searchsorted(self.now.fingerprints, np.uint64(fingerprint), side)) for side in ("left", "right"))
+        found: list[int] = self.now.numbers[start:end].tolist()
+        return found
+
+    def _steps(self) -> list[tuple[str, Any, int, Pairs]]:
+        """Return changes: what is called, with what, what it returns, and what is stored then."""
+        before = self.now
+        added = in_order(self._fingerprints(20), self.rng.integers(2**61, 2**62, 20, np.uint64))
+        steps: list[tuple[str, Any, int, Pairs]] = [
+            ("insert", (added.fingerprints, self.ids(added.numbers)), 20, self._with(added))
+        ]
+        self.now = steps[0][3]
+        removed = self.rng.choice(self.now.fingerprints, 5)
+        gone = np.isin(self.now.fingerprints, removed)
+        self.now = self._without(gone)
+        steps.append(("delete", {"fingerprints": removed}, int(gone.sum()), self.now))
+        gone = np.isin(self.now.numbers, self.rng.choice(self.now.numbers, 5))
+        removed = np.unique(self.now.numbers[gone])
+        self.now = self._without(gone)
+        steps.append(("delete", {"ids": self.ids(removed)}, int(gone.sum()), self.now))
+        self.now = before
+        return steps

@@ -79,7 +79,7 @@ void check_code(const uint8_t lengths[kSymbols]) {
       if (symbol < 0) break;
       REQUIRE(static_cast<uint8_t>(entry >> (16 + 8 * n)) == symbol);
     }
-    REQUIRE(static_cast<uint8_t>(entry) == n && static_cast<uint8_t>(entry >> 8) == at);
+    REQUIRE(static_cast<uint8_t>(entry) == at && static_cast<uint8_t>(entry >> 8) == n);
   }
 }
 

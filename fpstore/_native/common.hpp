@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <cstring>
 
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+              "fpstore maps its files as they are, little-endian: it cannot be built for a big-endian processor");
+
 namespace fpstore {
 
 // Limits fixed by format version 1 (docs/format.md). Every length read from a file is bounded by one of them.
@@ -52,38 +55,48 @@ struct Fault {
 
 const char* describe(Status status);
 
-inline uint64_t load64be(const uint8_t* p) {
+// The helpers of the headers are static, never only inline: of functions with one name the linker keeps one, and that might be
+// the one compiled for an instruction set that this machine lacks (tools/unoptimized looks for them).
+
+static inline uint64_t load64be(const uint8_t* p) {
   uint64_t x;
   memcpy(&x, p, 8);
   return __builtin_bswap64(x);
 }
-inline uint64_t load64(const uint8_t* p) {
+static inline uint64_t load64(const uint8_t* p) {
   uint64_t x;
   memcpy(&x, p, 8);
   return x;
 }
-inline uint32_t load32(const uint8_t* p) {
+static inline uint32_t load32(const uint8_t* p) {
   uint32_t x;
   memcpy(&x, p, 4);
   return x;
 }
-inline uint16_t load16(const uint8_t* p) {
+static inline uint16_t load16(const uint8_t* p) {
   uint16_t x;
   memcpy(&x, p, 2);
   return x;
 }
-inline void store64be(uint8_t* p, uint64_t x) {
+static inline void store64be(uint8_t* p, uint64_t x) {
   x = __builtin_bswap64(x);
   memcpy(p, &x, 8);
 }
-inline void store64(uint8_t* p, uint64_t x) { memcpy(p, &x, 8); }
-inline void store32(uint8_t* p, uint32_t x) { memcpy(p, &x, 4); }
-inline void store16(uint8_t* p, uint16_t x) { memcpy(p, &x, 2); }
+static inline void store64(uint8_t* p, uint64_t x) { memcpy(p, &x, 8); }
+static inline void store32(uint8_t* p, uint32_t x) { memcpy(p, &x, 4); }
+static inline void store16(uint8_t* p, uint16_t x) { memcpy(p, &x, 2); }
+
+// A value read from a mapped file, which may change at any time: what is done from here on is done with this copy of it, for the
+// compiler cannot read it again.
+static inline uint64_t read_once(uint64_t x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
 
 // Position of the most significant set bit, 0 = MSB; x must not be zero.
-inline unsigned first_bit(uint64_t x) { return static_cast<unsigned>(__builtin_clzll(x)); }
+static inline unsigned first_bit(uint64_t x) { return static_cast<unsigned>(__builtin_clzll(x)); }
 
 // The n most significant bits set, 0 <= n <= 64.
-inline uint64_t top_mask(unsigned n) { return n == 0 ? 0 : ~uint64_t{0} << (64 - n); }
+static inline uint64_t top_mask(unsigned n) { return n == 0 ? 0 : ~uint64_t{0} << (64 - n); }
 
 }  // namespace fpstore

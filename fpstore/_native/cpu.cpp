@@ -1,5 +1,6 @@
 // One cached choice of instruction set, and the small helpers that must be compiled for the baseline only.
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -83,8 +84,12 @@ void release(Sink* sink) {
   *sink = Sink{};
 }
 
+void* take_memory(size_t bytes) { return std::malloc(bytes); }
+
+void give_back(void* memory) { std::free(memory); }
+
 void fetch_pages(const void* p, size_t n) {
-  constexpr uintptr_t page = 4096;  // a larger one is asked for whole
+  static const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));  // a power of two
   const uintptr_t from = reinterpret_cast<uintptr_t>(p) & ~(page - 1);
   // Advice that cannot be taken is no fault: the page is read when it is touched.
   (void)madvise(reinterpret_cast<void*>(from), reinterpret_cast<uintptr_t>(p) + n - from, MADV_WILLNEED);

@@ -1,5 +1,6 @@
 #include "delta.hpp"
 
+#include <algorithm>
 #include <chrono>
 
 namespace fpstore {
@@ -292,6 +293,7 @@ uint32_t Delta::put_pair(uint32_t entry, uint64_t id) {
     for (uint32_t i = 0; i < pairs_.size(); ++i)
       if (entries_[pairs_[i].entry].pair_count > kWalk) put_pair_slot(i);
   };
+  if (e.pair_count == kMostPairs) return kNone;
   if (p >= kNone - 1 || !pairs_.reserve(p + uint64_t{1}) || !id_slots_.reserve(refill_ids)) return kNone;
   if (e.pair_count >= kWalk && !pair_slots_.reserve(refill_pairs, e.pair_count == kWalk ? kWalk + 1 : 1)) return kNone;
   pairs_.push(Pair{id, entry, e.pairs, kNone, Event{kNone, 0, 0}});

@@ -130,6 +130,7 @@ class Delta {
   static constexpr unsigned kGroup = 16;  // rows or queries whose memory is asked for together
   // Pairs of an entry up to which they are walked; those of entries with more are all in pair_slots_.
   static constexpr uint32_t kWalk = 4;
+  static constexpr uint32_t kMostPairs = (uint32_t{1} << 30) - 1;  // of an entry, which counts them in 30 bits
 
   uint64_t mix(uint64_t x) const;
   uint64_t pair_hash(uint32_t entry, uint64_t id) const { return mix(id + entry * uint64_t{0x9E3779B97F4A7C15}); }

@@ -78,17 +78,19 @@ unsigned directory_bits_for(uint64_t block_count) {
   return bits;
 }
 
-Status parse_header(const uint8_t* p, uint64_t file_bytes, TableHeader* h, Fault* fault) {
+Status parse_header(const uint8_t* data, uint64_t file_bytes, TableHeader* h, Fault* fault) {
   *fault = Fault{};
   if (file_bytes < kHeaderBytes) return fail(fault, Status::bad_file_size, kHeaderBytes, file_bytes);
+  // A mapped file may change at any time: one copy is checked and taken apart.
+  uint8_t p[kHeaderBytes];
+  memcpy(p, data, kHeaderBytes);
   if (memcmp(p, kMagic, 8) != 0) return fail(fault, Status::bad_magic, 0, 0);
   h->version = load32(p + 8);
   // The version is looked at before the checksum: a newer format may keep its checksum elsewhere.
   if (h->version == 0 || h->version > kFormatVersion)
     return fail(fault, Status::unknown_version, kFormatVersion, h->version);
-  const uint64_t checksum = xxh64(p, kChecksumAt, 0);
-  if (checksum != load64(p + kChecksumAt))
-    return fail(fault, Status::bad_header_checksum, load64(p + kChecksumAt), checksum);
+  const uint64_t checksum = xxh64(p, kChecksumAt, 0), stored = load64(p + kChecksumAt);
+  if (checksum != stored) return fail(fault, Status::bad_header_checksum, stored, checksum);
   h->flags = load32(p + 12);
   h->width = load16(p + 16);
   h->table = load16(p + 18);

@@ -28,13 +28,16 @@ Status make_encode_table(const uint8_t lengths[kSymbols], EncodeTable* out) {
   uint8_t order[kSymbols];
   unsigned counts[kMaxCodeBits + 1];
   if (!canonical(lengths, order, counts)) return Status::bad_code;
-  memset(out, 0, sizeof *out);
+  for (unsigned s = 0; s < kSymbols; ++s) {
+    out->code[s] = 0;
+    out->bits[s] = kNoCode;
+  }
   uint32_t code = 0;
   unsigned place = 0;
   for (unsigned l = 1; l <= kMaxCodeBits; ++l, code <<= 1)
     for (unsigned i = 0; i < counts[l]; ++i, ++code, ++place) {
       out->code[order[place]] = static_cast<uint16_t>(code);
-      out->bits[order[place]] = static_cast<uint8_t>(l);
+      out->bits[order[place]] = static_cast<uint16_t>(l);
     }
   return Status::ok;
 }

@@ -6,8 +6,9 @@ namespace fpstore {
 
 struct EncodeTable {
   uint16_t code[kSymbols];
-  uint8_t bits[kSymbols];  // 0: the symbol has no code
+  uint16_t bits[kSymbols];  // kNoCode: the symbol has none
 };
+constexpr uint16_t kNoCode = UINT16_MAX;  // longer than any block
 
 // A look-up of kLookupBits bits yields every whole code they hold, six at most: byte 0 the bits they take, byte 1 the number
 // of symbols, bytes 2..7 the symbols. A zero entry means that the code is longer than kLookupBits: decode it with

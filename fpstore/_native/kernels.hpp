@@ -1,10 +1,6 @@
-// The hot loops, one set per instruction set. Callers take kernels() once per batch; target_*.cpp fill the sets.
+// The hot loops, one set per instruction set. Callers take kernels() once per batch; target_*.cpp fill the sets. What they include
+// instantiates no template of the standard library: the linker may keep a copy that was made for another instruction set.
 #pragma once
-#include <algorithm>
-#include <atomic>
-#include <memory>
-#include <new>
-
 #include "common.hpp"
 #include "huffman.hpp"
 
@@ -70,6 +66,10 @@ struct Sink {
 bool grow(Sink* sink);
 void release(Sink* sink);
 
+// Memory for the length of a call, nullptr when there is none.
+void* take_memory(size_t bytes);
+void give_back(void* memory);
+
 // Asks for the pages of [p, p + n) to be read from disk, without waiting for them.
 void fetch_pages(const void* p, size_t n);
 
@@ -82,7 +82,7 @@ struct ProbeOptions {
   // Ask for all pages of a group of look-ups before the first is waited for: for tables that are not in the page cache.
   bool fetch = false;
   // Set by another thread to have the call return early, interrupted.
-  const std::atomic<bool>* stop = nullptr;
+  const bool* stop = nullptr;
 };
 
 struct ProbeCounters {
@@ -121,13 +121,13 @@ struct Kernels {
   size_t (*histogram)(const uint64_t* keys, size_t n, uint64_t counts[kSymbols]);
   // Sum of XXH64 over unpermuted fingerprints, mod 2^64.
   uint64_t (*digest)(const Permutation& inverse, const uint64_t* keys, size_t n);
-  // Appends sorted keys; writes closed blocks, their keys and entry counts; returns the number of blocks, or SIZE_MAX on
-  // disorder with *bad the index of the offending key.
+  // Appends sorted keys; writes closed blocks, their keys and entry counts; returns the number of blocks, or SIZE_MAX with *bad the
+  // index of a key that is out of order or for which there is no code.
   size_t (*encode)(Encoder* e, const uint64_t* keys, size_t n, uint8_t* blocks, uint64_t* block_keys, uint32_t* counts,
                    size_t* bad);
   // Closes the open block, if any; returns the number of blocks written (0 or 1).
   size_t (*encode_finish)(Encoder* e, uint8_t* block, uint64_t* block_key, uint32_t* count);
-  // Decodes and verifies blocks [b0, b1) one after the other into out, while the next two fit into room entries; *taken blocks
+  // Decodes and verifies blocks [b0, b1) one after the other into out, while the next one fits into room entries; *taken blocks
   // were decoded, their entry counts are in counts (which may be null).
   Status (*decode_blocks)(const TableView& t, uint64_t b0, uint64_t b1, uint64_t* out, uint64_t room, uint64_t* written,
                           uint64_t* taken, uint32_t* counts, Fault* fault);

@@ -129,7 +129,10 @@ nb::object make_directory(Words keys) {
 // Id records of successive blocks with the given entry counts: (bytes, offsets). seed is that of the first block.
 nb::tuple pack_ids(Words ids, Words lims, Counts block_counts, uint64_t seed) {
   uint64_t fingerprints = 0;
-  for (size_t b = 0; b < block_counts.size(); ++b) fingerprints += block_counts.data()[b];
+  for (size_t b = 0; b < block_counts.size(); ++b) {
+    if (block_counts.data()[b] < 1 || block_counts.data()[b] > kMaxEntries) throw nb::value_error("a block has 1 to 32768 entries");
+    fingerprints += block_counts.data()[b];
+  }
   if (lims.size() != fingerprints + 1 || lims.data()[fingerprints] > ids.size())
     throw nb::value_error("lims, ids and block counts disagree");
   for (uint64_t i = 0; i < fingerprints; ++i)

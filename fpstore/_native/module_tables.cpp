@@ -12,6 +12,7 @@ struct Table {
   TableView view;
 
   Table(Bytes data, std::string name) : owner(nb::cast(data)), path(std::move(name)) {
+    if (reinterpret_cast<uintptr_t>(data.data()) % alignof(uint64_t)) throw nb::value_error("a table begins at a multiple of 8 bytes");
     Fault fault;
     check(parse_header(data.data(), data.size(), &header, &fault), fault, path);
     const uint8_t* p = data.data();
@@ -34,7 +35,7 @@ struct Table {
   // (values, entry counts, next block): decodes blocks from b0 on while they fit into room entries.
   nb::tuple decode(uint64_t b0, uint64_t b1, uint64_t room) const {
     check_range(b0, b1);
-    if (room < 2 * kMaxEntries) room = 2 * kMaxEntries;
+    room = std::clamp<uint64_t>(room, 2 * kMaxEntries, std::max<uint64_t>(b1 - b0, 2) * kMaxEntries);
     Buffer<uint64_t> out(room + 8);
     Buffer<uint32_t> counts(b1 - b0);
     uint64_t written, taken;
@@ -50,6 +51,7 @@ struct Table {
 
   nb::tuple scan(Words queries, unsigned radius, uint64_t b0, uint64_t b1) const {
     check_range(b0, b1);
+    if (queries.size() > UINT32_MAX) throw nb::value_error("at most 2^32 - 1 queries a call");
     SinkGuard guard;
     Fault fault;
     Status status;
@@ -115,8 +117,8 @@ struct Table {
 
 // Stops the calls that were given it, from another thread.
 struct Stop {
-  std::atomic<bool> wanted{false};
-  void set() { wanted.store(true, std::memory_order_relaxed); }
+  bool wanted = false;
+  void set() { __atomic_store_n(&wanted, true, __ATOMIC_RELAXED); }
 };
 
 // The tables of a design with, for one query radius, what to look up in each.
@@ -239,8 +241,10 @@ struct BlockEncoder {
     }
     if (n == SIZE_MAX) {
       const uint64_t got = keys.data()[bad];
+      const uint64_t before = bad ? keys.data()[bad - 1] : state->count ? state->last : state->previous_key;
+      if (got > before) throw nb::value_error("the code has no symbol for a key: it is not that of these keys");
       nb::dict facts;
-      facts["expected"] = bad ? keys.data()[bad - 1] : state->count ? state->last : state->previous_key;
+      facts["expected"] = before;
       facts["got"] = got;
       raise("InputError", "keys out of order at " + std::to_string(entries + bad) + ": each must be greater than the one before",
             facts);

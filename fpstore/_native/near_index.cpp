@@ -33,7 +33,7 @@ NearIndex::NearIndex(unsigned radius, const uint8_t bits[64])
     }
     first_[b + 1] = first_[b] + (uint64_t{1} << used);
   }
-  std::fill(holes_, holes_ + 32, kNone);
+  std::fill(std::begin(holes_), std::end(holes_), kNone);
 }
 
 // Room for 2^log2_keys keys, of which the caller has reserved as much.

@@ -1,6 +1,7 @@
 // An index of fingerprints in memory for a Hamming radius: blocks of bits of which one agrees (pigeonhole). Knows nothing of
 // Python.
 #pragma once
+#include <algorithm>
 #include <vector>
 
 #include "column.hpp"
@@ -128,7 +129,7 @@ class NearIndex {
   std::vector<uint64_t> lookup_;         // for each word and byte of a fingerprint, what the byte gives to four bucket numbers
   Column<Bucket> buckets_;               // none before the first fingerprint
   Column<uint64_t> arena_;
-  uint32_t holes_[32];                   // by size: the first hole, which holds the next, or kNone
+  uint32_t holes_[33];                   // by size, 2^32 at most: the first hole, which holds the next, or kNone
   uint64_t size_ = 0;
 };
 

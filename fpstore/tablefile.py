@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel, huffman
+from fpstore.arguments import printable
 from fpstore.errors import CorruptStoreError, StorageError, StoreNotFoundError
 from fpstore.files import read_at
 from fpstore.refusals import refused

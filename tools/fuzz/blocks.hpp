@@ -31,7 +31,7 @@ struct World {
   std::unique_ptr<uint64_t[]> out{new uint64_t[kRoom]};
 };
 
-const World& world() {
+inline const World& world() {
   static const World* const made = [] {
     World* w = new World;
     for (unsigned i = 0; i < kCodes; ++i) {
@@ -49,8 +49,7 @@ const World& world() {
         for (unsigned k = 0; k < 64; ++k) source[k] = static_cast<uint8_t>((k + 8 * i) % 64);
       make_permutation(source, w->forward + i, w->inverse + i);
     }
-    for (const char* name : {"scalar", "avx2", "avx512"})
-      if (const Kernels* set = kernels_named(name)) w->sets.push_back(set);
+    w->sets = fuzz::all_kernels();
     return w;
   }();
   return *made;
@@ -75,7 +74,7 @@ struct Table {
 };
 
 // What the format page says that block b holds; false when it does not decode.
-bool slow_decode(Table* t, uint64_t b, std::vector<uint64_t>* out) {
+inline bool slow_decode(Table* t, uint64_t b, std::vector<uint64_t>* out) {
   const uint8_t* p = t->block(b);
   const uint32_t count = load16(p + 16), end = kBlockHeaderBytes * 8 + load16(p + 18);
   out->clear();
@@ -101,7 +100,7 @@ bool slow_decode(Table* t, uint64_t b, std::vector<uint64_t>* out) {
 }
 
 // Ascending keys, by their h: each input byte gives the h of the next, or the nearest smaller one that ascends and has a code.
-std::vector<uint64_t> make_keys(const uint8_t lengths[kSymbols], fuzz::Input* input) {
+inline std::vector<uint64_t> make_keys(const uint8_t lengths[kSymbols], fuzz::Input* input) {
   const uint64_t first = input->word();
   fuzz::Random random(first);
   std::vector<uint64_t> keys{first};
@@ -117,7 +116,7 @@ std::vector<uint64_t> make_keys(const uint8_t lengths[kSymbols], fuzz::Input* in
 }
 
 // A sound table; every set must encode it alike.
-void encode_table(Table* t, const std::vector<uint64_t>& keys) {
+inline void encode_table(Table* t, const std::vector<uint64_t>& keys) {
   for (const Kernels* set : world().sets) {
     std::unique_ptr<Encoder> e(new Encoder);
     e->code = t->code->encode;
@@ -145,7 +144,7 @@ void encode_table(Table* t, const std::vector<uint64_t>& keys) {
 }
 
 // Blocks of input bytes; byte by byte, the input says what is put right.
-void raw_table(Table* t, unsigned most, fuzz::Input* input) {
+inline void raw_table(Table* t, unsigned most, fuzz::Input* input) {
   const unsigned count = 1 + input->byte() % most;
   t->blocks.resize(count * t->block_bytes);
   t->keys.resize(count);
@@ -179,12 +178,54 @@ void raw_table(Table* t, unsigned most, fuzz::Input* input) {
 }
 
 // Changes bytes of a sound table.
-void damage(Table* t, fuzz::Input* input) {
+inline void damage(Table* t, fuzz::Input* input) {
   for (unsigned n = input->byte() % 4; n; --n) {
     const size_t place = input->word(2) % t->blocks.size();
     t->blocks[place] ^= input->byte();
   }
   for (unsigned n = input->byte() % 3 / 2; n; --n) t->keys[input->byte() % t->count()] ^= input->word();
 }
+
+// The right directory of the keys, which need not ascend.
+inline std::vector<uint64_t> right_directory(const Table& t) {
+  std::vector<uint64_t> directory;
+  for (uint64_t s = 0; s < uint64_t{1} << t.directory_bits; ++s) {
+    const uint64_t bound = t.directory_bits ? s << (64 - t.directory_bits) : 0;
+    directory.push_back(static_cast<uint64_t>(
+        std::count_if(t.keys.begin(), t.keys.end(), [bound](uint64_t key) { return key < bound; })));
+  }
+  directory.push_back(t.count());
+  return directory;
+}
+
+// A table in memory of its own: blocks and kOverread bytes that hold something else each time, and exact indexes.
+struct Copy {
+  std::unique_ptr<uint8_t[]> blocks;
+  std::unique_ptr<uint64_t[]> keys, directory;
+  const Code* code = nullptr;
+  TableView view;
+
+  void load(const Table& t, uint8_t behind, uint64_t fingerprint_count) {
+    blocks.reset(new uint8_t[t.blocks.size() + kOverread]);
+    keys.reset(new uint64_t[t.count()]);
+    directory.reset(new uint64_t[t.directory.size()]);
+    std::copy(t.blocks.begin(), t.blocks.end(), blocks.get());
+    memset(blocks.get() + t.blocks.size(), behind, kOverread);
+    std::copy(t.keys.begin(), t.keys.end(), keys.get());
+    std::copy(t.directory.begin(), t.directory.end(), directory.get());
+    if (code != t.code) view.code = t.code->decode;  // large: not copied needlessly
+    code = t.code;
+    view.blocks = blocks.get();
+    view.keys = keys.get();
+    view.directory = directory.get();
+    view.block_count = t.count();
+    view.fingerprint_count = fingerprint_count;
+    view.seed = t.seed;
+    view.block_bytes = t.block_bytes;
+    view.directory_bits = t.directory_bits;
+    view.forward = world().forward[t.permutation];
+    view.inverse = world().inverse[t.permutation];
+  }
+};
 
 }  // namespace

@@ -7,18 +7,6 @@
 
 namespace {
 
-// The right directory of the keys, which need not ascend.
-std::vector<uint64_t> right_directory(const Table& t) {
-  std::vector<uint64_t> directory;
-  for (uint64_t s = 0; s < uint64_t{1} << t.directory_bits; ++s) {
-    const uint64_t bound = t.directory_bits ? s << (64 - t.directory_bits) : 0;
-    directory.push_back(static_cast<uint64_t>(
-        std::count_if(t.keys.begin(), t.keys.end(), [bound](uint64_t key) { return key < bound; })));
-  }
-  directory.push_back(t.count());
-  return directory;
-}
-
 void make_directory(Table* t, fuzz::Input* input) {
   const unsigned choice = input->byte();
   t->directory_bits = choice % 6;
@@ -98,36 +86,6 @@ Questions make_questions(const Table& t, const std::vector<uint64_t>& entries, f
   q.fingerprint_count = claims & 2 ? 0 : uint64_t{1} << (claims >> 2);
   return q;
 }
-
-// A table in memory of its own: blocks and kOverread bytes that hold something else each time, and exact indexes.
-struct Copy {
-  std::unique_ptr<uint8_t[]> blocks;
-  std::unique_ptr<uint64_t[]> keys, directory;
-  const Code* code = nullptr;
-  TableView view;
-
-  void load(const Table& t, uint8_t behind, uint64_t fingerprint_count) {
-    blocks.reset(new uint8_t[t.blocks.size() + kOverread]);
-    keys.reset(new uint64_t[t.count()]);
-    directory.reset(new uint64_t[t.directory.size()]);
-    std::copy(t.blocks.begin(), t.blocks.end(), blocks.get());
-    memset(blocks.get() + t.blocks.size(), behind, kOverread);
-    std::copy(t.keys.begin(), t.keys.end(), keys.get());
-    std::copy(t.directory.begin(), t.directory.end(), directory.get());
-    if (code != t.code) view.code = t.code->decode;  // large: not copied needlessly
-    code = t.code;
-    view.blocks = blocks.get();
-    view.keys = keys.get();
-    view.directory = directory.get();
-    view.block_count = t.count();
-    view.fingerprint_count = fingerprint_count;
-    view.seed = t.seed;
-    view.block_bytes = t.block_bytes;
-    view.directory_bits = t.directory_bits;
-    view.forward = world().forward[t.permutation];
-    view.inverse = world().inverse[t.permutation];
-  }
-};
 
 Answer ask(const Kernels& set, const Table& t, const Table& second, const Questions& q, uint8_t behind,
            const std::vector<std::vector<uint64_t>>& slow, const std::vector<bool>& decodes) {

@@ -1,10 +1,12 @@
 // What the fuzz targets share: taking an input apart, failing loudly, and random complete codes.
 #pragma once
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
 
 #include "huffman.hpp"
+#include "kernels.hpp"
 
 namespace fuzz {
 
@@ -60,6 +62,14 @@ class Random {
  private:
   uint64_t state_;
 };
+
+// The instruction sets of this machine.
+inline std::vector<const fpstore::Kernels*> all_kernels() {
+  std::vector<const fpstore::Kernels*> sets;
+  for (const char* name : {"scalar", "avx2", "avx512"})
+    if (const fpstore::Kernels* set = fpstore::kernels_named(name)) sets.push_back(set);
+  return sets;
+}
 
 // 0 to 63 in random order.
 inline void shuffle(Random* random, uint8_t out[64]) {

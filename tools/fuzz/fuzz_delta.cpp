@@ -1,0 +1,346 @@
+// The delta as a model: random changes, probe-inserts and failures go through it and through a plain list of what happened; both
+// must say the same of every version that was committed, whichever instruction set compares.
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <new>
+#include <set>
+
+#include "delta.hpp"
+#include "input.hpp"
+
+using namespace fpstore;
+
+namespace {
+
+using Words = std::vector<uint64_t>;
+
+struct Happened {
+  Change kind;
+  uint64_t fingerprint;
+  uint64_t id;
+};
+
+// What the first so many changes make of a fingerprint.
+struct Facts {
+  bool present = false;
+  bool wiped = false;
+  std::map<uint64_t, bool> ids;  // those that were named since the last absence: added or removed
+};
+
+struct Model {
+  std::vector<Happened> log;
+  std::map<uint64_t, bool> in_base;                    // of every fingerprint with an entry
+  std::vector<std::pair<uint32_t, uint32_t>> versions;  // and how many changes they see
+
+  std::map<uint64_t, Facts> at(uint32_t end) const {
+    std::map<uint64_t, Facts> all;
+    for (uint32_t i = 0; i < end; ++i) {
+      Facts& facts = all[log[i].fingerprint];
+      facts.present = log[i].kind == Change::add || log[i].kind == Change::remove;
+      if (facts.present) {
+        facts.ids[log[i].id] = log[i].kind == Change::add;
+      } else {
+        facts.wiped = true;
+        facts.ids.clear();
+      }
+    }
+    return all;
+  }
+  uint32_t end_of(uint32_t version) const {
+    uint32_t end = 0;
+    for (const auto& v : versions)
+      if (v.first <= version) end = v.second;
+    return end;
+  }
+  bool is_old(uint32_t version) const { return !versions.empty() && version < versions.back().first; }
+  void commit(uint32_t version) {
+    if (!versions.empty() && versions.back().first == version) versions.back().second = size();
+    else versions.emplace_back(version, size());
+  }
+  uint32_t size() const { return static_cast<uint32_t>(log.size()); }
+};
+
+Said said_of(const Facts& facts, uint64_t id) {
+  const auto found = facts.ids.find(id);
+  if (found != facts.ids.end()) return found->second ? Said::present : Said::absent;
+  return facts.wiped ? Said::absent : Said::nothing;
+}
+
+using Pairs = std::vector<std::pair<uint64_t, unsigned>>;  // fingerprint, distance
+
+Pairs near(const Model& model, const std::map<uint64_t, Facts>& all, uint64_t query, unsigned radius) {
+  Pairs found;
+  for (const auto& [fingerprint, facts] : all) {
+    const unsigned distance = static_cast<unsigned>(__builtin_popcountll(fingerprint ^ query));
+    if (facts.present && !model.in_base.at(fingerprint) && distance <= radius) found.emplace_back(fingerprint, distance);
+  }
+  return found;
+}
+
+// The matches of a sink, query by query, each fingerprint once.
+std::vector<Pairs> take(const Sink& sink, size_t queries) {
+  std::vector<Pairs> found(queries);
+  for (uint64_t i = 0; i < sink.count; ++i) {
+    REQUIRE(sink.matches[i].query < queries);
+    found[sink.matches[i].query].emplace_back(sink.matches[i].fingerprint, sink.matches[i].distance);
+  }
+  for (Pairs& matches : found) std::sort(matches.begin(), matches.end());
+  return found;
+}
+
+struct Guard {
+  Sink sink;
+  ~Guard() { release(&sink); }
+};
+
+class Trial {
+ public:
+  explicit Trial(fuzz::Input* input) : input_(*input), random_(input->word(4)) {
+    uint8_t bits[64];
+    fuzz::shuffle(&random_, bits);
+    radius_ = input_.byte() % (NearIndex::kMaxRadius + 1);
+    delta_.reset(new Delta(radius_, bits));
+    // Fingerprints of which many lie near each other, and few ids, so that changes meet.
+    const unsigned pool = 1 + input_.byte() % 48;
+    while (pool_.size() < pool) {
+      uint64_t x = pool_.empty() || random_.below(3) == 0 ? random_.next() : pool_[random_.below(static_cast<unsigned>(pool_.size()))];
+      for (unsigned k = random_.below(5); k; --k) x ^= uint64_t{1} << random_.below(64);
+      pool_.push_back(x);
+    }
+    ids_ = 1 + input_.byte() % 24;
+    based_ = input_.word();
+  }
+
+  void run() {
+    for (unsigned steps = 0; input_.left() && steps < 40; ++steps) {
+      const unsigned step = input_.byte();
+      const uint32_t version = next_version(step);
+      if (step % 4 != 3) apply(version, step);
+      else probe_insert(version);
+    }
+    check_totals();
+    // Now, or as one of the versions saw it.
+    const bool before = !model_.versions.empty() && random_.below(2);
+    check(before ? model_.versions[random_.below(static_cast<unsigned>(model_.versions.size()))].second : model_.size());
+  }
+
+ private:
+  // The same version as before, a later one, or now and then an older one, which is refused.
+  uint32_t next_version(unsigned step) {
+    const uint32_t last = model_.versions.empty() ? 5 : model_.versions.back().first;
+    return step >= 248 ? last - 1 : last + step / 64;
+  }
+  uint64_t pick() { return pool_[input_.byte() % pool_.size()]; }
+  uint64_t pick_id() { return input_.byte() % ids_ * (uint64_t{1} << (based_ % 60)); }
+  // Fixed for each fingerprint, but for a few that contradict themselves.
+  bool in_base(uint64_t fingerprint) {
+    const bool based = (fingerprint * 0x9E3779B97F4A7C15u ^ based_) >> 62 == 0;
+    return random_.below(2000) == 0 ? !based : based;
+  }
+
+  void apply(uint32_t version, unsigned step) {
+    // One in many is long enough for the hash tables to grow.
+    const size_t n = step == 100 ? 700 : input_.byte() % 20;
+    std::vector<uint8_t> kinds(n), bases(n);
+    Words fingerprints(n), ids(n);
+    for (size_t i = 0; i < n; ++i) {
+      const unsigned kind = input_.byte();
+      kinds[i] = kind < 140 ? 0 : kind < 200 ? 1 : kind < 250 ? 2 : 3;
+      fingerprints[i] = step == 100 && kind % 4 ? random_.next() : pick();
+      ids[i] = pick_id();
+      bases[i] = in_base(fingerprints[i]);
+    }
+    const Applied applied = delta_->apply(Changes{kinds.data(), fingerprints.data(), ids.data(), bases.data(), n}, version);
+    if (model_.is_old(version)) {
+      REQUIRE(applied == Applied::old_version);
+      return;
+    }
+    const size_t before = model_.log.size();
+    for (size_t i = 0; i < n; ++i) {
+      if (!put(fingerprints[i], bases[i])) {
+        REQUIRE(applied == Applied::base_changed);
+        model_.log.resize(before);
+        return;
+      }
+      model_.log.push_back(Happened{kinds[i] == 3 ? Change::wipe : static_cast<Change>(kinds[i]), fingerprints[i], ids[i]});
+    }
+    REQUIRE(applied == Applied::ok);
+    if (n) model_.commit(version);
+  }
+
+  // Entries stay though the changes that made them are taken back.
+  bool put(uint64_t fingerprint, bool based) { return model_.in_base.emplace(fingerprint, based).first->second == based; }
+
+  void probe_insert(uint32_t version) {
+    const size_t n = input_.byte() % 24;
+    const unsigned how = input_.byte();
+    const unsigned radius = std::min<unsigned>(input_.byte() % 8, radius_);
+    const bool always = how & 1, fails = how >= 240;
+    Words queries(n), ids(n);
+    std::vector<uint8_t> matched(n), bases(n), inserted(n, 9), expected(n);
+    for (size_t i = 0; i < n; ++i) {
+      queries[i] = pick();
+      if (input_.byte() & 1) queries[i] ^= uint64_t{1} << random_.below(64);
+      ids[i] = pick_id();
+      matched[i] = static_cast<uint8_t>(random_.below(8) ? 0 : 1 + random_.below(2));
+      bases[i] = in_base(queries[i]);
+    }
+    Guard guard;
+    if ((how & 14) == 14) guard.sink.limit = how;
+    const Applied applied =
+        delta_->probe_insert(queries.data(), ids.data(), matched.data(), bases.data(), n, radius, always, version, &guard.sink,
+                             inserted.data(), [fails] {
+                               if (fails) throw std::bad_alloc();
+                             });
+    if (model_.is_old(version)) {
+      REQUIRE(applied == Applied::old_version);
+      return;
+    }
+    const uint32_t before = model_.size();
+    std::vector<Pairs> found(n);
+    uint64_t total = 0;
+    std::map<uint64_t, Facts> all = model_.at(before);
+    for (size_t i = 0; i < n; ++i) {
+      found[i] = near(model_, all, queries[i], radius);
+      total += found[i].size();
+      if (total > guard.sink.limit) return taken_back(applied, Applied::out_of_memory, before);
+      const auto known = all.find(queries[i]);
+      const bool holds = known != all.end() && said_of(known->second, ids[i]) == Said::present;
+      if (matched[i] == 2 || holds || !(always || (matched[i] == 0 && found[i].empty()))) continue;
+      if (!put(queries[i], bases[i])) return taken_back(applied, Applied::base_changed, before);
+      model_.log.push_back(Happened{Change::add, queries[i], ids[i]});
+      all[queries[i]].present = true;
+      all[queries[i]].ids[ids[i]] = true;
+      expected[i] = 1;
+    }
+    if (fails) return taken_back(applied, Applied::out_of_memory, before);
+    REQUIRE(applied == Applied::ok && inserted == expected && take(guard.sink, n) == found);
+    if (model_.size() != before) model_.commit(version);
+  }
+
+  void taken_back(Applied applied, Applied expected, uint32_t before) {
+    REQUIRE(applied == expected);
+    model_.log.resize(before);
+  }
+
+  void check_totals() {
+    uint64_t removals = 0;
+    for (const auto& [fingerprint, facts] : model_.at(model_.size())) removals += facts.wiped && model_.in_base.at(fingerprint);
+    REQUIRE(delta_->entries() == model_.in_base.size() && delta_->operations() == model_.size());
+    REQUIRE(delta_->removals() == removals);
+    REQUIRE(delta_->radius() == radius_ && delta_->bytes() >= model_.size());
+    for (uint32_t version = 3; version < 12; ++version) REQUIRE(delta_->end_of(version) == model_.end_of(version));
+    REQUIRE(delta_->end_of(UINT32_MAX) == model_.size());
+  }
+
+  void check(uint32_t end) {
+    const std::map<uint64_t, Facts> all = model_.at(end);
+    Words asked(pool_);
+    for (const auto& [fingerprint, facts] : all)
+      if (asked.size() < 60) asked.push_back(fingerprint);
+    for (unsigned i = 0; i < 4; ++i) asked.push_back(pool_[random_.below(static_cast<unsigned>(pool_.size()))] ^ uint64_t{1} << i * 9);
+    asked.push_back(random_.next());
+    check_said(all, asked, end);
+    check_found(all, end);
+    check_export(all, end);
+    check_near(all, asked, end);
+  }
+
+  void check_said(const std::map<uint64_t, Facts>& all, const Words& asked, uint32_t end) {
+    static const Facts none;
+    std::vector<uint8_t> states(asked.size()), pairs(asked.size());
+    Words wanted;
+    for (size_t i = 0; i < asked.size(); ++i) wanted.push_back(random_.below(ids_) * (uint64_t{1} << (based_ % 60)));
+    delta_->states(asked.data(), asked.size(), end, states.data());
+    delta_->pairs(asked.data(), wanted.data(), asked.size(), end, pairs.data());
+    for (size_t i = 0; i < asked.size(); ++i) {
+      const auto known = all.find(asked[i]);
+      const Facts& facts = known == all.end() ? none : known->second;
+      REQUIRE(static_cast<Said>(states[i]) == (known == all.end() ? Said::nothing : facts.present ? Said::present : Said::absent));
+      REQUIRE(static_cast<Said>(pairs[i]) == said_of(facts, wanted[i]));
+      std::set<uint64_t> base;
+      for (unsigned k = random_.below(6); k; --k) base.insert(random_.below(ids_ + 2) * (uint64_t{1} << (based_ % 60)));
+      std::set<uint64_t> expected = facts.wiped ? std::set<uint64_t>() : base;
+      for (const auto& [id, added] : facts.ids)
+        if (added) expected.insert(id);
+        else expected.erase(id);
+      const Words given(base.begin(), base.end());
+      Words got{77};
+      delta_->ids(asked[i], given.data(), given.size(), end, &got);
+      REQUIRE(got.front() == 77 && got.size() == expected.size() + 1 && std::equal(expected.begin(), expected.end(), got.begin() + 1));
+    }
+  }
+
+  void check_found(const std::map<uint64_t, Facts>& all, uint32_t end) {
+    std::set<uint64_t> wanted;
+    for (unsigned k = random_.below(12); k; --k) wanted.insert(random_.below(ids_ + 1) * (uint64_t{1} << (based_ % 60)));
+    std::vector<std::pair<uint64_t, uint64_t>> expected, got;
+    for (const auto& [fingerprint, facts] : all)
+      for (const auto& [id, added] : facts.ids)
+        if (added && wanted.count(id)) expected.emplace_back(fingerprint, id);
+    const Words ids(wanted.begin(), wanted.end());
+    delta_->find(ids.data(), ids.size(), end, &got);
+    REQUIRE(got == expected);
+  }
+
+  void check_export(const std::map<uint64_t, Facts>& all, uint32_t end) {
+    Export got, expected;
+    delta_->export_state(end, &got);
+    expected.add_lims.push_back(0);
+    expected.remove_lims.push_back(0);
+    for (const auto& [fingerprint, facts] : all) {
+      const bool based = model_.in_base.at(fingerprint);
+      expected.fingerprints.push_back(fingerprint);
+      expected.in_base.push_back(based);
+      expected.wiped.push_back(facts.wiped);
+      for (const auto& [id, added] : facts.ids) {
+        if (added) expected.add_ids.push_back(id);
+        else if (based && !facts.wiped) expected.remove_ids.push_back(id);
+      }
+      expected.add_lims.push_back(static_cast<int64_t>(expected.add_ids.size()));
+      expected.remove_lims.push_back(static_cast<int64_t>(expected.remove_ids.size()));
+    }
+    REQUIRE(got.fingerprints == expected.fingerprints && got.in_base == expected.in_base && got.wiped == expected.wiped);
+    REQUIRE(got.add_lims == expected.add_lims && got.add_ids == expected.add_ids);
+    REQUIRE(got.remove_lims == expected.remove_lims && got.remove_ids == expected.remove_ids);
+  }
+
+  void check_near(const std::map<uint64_t, Facts>& all, const Words& asked, uint32_t end) {
+    const unsigned radius = random_.below(radius_ + 1), wide = random_.below(65);
+    std::vector<Pairs> probed, scanned;
+    for (const uint64_t query : asked) probed.push_back(near(model_, all, query, radius));
+    const size_t few = std::min<size_t>(asked.size(), 5);
+    for (size_t i = 0; i < few; ++i) scanned.push_back(near(model_, all, asked[i], wide));
+    static const std::vector<const Kernels*> sets = fuzz::all_kernels();
+    for (const Kernels* set : sets) {
+      REQUIRE(select_kernels(set->name));
+      Guard probe;
+      REQUIRE(delta_->probe(asked.data(), asked.size(), radius, end, &probe.sink));
+      REQUIRE(take(probe.sink, asked.size()) == probed);
+    }
+    // A scan walks over every bucket, mostly empty ones: now and then.
+    if (random_.below(4)) return;
+    REQUIRE(select_kernels(sets[random_.below(static_cast<unsigned>(sets.size()))]->name));
+    Guard scan;
+    REQUIRE(delta_->scan(asked.data(), few, wide, end, &scan.sink));
+    REQUIRE(take(scan.sink, few) == scanned);
+  }
+
+  fuzz::Input& input_;
+  fuzz::Random random_;
+  unsigned radius_;
+  std::unique_ptr<Delta> delta_;
+  Model model_;
+  Words pool_;
+  unsigned ids_;
+  uint64_t based_;
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  fuzz::Input input(data, size);
+  Trial(&input).run();
+  return 0;
+}

@@ -1,0 +1,259 @@
+// Whole probes: several tables of one set, any prefix and flips, batches of many sizes taken one by one, in groups and in sorted
+// sweeps. Every instruction set must give what a brute-force search gives; of tables with damaged bytes, that or an error.
+#include <tuple>
+
+#include "blocks.hpp"
+
+namespace {
+
+using Words = std::vector<uint64_t>;
+using Matches = std::vector<std::tuple<uint32_t, uint64_t, uint32_t>>;  // query, fingerprint, distance
+
+constexpr unsigned kTables = 4;
+constexpr uint64_t kMostPairs = 6000;    // of a query and a fingerprint
+constexpr uint64_t kMostLookUps = 2100;  // in a table
+constexpr uint64_t kPlainly = ProbeOptions::kDense - 1;
+
+// The sizes at which groups, blocks of work and sorts change their ways, and what lies around them.
+size_t choose_size(fuzz::Input* input) {
+  static const uint16_t sizes[] = {0, 1, 2, 3, 23, 24, 25, 26, 63, 64, 65, 66, 127, 128, 129, 130, 191, 192, 193, 255,
+                                   256, 257, 300, 511, 512, 513, 1023, 1024, 1025, 2047, 2048, 2049};
+  const unsigned choice = input->byte();
+  return choice < 128 ? choice % 24 : sizes[choice < 240 ? choice % 20 : choice % 32];
+}
+
+Words make_fingerprints(size_t n, fuzz::Input* input) {
+  const unsigned shape = input->byte();
+  const unsigned shared = input->byte() % 65, kept = input->byte() % 65;
+  const uint64_t base = shape & 64 ? input->byte() % 3 - uint64_t{1} : input->word();
+  fuzz::Random random(base + shape);
+  Words keys;
+  for (size_t i = 0; i < n; ++i) {
+    uint64_t x = shape & 1 ? base + i : random.next();
+    if ((shape & 2) && i) {
+      x = keys[random.below(static_cast<unsigned>(i))];
+      for (unsigned k = 1 + random.below(3); k; --k) x ^= uint64_t{1} << random.below(64);
+    }
+    if (shape & 4) x = (base & top_mask(shared)) | (x & ~top_mask(shared));
+    if (shape & 8) x &= top_mask(kept);
+    if (shape & 16) x = (x & ~(uint64_t{0xFFFF} << 48)) | uint64_t{random.below(3)} << 48;
+    keys.push_back(x);
+  }
+  if (shape & 32 && n) keys.back() = ~uint64_t{0}, keys.front() = 0;
+  std::sort(keys.begin(), keys.end());
+  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+  return keys;
+}
+
+Words make_queries(size_t n, const Words& keys, fuzz::Input* input) {
+  const unsigned shape = input->byte();
+  fuzz::Random random(input->word(4));
+  Words queries;
+  while (queries.size() < n) {
+    uint64_t x = keys.empty() || random.below(8) == 0 ? random.next() : keys[random.below(static_cast<unsigned>(keys.size()))];
+    if (shape & 1 && random.below(2)) x = input->left() ? input->word() : x;
+    for (unsigned k = shape & 2 ? random.below(6) : 0; k; --k) x ^= uint64_t{1} << random.below(64);
+    if (shape & 4) x += random.below(3) - uint64_t{1};
+    queries.push_back(shape & 8 && !queries.empty() && random.below(2) ? queries.front() : x);
+  }
+  if (shape & 16) std::sort(queries.begin(), queries.end());
+  return queries;
+}
+
+// Every mask of at most so many of the leading bits, ascending.
+Words make_variants(unsigned prefix_bits, unsigned flips) {
+  Words masks{0};
+  for (unsigned round = 0; round < flips; ++round)
+    for (size_t i = 0, n = masks.size(); i < n; ++i)
+      for (unsigned bit = 64 - prefix_bits; bit < 64; ++bit) masks.push_back(masks[i] | uint64_t{1} << bit);
+  std::sort(masks.begin(), masks.end());
+  masks.erase(std::unique(masks.begin(), masks.end()), masks.end());
+  return masks;
+}
+
+struct Part {
+  Table table;
+  unsigned prefix_bits, flips;
+  uint64_t condition;
+  Words variants;
+};
+
+void make_part(Part* part, const Words& fingerprints, size_t queries, fuzz::Input* input) {
+  const World& w = world();
+  Table& t = part->table;
+  unsigned code = input->byte() % kCodes;
+  while (w.codes[code].slow->symbols.size() < kSymbols) code = (code + 1) % kCodes;
+  t.code = &w.codes[code];
+  const unsigned shape = input->byte();
+  t.permutation = shape % kPermutations;
+  t.block_bytes = kMinBlockBytes << (shape >> 4) / 6;
+  t.seed = input->byte();
+  t.directory_bits = input->byte() % 6;
+  Words keys(fingerprints);
+  for (uint64_t& key : keys) key = apply(w.forward[t.permutation], key);
+  std::sort(keys.begin(), keys.end());
+  t.blocks.clear();
+  t.keys.clear();
+  if (!keys.empty()) encode_table(&t, keys);
+  t.directory = right_directory(t);
+
+  part->prefix_bits = input->byte() % 65;
+  const unsigned most = part->prefix_bits <= 8 ? 3 : part->prefix_bits <= 20 ? 2 : 1;
+  part->flips = std::min(input->byte() % (most + 1), part->prefix_bits);
+  do part->variants = make_variants(part->prefix_bits, part->flips);
+  while (part->variants.size() * queries > kMostLookUps && part->flips-- > 0);
+  part->condition = apply(w.inverse[t.permutation], top_mask(part->prefix_bits));
+}
+
+// Changes bytes without mending the checksums.
+void damage_part(Part* part, fuzz::Input* input) {
+  Table& t = part->table;
+  if (!t.count()) return;
+  for (unsigned n = 1 + input->byte() % 2; n; --n) {
+    const unsigned what = input->byte() % 3;
+    const uint8_t change = static_cast<uint8_t>(input->byte() | 1);
+    const uint64_t place = input->word(3);
+    if (what == 0) t.blocks[place % t.blocks.size()] ^= change;
+    if (what == 1) t.keys[place % t.count()] ^= input->byte() & 1 ? input->word() : uint64_t{change} << place % 57;
+    if (what == 2) t.directory[place % t.directory.size()] = input->byte() & 1 ? input->word() : change % 12;
+  }
+}
+
+struct Batch {
+  std::vector<Part> parts;
+  Words fingerprints, queries;
+  unsigned radius;
+  bool sound;
+  Matches probed, scanned;
+};
+
+void find_truth(Batch* b) {
+  for (uint32_t q = 0; q < b->queries.size(); ++q)
+    for (const uint64_t fingerprint : b->fingerprints) {
+      const uint64_t difference = fingerprint ^ b->queries[q];
+      const unsigned distance = static_cast<unsigned>(__builtin_popcountll(difference));
+      if (distance > b->radius) continue;
+      b->scanned.emplace_back(q, fingerprint, distance);
+      for (const Part& part : b->parts)
+        if (static_cast<unsigned>(__builtin_popcountll(difference & part.condition)) <= part.flips) {
+          b->probed.emplace_back(q, fingerprint, distance);
+          break;
+        }
+    }
+}
+
+// A sound table must give the right answer, a damaged one that or an error.
+void judge(const Batch& b, Status status, const Fault& fault, Sink* sink, const Matches& right) {
+  if (status != Status::ok) {
+    REQUIRE(!b.sound && fault.status == status);
+  } else {
+    REQUIRE(sink->count == right.size());
+    Matches found;
+    for (uint64_t i = 0; i < sink->count; ++i)
+      found.emplace_back(sink->matches[i].query, sink->matches[i].fingerprint, sink->matches[i].distance);
+    std::sort(found.begin(), found.end());
+    REQUIRE(found == right);
+  }
+  release(sink);
+}
+
+void check_probe(const Kernels& set, const Batch& b, const std::vector<TableProbe>& probes, uint64_t sweep_from, uint64_t limit) {
+  Sink sink;
+  sink.limit = limit;
+  ProbeCounters counters;
+  ProbeOptions options{b.radius};
+  options.sweep_from = sweep_from;
+  unsigned table = 99;
+  Fault fault;
+  const Status status = set.probe(probes.data(), static_cast<unsigned>(probes.size()), b.queries.data(), b.queries.size(), options,
+                                  &sink, &counters, &table, &fault);
+  REQUIRE(table < probes.size());
+  if (b.sound && b.probed.size() > limit) {
+    REQUIRE(status == Status::out_of_memory && fault.status == status);
+    release(&sink);
+    return;
+  }
+  judge(b, status, fault, &sink, b.probed);
+}
+
+void check_locate(const Kernels& set, const Batch& b, const Table& t, const TableView& view) {
+  Words wanted(b.fingerprints);
+  wanted.insert(wanted.end(), b.queries.begin(), b.queries.end());
+  std::vector<uint64_t> blocks(wanted.size());
+  std::vector<uint32_t> ranks(wanted.size());
+  Fault fault;
+  const Status status = set.locate(view, wanted.data(), wanted.size(), blocks.data(), ranks.data(), &fault);
+  if (status != Status::ok) {
+    REQUIRE(!b.sound && fault.status == status);
+    return;
+  }
+  // By place in the table they ascend, and each is where as many lie before it as are smaller.
+  std::vector<uint64_t> starts{0};
+  for (uint64_t i = 0; i < t.count(); ++i) starts.push_back(starts.back() + load16(view.blocks + i * t.block_bytes + 16));
+  Words keys(b.fingerprints);
+  for (uint64_t& key : keys) key = apply(view.forward, key);
+  std::sort(keys.begin(), keys.end());
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const uint64_t key = apply(view.forward, wanted[i]);
+    const size_t place = static_cast<size_t>(std::lower_bound(keys.begin(), keys.end(), key) - keys.begin());
+    const bool here = place < keys.size() && keys[place] == key;
+    REQUIRE(here == (blocks[i] != UINT64_MAX));
+    if (here && b.sound) REQUIRE(blocks[i] < t.count() && starts[blocks[i]] + ranks[i] == place);
+  }
+}
+
+void check_set(const Kernels& set, const Batch& b, uint8_t behind, uint64_t claims, uint64_t sweep_from, uint64_t limit,
+               bool all) {
+  static Copy copies[kTables];
+  std::vector<TableProbe> probes;
+  for (size_t i = 0; i < b.parts.size(); ++i) {
+    const Part& part = b.parts[i];
+    copies[i].load(part.table, behind, claims);
+    probes.push_back(TableProbe{&copies[i].view, part.prefix_bits, part.flips, part.condition, part.variants.data(),
+                                part.variants.size()});
+  }
+  check_probe(set, b, probes, kPlainly, limit);
+  check_probe(set, b, probes, sweep_from, limit);
+  if (!all) return;
+  const TableView& first = copies[0].view;
+  check_locate(set, b, b.parts[0].table, first);
+  Sink sink;
+  Fault fault;
+  const uint64_t middle = first.block_count / 2;
+  Status status = set.scan(first, b.queries.data(), b.queries.size(), b.radius, 0, middle, &sink, &fault);
+  if (status == Status::ok)
+    status = set.scan(first, b.queries.data(), b.queries.size(), b.radius, middle, first.block_count, &sink, &fault);
+  judge(b, status, fault, &sink, b.scanned);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  fuzz::Input input(data, size);
+  Batch b;
+  const unsigned shape = input.byte();
+  b.sound = shape < 192;
+  const unsigned radius = input.byte();
+  b.radius = radius < 192 ? radius % 8 : radius % 65;
+  const size_t query_count = choose_size(&input);
+  const size_t most = query_count ? kMostPairs / query_count : kMostPairs / 8;
+  b.fingerprints = make_fingerprints(std::min(choose_size(&input), most), &input);
+  b.parts.resize(1 + shape % kTables);
+  const unsigned sweep = input.byte();
+  const uint64_t sweep_from = sweep < 160 ? 0 : sweep < 224 ? sweep % 130 : ProbeOptions::kDense;
+  const unsigned claims = input.byte();
+  const unsigned bound = input.byte();
+  for (Part& part : b.parts) make_part(&part, b.fingerprints, query_count, &input);
+  if (!b.sound)
+    for (unsigned n = 1 + input.byte() % 2; n; --n) damage_part(&b.parts[input.byte() % b.parts.size()], &input);
+  b.queries = make_queries(query_count, b.fingerprints, &input);
+  find_truth(&b);
+  const uint64_t limit = b.sound && bound >= 224 ? bound % 32 * 9 : UINT64_MAX;
+  const uint64_t claimed = claims & 1 ? b.fingerprints.size() : claims & 2 ? 0 : uint64_t{1} << (claims >> 2);
+  uint8_t behind = 0;
+  // Target block finds and scans in every set: here one at a time.
+  const std::vector<const Kernels*>& sets = world().sets;
+  for (size_t i = 0; i < sets.size(); ++i)
+    check_set(*sets[i], b, behind += 0x55, claimed, sweep_from, limit, i == claims % sets.size());
+  return 0;
+}

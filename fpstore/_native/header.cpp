@@ -125,8 +125,8 @@ Status parse_header(const uint8_t* data, uint64_t file_bytes, TableHeader* h, Fa
       (h->block_count == 0 && h->fingerprint_count != 0))
     return fail(fault, Status::bad_header_field, h->block_count, h->fingerprint_count);
   if (!is_permutation(h->permutation)) return fail(fault, Status::bad_permutation, 0, 0);
-  DecodeTable table;
-  if (make_decode_table(h->code_bits, &table) != Status::ok) return fail(fault, Status::bad_code, 0, 0);
+  EncodeTable table;  // checked alike, and a tenth of the size of what decodes
+  if (make_encode_table(h->code_bits, &table) != Status::ok) return fail(fault, Status::bad_code, 0, 0);
   TableHeader expected = *h;
   layout(&expected);
   if (h->blocks_offset != expected.blocks_offset || h->keys_offset != expected.keys_offset ||

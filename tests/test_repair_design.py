@@ -18,9 +18,7 @@ def grown(path, design="auto", kind="row", first=2):
     """Build a small store, insert many times as much, and merge it into another design."""
     ids = None if kind == "row" else [f"d{i}" for i in range(COUNT)]
     start, rest = (None, None) if ids is None else (ids[:first], ids[first:])
-    fpstore.build(
-        path, FINGERPRINTS[:first], start, radius=3, design=design, fingerprinter={"name": "simhash", "version": 1}
-    ).close()
+    fpstore.build(path, FINGERPRINTS[:first], start, radius=3, design=design, fingerprinter=fpstore.SimHash()).close()
     with fpstore.open(path, "r+") as store:
         before = store.design
         store.insert(FINGERPRINTS[first:], rest)
@@ -91,7 +89,7 @@ def test_the_design_of_the_tables_when_a_record_is_lost(good, tmp_path, lost):
     with fpstore.open(report.output) as store:
         assert store.design.name == "manku-4"
         assert store.radius == 3
-        assert store.fingerprinter == {"name": "simhash", "version": 1}
+        assert store.fingerprinter == fpstore.SimHash().describe()
         kind = store.stats()["id_kind"]
     if any(isinstance(i, str) for _, i in right):
         assert kind == "string"

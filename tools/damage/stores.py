@@ -135,7 +135,7 @@ class Store:
         spec = self.spec
         fpstore.build(
             path, fingerprints, None if spec.ids == "row" else self.ids(numbers), radius=spec.radius, design=spec.design,
-            block_bytes=spec.block_bytes, memory="64MiB", threads=1, fingerprinter={"name": "simhash", "version": 1},
+            block_bytes=spec.block_bytes, memory="64MiB", threads=1, fingerprinter=fpstore.SimHash(),
         ).close()  # fmt: skip
 
     def _change(self, path: Path, ours: bool = True) -> None:

@@ -69,7 +69,7 @@ def overwrites(file, pages, seed):
     return damages
 
 
-def test_fault_8_a_damaged_node_in_a_large_id_map_does_not_end_the_process(large, tmp_path):
+def test_a_damaged_node_in_a_large_id_map_does_not_end_the_process(large, tmp_path):
     path = shutil.copytree(large, tmp_path / "copy")
     name = f"{GENERATION}/{layout.IDS_FILE}"
     data = (path / name).read_bytes()
@@ -141,7 +141,7 @@ def names_asked(store):
 
 
 @pytest.mark.parametrize("merged", [False, True])
-def test_fault_8_a_flipped_bit_in_a_string_dictionary_is_no_absence(tmp_path, unread, merged):
+def test_a_flipped_bit_in_a_string_dictionary_is_no_absence(tmp_path, unread, merged):
     path = tmp_path / "s"
     name = named(path, merged)
     used = used_bytes(path / name)
@@ -159,7 +159,7 @@ def test_fault_8_a_flipped_bit_in_a_string_dictionary_is_no_absence(tmp_path, un
 
 
 @pytest.mark.parametrize("what", ["text", "listed"])
-def test_fault_8_nothing_is_deleted_or_numbered_by_a_damaged_dictionary(tmp_path, unread, what):
+def test_nothing_is_deleted_or_numbered_by_a_damaged_dictionary(tmp_path, unread, what):
     """Neither does a delete return 0 nor does an insert make a second number for a string."""
     path = tmp_path / "s"
     named(path, False)

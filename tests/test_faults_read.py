@@ -73,7 +73,7 @@ def asked(path, file, length=-1, **environment):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_fault_5_a_file_truncated_under_an_open_store(copy, name):
+def test_a_file_truncated_under_an_open_store(copy, name):
     file = file_of(copy, name)
     size = file.stat().st_size
     said = asked(copy, file, size // 2 // 4096 * 4096)
@@ -89,7 +89,7 @@ def test_fault_5_a_file_truncated_under_an_open_store(copy, name):
 
 
 @pytest.mark.parametrize("name", ["table-000.fpt", "ids.mdb"])
-def test_fault_5_a_file_cut_to_nothing_under_an_open_store(copy, name):
+def test_a_file_cut_to_nothing_under_an_open_store(copy, name):
     file = file_of(copy, name)
     said = asked(copy, file, 0)
     assert any(str(file) in fault for fault in said["verify"])
@@ -103,7 +103,7 @@ PLACES = [("table-000.fpt", place) for place in ("header", "blocks", "keys", "en
 
 
 @pytest.mark.parametrize(("name", "place"), PLACES)
-def test_fault_5_a_sector_that_cannot_be_read(copy, shim, name, place):
+def test_a_sector_that_cannot_be_read(copy, shim, name, place):
     """In the head, the middle and the tail of each file. What is damaged there is named; the rest is recovered."""
     file = file_of(copy, name)
     size = file.stat().st_size
@@ -131,7 +131,7 @@ def test_fault_5_a_sector_that_cannot_be_read(copy, shim, name, place):
         assert count == COUNT or losses
 
 
-def test_fault_5_a_backup_names_the_place_that_cannot_be_read(copy, shim):
+def test_a_backup_names_the_place_that_cannot_be_read(copy, shim):
     file = file_of(copy, "table-001.fpt")
     environment = {"LD_PRELOAD": str(shim), "OPENBLAS_NUM_THREADS": "1"}
     environment["FPFAULT_UNREADABLE"] = "s/gen-00000002/table-001.fpt:12288:16384"

@@ -49,7 +49,7 @@ def lose_state(path):
     file.write_bytes(data)
 
 
-def test_fault_7_repair_after_a_change_of_design_keeps_what_is_intact(tmp_path):
+def test_repair_after_a_change_of_design_keeps_what_is_intact(tmp_path):
     path = tmp_path / "s"
     fingerprints = np.random.default_rng(7).integers(0, 2**64, 300_000, np.uint64)
     fpstore.build(path, fingerprints[:2], radius=3).close()

@@ -79,7 +79,7 @@ def build(
     InputError
         Wrong dtype, shape, range or number of ids; unknown design, or one that needs too many look-ups; see the message.
     StoreExistsError
-        The path exists and ``overwrite`` is false, or it is no store.
+        The path exists and ``overwrite`` is false, or it is not a store.
     StorageError
         The disk is full or not writable; nothing was changed.
 
@@ -150,7 +150,7 @@ def open(
     Raises
     ------
     StoreNotFoundError
-        There is nothing, or something that is no store.
+        There is nothing, or something that is not a store.
     CorruptStoreError, FormatVersionError
         It is damaged, or newer than this fpstore.
     StoreLockedError
@@ -198,7 +198,7 @@ def repair(
     Raises
     ------
     StoreNotFoundError
-        There is nothing, or something that is no store.
+        There is nothing, or something that is not a store.
     CorruptStoreError
         Nothing can be recovered.
     StoreExistsError

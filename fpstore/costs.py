@@ -1,6 +1,6 @@
-"""What the look-ups of a probe cost: how much work they are, and how long each kind of work takes.
+"""Cost model of look-ups: amounts of work and measured prices.
 
-The times were measured on a processor with AVX2 and no more, or rather on one that was told so (``FPSTORE_ISA=avx2``): with
+The times were measured on a processor with AVX2 and no more, or on one restricted to it (``FPSTORE_ISA=avx2``): with
 AVX-512 blocks are opened and compared faster, so designs with many candidates look dearer here than they are there. A design
 must not depend on the machine that chose it, so these constants hold everywhere.
 """

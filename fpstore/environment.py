@@ -316,11 +316,13 @@ class Reader:
 
     def items(self, database: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """Yield (key, value) in key order."""
+        if self._closed:
+            raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
+        self._check_all()  # it takes long, and others look up meanwhile
         last = b""
         while True:
             with _lock, translated(self.path):
                 transaction, handle = self._ready(database)
-                self._check_all()
                 cursor = transaction.cursor(db=handle)
                 # The first key is greater than the empty one; later the one after the last.
                 found = cursor.set_range(last) and (bytes(cursor.key()) > last or cursor.next())

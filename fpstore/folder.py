@@ -37,7 +37,7 @@ class Target:
     Raises
     ------
     StoreExistsError
-        The target exists and ``overwrite`` is false, or it exists and is no store.
+        The target exists and ``overwrite`` is false, or it exists and is not a store.
     StorageError
         The system refused a write: no space, no permission.
     """

@@ -148,7 +148,7 @@ class Follower:
         return False
 
     def is_same(self) -> bool:
-        """Whether the path still names the store that was opened; another one is none of our business."""
+        """Whether the path still names the store that was opened; a replacement is ignored."""
         try:
             status = self.path.stat()
         except OSError:

@@ -54,9 +54,11 @@ class Report:
         return not self.faults
 
     def note(self, error: FpstoreError) -> None:
-        """Add a fault; what this process cannot do is none, and is raised."""
+        """Add a fault, once; raise an error that is this process's, not the store's."""
         if not is_damage(error):
             raise error
+        if any(fault["message"] == str(error) for fault in self.faults):
+            return
         path = None if error.path is None else str(error.path)
         self.faults.append({"message": str(error), "path": path, "block": error.block})
 
@@ -106,15 +108,13 @@ def verify_store(view: View, journal: Journal | None, progress: Callable[[str, i
                 path=ids.path, expected=generation["ids"], got=report.ids,
             )  # fmt: skip
     except FpstoreError as error:
-        if not any(fault["message"] == str(error) for fault in report.faults):
-            report.note(error)
+        report.note(error)
     if names is not None:
         phase = _Phase(progress, PHASE_NAMES, None)
         try:
             names.verify(phase.tick)
         except FpstoreError as error:
-            if not any(fault["message"] == str(error) for fault in report.faults):
-                report.note(error)
+            report.note(error)
     if journal is not None and journal.path.parent == view.generation.folder:  # a merge may have come in between
         phase = _Phase(progress, PHASE_LOG, None)
         check_journal(journal, generation["number"], report.note, phase.tick)
@@ -161,9 +161,9 @@ def describe(view: View, journal: Journal | None) -> dict[str, Any]:
             "total": total,
         },
         "bytes_per_fingerprint": {
-            "tables": table_bytes / n if n else 0.0,
-            "keys": key_bytes / n if n else 0.0,
-            "ids": id_bytes / n if n else 0.0,
+            "tables": table_bytes / stored if stored else 0.0,
+            "keys": key_bytes / stored if stored else 0.0,
+            "ids": id_bytes / stored if stored else 0.0,
             "total": total / stored if stored else 0.0,
         },
         "delta": {

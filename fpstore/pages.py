@@ -104,10 +104,10 @@ def read_metas(path: Path, descriptor: int) -> tuple[Meta, Meta]:
     """
     before: list[bytes] = []
     while True:
-        data = [read_at(descriptor, path, at, 2 * HEAD + 256) for at in (0, *PAGE_BYTES)]
         try:
             return _metas(path, descriptor)
         except CorruptStoreError:
+            data = [read_at(descriptor, path, at, 2 * HEAD + 256) for at in (0, *PAGE_BYTES)]
             if data == before:  # else a writer may be writing what is being read
                 raise
         before = data

@@ -285,7 +285,7 @@ def _cost(p: Plan, storage: str) -> float:
     return p.microseconds if storage == "hot" else p.cold_milliseconds
 
 
-def worth(p: Plan, storage: str = "hot") -> float:
+def weighted_cost(p: Plan, storage: str = "hot") -> float:
     """Return time x bytes^0.585, by which ``auto`` compares: twice the bytes weigh as much as 1.5 times the time.
 
     So the plan with the least of it never takes more than twice the bytes of one that takes at most 1.5 times its time, nor more
@@ -295,7 +295,7 @@ def worth(p: Plan, storage: str = "hot") -> float:
 
 
 def knee(plans: Sequence[Plan], storage: str = "hot") -> Plan:
-    """Return the plan that is best worth its bytes (:func:`worth`); of equal ones the smaller.
+    """Return the plan with the lowest weighted cost (:func:`worth`); of equal ones the smaller.
 
     Parameters
     ----------
@@ -304,7 +304,7 @@ def knee(plans: Sequence[Plan], storage: str = "hot") -> Plan:
     storage : {"hot", "cold"}
         Which of the two times counts.
     """
-    return min(plans, key=lambda p: (worth(p, storage), p.bytes_per_fingerprint, p.name))
+    return min(plans, key=lambda p: (weighted_cost(p, storage), p.bytes_per_fingerprint, p.name))
 
 
 def choose(

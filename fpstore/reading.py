@@ -338,7 +338,7 @@ class Reading:
         Raises
         ------
         StoreExistsError
-            The path exists and ``overwrite`` is false, or it is no store.
+            The path exists and ``overwrite`` is false, or it is not a store.
         StorageError
             The disk is full or not writable; there is no copy.
         InputError, ClosedStoreError

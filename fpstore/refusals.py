@@ -1,4 +1,4 @@
-"""What the system refuses, as errors that say what to do."""
+"""System errors as FpstoreErrors that say what to do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def refused(place: object, error: OSError, then: str = "") -> StorageError:
 
 
 def is_damage(error: FpstoreError) -> bool:
-    """Whether an error tells of the store, not of this process: it has no memory left, opens no more files, was closed."""
+    """Whether an error is about the store rather than this process (memory, open files, a closed store)."""
     if isinstance(error, (MemoryLimitError, ClosedStoreError)):
         return False
     return not (isinstance(error, StorageError) and error.errno in TOO_MANY_FILES)

@@ -81,7 +81,7 @@ class RepairReport:
         return not self.losses
 
     def note(self, error: FpstoreError) -> None:
-        """Add a fault; what this process cannot do is none, and is raised."""
+        """Add a fault; raise an error that is this process's, not the store's."""
         if not is_damage(error):
             raise error
         if str(error) not in self.faults:

@@ -164,7 +164,7 @@ class SalvagedNames:
 
     def _scan(self, file: int) -> None:
         path, descriptor = self._files[file]
-        most = os.fstat(descriptor).st_size  # a number above the bytes of the file is none
+        most = os.fstat(descriptor).st_size  # numbers cannot exceed the file size
         for item in pages.entries(path, descriptor, lambda key: len(key) == 8):
             number = int.from_bytes(item.key, "big")
             if number < most and 5 <= item.size < MOST_VALUE and not self._place(number):

@@ -3,7 +3,7 @@
 LMDB has no checksums and trusts what it reads: a damaged page can give a wrong answer or end the process. A seal lets each page
 be checked before LMDB comes to it. Behind the pages and a hole, a sealed file has the XXH64 of each 4 KiB of the pages (level
 1), that of each 512 of these (level 2), and last the digest: XXH64 of level 2, seeded with the number of bytes sealed. So the
-digest vouches for level 2, that for level 1, and that for the pages; who reads one page needs one part of each.
+digest vouches for level 2, that for level 1, and that for the pages; reading one page needs one part of each level.
 docs/format.md is normative.
 """
 

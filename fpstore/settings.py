@@ -1,4 +1,4 @@
-"""What a damaged store was: the design, the settings and the counts of its current generation, from whatever has them intact.
+"""Design, settings and counts of a damaged store's current generation, from whatever is intact.
 
 A merge may change the design, so the record of the first generation, in the store file, vouches for the first generation only.
 Of a later one, its journal has the record; failing that, the headers of the tables tell.
@@ -22,7 +22,7 @@ DAMAGE = (CorruptStoreError, StoreNotFoundError, FormatVersionError)  # other er
 
 
 class Told(Protocol):
-    """What is told of a repair."""
+    """Receives what a repair reports."""
 
     actions: list[str]
     losses: list[str]

@@ -16,7 +16,7 @@ from fpstore.errors import CorruptStoreError
 
 ISAS = _kernel.available_isas()
 BLOCK_BYTES = 4096
-DENSE = np.uint64(2**40) + np.arange(130_000, dtype=np.uint64)  # at three bits an entry
+DENSE = np.uint64(2**40) + np.arange(130_000, dtype=np.uint64)  # at three bits per entry
 CHANGED = 4  # the block that changes
 ROOM = 2 * _kernel.MAX_ENTRIES
 NO_FLIP = np.zeros(1, np.uint64)
@@ -103,7 +103,8 @@ def test_bytes_that_change_all_the_time_are_never_read_out_of_bounds(tmp_path, i
                 with suppress(CorruptStoreError):
                     work()
                     answered += 1
+            _kernel.Table(np.frombuffer(image, np.uint8), "image").check_index()
             with suppress(CorruptStoreError):
-                _kernel.Table(np.frombuffer(image, np.uint8), "image").check_index()
                 table.check_index()
-    assert (calls, answered <= calls) == (1200, True)
+    assert calls == 1200
+    assert answered > 0

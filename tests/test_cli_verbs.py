@@ -94,13 +94,13 @@ def test_plan_marks_what_auto_takes(folder: Path) -> None:
 
 @pytest.mark.parametrize("n", [0, 1, 2, 5, 1000, 5000])
 def test_a_tiny_store_prints_no_ratio(folder: Path, n: int) -> None:
-    """Two fingerprints were said to take 291.780 x the limit, and one 49688.0 bytes a fingerprint."""
+    """Two fingerprints were said to take 291.780 x the limit, and one 49688.0 bytes per fingerprint."""
     fingerprints = np.random.default_rng(n).integers(0, 2**64, n, np.uint64)
     np.save("n.npy", fingerprints)
     built = fine("build", "n.fps", "n.npy")
     out = fine("stats", "n.fps", "--full")
     planned = fine("plan", n)
-    told = ["bytes a fingerprint" in built, "bytes/fingerprint" in out, "x the limit" in out]
+    told = ["bytes per fingerprint" in built, "bytes/fingerprint" in out, "x the limit" in out]
     assert told == [n >= 4096] * 3
     assert planned.startswith(f"{n:,} fingerprint{'' if n == 1 else 's'}, ")
     assert ("The first table is empty." in out) == (n == 0)

@@ -30,7 +30,7 @@ def test_demo_finds_the_code_pages_and_leaves_nothing(temporary: Path) -> None:
     assert re.search(r"^ +\d+ +\d bits +encodings/cp\d+\.py, encodings/", result.stdout, re.MULTILINE)
     assert re.search(r"^\d+ families of near-duplicates$", result.stdout, re.MULTILINE)
     assert re.search(r"\tencodings/iso8859_9\.py$", result.stdout, re.MULTILINE)
-    assert re.search(r"^total +[\d,]+ +[\d.]+ kB$", result.stdout, re.MULTILINE)  # too few for bits a fingerprint
+    assert re.search(r"^total +[\d,]+ +[\d.]+ kB$", result.stdout, re.MULTILINE)  # too few for bits per fingerprint
     assert list(temporary.iterdir()) == []
     assert Path.cwd() == before
 

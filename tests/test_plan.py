@@ -154,7 +154,7 @@ def test_auto_takes_the_knee(radius, storage):
 @pytest.mark.parametrize(("radius", "most"), [(4, 30), (5, 30), (6, 30), (7, 30)])
 @pytest.mark.parametrize("log2_n", [20, 22, 24])
 def test_a_large_radius_takes_no_hundred_bytes(radius, most, log2_n):
-    """It took 125 bytes a fingerprint at radius 5 and 215 at radius 7, where 18 and 24 are hardly slower."""
+    """It took 125 bytes per fingerprint at radius 5 and 215 at radius 7, where 18 and 24 are hardly slower."""
     best = choose(1 << log2_n, radius)
     if (radius, log2_n) == (4, 24):
         most = 90  # there ten flips cost three times what fifteen tables do

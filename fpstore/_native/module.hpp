@@ -87,6 +87,10 @@ inline void note_interrupted() {
 }
 
 [[noreturn]] inline void raise_fault(const Fault& fault, const std::string& path) {
+  if (fault.status == Status::interrupted) {  // perhaps with the exception of a handler set: nothing of Python may be called
+    note_interrupted();
+    throw nb::python_error();
+  }
   nb::dict facts;
   facts["path"] = path;
   facts["expected"] = fault.expected;
@@ -100,9 +104,6 @@ inline void note_interrupted() {
   switch (fault.status) {
     case Status::out_of_memory:
       raise("MemoryLimitError", "out of memory while collecting matches: probe fewer queries at a time", facts);
-    case Status::interrupted:
-      note_interrupted();
-      throw nb::python_error();
     case Status::unknown_version:
     case Status::unknown_flags:
     case Status::unknown_width:

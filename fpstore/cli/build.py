@@ -162,5 +162,5 @@ def summary(stats: dict[str, Any]) -> str:
         size(taken),
     ]
     if fingerprints >= TELLING:
-        parts.append(f"{taken / fingerprints:.1f} bytes a fingerprint")
+        parts.append(f"{taken / fingerprints:.1f} bytes per fingerprint")
     return ", ".join(parts)

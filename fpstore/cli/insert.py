@@ -99,18 +99,20 @@ def insert(
 
     if not unmatched:
         refuse(UNMATCHED_PARAMETERS, "needs --unmatched")
+    if text:
+        if "-" in inputs:
+            types.fail("--text reads files and folders, not standard input: write it to a file first")
+        refuse(ROW_PARAMETERS, "does not go with --text")
+    else:
+        refuse(documents.FOLDER_PARAMETERS, "needs --text")
+        documents.refuse_folders(inputs)
     notices = documents.Notices()
     began = time.monotonic()
     with fpstore.open(store, "r+", sync=sync, merge_at=merge_at) as opened:
         source: Any
         if text:
-            if "-" in inputs:
-                types.fail("--text reads files and folders, not standard input: write it to a file first")
-            refuse(ROW_PARAMETERS, "does not go with --text")
             source = documents.reader(inputs, queries.fingerprinter_of(opened), suffix, notices)
         else:
-            refuse(documents.FOLDER_PARAMETERS, "needs --text")
-            documents.refuse_folders(inputs)
             source = open_reader(inputs, id_field=id_field, id_type=id_type, chunk_rows=CHUNK_ROWS, **rows.arguments)
         done = inserted = 0
         writing: AbstractContextManager[queries.Write | None] = nullcontext()

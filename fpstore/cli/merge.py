@@ -53,8 +53,9 @@ def merge(
     import fpstore
 
     began = time.monotonic()
-    with fpstore.open(store) as opened:
-        types.usage_error_for_design(design, opened.radius)
+    if design is not None:
+        with fpstore.open(store) as opened:
+            types.usage_error_for_design(design, opened.radius)
     if renumber and not others:
         types.fail("--renumber needs an OTHER store")
     with _writer(store) as opened:

@@ -104,7 +104,7 @@ talk_options = grouped(
     click.option(
         "--no-progress",
         is_flag=True,
-        help="Show no progress bar. There is none where standard error is not a terminal.",
+        help="Show no progress bar (the default when standard error is not a terminal).",
     ),
 )
 

@@ -70,7 +70,7 @@ def plan(n: int, radius: int, disk_budget: int | None, memory_budget: int | None
     """Compare the designs for N fingerprints, best first.
 
     N is a number such as 16777216, 2^24, 1e9, 16M (million), 16Mi (2^20) or 2G (billion). The costs are
-    estimates for uniform fingerprints: bytes a fingerprint (fp) without ids, and the time of one probe in a
+    estimates for uniform fingerprints: bytes per fingerprint (fp) without ids, and the time of one probe in a
     batch on one thread, in µs with the tables in memory and in ms when every block is read from a
     solid-state disk. fpstore build takes a name from the first column as --design. The first row is what auto
     takes: of all that fit the one whose bytes are best worth it, where twice the bytes must bring 1.5 times the

@@ -175,7 +175,7 @@ def _joined(given: Any, reader: Any) -> Iterator[Chunk]:
 
 
 def parse_words(words: Sequence[str], decimal: bool) -> Any:
-    """Read fingerprints from the command line; a usage error for what is none."""
+    """Read fingerprints from the command line; anything else is a usage error."""
     return check_fingerprints([_parse_word(word, decimal) for word in words])
 
 

@@ -83,7 +83,7 @@ def _print_bytes(found: dict[str, Any]) -> None:
     print_table("\nSize", columns, rows)
     if found["ratio_to_limit"] is not None:
         click.echo(
-            f"One table takes {found['bits_per_fingerprint']:.2f} bits a fingerprint: "
+            f"One table takes {found['bits_per_fingerprint']:.2f} bits per fingerprint: "
             f"{found['ratio_to_limit']:.3f} x the limit for any set of this size "
             f"({found['limit_bits_per_fingerprint']:.2f}), {found['ratio_to_raw']:.3f} x raw."
         )

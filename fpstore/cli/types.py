@@ -23,7 +23,7 @@ class Checked(click.ParamType):  # type: ignore[type-arg]  # generic in newer re
         self._read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return what the function makes of the text; a default that is no text stays as it is."""
+        """Return what the function makes of the text; a default that is not a string stays as it is."""
         if not isinstance(value, str):
             return value
         try:

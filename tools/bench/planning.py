@@ -17,7 +17,7 @@ from bench.harness import Bench, Result, microseconds, ratio
 from fpstore import _kernel
 from fpstore.costs import BATCH_QUERIES, NANOSECONDS, Work, work
 from fpstore.design import MAX_RADIUS, TableLookup
-from fpstore.plan import SPEED_FOR_TWICE_THE_BYTES, Plan, worth
+from fpstore.plan import SPEED_FOR_TWICE_THE_BYTES, Plan, weighted_cost
 
 SIZES = (20, 22, 24)
 RANKED_SIZES = (20, 22)
@@ -125,7 +125,7 @@ def _contenders(plans: list[Plan]) -> list[Plan]:
 def _judged(plans: list[Plan], took: dict[str, float]) -> Result:
     """Say how good a choice the first plan was by measured times."""
     choice = plans[0]
-    measured = {p.name: worth(replace(p, microseconds=max(took[p.name], 1e-3))) for p in plans}
+    measured = {p.name: weighted_cost(replace(p, microseconds=max(took[p.name], 1e-3))) for p in plans}
     best = min(plans, key=lambda p: measured[p.name])
     beaten = [
         p.name

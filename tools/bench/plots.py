@@ -51,7 +51,7 @@ def _axes(title: str, x: str, y: str) -> tuple[Any, Any]:
 
 
 def _growth(report: Result, path: Path) -> None:
-    figure, axes = _axes("Radius 3, uniform fingerprints, page cache warm", "fingerprints", "microseconds a query, one thread")
+    figure, axes = _axes("Radius 3, uniform fingerprints, page cache warm", "fingerprints", "microseconds per query, one thread")
     for design, result in report.items():
         points = [p for p in result["points"] if "microseconds" in p]
         sizes = [1 << p["log2"] for p in points]
@@ -69,8 +69,8 @@ def _frontier(report: Result, path: Path) -> None:
     n = report["n"].bit_length() - 1
     figure, axes = _axes(
         f"Exact answers at radius 3, $2^{{{n}}}$ uniform fingerprints",
-        "bytes a fingerprint, ids included",
-        "microseconds a query in a batch, one thread",
+        "bytes per fingerprint, ids included",
+        "microseconds per query in a batch, one thread",
     )
     names: list[str] = []
     places: list[tuple[float, float]] = []

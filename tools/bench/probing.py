@@ -195,7 +195,7 @@ def growth(bench: Bench) -> Result:
 
 
 def frontier(bench: Bench) -> Result:
-    """Bytes a fingerprint against microseconds a probe: designs for radius 3, and the rivals."""
+    """Bytes a fingerprint against microseconds per probe: designs for radius 3, and the rivals."""
     log2 = bench.log2()
     field = Field(bench, "uniform", log2, bench.queries("uniform", log2))
     points: list[Result] = []

@@ -61,7 +61,7 @@ class Campaign:
             path.parent.mkdir()
             copied(store, damage.file, path)
             damage.apply(path / damage.file)
-            Case(store, path, write).run()
+            Case(store, path, write, sound=damage.kind == "nothing").run()
         except BaseException:
             os.write(write, json.dumps(["case", "foreign", traceback.format_exc()[-1500:]]).encode() + b"\n")
         finally:

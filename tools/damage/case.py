@@ -38,8 +38,8 @@ def expect(holds: bool, otherwise: str) -> None:
 class Case:
     """One damaged store, asked everything; what comes of each operation is written to a descriptor, line by line."""
 
-    def __init__(self, store: Store, path: Path, output: int) -> None:
-        self._store, self._path, self._output = store, path, output
+    def __init__(self, store: Store, path: Path, output: int, *, sound: bool) -> None:
+        self._store, self._path, self._output, self._sound = store, path, output, sound
         self._verdicts: dict[str, str] = {}
 
     def _say(self, operation: str, verdict: str, detail: str = "") -> None:
@@ -188,6 +188,8 @@ class Case:
 
     def verify(self, store: fpstore.Store) -> None:
         report = store.verify()
+        if self._sound and not report.ok:
+            raise Untrue(f"verify finds a fault where there is none: {report.faults}")
         if report.ok and self._bad():
             raise Untrue(f"verify finds nothing, but not right: {', '.join(self._bad())}")
 
@@ -200,6 +202,8 @@ class Case:
             if bad or report.output or report.losses or report.faults:
                 raise Untrue(f"sound, but not right: {', '.join(bad)}")
             return
+        if self._sound:
+            raise Untrue(f"repair finds a fault where there is none: {report.faults}")
         self._say("report", "complete" if report.complete else "losses", "; ".join([*report.losses, "| faults:", *report.faults]))
         if self._store.spec.ids == "string" and any("taken for integers" in loss for loss in report.losses):
             return  # it says that all strings are lost

@@ -62,8 +62,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the case to begin with (0)")
     parser.add_argument("--folder", type=Path, help="where to put the stores, one at a time (in a temporary folder)")
     args = parser.parse_args()
-    found, start = Found(args.first), time.perf_counter()
-    found.cases = 0
+    found, start = Found(number=args.first), time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="fpstore-sweep-", dir=args.folder) as folder:
         task = {"seed": args.seed, "case": args.case, "first": args.first, "seconds": args.seconds, "folder": folder}
         ending = watch(task, found)

@@ -88,7 +88,7 @@ void check_pairs(const std::vector<const Kernels*>& sets, const Words& keys, uin
   // The groups of the sorted pairs: distinct keys, each with its distinct values, ascending.
   const std::unique_ptr<uint64_t[]> group_keys(new uint64_t[keys.size()]), ids(new uint64_t[keys.size()]);
   uint64_t id_count = UINT64_MAX;
-  const uint64_t groups = group_pairs(sorted.get(), keys.size(), group_keys.get(), ids.get(), &id_count);
+  const uint64_t groups = group_pairs(sorted.get(), keys.size(), group_keys.get(), ids.get(), &id_count, nullptr);
   std::sort(expected.begin(), expected.end());
   expected.erase(std::unique(expected.begin(), expected.end()), expected.end());
   REQUIRE(id_count == expected.size());
@@ -169,7 +169,7 @@ void check_matches(const Words& keys, uint64_t seed) {
   const std::unique_ptr<int64_t[]> lims(new int64_t[queries + 1]);
   const std::unique_ptr<uint64_t[]> fingerprints(new uint64_t[n]);
   const std::unique_ptr<uint8_t[]> distances(new uint8_t[n]);
-  REQUIRE(order_matches(sink, queries, lims.get(), fingerprints.get(), distances.get()));
+  REQUIRE(order_matches(sink, queries, lims.get(), fingerprints.get(), distances.get(), nullptr) == Status::ok);
   std::sort(matches.begin(), matches.end(), [](const Match& a, const Match& b) {
     return std::make_tuple(a.query, a.distance, a.fingerprint) < std::make_tuple(b.query, b.distance, b.fingerprint);
   });

@@ -182,7 +182,7 @@ void check_locate(const Kernels& set, const Batch& b, const Table& t, const Tabl
   std::vector<uint64_t> blocks(wanted.size());
   std::vector<uint32_t> ranks(wanted.size());
   Fault fault;
-  const Status status = set.locate(view, wanted.data(), wanted.size(), blocks.data(), ranks.data(), &fault);
+  const Status status = set.locate(view, wanted.data(), wanted.size(), blocks.data(), ranks.data(), nullptr, &fault);
   if (status != Status::ok) {
     REQUIRE(!b.sound && fault.status == status);
     return;
@@ -220,9 +220,9 @@ void check_set(const Kernels& set, const Batch& b, uint8_t behind, uint64_t clai
   Sink sink;
   Fault fault;
   const uint64_t middle = first.block_count / 2;
-  Status status = set.scan(first, b.queries.data(), b.queries.size(), b.radius, 0, middle, &sink, &fault);
+  Status status = set.scan(first, b.queries.data(), b.queries.size(), b.radius, 0, middle, &sink, nullptr, &fault);
   if (status == Status::ok)
-    status = set.scan(first, b.queries.data(), b.queries.size(), b.radius, middle, first.block_count, &sink, &fault);
+    status = set.scan(first, b.queries.data(), b.queries.size(), b.radius, middle, first.block_count, &sink, nullptr, &fault);
   judge(b, status, fault, &sink, b.scanned);
 }
 

@@ -22,17 +22,16 @@ std::unique_ptr<uint64_t[]> exactly(const Words& words) {
   return p;
 }
 
-Words taken(const std::unique_ptr<uint64_t[]>& p, size_t n) { return Words(p.get(), p.get() + n); }
+bool same(const std::unique_ptr<uint64_t[]>& p, const Words& words) { return std::equal(words.begin(), words.end(), p.get()); }
 
-// Few keys most of the time; with one input in 512 as many as go past the sort in the cache. Chance says which, not a byte of the
-// input: the fuzzer would go on with that byte, and take its time.
-size_t choose_size(fuzz::Input* input, bool large) {
+// Few keys most of the time; now and then as many as go past the sort in the cache.
+size_t choose_size(fuzz::Input* input, fuzz::Scale scale, bool huge) {
   const unsigned choice = input->byte();
   const size_t more = input->word(2);
-  if (large) return 65535 + more % 500;
+  if (huge) return 65535 + more % 500;
+  if (scale == fuzz::Scale::large) return more % 1500;
   if (choice < 96) return more % 28;
-  if (choice < 252) return more % 300;
-  return more % 1500;
+  return more % (scale == fuzz::Scale::medium ? 300 : 100);
 }
 
 // Keys with the shapes that sorts are sensitive to: shared bits in front or behind, few values, runs.
@@ -63,7 +62,7 @@ void check_keys(const std::vector<const Kernels*>& sets, const Words& keys, unsi
   for (const Kernels* set : sets) {
     const auto sorted = exactly(keys), tmp = exactly(keys);
     set->sort_keys(sorted.get(), tmp.get(), keys.size(), bits);
-    REQUIRE(taken(sorted, keys.size()) == expected);
+    REQUIRE(same(sorted, expected));
   }
 }
 
@@ -130,13 +129,13 @@ void check_permuted(const std::vector<const Kernels*>& sets, Words keys, unsigne
   for (const Kernels* set : sets) {
     const std::unique_ptr<uint64_t[]> out(new uint64_t[n]), tmp(new uint64_t[n]);
     set->permute(forward, in.get(), out.get(), n);
-    REQUIRE(taken(out, n) == permuted);
+    REQUIRE(same(out, permuted));
     REQUIRE(set->permute_select(forward, in.get(), out.get(), n, low, high) == selected.size());
-    REQUIRE(taken(out, selected.size()) == selected);
+    REQUIRE(same(out, selected));
     REQUIRE(set->digest(inverse, permuted_in.get(), n) == digest);
     set->permute_sort(forward, in.get(), out.get(), tmp.get(), n, bits);
-    REQUIRE(taken(out, n) == expected);
-    REQUIRE(taken(in, n) == keys);
+    REQUIRE(same(out, expected));
+    REQUIRE(same(in, keys));
   }
 }
 
@@ -184,11 +183,13 @@ void check_matches(const Words& keys, uint64_t seed) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const std::vector<const Kernels*> sets = fuzz::all_kernels();
+  static const std::vector<const Kernels*> all = fuzz::all_kernels();
   fuzz::Input input(data, size);
   const unsigned what = input.byte();
+  const fuzz::Chance chance(data, size);
+  const std::vector<const Kernels*> sets = chance.sets(all);
   const unsigned bits = input.byte() % 65;
-  const size_t n = choose_size(&input, xxh64(data, size, 0) % 512 == 0);
+  const size_t n = choose_size(&input, chance.scale(), chance.one_in(2048));
   const Words keys = make_keys(n, &input);
   switch (what % 8) {
     case 0:

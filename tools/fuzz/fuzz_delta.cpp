@@ -134,7 +134,7 @@ class Trial {
   }
 
   void run() {
-    const unsigned most = small() ? 1 + random_.below(6) : 40;
+    const unsigned most = small() ? 1 + random_.below(6) : scale_ == fuzz::Scale::medium ? 12 : 40;
     for (unsigned steps = 0; input_.left() && steps < most; ++steps) {
       const unsigned step = input_.byte();
       const uint32_t version = next_version(step);

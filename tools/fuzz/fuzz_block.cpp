@@ -16,12 +16,12 @@ void make_directory(Table* t, fuzz::Input* input) {
   t->directory[input->byte() % t->directory.size()] = value < 200 ? value % 8 : input->word();
 }
 
-using Matches = std::vector<std::tuple<uint64_t, uint32_t, uint32_t>>;
+using Matches = std::pmr::vector<std::tuple<uint64_t, uint32_t, uint32_t>>;
 
 // Everything one instruction set says about a table.
 struct Answer {
-  std::vector<std::tuple<Status, uint64_t, uint64_t, uint64_t>> faults;
-  std::vector<uint64_t> words;  // of each target its block and rank
+  std::pmr::vector<std::tuple<Status, uint64_t, uint64_t, uint64_t>> faults;
+  std::pmr::vector<uint64_t> words;  // of each target its block and rank
   Status probe_status = Status::ok;
   Status swept_status = Status::ok;
   uint64_t blocks_read = 0;
@@ -88,7 +88,7 @@ Questions make_questions(const Table& t, const std::vector<uint64_t>& entries, f
 }
 
 Answer ask(const Kernels& set, const Table& t, const Table& second, const Questions& q, uint8_t behind,
-           const std::vector<std::vector<uint64_t>>& slow, const std::vector<bool>& decodes) {
+           const std::pmr::vector<Values>& slow, const std::pmr::vector<bool>& decodes) {
   const World& w = world();
   static Copy copies[2];
   copies[0].load(t, behind, q.fingerprint_count);
@@ -97,7 +97,7 @@ Answer ask(const Kernels& set, const Table& t, const Table& second, const Questi
 
   Answer answer;
   Fault fault;
-  std::vector<uint64_t> all;
+  Values all;
   bool all_right = true;
   uint64_t written, taken;
   for (uint64_t b = 0; b < t.count(); ++b) {
@@ -164,7 +164,7 @@ Answer ask(const Kernels& set, const Table& t, const Table& second, const Questi
 }
 
 // Another table of the same entries, with another permutation and another code.
-Table second_table(const Table& t, std::vector<uint64_t> entries, fuzz::Input* input) {
+Table second_table(const Table& t, std::vector<uint64_t> entries, const std::vector<const Kernels*>& sets, fuzz::Input* input) {
   const World& w = world();
   Table second;
   do second.code = &w.codes[input->byte() % kCodes];
@@ -175,7 +175,7 @@ Table second_table(const Table& t, std::vector<uint64_t> entries, fuzz::Input* i
   for (uint64_t& e : entries) e = apply(w.forward[second.permutation], apply(w.inverse[t.permutation], e));
   std::sort(entries.begin(), entries.end());
   entries.erase(std::unique(entries.begin(), entries.end()), entries.end());
-  encode_table(&second, entries);
+  encode_table(&second, entries, sets);
   second.directory_bits = input->byte() % 6;
   second.directory = right_directory(second);
   return second;
@@ -183,13 +183,13 @@ Table second_table(const Table& t, std::vector<uint64_t> entries, fuzz::Input* i
 
 // What a sound table must answer, by brute force.
 struct Truth {
-  std::vector<uint64_t> words;
+  std::pmr::vector<uint64_t> words;
   Matches probed;
   Matches scanned;
   uint64_t candidates = 0;
 };
 
-Truth find_truth(const Table& t, const Table& second, const Questions& q, const std::vector<std::vector<uint64_t>>& blocks) {
+Truth find_truth(const Table& t, const Table& second, const Questions& q, const std::pmr::vector<Values>& blocks) {
   const Permutation& inverse = world().inverse[t.permutation];
   Truth truth;
   for (uint32_t i = 0; i < q.targets.size(); ++i) {
@@ -229,18 +229,22 @@ void check_sound(const Truth& truth, const Answer& answer) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const fuzz::Arena arena;
   fuzz::Input input(data, size);
   const World& w = world();
   Table t;
   const unsigned shape = input.byte();
   t.code = &w.codes[input.byte() % kCodes];
   t.permutation = input.byte() % kPermutations;
+  const fuzz::Chance chance(data, size);
+  const std::vector<const Kernels*> sets = chance.sets(w.sets, 4);
+  const bool small = chance.scale() == fuzz::Scale::small;
   // Small blocks more often than large ones: they are quick.
-  static const uint32_t sizes[] = {128, 128, 128, 128, 256, 512, 1024, 4096};
-  t.block_bytes = sizes[shape % 8];
+  static const uint32_t sizes[] = {128, 128, 128, 128, 128, 128, 256, 512, 128, 128, 128, 128, 256, 512, 1024, 4096};
+  t.block_bytes = sizes[small ? shape % 8 : 8 + shape % 8];
   t.seed = input.word();
   if (shape & 64) {
-    encode_table(&t, make_keys(t.code->lengths, &input));
+    encode_table(&t, make_keys(t.code->lengths, small ? 63 : 255, &input), sets);
     if (shape & 128) damage(&t, &input);
   } else {
     raw_table(&t, 4, &input);
@@ -248,8 +252,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (uint64_t b = 0; b < t.count(); ++b) t.seal(b);
   make_directory(&t, &input);
 
-  std::vector<std::vector<uint64_t>> slow(t.count());
-  std::vector<bool> decodes(t.count());
+  std::pmr::vector<Values> slow(t.count());
+  std::pmr::vector<bool> decodes(t.count());
   std::vector<uint64_t> entries;
   const bool directory_right = t.directory == right_directory(t);
   bool sound = directory_right;
@@ -265,11 +269,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 
   const Questions q = make_questions(t, entries, &input);
   // A long table is its own second: it need not be sorted and encoded.
-  const Table second = entries.empty() || entries.size() > 1000 ? t : second_table(t, entries, &input);
+  const Table second = entries.empty() || entries.size() > 1000 ? t : second_table(t, entries, sets, &input);
   const Truth truth = sound ? find_truth(t, second, q, slow) : Truth{};
   Answer first;
-  for (size_t i = 0; i < w.sets.size(); ++i) {
-    Answer answer = ask(*w.sets[i], t, second, q, static_cast<uint8_t>(i * 0x55), slow, decodes);
+  for (size_t i = 0; i < sets.size(); ++i) {
+    Answer answer = ask(*sets[i], t, second, q, static_cast<uint8_t>(i * 0x55), slow, decodes);
     if (i == 0) first = answer;
     // A search among keys that do not ascend may end anywhere.
     if (keys_ascend) REQUIRE(answer == first);

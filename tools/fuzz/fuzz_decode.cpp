@@ -5,7 +5,7 @@
 namespace {
 
 // Everything that is decoded lies at the end of an allocation, and so does the overread that the contract allows.
-void check(const Kernels& set, const Table& t, const std::vector<std::vector<uint64_t>>& slow, const std::vector<bool>& right) {
+void check(const Kernels& set, const Table& t, const std::pmr::vector<Values>& slow, const std::pmr::vector<bool>& right) {
   static TableView view;
   static const Code* loaded = nullptr;
   if (loaded != t.code) view.code = t.code->decode;  // large: not copied needlessly
@@ -49,6 +49,7 @@ void check(const Kernels& set, const Table& t, const std::vector<std::vector<uin
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const fuzz::Arena arena;
   fuzz::Input input(data, size);
   static Table t;
   const unsigned shape = input.byte();
@@ -56,14 +57,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   t.block_bytes = shape & 1 ? 256 : kMinBlockBytes;
   t.seed = input.byte();
   if (shape & 2) {
-    encode_table(&t, make_keys(t.code->lengths, &input));
+    encode_table(&t, make_keys(t.code->lengths, 255, &input), world().sets);
     if (shape & 4) damage(&t, &input);
   } else {
     raw_table(&t, 7, &input);
   }
   for (uint64_t b = 0; b < t.count(); ++b) t.seal(b);
-  std::vector<std::vector<uint64_t>> slow(t.count());
-  std::vector<bool> right(t.count());
+  std::pmr::vector<Values> slow(t.count());
+  std::pmr::vector<bool> right(t.count());
   for (uint64_t b = 0; b < t.count(); ++b) right[b] = slow_decode(&t, b, &slow[b]) && slow[b].back() == t.keys[b];
   for (const Kernels* set : world().sets) check(*set, t, slow, right);
   return 0;

@@ -25,27 +25,42 @@ struct Happened {
 struct Facts {
   bool present = false;
   bool wiped = false;
-  std::map<uint64_t, bool> ids;  // those that were named since the last absence: added or removed
+  std::pmr::map<uint64_t, bool> ids;  // those that were named since the last absence: added or removed
 };
 
-struct Model {
-  std::vector<Happened> log;
-  std::map<uint64_t, bool> in_base;                    // of every fingerprint with an entry
-  std::vector<std::pair<uint32_t, uint32_t>> versions;  // and how many changes they see
+using State = std::pmr::map<uint64_t, Facts>;
 
-  std::map<uint64_t, Facts> at(uint32_t end) const {
-    std::map<uint64_t, Facts> all;
-    for (uint32_t i = 0; i < end; ++i) {
-      Facts& facts = all[log[i].fingerprint];
-      facts.present = log[i].kind == Change::add || log[i].kind == Change::remove;
-      if (facts.present) {
-        facts.ids[log[i].id] = log[i].kind == Change::add;
-      } else {
-        facts.wiped = true;
-        facts.ids.clear();
-      }
+struct Model {
+  std::pmr::vector<Happened> log;
+  State now;                                            // what the whole log makes
+  std::pmr::map<uint64_t, bool> in_base;                     // of every fingerprint with an entry
+  std::pmr::vector<std::pair<uint32_t, uint32_t>> versions;  // and how many changes they see
+
+  static void happen(State* all, const Happened& one) {
+    Facts& facts = (*all)[one.fingerprint];
+    facts.present = one.kind == Change::add || one.kind == Change::remove;
+    if (facts.present) {
+      facts.ids[one.id] = one.kind == Change::add;
+    } else {
+      facts.wiped = true;
+      facts.ids.clear();
     }
+  }
+  State at(uint32_t end) const {
+    if (end == size()) return now;
+    State all;
+    for (uint32_t i = 0; i < end; ++i) happen(&all, log[i]);
     return all;
+  }
+  void push(const Happened& one) {
+    log.push_back(one);
+    happen(&now, one);
+  }
+  void take_back(size_t to) {
+    if (to == log.size()) return;
+    log.resize(to);
+    now.clear();
+    for (const Happened& one : log) happen(&now, one);
   }
   uint32_t end_of(uint32_t version) const {
     uint32_t end = 0;
@@ -67,9 +82,9 @@ Said said_of(const Facts& facts, uint64_t id) {
   return facts.wiped ? Said::absent : Said::nothing;
 }
 
-using Pairs = std::vector<std::pair<uint64_t, unsigned>>;  // fingerprint, distance
+using Pairs = std::pmr::vector<std::pair<uint64_t, unsigned>>;  // fingerprint, distance
 
-Pairs near(const Model& model, const std::map<uint64_t, Facts>& all, uint64_t query, unsigned radius) {
+Pairs near(const Model& model, const State& all, uint64_t query, unsigned radius) {
   Pairs found;
   for (const auto& [fingerprint, facts] : all) {
     const unsigned distance = static_cast<unsigned>(__builtin_popcountll(fingerprint ^ query));
@@ -79,8 +94,8 @@ Pairs near(const Model& model, const std::map<uint64_t, Facts>& all, uint64_t qu
 }
 
 // The matches of a sink, query by query, each fingerprint once.
-std::vector<Pairs> take(const Sink& sink, size_t queries) {
-  std::vector<Pairs> found(queries);
+std::pmr::vector<Pairs> take(const Sink& sink, size_t queries) {
+  std::pmr::vector<Pairs> found(queries);
   for (uint64_t i = 0; i < sink.count; ++i) {
     REQUIRE(sink.matches[i].query < queries);
     found[sink.matches[i].query].emplace_back(sink.matches[i].fingerprint, sink.matches[i].distance);
@@ -89,6 +104,8 @@ std::vector<Pairs> take(const Sink& sink, size_t queries) {
   return found;
 }
 
+const Pause kOn = [](uint64_t) {};
+
 struct Guard {
   Sink sink;
   ~Guard() { release(&sink); }
@@ -96,13 +113,17 @@ struct Guard {
 
 class Trial {
  public:
-  explicit Trial(fuzz::Input* input) : input_(*input), random_(input->word(4)) {
+  Trial(fuzz::Input* input, const fuzz::Chance& chance)
+      : input_(*input), chance_(chance), scale_(chance.scale()), random_(input->word(4)) {
     uint8_t bits[64];
     fuzz::shuffle(&random_, bits);
-    radius_ = input_.byte() % (NearIndex::kMaxRadius + 1);
+    // An index of a small radius takes fewer pages.
+    const unsigned radius = input_.byte();
+    radius_ = radius < 192 && small() ? radius % 3 : radius % (NearIndex::kMaxRadius + 1);
     delta_.reset(new Delta(radius_, bits));
     // Fingerprints of which many lie near each other, and few ids, so that changes meet.
-    const unsigned pool = 1 + input_.byte() % 48;
+    const unsigned most[] = {12, 24, 48};
+    const unsigned pool = 1 + input_.byte() % most[static_cast<unsigned>(scale_)];
     while (pool_.size() < pool) {
       uint64_t x = pool_.empty() || random_.below(3) == 0 ? random_.next() : pool_[random_.below(static_cast<unsigned>(pool_.size()))];
       for (unsigned k = random_.below(5); k; --k) x ^= uint64_t{1} << random_.below(64);
@@ -113,7 +134,8 @@ class Trial {
   }
 
   void run() {
-    for (unsigned steps = 0; input_.left() && steps < 40; ++steps) {
+    const unsigned most = small() ? 1 + random_.below(6) : scale_ == fuzz::Scale::medium ? 12 : 40;
+    for (unsigned steps = 0; input_.left() && steps < most; ++steps) {
       const unsigned step = input_.byte();
       const uint32_t version = next_version(step);
       if (step % 4 != 3) apply(version, step);
@@ -126,6 +148,8 @@ class Trial {
   }
 
  private:
+  bool small() const { return scale_ == fuzz::Scale::small; }
+
   // The same version as before, a later one, or now and then an older one, which is refused.
   uint32_t next_version(unsigned step) {
     const uint32_t last = model_.versions.empty() ? 5 : model_.versions.back().first;
@@ -141,13 +165,14 @@ class Trial {
 
   void apply(uint32_t version, unsigned step) {
     // One in many is long enough for the hash tables to grow.
-    const size_t n = step == 100 ? 700 : input_.byte() % 20;
+    const bool many = step == 100 && scale_ == fuzz::Scale::large;
+    const size_t n = many ? 700 : input_.byte() % (small() ? 10 : 20);
     std::vector<uint8_t> kinds(n), bases(n);
     Words fingerprints(n), ids(n);
     for (size_t i = 0; i < n; ++i) {
       const unsigned kind = input_.byte();
       kinds[i] = kind < 140 ? 0 : kind < 200 ? 1 : kind < 250 ? 2 : 3;
-      fingerprints[i] = step == 100 && kind % 4 ? random_.next() : pick();
+      fingerprints[i] = many && kind % 4 ? random_.next() : pick();
       ids[i] = pick_id();
       bases[i] = in_base(fingerprints[i]);
     }
@@ -160,10 +185,10 @@ class Trial {
     for (size_t i = 0; i < n; ++i) {
       if (!put(fingerprints[i], bases[i])) {
         REQUIRE(applied == Applied::base_changed);
-        model_.log.resize(before);
+        model_.take_back(before);
         return;
       }
-      model_.log.push_back(Happened{kinds[i] == 3 ? Change::wipe : static_cast<Change>(kinds[i]), fingerprints[i], ids[i]});
+      model_.push(Happened{kinds[i] == 3 ? Change::wipe : static_cast<Change>(kinds[i]), fingerprints[i], ids[i]});
     }
     REQUIRE(applied == Applied::ok);
     if (n) model_.commit(version);
@@ -173,7 +198,7 @@ class Trial {
   bool put(uint64_t fingerprint, bool based) { return model_.in_base.emplace(fingerprint, based).first->second == based; }
 
   void probe_insert(uint32_t version) {
-    const size_t n = input_.byte() % 24;
+    const size_t n = input_.byte() % (small() ? 10 : 24);
     const unsigned how = input_.byte();
     const unsigned radius = std::min<unsigned>(input_.byte() % 8, radius_);
     const bool always = how & 1, fails = how >= 240;
@@ -188,8 +213,9 @@ class Trial {
     }
     Guard guard;
     if ((how & 14) == 14) guard.sink.limit = how;
+    size_t done = n;
     const Applied applied =
-        delta_->probe_insert(queries.data(), ids.data(), matched.data(), bases.data(), n, radius, always, version, &guard.sink,
+        delta_->probe_insert(queries.data(), ids.data(), matched.data(), bases.data(), &done, radius, always, version, &guard.sink,
                              inserted.data(), [fails] {
                                if (fails) throw std::bad_alloc();
                              });
@@ -198,35 +224,32 @@ class Trial {
       return;
     }
     const uint32_t before = model_.size();
-    std::vector<Pairs> found(n);
+    std::pmr::vector<Pairs> found(n);
     uint64_t total = 0;
-    std::map<uint64_t, Facts> all = model_.at(before);
     for (size_t i = 0; i < n; ++i) {
-      found[i] = near(model_, all, queries[i], radius);
+      found[i] = near(model_, model_.now, queries[i], radius);
       total += found[i].size();
       if (total > guard.sink.limit) return taken_back(applied, Applied::out_of_memory, before);
-      const auto known = all.find(queries[i]);
-      const bool holds = known != all.end() && said_of(known->second, ids[i]) == Said::present;
+      const auto known = model_.now.find(queries[i]);
+      const bool holds = known != model_.now.end() && said_of(known->second, ids[i]) == Said::present;
       if (matched[i] == 2 || holds || !(always || (matched[i] == 0 && found[i].empty()))) continue;
       if (!put(queries[i], bases[i])) return taken_back(applied, Applied::base_changed, before);
-      model_.log.push_back(Happened{Change::add, queries[i], ids[i]});
-      all[queries[i]].present = true;
-      all[queries[i]].ids[ids[i]] = true;
+      model_.push(Happened{Change::add, queries[i], ids[i]});
       expected[i] = 1;
     }
     if (fails) return taken_back(applied, Applied::out_of_memory, before);
-    REQUIRE(applied == Applied::ok && inserted == expected && take(guard.sink, n) == found);
+    REQUIRE(applied == Applied::ok && done == n && inserted == expected && take(guard.sink, n) == found);
     if (model_.size() != before) model_.commit(version);
   }
 
   void taken_back(Applied applied, Applied expected, uint32_t before) {
     REQUIRE(applied == expected);
-    model_.log.resize(before);
+    model_.take_back(before);
   }
 
   void check_totals() {
     uint64_t removals = 0;
-    for (const auto& [fingerprint, facts] : model_.at(model_.size())) removals += facts.wiped && model_.in_base.at(fingerprint);
+    for (const auto& [fingerprint, facts] : model_.now) removals += facts.wiped && model_.in_base.at(fingerprint);
     REQUIRE(delta_->entries() == model_.in_base.size() && delta_->operations() == model_.size());
     REQUIRE(delta_->removals() == removals);
     REQUIRE(delta_->radius() == radius_ && delta_->bytes() >= model_.size());
@@ -235,10 +258,11 @@ class Trial {
   }
 
   void check(uint32_t end) {
-    const std::map<uint64_t, Facts> all = model_.at(end);
+    const State all = model_.at(end);
     Words asked(pool_);
+    const size_t most = small() ? 14 : 60;
     for (const auto& [fingerprint, facts] : all)
-      if (asked.size() < 60) asked.push_back(fingerprint);
+      if (asked.size() < most) asked.push_back(fingerprint);
     for (unsigned i = 0; i < 4; ++i) asked.push_back(pool_[random_.below(static_cast<unsigned>(pool_.size()))] ^ uint64_t{1} << i * 9);
     asked.push_back(random_.next());
     check_said(all, asked, end);
@@ -247,21 +271,21 @@ class Trial {
     check_near(all, asked, end);
   }
 
-  void check_said(const std::map<uint64_t, Facts>& all, const Words& asked, uint32_t end) {
+  void check_said(const State& all, const Words& asked, uint32_t end) {
     static const Facts none;
     std::vector<uint8_t> states(asked.size()), pairs(asked.size());
     Words wanted;
     for (size_t i = 0; i < asked.size(); ++i) wanted.push_back(random_.below(ids_) * (uint64_t{1} << (based_ % 60)));
-    delta_->states(asked.data(), asked.size(), end, states.data());
-    delta_->pairs(asked.data(), wanted.data(), asked.size(), end, pairs.data());
+    delta_->states(asked.data(), asked.size(), end, states.data(), kOn);
+    delta_->pairs(asked.data(), wanted.data(), asked.size(), end, pairs.data(), kOn);
     for (size_t i = 0; i < asked.size(); ++i) {
       const auto known = all.find(asked[i]);
       const Facts& facts = known == all.end() ? none : known->second;
       REQUIRE(static_cast<Said>(states[i]) == (known == all.end() ? Said::nothing : facts.present ? Said::present : Said::absent));
       REQUIRE(static_cast<Said>(pairs[i]) == said_of(facts, wanted[i]));
-      std::set<uint64_t> base;
+      std::pmr::set<uint64_t> base;
       for (unsigned k = random_.below(6); k; --k) base.insert(random_.below(ids_ + 2) * (uint64_t{1} << (based_ % 60)));
-      std::set<uint64_t> expected = facts.wiped ? std::set<uint64_t>() : base;
+      std::pmr::set<uint64_t> expected = facts.wiped ? std::pmr::set<uint64_t>() : base;
       for (const auto& [id, added] : facts.ids)
         if (added) expected.insert(id);
         else expected.erase(id);
@@ -272,21 +296,21 @@ class Trial {
     }
   }
 
-  void check_found(const std::map<uint64_t, Facts>& all, uint32_t end) {
-    std::set<uint64_t> wanted;
+  void check_found(const State& all, uint32_t end) {
+    std::pmr::set<uint64_t> wanted;
     for (unsigned k = random_.below(12); k; --k) wanted.insert(random_.below(ids_ + 1) * (uint64_t{1} << (based_ % 60)));
     std::vector<std::pair<uint64_t, uint64_t>> expected, got;
     for (const auto& [fingerprint, facts] : all)
       for (const auto& [id, added] : facts.ids)
         if (added && wanted.count(id)) expected.emplace_back(fingerprint, id);
     const Words ids(wanted.begin(), wanted.end());
-    delta_->find(ids.data(), ids.size(), end, &got);
+    delta_->find(ids.data(), ids.size(), end, &got, kOn);
     REQUIRE(got == expected);
   }
 
-  void check_export(const std::map<uint64_t, Facts>& all, uint32_t end) {
+  void check_export(const State& all, uint32_t end) {
     Export got, expected;
-    delta_->export_state(end, &got);
+    delta_->export_state(end, &got, kOn);
     expected.add_lims.push_back(0);
     expected.remove_lims.push_back(0);
     for (const auto& [fingerprint, facts] : all) {
@@ -306,28 +330,30 @@ class Trial {
     REQUIRE(got.remove_lims == expected.remove_lims && got.remove_ids == expected.remove_ids);
   }
 
-  void check_near(const std::map<uint64_t, Facts>& all, const Words& asked, uint32_t end) {
+  void check_near(const State& all, const Words& asked, uint32_t end) {
     const unsigned radius = random_.below(radius_ + 1), wide = random_.below(65);
-    std::vector<Pairs> probed, scanned;
+    std::pmr::vector<Pairs> probed, scanned;
     for (const uint64_t query : asked) probed.push_back(near(model_, all, query, radius));
     const size_t few = std::min<size_t>(asked.size(), 5);
     for (size_t i = 0; i < few; ++i) scanned.push_back(near(model_, all, asked[i], wide));
     static const std::vector<const Kernels*> sets = fuzz::all_kernels();
-    for (const Kernels* set : sets) {
+    for (const Kernels* set : chance_.sets(sets)) {
       REQUIRE(select_kernels(set->name));
       Guard probe;
-      REQUIRE(delta_->probe(asked.data(), asked.size(), radius, end, &probe.sink));
+      REQUIRE(delta_->probe(asked.data(), asked.size(), radius, end, &probe.sink, kOn));
       REQUIRE(take(probe.sink, asked.size()) == probed);
     }
     // A scan walks over every bucket, mostly empty ones: now and then.
-    if (random_.below(4)) return;
+    if (random_.below(small() ? 64 : 4)) return;
     REQUIRE(select_kernels(sets[random_.below(static_cast<unsigned>(sets.size()))]->name));
     Guard scan;
-    REQUIRE(delta_->scan(asked.data(), few, wide, end, &scan.sink));
+    REQUIRE(delta_->scan(asked.data(), few, wide, end, &scan.sink, kOn));
     REQUIRE(take(scan.sink, few) == scanned);
   }
 
   fuzz::Input& input_;
+  const fuzz::Chance chance_;
+  const fuzz::Scale scale_;
   fuzz::Random random_;
   unsigned radius_;
   std::unique_ptr<Delta> delta_;
@@ -340,7 +366,8 @@ class Trial {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const fuzz::Arena arena;
   fuzz::Input input(data, size);
-  Trial(&input).run();
+  Trial(&input, fuzz::Chance(data, size)).run();
   return 0;
 }

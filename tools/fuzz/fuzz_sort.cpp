@@ -22,16 +22,16 @@ std::unique_ptr<uint64_t[]> exactly(const Words& words) {
   return p;
 }
 
-Words taken(const std::unique_ptr<uint64_t[]>& p, size_t n) { return Words(p.get(), p.get() + n); }
+bool same(const std::unique_ptr<uint64_t[]>& p, const Words& words) { return std::equal(words.begin(), words.end(), p.get()); }
 
 // Few keys most of the time; now and then as many as go past the sort in the cache.
-size_t choose_size(fuzz::Input* input) {
+size_t choose_size(fuzz::Input* input, fuzz::Scale scale, bool huge) {
   const unsigned choice = input->byte();
   const size_t more = input->word(2);
+  if (huge) return 65535 + more % 500;
+  if (scale == fuzz::Scale::large) return more % 1500;
   if (choice < 96) return more % 28;
-  if (choice < 252) return more % 300;
-  if (choice < 255) return more % 1000;
-  return more % 128 ? more % 4000 : 65535 + more / 128 % 500;
+  return more % (scale == fuzz::Scale::medium ? 300 : 100);
 }
 
 // Keys with the shapes that sorts are sensitive to: shared bits in front or behind, few values, runs.
@@ -62,7 +62,7 @@ void check_keys(const std::vector<const Kernels*>& sets, const Words& keys, unsi
   for (const Kernels* set : sets) {
     const auto sorted = exactly(keys), tmp = exactly(keys);
     set->sort_keys(sorted.get(), tmp.get(), keys.size(), bits);
-    REQUIRE(taken(sorted, keys.size()) == expected);
+    REQUIRE(same(sorted, expected));
   }
 }
 
@@ -87,7 +87,7 @@ void check_pairs(const std::vector<const Kernels*>& sets, const Words& keys, uin
   // The groups of the sorted pairs: distinct keys, each with its distinct values, ascending.
   const std::unique_ptr<uint64_t[]> group_keys(new uint64_t[keys.size()]), ids(new uint64_t[keys.size()]);
   uint64_t id_count = UINT64_MAX;
-  const uint64_t groups = group_pairs(sorted.get(), keys.size(), group_keys.get(), ids.get(), &id_count);
+  const uint64_t groups = group_pairs(sorted.get(), keys.size(), group_keys.get(), ids.get(), &id_count, nullptr);
   std::sort(expected.begin(), expected.end());
   expected.erase(std::unique(expected.begin(), expected.end()), expected.end());
   REQUIRE(id_count == expected.size());
@@ -129,13 +129,13 @@ void check_permuted(const std::vector<const Kernels*>& sets, Words keys, unsigne
   for (const Kernels* set : sets) {
     const std::unique_ptr<uint64_t[]> out(new uint64_t[n]), tmp(new uint64_t[n]);
     set->permute(forward, in.get(), out.get(), n);
-    REQUIRE(taken(out, n) == permuted);
+    REQUIRE(same(out, permuted));
     REQUIRE(set->permute_select(forward, in.get(), out.get(), n, low, high) == selected.size());
-    REQUIRE(taken(out, selected.size()) == selected);
+    REQUIRE(same(out, selected));
     REQUIRE(set->digest(inverse, permuted_in.get(), n) == digest);
     set->permute_sort(forward, in.get(), out.get(), tmp.get(), n, bits);
-    REQUIRE(taken(out, n) == expected);
-    REQUIRE(taken(in, n) == keys);
+    REQUIRE(same(out, expected));
+    REQUIRE(same(in, keys));
   }
 }
 
@@ -168,7 +168,7 @@ void check_matches(const Words& keys, uint64_t seed) {
   const std::unique_ptr<int64_t[]> lims(new int64_t[queries + 1]);
   const std::unique_ptr<uint64_t[]> fingerprints(new uint64_t[n]);
   const std::unique_ptr<uint8_t[]> distances(new uint8_t[n]);
-  REQUIRE(order_matches(sink, queries, lims.get(), fingerprints.get(), distances.get()));
+  REQUIRE(order_matches(sink, queries, lims.get(), fingerprints.get(), distances.get(), nullptr) == Status::ok);
   std::sort(matches.begin(), matches.end(), [](const Match& a, const Match& b) {
     return std::make_tuple(a.query, a.distance, a.fingerprint) < std::make_tuple(b.query, b.distance, b.fingerprint);
   });
@@ -183,11 +183,13 @@ void check_matches(const Words& keys, uint64_t seed) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const std::vector<const Kernels*> sets = fuzz::all_kernels();
+  static const std::vector<const Kernels*> all = fuzz::all_kernels();
   fuzz::Input input(data, size);
   const unsigned what = input.byte();
+  const fuzz::Chance chance(data, size);
+  const std::vector<const Kernels*> sets = chance.sets(all);
   const unsigned bits = input.byte() % 65;
-  const size_t n = choose_size(&input);
+  const size_t n = choose_size(&input, chance.scale(), chance.one_in(512));
   const Words keys = make_keys(n, &input);
   switch (what % 8) {
     case 0:

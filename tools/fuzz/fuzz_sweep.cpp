@@ -7,19 +7,26 @@
 namespace {
 
 using Words = std::vector<uint64_t>;
-using Matches = std::vector<std::tuple<uint32_t, uint64_t, uint32_t>>;  // query, fingerprint, distance
+using Matches = std::pmr::vector<std::tuple<uint32_t, uint64_t, uint32_t>>;  // query, fingerprint, distance
 
 constexpr unsigned kTables = 4;
-constexpr uint64_t kMostPairs = 6000;    // of a query and a fingerprint
-constexpr uint64_t kMostLookUps = 2100;  // in a table
+
+// What a case of one scale costs at most.
+struct Bounds {
+  size_t most;           // fingerprints, or queries
+  uint64_t pairs;        // of a query and a fingerprint
+  uint64_t look_ups;     // in a table
+};
+constexpr Bounds kBounds[] = {{66, 300, 150}, {300, 1500, 500}, {2049, 6000, 2100}};
 constexpr uint64_t kPlainly = ProbeOptions::kDense - 1;
 
 // The sizes at which groups, blocks of work and sorts change their ways, and what lies around them.
-size_t choose_size(fuzz::Input* input) {
+size_t choose_size(fuzz::Input* input, size_t most) {
   static const uint16_t sizes[] = {0, 1, 2, 3, 23, 24, 25, 26, 63, 64, 65, 66, 127, 128, 129, 130, 191, 192, 193, 255,
                                    256, 257, 300, 511, 512, 513, 1023, 1024, 1025, 2047, 2048, 2049};
   const unsigned choice = input->byte();
-  return choice < 128 ? choice % 24 : sizes[choice < 240 ? choice % 20 : choice % 32];
+  const size_t n = choice < 160 ? choice % 24 : sizes[choice < 240 ? choice % 20 : choice % 32];
+  return std::min(n, most);
 }
 
 Words make_fingerprints(size_t n, fuzz::Input* input) {
@@ -78,7 +85,8 @@ struct Part {
   Words variants;
 };
 
-void make_part(Part* part, const Words& fingerprints, size_t queries, fuzz::Input* input) {
+void make_part(Part* part, const Words& fingerprints, size_t queries, const Bounds& bounds, const Kernels& encoder,
+               fuzz::Input* input) {
   const World& w = world();
   Table& t = part->table;
   unsigned code = input->byte() % kCodes;
@@ -94,14 +102,14 @@ void make_part(Part* part, const Words& fingerprints, size_t queries, fuzz::Inpu
   std::sort(keys.begin(), keys.end());
   t.blocks.clear();
   t.keys.clear();
-  if (!keys.empty()) encode_table(&t, keys);
+  if (!keys.empty()) encode_table(&t, keys, {&encoder});
   t.directory = right_directory(t);
 
   part->prefix_bits = input->byte() % 65;
   const unsigned most = part->prefix_bits <= 8 ? 3 : part->prefix_bits <= 20 ? 2 : 1;
   part->flips = std::min(input->byte() % (most + 1), part->prefix_bits);
   do part->variants = make_variants(part->prefix_bits, part->flips);
-  while (part->variants.size() * queries > kMostLookUps && part->flips-- > 0);
+  while (part->variants.size() * queries > bounds.look_ups && part->flips-- > 0);
   part->condition = apply(w.inverse[t.permutation], top_mask(part->prefix_bits));
 }
 
@@ -182,7 +190,7 @@ void check_locate(const Kernels& set, const Batch& b, const Table& t, const Tabl
   std::vector<uint64_t> blocks(wanted.size());
   std::vector<uint32_t> ranks(wanted.size());
   Fault fault;
-  const Status status = set.locate(view, wanted.data(), wanted.size(), blocks.data(), ranks.data(), &fault);
+  const Status status = set.locate(view, wanted.data(), wanted.size(), blocks.data(), ranks.data(), nullptr, &fault);
   if (status != Status::ok) {
     REQUIRE(!b.sound && fault.status == status);
     return;
@@ -220,30 +228,35 @@ void check_set(const Kernels& set, const Batch& b, uint8_t behind, uint64_t clai
   Sink sink;
   Fault fault;
   const uint64_t middle = first.block_count / 2;
-  Status status = set.scan(first, b.queries.data(), b.queries.size(), b.radius, 0, middle, &sink, &fault);
+  Status status = set.scan(first, b.queries.data(), b.queries.size(), b.radius, 0, middle, &sink, nullptr, &fault);
   if (status == Status::ok)
-    status = set.scan(first, b.queries.data(), b.queries.size(), b.radius, middle, first.block_count, &sink, &fault);
+    status = set.scan(first, b.queries.data(), b.queries.size(), b.radius, middle, first.block_count, &sink, nullptr, &fault);
   judge(b, status, fault, &sink, b.scanned);
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const fuzz::Arena arena;
   fuzz::Input input(data, size);
   Batch b;
   const unsigned shape = input.byte();
   b.sound = shape < 192;
   const unsigned radius = input.byte();
   b.radius = radius < 192 ? radius % 8 : radius % 65;
-  const size_t query_count = choose_size(&input);
-  const size_t most = query_count ? kMostPairs / query_count : kMostPairs / 8;
-  b.fingerprints = make_fingerprints(std::min(choose_size(&input), most), &input);
+  const fuzz::Chance chance(data, size);
+  const Bounds& bounds = kBounds[static_cast<unsigned>(chance.scale())];
+  const size_t query_count = choose_size(&input, bounds.most);
+  const size_t most = std::min<size_t>(bounds.most, bounds.pairs / (query_count ? query_count : 8));
+  b.fingerprints = make_fingerprints(choose_size(&input, most), &input);
   b.parts.resize(1 + shape % kTables);
   const unsigned sweep = input.byte();
   const uint64_t sweep_from = sweep < 160 ? 0 : sweep < 224 ? sweep % 130 : ProbeOptions::kDense;
   const unsigned claims = input.byte();
   const unsigned bound = input.byte();
-  for (Part& part : b.parts) make_part(&part, b.fingerprints, query_count, &input);
+  // Target block encodes in every set.
+  const std::vector<const Kernels*> sets = chance.sets(world().sets);
+  for (Part& part : b.parts) make_part(&part, b.fingerprints, query_count, bounds, *sets.front(), &input);
   if (!b.sound)
     for (unsigned n = 1 + input.byte() % 2; n; --n) damage_part(&b.parts[input.byte() % b.parts.size()], &input);
   b.queries = make_queries(query_count, b.fingerprints, &input);
@@ -251,9 +264,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const uint64_t limit = b.sound && bound >= 224 ? bound % 32 * 9 : UINT64_MAX;
   const uint64_t claimed = claims & 1 ? b.fingerprints.size() : claims & 2 ? 0 : uint64_t{1} << (claims >> 2);
   uint8_t behind = 0;
-  // Target block finds and scans in every set: here one at a time.
-  const std::vector<const Kernels*>& sets = world().sets;
+  // Target block finds and scans as well: here now and then.
   for (size_t i = 0; i < sets.size(); ++i)
-    check_set(*sets[i], b, behind += 0x55, claimed, sweep_from, limit, i == claims % sets.size());
+    check_set(*sets[i], b, behind += 0x55, claimed, sweep_from, limit, claims % 4 == i);
   return 0;
 }

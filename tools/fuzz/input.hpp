@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <memory_resource>
 #include <vector>
 
 #include "huffman.hpp"
 #include "kernels.hpp"
+#include "xxh64.hpp"
 
 namespace fuzz {
 
@@ -45,6 +47,41 @@ class Input {
  private:
   const uint8_t* p_;
   size_t left_;
+};
+
+// Memory for what the oracles keep during an execution (the containers of std::pmr), given back at once: the allocator of the
+// sanitizers is slow. What the kernel reads or writes stays with that one, which sees an overrun.
+class Arena {
+ public:
+  Arena() { std::pmr::set_default_resource(&pool()); }
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  ~Arena() { pool().release(); }
+
+ private:
+  static std::pmr::monotonic_buffer_resource& pool() {
+    constexpr size_t room = size_t{1} << 20;
+    static std::pmr::monotonic_buffer_resource* const made =
+        new std::pmr::monotonic_buffer_resource(new char[room], room, std::pmr::new_delete_resource());
+    return *made;
+  }
+};
+
+// What is left to chance, not to a byte of the input: the fuzzer would keep such a byte, and all that it makes of the input would
+// take as long. One case in 64 is large and one in 8 not small; one in 16 runs in every instruction set, the others in one.
+enum class Scale { small, medium, large };
+class Chance {
+ public:
+  Chance(const uint8_t* data, size_t size) : word_(fpstore::xxh64(data, size, 0)) {}
+  Scale scale() const { return word_ % 64 == 0 ? Scale::large : word_ % 64 < 8 ? Scale::medium : Scale::small; }
+  bool one_in(unsigned n) const { return (word_ >> 32) % n == 0; }
+  std::vector<const fpstore::Kernels*> sets(const std::vector<const fpstore::Kernels*>& all, unsigned every = 16) const {
+    if ((word_ >> 8) % every == 0) return all;
+    return {all[(word_ >> 16) % all.size()]};
+  }
+
+ private:
+  uint64_t word_;
 };
 
 // SplitMix64.

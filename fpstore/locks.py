@@ -41,8 +41,8 @@ class WriterLock:
                 ) from None
             who = "this process" if holder == str(os.getpid()) else f"process {holder}"
             raise StoreLockedError(
-                f"{folder}: {who} has it open for writing, and there is one writer at a time: make the change (insert, delete, "
-                "merge) in that process, or after it has closed the store",
+                f"{folder}: {who} has it open for writing, and there is one writer at a time: insert, delete and merge in "
+                "that process, or wait until it has closed the store",
                 path=folder,
                 got=holder,
             ) from None

@@ -31,11 +31,13 @@ from fpstore.cli.split import split
 from fpstore.cli.stats import stats
 from fpstore.cli.verb import VerbGroup
 from fpstore.cli.verify import verify
-from fpstore.errors import FpstoreError
+from fpstore.errors import CorruptStoreError, FpstoreError
 
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
 EXIT_SIGNAL = 128  # plus the number of the signal, as shells have it
+# What click 8.2 raises where 8.1 prints the help.
+_NO_ARGUMENTS: type[click.UsageError] | tuple[()] = getattr(click.exceptions, "NoArgsIsHelpError", ())
 _ENDINGS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
 
 
@@ -60,6 +62,8 @@ class Program(VerbGroup):
     def _run(self, args: Sequence[str] | None, complete_var: str | None, **extra: Any) -> int:
         try:
             result = super().main(args, "fpstore", complete_var, standalone_mode=False, **extra)
+            if sys.stdout is not None:
+                sys.stdout.flush()  # here, where what cannot be written is an error
         except BrokenPipeError:
             return _reader_is_gone()
         except Interrupted as error:
@@ -68,12 +72,17 @@ class Program(VerbGroup):
             return _interrupted(signal.SIGINT)
         except click.UsageError as error:
             path = error.ctx.command_path if error.ctx else "fpstore"
+            if error.ctx and isinstance(error, _NO_ARGUMENTS):
+                click.echo(error.ctx.get_help(), err=True)
+                return EXIT_USAGE
             complain(f"{error.format_message()} (see {path} --help)")
             return EXIT_USAGE
         except FpstoreError as error:
-            complain(str(error))
+            advise = isinstance(error, CorruptStoreError) and "repair" not in str(error)
+            complain(f"{error}{': fpstore repair keeps what is intact' if advise else ''}")
             return EXIT_FAILURE
         except (click.ClickException, MemoryError, OSError) as error:
+            _drop_output()
             complain(_describe(error))
             return EXIT_FAILURE
         except Exception as error:
@@ -116,6 +125,11 @@ def _interrupted(number: signal.Signals) -> int:
 
 
 def _reader_is_gone() -> int:
+    _drop_output()
+    return EXIT_SIGNAL + signal.SIGPIPE
+
+
+def _drop_output() -> None:
     """Let nothing more be written to standard output, not even by the interpreter when it exits."""
     try:
         null = os.open(os.devnull, os.O_WRONLY)
@@ -123,7 +137,6 @@ def _reader_is_gone() -> int:
         os.close(null)
     except (OSError, ValueError):  # not a real file: nothing is flushed to it
         pass
-    return EXIT_SIGNAL + signal.SIGPIPE
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -2,9 +2,11 @@
 
 import os
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -244,3 +246,13 @@ def test_xxh64_equals_the_package():
     for length in range(2001):
         for seed in (0, 1, 2**63 + length, 2**64 - 1):
             assert _kernel.xxh64(data[:length], seed) == xxhash.xxh64_intdigest(data[:length], seed), length
+
+
+@pytest.mark.parametrize("name", ["avx2", "avx512"])
+def test_every_feature_that_a_set_is_compiled_for_is_asked_of_the_processor(name: str) -> None:
+    native = Path(__file__).parent.parent / "fpstore" / "_native"
+    properties = (native / "CMakeLists.txt").read_text()
+    features = set(re.findall(r"-m(\w+)", properties.partition(f"(target_{name}.cpp PROPERTIES")[2].partition(")")[0]))
+    assert {"avx2", "lzcnt"} <= features
+    asked = re.findall(r'__builtin_cpu_supports\("(\w+)"\)|\bhas_(\w+)\(\) &&', (native / "cpu.cpp").read_text())
+    assert features <= {a or b for a, b in asked}

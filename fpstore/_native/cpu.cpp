@@ -2,6 +2,9 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#ifdef FPSTORE_X86
+#include <cpuid.h>
+#endif
 
 #include <algorithm>
 #include <atomic>
@@ -13,6 +16,15 @@
 namespace fpstore {
 
 namespace {
+
+#ifdef FPSTORE_X86
+// Asked of the processor itself: not every compiler's __builtin_cpu_supports knows the name. Without it the instruction counts from
+// the other end, and nothing tells.
+bool has_lzcnt() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(0x80000001, &a, &b, &c, &d) && (c & 1u << 5);
+}
+#endif
 
 const Kernels* best() {
 #ifdef FPSTORE_X86
@@ -50,7 +62,7 @@ const Kernels* kernels_named(const char* name) {
 #ifdef FPSTORE_X86
   __builtin_cpu_init();
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
-                    __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("fma");
+                    has_lzcnt() && __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("fma");
   if (strcmp(name, "avx2") == 0) return avx2 ? &kAvx2 : nullptr;
   if (strcmp(name, "avx512") == 0)
     return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

@@ -19,6 +19,14 @@ constexpr unsigned kExpandShared = 2;
 #include "probe.inc"
 #include "near.inc"
 
+// The eight bits of a mask as a number; a plain conversion is not safe. GCC 12 merges it with the comparison that made the mask, and
+// splits what it merged into one that writes the low byte of the number alone. Where the number is kept on the stack, its upper
+// bytes are then what was there before (tests/test_fuzz_targets.py shows it). The compiler cannot merge anything with an asm.
+inline unsigned bits_of(__mmask8 mask) {
+  asm("" : "+r"(mask));
+  return mask;
+}
+
 inline uint32_t tail_bits(const uint8_t* h, uint32_t n) {
   __m512i sum = _mm512_setzero_si512();
   for (uint32_t i = 0; i < n; i += 64) {
@@ -158,8 +166,8 @@ inline uint64_t count_below(const uint64_t* keys, uint64_t n, uint64_t target) {
   uint64_t below = 0;
   for (uint64_t i = 0; i < n; i += 8) {
     const __mmask8 live = static_cast<__mmask8>(n - i >= 8 ? 0xFF : (1u << (n - i)) - 1);
-    const unsigned smaller = static_cast<unsigned>(
-        __builtin_popcount(_mm512_mask_cmplt_epu64_mask(live, _mm512_maskz_loadu_epi64(live, keys + i), bound)));
+    const __mmask8 lower = _mm512_mask_cmplt_epu64_mask(live, _mm512_maskz_loadu_epi64(live, keys + i), bound);
+    const unsigned smaller = static_cast<unsigned>(__builtin_popcount(bits_of(lower)));
     below += smaller;
     if (smaller < 8) break;
   }
@@ -173,7 +181,7 @@ inline bool match_values(const uint64_t* values, uint32_t n, const Permutation& 
   for (uint32_t i = 0; i < n; i += 8) {
     const __mmask8 live = static_cast<__mmask8>(n - i >= 8 ? 0xFF : (1u << (n - i)) - 1);
     const __m512i distance = _mm512_popcnt_epi64(_mm512_xor_si512(_mm512_maskz_loadu_epi64(live, values + i), base));
-    unsigned hits = _mm512_mask_cmple_epu64_mask(live, distance, bound);
+    unsigned hits = bits_of(_mm512_mask_cmple_epu64_mask(live, distance, bound));
     for (; hits; hits &= hits - 1)
       if (!push(sink, inverse, values[i + static_cast<unsigned>(__builtin_ctz(hits))], permuted, query, index)) return false;
   }
@@ -186,7 +194,7 @@ inline bool filter_values(const Emitter& out, const Item& item, uint64_t mask, c
   for (uint32_t i = 0; i < n; i += 8) {
     // What lies past n is scratch, told apart only when something is near.
     const __m512i distance = _mm512_popcnt_epi64(_mm512_xor_si512(_mm512_loadu_si512(values + i), base));
-    unsigned hits = _mm512_cmple_epu64_mask(distance, bound);
+    unsigned hits = bits_of(_mm512_cmple_epu64_mask(distance, bound));
     if (__builtin_expect(hits == 0, 1)) continue;
     if (n - i < 8) hits &= (1u << (n - i)) - 1;
     for (; hits; hits &= hits - 1)
@@ -263,7 +271,7 @@ inline size_t near(const uint64_t* keys, size_t n, uint64_t query, unsigned radi
   for (size_t i = 0; i < n; i += 8) {
     const __mmask8 live = static_cast<__mmask8>(n - i >= 8 ? 0xFF : (1u << (n - i)) - 1);
     const __m512i distance = _mm512_popcnt_epi64(_mm512_xor_si512(_mm512_maskz_loadu_epi64(live, keys + i), base));
-    for (unsigned hits = _mm512_mask_cmple_epu64_mask(live, distance, bound); hits; hits &= hits - 1)
+    for (unsigned hits = bits_of(_mm512_mask_cmple_epu64_mask(live, distance, bound)); hits; hits &= hits - 1)
       places[count++] = static_cast<uint32_t>(i) + static_cast<uint32_t>(__builtin_ctz(hits));
   }
   return count;

@@ -293,6 +293,8 @@ def nested(outer_count: int, inner_count: int, radius: int) -> list[TableSpec]:
         raise InputError(
             f"nested-{outer_count}-{inner_count} is exact up to radius {min(outer_count, inner_count) - 1}, got {radius}"
         )
+    if outer_count * inner_count > MAX_TABLES:
+        raise InputError(f"nested-{outer_count}-{inner_count} has more than {MAX_TABLES} tables")
     tables = []
     for outer in _cut(range(WIDTH), outer_count):
         others = [bit for bit in range(WIDTH) if bit not in set(outer)]

@@ -14,7 +14,7 @@ from fpstore import layout
 from fpstore.delta import Delta, Totals, unpack
 from fpstore.design import Design
 from fpstore.environment import Reader
-from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, StoreNotFoundError
+from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, StorageError, StoreNotFoundError
 from fpstore.folder import is_store
 from fpstore.generation import Generation
 from fpstore.journal import Change, Journal
@@ -163,6 +163,10 @@ class Follower:
             # What was open belongs to the parent: its delta may be half changed, and its handles must not be used.
             self._pid, self._follows = os.getpid(), True
             if self.journal is not None or view.delta is not None:
+                if not self.is_same():
+                    raise StorageError(
+                        f"{self.path}: was replaced before this process read it: open the store again", path=self.path
+                    )
                 self.resolve()
                 assert self._current is not None
                 return self._current

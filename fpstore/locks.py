@@ -49,10 +49,14 @@ class WriterLock:
         except BaseException:
             os.close(self._descriptor)
             raise
-        _held.add(self)
-        with suppress(OSError):  # on a full disk the lock holds, only nobody learns whose it is
-            os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, f"{self.owner}\n".encode(), 0)
+        try:
+            _held.add(self)
+            with suppress(OSError):  # on a full disk the lock holds, only nobody learns whose it is
+                os.ftruncate(self._descriptor, 0)
+                os.pwrite(self._descriptor, f"{self.owner}\n".encode(), 0)
+        except BaseException:  # a signal: nobody would release it
+            self.release()
+            raise
 
     def release(self) -> None:
         """Give the lock back. Doing so twice is allowed."""

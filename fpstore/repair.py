@@ -60,9 +60,9 @@ class RepairReport:
     damaged : str or None
         Where the damaged store is now, if the new one took its place.
     lost_file : str or None
-        Tab-separated: kind, fingerprint, id. Kind ``fingerprint``: it has no id left and is not in the new store; ``ids``: it has lost
-        some of its ids; ``name``: the string of an id is lost, and only its number is known; ``id``: no intact record has this id,
-        which is lost or was deleted before.
+        Tab-separated: kind, fingerprint, id. Kind ``fingerprint``: it has no id left and is not in the new store; ``ids``: it has
+        lost some of its ids; ``name``: the string of an id is lost, and only its number is known; ``id``: no intact record has this
+        id, which is lost or was deleted before.
     fingerprints, ids : int
         In the new store.
     """
@@ -398,7 +398,9 @@ class _Repair:
             file.flush()
             os.fsync(file.fileno())
         self._report.lost_file = str(lost)
-        self._report.actions.append(f"wrote {lost}: what is known of what was lost (kind, fingerprint, id); an id there may have been deleted before")
+        self._report.actions.append(
+            f"wrote {lost}: what is known of what was lost (kind, fingerprint, id); an id there may have been deleted before"
+        )
 
     def _note_unseen(self) -> None:
         """Add the ids that nothing has now, if some were lost whose fingerprints are not known, or the other way round.

@@ -69,6 +69,8 @@ class Store(Reading):
         StorageError
             The last inserts of a store opened with ``sync`` other than ``"commit"`` could not be written.
         """
+        if self._writer is not None:
+            self._writer.refuse_inside()
         try:
             if self._writer is not None:
                 self._writer.close()
@@ -80,6 +82,7 @@ class Store(Reading):
         if self._writer is None:
             raise ReadOnlyError(f"{self.path}: open for reading; to change it, open it with mode='r+'", path=self.path)
         self._writer.check()
+        self._writer.refuse_inside()
         return self._writer
 
     def _settle(self) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy.typing as npt
 from fpstore import delta as log
 from fpstore.arguments import check_choice
 from fpstore.delta import ADD, REMOVE, WIPE, Delta, Record
-from fpstore.errors import ClosedStoreError, FpstoreError, InputError, ReadOnlyError
+from fpstore.errors import ClosedStoreError, FpstoreError, InputError, ReadOnlyError, StoreLockedError
 from fpstore.following import Follower
 from fpstore.inorder import probe_insert_in_order
 from fpstore.locks import WriterLock
@@ -65,7 +66,8 @@ class Writer:
         self._flush_error: FpstoreError | None = None
         self._closed = self._closing = False
         self._stale = False  # the delta in memory has a change that was not committed
-        self.merging = threading.Lock()
+        self.merging = threading.RLock()
+        self._inside: set[int] = set()  # threads that are in the middle of a change or a merge
         self.merge_error: BaseException | None = None  # of the last merge in the background
         self._merger: threading.Thread | None = None
         self._retry_at = 0
@@ -84,6 +86,27 @@ class Writer:
                 f"{self.path}: opened for writing by process {self._lock.owner}; after a fork only that process may change it",
                 path=self.path,
             )
+
+    def refuse_inside(self) -> None:
+        """Refuse what a signal handler asks for in the middle of a change: it would be made twice, or lost."""
+        if threading.get_ident() in self._inside:
+            raise StoreLockedError(
+                f"{self.path}: this thread is in the middle of a change, which a signal handler has interrupted: change or close "
+                "the store when that call has ended",
+                path=self.path,
+            )
+
+    @contextmanager
+    def _alone(self, lock: AbstractContextManager[bool]) -> Iterator[None]:
+        """Hold a lock, and refuse what a signal handler of this thread asks for meanwhile."""
+        with lock:
+            self.refuse_inside()
+            thread = threading.get_ident()
+            self._inside.add(thread)
+            try:
+                yield
+            finally:
+                self._inside.discard(thread)
 
     def begin(self, sync: str | None) -> tuple[View, Delta, str]:
         """Return what there is before a change; what is not committed yet is, if the change is to be durable."""
@@ -218,7 +241,7 @@ class Writer:
 
     def insert(self, fingerprints: Words, ids: Words | list[str] | None, sync: str | None) -> int:
         """Add pairs; return how many were new."""
-        with self.turn:
+        with self._alone(self.turn):
             view, delta, sync = self.begin(sync)
             rows = self._rows(view, fingerprints, ids)
             in_base = delta.in_base(rows.fingerprints)
@@ -246,7 +269,7 @@ class Writer:
 
     def probe_insert_one(self, value: int, identifier: int | str, radius: int, always: bool, sync: str | None) -> list[Match]:
         """Probe, and insert if nothing matched."""
-        with self.turn:
+        with self._alone(self.turn):
             view, delta, sync = self.begin(sync)
             self._kind(view, [identifier])
             matches = view.probe(value, radius)
@@ -272,7 +295,7 @@ class Writer:
         self, fingerprints: Words, ids: Words | list[str], radius: int, always: bool, threads: int, sync: str | None
     ) -> tuple[View, Columns, npt.NDArray[np.bool_]]:
         """Probe and insert in order; return the view afterwards, the columns of the matches, and which rows were inserted."""
-        with self.turn:
+        with self._alone(self.turn):
             view, delta, sync = self.begin(sync)
             rows = self._rows(view, fingerprints, ids)
             columns = view.base_columns(fingerprints, radius, threads)
@@ -362,7 +385,7 @@ class Writer:
 
     def delete_fingerprints(self, fingerprints: Words, sync: str | None) -> int:
         """Remove fingerprints with all their ids; return how many pairs there were."""
-        with self.turn:
+        with self._alone(self.turn):
             view, delta, sync = self.begin(sync)
             distinct = np.unique(fingerprints)
             in_base = delta.in_base(distinct)
@@ -372,7 +395,7 @@ class Writer:
 
     def delete_ids(self, numbers: Words, sync: str | None) -> int:
         """Remove every pair that has one of these ids; return how many there were."""
-        with self.turn:
+        with self._alone(self.turn):
             view, delta, sync = self.begin(sync)
             fingerprints, ids = view.with_ids(numbers)
             distinct, counts = np.unique(fingerprints, return_counts=True)
@@ -407,7 +430,7 @@ class Writer:
         from fpstore.joining import Join
         from fpstore.merge import Merge
 
-        with self.merging:
+        with self._alone(self.merging):
             self.check()
             if self._closing:
                 raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
@@ -452,6 +475,7 @@ class Writer:
         if self._lock.owner != os.getpid():
             self._closed = True  # threads of the parent may have held the locks at the fork
             return
+        self.refuse_inside()
         self._closing = True
         merge, merger = self.merge_under_way, self._merger
         if merge is not None:

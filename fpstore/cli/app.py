@@ -80,10 +80,11 @@ class Program(VerbGroup):
         except FpstoreError as error:
             advise = isinstance(error, CorruptStoreError) and "repair" not in str(error)
             complain(f"{error}{': fpstore repair keeps what is intact' if advise else ''}")
+            _flush_or_drop_output()
             return EXIT_FAILURE
         except (click.ClickException, MemoryError, OSError) as error:
-            _drop_output()
             complain(_describe(error))
+            _flush_or_drop_output()
             return EXIT_FAILURE
         except Exception as error:
             if os.environ.get("FPSTORE_TRACEBACK"):
@@ -127,6 +128,14 @@ def _interrupted(number: signal.Signals) -> int:
 def _reader_is_gone() -> int:
     _drop_output()
     return EXIT_SIGNAL + signal.SIGPIPE
+
+
+def _flush_or_drop_output() -> None:
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        _drop_output()
 
 
 def _drop_output() -> None:

@@ -59,7 +59,10 @@ UNMATCHED_PARAMETERS = {"radius", "output", "threads"}
     help="commit: each chunk of rows is durable before the next is read; batch, none: in larger groups.",
 )
 @click.option(
-    "--merge-at", type=types.SHARE, metavar="SHARE", help="Merge whenever the delta has this share of the tables, such as 0.1, and at least 65,536 changes."
+    "--merge-at",
+    type=types.SHARE,
+    metavar="SHARE",
+    help="Merge whenever the delta has this share of the tables, such as 0.1, and at least 65,536 changes.",
 )
 @threads_option
 @talk_options

@@ -61,8 +61,8 @@ class RepairReport:
         Where the damaged store is now, if the new one took its place.
     lost_file : str or None
         Tab-separated: kind, fingerprint, id. Kind ``fingerprint``: it has no id left and is not in the new store; ``ids``: it has
-        lost some of its ids; ``name``: the string of an id is lost, and only its number is known; ``id``: no intact record has this
-        id, which is lost or was deleted before.
+        lost some of its ids; ``name``: the string of an id is lost, and only its number is known; ``id``: no intact record has
+        this id, which is lost or was deleted before.
     fingerprints, ids : int
         In the new store.
     """

@@ -62,3 +62,9 @@ def absent(view: View, fingerprints: Words, in_base: Mask) -> npt.NDArray[np.boo
 def count_absent(view: View, fingerprints: Words, in_base: Mask) -> int:
     """Return how many different fingerprints are not stored."""
     return len(np.unique(fingerprints[absent(view, fingerprints, in_base)]))
+
+
+def is_fresh(view: View) -> bool:
+    """Whether a store has never had an id, so that the next ones decide their kind."""
+    totals = view.totals
+    return totals.ids == 0 and totals.next_row == 0 and not (view.delta is not None and view.delta.names)

@@ -23,7 +23,7 @@ from fpstore.matches import Match
 from fpstore.names import MAX_NAME_BYTES
 from fpstore.probing import Columns
 from fpstore.resources import parse_memory, parse_threads
-from fpstore.rows import Rows, absent, count_absent, new_pairs
+from fpstore.rows import Rows, absent, count_absent, is_fresh, new_pairs
 from fpstore.view import NONE, View
 
 if TYPE_CHECKING:
@@ -335,7 +335,7 @@ class Writer:
         """Turn ids into numbers, and say what the store's totals will be."""
         totals = view.totals
         if ids is None:
-            if totals.id_kind != "row" and not _is_fresh(view):
+            if totals.id_kind != "row" and not is_fresh(view):
                 raise InputError(f"{self.path}: its ids are {_KIND_WORDS[totals.id_kind]}: give one for each row")
             end = totals.next_row + len(fingerprints)
             if end >= 2**64:
@@ -355,7 +355,7 @@ class Writer:
         if not len(ids):
             return had
         strings = isinstance(ids[0], str)
-        if _is_fresh(view):
+        if is_fresh(view):
             return "string" if strings else "integer"
         if strings != (had == "string"):
             raise InputError(f"{self.path}: its ids are {_KIND_WORDS[had]}, got {'strings' if strings else 'integers'}")
@@ -491,12 +491,6 @@ class Writer:
                 self._closed = True
                 self._lock.release()
                 self._wake.notify_all()
-
-
-def _is_fresh(view: View) -> bool:
-    """Whether a store has never had an id, so that the next ones decide their kind."""
-    totals = view.totals
-    return totals.ids == 0 and totals.next_row == 0 and not (view.delta is not None and view.delta.names)
 
 
 _ONE_ADD = np.zeros(1, np.uint8)

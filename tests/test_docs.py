@@ -58,8 +58,11 @@ def test_readme_shell_session_prints_what_is_shown(tmp_path):
     mark = "--- end of a command"
     script = "\n".join(f"{command}\necho '{mark}'" for command, _ in commands)
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    done = subprocess.run(["bash", "-euc", script], cwd=tmp_path, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
+    # Both outputs, as on a terminal.
+    done = subprocess.run(
+        ["bash", "-euc", script], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stdout
     for (command, shown), printed in zip(commands, done.stdout.split(mark + "\n"), strict=False):
         assert [*map(without_seconds, printed.splitlines())] == [*map(without_seconds, shown)], command
 

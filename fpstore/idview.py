@@ -106,7 +106,7 @@ class Ids:
 
 def _listed(ids: Any) -> Any:
     """Return what has a length, as several ids must."""
-    if hasattr(ids, "__len__"):
+    if hasattr(ids, "__len__") and getattr(ids, "shape", None) != ():
         return ids
     try:
         return list(ids)

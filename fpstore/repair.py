@@ -23,7 +23,7 @@ from fpstore.errors import (
     StoreExistsError,
     StoreNotFoundError,
 )
-from fpstore.folder import refuse_inside_store
+from fpstore.folder import refuse_inside_store, remove_tree
 from fpstore.following import Follower, generation_numbers
 from fpstore.inspection import verify_store
 from fpstore.journal import lock_path
@@ -134,7 +134,7 @@ def repair_store(
         raise StoreNotFoundError(f"{path}: no such store", path=path)
     if in_place:
         path = path.resolve()  # through a link, the store that it names
-    target = output or path.with_name(path.name + ".repaired")
+    target = output or path.with_name(f".{path.name}.repairing" if in_place else f"{path.name}.repaired")
     lost = lost or free_name(path, ".lost", ".tsv")
     for written in (target, lost):
         refuse_inside_store(written)
@@ -142,6 +142,7 @@ def repair_store(
     with ExitStack() as stack:
         if in_place:
             stack.callback(take_lock(path).release)
+            remove_tree(target)  # what a repair that was killed has left: whoever has the lock is the only one
         elif (lock := keep_still(path)) is not None:
             stack.callback(os.close, lock)
         _Repair(path, report, progress).run(target, lost, memory, threads)

@@ -12,6 +12,7 @@ from fpstore.view import View
 
 Words = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.uint8]
+KIND_WORDS = {"row": "row numbers or other integers", "integer": "integers", "string": "strings"}
 
 PRESENT, ABSENT = 1, 2  # what the delta says
 MANY_IDS = 64  # for each row asked; where there are more, they are searched and not listed

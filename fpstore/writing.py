@@ -23,7 +23,7 @@ from fpstore.matches import Match
 from fpstore.names import MAX_NAME_BYTES
 from fpstore.probing import Columns
 from fpstore.resources import parse_memory, parse_threads
-from fpstore.rows import Rows, absent, count_absent, is_fresh, new_pairs
+from fpstore.rows import KIND_WORDS, Rows, absent, count_absent, is_fresh, new_pairs
 from fpstore.view import NONE, View
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ BATCH_ROWS = 10_000  # a group of inserts is committed when it has so many rows
 BATCH_SECONDS = 0.1  # or is so old
 NONE_ROWS = 1 << 20
 READER_CHECKS = 1 << 10  # commits between two looks for readers that died
+ONE_ADD = np.array([ADD], np.uint8)
 
 
 class Writer:
@@ -283,8 +284,8 @@ class Writer:
             in_base = np.array([view.generation.identity.locate_one(value) is not None], np.uint8)
             totals = rows.totals._replace(fingerprints=view.totals.fingerprints + (known is None), ids=view.totals.ids + 1)
             self.check_room(1, rows.names)
-            self._change(delta, _ONE_ADD, fingerprints, rows.ids, in_base)
-            self.end(view, Record(0, totals, _ONE_ADD, fingerprints, rows.ids, rows.names), sync)
+            self._change(delta, ONE_ADD, fingerprints, rows.ids, in_base)
+            self.end(view, Record(0, totals, ONE_ADD, fingerprints, rows.ids, rows.names), sync)
             return matches
 
     def _has_pair(self, view: View, value: int, rows: Rows) -> bool:
@@ -336,7 +337,7 @@ class Writer:
         totals = view.totals
         if ids is None:
             if totals.id_kind != "row" and not is_fresh(view):
-                raise InputError(f"{self.path}: its ids are {_KIND_WORDS[totals.id_kind]}: give one for each row")
+                raise InputError(f"{self.path}: its ids are {KIND_WORDS[totals.id_kind]}: give one for each row")
             end = totals.next_row + len(fingerprints)
             if end >= 2**64:
                 raise InputError(f"{self.path}: the row numbers are used up: give ids")
@@ -358,7 +359,7 @@ class Writer:
         if is_fresh(view):
             return "string" if strings else "integer"
         if strings != (had == "string"):
-            raise InputError(f"{self.path}: its ids are {_KIND_WORDS[had]}, got {'strings' if strings else 'integers'}")
+            raise InputError(f"{self.path}: its ids are {KIND_WORDS[had]}, got {'strings' if strings else 'integers'}")
         return had
 
     def _numbers(self, view: View, ids: Sequence[str]) -> tuple[Words, list[bytes]]:
@@ -491,10 +492,6 @@ class Writer:
                 self._closed = True
                 self._lock.release()
                 self._wake.notify_all()
-
-
-_ONE_ADD = np.zeros(1, np.uint8)
-_KIND_WORDS = {"row": "row numbers or other integers", "integer": "integers", "string": "strings"}
 
 
 def check_sync(sync: object) -> str:

@@ -121,3 +121,10 @@ def test_the_building_process_needs_no_other_folder(tmp_path):
     )
     assert (code, err) == (0, "")
     assert os.listdir(tmp_path) == ["s"]  # noqa: PTH208 - hidden names too
+
+
+def test_nested_designs_have_as_many_tables_as_others_at_most(tmp_path):
+    """A thousand tables made a record that the store could not read back."""
+    with pytest.raises(fpstore.InputError, match="more than 500 tables"):
+        fpstore.build(tmp_path / "s", [1, 2, 3], design="nested-32-32")
+    assert list(tmp_path.iterdir()) == []

@@ -190,3 +190,10 @@ def test_ids_become_integers_or_strings(ids, expected):
 def test_what_are_no_ids_is_named(ids, message):
     with pytest.raises(InputError, match=message):
         check_ids(ids, 2)
+
+
+def test_masked_values_are_refused():
+    """A mask said that there is no value, and the value behind it was stored."""
+    with pytest.raises(InputError, match="masked"):
+        check_fingerprints(np.ma.array([1, 2], np.uint64, mask=[True, False]))
+    assert list(check_fingerprints(np.ma.array([1, 2], np.uint64))) == [1, 2]

@@ -220,6 +220,19 @@ def test_what_is_refused(tmp_path):
     assert before
 
 
+def test_what_a_killed_repair_in_place_left_does_not_block_the_next(tmp_path):
+    path = make(tmp_path / "s", changes=False)
+    os.truncate(path / GENERATION / layout.table_name(1), 100)
+    left = tmp_path / ".s.repairing"
+    left.mkdir()
+    (left / layout.STORE_FILE).write_bytes(b"half")
+    report = fpstore.repair(path, in_place=True)
+    assert report.complete
+    assert not left.exists()
+    with fpstore.open(path) as store:
+        assert store.verify().ok
+
+
 def test_a_newer_store_is_not_repaired(tmp_path, monkeypatch):
     path = make(tmp_path / "s", changes=False)
     monkeypatch.setattr(layout, "FORMAT_VERSION", 0)

@@ -199,3 +199,8 @@ def test_ids_of_more_fingerprints_than_are_looked_up_at_once(tmp_path, monkeypat
         lims, ids = store.ids_of(stored[::-1])
         assert (lims.dtype, lims.tolist()) == (np.int64, list(range(0, 201, 2)))
         assert ids.tolist() == np.arange(200).reshape(100, 2)[::-1].ravel().tolist()
+
+
+def test_ids_of_no_length_are_refused(tmp_path):
+    with fpstore.build(tmp_path / "s", [1]) as store, pytest.raises(fpstore.InputError, match="ids must be integers or strings"):
+        store.ids.find(np.array(0, np.uint64))

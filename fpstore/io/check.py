@@ -268,6 +268,8 @@ def _ids_of_list(items: list[object]) -> U64 | list[str]:
 
 def _as_array(values: object) -> npt.NDArray[Any] | None:
     """Return arrays and what converts itself to one (a pandas or polars series); None for the rest."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise InputError("the array has masked values: leave those rows out (array.compressed())", got=values)
     if isinstance(values, np.ndarray):
         return values
     return np.asarray(values) if hasattr(values, "__array__") else None

@@ -34,7 +34,7 @@ def test_verify_names_file_and_block(folder: Path) -> None:
     table.write_bytes(data)
     result = run("verify", "crawl.fps")
     assert result.exit_code == 1
-    assert result.stderr == "fpstore: crawl.fps: 1 fault\n"
+    assert result.stderr == "fpstore: crawl.fps: 1 fault: fpstore repair keeps what is intact\n"
     assert re.search(rf"{table.name}.*block 0|block 0.*{table.name}", result.stdout)
     result = run("verify", "crawl.fps", "--json")
     report = json.loads(result.stdout)
@@ -131,3 +131,15 @@ def test_hash_text(folder: Path) -> None:
     fine("hash", "text", "notes", "--suffix", ".txt", "-o", "h.parquet", "-q")
     fine("build", "x.fps", "h.parquet", "-q")
     assert len(fpstore.open("x.fps")) == 2
+
+
+def test_verify_of_a_store_that_cannot_be_opened_names_the_fault(folder: Path) -> None:
+    with Path("crawl.fps", "gen-00000001", "ids.mdb").open("r+b") as file:
+        file.seek(8192)
+        file.write(b"damaged")
+    done = run("verify", "crawl.fps")
+    assert done.exit_code == 1
+    assert "ids.mdb" in done.stdout
+    assert "1 fault; it cannot be opened, so the rest was not read: fpstore repair keeps what is intact" in done.stderr
+    found = json.loads(run("verify", "crawl.fps", "--json").stdout)
+    assert (found["ok"], len(found["faults"])) == (False, 1)

@@ -221,3 +221,30 @@ def test_two_files_at_once(changed, tmp_path):
     (copy / layout.STORE_FILE).unlink()
     report, held = repaired(copy, right)
     assert held
+
+
+def test_a_table_under_the_name_of_another(changed, tmp_path):
+    """It is told, and the table whose name it has is made anew."""
+    path, right = changed
+    copy = damaged(path, tmp_path)
+    folder = copy / current(copy)
+    (folder / layout.table_name(1)).write_bytes((folder / layout.table_name(0)).read_bytes())
+    report, held = repaired(copy, right)
+    assert report.complete
+    assert held == right
+    assert any(fault.endswith(f"{layout.table_name(1)}: it is table 0") for fault in report.faults)
+
+
+def test_a_table_of_another_store_with_as_many_fingerprints(tmp_path):
+    """Its blocks are intact; nothing is taken from it, also where the store's own tables have a gap."""
+    path, other = make(tmp_path / "s", changes=False), tmp_path / "other"
+    right = content(path)
+    strangers = np.random.default_rng(77).integers(0, 2**64, COUNT, np.uint64)
+    fpstore.build(other, strangers, radius=2, design="blocks-3-1", block_bytes=128).close()
+    name = layout.table_name(1)
+    (path / GENERATION / name).write_bytes((other / GENERATION / name).read_bytes())
+    for number in (0, 2):
+        damage_block(path / GENERATION / layout.table_name(number), 5)
+    report, held = repaired(path, right)
+    assert held <= right
+    assert any("a file of another store" in fault for fault in report.faults)

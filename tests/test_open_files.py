@@ -12,6 +12,7 @@ from building import run_python
 
 import fpstore
 from fpstore.refusals import is_damage, refused
+from fpstore.repair import RepairReport
 
 # Each attempt runs in a process of its own, which may open one file more than the attempt before.
 SWEEP = """
@@ -198,6 +199,8 @@ def test_what_is_damage_and_what_is_this_process():
     assert is_damage(refused("store", OSError(errno.EACCES, os.strerror(errno.EACCES))))
     assert is_damage(fpstore.CorruptStoreError("store: damaged"))
     assert is_damage(fpstore.StoreNotFoundError("store: missing"))
+    with pytest.raises(fpstore.MemoryLimitError):  # no fault of the store to be reported and passed over
+        RepairReport().note(fpstore.MemoryLimitError("store: no memory"))
     assert not is_damage(fpstore.MemoryLimitError("store: no memory"))
     assert not is_damage(fpstore.ClosedStoreError("store: closed"))
     assert str(refused("store", OSError("no number"))) == "store: no number"

@@ -192,6 +192,23 @@ def test_ids_of_a_damaged_record_are_lost_and_no_others(tmp_path):
     assert {i for what, _, i in rows if what == "id"} == {i for f, i in right if f in block}
 
 
+def test_what_was_deleted_before_its_id_record_was_damaged_is_not_lost(tmp_path):
+    path = make(tmp_path / "s", "string", changes=False)
+    with fpstore.open(path, "r+") as store:
+        generation = store.view().generation
+        block = generation.tables[0].kernel.decode(4, 5, 0)[0].tolist()
+        record = generation.ids._record(4)
+        store.delete(fingerprints=block[:2])
+        store.insert(block[1:2], ["new"])
+    right = content(path)
+    file = path / GENERATION / layout.IDS_FILE
+    flip(file, file.read_bytes().find(record) + 20)
+    report, held = repaired(path, right)
+    assert right - held == {(f, i) for f, i in right if f in block[2:]}
+    rows = [line.split("\t") for line in Path(report.lost_file).read_text().splitlines()]
+    assert {int(f, 16) for what, f, _ in rows if what != "id"} == set(block[2:])
+
+
 def test_a_damaged_name(tmp_path):
     path = make(tmp_path / "s", "string", changes=False)
     right = content(path)

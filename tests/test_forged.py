@@ -173,6 +173,7 @@ def test_codes_that_go_on_in_the_next_block():
     fits = (512 - reference.BLOCK_HEADER_BYTES) * 8 // 6
     table, entries = forge(image, [63] * fits)
     assert table.decode(0, 1, 0)[0].tolist() == entries
-    table, entries = forge(image, [63] * fits, count=fits + 51, code_bits=6 * (fits + 50))
-    assert len(entries) == fits + 51
-    refused(table, FITS_NOT)
+    for more in (1, 5, 20, 50):
+        table, entries = forge(image, [63] * fits, count=fits + more + 1, code_bits=6 * (fits + more))
+        assert len(entries) == fits + more + 1
+        refused(table, FITS_NOT)

@@ -12,6 +12,7 @@ from fpstore.errors import InputError, StorageError, one_line
 
 MAX_ID_BYTES = 1 << 16
 _SHOWN_CHARACTERS = 80
+SYNCS = ("commit", "batch", "none")
 
 
 def printable(path: str | os.PathLike[str]) -> str:
@@ -43,6 +44,11 @@ def check_choice(value: object, choices: Sequence[str], what: str) -> str:
     if not isinstance(value, str) or value not in choices:
         raise InputError(f"{what} must be one of {', '.join(choices)}, got {_shown(value)}", expected=tuple(choices), got=value)
     return value
+
+
+def check_sync(value: object) -> str:
+    """Return a way of making changes durable."""
+    return check_choice(value, SYNCS, "sync")
 
 
 def check_flag(value: object, what: str) -> bool:

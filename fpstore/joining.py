@@ -54,7 +54,7 @@ class Join(Merge):
 
     def run(self) -> None:
         """Merge. The turn is kept, for the strings that come with the other stores take the next numbers."""
-        with self._host.turn:
+        with self._host.alone():
             view = self._freeze()
             self._kind = self._common_kind(view)
             self._next_row = view.totals.next_row

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -36,9 +37,11 @@ class Host(Protocol):
     """The writer, as far as a merge needs it."""
 
     follower: Follower
-    turn: Any
     delta_bytes: int
     numbers_in_use: set[int]
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Take the turn of this thread."""
 
     def flush(self) -> None:
         """Commit what is queued."""
@@ -74,7 +77,7 @@ class Merge:
         ------
         StorageError, CorruptStoreError, ClosedStoreError
         """
-        with self._host.turn:
+        with self._host.alone():
             view = self._freeze()
         if self._frozen or self._design is not None:
             self._replace(view)
@@ -192,7 +195,7 @@ class Merge:
         try:
             delta = Delta(generation.design.radius, generation.sample(), generation.identity, self._first_name)
             copied = self._carry_over(old, copied, journal, delta)
-            with host.turn:
+            with host.alone():
                 host.flush()
                 copied = self._carry_over(old, copied, journal, delta)
                 if kept is not None and any(n < self._first_name and not kept[n] for n in host.numbers_in_use):
@@ -228,7 +231,7 @@ class Merge:
         generation = view.generation
         old: dict[str, Any] | None = generation.record.get("names_file")
         kept = used.copy()
-        with self._host.turn:  # inserts go on
+        with self._host.alone():  # inserts go on
             kept[[number for number in self._host.numbers_in_use if number < len(kept)]] = True
         delta = view.delta
         assert delta is not None

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.arguments import check_choice, check_flag, check_path, check_progress, check_share
+from fpstore.arguments import check_choice, check_flag, check_path, check_progress, check_share, check_sync
 from fpstore.design import check_design, check_radius
 from fpstore.errors import InputError, ReadOnlyError
 from fpstore.io import check_fingerprint, check_fingerprints, check_ids
@@ -19,7 +19,7 @@ from fpstore.matches import Match, Matches
 from fpstore.opening import open_writer
 from fpstore.reading import IdLookup, Reading
 from fpstore.resources import parse_memory, parse_size, parse_threads
-from fpstore.writing import Writer, check_sync
+from fpstore.writing import Writer
 
 Words = npt.NDArray[np.uint64]
 CHANGE_ROWS = 1 << 20  # of one transaction
@@ -70,7 +70,7 @@ class Store(Reading):
             The last inserts of a store opened with ``sync`` other than ``"commit"`` could not be written.
         """
         if self._writer is not None:
-            self._writer.refuse_inside()
+            self._writer.refuse_inside(merges=True)
         try:
             if self._writer is not None:
                 self._writer.close()

@@ -6,14 +6,14 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore import delta as log
-from fpstore.arguments import check_choice
+from fpstore.arguments import check_sync
 from fpstore.delta import ADD, REMOVE, WIPE, Delta, Record
 from fpstore.errors import ClosedStoreError, FpstoreError, InputError, ReadOnlyError, StoreLockedError
 from fpstore.following import Follower
@@ -33,7 +33,6 @@ Progress = Callable[[str, int, int | None], None]
 Words = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.uint8]
 
-SYNCS = ("commit", "batch", "none")
 LEAST_CHANGES = 1 << 16  # fewer are not worth a merge of their own
 BATCH_ROWS = 10_000  # a group of inserts is committed when it has so many rows
 BATCH_SECONDS = 0.1  # or is so old
@@ -68,7 +67,8 @@ class Writer:
         self._closed = self._closing = False
         self._stale = False  # the delta in memory has a change that was not committed
         self.merging = threading.RLock()
-        self._inside: set[int] = set()  # threads that are in the middle of a change or a merge
+        self._inside: set[int] = set()  # threads in the middle of a change
+        self._merging_thread: int | None = None
         self.merge_error: BaseException | None = None  # of the last merge in the background
         self._merger: threading.Thread | None = None
         self._retry_at = 0
@@ -88,9 +88,10 @@ class Writer:
                 path=self.path,
             )
 
-    def refuse_inside(self) -> None:
-        """Refuse what a signal handler asks for in the middle of a change: it would be made twice, or lost."""
-        if threading.get_ident() in self._inside:
+    def refuse_inside(self, merges: bool = False) -> None:
+        """Refuse what a signal handler asks for in the middle of a change of its thread, or of a merge."""
+        thread = threading.get_ident()
+        if thread in self._inside or (merges and thread == self._merging_thread):
             raise StoreLockedError(
                 f"{self.path}: this thread is in the middle of a change, which a signal handler has interrupted: change or close "
                 "the store when that call has ended",
@@ -98,9 +99,9 @@ class Writer:
             )
 
     @contextmanager
-    def _alone(self, lock: AbstractContextManager[bool]) -> Iterator[None]:
-        """Hold a lock, and refuse what a signal handler of this thread asks for meanwhile."""
-        with lock:
+    def alone(self) -> Iterator[None]:
+        """Take the turn of this thread, and refuse what its signal handlers ask for meanwhile."""
+        with self.turn:
             self.refuse_inside()
             thread = threading.get_ident()
             self._inside.add(thread)
@@ -242,7 +243,7 @@ class Writer:
 
     def insert(self, fingerprints: Words, ids: Words | list[str] | None, sync: str | None) -> int:
         """Add pairs; return how many were new."""
-        with self._alone(self.turn):
+        with self.alone():
             view, delta, sync = self.begin(sync)
             rows = self._rows(view, fingerprints, ids)
             in_base = delta.in_base(rows.fingerprints)
@@ -270,7 +271,7 @@ class Writer:
 
     def probe_insert_one(self, value: int, identifier: int | str, radius: int, always: bool, sync: str | None) -> list[Match]:
         """Probe, and insert if nothing matched."""
-        with self._alone(self.turn):
+        with self.alone():
             view, delta, sync = self.begin(sync)
             self._kind(view, [identifier])
             matches = view.probe(value, radius)
@@ -296,7 +297,7 @@ class Writer:
         self, fingerprints: Words, ids: Words | list[str], radius: int, always: bool, threads: int, sync: str | None
     ) -> tuple[View, Columns, npt.NDArray[np.bool_]]:
         """Probe and insert in order; return the view afterwards, the columns of the matches, and which rows were inserted."""
-        with self._alone(self.turn):
+        with self.alone():
             view, delta, sync = self.begin(sync)
             rows = self._rows(view, fingerprints, ids)
             columns = view.base_columns(fingerprints, radius, threads)
@@ -386,7 +387,7 @@ class Writer:
 
     def delete_fingerprints(self, fingerprints: Words, sync: str | None) -> int:
         """Remove fingerprints with all their ids; return how many pairs there were."""
-        with self._alone(self.turn):
+        with self.alone():
             view, delta, sync = self.begin(sync)
             distinct = np.unique(fingerprints)
             in_base = delta.in_base(distinct)
@@ -396,7 +397,7 @@ class Writer:
 
     def delete_ids(self, numbers: Words, sync: str | None) -> int:
         """Remove every pair that has one of these ids; return how many there were."""
-        with self._alone(self.turn):
+        with self.alone():
             view, delta, sync = self.begin(sync)
             fingerprints, ids = view.with_ids(numbers)
             distinct, counts = np.unique(fingerprints, return_counts=True)
@@ -431,7 +432,8 @@ class Writer:
         from fpstore.joining import Join
         from fpstore.merge import Merge
 
-        with self._alone(self.merging):
+        with self.merging:
+            self.refuse_inside(merges=True)
             self.check()
             if self._closing:
                 raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
@@ -441,12 +443,13 @@ class Writer:
                 if others
                 else Merge(self, budget, workers, progress, design)
             )
+            self._merging_thread = threading.get_ident()
             try:
                 if self._closing:  # close may not have seen it yet
                     self.merge_under_way.stop()
                 self.merge_under_way.run()
             finally:
-                self.merge_under_way = None
+                self.merge_under_way = self._merging_thread = None
 
     def merge_if_due(self, view: View) -> None:
         """Start a merge in the background when the delta has become large."""
@@ -476,7 +479,7 @@ class Writer:
         if self._lock.owner != os.getpid():
             self._closed = True  # threads of the parent may have held the locks at the fork
             return
-        self.refuse_inside()
+        self.refuse_inside(merges=True)
         self._closing = True
         merge, merger = self.merge_under_way, self._merger
         if merge is not None:
@@ -492,8 +495,3 @@ class Writer:
                 self._closed = True
                 self._lock.release()
                 self._wake.notify_all()
-
-
-def check_sync(sync: object) -> str:
-    """Return a way of making changes durable, or raise InputError."""
-    return check_choice(sync, SYNCS, "sync")

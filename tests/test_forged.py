@@ -164,3 +164,16 @@ def test_a_table_of_another_set_than_its_header_says(tmp_path):
     with pytest.raises(CorruptStoreError, match=f"set digest is {_kernel.digest(keys, tableimage.IDENTITY)}") as caught:
         reader.verify()
     assert caught.value.expected == digest
+
+
+def test_codes_that_go_on_in_the_next_block():
+    """Codes of six bits without tails, more than the block has room for: what follows would be read as if it belonged to it."""
+    image = image_of(EVEN, 512)
+    image[4096 + 512 : 4096 + 1024] = b"\xff" * 512
+    fits = (512 - reference.BLOCK_HEADER_BYTES) * 8 // 6
+    table, entries = forge(image, [63] * fits)
+    assert table.decode(0, 1, 0)[0].tolist() == entries
+    for more in (1, 5, 20, 50):
+        table, entries = forge(image, [63] * fits, count=fits + more + 1, code_bits=6 * (fits + more))
+        assert len(entries) == fits + more + 1
+        refused(table, FITS_NOT)

@@ -1,5 +1,7 @@
 """When a process may open no more files, each operation says so and what to do, and works once it may again."""
 
+import errno
+import os
 import resource
 import subprocess
 import sys
@@ -9,6 +11,8 @@ import pytest
 from building import run_python
 
 import fpstore
+from fpstore.refusals import is_damage, refused
+from fpstore.repair import RepairReport
 
 # Each attempt runs in a process of its own, which may open one file more than the attempt before.
 SWEEP = """
@@ -179,3 +183,24 @@ def test_the_command_line_says_it_in_one_line(stores, tmp_path, verb):
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.count("\n") == 1
     assert "ulimit -n" in done.stderr
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_too_many_open_files_are_no_damage(number):
+    """Neither this process's nor the whole system's: verify and repair stop, and do not call the store damaged."""
+    error = refused("store", OSError(number, os.strerror(number)), "; nothing was changed")
+    assert str(error).startswith(f"store: {os.strerror(number)}: close other stores")
+    assert str(error).endswith("; nothing was changed")
+    assert error.errno == number
+    assert not is_damage(error)
+
+
+def test_what_is_damage_and_what_is_this_process():
+    assert is_damage(refused("store", OSError(errno.EACCES, os.strerror(errno.EACCES))))
+    assert is_damage(fpstore.CorruptStoreError("store: damaged"))
+    assert is_damage(fpstore.StoreNotFoundError("store: missing"))
+    with pytest.raises(fpstore.MemoryLimitError):  # no fault of the store to be reported and passed over
+        RepairReport().note(fpstore.MemoryLimitError("store: no memory"))
+    assert not is_damage(fpstore.MemoryLimitError("store: no memory"))
+    assert not is_damage(fpstore.ClosedStoreError("store: closed"))
+    assert str(refused("store", OSError("no number"))) == "store: no number"

@@ -49,6 +49,16 @@ COLD = """
     single(1000)()  # the last look-ups for which pages are asked for ahead
     print(asked(single(1000)), asked(batch(1000)))
 """
+COLD_FOR_LONG = """
+    library.fppages_faulting(0)
+    for _ in range(50):
+        batch(1000)()  # checks are as rare now as they get
+    library.fppages_faulting(1)
+    single(1000)()
+    single(1000)()  # there has been a check
+    parts = [asked(single(20)) for _ in range(50)]
+    print(min(parts) > max(parts) / 2 > 0)
+"""
 
 
 @pytest.fixture(scope="session")
@@ -80,3 +90,8 @@ def test_after_a_fault_pages_are_asked_for_ahead_for_a_while(pages, tmp_path, de
     assert first == "True"
     assert then == "True True"
     assert later == "0 0"
+
+
+@pytest.mark.parametrize("design", ["manku-10", "flip-2"])
+def test_while_there_are_faults_pages_are_asked_for_ahead_all_the_time(pages, tmp_path, design):
+    assert run(pages, tmp_path / "s", design, COLD_FOR_LONG) == ["True"]

@@ -9,6 +9,7 @@ import pytest
 from commandline import COMMAND, failure
 
 import fpstore
+from fpstore.arguments import check_path
 
 NAME = os.fsdecode(b"caf\xe9")
 ESCAPED = "caf\\xe9"
@@ -122,3 +123,16 @@ def test_texts_of_a_folder_leave_out_the_stores_in_it(tmp_path, monkeypatch):
     assert command("build", "texts.fps", ".", "--text", "-q") == ("", "")
     with fpstore.open("texts.fps") as store:
         assert next(iter(store.items()))[2] == ["a.txt"]
+
+
+def test_what_can_be_no_file_name_says_which_character_it_is():
+    for name, reason in (("a\0b", "a NUL character"), ("a\ud800b", "a character that the file system cannot encode")):
+        with pytest.raises(fpstore.InputError, match=f"cannot be a file name: it holds {reason}"):
+            fpstore.open(name)
+
+
+def test_a_store_below_a_file_is_missing(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(fpstore.StoreNotFoundError):
+        fpstore.open(tmp_path / "file" / "s")
+    assert check_path(tmp_path / "file" / "s") == tmp_path / "file" / "s"

@@ -192,6 +192,23 @@ def test_ids_of_a_damaged_record_are_lost_and_no_others(tmp_path):
     assert {i for what, _, i in rows if what == "id"} == {i for f, i in right if f in block}
 
 
+def test_what_was_deleted_before_its_id_record_was_damaged_is_not_lost(tmp_path):
+    path = make(tmp_path / "s", "string", changes=False)
+    with fpstore.open(path, "r+") as store:
+        generation = store.view().generation
+        block = generation.tables[0].kernel.decode(4, 5, 0)[0].tolist()
+        record = generation.ids._record(4)
+        store.delete(fingerprints=block[:2])
+        store.insert(block[1:2], ["new"])
+    right = content(path)
+    file = path / GENERATION / layout.IDS_FILE
+    flip(file, file.read_bytes().find(record) + 20)
+    report, held = repaired(path, right)
+    assert right - held == {(f, i) for f, i in right if f in block[2:]}
+    rows = [line.split("\t") for line in Path(report.lost_file).read_text().splitlines()]
+    assert {int(f, 16) for what, f, _ in rows if what != "id"} == set(block[2:])
+
+
 def test_a_damaged_name(tmp_path):
     path = make(tmp_path / "s", "string", changes=False)
     right = content(path)
@@ -221,3 +238,33 @@ def test_two_files_at_once(changed, tmp_path):
     (copy / layout.STORE_FILE).unlink()
     report, held = repaired(copy, right)
     assert held
+
+
+def test_a_table_under_the_name_of_another(changed, tmp_path):
+    """It is told, and the table whose name it has is made anew."""
+    path, right = changed
+    copy = damaged(path, tmp_path)
+    folder = copy / current(copy)
+    (folder / layout.table_name(1)).write_bytes((folder / layout.table_name(0)).read_bytes())
+    report, held = repaired(copy, right)
+    assert report.complete
+    assert held == right
+    assert any(fault.endswith(f"{layout.table_name(1)}: it is table 0") for fault in report.faults)
+
+
+def test_a_table_of_another_store_with_as_many_fingerprints(tmp_path):
+    """Its blocks are intact; nothing is taken from it, also where no table of the store's own has what is missing."""
+    path, other = make(tmp_path / "s", changes=False), tmp_path / "other"
+    right = content(path)
+    strangers = np.random.default_rng(77).integers(0, 2**64, COUNT, np.uint64)
+    fpstore.build(other, strangers, radius=2, design="blocks-3-1", block_bytes=128).close()
+    name = layout.table_name(1)
+    (path / GENERATION / name).write_bytes((other / GENERATION / name).read_bytes())
+    (path / GENERATION / layout.table_name(2)).unlink()
+    damage_block(path / GENERATION / layout.table_name(0), 5)
+    report, held = repaired(path, right)
+    assert held < right
+    assert any("a file of another store" in fault for fault in report.faults)
+    assert "fingerprint\t" not in Path(report.lost_file).read_text()  # nothing is known of them
+    gone = len(right - held)
+    assert f"{gone} of {COUNT} fingerprints of the tables, which are not known" in report.losses

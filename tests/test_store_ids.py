@@ -9,7 +9,7 @@ import reference
 from sets import MAX, make_set
 
 import fpstore
-from fpstore import Match
+from fpstore import Match, names
 
 
 def test_ids_are_row_numbers_by_default(tmp_path):
@@ -204,3 +204,14 @@ def test_ids_of_more_fingerprints_than_are_looked_up_at_once(tmp_path, monkeypat
 def test_ids_of_no_length_are_refused(tmp_path):
     with fpstore.build(tmp_path / "s", [1]) as store, pytest.raises(fpstore.InputError, match="ids must be integers or strings"):
         store.ids.find(np.array(0, np.uint64))
+
+
+def test_strings_of_one_hash_are_kept_by_a_merge_each_for_itself():
+    """The numbers of a hash that several strings share, some of which are used no more."""
+
+    def packed(*numbers):
+        return b"".join(number.to_bytes(8, "big") for number in numbers)
+
+    used = np.array([True, False, True, True, False, True])
+    places = [(b"a", packed(1, 2, 3)), (b"a", packed(5)), (b"b", packed(1, 4)), (b"c", packed(0, 6, 2**40)), (b"d", packed(6))]
+    assert list(names._in_use(places, used)) == [(b"a", packed(2, 3, 5)), (b"c", packed(0))]

@@ -1,5 +1,7 @@
 """Tables read a part at a time: the same entries as through a mapping, and the same faults."""
 
+import os
+
 import numpy as np
 import pytest
 import tableimage
@@ -74,3 +76,63 @@ def test_the_number_of_a_damaged_block(path, tmp_path, block):
     with pytest.raises(fpstore.CorruptStoreError, match=f"block {block}: ") as caught:
         TableFile(copy).verify()
     assert (caught.value.path, caught.value.block) == (str(copy), block)
+
+
+@pytest.fixture
+def changing(path, tmp_path):
+    """Return a copy that is open, to be changed."""
+    copy = tmp_path / "t"
+    copy.write_bytes(path.read_bytes())
+    return TableFile(copy)
+
+
+def test_a_file_that_is_longer_or_shorter_than_when_it_was_opened(changing):
+    size = changing.kernel.file_bytes
+    for wrong in (size + 1, size - 1):
+        os.truncate(changing.path, wrong)
+        with pytest.raises(fpstore.CorruptStoreError, match=f"has {wrong} bytes, its header says {size}") as caught:
+            changing.verify()
+        assert (caught.value.expected, caught.value.got) == (size, wrong)
+    os.truncate(changing.path, size)
+    with changing.path.open("r+b") as file:
+        file.seek(size - 1)
+        file.write(b"\1")  # in the directory
+    with pytest.raises(fpstore.CorruptStoreError):
+        changing.check_index()
+
+
+@pytest.mark.parametrize("block", [0, 5, -1])
+def test_a_file_cut_short_after_it_was_opened(changing, block):
+    """The error says which block is the first that is not there."""
+    kernel = changing.kernel
+    block %= kernel.block_count
+    keys = changing.read_keys(0, kernel.block_count)
+    end = kernel.keys_offset + 8 * block
+    os.truncate(changing.path, end + 7)
+    assert changing.read_keys(0, block).tolist() == keys[:block].tolist()
+    with pytest.raises(fpstore.CorruptStoreError, match=f"cut short at byte {end + 7}") as caught:
+        changing.read_keys(0, block + 1)
+    assert caught.value.got == end + 7
+    with pytest.raises(fpstore.CorruptStoreError, match="cut short") as caught:
+        list(changing.pieces())
+    assert caught.value.block == block
+
+
+@pytest.mark.parametrize("block", [0, 5, -1])
+def test_blocks_cut_off_after_the_file_was_opened(changing, block, monkeypatch):
+    """The keys can be read, as if the disk had lost a block only."""
+    kernel = changing.kernel
+    block %= kernel.block_count
+    keys = changing.read_keys(0, kernel.block_count)
+    monkeypatch.setattr(changing, "read_keys", lambda start, end: keys[start:end])
+    os.truncate(changing.path, 4096 + 128 * block + 127)
+    with pytest.raises(fpstore.CorruptStoreError, match=f"cut short at byte {4096 + 128 * block + 127}") as caught:
+        list(changing.pieces())
+    assert caught.value.block == block
+
+
+def test_sampled_keys_are_those_of_every_so_many_blocks(path):
+    table = TableFile(path)
+    keys = table.read_keys(0, table.kernel.block_count).tolist()
+    for step in (1, 2, tablefile.SPARSE - 1, tablefile.SPARSE, 100, len(keys), len(keys) + 1):
+        assert table.sample_keys(step).tolist() == keys[::step]

@@ -1,0 +1,268 @@
+"""Seals: damage is noticed before LMDB reads it, where it is, and nowhere else."""
+
+import os
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import xxhash
+
+import fpstore
+from fpstore import environment, pages
+from fpstore.sealing import CHUNK_BYTES, DIGEST_BYTES, HASH_BYTES, HIGHEST, PAD_BYTES, PIECE_BYTES, Paths, Seal, seal, tail_bytes
+
+USED = PIECE_BYTES + 5 * CHUNK_BYTES  # two groups of chunks
+DATA = np.random.default_rng(1).bytes(USED)
+DAMAGED = fpstore.CorruptStoreError
+
+
+@pytest.fixture
+def sealed(tmp_path):
+    """Return a sealed file, which is not LMDB's: a seal does not look into the pages."""
+    path = tmp_path / "f"
+    path.write_bytes(DATA)
+    seal(path, USED)
+    return path
+
+
+@contextmanager
+def opened(path, used=USED):
+    with path.open("rb") as file:
+        yield Seal(path, file.fileno(), used)
+
+
+def overwrite(path, at, new):
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(new)
+
+
+def flip(path, at):
+    overwrite(path, at, bytes([path.read_bytes()[at] ^ 4]))
+
+
+@pytest.mark.parametrize("place", [0, CHUNK_BYTES - 1, CHUNK_BYTES, PIECE_BYTES - 1, PIECE_BYTES, USED - 1])
+def test_a_damaged_chunk_is_noticed_by_who_reads_it(sealed, place):
+    flip(sealed, place)
+    start = place // CHUNK_BYTES * CHUNK_BYTES
+    with opened(sealed) as found:
+        for first, last in ((0, start - 1), (start + CHUNK_BYTES, USED - 1)):  # what is before it, and behind it
+            if first <= last:
+                found.check(first, last - first + 1)
+        for first, last in ((start, start), (max(start - 1, 0), start), (start, USED - 1), (start + CHUNK_BYTES - 1,) * 2):
+            with pytest.raises(DAMAGED, match=f"damaged at byte {start} ") as caught:
+                found.check(first, last - first + 1)
+            assert caught.value.got == start
+        with pytest.raises(DAMAGED, match=f"damaged at byte {start} "):
+            found.check_all()
+
+
+@pytest.mark.parametrize(("start", "count"), [(-1, 2), (0, 0), (USED, 1), (USED - 1, 2), (HIGHEST, 1)])
+def test_there_are_no_other_bytes(sealed, start, count):
+    with opened(sealed) as found, pytest.raises(DAMAGED, match="there is no byte"):
+        found.check(start, count)
+
+
+def test_each_level_vouches_for_the_one_below(sealed):
+    """A page changed together with its checksums, one level more each time: the level above notices, and last the digest."""
+    size = sealed.stat().st_size
+    first = size - tail_bytes(USED)
+    second = first + HASH_BYTES * (USED // CHUNK_BYTES)
+    right = xxhash.xxh64_intdigest(sealed.read_bytes()[second:-DIGEST_BYTES], USED)
+    overwrite(sealed, 0, b"another page" + DATA[12:CHUNK_BYTES])
+
+    def hashed(at, count, seed=0):
+        return xxhash.xxh64_intdigest(sealed.read_bytes()[at : at + count], seed).to_bytes(HASH_BYTES, "little")
+
+    overwrite(sealed, first, hashed(0, CHUNK_BYTES))
+    with opened(sealed) as found:
+        for read in (lambda: found.check(0, 1), found.check_all):
+            with pytest.raises(DAMAGED, match="its checksums are"):
+                read()
+        found.check(PIECE_BYTES, 1)  # in the other group
+    overwrite(sealed, second, hashed(first, PIECE_BYTES // CHUNK_BYTES * HASH_BYTES))
+    with pytest.raises(DAMAGED, match="digest differs"), opened(sealed):
+        pass
+    overwrite(sealed, size - DIGEST_BYTES, hashed(second, size - DIGEST_BYTES - second, USED))
+    with opened(sealed) as found:
+        found.check_all()
+        assert found.digest != right
+
+
+def test_a_flipped_bit_in_the_digest_is_noticed(sealed):
+    for at in range(1, DIGEST_BYTES + 1):
+        flip(sealed, sealed.stat().st_size - at)
+        with pytest.raises(DAMAGED, match="digest differs"), opened(sealed):
+            pass
+        flip(sealed, sealed.stat().st_size - at)
+
+
+def test_the_hole_behind_the_pages_is_there(sealed):
+    """Without it a damaged length would lead LMDB out of the file; the checksums themselves are right."""
+    data = sealed.read_bytes()
+    for kept in (0, PAD_BYTES - 1):
+        sealed.write_bytes(data[: USED + kept] + data[USED + PAD_BYTES :])
+        with pytest.raises(DAMAGED, match="cut short"), opened(sealed):
+            pass
+    for used in (0, USED - CHUNK_BYTES, USED + CHUNK_BYTES):
+        sealed.write_bytes(data)
+        with pytest.raises(DAMAGED), opened(sealed, used):
+            pass
+
+
+# --- Trees ----------------------------------------------------------------------------------------
+
+KEYS = 20_000  # as many as make a tree of three levels
+NAME = b"named"
+
+
+def key_of(number):
+    return number.to_bytes(8, "big")
+
+
+def value_of(number):
+    return b"value %060d" % number
+
+
+@pytest.fixture(params=[None, NAME], ids=["main", "named"])
+def tree(request, tmp_path):
+    """Return an LMDB file, the database that is in it, and its leaf pages: page number, first key, the key after the last."""
+    path = tmp_path / "t"
+    writer = environment.Writer(path)
+    database = writer.database(NAME) if request.param else None
+    items = [(key_of(number), value_of(number)) for number in range(KEYS)]
+    writer.run(lambda transaction: transaction.cursor(database).putmulti(items, append=True))
+    writer.finish()
+    data, firsts = path.read_bytes(), {}
+    for page in range(2, len(data) // 4096):
+        nodes = pages.parse_page(data[page * 4096 : (page + 1) * 4096], page, pages.LEAF)
+        if nodes is not None and len(nodes.keys[0]) == 8 and (first := int.from_bytes(nodes.keys[0], "big")) < KEYS:
+            firsts[first] = page  # the other pages are the list of free pages and the root of the databases
+    starts = sorted(firsts)
+    assert starts[0] == 0
+    assert len(starts) > 250  # more than one branch page holds
+    return path, request.param, [(firsts[a], a, b) for a, b in zip(starts, [*starts[1:], KEYS], strict=True)]
+
+
+@contextmanager
+def paths_of(path, database):
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        yield Paths(path, descriptor, database is not None)
+    finally:
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize("leaf", [0, 1, 130, -1])
+def test_the_pages_to_a_key_are_checked_and_no_others(tree, leaf):
+    path, database, leaves = tree
+    page, first, end = leaves[leaf]
+    flip(path, page * 4096 + 100)
+    with paths_of(path, database) as paths:
+        for key in (first, end - 1):
+            with pytest.raises(DAMAGED, match=f"damaged at byte {page * 4096} "):
+                paths.reach(key, database)
+        assert not any(paths.marks[first:end])
+        last = end == KEYS
+        if first:
+            assert paths.reach(first - 1, database) == first
+            paths.reach_range(0, first - 1, database)
+        if not last:
+            assert paths.reach(end, database) > end
+            paths.reach_range(end, KEYS - 1, database)
+            assert paths.reach(KEYS - 1, database) == HIGHEST + 1
+        for a, b in ((max(first - 1, 0), first), (0, HIGHEST), (end - 1, end)):
+            with pytest.raises(DAMAGED, match="damaged at byte"):
+                paths.reach_range(a, b, database)
+        marked = [number for number, mark in enumerate(paths.marks[:KEYS]) if mark]
+        assert marked == ([] if database else [*range(first), *range(end, KEYS)])
+
+
+WAYS = {
+    "get": lambda reader, keys, database: [reader.get(key, database) for key in keys],
+    "get_many": lambda reader, keys, database: reader.get_many(keys, database),
+    "successive": lambda reader, keys, database: reader.successive(keys[0], len(keys), database),
+}
+
+
+@pytest.mark.parametrize("leaf", [0, 130, -1])
+def test_a_reader_checks_what_it_reads_and_no_more(tree, leaf, monkeypatch):
+    path, database, leaves = tree
+    page, first, end = leaves[leaf]
+    flip(path, page * 4096 + 100)
+    monkeypatch.setattr(environment, "CHECKED_AT_OPEN", 0)
+
+    def read(way, numbers, order):
+        reader = environment.Reader(path, (NAME,) if database else ())
+        try:
+            return WAYS[way](reader, [key_of(number) for number in numbers[::order]], database)
+        finally:
+            reader.close()
+
+    others = [range(max(first - 200, 0), first)] * (first > 0) + [range(end, min(end + 200, KEYS))] * (end < KEYS)
+    bad = [range(max(first - 200, 0), first + 1), range(end - 1, min(end + 200, KEYS)), range(first, end)]
+    for way, order in (("get", 1), ("get", -1), ("get_many", 1), ("get_many", -1), ("successive", 1)):
+        for numbers in others:
+            assert read(way, numbers, order) == [value_of(number) for number in numbers[::order]]
+        for numbers in bad:
+            with pytest.raises(DAMAGED, match=f"damaged at byte {page * 4096} "):
+                read(way, numbers, order)
+    reader = environment.Reader(path, (NAME,) if database else ())
+    if end == KEYS:
+        with pytest.raises(DAMAGED, match="damaged at byte"):
+            reader.last_key(database)
+    else:
+        assert reader.last_key(database) == key_of(KEYS - 1)
+    with pytest.raises(DAMAGED, match="damaged at byte"):
+        next(reader.items(database))
+    with pytest.raises(DAMAGED, match="damaged at byte"):
+        reader.verify()
+    reader.close()
+
+
+ROOT, DEPTH = 128, 94  # of the main tree, in a metadata page
+
+
+@pytest.mark.parametrize("damage", ["root", "depth", "child"])
+def test_a_tree_that_leads_out_of_the_file_is_damage(tree, damage):
+    """Under checksums that are right: what a faulty writer would leave."""
+    path, database, _ = tree
+    with pages.opened(path) as descriptor:
+        last_page = pages.latest(path, descriptor).last_page
+    data = path.read_bytes()
+    if damage == "child":
+        for page in range(2, last_page + 1):
+            nodes = pages.parse_page(data[page * 4096 : (page + 1) * 4096], page, pages.BRANCH)
+            if nodes is not None:
+                overwrite(path, page * 4096 + int(nodes.starts[0]) - 8, (last_page + 1).to_bytes(2, "little"))
+    else:
+        for meta in (0, 4096):
+            at, wrong = (ROOT, last_page + 1) if damage == "root" else (DEPTH, 33 if database is None else 2)
+            overwrite(path, meta + at, wrong.to_bytes(2, "little"))
+    seal(path, (last_page + 1) * 4096)
+    with pytest.raises(DAMAGED, match="LMDB file is damaged"), paths_of(path, database) as paths:
+        paths.reach(0, database)
+
+
+def test_a_file_of_another_length_or_digest_is_refused(tree):
+    path, database, _ = tree
+    names = (NAME,) if database else ()
+    size = path.stat().st_size
+    with_digest = environment.Reader(path, names, size)
+    digest = with_digest.sealed_with()
+    with_digest.close()
+    environment.Reader(path, names, size, digest).close()
+    with pytest.raises(DAMAGED, match="a file of another store"):
+        environment.Reader(path, names, size, digest ^ 1)
+    for wrong in (size - 1, size + 1):
+        with pytest.raises(DAMAGED, match=f"{size} bytes, expected {wrong}"):
+            environment.Reader(path, names, wrong)
+    seal(path, path.stat().st_size - PAD_BYTES - tail_bytes_of(path), 4096)  # as long as its header does not say
+    with pytest.raises(DAMAGED, match=f"{path.stat().st_size} bytes, expected {path.stat().st_size - 4096}"):
+        environment.Reader(path, names)
+
+
+def tail_bytes_of(path):
+    with pages.opened(path) as descriptor:
+        meta = pages.latest(path, descriptor)
+    return tail_bytes((meta.last_page + 1) * meta.page_bytes)

@@ -100,15 +100,16 @@ class Writer:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Take the turn of this thread, and refuse what its signal handlers ask for meanwhile."""
+        """Take the turn of this thread, and have what its signal handlers ask for meanwhile refused."""
         with self.turn:
-            self.refuse_inside()
             thread = threading.get_ident()
+            outer = thread in self._inside
             self._inside.add(thread)
             try:
                 yield
             finally:
-                self._inside.discard(thread)
+                if not outer:
+                    self._inside.discard(thread)
 
     def begin(self, sync: str | None) -> tuple[View, Delta, str]:
         """Return what there is before a change; what is not committed yet is, if the change is to be durable."""

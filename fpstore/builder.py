@@ -21,7 +21,7 @@ from fpstore.environment import Writer
 from fpstore.errors import InputError
 from fpstore.folder import Target
 from fpstore.io import check_fingerprints, check_ids
-from fpstore.merging import add_histogram
+from fpstore.merging import add_histogram, in_pieces
 from fpstore.names import NameWriter
 from fpstore.plan import SAMPLE_SIZE, STORAGE, choose
 from fpstore.resources import parse_memory, parse_threads
@@ -76,7 +76,7 @@ class _Progress:
     """Counts of the phase under way, told to the caller's callback from whichever thread advances them."""
 
     callback: Progress | None
-    stop: threading.Event = field(default_factory=threading.Event)
+    stop: _kernel.Stop = field(default_factory=_kernel.Stop)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _phase: str = ""
     _done: int = 0
@@ -278,21 +278,27 @@ class _Build:
         n = identity.count
         keys, scratch = workspace[:n], workspace[n : 2 * n]
         source = identity.column.whole()
-        _kernel.permute_sort(source, np.frombuffer(spec.permutation, np.uint8), keys, scratch, spec.sort_bits)
-        self._progress.tick(0)
+        permutation = np.frombuffer(spec.permutation, np.uint8)
+        _kernel.permute_sort(source, permutation, keys, scratch, spec.sort_bits, self._progress.stop)
         histogram = np.zeros(huffman.SYMBOLS, np.uint64)
-        add_histogram(keys[:0], keys, histogram)
-        self._write_table(identity, table, histogram, (keys[i : i + COPY_ROWS] for i in range(0, n, COPY_ROWS)))
+        last = keys[:0]
+        for piece in in_pieces([keys]):
+            add_histogram(last, piece, histogram)
+            last = piece[-1:]
+            self._progress.tick(0)
+        self._write_table(identity, table, histogram, in_pieces([keys]))
 
     def _table_in_parts(self, identity: _Identity, table: int, memory: int) -> None:
         histogram = np.zeros(huffman.SYMBOLS, np.uint64)
         column = Column(self._temporary / f"table-{table}.tmp")
         try:
             last = np.empty(0, np.uint64)
-            for part in permuted_parts(identity.keys, identity.count, identity.design.tables[table], memory):
-                add_histogram(last, part, histogram)
-                last = part[-1:].copy()
-                column.append(part)
+            spec = identity.design.tables[table]
+            parts = permuted_parts(identity.keys, identity.count, spec, memory, self._progress.stop)
+            for piece in in_pieces(parts):
+                add_histogram(last, piece, histogram)
+                last = piece[-1:].copy()
+                column.append(piece)
                 self._progress.tick(0)
             self._write_table(identity, table, histogram, column.pieces())
         finally:
@@ -370,13 +376,14 @@ class _Identity:
         """Return some of the fingerprints, evenly spread over the sorted set."""
         return np.concatenate(self._sample)
 
-    def note(self, keys: Words) -> None:
+    def note(self, part: Words) -> None:
         """Take the next keys into the count, digest and histogram."""
-        add_histogram(self._last, keys, self.histogram)
-        self._last = keys[-1:].copy()
-        self._sample.append(keys[-self.count % self._step :: self._step].copy())
-        self.count += len(keys)
-        self.digest = (self.digest + _kernel.digest(keys, np.frombuffer(IDENTITY, np.uint8))) % 2**64
+        for keys in in_pieces([part]):
+            add_histogram(self._last, keys, self.histogram)
+            self._last = keys[-1:].copy()
+            self._sample.append(keys[-self.count % self._step :: self._step].copy())
+            self.count += len(keys)
+            self.digest = (self.digest + _kernel.digest(keys, np.frombuffer(IDENTITY, np.uint8))) % 2**64
 
     def keys(self) -> Iterator[Words]:
         """Start a pass over the fingerprints in ascending order."""

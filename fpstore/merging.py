@@ -50,7 +50,7 @@ class Written:
         self._packed = 0
         self._done = 0
         self._lock = threading.Lock()
-        self._stop = threading.Event()
+        self._stop = _kernel.Stop()
 
     def write(self, source: Source) -> None:
         """Write tables and ids, durable but for the folder's own name.
@@ -93,7 +93,7 @@ class Written:
                     writer.abort()
 
     def _sorted(self, source: Source) -> Iterator[Words]:
-        keys = source.keys(self.design.tables[0])
+        keys = source.keys(self.design.tables[0], self._stop)
         assert keys is not None, "the first table of every store is in order of the fingerprints"
         return keys
 
@@ -151,16 +151,16 @@ class Written:
         last = np.empty(0, np.uint64)
         column: Column | None = None
         room: Words | None = None
-        keys = source.keys(spec)
+        keys = source.keys(spec, self._stop)
         if keys is None:
             # Nowhere sorted so: sort it in parts, through a file.
             column = Column(self.folder / f"table-{number}.tmp")
-            keys = permuted_parts(lambda: self._sorted(source), self.fingerprints, spec, self._share())
+            keys = permuted_parts(lambda: self._sorted(source), self.fingerprints, spec, self._share(), self._stop)
         elif self.fingerprints * KEY_BYTES <= self._share():
             room = self._rooms.pop() if self._rooms else np.empty(self.fingerprints, np.uint64)
         try:
             at = 0
-            for piece in keys:
+            for piece in in_pieces(keys):
                 add_histogram(last, piece, histogram)
                 last = piece[-1:].copy()
                 if column is not None:
@@ -171,9 +171,9 @@ class Written:
                 self._tick(0)
             again: Iterable[Words] | None
             if room is not None:
-                again = (room[i : i + COPY_ROWS] for i in range(0, at, COPY_ROWS))
+                again = in_pieces([room[:at]])
             else:
-                again = source.keys(spec) if column is None else column.pieces()
+                again = source.keys(spec, self._stop) if column is None else column.pieces()
             assert again is not None
             writer = TableWriter(self.folder / layout.table_name(number), self._layout(number, histogram))
             try:
@@ -235,6 +235,13 @@ class Written:
             "set_digest": self.digest,
             "ids_file": self.ids_file,
         }
+
+
+def in_pieces(parts: Iterable[Words]) -> Iterator[Words]:
+    """Cut successive parts into pieces of at most COPY_ROWS."""
+    for part in parts:
+        for start in range(0, len(part), COPY_ROWS):
+            yield part[start : start + COPY_ROWS]
 
 
 def add_histogram(last: Words, keys: Words, histogram: Words) -> None:

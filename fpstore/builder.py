@@ -27,6 +27,7 @@ from fpstore.plan import SAMPLE_SIZE, STORAGE, choose
 from fpstore.resources import parse_memory, parse_threads
 from fpstore.sorting import COPY_ROWS, KEY_BYTES, Column, PairSorter, permuted_parts
 from fpstore.table import BLOCK_BYTES, DEFAULT_BLOCK_BYTES, Layout, TableReader, TableWriter
+from fpstore.waiting import as_ended, result
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -151,7 +152,7 @@ class _Build:
             identity, id_count = self._identity_table(sorter)
             self._other_tables(identity)
             for _, sync in self._syncs:
-                sync.result()
+                result(sync)
             self._write_metadata(
                 store, identity, self._options.id_kind or kind, id_count, self._options.rows if self._options.id_kind else row
             )
@@ -260,13 +261,13 @@ class _Build:
             started.set()
             work(workspaces[0])
             return
-        from concurrent.futures import ThreadPoolExecutor, as_completed
+        from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(len(workspaces)) as pool:
             try:
                 futures = [pool.submit(work, workspace) for workspace in workspaces]
                 started.set()
-                for future in as_completed(futures):
+                for future in as_ended(futures):
                     future.result()
             except BaseException:
                 self._progress.stop.set()

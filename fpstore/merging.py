@@ -19,6 +19,7 @@ from fpstore.ids import IdMapWriter
 from fpstore.sorting import COPY_ROWS, KEY_BYTES, Column, permuted_parts
 from fpstore.sources import Source
 from fpstore.table import Layout, TableWriter
+from fpstore.waiting import WAIT_SECONDS, as_ended, result
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 Words = npt.NDArray[np.uint64]
 Progress = Callable[[str, int, int | None], None]
 PHASE_MERGE = "merging"
-WAIT_SECONDS = 0.05
 
 
 class Written:
@@ -51,6 +51,9 @@ class Written:
         self._done = 0
         self._lock = threading.Lock()
         self._stop = _kernel.Stop()
+        # A Ctrl-C while a pool starts its threads can lose one of them, which nobody would wait for: none begins before all have
+        # started.
+        self._started = threading.Event()
 
     def write(self, source: Source) -> None:
         """Write tables and ids, durable but for the folder's own name.
@@ -69,23 +72,25 @@ class Written:
                 self._tick(0)
         else:
             self.fingerprints, self.digest = shape
-        from concurrent.futures import ThreadPoolExecutor, as_completed
+        from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(1) as self._disk:
             try:
-                with ThreadPoolExecutor(self._threads) as pool:
+                with ThreadPoolExecutor(self._threads, initializer=self._started.wait) as pool:
                     try:
                         # The ids wait for the blocks of the identity table, so that begins first.
                         jobs = [pool.submit(self._table, source, 0), pool.submit(self._id_map, source)]
                         jobs += [pool.submit(self._table, source, table) for table in range(1, len(self.design.tables))]
-                        for job in as_completed(jobs):
+                        self._started.set()
+                        for job in as_ended(jobs):
                             job.result()
                     except BaseException:
                         self._stop.set()
+                        self._started.set()
                         pool.shutdown(wait=True, cancel_futures=True)
                         raise
                 for _, sync in self._syncs:
-                    sync.result()
+                    result(sync)
             finally:
                 self._rooms.clear()
                 self._disk.shutdown(cancel_futures=True)

@@ -23,7 +23,7 @@ LAYERS = (
     ("errors",),
     ("_kernel",),  # raises the errors
     ("start", "arguments", "refusals"),
-    ("resources", "locks", "files", "design", "costs", "huffman", "matches", "layout"),
+    ("resources", "locks", "files", "waiting", "design", "costs", "huffman", "matches", "layout"),
     ("pages", "tablefile"),
     ("sealing",),
     ("environment",),

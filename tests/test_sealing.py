@@ -306,3 +306,86 @@ def tail_bytes_of(path):
     with pages.opened(path) as descriptor:
         meta = pages.latest(path, descriptor)
     return tail_bytes((meta.last_page + 1) * meta.page_bytes)
+
+
+# --- Readers --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def values(tmp_path):
+    """Return a file whose longest value is as long as LMDB's pages are not, and that value."""
+    path, value = tmp_path / "v", b"x" * (PAD_BYTES // 2 + 1)
+    writer = environment.Writer(path)
+    writer.run(lambda transaction: transaction.put(key_of(7), value))
+    size, _ = writer.finish(largest=len(value))
+    with pages.opened(path) as descriptor:
+        used = (pages.latest(path, descriptor).last_page + 1) * 4096
+    room = size - used - PAD_BYTES - tail_bytes(used)
+    assert len(value) <= room < len(value) + 4096  # who follows a damaged length to its end reads the hole
+    return path, value, size
+
+
+def test_the_longest_value_is_read_and_none_longer(values):
+    path, value, size = values
+    ways = (lambda r: r.get(key_of(7)), lambda r: r.get_many([key_of(7)])[0], lambda r: r.successive(key_of(7), 1)[0])
+    for way in (*ways, lambda r: next(r.items())[1]):
+        reader = environment.Reader(path, file_bytes=size, largest=len(value))
+        assert way(reader) == value
+        reader.close()
+        reader = environment.Reader(path, file_bytes=size, largest=len(value) - 1)
+        with pytest.raises(DAMAGED, match=f"a value of {len(value)} bytes"):
+            way(reader)
+        reader.close()
+
+
+def test_keys_that_are_not_there(values):
+    path, value, size = values
+    reader = environment.Reader(path, (NAME,), size, largest=len(value))
+    for number in (0, 6, 8, 2**64 - 1):
+        assert reader.get(key_of(number)) is None
+        assert reader.successive(key_of(number), 2) == []
+        assert reader.get_many([key_of(number), key_of(7)]) == [None, value]
+    assert reader.successive(key_of(7), 5) == [value]
+    assert reader.last_key() == key_of(7)
+    assert reader.last_key(NAME) is None
+    with pytest.raises(DAMAGED, match="database named is missing"):
+        reader.get(key_of(7), NAME)
+    reader.close()
+    for use in (lambda: reader.get(key_of(7)), lambda: next(reader.items()), reader.verify):
+        with pytest.raises(fpstore.ClosedStoreError):
+            use()
+
+
+@pytest.mark.parametrize("way", ["get", "get_many", "successive", "last_key", "items", "close"])
+def test_nobody_forks_or_closes_in_the_middle_of_a_read(values, monkeypatch, way):
+    """All that touches LMDB holds the lock, which a fork takes too."""
+    path, value, size = values
+    reader = environment.Reader(path, file_bytes=size, largest=len(value))
+    held = []
+
+    class Lock:
+        def __enter__(self):
+            held.append(way)
+
+        def __exit__(self, *_):
+            held.append("released")
+
+    class Watched:
+        def __getattr__(self, name):
+            assert held[-1:] == [way]
+            return getattr(transaction, name)
+
+    transaction, watched = reader._transaction, Watched()
+    monkeypatch.setattr(environment, "_lock", Lock())
+    reader._transaction = watched
+    uses = {
+        "get": lambda: reader.get(key_of(7)),
+        "get_many": lambda: reader.get_many([key_of(7)]),
+        "successive": lambda: reader.successive(key_of(7), 1),
+        "last_key": reader.last_key,
+        "items": lambda: list(reader.items()),
+        "close": reader.close,
+    }
+    uses[way]()
+    assert held[:2] == [way, "released"]
+    reader.close()

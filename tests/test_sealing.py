@@ -338,6 +338,43 @@ def test_the_longest_value_is_read_and_none_longer(values):
         reader.close()
 
 
+def test_a_file_that_has_no_room_for_metadata_is_refused(values):
+    path, _, size = values
+    data = path.read_bytes()
+    for length in (0, 1, 15, 4095, 4096, 4097, 8191, 8192, size // 2, size - 1):
+        path.write_bytes(data[:length])
+        with pytest.raises(DAMAGED, match=r"cut short|damaged"):
+            environment.Reader(path)
+        with pytest.raises(DAMAGED, match=r"cut short|damaged"):
+            environment.Reader(path, file_bytes=length)
+        with pytest.raises(DAMAGED, match=f"{length} bytes, expected {size}"):
+            environment.Reader(path, file_bytes=size)
+
+
+def test_the_hole_of_a_file_takes_nothing_on_disk(values):
+    """Where the file system has holes; `stats` counts what is taken."""
+    path, _, size = values
+    reader = environment.Reader(path, file_bytes=size)
+    taken = min(size, path.stat().st_blocks * 512)
+    assert reader.file_bytes == taken
+    reader.close()
+    assert reader.file_bytes == taken
+
+
+def test_a_file_that_changes_its_length_while_it_is_open(values):
+    path, value, size = values
+    for length in (0, 4096, size // 2, size - 1, size + 1, size + 4096):
+        reader = environment.Reader(path, file_bytes=size, largest=len(value))
+        data = path.read_bytes()
+        os.truncate(path, length)
+        with pytest.raises(DAMAGED, match=r"cut short|damaged"):
+            reader.verify()
+        overwrite(path, 0, data)
+        os.truncate(path, size)
+        reader.verify()
+        reader.close()
+
+
 def test_keys_that_are_not_there(values):
     path, value, size = values
     reader = environment.Reader(path, (NAME,), size, largest=len(value))

@@ -206,6 +206,19 @@ def test_ids_of_no_length_are_refused(tmp_path):
         store.ids.find(np.array(0, np.uint64))
 
 
+def test_a_number_that_has_no_name_is_damage(tmp_path):
+    fpstore.build(tmp_path / "s", [1, 2], ["a", "b"]).close()
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        store.insert([3, 4], ["c", "d"])
+        view = store.view()
+        assert view.named([0, 1, 2, 3]) == ["a", "b", "c", "d"]
+        assert view.named([3, 0, 2, 1, 2, 0]) == ["d", "a", "c", "b", "c", "a"]
+        for number in (4, 5, 2**63):
+            for numbers in ([number], [0, 1, 2, 3, number]):
+                with pytest.raises(fpstore.CorruptStoreError, match=f"id number {number} has no name"):
+                    view.named(numbers)
+
+
 def test_strings_of_one_hash_are_kept_by_a_merge_each_for_itself():
     """The numbers of a hash that several strings share, some of which are used no more."""
 

@@ -228,3 +228,18 @@ def test_strings_of_one_hash_are_kept_by_a_merge_each_for_itself():
     used = np.array([True, False, True, True, False, True])
     places = [(b"a", packed(1, 2, 3)), (b"a", packed(5)), (b"b", packed(1, 4)), (b"c", packed(0, 6, 2**40)), (b"d", packed(6))]
     assert list(names._in_use(places, used)) == [(b"a", packed(2, 3, 5)), (b"c", packed(0))]
+
+
+def test_what_belongs_to_a_generation_alone(tmp_path):
+    """Its look-ups are made once; the first one's dictionary is counted with the store file that it lies in."""
+    fpstore.build(tmp_path / "s", [1, 2], ["a", "b"]).close()
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        first = store.view().generation
+        assert first.prober(3) is first.prober(3)
+        assert first.prober(3) is not first.prober(2)
+        assert (first.next_name(), first.names_bytes) == (2, 0)
+        store.insert(3, "c")
+        store.merge()
+        second = store.view().generation
+        assert second.next_name() == 3
+        assert second.names_bytes == second.names.file_bytes > 0

@@ -111,3 +111,20 @@ def test_a_scan_in_many_calls_is_brute_force(tmp_path, monkeypatch, threads):
                     for column, wanted in zip((found.lims, found.fingerprints, found.distances), expected, strict=True):
                         assert np.array_equal(column, wanted)
                         assert column.dtype == wanted.dtype
+
+
+def test_every_call_of_a_scan_in_threads_can_be_stopped(tmp_path):
+    with fpstore.build(tmp_path / "s", np.arange(100, dtype=np.uint64), design="flip-2") as store:
+        table, stops = store.view().generation.tables[0].in_order, []
+
+        class Watched:
+            block_count = table.block_count
+
+            def scan(self, *arguments, stop):
+                stops.append(stop)
+                return table.scan(*arguments, stop=stop)
+
+        probing.scanned(Watched(), np.zeros(2 * probing.SCAN_QUERIES, np.uint64), 1, 2)
+    assert len(stops) == 2
+    assert stops[0] is not None
+    assert stops[0] is stops[1]

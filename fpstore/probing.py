@@ -56,8 +56,7 @@ def run(work: Callable[..., T], parts: list[Any], threads: int) -> list[T]:
             jobs = [pool.submit(work, part, stop=stop) for part in parts]
             return [result(job) for job in jobs]
         except BaseException:
-            stop.set()
-            pool.shutdown(wait=False, cancel_futures=True)
+            stop.set()  # parts that wait end as they begin
             raise
 
 

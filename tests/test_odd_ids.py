@@ -54,7 +54,7 @@ def content(path):
 def test_odd_ids_survive_build_export_and_build(tmp_path, monkeypatch, extension):
     monkeypatch.chdir(tmp_path)
     ids = [*PLAIN, *ODD] + (SEPARATORS if extension in ("jsonl", "parquet") else [])
-    fpstore.build("a.fps", range(len(ids)), ids).close()
+    fpstore.build("a.fps", list(range(len(ids))), ids).close()
     fine("export", "a.fps", "-o", f"out.{extension}")
     fine("build", "b.fps", f"out.{extension}", "-q")
     assert content("b.fps") == content("a.fps") == {name: [n] for n, name in enumerate(ids)}
@@ -68,7 +68,7 @@ def test_delete_input_ends_lines_at_line_feeds_only(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ids = [*PLAIN, *ODD]
     for odd in ODD:
-        fpstore.build("a.fps", range(len(ids)), ids, overwrite=True).close()
+        fpstore.build("a.fps", list(range(len(ids))), ids, overwrite=True).close()
         Path("gone.txt").write_bytes(f"\n{odd}\r\n".encode())
         out = fine("delete", "a.fps", "--input", "gone.txt", "--json")
         assert json.loads(out)["removed"] == 1

@@ -56,6 +56,7 @@ class Options:
     # Of a store that is written anew: what the input does not tell.
     id_kind: str | None = None
     rows: int = 0
+    reserved: int = 0  # bytes of the budget that are taken already
     auto: dict[str, Any] | None = None  # what a later merge needs to choose a design again, when this one was chosen
 
     def checked(self) -> Options:
@@ -113,7 +114,7 @@ class _Build:
         self._progress = _Progress(options.progress)
         assert isinstance(options.memory, int)
         assert isinstance(options.threads, int)
-        self._memory, self._threads = options.memory, options.threads
+        self._memory, self._threads = options.memory - options.reserved, options.threads
         self._generation = folder / layout.generation_name(1)
         self._generation.mkdir()
         # Tables are synced beside the building of the next ones.

@@ -288,7 +288,7 @@ def test_decimal_is_not_advised_for_a_number_that_is_too_large(text):
 
 @pytest.mark.parametrize("name", ["format", "decimal", "fingerprint_field", "id_field", "id_type", "chunk_rows"])
 def test_every_argument_of_open_reader(here, name):
-    Path("a.tsv").write_text("7\ta\n")
+    Path("a.tsv").write_text("0000000000000007\ta\n")
     taken = {
         "format": NONE,
         "decimal": FLAGS,

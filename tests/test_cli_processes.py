@@ -77,7 +77,7 @@ def test_ignored_signals_stay_ignored(folder: Path) -> None:
             with suppress(subprocess.TimeoutExpired):
                 build.wait(0.01)
         build.send_signal(signal.SIGHUP)
-        _, err = build.communicate(b"2a\tx\n", timeout=60)
+        _, err = build.communicate(b"0x2a\tx\n", timeout=60)
     assert (build.returncode, err) == (0, b"")
     assert fpstore.open("x.fps")[42] == ["x"]
 
@@ -86,8 +86,8 @@ def test_a_closed_pipe_is_quiet(folder: Path) -> None:
     fpstore.build("many.fps", np.arange(50_000, dtype=np.uint64)).close()
     for arguments in (
         ["export", "many.fps"],
-        ["scan", "many.fps", "0", "-r", "64"],
-        ["scan", "many.fps", "0", "-r", "64", "--json"],
+        ["scan", "many.fps", "0x0", "-r", "64"],
+        ["scan", "many.fps", "0x0", "-r", "64", "--json"],
     ):
         verb = process(*arguments)
         assert verb.stdout is not None

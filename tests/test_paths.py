@@ -100,7 +100,7 @@ def test_targets_inside_a_store_are_refused(tmp_path, monkeypatch):
     for name in ("output", "lost"):
         with pytest.raises(fpstore.InputError, match="inside the store"):
             fpstore.repair("s.fps", **{name: "s.fps/new"})
-    for verb in (["export", "s.fps"], ["probe", "s.fps", "7"]):
+    for verb in (["export", "s.fps"], ["probe", "s.fps", "0x7"]):
         assert "inside the store" in failure(*verb, "-o", "s.fps/out.tsv")
     assert sorted(Path().rglob("*")) == before
 

@@ -14,7 +14,8 @@ U64 = npt.NDArray[np.uint64]
 
 MAX_U64 = 2**64 - 1
 
-_HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]{1,16})")
+_HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]{16})|0[xX]([0-9a-fA-F]{1,16})")
+_HEX_SHORT = re.compile(r"[0-9a-fA-F]{1,15}")
 _HEX_ANY = re.compile(r"(?:0[xX])?[0-9a-fA-F]+")
 _DIGITS = re.compile(r"[0-9]+")
 _NEGATIVE = re.compile(r"-[0-9]+")
@@ -38,8 +39,8 @@ def parse_fingerprint(text: str, decimal: bool = False) -> int:
     Parameters
     ----------
     text : str
-        1 to 16 hexadecimal digits of either case, optionally after ``0x``; with ``decimal``, decimal digits.
-        Blanks around the digits are ignored.
+        16 hexadecimal digits of either case, or 1 to 16 after ``0x``; with ``decimal``, decimal digits. Fewer digits
+        alone are refused: they are most often a decimal number, or cut off. Blanks around the digits are ignored.
     decimal : bool
         Read decimal digits instead.
 
@@ -72,15 +73,23 @@ def parse_fingerprint(text: str, decimal: bool = False) -> int:
     else:
         match = _HEX.fullmatch(digits)
         if match:
-            return int(match[1], 16)
-        reason = "expected 1 to 16 hexadecimal digits"
+            return int(match[1] or match[2], 16)
+        reason = "expected 16 hexadecimal digits, or 0x and 1 to 16"
+        short = _HEX_SHORT.fullmatch(digits)
+        if short:
+            reason = f"it has {len(digits)} of 16 hexadecimal digits: write all 16, or 0x before fewer"
         if _DIGITS.fullmatch(digits) and len(digits) <= 20 and int(digits) <= MAX_U64:
             reason += " (decimal fingerprints need decimal=True, --decimal)"
-        elif _HEX_ANY.fullmatch(digits):
+        elif not short and _HEX_ANY.fullmatch(digits):
             reason = "it is over 2^64-1: " + reason
         elif _NEGATIVE.fullmatch(digits):
             reason = "it is negative"
     raise InputError(f"{show(text)} is not a fingerprint: {reason}", got=text)
+
+
+def is_like_fingerprint(text: str, decimal: bool) -> bool:
+    """Tell whether a cell has the digits of a fingerprint, also too few of them: it is no name of a column."""
+    return bool((_DIGITS if decimal else _HEX_ANY).fullmatch(text.strip(" \t\r\n")))
 
 
 def format_fingerprint(value: int) -> str:

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from fpstore.errors import InputError
-from fpstore.io.check import U64, check_string_id, parse_fingerprint, show
+from fpstore.io.check import U64, check_string_id, is_like_fingerprint, parse_fingerprint, show
 from fpstore.io.columns import parse_block
 from fpstore.io.lines import BLOCK_BYTES, LineSource
 from fpstore.io.source import Batch, Fields, IdRule, Ids, InputFile, at, located
@@ -140,13 +140,8 @@ class TextSource(LineSource):
             if named:
                 raise InputError(f"no header line that names the column {show(name)}")
             return None
-        if not named and len(cells) < 3:
-            try:
-                parse_fingerprint(names[0], fields.decimal)
-            except InputError:
-                pass
-            else:
-                return None  # a fingerprint with the id "fingerprint"
+        if not named and len(cells) < 3 and is_like_fingerprint(names[0], fields.decimal):
+            return None  # a fingerprint with the id "fingerprint"
         fingerprint = names.index(name.lower())
         wanted_id = (fields.id or "id").lower()
         identifier: int | None = None

@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,9 +28,6 @@ from fpstore.plan import SAMPLE_SIZE, STORAGE, choose
 from fpstore.resources import parse_memory, parse_threads
 from fpstore.sorting import COPY_ROWS, KEY_BYTES, Column, PairSorter, permuted_parts
 from fpstore.table import BLOCK_BYTES, DEFAULT_BLOCK_BYTES, Layout, TableReader, TableWriter
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 Words = npt.NDArray[np.uint64]
 Progress = Callable[[str, int, int | None], None]
@@ -118,8 +116,6 @@ class _Build:
         self._generation = folder / layout.generation_name(1)
         self._generation.mkdir()
         # Tables are synced beside the building of the next ones.
-        from concurrent.futures import ThreadPoolExecutor
-
         self._disk = ThreadPoolExecutor(1)
         self._syncs: list[tuple[TableWriter, Future[None]]] = []
         self._temporary = folder / "tmp"
@@ -261,8 +257,6 @@ class _Build:
             started.set()
             work(workspaces[0])
             return
-        from concurrent.futures import ThreadPoolExecutor, as_completed
-
         with ThreadPoolExecutor(len(workspaces)) as pool:
             try:
                 futures = [pool.submit(work, workspace) for workspace in workspaces]

@@ -19,7 +19,7 @@ from fpstore.arguments import check_choice, check_progress, check_whole
 from fpstore.design import IDENTITY, Design, check_design, check_radius
 from fpstore.design import design as make_design
 from fpstore.environment import Writer
-from fpstore.errors import InputError
+from fpstore.errors import InputError, show
 from fpstore.folder import Target
 from fpstore.io import check_fingerprints, check_ids
 from fpstore.merging import add_histogram
@@ -63,7 +63,7 @@ class Options:
         self.memory = parse_memory(self.memory)
         self.threads = parse_threads(self.threads)
         if check_whole(self.block_bytes, BLOCK_BYTES[0], BLOCK_BYTES[-1], "block_bytes") not in BLOCK_BYTES:
-            raise InputError(f"block_bytes must be one of {', '.join(map(str, BLOCK_BYTES))}, got {self.block_bytes!r}")
+            raise InputError(f"block_bytes must be one of {', '.join(map(str, BLOCK_BYTES))}, got {show(self.block_bytes)}")
         check_design(self.design, self.radius)
         check_choice(self.storage, STORAGE, "storage")
         check_progress(self.progress)
@@ -426,7 +426,7 @@ def chunks(source: Any, ids: Any) -> Iterator[tuple[Words, Words | list[str] | N
             fingerprints, part_ids = part.fingerprints, part.ids
         elif isinstance(part, (int, float, str, bytes, np.generic)):
             raise InputError(
-                f"an iterable yields arrays of fingerprints, not single ones, got {part!r:.60}: make it a list or an array"
+                f"an iterable yields arrays of fingerprints, not single ones, got {show(part)}: make it a list or an array"
             )
         else:
             fingerprints, part_ids = check_fingerprints(part), None

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.arguments import MAX_ID_BYTES
-from fpstore.errors import InputError
+from fpstore.errors import InputError, show
 
 U64 = npt.NDArray[np.uint64]
 
@@ -19,18 +19,6 @@ _HEX_SHORT = re.compile(r"[0-9a-fA-F]{1,15}")
 _HEX_ANY = re.compile(r"(?:0[xX])?[0-9a-fA-F]+")
 _DIGITS = re.compile(r"[0-9]+")
 _NEGATIVE = re.compile(r"-[0-9]+")
-_SHOWN_CHARACTERS = 40
-
-
-def show(value: object) -> str:
-    """Return the repr of a value from outside, shortened to fit one line of a message."""
-    if isinstance(value, bytes):
-        value = value[: 2 * _SHOWN_CHARACTERS].decode("utf-8", "backslashreplace")
-    if isinstance(value, str) and len(value) > _SHOWN_CHARACTERS:
-        return repr(value[: _SHOWN_CHARACTERS - 3] + "...")
-    text = repr(value).replace("\n", " ")
-    longest = 2 * _SHOWN_CHARACTERS
-    return text if isinstance(value, str) or len(text) <= longest else text[: longest - 3] + "..."
 
 
 def parse_fingerprint(text: str, decimal: bool = False) -> int:
@@ -171,8 +159,8 @@ def check_fingerprint(value: object) -> int:
         return int(value)
     if isinstance(value, np.unsignedinteger):
         return int(value)
-    what = f"{type(value).__name__} {value!r}"
-    raise InputError(f"a fingerprint is an int from 0 to 2^64 - 1 or a numpy.uint64, got {what[:80]}")
+    what = f"{type(value).__name__} {show(value)}"
+    raise InputError(f"a fingerprint is an int from 0 to 2^64 - 1 or a numpy.uint64, got {what}")
 
 
 def check_fingerprints(values: object) -> U64:

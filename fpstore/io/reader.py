@@ -9,9 +9,9 @@ from typing import cast, get_args
 import numpy as np
 
 from fpstore.arguments import check_choice, check_flag, check_path, check_whole, printable
-from fpstore.errors import InputError
+from fpstore.errors import InputError, show
 from fpstore.io.binary import NpySource, RawSource
-from fpstore.io.check import is_plain_integer, show
+from fpstore.io.check import is_plain_integer
 from fpstore.io.jsonl import JsonlSource
 from fpstore.io.parquet import ParquetSource
 from fpstore.io.source import FORMATS, Batch, Chunk, Fields, IdRule, Ids, IdType, InputFile, Source

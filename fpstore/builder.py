@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ from fpstore.arguments import check_choice, check_progress, check_whole
 from fpstore.design import IDENTITY, Design, check_design, check_radius
 from fpstore.design import design as make_design
 from fpstore.environment import Writer
-from fpstore.errors import InputError
+from fpstore.errors import InputError, show
 from fpstore.folder import Target
 from fpstore.io import check_fingerprints, check_ids
 from fpstore.merging import add_histogram, in_pieces
@@ -28,9 +29,6 @@ from fpstore.resources import parse_memory, parse_threads
 from fpstore.sorting import COPY_ROWS, KEY_BYTES, Column, PairSorter, permuted_parts
 from fpstore.table import BLOCK_BYTES, DEFAULT_BLOCK_BYTES, Layout, TableReader, TableWriter
 from fpstore.waiting import as_ended, result
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 Words = npt.NDArray[np.uint64]
 Progress = Callable[[str, int, int | None], None]
@@ -57,6 +55,7 @@ class Options:
     # Of a store that is written anew: what the input does not tell.
     id_kind: str | None = None
     rows: int = 0
+    reserved: int = 0  # bytes of the budget that are taken already
     auto: dict[str, Any] | None = None  # what a later merge needs to choose a design again, when this one was chosen
 
     def checked(self) -> Options:
@@ -65,7 +64,7 @@ class Options:
         self.memory = parse_memory(self.memory)
         self.threads = parse_threads(self.threads)
         if check_whole(self.block_bytes, BLOCK_BYTES[0], BLOCK_BYTES[-1], "block_bytes") not in BLOCK_BYTES:
-            raise InputError(f"block_bytes must be one of {', '.join(map(str, BLOCK_BYTES))}, got {self.block_bytes!r}")
+            raise InputError(f"block_bytes must be one of {', '.join(map(str, BLOCK_BYTES))}, got {show(self.block_bytes)}")
         check_design(self.design, self.radius)
         check_choice(self.storage, STORAGE, "storage")
         check_progress(self.progress)
@@ -114,12 +113,10 @@ class _Build:
         self._progress = _Progress(options.progress)
         assert isinstance(options.memory, int)
         assert isinstance(options.threads, int)
-        self._memory, self._threads = options.memory, options.threads
+        self._memory, self._threads = options.memory - options.reserved, options.threads
         self._generation = folder / layout.generation_name(1)
         self._generation.mkdir()
         # Tables are synced beside the building of the next ones.
-        from concurrent.futures import ThreadPoolExecutor
-
         self._disk = ThreadPoolExecutor(1)
         self._syncs: list[tuple[TableWriter, Future[None]]] = []
         self._temporary = folder / "tmp"
@@ -261,8 +258,6 @@ class _Build:
             started.set()
             work(workspaces[0])
             return
-        from concurrent.futures import ThreadPoolExecutor
-
         with ThreadPoolExecutor(len(workspaces)) as pool:
             try:
                 futures = [pool.submit(work, workspace) for workspace in workspaces]
@@ -439,7 +434,7 @@ def chunks(source: Any, ids: Any) -> Iterator[tuple[Words, Words | list[str] | N
             fingerprints, part_ids = part.fingerprints, part.ids
         elif isinstance(part, (int, float, str, bytes, np.generic)):
             raise InputError(
-                f"an iterable yields arrays of fingerprints, not single ones, got {part!r:.60}: make it a list or an array"
+                f"an iterable yields arrays of fingerprints, not single ones, got {show(part)}: make it a list or an array"
             )
         else:
             fingerprints, part_ids = check_fingerprints(part), None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +21,6 @@ from fpstore.sorting import COPY_ROWS, KEY_BYTES, Column, permuted_parts
 from fpstore.sources import Source
 from fpstore.table import Layout, TableWriter
 from fpstore.waiting import WAIT_SECONDS, as_ended, result
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 Words = npt.NDArray[np.uint64]
 Progress = Callable[[str, int, int | None], None]
@@ -72,8 +70,6 @@ class Written:
                 self._tick(0)
         else:
             self.fingerprints, self.digest = shape
-        from concurrent.futures import ThreadPoolExecutor
-
         with ThreadPoolExecutor(1) as self._disk:
             try:
                 with ThreadPoolExecutor(self._threads, initializer=self._started.wait) as pool:

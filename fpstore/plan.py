@@ -17,7 +17,7 @@ from fpstore.arguments import check_choice, check_whole
 from fpstore.costs import BATCH_QUERIES, COLD_READ_NS, lookup_nanoseconds
 from fpstore.design import MANKU, MAX_RADIUS, Design, TableSpec, check_radius
 from fpstore.design import design as make_design
-from fpstore.errors import InputError
+from fpstore.errors import InputError, show
 from fpstore.io import check_fingerprints
 from fpstore.resources import parse_size, total_memory
 from fpstore.table import BLOCK_BYTES, DEFAULT_BLOCK_BYTES
@@ -254,7 +254,7 @@ def plan(
     n = check_whole(n, 0, 2**64, "n")
     check_choice(storage, STORAGE, "storage")
     if check_whole(block_bytes, BLOCK_BYTES[0], BLOCK_BYTES[-1], "block_bytes") not in BLOCK_BYTES:
-        raise InputError(f"block_bytes must be one of {', '.join(map(str, BLOCK_BYTES))}, got {block_bytes!r}")
+        raise InputError(f"block_bytes must be one of {', '.join(map(str, BLOCK_BYTES))}, got {show(block_bytes)}")
     disk_budget = None if disk_budget is None else parse_size(disk_budget, "disk_budget")
     memory_budget = None if memory_budget is None else parse_size(memory_budget, "memory_budget")
     if memory_budget is None and storage == "hot":

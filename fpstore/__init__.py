@@ -2,7 +2,10 @@
 
 from fpstore import start as start  # first: it says why the kernel cannot be loaded
 from fpstore.api import build, open, repair
-from fpstore.design import Design, TableSpec
+from fpstore.care.repair import RepairReport
+from fpstore.care.verify import Report
+from fpstore.design.families import Design, TableSpec
+from fpstore.design.planner import Plan, plan
 from fpstore.errors import (
     ClosedStoreError,
     CorruptStoreError,
@@ -19,11 +22,8 @@ from fpstore.errors import (
     StoreNotFoundError,
 )
 from fpstore.hashing import SimHash
-from fpstore.idview import Ids
-from fpstore.inspection import Report
-from fpstore.matches import Match, Matches
-from fpstore.plan import Plan, plan
-from fpstore.repair import RepairReport
+from fpstore.query.ids import Ids
+from fpstore.query.matches import Match, Matches
 from fpstore.store import Store
 
 __version__ = "0.2.0"

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fpstore.arguments import check_flag, check_path, check_progress
-from fpstore.design import TableSpec, check_design
+from fpstore.care.repair import RepairReport, repair_store
+from fpstore.design.block_bytes import DEFAULT_BLOCK_BYTES
+from fpstore.design.families import TableSpec, check_design
 from fpstore.errors import FormatVersionError, InputError
-from fpstore.repair import RepairReport, repair_store
 from fpstore.resources import parse_memory, parse_size, parse_threads
 from fpstore.store import Store
-from fpstore.table import DEFAULT_BLOCK_BYTES
 
 PathLike = str | os.PathLike[str]
 
@@ -48,7 +48,7 @@ def build(
     radius : int
         The largest radius that probes answer from the tables, 0 to 7.
     design : str or iterable of table descriptions
-        See :func:`fpstore.design.design`; ``auto`` takes the planner's choice.
+        See :func:`fpstore.design.families.design`; ``auto`` takes the planner's choice.
     memory : int or str, optional
         Budget such as ``"2GiB"`` (at least 64 MiB); by default a quarter of this machine's memory. Larger inputs are
         sorted through temporary files beside the target. The ids of one fingerprint are never split: while they are
@@ -91,7 +91,7 @@ def build(
     >>> store.probe(15)
     [Match(fingerprint=7, distance=1, ids=['a']), Match(fingerprint=11, distance=1, ids=['b'])]
     """
-    from fpstore.builder import Options, build_store
+    from fpstore.building.builder import Options, build_store
 
     target = check_path(path)
     overwrite = check_flag(overwrite, "overwrite")

@@ -13,16 +13,16 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.arguments import check_flag, check_path, check_progress, check_whole
-from fpstore.design import Design, check_radius
+from fpstore.care.verify import Report, describe, verify_store
+from fpstore.design.families import Design, check_radius
 from fpstore.errors import ClosedStoreError, InputError, NotStoredError
-from fpstore.following import Follower
-from fpstore.idview import Ids
-from fpstore.inspection import Report, describe, verify_store
 from fpstore.io import check_fingerprint, check_fingerprints
-from fpstore.matches import Match, Matches
-from fpstore.probing import PROBE_QUERIES
+from fpstore.query.batches import PROBE_QUERIES
+from fpstore.query.ids import Ids
+from fpstore.query.matches import Match, Matches
+from fpstore.query.snapshot import View
+from fpstore.query.tracker import Follower
 from fpstore.resources import parse_memory, parse_threads
-from fpstore.view import View
 
 Words = npt.NDArray[np.uint64]
 FIRST_BATCH = 1 << 12
@@ -308,7 +308,7 @@ class Reading:
         ------
         InputError, StoreExistsError, StorageError, ClosedStoreError
         """
-        from fpstore.splitting import split_store
+        from fpstore.change.split import split_store
 
         check_progress(progress)
         target, overwrite = check_path(folder, "folder"), check_flag(overwrite, "overwrite")
@@ -343,7 +343,7 @@ class Reading:
             The disk is full or not writable; there is no copy.
         InputError, ClosedStoreError
         """
-        from fpstore.backup import back_up
+        from fpstore.care.backup import back_up
 
         self._check()
         target, overwrite = check_path(path), check_flag(overwrite, "overwrite")

@@ -12,14 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.arguments import check_choice, check_flag, check_path, check_progress, check_share, check_sync
-from fpstore.design import check_design, check_radius
+from fpstore.change.opening import open_writer
+from fpstore.change.writer import Writer
+from fpstore.design.families import check_design, check_radius
 from fpstore.errors import InputError, ReadOnlyError
 from fpstore.io import check_fingerprint, check_fingerprints, check_ids
-from fpstore.matches import Match, Matches
-from fpstore.opening import open_writer
+from fpstore.query.matches import Match, Matches
 from fpstore.reading import IdLookup, Reading
 from fpstore.resources import parse_memory, parse_size, parse_threads
-from fpstore.writing import Writer
 
 Words = npt.NDArray[np.uint64]
 CHANGE_ROWS = 1 << 20  # of one transaction

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import fpstore
-from fpstore import layout, sealing
+from fpstore.disk import seal as sealing
+from fpstore.format import layout
 
 TABLES = ("gen-00000001/table-000.fpt", "gen-00000001/table-001.fpt", "gen-00000001/table-002.fpt")
 IDS = "gen-00000001/ids.mdb"

@@ -22,27 +22,19 @@ LONGEST_FILE = 500
 LAYERS = (
     ("errors",),
     ("_kernel",),  # raises the errors
-    ("start", "arguments", "refusals"),
-    ("resources", "locks", "files", "design", "costs", "huffman", "matches", "layout"),
-    ("pages", "tablefile"),
-    ("sealing",),
-    ("environment",),
-    ("table", "sorting", "ids", "names", "journal", "delta", "probing", "folder", "io"),
-    ("generation", "plan", "hashing", "inorder"),
-    ("view",),
-    ("following", "idview", "rows", "sources", "logcheck"),
-    ("inspection", "backup", "salvage", "aside"),
-    ("merging", "upkeep"),
-    ("merge", "splitting", "remains", "settings"),
-    ("joining", "reading"),
-    ("writing",),
-    ("opening",),
+    ("start", "arguments"),
+    ("resources", "disk"),
+    ("io",),
+    ("design",),
+    ("format",),
+    ("hashing", "query"),
+    ("building",),
+    ("change",),
+    ("care",),
+    ("reading",),
     ("store",),
-    ("builder",),
-    ("repair",),
     ("api",),
     ("__init__",),
-    ("demo",),
     ("cli",),
     ("__main__",),
 )
@@ -50,17 +42,17 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 # Where each of these may be imported from: paths relative to the package.
 OWNERS = {
-    "lmdb": ("environment.py", "journal.py"),
-    "bitarray": ("huffman.py",),
+    "lmdb": ("disk/sealed.py", "query/journal.py"),
+    "bitarray": ("format/huffman.py",),
     "click": ("cli/",),
     "rich": ("cli/",),
     "pyarrow": ("io/parquet.py",),
     "PIL": ("hashing/",),
     "imagehash": ("hashing/",),
     "jieba": ("hashing/",),
-    "ctypes": ("folder.py",),
-    "mmap": ("table.py",),
-    "xxhash": ("delta.py", "layout.py", "names.py", "sealing.py"),
+    "ctypes": ("disk/folders.py",),
+    "mmap": ("format/table.py",),
+    "xxhash": ("query/delta.py", "disk/seal.py", "format/"),
 }
 DEPENDENCIES = {"bitarray", "click", "lmdb", "numpy", "rich", "xxhash"}
 EXTRAS = {"pyarrow", "PIL", "imagehash", "jieba"}
@@ -117,7 +109,7 @@ def test_imports_point_down(path):
             assert LEVEL[unit(module)] < LEVEL[own], f"{relative(path)}:{line} imports {module}"
 
 
-@pytest.mark.parametrize("package", ["io", "hashing", "cli"])
+@pytest.mark.parametrize("package", ["io", "hashing", "cli", "disk", "design", "format", "query", "building", "change", "care"])
 def test_packages_have_no_cycles(package):
     graph = {
         module_name(path): {m for m, _, _ in imports(path) if m.startswith(f"fpstore.{package}")}
@@ -163,7 +155,8 @@ def test_the_package_only_re_exports():
 HEAVY = {
     *("click", "rich", "pyarrow", "pandas", "PIL", "imagehash", "jieba", "bitarray", "multiprocessing", "asyncio", "unittest"),
     *("concurrent.futures", "logging", "shutil", "lzma", "bz2", "csv", "secrets", "random", "hashlib", "importlib.metadata"),
-    *("fpstore.backup", "fpstore.builder", "fpstore.merge", "fpstore.merging", "fpstore.joining", "fpstore.splitting"),
+    *("fpstore.care.backup", "fpstore.building.builder", "fpstore.building.generation_writer"),
+    *("fpstore.change.merge", "fpstore.change.join", "fpstore.change.split"),
     *("fpstore.io.reader", "fpstore.io.writers", "fpstore.hashing.documents", "fpstore.cli"),
 }
 
@@ -230,7 +223,7 @@ def test_nothing_is_decided_by_a_clock():
     assert [path.name for path in NATIVE if clock.search(path.read_text())] == []
     using = {relative(path) for path in SOURCES if clock.search(path.read_text())}
     told = {f"cli/{verb}.py" for verb in ("backup", "build", "insert", "merge")}
-    assert using == {*told, "cli/signals.py", "following.py", "writing.py"}
+    assert using == {*told, "cli/signals.py", "query/tracker.py", "change/writer.py"}
 
 
 def test_only_the_binding_knows_python():

@@ -13,8 +13,8 @@ from building import listing, rows_of
 from commandline import failure, fine
 
 import fpstore
-from fpstore import backup as backups
-from fpstore import layout
+from fpstore.care import backup as backups
+from fpstore.format import layout
 
 RNG = np.random.default_rng(11)
 FINGERPRINTS = RNG.integers(0, 2**64, 500, np.uint64)
@@ -239,7 +239,7 @@ def test_a_merge_between_opening_and_copying(path, tmp_path, monkeypatch, old):
     """The journal that is copied says that it is no longer current: the backup starts again with the next generation."""
     change(path)
     if old == "still there":
-        monkeypatch.setattr("fpstore.merge.remove_generation", lambda folder: None)
+        monkeypatch.setattr("fpstore.change.merge.remove_generation", lambda folder: None)
     opened = backups._open_files
     calls = []
 

@@ -7,7 +7,7 @@ import pytest
 from building import listing, make_rows, pieces, run_python
 
 import fpstore
-from fpstore.design import _lookups
+from fpstore.design.families import _lookups
 from fpstore.io import open_reader
 
 ONE = np.array([1], np.uint64)
@@ -76,8 +76,8 @@ def test_a_design_with_too_many_lookups_is_refused_unread(tmp_path):
 
 
 def test_a_design_with_too_many_lookups_is_refused_before_its_tables_are_written(tmp_path, monkeypatch):
-    monkeypatch.setattr("fpstore.design.MAX_VARIANTS", 1000)
-    monkeypatch.setattr("fpstore.builder.TableWriter", None)
+    monkeypatch.setattr("fpstore.design.families.MAX_VARIANTS", 1000)
+    monkeypatch.setattr("fpstore.building.builder.TableWriter", None)
     fingerprints = make_rows("random", 1 << 14)[0]
     _lookups.cache_clear()
     with pytest.raises(fpstore.InputError, match=r"flip-1 needs .* look-ups in table 0 at radius 7"):

@@ -9,8 +9,8 @@ import pytest
 from building import build, listing
 
 import fpstore
-from fpstore import folder
-from fpstore.folder import Target
+from fpstore.building import target as target_module
+from fpstore.building.target import Target
 
 
 def test_an_existing_store_is_replaced_only_on_request(tmp_path):
@@ -135,7 +135,7 @@ def test_all_is_durable_before_the_store_gets_its_name_and_then_the_name_is(tmp_
     if overwrite:
         build(path, [1])
     synced, at_publication = {}, []
-    fsync, publish = os.fsync, Path.rename if not overwrite else folder.exchange
+    fsync, publish = os.fsync, Path.rename if not overwrite else target_module.exchange
 
     def state(status):
         return (status.st_ino, status.st_size, status.st_mtime_ns)
@@ -153,7 +153,7 @@ def test_all_is_durable_before_the_store_gets_its_name_and_then_the_name_is(tmp_
 
     monkeypatch.setattr(os, "fsync", noted_fsync)
     if overwrite:
-        monkeypatch.setattr(folder, "exchange", noted_publish)
+        monkeypatch.setattr(target_module, "exchange", noted_publish)
     else:
         monkeypatch.setattr(Path, "rename", noted_publish)
     fpstore.build(path, [1, 2, 3], ["a", "b", "c"], design="manku-4", overwrite=overwrite).close()

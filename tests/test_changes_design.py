@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fpstore
-from fpstore import writing
+from fpstore.change import writer as writing
 
 FRESH = np.random.default_rng(5).integers(0, 2**64, 40_000, np.uint64)
 

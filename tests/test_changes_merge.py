@@ -9,8 +9,8 @@ from living import Model, check_merged, content_of, words
 from sets import make_set
 
 import fpstore
-from fpstore.merge import Merge
-from fpstore.merging import Written
+from fpstore.building.generation_writer import Written
+from fpstore.change.merge import Merge
 
 OPTIONS = {"radius": 3, "design": "flip-2", "block_bytes": 128}
 
@@ -160,7 +160,7 @@ PLACES = {
 def hold(monkeypatch, place):
     owner, name, before = PLACES[place]
     if isinstance(owner, str):
-        import fpstore.merge as owner
+        import fpstore.change.merge as owner
     return Hold(monkeypatch, owner, name, before)
 
 
@@ -264,7 +264,7 @@ def test_a_dictionary_that_is_in_use_is_taken_over(named):
 
 
 def test_merges_in_the_background(path, monkeypatch):
-    monkeypatch.setattr("fpstore.writing.LEAST_CHANGES", 50)
+    monkeypatch.setattr("fpstore.change.writer.LEAST_CHANGES", 50)
     with fpstore.open(path, "r+", merge_at=0.1) as store, fpstore.open(path) as other:
         before = len(store)
         for value in range(1000, 1400):
@@ -288,7 +288,7 @@ def test_few_changes_do_not_merge(path):
 
 @pytest.mark.parametrize("background", [True, False])
 def test_closing_gives_up_a_merge(path, monkeypatch, background):
-    monkeypatch.setattr("fpstore.writing.LEAST_CHANGES", 50)
+    monkeypatch.setattr("fpstore.change.writer.LEAST_CHANGES", 50)
     reached = threading.Event()
     original = Written._tick
 
@@ -334,13 +334,13 @@ def test_two_merges_take_turns(path, monkeypatch):
 
 
 def test_an_interrupt_right_after_the_commit_of_a_merge(path, monkeypatch):
-    original = fpstore.journal.Journal.move
+    original = fpstore.query.journal.Journal.move
 
     def move(self, record):
         original(self, record)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(fpstore.journal.Journal, "move", move)
+    monkeypatch.setattr(fpstore.query.journal.Journal, "move", move)
     with fpstore.open(path, "r+") as store, fpstore.open(path) as other:
         content = content_of(store) | {1: {len(store.ids)}}
         store.insert(1)
@@ -417,7 +417,7 @@ def test_a_change_that_finds_no_memory_loses_nothing_that_is_queued(path, monkey
         store.delete(fingerprints=2)
         content = content_of(store)
 
-        original = fpstore.delta.Delta.change
+        original = fpstore.query.delta.Delta.change
         failures = [MemoryError()]
 
         def fail_once(self, *args, **kwargs):
@@ -425,7 +425,7 @@ def test_a_change_that_finds_no_memory_loses_nothing_that_is_queued(path, monkey
                 raise failures.pop()
             original(self, *args, **kwargs)
 
-        monkeypatch.setattr("fpstore.delta.Delta.change", fail_once)
+        monkeypatch.setattr("fpstore.query.delta.Delta.change", fail_once)
         with pytest.raises(MemoryError):
             store.insert(5)
         assert content_of(store) == content

@@ -245,13 +245,13 @@ def test_a_merge_that_a_dead_writer_did_not_tell_of(path):
         store = fpstore.open(path, "r+")
         store.insert(50)
         pipe.recv()
-        original = fpstore.journal.Journal.move
+        original = fpstore.query.journal.Journal.move
 
         def move(journal, record):
             original(journal, record)
             die_before_telling(store)
 
-        fpstore.journal.Journal.move = move
+        fpstore.query.journal.Journal.move = move
         store.merge()
 
     child = Child(work)

@@ -9,10 +9,11 @@ import tableimage
 from damage import FINGERPRINTS, IDS, NAMES, NOTICED, STORE, TABLES, fingerprints_of, make, outcome, rewrite
 
 import fpstore
-from fpstore import _kernel, layout
-from fpstore import environment as lmdb_files
-from fpstore.design import design
-from fpstore.table import TableReader
+from fpstore import _kernel
+from fpstore.design.families import design
+from fpstore.disk import sealed as lmdb_files
+from fpstore.format import layout
+from fpstore.format.table import TableReader
 
 # --- Files in the wrong place ---------------------------------------------------------------------
 

@@ -10,10 +10,11 @@ from building import run_python
 from damage import FINGERPRINTS, PAGE, answers, check, cut, flips, make
 
 import fpstore
-from fpstore import delta as log
-from fpstore import layout, pages
-from fpstore.journal import LOG, META, Journal
-from fpstore.logcheck import check_journal
+from fpstore.care.log_check import check_journal
+from fpstore.disk import lmdb_pages as pages
+from fpstore.format import layout
+from fpstore.query import delta as log
+from fpstore.query.journal import LOG, META, Journal
 
 JOURNAL = f"gen-00000001/{layout.JOURNAL_FILE}"
 
@@ -54,7 +55,7 @@ def places(path, step):
 
 @pytest.fixture
 def copy(good, tmp_path, monkeypatch):
-    monkeypatch.setattr("fpstore.following.ATTEMPTS", 2)  # nobody merges beside these tests
+    monkeypatch.setattr("fpstore.query.tracker.ATTEMPTS", 2)  # nobody merges beside these tests
     return shutil.copytree(good, tmp_path / "copy")
 
 

@@ -12,8 +12,8 @@ import xxhash
 from damage import PAGE, check, reseal, used_bytes
 
 import fpstore
-from fpstore import environment as lmdb_files
-from fpstore import layout
+from fpstore.disk import sealed as lmdb_files
+from fpstore.format import layout
 
 COUNT = 600_000
 GENERATION = "gen-00000001"

@@ -8,8 +8,9 @@ import xxhash
 from damage import IDS, NAMES, NOTICED, PAGE, STORE, check, cut, flips, reseal, rewrite, used_bytes
 
 import fpstore
-from fpstore import environment as lmdb_files
-from fpstore import layout, sealing
+from fpstore.disk import seal as sealing
+from fpstore.disk import sealed as lmdb_files
+from fpstore.format import layout
 
 # --- LMDB files -----------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fpstore import InputError, TableSpec, _kernel
-from fpstore.design import (
+from fpstore.design.families import (
     IDENTITY,
     MANKU,
     MAX_RADIUS,

@@ -15,8 +15,8 @@ SETUP = """
 import contextlib, ctypes, json, os, signal, numpy as np, fpstore
 from concurrent.futures import Future
 from pathlib import Path
-from fpstore import merge as merges
-from fpstore import merging
+from fpstore.change import merge as merges
+from fpstore.building import generation_writer as merging
 
 class InPlace:
     def __init__(self, workers=None):

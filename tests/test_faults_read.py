@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fpstore
-from fpstore import layout
+from fpstore.format import layout
 
 COUNT = 6000
 FINGERPRINTS = np.random.default_rng(41).integers(0, 2**64, COUNT, np.uint64)

@@ -10,8 +10,9 @@ from building import rows_of
 from damage import rewrite
 
 import fpstore
-from fpstore import environment, layout
-from fpstore.merging import add_histogram
+from fpstore.building.generation_writer import add_histogram
+from fpstore.disk import sealed as environment
+from fpstore.format import layout
 
 FINGERPRINTS = np.random.default_rng(3).integers(0, 2**64, 300, np.uint64)
 NAMES = [f"document {i}" for i in range(300)]
@@ -117,4 +118,4 @@ def test_a_design_that_is_none_is_damage(tmp_path, tables):
 @pytest.mark.parametrize("bits", [7, "x" * 64, None, {}])
 def test_a_permutation_that_is_none_is_refused_also_without_assertions(bits):
     with pytest.raises(fpstore.InputError, match="64 source bits"):
-        fpstore.design.design([{"permutation": bits, "prefix_bits": 3}], 1)
+        fpstore.design.families.design([{"permutation": bits, "prefix_bits": 3}], 1)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import fpstore
-from fpstore.locks import WriterLock
+from fpstore.disk.locks import WriterLock
 
 RNG = np.random.default_rng(5)
 FINGERPRINTS = RNG.integers(0, 2**64, 1000, np.uint64)

@@ -9,8 +9,8 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fpstore.delta import Record, Totals, pack, unpack
 from fpstore.errors import CorruptStoreError
+from fpstore.query.delta import Record, Totals, pack, unpack
 
 PATH = Path("journal.mdb")
 words = st.integers(0, 2**64 - 1)

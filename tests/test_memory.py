@@ -28,7 +28,7 @@ LIMITED = """
 JOIN = (
     LIMITED
     + """
-    import fpstore.joining, fpstore.plan
+    import fpstore.change.join, fpstore.plan
     with fpstore.open(sys.argv[1], "r+") as store:
         limit(int(sys.argv[3]))
         store.merge(sys.argv[2], memory="64MiB", threads=1)

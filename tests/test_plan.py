@@ -11,9 +11,9 @@ import tableimage
 
 import fpstore
 from fpstore import InputError, _kernel, plan
-from fpstore.costs import work
-from fpstore.design import MANKU, MAX_VARIANTS, covers, design
-from fpstore.plan import candidates_for, choose, estimate, limit_bits, table_bits
+from fpstore.design.costs import work
+from fpstore.design.families import MANKU, MAX_VARIANTS, covers, design
+from fpstore.design.planner import candidates_for, choose, estimate, limit_bits, table_bits
 
 GIB = 1 << 30
 

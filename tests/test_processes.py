@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import fpstore
-from fpstore import environment
+from fpstore.disk import sealed as environment
 
 RNG = np.random.default_rng(9)
 CENTRES = RNG.integers(0, 2**64, 200, np.uint64)
@@ -26,8 +26,8 @@ NAMES = [f"document {i}" for i in range(len(FINGERPRINTS))]
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
-    monkeypatch.setattr("fpstore.probing.PROBE_QUERIES", 50)
-    monkeypatch.setattr("fpstore.probing.SCAN_BLOCKS", 3)
+    monkeypatch.setattr("fpstore.query.batches.PROBE_QUERIES", 50)
+    monkeypatch.setattr("fpstore.query.batches.SCAN_BLOCKS", 3)
 
 
 @pytest.fixture(params=["rows", "strings"])

@@ -10,7 +10,8 @@ from building import listing
 from repairing import COUNT, GENERATION, content, current, damage_block, damaged, files_of, flip, make, repaired
 
 import fpstore
-from fpstore import _kernel, layout
+from fpstore import _kernel
+from fpstore.format import layout
 
 # --- Nothing wrong --------------------------------------------------------------------------------
 

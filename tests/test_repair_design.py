@@ -8,7 +8,7 @@ from building import rows_of
 from repairing import content, current, flip
 
 import fpstore
-from fpstore import layout
+from fpstore.format import layout
 
 COUNT = 3000
 FINGERPRINTS = np.random.default_rng(31).integers(0, 2**64, COUNT, np.uint64)

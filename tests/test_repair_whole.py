@@ -24,10 +24,10 @@ from repairing import (
 )
 
 import fpstore
-from fpstore import delta as log
-from fpstore import layout
-from fpstore.journal import Journal
-from fpstore.locks import WriterLock
+from fpstore.disk.locks import WriterLock
+from fpstore.format import layout
+from fpstore.query import delta as log
+from fpstore.query.journal import Journal
 
 # --- Settings -------------------------------------------------------------------------------------
 

@@ -8,8 +8,20 @@ import pytest
 import xxhash
 
 import fpstore
-from fpstore import environment, pages
-from fpstore.sealing import CHUNK_BYTES, DIGEST_BYTES, HASH_BYTES, HIGHEST, PAD_BYTES, PIECE_BYTES, Paths, Seal, seal, tail_bytes
+from fpstore.disk import lmdb_pages as pages
+from fpstore.disk import sealed as environment
+from fpstore.disk.seal import (
+    CHUNK_BYTES,
+    DIGEST_BYTES,
+    HASH_BYTES,
+    HIGHEST,
+    PAD_BYTES,
+    PIECE_BYTES,
+    Paths,
+    Seal,
+    seal,
+    tail_bytes,
+)
 
 USED = PIECE_BYTES + 5 * CHUNK_BYTES  # two groups of chunks
 DATA = np.random.default_rng(1).bytes(USED)

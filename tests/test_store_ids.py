@@ -9,7 +9,8 @@ import reference
 from sets import MAX, make_set
 
 import fpstore
-from fpstore import Match, names
+from fpstore import Match
+from fpstore.format import strings as names
 
 
 def test_ids_are_row_numbers_by_default(tmp_path):
@@ -97,7 +98,7 @@ def test_names_with_equal_hashes_are_kept_apart(tmp_path, monkeypatch):
 
         xxh64_intdigest = staticmethod(reference.xxh64)
 
-    monkeypatch.setattr("fpstore.names.xxhash", Xxhash)
+    monkeypatch.setattr("fpstore.format.strings.xxhash", Xxhash)
     names = [f"{c}{i}" for i in range(20) for c in "abc"]
     rows = np.arange(120, dtype=np.uint64)
     parts = [rows[:60], rows[60:]]  # the second part meets the numbers of the first
@@ -108,7 +109,7 @@ def test_names_with_equal_hashes_are_kept_apart(tmp_path, monkeypatch):
 
 
 def test_more_names_than_the_first_map_holds(tmp_path, monkeypatch):
-    monkeypatch.setattr("fpstore.environment.FIRST_MAP_BYTES", 1 << 15)
+    monkeypatch.setattr("fpstore.disk.sealed.FIRST_MAP_BYTES", 1 << 15)
     names = [f"{i:05d}" * 20 for i in range(2000)]
     with fpstore.build(tmp_path / "s", np.arange(2000, dtype=np.uint64), names) as store:
         assert [store[i] for i in (0, 77, 1999)] == [[names[i]] for i in (0, 77, 1999)]
@@ -171,7 +172,7 @@ def test_what_has_no_order_of_its_own_is_not_iterated(tmp_path):
 
 def test_each_string_is_read_once(tmp_path, monkeypatch):
     """However many matches have it; in order of the numbers, many with one call."""
-    from fpstore.environment import Reader
+    from fpstore.disk.sealed import Reader
 
     rng = np.random.default_rng(2)
     stored = rng.integers(0, 2**64, 2000, dtype=np.uint64)
@@ -193,7 +194,7 @@ def test_each_string_is_read_once(tmp_path, monkeypatch):
 
 
 def test_ids_of_more_fingerprints_than_are_looked_up_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr("fpstore.view.LOOK_UPS", 7)
+    monkeypatch.setattr("fpstore.query.snapshot.LOOK_UPS", 7)
     stored = np.arange(100, dtype=np.uint64) * 2
     with fpstore.build(tmp_path / "s", np.repeat(stored, 2), np.arange(200)) as store:
         lims, ids = store.ids_of(stored[::-1])

@@ -15,7 +15,9 @@ def sweep(*options, faults=None, folder=None):
     """Run it, with a fault in the package of its processes; return its exit status, report and reproduction."""
     environment = dict(os.environ)
     if faults is not None:
-        (folder / "sitecustomize.py").write_text(f"import os\nfrom fpstore.view import View\n{faults}\n", encoding="utf-8")
+        (folder / "sitecustomize.py").write_text(
+            f"import os\nfrom fpstore.query.snapshot import View\n{faults}\n", encoding="utf-8"
+        )
         environment["PYTHONPATH"] = str(folder)
     command = [sys.executable, "-P", TOOLS / "sweep", "--folder", folder, *map(str, options)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from fpstore.arguments import check_path
+from fpstore.building.target import lies_inside
 from fpstore.cli import documents, types
 from fpstore.cli.documents import Shingles, shingle_options, suffix_option
 from fpstore.cli.options import (
@@ -27,7 +28,6 @@ from fpstore.cli.output import count, print_json, shown, size
 from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb
 from fpstore.errors import InputError
-from fpstore.folder import lies_inside
 from fpstore.io import open_reader
 
 
@@ -151,7 +151,7 @@ def build(
 
 def summary(stats: dict[str, Any]) -> str:
     """Return what a store holds and takes, in one line."""
-    from fpstore.inspection import TELLING
+    from fpstore.care.verify import TELLING
 
     fingerprints, taken = stats["fingerprints"], stats["bytes"]["total"]
     parts = [

@@ -12,12 +12,12 @@ from pathlib import Path
 import click
 
 from fpstore.cli.build import build
+from fpstore.cli.demo_data import MODULES, families, python_sources
 from fpstore.cli.export import export
 from fpstore.cli.output import count, print_table
 from fpstore.cli.probe import probe
 from fpstore.cli.stats import stats
 from fpstore.cli.verb import Verb
-from fpstore.demo import MODULES, families, python_sources
 from fpstore.errors import StorageError, StoreExistsError
 
 _SHOWN_FAMILIES = 10

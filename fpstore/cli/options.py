@@ -12,9 +12,9 @@ import click
 from click.core import ParameterSource
 
 from fpstore.arguments import check_path
+from fpstore.building.target import refuse_inside_store
 from fpstore.cli import types
 from fpstore.errors import StorageError
-from fpstore.folder import refuse_inside_store
 from fpstore.io import FORMATS
 
 Function = TypeVar("Function", bound=Callable[..., Any])

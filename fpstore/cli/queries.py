@@ -32,7 +32,7 @@ from fpstore.errors import InputError
 from fpstore.io import Chunk, check_fingerprints, open_reader, open_writer, parse_fingerprint
 from fpstore.io.reader import format_of
 from fpstore.io.sink import Sink
-from fpstore.matches import Matches
+from fpstore.query.matches import Matches
 from fpstore.store import Store
 
 CHUNK_QUERIES = 1 << 16

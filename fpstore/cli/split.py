@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
+from fpstore.change.split import MOST_BITS
 from fpstore.cli import types
 from fpstore.cli.options import Talk, json_option, memory_option, store_argument, talk_options, threads_option
 from fpstore.cli.output import count, print_json, shown
 from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb
-from fpstore.splitting import MOST_BITS
 
 
 @click.command(cls=Verb)

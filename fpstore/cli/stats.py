@@ -31,9 +31,9 @@ def stats(store: str, as_json: bool, full: bool) -> None:
     $ fpstore stats crawl.fps --full --json
     """
     import fpstore
-    from fpstore import layout
-    from fpstore.inspection import distribution
-    from fpstore.table import TableReader
+    from fpstore.care.verify import distribution
+    from fpstore.format import layout
+    from fpstore.format.table import TableReader
 
     with fpstore.open(store) as opened:
         found = opened.stats()
@@ -70,7 +70,7 @@ def _print_store(store: str, found: dict[str, Any]) -> None:
 
 
 def _print_bytes(found: dict[str, Any]) -> None:
-    from fpstore.inspection import TELLING
+    from fpstore.care.verify import TELLING
 
     n = found["fingerprints"]
     taken = found["bytes"]

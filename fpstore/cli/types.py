@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from fpstore.arguments import check_share
-from fpstore.design import MAX_RADIUS, WIDTH, check_design
+from fpstore.design.block_bytes import BLOCK_BYTES
+from fpstore.design.families import MAX_RADIUS, WIDTH, check_design
 from fpstore.errors import InputError
 from fpstore.resources import MOST_THREADS, parse_memory, parse_size
-from fpstore.table import BLOCK_BYTES
 
 
 class Checked(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fpstore.arguments import check_flag, check_path, check_whole
+from fpstore.disk.refusals import refused
 from fpstore.errors import InputError, StorageError
-from fpstore.folder import is_store
-from fpstore.refusals import refused
+from fpstore.format.layout import is_store
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 

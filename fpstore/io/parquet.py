@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from fpstore.disk.refusals import refused
 from fpstore.errors import InputError, MissingExtraError, StorageError
 from fpstore.io.check import U64, check_string_id
 from fpstore.io.sink import Columns, Encoder, Sink
 from fpstore.io.source import Batch, Fields, IdRule, Ids, InputFile, Source, at, located
-from fpstore.refusals import refused
 
 _GROUP_ROWS = 1 << 18
 

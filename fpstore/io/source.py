@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
 
 from fpstore.arguments import printable
+from fpstore.disk.refusals import refused
 from fpstore.errors import InputError, StorageError
 from fpstore.io.check import U64, parse_integer_id
-from fpstore.refusals import refused
 
 FORMATS = ("npy", "u64", "tsv", "csv", "txt", "jsonl", "parquet")
 

@@ -23,7 +23,7 @@ import damage
 from damage.case import Case
 from damage.files import Damage, choose, copied, kind_of
 from damage.stores import LARGE, SPECS, Store
-from fpstore import environment
+from fpstore.disk import sealed as environment
 
 FAULTS = ("wrong", "false", "dead", "slow", "foreign")  # the worst first
 KNOWN = ("journal", "journal lock")

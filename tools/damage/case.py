@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 import fpstore
 from damage.stores import Pairs, Store, in_order
+from fpstore.design.families import design as make_design
 
 Words = npt.NDArray[np.uint64]
 CPU_SECONDS, WALL_SECONDS = 5, 120  # of one operation
@@ -223,7 +224,7 @@ class Case:
 
     def _shape(self) -> tuple[int, int]:
         spec = self._store.spec
-        design = fpstore.design.design(spec.merge_design or spec.design, spec.radius)
+        design = make_design(spec.merge_design or spec.design, spec.radius)
         return design.radius, len(design.tables)
 
     def change(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fpstore import Store
-from fpstore.design import IDENTITY, WIDTH, TableSpec
+from fpstore.design.families import IDENTITY, WIDTH, TableSpec
 from sweep.data import KINDS, Ids, Rng, Words, make_ids, make_queries
 from sweep.model import Model
 

@@ -1,0 +1,256 @@
+"""Writing a generation from what is sorted already, streamed, whatever its size."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel
+from fpstore.building.external_sort import COPY_ROWS, KEY_BYTES, Column, permuted_parts
+from fpstore.building.sources import Source
+from fpstore.design.families import IDENTITY, Design
+from fpstore.errors import CorruptStoreError
+from fpstore.format import huffman, layout
+from fpstore.format.id_map import IdMapWriter
+from fpstore.format.table import Layout, TableWriter
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+Words = npt.NDArray[np.uint64]
+Progress = Callable[[str, int, int | None], None]
+PHASE_MERGE = "merging"
+WAIT_SECONDS = 0.05
+
+
+class Written:
+    """Where a new generation is written, and what its record says afterwards."""
+
+    def __init__(
+        self, folder: Path, design: Design, block_bytes: int, memory: int, threads: int, progress: Progress | None
+    ) -> None:
+        self.folder = folder
+        self.design = design
+        self.fingerprints = self.ids = self.digest = 0
+        self.ids_file: dict[str, int] = {}
+        self.used: npt.NDArray[np.bool_] | None = None  # which numbers of strings occur, where that is asked for
+        self._block_bytes = block_bytes
+        self._memory, self._threads = memory, threads
+        self._progress = progress
+        self._rooms: list[Words] = []  # for the keys of a table, of those done
+        self._syncs: list[tuple[TableWriter, Future[None]]] = []
+        self._entry_counts: SimpleQueue[npt.NDArray[np.uint32]] = SimpleQueue()  # of the identity table's blocks
+        self._waiting = np.empty(0, np.uint32)
+        self._packed = 0
+        self._done = 0
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+
+    def write(self, source: Source) -> None:
+        """Write tables and ids, durable but for the folder's own name.
+
+        Raises
+        ------
+        OSError
+            The system refused a write.
+        """
+        shape = source.shape()
+        if shape is None:
+            permutation = np.frombuffer(IDENTITY, np.uint8)
+            for piece in self._sorted(source):
+                self.fingerprints += len(piece)
+                self.digest = (self.digest + _kernel.digest(piece, permutation)) % 2**64
+                self._tick(0)
+        else:
+            self.fingerprints, self.digest = shape
+        from concurrent.futures import ThreadPoolExecutor, as_completed
+
+        with ThreadPoolExecutor(1) as self._disk:
+            try:
+                with ThreadPoolExecutor(self._threads) as pool:
+                    try:
+                        # The ids wait for the blocks of the identity table, so that begins first.
+                        jobs = [pool.submit(self._table, source, 0), pool.submit(self._id_map, source)]
+                        jobs += [pool.submit(self._table, source, table) for table in range(1, len(self.design.tables))]
+                        for job in as_completed(jobs):
+                            job.result()
+                    except BaseException:
+                        self._stop.set()
+                        pool.shutdown(wait=True, cancel_futures=True)
+                        raise
+                for _, sync in self._syncs:
+                    sync.result()
+            finally:
+                self._rooms.clear()
+                self._disk.shutdown(cancel_futures=True)
+                for writer, _ in self._syncs:
+                    writer.abort()
+
+    def _sorted(self, source: Source) -> Iterator[Words]:
+        keys = source.keys(self.design.tables[0])
+        assert keys is not None, "the first table of every store is in order of the fingerprints"
+        return keys
+
+    def _id_map(self, source: Source) -> None:
+        """Write the ids, block by block as the identity table has its blocks."""
+        records = IdMapWriter(self.folder / layout.IDS_FILE, self.digest)
+        try:
+            for keys, counts, ids in source.groups():
+                if not len(keys):
+                    continue
+                records.add(counts, ids)
+                self.ids += len(ids)
+                if self.used is not None:
+                    self._note_used(ids, self.used)
+                records.close_blocks(self._blocks_within(records.added))
+                self._tick(0)
+            records.close_blocks(self._blocks_within(self.fingerprints), last=True)
+            self.ids_file = records.finish()
+        except BaseException:
+            records.abort()
+            raise
+
+    def _note_used(self, ids: Words, used: npt.NDArray[np.bool_]) -> None:
+        if len(ids) and int(ids.max()) >= len(used):
+            raise CorruptStoreError(f"{self.folder}: id number {int(ids.max())} has no name", path=self.folder)
+        used[ids] = True
+
+    def _blocks_within(self, rows: int) -> npt.NDArray[np.uint32]:
+        """Return the entry counts of the next blocks of the identity table that end within so many rows."""
+        out = [np.empty(0, np.uint32)]
+        while True:
+            if not len(self._waiting):
+                if self._packed == rows:
+                    break
+                self._waiting = self._next_blocks()
+            ends = self._packed + np.cumsum(self._waiting, dtype=np.int64)
+            taken = int(np.searchsorted(ends, rows, side="right"))
+            if taken:
+                out.append(self._waiting[:taken])
+                self._packed = int(ends[taken - 1])
+                self._waiting = self._waiting[taken:]
+            if len(self._waiting):
+                break
+        return np.concatenate(out)
+
+    def _next_blocks(self) -> npt.NDArray[np.uint32]:
+        while True:
+            self._tick(0)
+            with suppress(Empty):
+                return self._entry_counts.get(timeout=WAIT_SECONDS)
+
+    def _table(self, source: Source, number: int) -> None:
+        spec = self.design.tables[number]
+        histogram = np.zeros(huffman.SYMBOLS, np.uint64)
+        last = np.empty(0, np.uint64)
+        column: Column | None = None
+        room: Words | None = None
+        keys = source.keys(spec)
+        if keys is None:
+            # Nowhere sorted so: sort it in parts, through a file.
+            column = Column(self.folder / f"table-{number}.tmp")
+            keys = permuted_parts(lambda: self._sorted(source), self.fingerprints, spec, self._share())
+        elif self.fingerprints * KEY_BYTES <= self._share():
+            room = self._rooms.pop() if self._rooms else np.empty(self.fingerprints, np.uint64)
+        try:
+            at = 0
+            for piece in keys:
+                add_histogram(last, piece, histogram)
+                last = piece[-1:].copy()
+                if column is not None:
+                    column.append(piece)
+                elif room is not None:
+                    room[at : at + len(piece)] = piece
+                    at += len(piece)
+                self._tick(0)
+            again: Iterable[Words] | None
+            if room is not None:
+                again = (room[i : i + COPY_ROWS] for i in range(0, at, COPY_ROWS))
+            else:
+                again = source.keys(spec) if column is None else column.pieces()
+            assert again is not None
+            writer = TableWriter(self.folder / layout.table_name(number), self._layout(number, histogram))
+            try:
+                fed = 0
+                for piece in again:
+                    fed += len(piece)
+                    self._note_blocks(number, writer.feed(piece))
+                    self._tick(len(piece))
+                if fed != self.fingerprints:
+                    raise CorruptStoreError(f"table {number} would hold {fed} fingerprints instead of {self.fingerprints}")
+                self._note_blocks(number, writer.finish())
+            except BaseException:
+                writer.abort()
+                raise
+            self._sync(writer)
+            if room is not None:
+                self._rooms.append(room)
+        finally:
+            if column is not None:
+                column.close()
+
+    def _note_blocks(self, number: int, entry_counts: npt.NDArray[np.uint32]) -> None:
+        if number == 0 and len(entry_counts):
+            self._entry_counts.put(entry_counts)
+
+    def _sync(self, writer: TableWriter) -> None:
+        """Make a table durable beside the writing of the next."""
+        self._syncs.append((writer, self._disk.submit(writer.sync)))
+
+    def _layout(self, table: int, histogram: Words) -> Layout:
+        return Layout(self.design, table, self._block_bytes, self.fingerprints, self.digest, histogram)
+
+    def _share(self) -> int:
+        return self._memory // min(self._threads, len(self.design.tables))
+
+    def tick(self, rows: int = 0) -> None:
+        """Count rows, and end here if :meth:`stop` was called."""
+        self._tick(rows)
+
+    def _tick(self, rows: int) -> None:
+        if self._stop.is_set():
+            raise InterruptedError
+        with self._lock:
+            self._done += rows
+            if self._progress:
+                self._progress(PHASE_MERGE, self._done, self.fingerprints * len(self.design.tables))
+
+    def stop(self) -> None:
+        """Have the write end soon, with InterruptedError."""
+        self._stop.set()
+
+    def record(self, number: int, rows: int) -> dict[str, Any]:
+        """Return the generation record."""
+        return {
+            "number": number,
+            "fingerprints": self.fingerprints,
+            "ids": self.ids,
+            "rows": rows,
+            "set_digest": self.digest,
+            "ids_file": self.ids_file,
+        }
+
+
+def add_histogram(last: Words, keys: Words, histogram: Words) -> None:
+    """Count the first differing bits of successive keys, the first of which comes after ``last``.
+
+    Raises
+    ------
+    CorruptStoreError
+        They do not ascend.
+    """
+    joined = np.concatenate([last, keys[:1]])
+    if len(last) and len(keys) and _kernel.histogram(joined, histogram) != len(joined):
+        raise CorruptStoreError(f"{int(keys[0]):016x} comes after {int(last[-1]):016x}: a table out of order: run fpstore verify")
+    bad = _kernel.histogram(keys, histogram)
+    if bad != len(keys):
+        raise CorruptStoreError(
+            f"{int(keys[bad]):016x} comes after {int(keys[bad - 1]):016x}: a table out of order: run fpstore verify"
+        )

@@ -1,0 +1,1 @@
+"""Looking after a store: verify, stats, backup, repair."""

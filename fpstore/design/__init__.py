@@ -1,0 +1,1 @@
+"""Which tables answer a radius exactly, and which of them to choose."""

@@ -1,0 +1,20 @@
+"""The sizes that blocks may have."""
+
+from __future__ import annotations
+
+from fpstore.errors import InputError
+
+DEFAULT_BLOCK_BYTES = 512
+BLOCK_BYTES = (128, 256, 512, 1024, 2048, 4096)
+
+
+def check_block_bytes(value: object) -> int:
+    """Return a size of blocks.
+
+    Raises
+    ------
+    InputError
+    """
+    if isinstance(value, bool) or value not in BLOCK_BYTES:
+        raise InputError(f"block_bytes must be one of {', '.join(map(str, BLOCK_BYTES))}, got {value!r:.60}", got=value)
+    return int(value)

@@ -1,0 +1,54 @@
+"""Folders: made durable, removed, and exchanged in one step."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+ASIDE = "-old"
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder with what is in it, as far as that can be done."""
+    import shutil  # and with it all that packs and unpacks archives
+
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def sync_folder(path: Path) -> None:
+    """Make the entries of a folder durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def exchange(new: Path, old: Path) -> None:
+    """Swap two folders in one step; afterwards ``new`` names the old one.
+
+    Where the file system cannot, by renames, of which a refused one is undone; the old one may stay aside then.
+    """
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None, use_errno=True)
+        if hasattr(libc, "renameat2"):
+            result = libc.renameat2(_AT_FDCWD, os.fsencode(new), _AT_FDCWD, os.fsencode(old), ctypes.c_uint(_RENAME_EXCHANGE))
+            if result == 0:
+                return
+            if ctypes.get_errno() not in (errno.EINVAL, errno.ENOSYS):
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(old))
+    aside = new.with_name(new.name + ASIDE)
+    old.rename(aside)
+    try:
+        new.rename(old)
+    except OSError:
+        aside.rename(old)
+        raise
+    with suppress(OSError):  # the new one is in place, and the next build removes what lies aside
+        aside.rename(new)

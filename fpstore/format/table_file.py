@@ -1,0 +1,206 @@
+"""A table file read a part at a time with ``pread``, whole tables and damaged ones: no mapping that ends the process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel
+from fpstore.arguments import printable
+from fpstore.disk.files import read_at
+from fpstore.disk.refusals import refused
+from fpstore.errors import CorruptStoreError, StorageError, StoreNotFoundError
+from fpstore.format import huffman
+
+PIECE_BYTES = 1 << 20  # of blocks, read at once
+DECODE_ROOM = 1 << 18
+SPARSE = 64  # blocks between keys that are read one by one
+
+Keys = npt.NDArray[np.uint64]
+Counts = npt.NDArray[np.uint32]
+
+
+class TableFile:
+    """A table file.
+
+    Parameters
+    ----------
+    path : Path
+    header : bytes, optional
+        Taken for the file's own, which is damaged.
+
+    Raises
+    ------
+    StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
+    """
+
+    def __init__(self, path: Path, header: bytes | None = None) -> None:
+        self.path = path
+        self._descriptor = -1
+        try:
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError as error:
+            raise StoreNotFoundError(f"{path}: the table file is missing", path=path) from error
+        except OSError as error:
+            raise refused(path, error) from error
+        size = os.fstat(self._descriptor).st_size
+        if size == 0:
+            raise CorruptStoreError(f"{path}: the table file is empty", path=path)
+        if header is None:
+            header = read_at(self._descriptor, path, 0, _kernel.HEADER_BYTES)
+        self.kernel = _kernel.TableParts(np.frombuffer(header, np.uint8), size, printable(path))
+
+    def __del__(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def fileno(self) -> int:
+        """Return the descriptor, which is closed with this."""
+        return self._descriptor
+
+    def check_size(self) -> None:
+        """Refuse a file that has become shorter or longer since it was opened.
+
+        Raises
+        ------
+        CorruptStoreError
+        """
+        size, expected = os.fstat(self._descriptor).st_size, self.kernel.file_bytes
+        if size != expected:
+            raise CorruptStoreError(
+                f"{self.path}: the table file has {size} bytes, its header says {expected}: run fpstore repair",
+                path=self.path, expected=expected, got=size,
+            )  # fmt: skip
+
+    @cached_property
+    def block_keys(self) -> Keys:
+        """The key index: the last entry of each block, in order."""
+        return self.read_keys(0, self.kernel.block_count)
+
+    def read_keys(self, start: int, end: int) -> Keys:
+        """Return the keys of successive blocks."""
+        return self._words(self.kernel.keys_offset + 8 * start, end - start)
+
+    def sample_keys(self, step: int) -> Keys:
+        """Return the key of every so many-th block, from the first on."""
+        count, at = self.kernel.block_count, self.kernel.keys_offset
+        if step < SPARSE:
+            return self.read_keys(0, count)[::step].copy()
+        return np.concatenate([np.empty(0, np.uint64), *(self._words(at + 8 * block, 1) for block in range(0, count, step))])
+
+    def _words(self, at: int, count: int) -> Keys:
+        data = read_at(self._descriptor, self.path, at, 8 * count)
+        if len(data) < 8 * count:
+            raise CorruptStoreError(f"{self.path}: cut short at byte {at + len(data)}", path=self.path, got=at + len(data))
+        return np.frombuffer(data, "<u8").astype(np.uint64, copy=False)
+
+    # Blocks
+
+    def decode(self, start: int, end: int) -> tuple[Keys, Counts, int]:
+        """Return (permuted keys, entry counts, next block) of some successive blocks, at least one.
+
+        Raises
+        ------
+        CorruptStoreError
+            A block is damaged or cannot be read: its number is in ``block``. Those before it were not returned.
+        StorageError
+        """
+        count = min(end - start, max(PIECE_BYTES // self.kernel.block_bytes, 1))
+        while True:
+            try:
+                blocks, keys = self._read(start, count)
+                break
+            except (CorruptStoreError, StorageError) as error:
+                if count == 1:
+                    error.block = start
+                    raise
+                count = (count + 1) // 2
+        values, counts = self.kernel.decode(blocks, keys, start, DECODE_ROOM)
+        return values, counts, start + len(counts)
+
+    def _read(self, start: int, count: int) -> tuple[npt.NDArray[np.uint8], Keys]:
+        """Return blocks, with what a decoder may read behind them, and their keys after that of the block before."""
+        kernel = self.kernel
+        before = min(start, 1)
+        keys = self.read_keys(start - before, start + count)
+        if not before:
+            keys = np.concatenate([np.zeros(1, np.uint64), keys])
+        at = _kernel.HEADER_BYTES + start * kernel.block_bytes
+        data = read_at(self._descriptor, self.path, at, count * kernel.block_bytes)
+        if len(data) < count * kernel.block_bytes:
+            raise CorruptStoreError(f"{self.path}: cut short at byte {at + len(data)}", path=self.path, got=at + len(data))
+        return np.frombuffer(data + bytes(_kernel.OVERREAD_BYTES), np.uint8), keys
+
+    def pieces(self, start: int = 0) -> Iterator[tuple[Keys, Counts]]:
+        """Yield (permuted keys, entry counts of their blocks) from block ``start`` on, in order, in bounded pieces."""
+        end = self.kernel.block_count
+        while start < end:
+            values, counts, start = self.decode(start, end)
+            yield values, counts
+
+    # Everything
+
+    def verify(self, tick: Callable[[int], None] = lambda rows: None) -> None:
+        """Read everything: index, directory, each block's checksum, lengths, key and order, the count and the set digest.
+
+        ``tick`` is called with the number of entries of each piece that was read.
+
+        Raises
+        ------
+        CorruptStoreError, StorageError
+            The first fault.
+        """
+        self.check_size()
+        kernel = self.kernel
+        permutation = np.frombuffer(kernel.permutation, dtype=np.uint8)
+        histogram = np.zeros(huffman.SYMBOLS, dtype=np.uint64)
+        last: Keys = np.empty(0, np.uint64)
+        count = digest = 0
+        for values, _ in self.pieces():
+            joined = np.concatenate([last, values])
+            bad = _kernel.histogram(joined, histogram)
+            if bad != len(joined):
+                raise CorruptStoreError(
+                    f"{self.path}: entry {count + bad - len(last)} is out of order",
+                    path=self.path,
+                    expected=int(joined[bad - 1]),
+                    got=int(joined[bad]),
+                )
+            digest += _kernel.digest(values, permutation)
+            count += len(values)
+            last = values[-1:]
+            tick(len(values))
+        self.check_index()
+        for what, expected, got in (
+            ("fingerprint count", kernel.fingerprint_count, count),
+            ("set digest", kernel.set_digest, digest % 2**64),
+        ):
+            if expected != got:
+                raise CorruptStoreError(
+                    f"{self.path}: {what} is {got}, the header says {expected}",
+                    path=self.path,
+                    expected=expected,
+                    got=got,
+                )
+
+    def check_index(self) -> None:
+        """Check that the keys ascend, and that the directory is the one that belongs to them.
+
+        Raises
+        ------
+        CorruptStoreError, StorageError
+        """
+        kernel, keys = self.kernel, self.block_keys
+        wrong = np.flatnonzero(keys[1:] <= keys[:-1])
+        if len(wrong):
+            block = int(wrong[0]) + 1
+            raise CorruptStoreError(f"{self.path}: block {block}: key index is out of order", path=self.path, block=block)
+        at = kernel.directory_offset
+        directory = self._words(at, (kernel.file_bytes - at) // 8)
+        if not np.array_equal(directory, _kernel.make_directory(keys)):
+            raise CorruptStoreError(f"{self.path}: key directory does not match the keys", path=self.path)

@@ -1,0 +1,1 @@
+"""Questions asked of a store as it is at one moment."""

@@ -8,10 +8,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from fpstore.errors import InputError, StorageError, one_line
+from fpstore.errors import InputError, StorageError, cut, one_line, show
 
 MAX_ID_BYTES = 1 << 16
-_SHOWN_CHARACTERS = 80
 SYNCS = ("commit", "batch", "none")
 
 
@@ -25,24 +24,24 @@ def check_path(value: object, what: str = "path") -> Path:
     name = os.fspath(value) if isinstance(value, (str, os.PathLike)) else value
     if not isinstance(name, str):
         advice = ": decode it with os.fsdecode" if isinstance(name, bytes) else ""
-        raise InputError(f"{what} must be a str or a pathlib.Path, got {_shown(value)}{advice}", got=value)
+        raise InputError(f"{what} must be a str or a pathlib.Path, got {show(value)}{advice}", got=value)
     if not name:
         raise InputError(f"{what} is empty", got=value)
     try:
         os.lstat(name)
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.ENOTDIR):
-            raise StorageError(f"{_short(name)}: {error.strerror}", path=name) from error
+            raise StorageError(f"{cut(name)}: {error.strerror}", path=name) from error
     except ValueError as error:
         reason = "a NUL character" if "\0" in name else "a character that the file system cannot encode"
-        raise InputError(f"{what} {_short(name)!r} cannot be a file name: it holds {reason}", got=value) from error
+        raise InputError(f"{what} {show(name)} cannot be a file name: it holds {reason}", got=value) from error
     return Path(name).absolute()
 
 
 def check_choice(value: object, choices: Sequence[str], what: str) -> str:
     """Return a word that is one of ``choices``."""
     if not isinstance(value, str) or value not in choices:
-        raise InputError(f"{what} must be one of {', '.join(choices)}, got {_shown(value)}", expected=tuple(choices), got=value)
+        raise InputError(f"{what} must be one of {', '.join(choices)}, got {show(value)}", expected=tuple(choices), got=value)
     return value
 
 
@@ -54,7 +53,7 @@ def check_sync(value: object) -> str:
 def check_flag(value: object, what: str) -> bool:
     """Return True or False; numbers and strings are neither."""
     if not _is_flag(value):
-        raise InputError(f"{what} must be True or False, got {_shown(value)}", got=value)
+        raise InputError(f"{what} must be True or False, got {show(value)}", got=value)
     return bool(value)
 
 
@@ -65,7 +64,7 @@ def check_whole(value: object, least: int, most: int, what: str) -> int:
     except TypeError:
         number = None
     if number is None or not least <= number <= most:
-        raise InputError(f"{what} must be a whole number from {least} to {_power(most)}, got {_shown(value)}", got=value)
+        raise InputError(f"{what} must be a whole number from {least} to {_power(most)}, got {show(value)}", got=value)
     return number
 
 
@@ -78,14 +77,14 @@ def check_share(value: object, what: str) -> float | None:
     except (TypeError, ValueError, OverflowError):
         number = 0.0
     if not 0 < number < float("inf"):
-        raise InputError(f"{what} must be a positive number such as 0.1, got {_shown(value)}", got=value)
+        raise InputError(f"{what} must be a positive number such as 0.1, got {show(value)}", got=value)
     return number
 
 
 def check_progress(value: object) -> None:
     """Refuse what cannot be called."""
     if value is not None and not callable(value):
-        raise InputError(f"progress must be a function of (phase, done, total), got {_shown(value)}", got=value)
+        raise InputError(f"progress must be a function of (phase, done, total), got {show(value)}", got=value)
 
 
 def _is_flag(value: object) -> bool:
@@ -94,13 +93,3 @@ def _is_flag(value: object) -> bool:
 
 def _power(most: int) -> str:
     return {2**63 - 1: "2^63 - 1", 2**64 - 1: "2^64 - 1", 2**64: "2^64"}.get(most, str(most))
-
-
-def _shown(value: object) -> str:
-    """Return the repr of a value, cut to a length that fits a message."""
-    text = repr(value) if not isinstance(value, int) or abs(value) < 10**40 else "a larger number"
-    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= _SHOWN_CHARACTERS else name[: _SHOWN_CHARACTERS - 3] + "..."

@@ -1,5 +1,8 @@
 """The exceptions of fpstore. Each carries the facts of the failure as attributes; the message says what to do next."""
 
+SHOWN_CHARACTERS = 80
+SHOWN_NUMBERS = 10**40
+
 
 class FpstoreError(Exception):
     """Base class of every error that fpstore raises on purpose.
@@ -32,6 +35,23 @@ def one_line(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def show(value: object) -> str:
+    """Return the repr of a value for a message: on one line, and cut where it is long."""
+    if isinstance(value, str):
+        return repr(cut(value))
+    if isinstance(value, int) and abs(value) >= SHOWN_NUMBERS:
+        return "a larger number"
+    try:
+        return cut(one_line(repr(value)))
+    except (ValueError, RecursionError):  # a number of thousands of digits in a list
+        return f"a {type(value).__name__}"
+
+
+def cut(text: str) -> str:
+    """Return a text, without its end where it is too long for a message."""
+    return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 3] + "..."
 
 
 def _escaped(character: str) -> str:

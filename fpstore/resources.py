@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from fpstore.arguments import check_whole
-from fpstore.errors import InputError
+from fpstore.errors import InputError, show
 
 _UNITS = {"": 1, "b": 1, "k": 1000, "kb": 1000, "kib": 1 << 10, "m": 10**6, "mb": 10**6, "mib": 1 << 20,
           "g": 10**9, "gb": 10**9, "gib": 1 << 30, "t": 10**12, "tb": 10**12, "tib": 1 << 40}  # fmt: skip
@@ -30,15 +30,16 @@ def parse_size(size: int | str, what: str = "size") -> int:
     if isinstance(size, int) and not isinstance(size, bool):
         value: float = size
     else:
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", str(size))
+        text = show(size) if isinstance(size, (list, tuple, dict)) else str(size)
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
         if match is None or match[2].lower() not in _UNITS:
-            raise InputError(f"{what} must be a number of bytes or a size such as 2GiB or 500MB, got {size!r:.80}")
+            raise InputError(f"{what} must be a number of bytes or a size such as 2GiB or 500MB, got {show(size)}")
         unit = _UNITS[match[2].lower()]
         value = int(match[1]) * unit if match[1].isdecimal() and len(match[1]) < 30 else float(match[1]) * unit
     if value < 1:
-        raise InputError(f"{what} must be positive, got {size!r}")
+        raise InputError(f"{what} must be positive, got {show(size)}")
     if value >= 2**63:
-        raise InputError(f"{what} must be less than 2^63 bytes, got {size!r:.80}")
+        raise InputError(f"{what} must be less than 2^63 bytes, got {show(size)}")
     return int(value)
 
 
@@ -48,7 +49,7 @@ def parse_memory(memory: int | str | None) -> int:
         return max(total_memory() // 4, LEAST_MEMORY)
     value = parse_size(memory, "memory")
     if value < LEAST_MEMORY:
-        raise InputError(f"memory must be at least 64MiB, got {memory!r}")
+        raise InputError(f"memory must be at least 64MiB, got {show(memory)}")
     return value
 
 

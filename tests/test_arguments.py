@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fpstore
+from fpstore import errors
 from fpstore.hashing import DocumentReader
 from fpstore.io import open_reader, open_writer, parse_fingerprint
 
@@ -288,7 +289,7 @@ def test_decimal_is_not_advised_for_a_number_that_is_too_large(text):
 
 @pytest.mark.parametrize("name", ["format", "decimal", "fingerprint_field", "id_field", "id_type", "chunk_rows"])
 def test_every_argument_of_open_reader(here, name):
-    Path("a.tsv").write_text("7\ta\n")
+    Path("a.tsv").write_text("0000000000000007\ta\n")
     taken = {
         "format": NONE,
         "decimal": FLAGS,
@@ -333,3 +334,18 @@ def test_every_argument_of_simhash_and_of_the_document_reader(here):
     }
     assert names(DocumentReader.__init__) == set(table)
     sweep(DocumentReader, {"paths": ["a.txt"], "fingerprinter": fpstore.SimHash()}, table)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [10**5000, [10**5000], "x" * 10**6, ["y"] * 10**6, b"z" * 10**6, "a\nb", object()],
+    ids=["int", "list with an int", "str", "list", "bytes", "lines", "object"],
+)
+def test_messages_show_any_value_on_one_short_line(value):
+    shown = errors.show(value)
+    assert 0 < len(shown) <= errors.SHOWN_CHARACTERS + 2
+    assert shown.isprintable()
+    for refused in (lambda: fpstore.plan(1000, disk_budget=value), lambda: fpstore.plan(1000, memory_budget=value)):
+        with pytest.raises(fpstore.InputError) as caught:
+            refused()
+        assert len(str(caught.value)) < 200

@@ -89,6 +89,16 @@ def test_probe_insert_returns_what_was_there_before(writer):
     assert len(writer.ids) == 6
 
 
+def test_new_matches_stand_among_the_old(tmp_path):
+    """By distance and fingerprint, wherever they come from; what is in both comes once."""
+    fpstore.build(tmp_path / "s", [7, 1, 2**63, 6], radius=3).close()
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        store.insert([3, 8, 0, 6, 2**62, 14], range(10, 16))
+        right = sorted((value.bit_count(), value) for value in (7, 1, 2**63, 6, 3, 8, 0, 2**62, 14))
+        for found in (store.probe(0), next(iter(store.probe_many([0]))), next(iter(store.scan([0], 3)))):
+            assert [(match.distance, match.fingerprint) for match in found] == right
+
+
 def test_probe_insert_many_goes_row_by_row(writer):
     matches = writer.probe_insert_many([0xF0, 0xF1, 0xF0, FAR], [5, 6, 7, 8])
     assert matches.inserted.tolist() == [True, False, False, True]

@@ -45,7 +45,7 @@ def test_build_without_ids_numbers_the_rows(folder: Path) -> None:
 
 
 def test_build_id_type(folder: Path) -> None:
-    Path("n.tsv").write_text("1\t10\n2\t11\n")
+    Path("n.tsv").write_text("0x1\t10\n0x2\t11\n")
     fine("build", "x.fps", "n.tsv", "--id-type", "str", "-q")
     assert fpstore.open("x.fps")[1] == ["10"]
 

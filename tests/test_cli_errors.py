@@ -14,16 +14,16 @@ import fpstore
 
 
 def _bad_files() -> None:
-    Path("words.tsv").write_text("00ff\tx\nnot hex\ty\n")
+    Path("words.tsv").write_text("0x00ff\tx\nnot hex\ty\n")
     Path("big.csv").write_text(f"1,a\n{2**64},b\n")
     Path("negative.csv").write_text("-5,a\n")
-    Path("noid.tsv").write_text("00ff\tx\n0fff\n")
-    Path("emptyid.tsv").write_text("00ff\t\n")
-    Path("latin.tsv").write_bytes(b"00ff\t\xff\xfe\n")
-    Path("bigid.tsv").write_text(f"00ff\t{2**64}\n")
+    Path("noid.tsv").write_text("0x00ff\tx\n0x0fff\n")
+    Path("emptyid.tsv").write_text("0x00ff\t\n")
+    Path("latin.tsv").write_bytes(b"0x00ff\t\xff\xfe\n")
+    Path("bigid.tsv").write_text(f"0x00ff\t{2**64}\n")
     Path("cut.u64").write_bytes(b"1234567")
     Path("zero.npy").write_bytes(b"")
-    Path("broken.jsonl").write_text('{"fingerprint": "ff"\n')
+    Path("broken.jsonl").write_text('{"fingerprint": "0xff"\n')
     Path("broken.parquet").write_bytes(b"PAR1")
     Path("plain").write_text("x")
     np.save("float.npy", np.zeros(3))
@@ -78,8 +78,8 @@ def test_bad_build_input_is_one_line_and_leaves_nothing(arguments: Sequence[obje
         (["probe", "missing.fps", "1"], "missing.fps: no such store"),
         (["probe", "notes", "1"], "notes: not an fpstore store"),
         (["probe", "crawl.fps", "--input", "missing.npy"], "missing.npy: no such file"),
-        (["probe", "crawl.fps", "1", "-o", "m.docx"], "unknown extension '.docx'"),
-        (["probe", "crawl.fps", "1", "-o", "no/m.tsv"], "no/m.tsv: no such file or folder"),
+        (["probe", "crawl.fps", "0x1", "-o", "m.docx"], "unknown extension '.docx'"),
+        (["probe", "crawl.fps", "0x1", "-o", "no/m.tsv"], "no/m.tsv: no such file or folder"),
         (["probe", "crawl.fps", "--text", "draft.txt"], "does not know how its fingerprints were made"),
         (["probe", "notes.fps", "--text", "missing.txt"], "missing.txt: No such file"),
         (["stats", "draft.txt"], "draft.txt: not an fpstore store"),
@@ -110,7 +110,7 @@ def test_bad_arguments_are_one_line(arguments: Sequence[object], message: str, f
             ["probe", "notes.fps", "--text", "draft.txt", "--input", "a.npy"],
             "--input does not go with --text",
         ),
-        (["probe", "crawl.fps", "1", "--json", "-o", "m.parquet"], "--json does not go with"),
+        (["probe", "crawl.fps", "0x1", "--json", "-o", "m.parquet"], "--json does not go with"),
         (["scan", "crawl.fps", "1"], "--radius"),
         (["export", "crawl.fps", "--json", "--format", "csv"], "--json does not go with"),
         (["build", "x.fps", "notes", "--text", "--suffix", "txt"], "--suffix: must start with a dot"),
@@ -128,8 +128,8 @@ def test_bad_arguments_are_one_line(arguments: Sequence[object], message: str, f
         (["probe", "crawl.fps", "xyz"], "'xyz' is not a fingerprint"),
         (["probe", "crawl.fps", "draft.txt"], "'draft.txt' is not a fingerprint.*--text"),
         (["probe", "crawl.fps", "1111222233334444f"], "over 2\\^64-1"),
-        (["probe", "crawl.fps", "1", "-r", 99], "--radius: must be a whole number from 0 to 64, got '99'"),
-        (["probe", "crawl.fps", "1", "--threads", 0], "--threads: must be"),
+        (["probe", "crawl.fps", "0x1", "-r", 99], "--radius: must be a whole number from 0 to 64, got '99'"),
+        (["probe", "crawl.fps", "0x1", "--threads", 0], "--threads: must be"),
         (["scan", "crawl.fps", "1", "-r", -1], "--radius: must be a whole number from 0 to 64"),
         (["insert", "crawl.fps", "new.tsv", "--merge-at", "nan"], "--merge-at: the share must be a positive number"),
         (["insert", "crawl.fps", "new.tsv", "--unmatched", "-r", 99], "--radius: must be"),
@@ -158,7 +158,7 @@ def test_damaged_stores_are_one_line(folder: Path) -> None:
             data = path.read_bytes()
             for damaged in (data[: len(data) // 2], data[:100], b"", b"\xff" * len(data)):
                 path.write_bytes(damaged)
-                for verb in (["stats"], ["verify"], ["export"], ["probe", "2a"]):
+                for verb in (["stats"], ["verify"], ["export"], ["probe", "0x2a"]):
                     result = run(verb[0], "crawl.fps", *verb[1:])
                     assert result.exit_code == 1, (name, verb)
                     assert result.stderr.count("\n") == 1, (name, verb, result.stderr)

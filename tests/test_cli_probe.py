@@ -50,7 +50,7 @@ def test_probe_writes_files_by_extension(folder: Path) -> None:
 
 
 def test_probe_takes_queries_from_arguments_files_and_standard_input(folder: Path) -> None:
-    lines = fine("probe", "crawl.fps", "2a", "--input", "-", "--json", stdin="0\tan id that does not matter\n")
+    lines = fine("probe", "crawl.fps", "0x2a", "--input", "-", "--json", stdin="0x0\tan id that does not matter\n")
     assert [json.loads(line)["query"] for line in lines.splitlines()] == [
         "000000000000002a",
         "0000000000000000",
@@ -93,5 +93,19 @@ def test_probe_over_the_radius_scans_and_says_so(folder: Path) -> None:
 
 def test_ids_that_a_line_cannot_hold_go_to_json(folder: Path) -> None:
     fpstore.build("odd.fps", [1], ids=["tab\tand\nbreak"]).close()
-    assert "JSON" in failure("probe", "odd.fps", "1")
-    assert json.loads(fine("probe", "odd.fps", "1", "--json"))["matches"][0]["ids"] == ["tab\tand\nbreak"]
+    assert "JSON" in failure("probe", "odd.fps", "0x1")
+    assert json.loads(fine("probe", "odd.fps", "0x1", "--json"))["matches"][0]["ids"] == ["tab\tand\nbreak"]
+
+
+def test_short_fingerprints_are_refused(folder: Path) -> None:
+    """They are most often decimal, or cut off by a tool; padded, they would match something else or nothing."""
+    advice = "write all 16, or 0x before fewer"
+    assert f"'ff' is not a fingerprint: it has 2 of 16 hexadecimal digits: {advice}" in failure(
+        "probe", "crawl.fps", "ff", code=2
+    )
+    assert f"{advice} (decimal fingerprints need decimal=True, --decimal)" in failure("probe", "crawl.fps", "42", code=2)
+    for name, line in (("a.tsv", "42\ta"), ("a.csv", "42,a"), ("a.txt", "42 a"), ("a.jsonl", '{"fingerprint": "42", "id": "a"}')):
+        first = '{"fingerprint": "0x1", "id": "b"}' if name == "a.jsonl" else line.replace("42", "0x1").replace("a", "b")
+        Path(name).write_text(f"{first}\n{line}\n")
+        assert f"{name}:2: '42' is not a fingerprint: it has 2 of 16" in failure("build", "short.fps", name)
+    assert fine("probe", "crawl.fps", "0x2a", "--json") == fine("probe", "crawl.fps", "42", "--decimal", "--json")

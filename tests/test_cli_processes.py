@@ -77,7 +77,7 @@ def test_ignored_signals_stay_ignored(folder: Path) -> None:
             with suppress(subprocess.TimeoutExpired):
                 build.wait(0.01)
         build.send_signal(signal.SIGHUP)
-        _, err = build.communicate(b"2a\tx\n", timeout=60)
+        _, err = build.communicate(b"0x2a\tx\n", timeout=60)
     assert (build.returncode, err) == (0, b"")
     assert fpstore.open("x.fps")[42] == ["x"]
 
@@ -86,8 +86,8 @@ def test_a_closed_pipe_is_quiet(folder: Path) -> None:
     fpstore.build("many.fps", np.arange(50_000, dtype=np.uint64)).close()
     for arguments in (
         ["export", "many.fps"],
-        ["scan", "many.fps", "0", "-r", "64"],
-        ["scan", "many.fps", "0", "-r", "64", "--json"],
+        ["scan", "many.fps", "0x0", "-r", "64"],
+        ["scan", "many.fps", "0x0", "-r", "64", "--json"],
     ):
         verb = process(*arguments)
         assert verb.stdout is not None
@@ -100,12 +100,37 @@ def test_a_closed_pipe_is_quiet(folder: Path) -> None:
 
 def test_closed_standard_streams_are_errors(folder: Path) -> None:
     for redirected, message in (
+        ("verify crawl.fps >&-", "output"),
+        ("verify crawl.fps --json >&-", "output"),
+        ("verify crawl.fps 1</dev/null", "output"),
+        ("stats crawl.fps >&-", "output"),
+        ("plan 9 >&-", "output"),
+        ("repair crawl.fps >&-", "output"),
+        ("merge crawl.fps >&-", "output"),
+        ("backup crawl.fps copy.fps >&-", "output"),
+        ("build other.fps crawl.tsv >&-", "output"),
+        ("insert crawl.fps crawl.tsv >&-", "output"),
+        ("delete crawl.fps nothing >&-", "output"),
+        ("split crawl.fps shards --bits 2 >&-", "output"),
+        ("--version >&-", "output"),
+        ("probe --help >&-", "output"),
+        ("demo >&-", "output"),
+        ("probe crawl.fps 000000000000002a >&-", "output"),
+        ("hash text crawl.tsv >&-", "output"),
         ("export crawl.fps >&-", "output"),
         ("probe crawl.fps --input - <&-", "input"),
     ):
         script = f'"{sys.executable}" -m fpstore {redirected}'
         done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stderr) == (1, f"fpstore: standard {message} is closed\n")
+        assert (done.returncode, done.stderr) == (1, f"fpstore: standard {message} is closed\n"), redirected
+
+
+def test_a_verb_that_prints_nothing_needs_no_standard_output(folder: Path) -> None:
+    """And no file of a store gets the number of the stream that was closed."""
+    for arguments in ("verify crawl.fps --quiet", "build new.fps crawl.tsv --quiet", "export crawl.fps -o rows.tsv"):
+        done = subprocess.run(["sh", "-c", f'"{sys.executable}" -m fpstore {arguments} <&- >&- 2>&-'], check=False)
+        assert done.returncode == 0, arguments
+    assert fpstore.open("new.fps")[42] == fpstore.open("crawl.fps")[42]
 
 
 @pytest.mark.parametrize("verb", [["export", "crawl.fps"], ["stats", "crawl.fps"], ["plan", "9"], ["--help"]])

@@ -1,7 +1,10 @@
 """Files in the wrong place, empty, overwritten, or of a newer version."""
 
+import os
 import random
 import shutil
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -189,3 +192,75 @@ def test_a_store_of_another_version_need_not_have_the_fields_of_this_one(copy):
     rewrite(copy, layout.STORE_KEY, change)
     with pytest.raises(fpstore.FormatVersionError):
         fpstore.open(copy)
+
+
+# --- Open files -----------------------------------------------------------------------------------
+
+
+def held(path):
+    """Return which files of a store this process has open or mapped."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    names = [line[line.index("/") :] for line in lines if "/" in line]
+    for number in os.listdir("/proc/self/fd"):  # noqa: PTH208
+        with suppress(FileNotFoundError):  # that of the listing
+            names.append(os.readlink(f"/proc/self/fd/{number}"))  # noqa: PTH115
+    return sorted({name for name in names if name.startswith(str(path))})
+
+
+@pytest.fixture(params=["rows", "strings", "merged"])
+def closed(request, tmp_path):
+    path = make(tmp_path / "s", ids=None if request.param == "rows" else NAMES)
+    if request.param == "merged":
+        with fpstore.open(path, "r+") as store:
+            store.insert(5, "another")
+            store.merge()
+    return path
+
+
+def test_a_closed_store_has_no_file_open(closed):
+    """Also while somebody still has it, what it held at one moment, and its matches."""
+    store = fpstore.open(closed)
+    view = store.view()
+    matches = store.probe_many(FINGERPRINTS[:100])
+    assert matches.ids()
+    assert store.probe(int(FINGERPRINTS[0]), 1)
+    assert len(held(closed)) >= len(TABLES) + 2
+    store.close()
+    # A delta keeps the table that tells it what is not new.
+    assert held(closed) == ([] if view.delta is None else [str(view.generation.folder / layout.table_name(0))])
+    for ask in (lambda: view.probe(5, 3), lambda: view.has(5), view.generation.sample, lambda: view.ids_of_one(5)):
+        with pytest.raises(fpstore.ClosedStoreError):
+            ask()
+
+
+def test_a_store_that_cannot_be_opened_leaves_no_lmdb_file_open(closed):
+    """Also while somebody keeps the error."""
+    files = [file for file in closed.rglob("*") if file.suffix in (".mdb", ".fpt") and "journal" not in file.name]
+    assert len(files) >= len(TABLES) + 2
+    for file in files:
+        data = file.read_bytes()
+        if file.suffix == ".fpt":
+            file.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+        else:
+            file.write_bytes(data[:-8] + bytes(8))  # the digest
+        with pytest.raises(fpstore.CorruptStoreError) as caught:
+            fpstore.open(closed)
+        assert file.name in str(caught.value)
+        assert [name for name in held(closed) if name.endswith(".mdb")] == []  # which a process can open only once
+        file.write_bytes(data)
+    fpstore.open(closed).close()
+
+
+def test_dictionaries_of_two_stores_with_as_many_bytes_swapped(tmp_path):
+    """Each is sound in itself, and as long as the other."""
+    paths = [make(tmp_path / name, ids=[f"{name}{i:05}" for i in range(len(FINGERPRINTS))]) for name in "ab"]
+    for path in paths:
+        with fpstore.open(path, "r+") as store:
+            store.insert(5, f"{path.name}-new")
+            store.merge()
+    files = [next(path.glob(f"gen-*/{layout.NAMES_FILE}")) for path in paths]
+    assert len({file.stat().st_size for file in files}) == 1
+    swap(*files)
+    for path, file in zip(paths, files, strict=True):
+        with pytest.raises(fpstore.CorruptStoreError, match=f"{file}: .* a file of another store"):
+            fpstore.open(path)

@@ -16,7 +16,9 @@ from fpstore.io import check_fingerprints, check_ids, format_fingerprint, parse_
 @pytest.mark.parametrize(
     ("text", "decimal", "value"),
     [
-        ("0", False, 0),
+        ("0000000000000000", False, 0),
+        ("0x0", False, 0),
+        ("0x0000000000000001", False, 1),
         ("ffffffffffffffff", False, MAX),
         ("0xFFFFFFFFFFFFFFFF", False, MAX),
         ("0Xa", False, 10),
@@ -33,8 +35,12 @@ def test_fingerprint_text_is_read(text, decimal, value):
 @pytest.mark.parametrize(
     ("text", "decimal", "reason"),
     [
-        ("", False, "1 to 16 hexadecimal digits"),
-        ("0x", False, "1 to 16 hexadecimal digits"),
+        ("", False, "expected 16 hexadecimal digits, or 0x and 1 to 16$"),
+        ("0x", False, "expected 16 hexadecimal digits, or 0x and 1 to 16$"),
+        ("ff", False, "'ff' is not a fingerprint: it has 2 of 16 hexadecimal digits: write all 16, or 0x before fewer"),
+        ("123456789012345", False, r"15 of 16 .* \(decimal fingerprints need decimal=True, --decimal\)$"),
+        ("00000000000000000", False, "over|decimal"),
+        ("0x00000000000000001", False, "is not a fingerprint"),
         ("10000000000000000f", False, "over 2\\^64-1"),
         ("18446744073709551615", False, "--decimal"),
         ("xyz", False, "'xyz' is not a fingerprint"),

@@ -113,10 +113,10 @@ def test_fast_and_careful_json_reading_agree(tmp_path_factory, fingerprints, ids
     ("block", "decimal", "kind", "expected"),
     [
         (b"00000000000000ff\nFFFFFFFFFFFFFFFF\n", False, None, ([255, MAX], None)),
-        (b"ff\r\n0x1\r\n\r\n#\ta\n", False, None, ([255, 1], None)),
+        (b"0xff\r\n0x1\r\n\r\n#\ta\n", False, None, ([255, 1], None)),
         (b"255\n18446744073709551615\n", True, None, ([255, MAX], None)),
-        (b"ff\t0\n#\n0x01\t18446744073709551615\n", False, "int", ([255, 1], [0, MAX])),
-        (b"ff\t7\n1\ta b\r\n", False, None, ([255, 1], ["7", "a b"])),
+        (b"0xff\t0\n#\n0x01\t18446744073709551615\n", False, "int", ([255, 1], [0, MAX])),
+        (b"0xff\t7\n0x1\ta b\r\n", False, None, ([255, 1], ["7", "a b"])),
         ("255\t\u00e9\n1\t\u4e2d,\n".encode(), True, "str", ([255, 1], ["\u00e9", "\u4e2d,"])),
         (b"#\n", False, None, ([], None)),
     ],
@@ -127,7 +127,7 @@ def test_regular_blocks_take_the_fast_path(block, decimal, kind, expected):
 
 
 def test_byte_order_mark_is_skipped_only_at_the_start(tmp_path):
-    path = put(tmp_path, "a.tsv", b"\xef\xbb\xbfff\n\xef\xbb\xbfff\n")
+    path = put(tmp_path, "a.tsv", b"\xef\xbb\xbf0xff\n\xef\xbb\xbf0xff\n")
     with pytest.raises(InputError, match=r":2: .*is not a fingerprint"):
         list(TextSource(InputFile(path), Fields(), "tsv", 6).batches(IdRule("auto")))
 
@@ -144,7 +144,7 @@ def test_blocks_end_anywhere(tmp_path, block_bytes):
 
 
 def test_line_number_counts_from_the_start_of_the_file(tmp_path):
-    content = b"# head\nfingerprint\tid\n" + b"ff\t1\n" * 5000 + b"ff\tx\n"
+    content = b"# head\nfingerprint\tid\n" + b"0xff\t1\n" * 5000 + b"0xff\tx\n"
     source = TextSource(InputFile(put(tmp_path, "a.tsv", content)), Fields(), "tsv", 1000)
     with pytest.raises(InputError, match=r"a\.tsv:5003: the id 'x' is not") as caught:
         list(Reader([source], "auto", 10))

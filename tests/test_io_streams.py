@@ -28,7 +28,7 @@ def test_what_the_system_refuses_is_named(tmp_path):
 
 
 def test_no_permission_is_a_storage_error(tmp_path, with_mode):
-    path = put(tmp_path, "a.tsv", b"ff\n")
+    path = put(tmp_path, "a.tsv", b"0xff\n")
     with with_mode(path, 0), pytest.raises(StorageError, match=r"a\.tsv: Permission denied"):
         open_reader(path)
     with with_mode(tmp_path, 0o555), pytest.raises(StorageError, match=r"b\.tsv: Permission denied"):
@@ -45,7 +45,7 @@ def test_file_name_that_is_not_utf8_can_be_printed(tmp_path):
 
 def test_several_inputs_are_one(tmp_path):
     np.save(tmp_path / "a.npy", np.arange(3, dtype=np.uint64))
-    paths = [tmp_path / "a.npy", put(tmp_path, "b.u64", b"\x07" + bytes(7)), put(tmp_path, "c.tsv", b"ff\n")]
+    paths = [tmp_path / "a.npy", put(tmp_path, "b.u64", b"\x07" + bytes(7)), put(tmp_path, "c.tsv", b"0xff\n")]
     reader = open_reader(paths, chunk_rows=2)
     assert reader.rows is None
     assert reader.bytes_total == sum(path.stat().st_size for path in paths)
@@ -59,15 +59,15 @@ def test_several_inputs_are_one(tmp_path):
 
 
 def test_presence_of_ids_is_known_after_the_first_row(tmp_path):
-    reader = open_reader(put(tmp_path, "a.tsv", b"ff\ta\n"))
+    reader = open_reader(put(tmp_path, "a.tsv", b"0xff\ta\n"))
     assert (reader.has_ids, reader.rows) == (None, None)
     assert len(list(reader)) == 1
     assert reader.has_ids is True
 
 
 def test_inputs_must_agree_on_ids(tmp_path):
-    with_ids = put(tmp_path, "a.tsv", b"ff\t1\n")
-    without = put(tmp_path, "b.tsv", b"# c\nff\n")
+    with_ids = put(tmp_path, "a.tsv", b"0xff\t1\n")
+    without = put(tmp_path, "b.tsv", b"# c\n0xff\n")
     raw = put(tmp_path, "c.u64", bytes(8))
     empty = put(tmp_path, "d.u64", b"")
     for paths, where in [((with_ids, without), "b.tsv:2: no id"), ((without, with_ids), "a.tsv:1: an id"),
@@ -78,7 +78,7 @@ def test_inputs_must_agree_on_ids(tmp_path):
 
 
 def test_id_type_is_decided_by_the_first_chunk_of_all_inputs(tmp_path):
-    numbers, names = put(tmp_path, "a.tsv", b"1\t1\n2\t2\n"), put(tmp_path, "b.tsv", b"3\tx\n")
+    numbers, names = put(tmp_path, "a.tsv", b"0x1\t1\n0x2\t2\n"), put(tmp_path, "b.tsv", b"0x3\tx\n")
     assert read([numbers, names]) == ([1, 2, 3], ["1", "2", "x"])
     with pytest.raises(InputError, match=r"b\.tsv:1: the id 'x' .*--id-type str"):
         read([numbers, names], chunk_rows=2)
@@ -108,7 +108,7 @@ except ValueError as error:
 @pytest.mark.parametrize(
     ("source", "target", "given_bytes", "printed"),
     [
-        ("tsv", "jsonl", b"ff\t\xc3\xa9\n", '{"fingerprint": "00000000000000ff", "id": "\u00e9"}'),
+        ("tsv", "jsonl", b"0xff\t\xc3\xa9\n", '{"fingerprint": "00000000000000ff", "id": "\u00e9"}'),
         ("jsonl", "tsv", b'{"fingerprint": 1, "id": 7}', "0000000000000001\t7"),
         ("u64", "tsv", b"\x02" + bytes(7), "0000000000000002"),
     ],
@@ -121,7 +121,7 @@ def test_standard_streams(tmp_path, source, target, given_bytes, printed):
 
 
 def test_standard_input_is_named_in_errors(monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"ff\nzz\n")))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"0xff\nzz\n")))
     with pytest.raises(InputError, match=r"^<stdin>:2: 'zz'"):
         read("-")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(bytes(9))))
@@ -137,7 +137,7 @@ def test_standard_input_is_named_in_errors(monkeypatch):
 def test_named_pipe_is_read(tmp_path):
     pipe = tmp_path / "pipe.tsv"
     os.mkfifo(pipe)
-    with subprocess.Popen(["/bin/sh", "-c", 'printf "ff\\n1\\n" > "$0"', str(pipe)]):
+    with subprocess.Popen(["/bin/sh", "-c", 'printf "0xff\\n0x1\\n" > "$0"', str(pipe)]):
         assert read(pipe) == ([255, 1], None)
 
 

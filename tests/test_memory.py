@@ -1,8 +1,14 @@
-"""Joining stores and repairing one take memory that does not grow with the strings, under a limit of the system."""
+"""Joining stores and repairing one take memory that does not grow with the store, under a limit of the system."""
 
 import json
+import shutil
+from pathlib import Path
 
+import numpy as np
+import pytest
 from building import run_python
+
+import fpstore
 
 BUILD = """
     import sys
@@ -46,3 +52,56 @@ def test_joining_many_strings_in_small_memory(tmp_path):
     assert (code, err) == (0, ""), err
     assert json.loads(out) == [STRINGS + 500, True, True]
     assert sorted(p.name for p in (tmp_path / "a").iterdir()) == ["gen-00000002", "store.mdb", "writer.lock"]
+
+
+# --- Repair -----------------------------------------------------------------------------------------
+
+REPAIR = (
+    LIMITED
+    + """
+    import fpstore.care.repair, fpstore.builder, fpstore.plan
+    limit(int(sys.argv[2]))
+    report = fpstore.repair(sys.argv[1], memory="64MiB", threads=1)
+    print(json.dumps([report.fingerprints, report.ids, report.losses, report.lost_file]))
+"""
+)
+ROWS = 6_000_000
+REPAIR_ROOM = 150 << 20
+
+
+def repaired_in_small_memory(path):
+    code, out, err = run_python(REPAIR, path, REPAIR_ROOM)
+    assert (code, err) == (0, ""), err
+    return json.loads(out)
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    path = tmp_path_factory.mktemp("many") / "s"
+    fpstore.build(path, np.random.default_rng(8).integers(0, 2**64, ROWS, np.uint64), design="flip-2").close()
+    return path
+
+
+def copied(path, tmp_path):
+    shutil.copytree(path, tmp_path / "s")
+    return tmp_path / "s", tmp_path / "s" / "gen-00000001"
+
+
+def test_repair_of_a_store_without_its_first_table_in_small_memory(many, tmp_path):
+    """All fingerprints come from another table, in its order, and are sorted."""
+    path, generation = copied(many, tmp_path)
+    (generation / "table-000.fpt").unlink()
+    assert repaired_in_small_memory(path) == [ROWS, ROWS, [], None]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["s", "s.repaired"]
+
+
+def test_repair_of_a_store_without_its_ids_in_small_memory(many, tmp_path):
+    """Every fingerprint is lost, and listed, and so is every row."""
+    path, generation = copied(many, tmp_path)
+    (generation / "ids.mdb").unlink()
+    fingerprints, ids, losses, lost = repaired_in_small_memory(path)
+    assert (fingerprints, ids) == (0, 0)
+    assert f"{ROWS} fingerprints that have no id left, and are not in the new store" in losses
+    with Path(lost).open() as file:
+        assert sum(1 for _ in file) == 2 * ROWS
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["s", "s.lost.tsv", "s.repaired"]

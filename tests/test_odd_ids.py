@@ -54,7 +54,7 @@ def content(path):
 def test_odd_ids_survive_build_export_and_build(tmp_path, monkeypatch, extension):
     monkeypatch.chdir(tmp_path)
     ids = [*PLAIN, *ODD] + (SEPARATORS if extension in ("jsonl", "parquet") else [])
-    fpstore.build("a.fps", range(len(ids)), ids).close()
+    fpstore.build("a.fps", list(range(len(ids))), ids).close()
     fine("export", "a.fps", "-o", f"out.{extension}")
     fine("build", "b.fps", f"out.{extension}", "-q")
     assert content("b.fps") == content("a.fps") == {name: [n] for n, name in enumerate(ids)}
@@ -68,7 +68,7 @@ def test_delete_input_ends_lines_at_line_feeds_only(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ids = [*PLAIN, *ODD]
     for odd in ODD:
-        fpstore.build("a.fps", range(len(ids)), ids, overwrite=True).close()
+        fpstore.build("a.fps", list(range(len(ids))), ids, overwrite=True).close()
         Path("gone.txt").write_bytes(f"\n{odd}\r\n".encode())
         out = fine("delete", "a.fps", "--input", "gone.txt", "--json")
         assert json.loads(out)["removed"] == 1
@@ -79,7 +79,7 @@ def test_delete_input_ends_lines_at_line_feeds_only(tmp_path, monkeypatch):
 def test_text_output_refuses_an_id_that_would_be_read_as_another(tmp_path, monkeypatch, odd):
     monkeypatch.chdir(tmp_path)
     fpstore.build("a.fps", [0, 1], ["a", odd]).close()
-    for verb in (["export", "a.fps"], ["probe", "a.fps", "0"]):
+    for verb in (["export", "a.fps"], ["probe", "a.fps", "0x0"]):
         message = failure(*verb, "-o", "out.tsv")
         assert re.search("cannot be written as tsv.*JSON lines", message)
         assert not Path("out.tsv").exists()
@@ -91,8 +91,9 @@ def test_a_bad_line_of_delete_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     fpstore.build("a.fps", [0, 1]).close()
     Path("gone.txt").write_text("1\n\nx\n")
+    Path("hex.txt").write_text("0x1\n\nx\n")
     assert "gone.txt:3: the id 'x' is not" in failure("delete", "a.fps", "--input", "gone.txt")
-    assert "gone.txt:3: 'x' is not a fingerprint" in failure("delete", "a.fps", "--fingerprints", "--input", "gone.txt")
+    assert "hex.txt:3: 'x' is not a fingerprint" in failure("delete", "a.fps", "--fingerprints", "--input", "hex.txt")
     assert len(fpstore.open("a.fps")) == 2
 
 

@@ -59,6 +59,30 @@ COLD_FOR_LONG = """
     parts = [asked(single(20)) for _ in range(50)]
     print(min(parts) > max(parts) / 2 > 0)
 """
+# Each block that is read may be a look-up on disk, which takes as long as many in memory.
+LOOKED_FOR_SIGNALS = """
+    from fpstore import _kernel
+
+    identity = store.kernel_tables[0]
+    whole = _kernel.Prober()
+    for _ in range(200):
+        whole.add(identity, 0, 0, np.zeros(1, np.uint64))
+
+    def polls(work):
+        before = library.fppages_polled()
+        work()
+        return library.fppages_polled() - before
+
+    work = {
+        "probe": lambda: whole.probe_one(2**63, 3, identity),
+        "scan": lambda: identity.scan(queries[:100], 3, 0, identity.block_count),
+    }[sys.argv[3]]
+    library.fppages_faulting(0)
+    warm = polls(work)
+    library.fppages_faulting(1)
+    cold = polls(work)
+    print(0 < 10 * warm < cold, warm, cold)
+"""
 
 
 @pytest.fixture(scope="session")
@@ -67,9 +91,9 @@ def pages(compiled):
     return compiled("pages.c")
 
 
-def run(pages, path, design, part):
+def run(pages, path, design, part, *arguments):
     process = subprocess.run(
-        [sys.executable, "-P", "-c", textwrap.dedent(SCRIPT) + textwrap.dedent(part), path, design],
+        [sys.executable, "-P", "-c", textwrap.dedent(SCRIPT) + textwrap.dedent(part), path, design, *arguments],
         env=os.environ | {"LD_PRELOAD": str(pages)}, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert (process.returncode, process.stderr) == (0, "")
@@ -95,3 +119,10 @@ def test_after_a_fault_pages_are_asked_for_ahead_for_a_while(pages, tmp_path, de
 @pytest.mark.parametrize("design", ["manku-10", "flip-2"])
 def test_while_there_are_faults_pages_are_asked_for_ahead_all_the_time(pages, tmp_path, design):
     assert run(pages, tmp_path / "s", design, COLD_FOR_LONG) == ["True"]
+
+
+@pytest.mark.parametrize("what", ["probe", "scan"])
+def test_signals_are_looked_for_more_often_while_there_are_faults(pages, tmp_path, what):
+    """By the work alone, thousands of blocks are read between two looks: on a disk, seconds."""
+    (said,) = run(pages, tmp_path / "s", "flip-2", LOOKED_FOR_SIGNALS, what)
+    assert said.startswith("True")

@@ -61,7 +61,7 @@ def test_commands_on_names_that_are_not_utf8(tmp_path, monkeypatch):
     rows.write_text("0000000000000007\ta\n")
     store = f"{NAME}.fps"
     assert command("build", store, str(rows))[0].startswith(f"{ESCAPED}.fps: 1 fingerprint")
-    for verb in (["stats"], ["verify"], ["merge"], ["probe", "7", "-o", f"{NAME}.jsonl"], ["export", "-o", f"out-{NAME}.tsv"]):
+    for verb in (["stats"], ["verify"], ["merge"], ["probe", "0x7", "-o", f"{NAME}.jsonl"], ["export", "-o", f"out-{NAME}.tsv"]):
         assert command(verb[0], store, *verb[1:])[1] == ""
     assert json.loads(Path(f"{NAME}.jsonl").read_text())["matches"][0]["ids"] == ["a"]
     assert command("build", store, str(rows), code=1)[1].count(ESCAPED) == 1
@@ -100,7 +100,7 @@ def test_targets_inside_a_store_are_refused(tmp_path, monkeypatch):
     for name in ("output", "lost"):
         with pytest.raises(fpstore.InputError, match="inside the store"):
             fpstore.repair("s.fps", **{name: "s.fps/new"})
-    for verb in (["export", "s.fps"], ["probe", "s.fps", "7"]):
+    for verb in (["export", "s.fps"], ["probe", "s.fps", "0x7"]):
         assert "inside the store" in failure(*verb, "-o", "s.fps/out.tsv")
     assert sorted(Path().rglob("*")) == before
 

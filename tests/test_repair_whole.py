@@ -1,11 +1,13 @@
 """Repair: settings and journals that are lost, and where the new store goes."""
 
 import dataclasses
+import importlib
 import json
 import os
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from building import listing, run_python
 from commandline import run
@@ -170,6 +172,26 @@ def test_a_file_that_may_not_be_read_is_no_damage(tmp_path, with_mode):
     with with_mode(path / GENERATION / layout.IDS_FILE, 0), pytest.raises(fpstore.StorageError, match="Permission denied"):
         fpstore.repair(path)
     assert listing(tmp_path) == ["s"]
+
+
+@pytest.mark.parametrize("kind", ["string", "row"])
+@pytest.mark.parametrize("rows", [1, 4, 1000])
+def test_what_is_recovered_reaches_the_builder_once_and_in_parts(monkeypatch, kind, rows):
+    """The builder would take a row twice without a word, and only be slower."""
+    repair = importlib.import_module("fpstore.repair")  # the name is that of a function too
+    monkeypatch.setattr(repair, "BATCH_ROWS", rows)
+    sizes, start, parts = [1, 2, 0, 5, 1, 1, 1, 9], 0, []
+    for size in sizes:
+        ids = [f"n{i}" for i in range(start, start + size)] if kind == "string" else np.arange(start, start + size)
+        parts.append(repair._Part(np.arange(start, start + size, dtype=np.uint64) * 3, ids))
+        start += size
+    batches = list(repair._batches(iter(parts)))
+    assert [value for batch in batches for value in batch.fingerprints.tolist()] == [3 * i for i in range(20)]
+    assert [name for batch in batches for name in batch.ids] == (
+        [f"n{i}" for i in range(20)] if kind == "string" else [*range(20)]
+    )
+    assert all(len(batch.fingerprints) >= rows for batch in batches[:-1])
+    assert len(batches) == {1: 7, 4: 2, 1000: 1}[rows]
 
 
 def test_another_path(tmp_path):

@@ -233,26 +233,66 @@ def test_a_reader_checks_what_it_reads_and_no_more(tree, leaf, monkeypatch):
 
 
 ROOT, DEPTH = 128, 94  # of the main tree, in a metadata page
+RECORD_ROOT, RECORD_DEPTH = 40, 6  # of a named database, behind its name
 
 
-@pytest.mark.parametrize("damage", ["root", "depth", "child"])
+def damage_meta(path, database, at, wrong):
+    for meta in (0, 4096):
+        overwrite(path, meta + at, wrong.to_bytes(2, "little"))
+
+
+def damage_record(path, at, wrong):
+    """Change what the tree of databases says of the named one, also on pages that are no longer in use."""
+    data, place = path.read_bytes(), -1
+    while (place := data.find(NAME, place + 1)) >= 0:
+        overwrite(path, place + len(NAME) + at, wrong.to_bytes(2, "little"))
+
+
+def damage_children(path, wrong):
+    """Change the first child of each branch page whose children are leaves; return which pages these are."""
+    data, changed = path.read_bytes(), []
+
+    def parsed(page, kind):
+        return pages.parse_page(data[page * 4096 : (page + 1) * 4096], page, kind)
+
+    for page in range(2, len(data) // 4096):
+        nodes = parsed(page, pages.BRANCH)
+        if nodes is not None and parsed(int(nodes.sizes[0]), pages.LEAF) is not None:
+            overwrite(path, page * 4096 + int(nodes.starts[0]) - 8, wrong.to_bytes(2, "little"))
+            changed.append(page)
+    return changed
+
+
+def damage_tree(path, database, damage, last_page):
+    """Damage a tree; return how that is told."""
+    if damage in ("child", "meta"):
+        changed = damage_children(path, last_page + 1 if damage == "child" else 1)
+        assert len(changed) > 1
+        return rf"\(page ({'|'.join(map(str, changed))})\)"
+    if damage == "main root" and database is not None:
+        damage_meta(path, database, ROOT, last_page + 1)
+        return f"there is no byte {(last_page + 1) * 4096}"
+    if damage == "main depth" and database is not None:
+        damage_meta(path, database, DEPTH, 2)
+        return "it has too many databases"
+    ways = {"root": (0, last_page + 1), "depth": (1, 33), "no depth": (1, 0), "meta root": (0, 1)}
+    at, wrong = ways[damage.removeprefix("main ")]
+    if database is None:
+        damage_meta(path, database, (ROOT, DEPTH)[at], wrong)
+    else:
+        damage_record(path, (RECORD_ROOT, RECORD_DEPTH)[at], wrong)
+    return "a tree has no root"
+
+
+@pytest.mark.parametrize("damage", ["main root", "main depth", "root", "depth", "no depth", "meta root", "child", "meta"])
 def test_a_tree_that_leads_out_of_the_file_is_damage(tree, damage):
     """Under checksums that are right: what a faulty writer would leave."""
     path, database, _ = tree
     with pages.opened(path) as descriptor:
         last_page = pages.latest(path, descriptor).last_page
-    data = path.read_bytes()
-    if damage == "child":
-        for page in range(2, last_page + 1):
-            nodes = pages.parse_page(data[page * 4096 : (page + 1) * 4096], page, pages.BRANCH)
-            if nodes is not None:
-                overwrite(path, page * 4096 + int(nodes.starts[0]) - 8, (last_page + 1).to_bytes(2, "little"))
-    else:
-        for meta in (0, 4096):
-            at, wrong = (ROOT, last_page + 1) if damage == "root" else (DEPTH, 33 if database is None else 2)
-            overwrite(path, meta + at, wrong.to_bytes(2, "little"))
+    told = damage_tree(path, database, damage, last_page)
     seal(path, (last_page + 1) * 4096)
-    with pytest.raises(DAMAGED, match="LMDB file is damaged"), paths_of(path, database) as paths:
+    with pytest.raises(DAMAGED, match=f"LMDB file is damaged.*{told}"), paths_of(path, database) as paths:
         paths.reach(0, database)
 
 
@@ -278,3 +318,123 @@ def tail_bytes_of(path):
     with pages.opened(path) as descriptor:
         meta = pages.latest(path, descriptor)
     return tail_bytes((meta.last_page + 1) * meta.page_bytes)
+
+
+# --- Readers --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def values(tmp_path):
+    """Return a file whose longest value is as long as LMDB's pages are not, and that value."""
+    path, value = tmp_path / "v", b"x" * (PAD_BYTES // 2 + 1)
+    writer = environment.Writer(path)
+    writer.run(lambda transaction: transaction.put(key_of(7), value))
+    size, _ = writer.finish(largest=len(value))
+    with pages.opened(path) as descriptor:
+        used = (pages.latest(path, descriptor).last_page + 1) * 4096
+    room = size - used - PAD_BYTES - tail_bytes(used)
+    assert len(value) <= room < len(value) + 4096  # who follows a damaged length to its end reads the hole
+    return path, value, size
+
+
+def test_the_longest_value_is_read_and_none_longer(values):
+    path, value, size = values
+    ways = (lambda r: r.get(key_of(7)), lambda r: r.get_many([key_of(7)])[0], lambda r: r.successive(key_of(7), 1)[0])
+    for way in (*ways, lambda r: next(r.items())[1]):
+        reader = environment.Reader(path, file_bytes=size, largest=len(value))
+        assert way(reader) == value
+        reader.close()
+        reader = environment.Reader(path, file_bytes=size, largest=len(value) - 1)
+        with pytest.raises(DAMAGED, match=f"a value of {len(value)} bytes"):
+            way(reader)
+        reader.close()
+
+
+def test_a_file_that_has_no_room_for_metadata_is_refused(values):
+    path, _, size = values
+    data = path.read_bytes()
+    for length in (0, 1, 15, 4095, 4096, 4097, 8191, 8192, size // 2, size - 1):
+        path.write_bytes(data[:length])
+        with pytest.raises(DAMAGED, match=r"cut short|damaged"):
+            environment.Reader(path)
+        with pytest.raises(DAMAGED, match=r"cut short|damaged"):
+            environment.Reader(path, file_bytes=length)
+        with pytest.raises(DAMAGED, match=f"{length} bytes, expected {size}"):
+            environment.Reader(path, file_bytes=size)
+
+
+def test_the_hole_of_a_file_takes_nothing_on_disk(values):
+    """Where the file system has holes; `stats` counts what is taken."""
+    path, _, size = values
+    reader = environment.Reader(path, file_bytes=size)
+    taken = min(size, path.stat().st_blocks * 512)
+    assert reader.file_bytes == taken
+    reader.close()
+    assert reader.file_bytes == taken
+
+
+def test_a_file_that_changes_its_length_while_it_is_open(values):
+    path, value, size = values
+    for length in (0, 4096, size // 2, size - 1, size + 1, size + 4096):
+        reader = environment.Reader(path, file_bytes=size, largest=len(value))
+        data = path.read_bytes()
+        os.truncate(path, length)
+        with pytest.raises(DAMAGED, match=r"cut short|damaged"):
+            reader.verify()
+        overwrite(path, 0, data)
+        os.truncate(path, size)
+        reader.verify()
+        reader.close()
+
+
+def test_keys_that_are_not_there(values):
+    path, value, size = values
+    reader = environment.Reader(path, (NAME,), size, largest=len(value))
+    for number in (0, 6, 8, 2**64 - 1):
+        assert reader.get(key_of(number)) is None
+        assert reader.successive(key_of(number), 2) == []
+        assert reader.get_many([key_of(number), key_of(7)]) == [None, value]
+    assert reader.successive(key_of(7), 5) == [value]
+    assert reader.last_key() == key_of(7)
+    assert reader.last_key(NAME) is None
+    with pytest.raises(DAMAGED, match="database named is missing"):
+        reader.get(key_of(7), NAME)
+    reader.close()
+    for use in (lambda: reader.get(key_of(7)), lambda: next(reader.items()), reader.verify):
+        with pytest.raises(fpstore.ClosedStoreError):
+            use()
+
+
+@pytest.mark.parametrize("way", ["get", "get_many", "successive", "last_key", "items", "close"])
+def test_nobody_forks_or_closes_in_the_middle_of_a_read(values, monkeypatch, way):
+    """All that touches LMDB holds the lock, which a fork takes too."""
+    path, value, size = values
+    reader = environment.Reader(path, file_bytes=size, largest=len(value))
+    held = []
+
+    class Lock:
+        def __enter__(self):
+            held.append(way)
+
+        def __exit__(self, *_):
+            held.append("released")
+
+    class Watched:
+        def __getattr__(self, name):
+            assert held[-1:] == [way]
+            return getattr(transaction, name)
+
+    transaction, watched = reader._transaction, Watched()
+    monkeypatch.setattr(environment, "_lock", Lock())
+    reader._transaction = watched
+    uses = {
+        "get": lambda: reader.get(key_of(7)),
+        "get_many": lambda: reader.get_many([key_of(7)]),
+        "successive": lambda: reader.successive(key_of(7), 1),
+        "last_key": reader.last_key,
+        "items": lambda: list(reader.items()),
+        "close": reader.close,
+    }
+    uses[way]()
+    assert held[:2] == [way, "released"]
+    reader.close()

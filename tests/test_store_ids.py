@@ -207,6 +207,19 @@ def test_ids_of_no_length_are_refused(tmp_path):
         store.ids.find(np.array(0, np.uint64))
 
 
+def test_a_number_that_has_no_name_is_damage(tmp_path):
+    fpstore.build(tmp_path / "s", [1, 2], ["a", "b"]).close()
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        store.insert([3, 4], ["c", "d"])
+        view = store.view()
+        assert view.named([0, 1, 2, 3]) == ["a", "b", "c", "d"]
+        assert view.named([3, 0, 2, 1, 2, 0]) == ["d", "a", "c", "b", "c", "a"]
+        for number in (4, 5, 2**63):
+            for numbers in ([number], [0, 1, 2, 3, number]):
+                with pytest.raises(fpstore.CorruptStoreError, match=f"id number {number} has no name"):
+                    view.named(numbers)
+
+
 def test_strings_of_one_hash_are_kept_by_a_merge_each_for_itself():
     """The numbers of a hash that several strings share, some of which are used no more."""
 
@@ -216,3 +229,18 @@ def test_strings_of_one_hash_are_kept_by_a_merge_each_for_itself():
     used = np.array([True, False, True, True, False, True])
     places = [(b"a", packed(1, 2, 3)), (b"a", packed(5)), (b"b", packed(1, 4)), (b"c", packed(0, 6, 2**40)), (b"d", packed(6))]
     assert list(names._in_use(places, used)) == [(b"a", packed(2, 3, 5)), (b"c", packed(0))]
+
+
+def test_what_belongs_to_a_generation_alone(tmp_path):
+    """Its look-ups are made once; the first one's dictionary is counted with the store file that it lies in."""
+    fpstore.build(tmp_path / "s", [1, 2], ["a", "b"]).close()
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        first = store.view().generation
+        assert first.prober(3) is first.prober(3)
+        assert first.prober(3) is not first.prober(2)
+        assert (first.next_name(), first.names_bytes) == (2, 0)
+        store.insert(3, "c")
+        store.merge()
+        second = store.view().generation
+        assert second.next_name() == 3
+        assert second.names_bytes == second.names.file_bytes > 0

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <utility>
 
 #include "kernels.hpp"
 
@@ -151,14 +150,6 @@ bool should_stop(Stopper* stop, uint64_t work) {
   stop->quiet = 0;
   return stop->ended = stop->poll();
 }
-
-namespace {
-thread_local Stopper* sorting = nullptr;
-}
-
-Stopper* stop_sorts_by(Stopper* stop) { return std::exchange(sorting, stop); }
-
-bool should_stop_sort(uint64_t work) { return should_stop(sorting, work); }
 
 PageWatch::Plan PageWatch::plan(unsigned lookups) {
   for (auto* left : {&ahead_, &trusted_}) {

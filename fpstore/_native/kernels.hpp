@@ -89,12 +89,8 @@ struct Stopper {
   bool ended = false;   // it has been said so
 };
 constexpr uint64_t kBlockWork = 64;  // of opening a block, in the unit of an entry decoded or compared
-// Whether the call is to end, after this much more work. Polls are a millisecond of work apart, or a look-up on disk.
+// Whether the call is to end, after this much more work. Polls are a millisecond of work apart, or a few look-ups on disk.
 bool should_stop(Stopper* stop, uint64_t work);
-
-// The same for the sorts of this thread, which leave their arrays in no order when they end early. Returns what there was before.
-Stopper* stop_sorts_by(Stopper* stop);
-bool should_stop_sort(uint64_t work);
 
 // Whether the pages of look-ups are in the page cache, learnt from the faults of the threads that look up. Pages are asked for
 // ahead only after a look-up had to wait for one, and for a fixed number of look-ups; how long anything took plays no part.
@@ -153,12 +149,14 @@ struct Kernels {
   void (*permute)(const Permutation& p, const uint64_t* in, uint64_t* out, size_t n);
   // Permutes, keeps what lies in [low, high] and returns how many were kept; out needs room for n.
   size_t (*permute_select)(const Permutation& p, const uint64_t* in, uint64_t* out, size_t n, uint64_t low, uint64_t high);
+  // The sorts leave their arrays in no order when they are stopped.
   // Permutes keys in ascending order and sorts them by their leading bits bits (stable) into out; tmp has the same room.
-  void (*permute_sort)(const Permutation& p, const uint64_t* in, uint64_t* out, uint64_t* tmp, size_t n, unsigned bits);
+  void (*permute_sort)(const Permutation& p, const uint64_t* in, uint64_t* out, uint64_t* tmp, size_t n, unsigned bits,
+                       Stopper* stop);
   // Sorts ascending by the leading bits bits (stable when bits < 64); tmp has the same room. The result is in keys.
-  void (*sort_keys)(uint64_t* keys, uint64_t* tmp, size_t n, unsigned bits);
+  void (*sort_keys)(uint64_t* keys, uint64_t* tmp, size_t n, unsigned bits, Stopper* stop);
   // Pairs are (key, value) words one after the other; sorted by key, stable.
-  void (*sort_pairs)(uint64_t* pairs, uint64_t* tmp, size_t n);
+  void (*sort_pairs)(uint64_t* pairs, uint64_t* tmp, size_t n, Stopper* stop);
   // Adds the h of each successive pair of sorted, distinct keys; returns the index of the first key out of order, or n.
   size_t (*histogram)(const uint64_t* keys, size_t n, uint64_t counts[kSymbols]);
   // Sum of XXH64 over unpermuted fingerprints, mod 2^64.

@@ -39,43 +39,47 @@ size_t permute_select(Words keys, Bytes permutation, uint64_t low, uint64_t high
   return kernels().permute_select(p, keys.data(), out.data(), keys.size(), low, high);
 }
 
-// A signal in the main thread ends a sort, and what was being sorted is in no order.
+// What was being sorted when the sort was stopped is in no order.
 template <class Sort>
-void sort_until_stopped(Sort sort) {
-  Stopper stopping = stopper(nullptr);
+void sort_until_stopped(const Stop* stop, Sort sort) {
+  Stopper stopping = stopper(stop);
   nb::gil_scoped_release release;
-  Stopper* const before = stop_sorts_by(&stopping);
-  sort();
-  stop_sorts_by(before);
+  sort(&stopping);
   if (stopping.ended) throw Interrupted();
 }
 
 // Permutes keys that are in ascending order and sorts them by their leading bits, stable, into out.
-void permute_sort(Words keys, Bytes permutation, MutableWords out, MutableWords scratch, unsigned bits) {
+void permute_sort(Words keys, Bytes permutation, MutableWords out, MutableWords scratch, unsigned bits, const Stop* stop) {
   const Permutation p = permutation_of(permutation, false);
   if (out.size() < keys.size() || scratch.size() < keys.size()) throw nb::value_error("out or scratch is too short");
   if (bits < 1 || bits > 64) throw nb::value_error("bits is 1 to 64");
-  sort_until_stopped([&] { kernels().permute_sort(p, keys.data(), out.data(), scratch.data(), keys.size(), bits); });
+  sort_until_stopped(stop, [&](Stopper* stopping) {
+    kernels().permute_sort(p, keys.data(), out.data(), scratch.data(), keys.size(), bits, stopping);
+  });
 }
 
-void sort_keys(MutableWords keys, MutableWords scratch, unsigned bits) {
+void sort_keys(MutableWords keys, MutableWords scratch, unsigned bits, const Stop* stop) {
   if (scratch.size() < keys.size()) throw nb::value_error("scratch is too short");
   if (bits < 1 || bits > 64) throw nb::value_error("bits is 1 to 64");
-  sort_until_stopped([&] { kernels().sort_keys(keys.data(), scratch.data(), keys.size(), bits); });
+  sort_until_stopped(stop, [&](Stopper* stopping) {
+    kernels().sort_keys(keys.data(), scratch.data(), keys.size(), bits, stopping);
+  });
 }
 
-void sort_pairs(MutableWords pairs, MutableWords scratch) {
+void sort_pairs(MutableWords pairs, MutableWords scratch, const Stop* stop) {
   if (pairs.size() % 2 || scratch.size() < pairs.size()) throw nb::value_error("scratch is too short");
-  sort_until_stopped([&] { kernels().sort_pairs(pairs.data(), scratch.data(), pairs.size() / 2); });
+  sort_until_stopped(stop, [&](Stopper* stopping) {
+    kernels().sort_pairs(pairs.data(), scratch.data(), pairs.size() / 2, stopping);
+  });
 }
 
 // Splits sorted pairs without further memory: the distinct keys go to the first half of out, their ids to the second, and how
 // many ids each has to the front of pairs. Returns (number of keys, number of ids).
-nb::tuple group(MutableWords pairs, MutableWords out) {
+nb::tuple group(MutableWords pairs, MutableWords out, const Stop* stop) {
   const size_t n = pairs.size() / 2;
   if (pairs.size() % 2 || out.size() < pairs.size()) throw nb::value_error("out is too short");
   uint64_t groups, ids;
-  Stopper stopping = stopper(nullptr);
+  Stopper stopping = stopper(stop);
   {
     nb::gil_scoped_release release;
     groups = group_pairs(pairs.data(), n, out.data(), out.data() + n, &ids, &stopping);
@@ -279,10 +283,11 @@ NB_MODULE(_kernel, m) {
   m.def("permute", &permute, nb::arg("keys").noconvert(), "permutation"_a, "inverse"_a = false);
   m.def("permute_select", &permute_select, nb::arg("keys").noconvert(), "permutation"_a, "low"_a, "high"_a, nb::arg("out").noconvert());
   m.def("permute_sort", &permute_sort, nb::arg("keys").noconvert(), "permutation"_a, nb::arg("out").noconvert(),
-        nb::arg("scratch").noconvert(), "bits"_a);
-  m.def("sort_keys", &sort_keys, nb::arg("keys").noconvert(), nb::arg("scratch").noconvert(), "bits"_a = 64);
-  m.def("sort_pairs", &sort_pairs, nb::arg("pairs").noconvert(), nb::arg("scratch").noconvert());
-  m.def("group_pairs", &group, nb::arg("pairs").noconvert(), nb::arg("out").noconvert());
+        nb::arg("scratch").noconvert(), "bits"_a, "stop"_a = nb::none());
+  m.def("sort_keys", &sort_keys, nb::arg("keys").noconvert(), nb::arg("scratch").noconvert(), "bits"_a = 64,
+        "stop"_a = nb::none());
+  m.def("sort_pairs", &sort_pairs, nb::arg("pairs").noconvert(), nb::arg("scratch").noconvert(), "stop"_a = nb::none());
+  m.def("group_pairs", &group, nb::arg("pairs").noconvert(), nb::arg("out").noconvert(), "stop"_a = nb::none());
   m.def("histogram", &histogram, nb::arg("keys").noconvert(), nb::arg("counts").noconvert());
   m.def("digest", &digest, nb::arg("keys").noconvert(), "permutation"_a);
   m.def("make_header", &make_header, "permutation"_a, "code_bits"_a, "set_digest"_a, "fingerprint_count"_a, "block_count"_a,

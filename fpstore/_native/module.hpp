@@ -53,6 +53,7 @@ class Buffer {
 struct Stop {
   std::atomic<bool> wanted{false};
   void set() { wanted.store(true, std::memory_order_relaxed); }
+  bool is_set() const { return wanted.load(std::memory_order_relaxed); }
 };
 
 // Runs the handlers of signals that came, which only the main thread does; true when one raised. The caller holds no lock.
@@ -62,11 +63,11 @@ inline bool meet_signals() {
   return PyErr_CheckSignals() != 0;
 }
 
-// For a call that another thread may stop, or else a signal.
+// For a call that a signal may stop in the main thread, and another thread where there is a stop.
 inline Stopper stopper(const Stop* stop) {
   Stopper out;
   if (stop) out.wanted = &stop->wanted;
-  else out.poll = &meet_signals;
+  out.poll = &meet_signals;
   return out;
 }
 

@@ -147,20 +147,6 @@ struct Table {
     return nb::make_tuple(block, rank);
   }
 
-  // Checks that keys and directory agree: order, and each slot the number of keys below its prefix.
-  void check_index() const {
-    for (uint64_t b = 1; b < view.block_count; ++b)
-      if (view.keys[b] <= view.keys[b - 1]) raise_fault(Fault{Status::bad_key, b, view.keys[b - 1], view.keys[b]}, path);
-    const uint64_t slots = uint64_t{1} << view.directory_bits;
-    uint64_t b = 0;
-    for (uint64_t slot = 0; slot <= slots; ++slot) {
-      if (slot == slots) b = view.block_count;
-      else if (view.directory_bits)
-        while (b < view.block_count && view.keys[b] < slot << (64 - view.directory_bits)) ++b;
-      if (view.directory[slot] != b) raise_fault(Fault{Status::bad_directory, UINT64_MAX, b, view.directory[slot]}, path);
-    }
-  }
-
   static nb::tuple finish(const Sink& sink, size_t query_count, Stopper* stop) {
     Buffer<int64_t> lims(query_count + 1);
     Buffer<uint64_t> fingerprints(sink.count);
@@ -360,10 +346,9 @@ void bind_tables(nb::module_& m) {
       .def("scan", &Table::scan, nb::arg("queries").noconvert(), "radius"_a, "first_block"_a, "end_block"_a,
            "stop"_a = nb::none())
       .def("locate", &Table::locate, nb::arg("fingerprints").noconvert())
-      .def("locate_one", &Table::locate_one, "fingerprint"_a)
-      .def("check_index", &Table::check_index);
+      .def("locate_one", &Table::locate_one, "fingerprint"_a);
 
-  nb::class_<Stop>(m, "Stop").def(nb::init<>()).def("set", &Stop::set);
+  nb::class_<Stop>(m, "Stop").def(nb::init<>()).def("set", &Stop::set).def("is_set", &Stop::is_set);
 
   nb::class_<Prober>(m, "Prober")
       .def(nb::init<>())

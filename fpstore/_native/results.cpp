@@ -55,19 +55,26 @@ Status order_matches(const Sink& sink, uint64_t query_count, int64_t* lims, uint
 
 uint64_t group_pairs(uint64_t* pairs, uint64_t n, uint64_t* keys, uint64_t* ids, uint64_t* id_count, Stopper* stop) {
   uint64_t groups = 0, written = 0;
+  Steps steps(stop);
+  const auto same = [&](uint64_t a, uint64_t b) {
+    steps.take();
+    return a == b;
+  };
   for (uint64_t i = 0; i < n;) {
     const uint64_t key = pairs[2 * i];
     const uint64_t start = written;
     bool ascending = true;
-    if (should_stop(stop, 1)) throw Interrupted();
-    for (; i < n && pairs[2 * i] == key; ++i) {
+    for (; i < n && pairs[2 * i] == key; ++i, steps.take()) {
       const uint64_t id = pairs[2 * i + 1];
       if (written > start && ids[written - 1] >= id) ascending = false;
       ids[written++] = id;
     }
     if (!ascending) {
-      std::sort(ids + start, ids + written);
-      written = static_cast<uint64_t>(std::unique(ids + start, ids + written) - ids);
+      std::sort(ids + start, ids + written, [&](uint64_t a, uint64_t b) {
+        steps.take();
+        return a < b;
+      });
+      written = static_cast<uint64_t>(std::unique(ids + start, ids + written, same) - ids);
     }
     keys[groups] = key;
     pairs[groups++] = written - start;  // groups <= i: the pair that stood here has been read

@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,23 +16,21 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.arguments import check_choice, check_progress
 from fpstore.building.external_sort import COPY_ROWS, KEY_BYTES, Column, PairSorter, permuted_parts
-from fpstore.building.generation_writer import add_histogram
+from fpstore.building.generation_writer import add_histogram, in_pieces
 from fpstore.building.target import Target
 from fpstore.design.block_bytes import DEFAULT_BLOCK_BYTES, check_block_bytes
 from fpstore.design.families import IDENTITY, Design, check_design, check_radius
 from fpstore.design.families import design as make_design
 from fpstore.design.planner import SAMPLE_SIZE, STORAGE, choose
 from fpstore.disk.sealed import Writer
-from fpstore.errors import InputError
+from fpstore.errors import InputError, show
 from fpstore.format import huffman, layout
 from fpstore.format import id_map as idmap
 from fpstore.format.strings import NameWriter
 from fpstore.format.table import Layout, TableReader, TableWriter
 from fpstore.io import check_fingerprints, check_ids
 from fpstore.resources import parse_memory, parse_threads
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
+from fpstore.threads import as_ended, result
 
 Words = npt.NDArray[np.uint64]
 Progress = Callable[[str, int, int | None], None]
@@ -58,6 +57,7 @@ class Options:
     # Of a store that is written anew: what the input does not tell.
     id_kind: str | None = None
     rows: int = 0
+    reserved: int = 0  # bytes of the budget that are taken already
     auto: dict[str, Any] | None = None  # what a later merge needs to choose a design again, when this one was chosen
 
     def checked(self) -> Options:
@@ -77,7 +77,7 @@ class _Progress:
     """Counts of the phase under way, told to the caller's callback from whichever thread advances them."""
 
     callback: Progress | None
-    stop: threading.Event = field(default_factory=threading.Event)
+    stop: _kernel.Stop = field(default_factory=_kernel.Stop)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _phase: str = ""
     _done: int = 0
@@ -114,12 +114,10 @@ class _Build:
         self._progress = _Progress(options.progress)
         assert isinstance(options.memory, int)
         assert isinstance(options.threads, int)
-        self._memory, self._threads = options.memory, options.threads
+        self._memory, self._threads = options.memory - options.reserved, options.threads
         self._generation = folder / layout.generation_name(1)
         self._generation.mkdir()
         # Tables are synced beside the building of the next ones.
-        from concurrent.futures import ThreadPoolExecutor
-
         self._disk = ThreadPoolExecutor(1)
         self._syncs: list[tuple[TableWriter, Future[None]]] = []
         self._temporary = folder / "tmp"
@@ -152,7 +150,7 @@ class _Build:
             identity, id_count = self._identity_table(sorter)
             self._other_tables(identity)
             for _, sync in self._syncs:
-                sync.result()
+                result(sync)
             self._write_metadata(
                 store, identity, self._options.id_kind or kind, id_count, self._options.rows if self._options.id_kind else row
             )
@@ -261,13 +259,11 @@ class _Build:
             started.set()
             work(workspaces[0])
             return
-        from concurrent.futures import ThreadPoolExecutor, as_completed
-
         with ThreadPoolExecutor(len(workspaces)) as pool:
             try:
                 futures = [pool.submit(work, workspace) for workspace in workspaces]
                 started.set()
-                for future in as_completed(futures):
+                for future in as_ended(futures):
                     future.result()
             except BaseException:
                 self._progress.stop.set()
@@ -279,21 +275,27 @@ class _Build:
         n = identity.count
         keys, scratch = workspace[:n], workspace[n : 2 * n]
         source = identity.column.whole()
-        _kernel.permute_sort(source, np.frombuffer(spec.permutation, np.uint8), keys, scratch, spec.sort_bits)
-        self._progress.tick(0)
+        permutation = np.frombuffer(spec.permutation, np.uint8)
+        _kernel.permute_sort(source, permutation, keys, scratch, spec.sort_bits, self._progress.stop)
         histogram = np.zeros(huffman.SYMBOLS, np.uint64)
-        add_histogram(keys[:0], keys, histogram)
-        self._write_table(identity, table, histogram, (keys[i : i + COPY_ROWS] for i in range(0, n, COPY_ROWS)))
+        last = keys[:0]
+        for piece in in_pieces([keys]):
+            add_histogram(last, piece, histogram)
+            last = piece[-1:]
+            self._progress.tick(0)
+        self._write_table(identity, table, histogram, in_pieces([keys]))
 
     def _table_in_parts(self, identity: _Identity, table: int, memory: int) -> None:
         histogram = np.zeros(huffman.SYMBOLS, np.uint64)
         column = Column(self._temporary / f"table-{table}.tmp")
         try:
             last = np.empty(0, np.uint64)
-            for part in permuted_parts(identity.keys, identity.count, identity.design.tables[table], memory):
-                add_histogram(last, part, histogram)
-                last = part[-1:].copy()
-                column.append(part)
+            spec = identity.design.tables[table]
+            parts = permuted_parts(identity.keys, identity.count, spec, memory, self._progress.stop)
+            for piece in in_pieces(parts):
+                add_histogram(last, piece, histogram)
+                last = piece[-1:].copy()
+                column.append(piece)
                 self._progress.tick(0)
             self._write_table(identity, table, histogram, column.pieces())
         finally:
@@ -371,13 +373,14 @@ class _Identity:
         """Return some of the fingerprints, evenly spread over the sorted set."""
         return np.concatenate(self._sample)
 
-    def note(self, keys: Words) -> None:
+    def note(self, part: Words) -> None:
         """Take the next keys into the count, digest and histogram."""
-        add_histogram(self._last, keys, self.histogram)
-        self._last = keys[-1:].copy()
-        self._sample.append(keys[-self.count % self._step :: self._step].copy())
-        self.count += len(keys)
-        self.digest = (self.digest + _kernel.digest(keys, np.frombuffer(IDENTITY, np.uint8))) % 2**64
+        for keys in in_pieces([part]):
+            add_histogram(self._last, keys, self.histogram)
+            self._last = keys[-1:].copy()
+            self._sample.append(keys[-self.count % self._step :: self._step].copy())
+            self.count += len(keys)
+            self.digest = (self.digest + _kernel.digest(keys, np.frombuffer(IDENTITY, np.uint8))) % 2**64
 
     def keys(self) -> Iterator[Words]:
         """Start a pass over the fingerprints in ascending order."""
@@ -432,7 +435,7 @@ def chunks(source: Any, ids: Any) -> Iterator[tuple[Words, Words | list[str] | N
             fingerprints, part_ids = part.fingerprints, part.ids
         elif isinstance(part, (int, float, str, bytes, np.generic)):
             raise InputError(
-                f"an iterable yields arrays of fingerprints, not single ones, got {part!r:.60}: make it a list or an array"
+                f"an iterable yields arrays of fingerprints, not single ones, got {show(part)}: make it a list or an array"
             )
         else:
             fingerprints, part_ids = check_fingerprints(part), None

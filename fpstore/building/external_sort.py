@@ -18,7 +18,7 @@ Words = npt.NDArray[np.uint64]
 PAIR_BYTES = 32
 KEY_BYTES = 16
 SPLIT_BITS = 8
-COPY_ROWS = 1 << 18
+COPY_ROWS = 1 << 18  # rows that are copied, read or written between two looks at whether to stop
 
 
 class Groups(NamedTuple):
@@ -57,7 +57,7 @@ class Column:
             with self._path.open("ab", buffering=0) as file:
                 view = part.data.cast("B")
                 while len(view):
-                    view = view[file.write(view) :]
+                    view = view[file.write(view[: 8 * COPY_ROWS]) :]
 
     def pieces(self, rows: int = COPY_ROWS) -> Iterator[Words]:
         """Yield the rows in order, at most ``rows`` at a time."""
@@ -76,7 +76,7 @@ class Column:
         with self._path.open("rb", buffering=0) as file:
             file.seek(start * 8)
             while len(view):
-                got = file.readinto(view)
+                got = file.readinto(view[: 8 * COPY_ROWS])
                 if not got:
                     raise OSError("a temporary file is shorter than what was written to it")
                 view = view[got:]
@@ -101,6 +101,14 @@ class Column:
         if self._path is not None:
             self._path.unlink()
             self._path = None
+
+
+def unless_stopped(pieces: Iterator[Words], stop: _kernel.Stop | None) -> Iterator[Words]:
+    """Yield the pieces, with InterruptedError in place of the next once ``stop`` is set."""
+    for piece in pieces:
+        if stop is not None and stop.is_set():
+            raise InterruptedError
+        yield piece
 
 
 class PairSorter:
@@ -133,19 +141,20 @@ class PairSorter:
             for first in range(0, 2 * start, 2 * COPY_ROWS):
                 _split(self._pairs[first : min(first + 2 * COPY_ROWS, 2 * start)], 0, self._parts, self._folder)
             self._pairs = np.empty(0, np.uint64)
-        if self._parts is not None:
-            for first in range(0, len(fingerprints), COPY_ROWS):
-                piece = slice(first, first + COPY_ROWS)
-                pairs = np.empty(2 * len(fingerprints[piece]), np.uint64)
-                pairs[0::2], pairs[1::2] = fingerprints[piece], ids[piece]
-                _split(pairs, 0, self._parts, self._folder)
-            return
-        if len(self._pairs) < 2 * self.rows:
+        if self._parts is None and len(self._pairs) < 2 * self.rows:
             larger = np.empty(max(2 * self.rows, min(3 * self.rows, self._memory // 16)), np.uint64)
-            larger[: 2 * start] = self._pairs[: 2 * start]
+            for first in range(0, 2 * start, COPY_ROWS):
+                place = slice(first, min(first + COPY_ROWS, 2 * start))
+                larger[place] = self._pairs[place]
             self._pairs = larger
-        self._pairs[2 * start : 2 * self.rows : 2] = fingerprints
-        self._pairs[2 * start + 1 : 2 * self.rows : 2] = ids
+        for first in range(0, len(fingerprints), COPY_ROWS):
+            piece = slice(first, first + COPY_ROWS)
+            count = len(fingerprints[piece])
+            at = 2 * (start + first)
+            pairs = self._pairs[at : at + 2 * count] if self._parts is None else np.empty(2 * count, np.uint64)
+            pairs[0::2], pairs[1::2] = fingerprints[piece], ids[piece]
+            if self._parts is not None:
+                _split(pairs, 0, self._parts, self._folder)
 
     @property
     def spilled(self) -> bool:
@@ -203,7 +212,9 @@ def _sorted_groups(pairs: Words) -> Groups:
     return Groups(out[:key_count], pairs[:key_count], out[rows : rows + id_count], pairs)
 
 
-def permuted_parts(keys: Callable[[], Iterator[Words]], count: int, spec: TableSpec, memory: int) -> Iterator[Words]:
+def permuted_parts(
+    keys: Callable[[], Iterator[Words]], count: int, spec: TableSpec, memory: int, stop: _kernel.Stop | None = None
+) -> Iterator[Words]:
     """Yield the permuted keys of a sorted set in order, in parts that fit into the budget; each part is valid until the next.
 
     Parameters
@@ -217,21 +228,23 @@ def permuted_parts(keys: Callable[[], Iterator[Words]], count: int, spec: TableS
         The table to sort for.
     memory : int
         Budget in bytes.
+    stop : Stop, optional
+        Another thread sets it to have this end soon, with InterruptedError.
     """
     permutation = np.frombuffer(spec.permutation, np.uint8)
     rows = max(memory // KEY_BYTES, 4 * COPY_ROWS)
-    bounds = [(0, 2**64 - 1, count)] if count <= rows else _bounds(keys, permutation, rows)
+    bounds = [(0, 2**64 - 1, count)] if count <= rows else _bounds(lambda: unless_stopped(keys(), stop), permutation, rows)
     # Two arrays for all parts: what is yielded is overwritten by the next.
     room, other = (np.empty(max((size for _, _, size in bounds), default=0), np.uint64) for _ in range(2))
     for low, high, size in bounds:
         part, scratch = room[:size], other[:size]
         start = 0
-        for piece in keys():
+        for piece in unless_stopped(keys(), stop):
             kept = np.empty(len(piece), np.uint64)
             n = _kernel.permute_select(piece, permutation, low, high, kept)
             part[start : start + n] = kept[:n]
             start += n
-        _kernel.sort_keys(part, scratch, spec.sort_bits)
+        _kernel.sort_keys(part, scratch, spec.sort_bits, stop)
         yield part
 
 

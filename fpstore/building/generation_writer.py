@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,14 +21,11 @@ from fpstore.errors import CorruptStoreError
 from fpstore.format import huffman, layout
 from fpstore.format.id_map import IdMapWriter
 from fpstore.format.table import Layout, TableWriter
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
+from fpstore.threads import WAIT_SECONDS, as_ended, result
 
 Words = npt.NDArray[np.uint64]
 Progress = Callable[[str, int, int | None], None]
 PHASE_MERGE = "merging"
-WAIT_SECONDS = 0.05
 
 
 class Written:
@@ -51,7 +49,10 @@ class Written:
         self._packed = 0
         self._done = 0
         self._lock = threading.Lock()
-        self._stop = threading.Event()
+        self._stop = _kernel.Stop()
+        # A Ctrl-C while a pool starts its threads can lose one of them, which nobody would wait for: none begins before all have
+        # started.
+        self._started = threading.Event()
 
     def write(self, source: Source) -> None:
         """Write tables and ids, durable but for the folder's own name.
@@ -70,23 +71,23 @@ class Written:
                 self._tick(0)
         else:
             self.fingerprints, self.digest = shape
-        from concurrent.futures import ThreadPoolExecutor, as_completed
-
         with ThreadPoolExecutor(1) as self._disk:
             try:
-                with ThreadPoolExecutor(self._threads) as pool:
+                with ThreadPoolExecutor(self._threads, initializer=self._started.wait) as pool:
                     try:
                         # The ids wait for the blocks of the identity table, so that begins first.
                         jobs = [pool.submit(self._table, source, 0), pool.submit(self._id_map, source)]
                         jobs += [pool.submit(self._table, source, table) for table in range(1, len(self.design.tables))]
-                        for job in as_completed(jobs):
+                        self._started.set()
+                        for job in as_ended(jobs):
                             job.result()
                     except BaseException:
                         self._stop.set()
+                        self._started.set()
                         pool.shutdown(wait=True, cancel_futures=True)
                         raise
                 for _, sync in self._syncs:
-                    sync.result()
+                    result(sync)
             finally:
                 self._rooms.clear()
                 self._disk.shutdown(cancel_futures=True)
@@ -94,7 +95,7 @@ class Written:
                     writer.abort()
 
     def _sorted(self, source: Source) -> Iterator[Words]:
-        keys = source.keys(self.design.tables[0])
+        keys = source.keys(self.design.tables[0], self._stop)
         assert keys is not None, "the first table of every store is in order of the fingerprints"
         return keys
 
@@ -152,16 +153,16 @@ class Written:
         last = np.empty(0, np.uint64)
         column: Column | None = None
         room: Words | None = None
-        keys = source.keys(spec)
+        keys = source.keys(spec, self._stop)
         if keys is None:
             # Nowhere sorted so: sort it in parts, through a file.
             column = Column(self.folder / f"table-{number}.tmp")
-            keys = permuted_parts(lambda: self._sorted(source), self.fingerprints, spec, self._share())
+            keys = permuted_parts(lambda: self._sorted(source), self.fingerprints, spec, self._share(), self._stop)
         elif self.fingerprints * KEY_BYTES <= self._share():
             room = self._rooms.pop() if self._rooms else np.empty(self.fingerprints, np.uint64)
         try:
             at = 0
-            for piece in keys:
+            for piece in in_pieces(keys):
                 add_histogram(last, piece, histogram)
                 last = piece[-1:].copy()
                 if column is not None:
@@ -172,9 +173,9 @@ class Written:
                 self._tick(0)
             again: Iterable[Words] | None
             if room is not None:
-                again = (room[i : i + COPY_ROWS] for i in range(0, at, COPY_ROWS))
+                again = in_pieces([room[:at]])
             else:
-                again = source.keys(spec) if column is None else column.pieces()
+                again = source.keys(spec, self._stop) if column is None else column.pieces()
             assert again is not None
             writer = TableWriter(self.folder / layout.table_name(number), self._layout(number, histogram))
             try:
@@ -236,6 +237,13 @@ class Written:
             "set_digest": self.digest,
             "ids_file": self.ids_file,
         }
+
+
+def in_pieces(parts: Iterable[Words]) -> Iterator[Words]:
+    """Cut successive parts into pieces of at most COPY_ROWS."""
+    for part in parts:
+        for start in range(0, len(part), COPY_ROWS):
+            yield part[start : start + COPY_ROWS]
 
 
 def add_histogram(last: Words, keys: Words, histogram: Words) -> None:

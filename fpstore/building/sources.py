@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.building.external_sort import COPY_ROWS
+from fpstore.building.external_sort import COPY_ROWS, unless_stopped
 from fpstore.design.families import IDENTITY, TableSpec
 from fpstore.format.table import TableReader
 from fpstore.query.snapshot import NONE, Groups, View, cut_groups
@@ -24,8 +24,11 @@ class Source(Protocol):
     def groups(self) -> Iterator[Groups]:
         """Start a pass over (fingerprints, how many ids each has, id numbers), ascending."""
 
-    def keys(self, spec: TableSpec) -> Iterator[Words] | None:
-        """Start a pass over the permuted fingerprints, ascending; None when they are not sorted like that anywhere."""
+    def keys(self, spec: TableSpec, stop: _kernel.Stop | None = None) -> Iterator[Words] | None:
+        """Start a pass over the permuted fingerprints, ascending; None when they are not sorted like that anywhere.
+
+        It ends soon, with InterruptedError, when another thread sets ``stop``.
+        """
 
     def shape(self) -> tuple[int, int] | None:
         """Return how many fingerprints there are, and their digest; None when that takes a pass."""
@@ -55,10 +58,10 @@ class Content:
         for keys, counts, ids in self._view.groups():
             yield _in_order(keys, counts, self._renumber(ids))
 
-    def keys(self, spec: TableSpec) -> Iterator[Words] | None:
+    def keys(self, spec: TableSpec, stop: _kernel.Stop | None = None) -> Iterator[Words] | None:
         """Start a pass over the table of this permutation, if there is one."""
         table = next((t for t in self._view.generation.tables if t.kernel.permutation == spec.permutation), None)
-        return None if table is None else self._updated(table, np.frombuffer(spec.permutation, np.uint8))
+        return None if table is None else self._updated(table, np.frombuffer(spec.permutation, np.uint8), stop)
 
     def shape(self) -> tuple[int, int]:
         """Return how many fingerprints there are, and their digest."""
@@ -68,10 +71,12 @@ class Content:
         count = int(record["fingerprints"]) + len(self._add) - len(self._drop)
         return count, (int(record["set_digest"]) + added - dropped) % 2**64
 
-    def _updated(self, table: TableReader, permutation: npt.NDArray[np.uint8]) -> Iterator[Words]:
-        drop, add = (np.sort(_kernel.permute(keys, permutation)) for keys in (self._drop, self._add))
+    def _updated(self, table: TableReader, permutation: npt.NDArray[np.uint8], stop: _kernel.Stop | None) -> Iterator[Words]:
+        drop, add = np.empty_like(self._drop), np.empty_like(self._add)
+        for keys, out in ((self._drop, drop), (self._add, add)):
+            _kernel.permute_sort(keys, permutation, out, np.empty_like(out), 64, stop)
         dropped = added = 0
-        for keys, _ in table.pieces():
+        for keys in unless_stopped((values for values, _ in table.pieces()), stop):
             drop_end = dropped + int(np.searchsorted(drop[dropped:], keys[-1], side="right"))
             add_end = added + int(np.searchsorted(add[added:], keys[-1], side="right"))
             if drop_end > dropped or add_end > added:
@@ -94,11 +99,11 @@ class Joined:
         """Start a pass over everything, with ids."""
         return _union_all([source.groups() for source in self._sources], cut_groups, _union_groups)
 
-    def keys(self, spec: TableSpec) -> Iterator[Words] | None:
+    def keys(self, spec: TableSpec, stop: _kernel.Stop | None = None) -> Iterator[Words] | None:
         """Start a pass over the tables of this permutation, if all sources have one."""
         streams: list[Iterator[tuple[Words]]] = []
         for source in self._sources:
-            keys = source.keys(spec)
+            keys = source.keys(spec, stop)
             if keys is None:
                 return None
             streams.append((piece,) for piece in keys)
@@ -133,9 +138,9 @@ class Part:
             if len(part[0]):
                 yield part
 
-    def keys(self, spec: TableSpec) -> Iterator[Words] | None:
+    def keys(self, spec: TableSpec, stop: _kernel.Stop | None = None) -> Iterator[Words] | None:
         """Start a pass over those entries of a table that belong to the part."""
-        keys = self._content.keys(spec)
+        keys = self._content.keys(spec, stop)
         return None if keys is None else self._selected(keys, np.frombuffer(spec.permutation, np.uint8))
 
     def shape(self) -> None:

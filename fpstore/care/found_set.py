@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.care.salvage import IdRecords, intact_blocks
+from fpstore.building.external_sort import PairSorter
+from fpstore.care.salvage import Blocks, IdRecords, intact_blocks
 from fpstore.design.families import IDENTITY
+from fpstore.disk.refusals import refused
+from fpstore.disk.word_array import SortedWords, WordArray
+from fpstore.errors import FpstoreError
 from fpstore.format import huffman
 from fpstore.format.table import FEED_KEYS
 from fpstore.format.table_file import TableFile
@@ -20,6 +26,8 @@ Words = npt.NDArray[np.uint64]
 NONE = np.empty(0, np.uint64)
 IDENTITY_ARRAY = np.frombuffer(IDENTITY, np.uint8)
 HIGHEST = 2**64 - 1
+GAP_WORDS = 4
+PIECE_ROWS = 1 << 16
 
 
 class Unit(NamedTuple):
@@ -50,17 +58,27 @@ class FoundSet:
     count, digest : int
         Of the whole set.
     block_bytes : int
+    target : Path
+        The new store: temporary files go beside it.
+    memory : int
+        Budget in bytes. Half of it is for the time of the search.
     """
 
-    def __init__(self, tables: Sequence[TableFile], count: int, digest: int, block_bytes: int) -> None:
+    def __init__(self, tables: Sequence[TableFile], count: int, digest: int, block_bytes: int, target: Path, memory: int) -> None:
         self._identity = next((table for table in tables if table.kernel.permutation == IDENTITY), None)
         self._block_bytes, self._digest = block_bytes, digest
+        self._target, self._memory = target, memory
+        self._folder = folder = target.parent
         self.count = self._sum = 0
-        self.gaps = list(self._find_gaps())
-        self._extras = NONE
+        self._gaps = WordArray(folder, memory // 16)
+        for gap in self._find_gaps():
+            if gap.low <= gap.high:
+                self._gaps.append(np.array(gap, np.uint64))
+        self._intact = self.count, self._sum
+        self._extras = SortedWords(folder, memory // 8)
         self.expected = count
         for table in tables:
-            if self.complete:
+            if self.complete or not len(self._gaps):
                 break
             if table is not self._identity:
                 self._fill(table)
@@ -70,6 +88,23 @@ class FoundSet:
     def complete(self) -> bool:
         """Whether this is the very set that the store held."""
         return self.count == self.expected and self._sum == self._digest
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether blocks of the identity table are damaged or missing."""
+        return len(self._gaps) > 0
+
+    @property
+    def memory(self) -> int:
+        """Bytes that this takes."""
+        counts = 0 if self.block_counts is None else self.block_counts.memory
+        return self._gaps.memory + self._extras.memory + counts
+
+    def close(self) -> None:
+        """Give memory and temporary files back."""
+        for words in (self._gaps, self._extras, self.block_counts):
+            if words is not None:
+                words.close()
 
     def _find_gaps(self) -> Iterator[Gap]:
         table = self._identity
@@ -92,28 +127,42 @@ class FoundSet:
     def _fill(self, table: TableFile) -> None:
         """Take from another table what falls into the gaps."""
         permutation = np.frombuffer(table.kernel.permutation, np.uint8)
-        lows, highs = (np.array([getattr(gap, name) for gap in self.gaps], np.uint64) for name in ("low", "high"))
-        found = [self._extras]
-        for piece in intact_blocks(table):
-            values = _kernel.permute(piece.values, permutation, True)
-            place = np.searchsorted(lows, values, side="right") - 1
-            inside = (place >= 0) & (values <= highs[np.maximum(place, 0)]) if len(lows) else np.zeros(len(values), bool)
-            found.append(values[inside])
-        extras = np.unique(np.concatenate(found))
-        added = np.setdiff1d(extras, self._extras, assume_unique=True)
-        self._note(added)
-        self._extras = extras
+        gaps = self._gaps.read(0, len(self._gaps)).reshape(-1, GAP_WORDS)
+        lows, highs = gaps[:, 2].copy(), gaps[:, 3].copy()
+        del gaps
+        with sorting_folder(self._target) as folder:
+            sorter = PairSorter(self._memory // 2, folder)
+            for piece in intact_blocks(table):
+                values = _kernel.permute(piece.values, permutation, True)
+                place = np.searchsorted(lows, values, side="right") - 1
+                inside = values[(place >= 0) & (values <= highs[np.maximum(place, 0)])]
+                sorter.add(inside, np.zeros(len(inside), np.uint64))
+            if not sorter.rows:
+                return
+            for values in self._extras_between(0, len(self._extras)):
+                sorter.add(values, np.zeros(len(values), np.uint64))
+            self._extras.close()
+            self._extras = SortedWords(self._folder, self._memory // 8)
+            self.count, self._sum = self._intact
+            for group in sorter.groups(lambda rows: None):
+                self._note(group.keys)
+                self._extras.append(group.keys)
 
-    def in_gap(self, gap: Gap) -> Words:
-        """Return what other tables have in a gap, ascending."""
-        start, end = np.searchsorted(self._extras, np.array([gap.low, gap.high], np.uint64), side="left").tolist()
-        if end < len(self._extras) and int(self._extras[end]) == gap.high:
-            end += 1
-        return self._extras[start:end]
+    def _extras_between(self, start: int, end: int) -> Iterator[Words]:
+        for at in range(start, end, PIECE_ROWS):
+            yield self._extras.read(at, min(at + PIECE_ROWS, end))
 
-    def parts(self) -> Iterator[tuple[int, Words, npt.NDArray[np.uint32]] | Gap]:
-        """Yield (first block, values, counts) of intact blocks, and the gaps, in order."""
-        gaps = iter(self.gaps)
+    def _places(self, gap: Gap) -> tuple[int, int]:
+        """Return where what other tables have in a gap begins and ends."""
+        return self._extras.below(gap.low), self._extras.below(gap.high, inclusive=True)
+
+    def _each_gap(self) -> Iterator[Gap]:
+        for at in range(0, len(self._gaps), GAP_WORDS):
+            yield Gap(*self._gaps.read(at, at + GAP_WORDS).tolist())
+
+    def parts(self) -> Iterator[Blocks | Gap]:
+        """Yield intact blocks, and the gaps, in order."""
+        gaps = self._each_gap()
         gap = next(gaps, None)
         if self._identity is not None:
             for piece in intact_blocks(self._identity):
@@ -127,13 +176,14 @@ class FoundSet:
     def keys(self) -> Iterator[Words]:
         """Yield all fingerprints, ascending, in pieces."""
         for part in self.parts():
-            values = self.in_gap(part) if isinstance(part, Gap) else part[1]
-            if len(values):
-                yield values
+            if isinstance(part, Gap):
+                yield from self._extras_between(*self._places(part))
+            elif len(part.values):
+                yield part.values
 
-    def _count_blocks(self) -> npt.NDArray[np.uint32] | None:
+    def _count_blocks(self) -> WordArray | None:
         """Return how many entries each block of the identity table had, when its writer would do the same again; else None."""
-        if not self.gaps or not self.complete:
+        if not self.has_gaps or not self.complete:
             return None
         from fpstore.building.generation_writer import add_histogram
 
@@ -147,14 +197,14 @@ class FoundSet:
         most = encoder.most_blocks(FEED_KEYS)
         blocks = np.empty(most * self._block_bytes + _kernel.OVERREAD_BYTES, np.uint8)
         keys, counts = np.empty(most, np.uint64), np.empty(most, np.uint32)
-        found = []
+        made = WordArray(self._folder, self._memory // 16)
         for values in self.keys():
             for start in range(0, len(values), FEED_KEYS):
                 n = encoder.feed(np.ascontiguousarray(values[start : start + FEED_KEYS]), blocks, keys, counts)
-                found.append(counts[:n].copy())
-        found.append(encoder.finish()[2])
-        made = np.concatenate(found)
+                made.append(counts[:n].astype(np.uint64))
+        made.append(encoder.finish()[2].astype(np.uint64))
         if self._identity is not None and len(made) != self._identity.kernel.block_count:
+            made.close()
             return None
         return made
 
@@ -170,45 +220,64 @@ class FoundSet:
         for part in self.parts():
             if isinstance(part, Gap):
                 yield from self._gap_units(part, records)
-            else:
-                yield from _units(part[0], part[1], part[2].tolist(), records)
+                continue
+            start = 0
+            for block, count in enumerate(part.counts.tolist(), part.first):
+                yield _unit(part.values[start : start + count], records.get(block))
+                start += count
 
     def _gap_units(self, gap: Gap, records: IdRecords) -> Iterator[Unit]:
-        values = self.in_gap(gap)
-        end = gap.end if self._identity is not None else self.block_count
-        if self.block_counts is not None:
-            yield from _units(gap.first, values, self.block_counts[gap.first : end].tolist(), records)
-            return
-        sizes = [0 if (record := records.get(block)) is None else len(record[0]) for block in range(gap.first, end)]
-        if all(sizes) and sum(sizes) == len(values):
-            yield from _units(gap.first, values, sizes, records)
-            return
-        if self._identity is None:
-            yield Unit(values, np.zeros(len(values), np.uint64), NONE, False)
-            return
-        # Some are missing: a block has its ids if as many as it had lie between its key and the one before.
-        keys = self._identity.block_keys
-        start = 0
-        for block, size in enumerate(sizes, gap.first):
-            stop = len(values) if block + 1 == gap.end else max(int(np.searchsorted(values, keys[block], side="right")), start)
-            if size and size == stop - start:
-                yield from _units(block, values[start:stop], [size], records)
-            else:
-                yield Unit(values[start:stop], np.zeros(stop - start, np.uint64), NONE, False)
-            start = stop
+        start, end = self._places(gap)
+        last = gap.end if self._identity is not None else self.block_count
+        if self.block_counts is None:
+            sizes = np.fromiter((records.rows(block) for block in range(gap.first, last)), np.uint64, last - gap.first)
+            if not len(sizes) or not sizes.all() or int(sizes.sum()) != end - start:
+                yield from self._units_by_keys(gap, start, end, sizes, records)
+                return
+        for block in range(gap.first, last):
+            size = int(sizes[block - gap.first]) if self.block_counts is None else self.block_counts[block]
+            yield _unit(self._extras.read(start, start + size), records.get(block))
+            start += size
+
+    def _units_by_keys(self, gap: Gap, start: int, end: int, sizes: Words, records: IdRecords) -> Iterator[Unit]:
+        """Yield a gap of which some is missing: a block has its ids if as many as it had lie between two keys."""
+        if self._identity is not None:
+            for block, size in enumerate(sizes.tolist(), gap.first):
+                key = self._identity.block_keys[block]
+                stop = end if block + 1 == gap.end else min(max(self._extras.below(int(key), inclusive=True), start), end)
+                if size and size == stop - start:
+                    yield _unit(self._extras.read(start, stop), records.get(block))
+                else:
+                    yield from (_unit(values, None) for values in self._extras_between(start, stop))
+                start = stop
+        yield from (_unit(values, None) for values in self._extras_between(start, end))
 
 
-def _units(first: int, values: Words, counts: Sequence[int], records: IdRecords) -> Iterator[Unit]:
-    """Yield successive blocks with their ids."""
-    start = 0
-    for block, count in enumerate(counts, first):
-        part = values[start : start + count]
-        start += count
-        record = records.get(block)
-        if record is None or len(record[0]) != len(part):
-            yield Unit(part, np.zeros(len(part), np.uint64), NONE, False)
-        else:
-            yield Unit(part, *record, True)
+def _unit(values: Words, record: tuple[Words, Words] | None) -> Unit:
+    """Return a block with its ids, if its record is intact."""
+    if record is None or len(record[0]) != len(values):
+        return Unit(values, np.zeros(len(values), np.uint64), NONE, False)
+    return Unit(values, *record, True)
+
+
+@contextmanager
+def sorting_folder(target: Path) -> Iterator[Path]:
+    """Yield a folder for the files of a sort; what a process that was killed has left, the next build of the target removes.
+
+    Raises
+    ------
+    StorageError
+        The system refused a write.
+    """
+    import tempfile  # and with it all that packs and unpacks archives
+
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}.tmp-", dir=target.parent) as name:
+            yield Path(name)
+    except FpstoreError:
+        raise
+    except OSError as error:
+        raise refused(target.parent, error) from error
 
 
 # --- Changes ----------------------------------------------------------------------------------------
@@ -244,14 +313,13 @@ class Changed:
 
 
 class Changes:
-    """The changes of all records that were found, in order.
+    """The changes of all records that were found, in order of the fingerprints: 17 bytes a row, and the strings.
 
     After a gap it goes on: the last thing that happened to a pair decides, and what came after the gap is not in doubt. What the
     missing records added is lost, and what they removed comes back.
     """
 
     def __init__(self, records: Sequence[Record], first_name: int | None) -> None:
-        self.of: dict[int, Changed] = {}
         self.names: dict[int, bytes] = {}
         following, expected = first_name, 1
         for record in records:
@@ -260,12 +328,27 @@ class Changes:
             expected = record.number + 1
             if record.names:
                 following = self._take_names(record, following)
-            for kind, value, number in zip(record.kinds.tolist(), record.fingerprints.tolist(), record.ids.tolist(), strict=True):
-                changed = self.of.get(value)
-                if changed is None:
-                    changed = self.of[value] = Changed()
-                changed.apply(kind, number)
-        self.touched = np.array(sorted(self.of), np.uint64)
+        values = np.concatenate([NONE, *(record.fingerprints for record in records)])
+        order = np.argsort(values, kind="stable")
+        self._kinds = np.concatenate([np.empty(0, np.uint8), *(record.kinds for record in records)])[order]
+        self.ids = np.concatenate([NONE, *(record.ids for record in records)])[order]
+        self.touched, starts = np.unique(values[order], return_index=True)
+        self._lims = np.append(starts, len(values))
+
+    def at(self, place: int) -> Changed:
+        """Return what happened to the fingerprint that has this place in ``touched``."""
+        rows = slice(int(self._lims[place]), int(self._lims[place + 1]))
+        changed = Changed()
+        for kind, number in zip(self._kinds[rows].tolist(), self.ids[rows].tolist(), strict=True):
+            changed.apply(kind, number)
+        return changed
+
+    def places(self, values: Words) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """Return the place that each fingerprint has in ``touched``, and whether it is there."""
+        places = np.searchsorted(self.touched, values)
+        if not len(self.touched):
+            return places, np.zeros(len(values), bool)
+        return places, self.touched[np.minimum(places, len(self.touched) - 1)] == values
 
     def _take_names(self, record: Record, first: int | None) -> int | None:
         """Note the strings of a record; the highest number that it adds is that of its last string."""

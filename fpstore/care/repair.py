@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from fpstore.building.target import refuse_inside_store
 from fpstore.care.found_set import Changes, FoundSet, Unit
 from fpstore.care.found_settings import DAMAGE, Settings
 from fpstore.care.in_place import free_name, keep_still, swap, take_lock
+from fpstore.care.lost_file import LostFile
 from fpstore.care.salvage import IdRecords, SalvagedNames, check_pages, check_seal, find_records, is_foreign, read_records
 from fpstore.care.verify import verify_store
 from fpstore.disk.folders import remove_tree
@@ -25,6 +25,7 @@ from fpstore.errors import (
     CorruptStoreError,
     FpstoreError,
     InputError,
+    StorageError,
     StoreExistsError,
     StoreNotFoundError,
 )
@@ -32,6 +33,7 @@ from fpstore.format import layout
 from fpstore.query.delta import LAST_ROW, Record
 from fpstore.query.journal import lock_path
 from fpstore.query.tracker import Follower, generation_numbers
+from fpstore.resources import parse_memory, parse_threads
 
 if TYPE_CHECKING:
     from fpstore.building.builder import Options
@@ -40,6 +42,9 @@ Words = npt.NDArray[np.uint64]
 Progress = Callable[[str, int, int | None], None]
 PHASE_RECOVER = "recovering"
 BATCH_ROWS = 1 << 16
+BATCH_BYTES = 1 << 22  # of strings
+PIECE_NUMBERS = 1 << 16
+NUMBERS_SHARE = 4  # of the budget, for a byte a number
 
 
 @dataclass
@@ -97,17 +102,22 @@ class _Part(NamedTuple):
     fingerprints: Words
     ids: Words | list[str]
 
+    def share(self) -> float:
+        """Return how much of a batch this fills."""
+        strings = sum(map(len, self.ids)) if isinstance(self.ids, list) else 0
+        return max(len(self.fingerprints) / BATCH_ROWS, strings / BATCH_BYTES)
+
 
 def _batches(parts: Iterator[_Part]) -> Iterator[_Part]:
     """Put small parts together."""
     waiting: list[_Part] = []
-    rows = 0
+    filled = 0.0
     for part in parts:
         waiting.append(part)
-        rows += len(part.fingerprints)
-        if rows >= BATCH_ROWS:
+        filled += part.share()
+        if filled >= 1:
             yield _joined(waiting)
-            waiting, rows = [], 0
+            waiting, filled = [], 0.0
     if waiting:
         yield _joined(waiting)
 
@@ -156,32 +166,38 @@ def repair_store(
 class _Repair:
     def __init__(self, path: Path, report: RepairReport, progress: Progress | None) -> None:
         self._path, self._report, self._progress = path, report, progress
-        self._lost: list[tuple[str, str, str]] = []
 
     def run(self, target: Path, lost: Path, memory: int | str | None, threads: int | None) -> None:
         report = self._report
+        self._memory, threads = parse_memory(memory), parse_threads(threads)
         self._choose_generation()
         if self._is_sound():
             report.sound = True
             return
         if target.exists() or target.is_symlink():
             raise StoreExistsError(f"{target} exists: move it away, or choose another path", path=target)
+        if not target.parent.is_dir():
+            raise StorageError(f"{target.parent}: no such folder", path=target.parent)
         self._find_settings()
-        self._find_content()
+        with ExitStack() as stack:
+            self._find_content(target, stack)
+            self._lost = LostFile(lost)
+            stack.callback(self._lost.abort)
+            self._write(target, threads)
+
+    def _write(self, target: Path, threads: int) -> None:
+        """Write the new store and the list of what is lost."""
         from fpstore.building.builder import Options, build_store
 
         options = Options(
-            radius=self._settings.design.radius, design=self._settings.shape(), memory=memory, threads=threads,
+            radius=self._settings.design.radius, design=self._settings.shape(), memory=self._memory, threads=threads,
             block_bytes=self._settings.block_bytes, fingerprinter=self._store.get("fingerprinter"), progress=self._progress,
             id_kind=self._id_kind, rows=self._next_row, auto=self._store.get("auto"),
         ).checked()  # fmt: skip
-        try:
-            build_store(target, _batches(self._rows(options)), None, options, overwrite=False)
-            self._check(target)
-            self._write_lost(lost)
-        finally:
-            self._ids.close()
-            self._names.close()
+        options.reserved = self._set.memory + self._ids.memory + self._names.memory
+        build_store(target, _batches(self._rows(options)), None, options, overwrite=False)
+        self._check(target)
+        self._finish_lost()
 
     # What is there
 
@@ -237,11 +253,14 @@ class _Repair:
         self._settings, self._store, self._generation, self._state = found, found.store, found.generation, found.state
         self._count, self._digest = found.count, found.digest
 
-    def _find_content(self) -> None:
-        report = self._report
-        self._set = FoundSet(self._settings.tables, self._count, self._digest, self._settings.block_bytes)
+    def _find_content(self, target: Path, stack: ExitStack) -> None:
+        report, room = self._report, self._memory // 8
+        self._set = FoundSet(
+            self._settings.tables, self._count, self._digest, self._settings.block_bytes, target, self._memory
+        )  # fmt: skip
+        stack.callback(self._set.close)
         if self._set.complete:
-            whole = "" if not self._set.gaps else ", with the help of other tables"
+            whole = "" if not self._set.has_gaps else ", with the help of other tables"
             report.actions.append(f"recovered all {self._count} fingerprints of the tables{whole}")
         else:
             report.losses.append(
@@ -249,14 +268,15 @@ class _Repair:
             )
         record = self._generation
         ids = self._ours(self._folder / layout.IDS_FILE, record.get("ids_file"))
-        self._ids = IdRecords(ids[0] if ids else None, self._digest, self._set.block_count)
+        self._ids = IdRecords(ids[0] if ids else None, self._digest, self._set.block_count, target.parent, room)
+        stack.callback(self._ids.close)
         if self._ids.found < self._set.block_count:
             report.actions.append(f"recovered {self._ids.found} of {self._set.block_count} id records")
         # A number stands for the same string in both, where both have it.
-        self._names = SalvagedNames(
-            *self._ours(self._folder / layout.NAMES_FILE, record.get("names_file")),
-            *self._ours(self._path / layout.STORE_FILE, {"digest": self._state.get("store_file")}),
-        )
+        names = self._ours(self._folder / layout.NAMES_FILE, record.get("names_file"))
+        names += self._ours(self._path / layout.STORE_FILE, {"digest": self._state.get("store_file")})
+        self._names = SalvagedNames(names, target.parent, room)
+        stack.callback(self._names.close)
         records: list[Record] = []
         if self._journal.exists() or self._number != 1 or lock_path(self._journal).exists():
             records, complete = read_records(self._journal, report.note)
@@ -313,7 +333,7 @@ class _Repair:
     def _rows(self, options: Options) -> Iterator[_Part]:
         """Yield what the new store holds, and note what is lost; a next row number that is lost too is made out."""
         done = 0
-        left = set(self._changes.of)
+        left = np.ones(len(self._changes.touched), bool)
         for unit in self._set.units(self._ids):
             if self._id_kind == "row" and not self._totals and len(unit.ids):
                 options.rows = max(options.rows, min(int(unit.ids.max()) + 1, LAST_ROW))
@@ -321,11 +341,12 @@ class _Repair:
             done += len(unit.values)
             if self._progress is not None:
                 self._progress(PHASE_RECOVER, done, self._count)
-        for value in sorted(left):
-            yield from self._part([value], [self._changes.of[value].ids([])])
+        for place, value in enumerate(self._changes.touched):
+            if left[place]:
+                yield from self._part([int(value)], [self._changes.at(place).ids([])])
 
-    def _changed(self, unit: Unit, left: set[int]) -> Iterator[_Part]:
-        touched = np.isin(unit.values, self._changes.touched)
+    def _changed(self, unit: Unit, left: npt.NDArray[np.bool_]) -> Iterator[_Part]:
+        places, touched = self._changes.places(unit.values)
         if unit.known and self._id_kind != "string" and not touched.any():
             yield _Part(np.repeat(unit.values, unit.counts.astype(np.int64)), unit.ids)
             return
@@ -334,33 +355,43 @@ class _Repair:
         kept = []
         for i, value in enumerate(values):
             numbers = ids[ends[i - 1] if i else 0 : ends[i]]
-            changed = self._changes.of.get(value) if touched[i] else None
+            changed = self._changes.at(places[i]) if touched[i] else None
             if changed is not None:
-                left.discard(value)
+                left[places[i]] = False
                 numbers = changed.ids(numbers)
             if not unit.known and not (changed is not None and changed.wiped):
-                self._lost.append(("ids" if numbers else "fingerprint", f"{value:016x}", ""))
+                self._lost.add("ids" if numbers else "fingerprint", f"{value:016x}", "")
             kept.append(numbers)
         yield from self._part(values, kept)
 
     def _part(self, values: list[int], ids: list[list[int]]) -> Iterator[_Part]:
-        fingerprints, numbers, names = [], [], []
+        fingerprints: list[int] = []
+        numbers: list[int] = []
+        names: list[str] = []
+        room = BATCH_BYTES
         for value, own in zip(values, ids, strict=True):
             found = 0
             for number in own:
                 if self._id_kind == "string":
                     name = self._changes.names.get(number) or self._names.get(number)
                     if name is None:
-                        self._lost.append(("name", f"{value:016x}", f"{number}"))
+                        self._lost.add("name", f"{value:016x}", f"{number}")
                         continue
                     names.append(name.decode())
+                    room -= len(name)
                 numbers.append(number)
                 fingerprints.append(value)
                 found += 1
+                if room < 0:
+                    yield self._rows_of(fingerprints, numbers, names)
+                    fingerprints, numbers, names, room = [], [], [], BATCH_BYTES
             if own and not found:
-                self._lost.append(("fingerprint", f"{value:016x}", ""))
+                self._lost.add("fingerprint", f"{value:016x}", "")
         if fingerprints:
-            yield _Part(np.array(fingerprints, np.uint64), names if self._id_kind == "string" else np.array(numbers, np.uint64))
+            yield self._rows_of(fingerprints, numbers, names)
+
+    def _rows_of(self, fingerprints: list[int], numbers: list[int], names: list[str]) -> _Part:
+        return _Part(np.array(fingerprints, np.uint64), names if self._id_kind == "string" else np.array(numbers, np.uint64))
 
     # Afterwards
 
@@ -379,7 +410,7 @@ class _Repair:
         report.actions.append(f"wrote {target}: {totals.fingerprints} fingerprints with {totals.ids} ids, and verified it")
         if not self._totals and self._generation:
             self._totals = {"fingerprints": self._generation["fingerprints"], "ids": self._generation["ids"]}
-        kinds = Counter(kind for kind, _, _ in self._lost)
+        kinds = self._lost.counts
         for kind, text in (
             ("fingerprint", "fingerprints that have no id left, and are not in the new store"),
             ("ids", "fingerprints that have lost some of their ids"),
@@ -391,32 +422,43 @@ class _Repair:
             if self._totals and self._totals[what] != got:
                 report.losses.append(f"the store held {self._totals[what]} {what}, the new one has {got}")
 
-    def _write_lost(self, lost: Path) -> None:
-        self._note_unseen()
-        if not self._lost:
-            return
-        with lost.open("w", encoding="utf-8") as file:
-            file.writelines("\t".join(row) + "\n" for row in self._lost)
-            file.flush()
-            os.fsync(file.fileno())
-        self._report.lost_file = str(lost)
-        self._report.actions.append(
-            f"wrote {lost}: what is known of what was lost (kind, fingerprint, id); an id there may have been deleted before"
-        )
+    def _finish_lost(self) -> None:
+        if not self._set.complete or any(kind != "name" for kind in self._lost.counts):
+            self._note_unseen()
+        if self._lost.finish():
+            self._report.lost_file = str(self._lost.path)
+            self._report.actions.append(
+                f"wrote {self._lost.path}: what is known of what was lost (kind, fingerprint, id); "
+                "an id there may have been deleted before"
+            )
 
     def _note_unseen(self) -> None:
-        """Add the ids that nothing has now, if some were lost whose fingerprints are not known, or the other way round.
+        """Add the ids that nothing has now, where some were lost whose fingerprints are not known, or the other way round.
 
         Those deleted before the last merge are among them: a dictionary keeps their strings, and row numbers are not used again.
+        All numbers are gone through in parts of which each takes a byte a number, and a pass over the ids.
         """
-        if self._set.complete and not any(kind != "name" for kind, _, _ in self._lost):
-            return
-        seen: set[int] = set()
+        ends = {"string": self._names.end, "row": int(self._generation.get("rows") or 0)}
+        end, step = ends.get(self._id_kind, 0), self._memory // NUMBERS_SHARE
+        for low in range(0, end, step):
+            unseen = np.ones(min(step, end - low), bool)
+            for ids in self._ids_in_use():
+                unseen[(ids[(ids >= low) & (ids < low + len(unseen))] - np.uint64(low)).astype(np.int64)] = False
+            for start in range(0, len(unseen), PIECE_NUMBERS):
+                part = unseen[start : start + PIECE_NUMBERS]
+                first = low + start
+                if self._id_kind == "string":
+                    known = self._names.among(first, first + len(part))
+                    part = part[: len(known)] & known
+                for number in (np.flatnonzero(part) + first).tolist():
+                    self._lost.add(
+                        "id", "", (self._names.get(number) or b"").decode() if self._id_kind == "string" else str(number)
+                    )
+
+    def _ids_in_use(self) -> Iterator[Words]:
+        """Yield the ids of the tables and those of changes, in pieces."""
         for unit in self._set.units(self._ids):
-            seen.update(unit.ids.tolist())
-        for changed in self._changes.of.values():
-            seen |= changed.added | changed.removed
-        if self._id_kind == "string":
-            self._lost += [("id", "", (self._names.get(n) or b"").decode()) for n in sorted(self._names) if n not in seen]
-        elif self._id_kind == "row" and self._generation:
-            self._lost += [("id", "", str(n)) for n in range(self._generation["rows"]) if n not in seen]
+            yield unit.ids
+        for place in range(len(self._changes.touched)):
+            changed = self._changes.at(place)
+            yield np.array(sorted(changed.added | changed.removed), np.uint64)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +23,7 @@ from fpstore.disk import lmdb_pages as pages
 from fpstore.disk.files import read_at, read_if_possible
 from fpstore.disk.refusals import refused
 from fpstore.disk.seal import opened_seal
+from fpstore.disk.word_array import WordArray
 from fpstore.errors import CorruptStoreError, FpstoreError, StorageError, StoreNotFoundError
 from fpstore.format import huffman, layout
 from fpstore.format.id_map import record_seed
@@ -34,7 +34,6 @@ from fpstore.query.journal import LOG, META
 
 Words = npt.NDArray[np.uint64]
 Note = Callable[[FpstoreError], None]
-ADDRESSES = "Q"
 CODE_OFFSET = 192  # in the header of a table
 MOST_DIRECTORY_BITS = 32
 MOST_VALUE = 1 << 17  # of a dictionary: above all sizes
@@ -105,12 +104,15 @@ class IdRecords:
         Of the generation's tables; it seeds the checksums.
     blocks : int
         How many there must be.
+    folder : Path
+        For a temporary file.
+    room : int
+        Bytes of memory for the places of the records.
     """
 
-    def __init__(self, path: Path | None, set_digest: int, blocks: int) -> None:
+    def __init__(self, path: Path | None, set_digest: int, blocks: int, folder: Path, room: int) -> None:
         self._path, self._digest = path or Path(), set_digest
-        self._starts = array(ADDRESSES, bytes(8 * blocks))
-        self._sizes = array(ADDRESSES, bytes(8 * blocks))
+        self._places = WordArray(folder, room)  # by block: where the record starts, and its size
         self._descriptor = -1
         self.found = 0
         if path is None:
@@ -123,8 +125,9 @@ class IdRecords:
             raise refused(path, error) from error
         for item in pages.entries(path, self._descriptor, lambda key: len(key) == 8 and int.from_bytes(key, "big") < blocks):
             block = int.from_bytes(item.key, "big")
-            if not self._sizes[block] and item.size >= 16 and self._unpacked(block, item.start, item.size) is not None:
-                self._starts[block], self._sizes[block] = item.start, item.size
+            if not self._places[2 * block + 1] and item.size >= 16 and self._unpacked(block, item.start, item.size) is not None:
+                self._places[2 * block] = item.start
+                self._places[2 * block + 1] = item.size
                 self.found += 1
 
     def _unpacked(self, block: int, start: int, size: int) -> tuple[Words, Words] | None:
@@ -139,20 +142,41 @@ class IdRecords:
 
     def get(self, block: int) -> tuple[Words, Words] | None:
         """Return (ids per fingerprint, ids) of a block, or None when its record is lost."""
-        return self._unpacked(block, self._starts[block], self._sizes[block]) if self._sizes[block] else None
+        start, size = self._places[2 * block], self._places[2 * block + 1]
+        return self._unpacked(block, start, size) if size else None
+
+    def rows(self, block: int) -> int:
+        """Return how many fingerprints a block has, 0 when its record is lost."""
+        record = self.get(block)
+        return 0 if record is None else len(record[0])
+
+    @property
+    def memory(self) -> int:
+        """Bytes that this takes."""
+        return self._places.memory
 
     def close(self) -> None:
-        """Give the file back."""
+        """Give memory and files back."""
+        self._places.close()
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
 
 class SalvagedNames:
-    """The intact names of dictionaries: numbers to strings. They stay on disk: each takes 8 bytes of memory."""
+    """The intact names of dictionaries: numbers to strings, which stay where they are.
 
-    def __init__(self, *paths: Path) -> None:
-        self._places = array(ADDRESSES)  # by number: where the value starts, its size, its file; 0 where it is lost
+    Parameters
+    ----------
+    paths : sequence of Path
+    folder : Path
+        For a temporary file.
+    room : int
+        Bytes of memory for the places of the strings.
+    """
+
+    def __init__(self, paths: Sequence[Path], folder: Path, room: int) -> None:
+        self._places = WordArray(folder, room)  # by number: where the value starts, its size, its file; 0 where it is lost
         self._count = 0
         self._files: list[tuple[Path, int]] = []
         for path in paths:
@@ -169,26 +193,33 @@ class SalvagedNames:
         most = os.fstat(descriptor).st_size  # numbers cannot exceed the file size
         for item in pages.entries(path, descriptor, lambda key: len(key) == 8):
             number = int.from_bytes(item.key, "big")
-            if number < most and 5 <= item.size < MOST_VALUE and not self._place(number):
+            if number < most and 5 <= item.size < MOST_VALUE and not self._places[number]:
                 value = read_if_possible(descriptor, path, item.start, item.size)
                 if value == sealed_name(number, value[4:]):
-                    if number >= len(self._places):
-                        self._places.frombytes(bytes(8 * (number + 1 - len(self._places))))
                     self._places[number] = (item.start * MOST_VALUE + item.size) * 2 + file
                     self._count += 1
-
-    def _place(self, number: int) -> int:
-        return self._places[number] if number < len(self._places) else 0
 
     def __len__(self) -> int:
         return self._count
 
-    def __iter__(self) -> Iterator[int]:
-        return (number for number, place in enumerate(self._places) if place)
+    @property
+    def end(self) -> int:
+        """Above all numbers."""
+        return len(self._places)
+
+    @property
+    def memory(self) -> int:
+        """Bytes that this takes."""
+        return self._places.memory
+
+    def among(self, low: int, high: int) -> npt.NDArray[np.bool_]:
+        """Return whether the numbers from ``low`` to before ``high`` have a string."""
+        known: npt.NDArray[np.bool_] = self._places.read(low, high) != 0
+        return known
 
     def get(self, number: int) -> bytes | None:
         """Return the string of a number, or None when it is lost."""
-        place, file = divmod(self._place(number), 2)
+        place, file = divmod(self._places[number], 2)
         if not place:
             return None
         start, size = divmod(place, MOST_VALUE)
@@ -196,7 +227,8 @@ class SalvagedNames:
         return read_at(descriptor, path, start + 4, size - 4)
 
     def close(self) -> None:
-        """Give the files back."""
+        """Give memory and files back."""
+        self._places.close()
         while self._files:
             os.close(self._files.pop()[1])
 

@@ -263,12 +263,9 @@ class Writer:
             return len(kept)
 
     def _change(self, delta: Delta, kinds: Mask, fingerprints: Words, ids: Words, in_base: Mask) -> None:
-        self._stale = True  # until it is queued, also for an interrupt
-        try:
-            delta.change(kinds, fingerprints, ids, in_base)
-        except BaseException:
-            self.reload()
-            raise
+        # Until it is queued, also for an interrupt: the next change reads the delta anew, which may take a while.
+        self._stale = True
+        delta.change(kinds, fingerprints, ids, in_base)
 
     def probe_insert_one(self, value: int, identifier: int | str, radius: int, always: bool, sync: str | None) -> list[Match]:
         """Probe, and insert if nothing matched."""
@@ -309,13 +306,9 @@ class Writer:
             self.check_room(len(fingerprints), rows.names)
             log.check_room(delta.version + int(returning.sum()) + 1, self.path)
             self._stale = True
-            try:
-                columns, mask = probe_insert_in_order(
-                    delta, fingerprints, rows.ids, columns, in_base, returning, dropped, radius, always
-                )
-            except BaseException:
-                self.reload()
-                raise
+            columns, mask = probe_insert_in_order(
+                delta, fingerprints, rows.ids, columns, in_base, returning, dropped, radius, always
+            )
             count = int(mask.sum())
             if not count:
                 self._stale = False
@@ -491,7 +484,8 @@ class Writer:
             if self._closed:
                 return
             try:
-                self.flush()
+                if self._queue:
+                    self.flush()
             finally:
                 self._closed = True
                 self._lock.release()

@@ -29,6 +29,7 @@ from fpstore.cli.scan import scan
 from fpstore.cli.signals import Interrupted, raised_as_exceptions
 from fpstore.cli.split import split
 from fpstore.cli.stats import stats
+from fpstore.cli.streams import CLOSED, occupy_closed_streams, output_is_closed
 from fpstore.cli.verb import VerbGroup
 from fpstore.cli.verify import verify
 from fpstore.errors import CorruptStoreError, FpstoreError
@@ -55,6 +56,7 @@ class Program(VerbGroup):
         """Run the command line, and exit unless ``standalone_mode`` is false."""
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        occupy_closed_streams()
         with raised_as_exceptions():
             code = self._run(args, complete_var, **extra)
         sys.exit(code)
@@ -116,6 +118,8 @@ def _describe(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return "out of memory"
     assert isinstance(error, OSError)
+    if error.filename is None and output_is_closed():
+        return CLOSED
     place = "standard output" if error.filename is None else os.fsdecode(error.filename)
     return f"{place}: {error.strerror or error}"
 

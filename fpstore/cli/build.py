@@ -105,7 +105,8 @@ def build(
     """Build the store STORE, a folder, from fingerprints and ids, or from texts.
 
     An INPUT is a file with one of the extensions .npy, .u64 (raw, little-endian), .tsv, .csv, .txt (a
-    fingerprint of 16 hexadecimal digits, then an optional id), .jsonl, .parquet, or - for standard input.
+    fingerprint of 16 hexadecimal digits, or 0x and fewer, then an optional id), .jsonl, .parquet, or - for
+    standard input.
     Without ids, the row number is the id. With --text it is a text file or a folder, and the path is the id.
     The store appears complete, or not at all.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -14,6 +13,7 @@ from click.core import ParameterSource
 from fpstore.arguments import check_path
 from fpstore.building.target import refuse_inside_store
 from fpstore.cli import types
+from fpstore.cli.streams import CLOSED, output_is_closed
 from fpstore.errors import StorageError
 from fpstore.io import FORMATS
 
@@ -44,8 +44,8 @@ def output_option(text: str) -> Decorator:
 
 
 def _check_output(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
-    if value == "-" and sys.stdout is None:
-        raise StorageError("standard output is closed")
+    if value == "-" and output_is_closed():
+        raise StorageError(CLOSED)
     if value != "-":
         refuse_inside_store(check_path(value, "the output"))
     return value

@@ -11,7 +11,7 @@ from fpstore.cli import types
 from fpstore.cli.options import json_option
 from fpstore.cli.output import count, print_json, print_table, size
 from fpstore.cli.verb import Verb
-from fpstore.errors import InputError
+from fpstore.errors import InputError, show
 
 if TYPE_CHECKING:
     from fpstore.design.planner import Plan
@@ -34,9 +34,9 @@ def parse_count(text: str) -> int:
         unit = _UNITS[(scaled[2] or "").lower()]
         value = int(scaled[1]) * unit if scaled[1].isdigit() else float(scaled[1]) * unit
     if value is None or value != int(value):
-        raise InputError(f"{text!r:.60} is not a number of fingerprints: write it as 16777216, 2^24, 1e9 or 16M", got=text)
+        raise InputError(f"{show(text)} is not a number of fingerprints: write it as 16777216, 2^24, 1e9 or 16M", got=text)
     if value > _MOST:
-        raise InputError(f"{text!r:.60} is more than the 2^64 fingerprints that there are", got=text)
+        raise InputError(f"{show(text)} is more than the 2^64 fingerprints that there are", got=text)
     return int(value)
 
 

@@ -11,7 +11,7 @@ import click
 from fpstore.arguments import check_share
 from fpstore.design.block_bytes import BLOCK_BYTES
 from fpstore.design.families import MAX_RADIUS, WIDTH, check_design
-from fpstore.errors import InputError
+from fpstore.errors import InputError, show
 from fpstore.resources import MOST_THREADS, parse_memory, parse_size
 
 
@@ -39,7 +39,7 @@ def whole(least: int, most: int) -> Checked:
         # Longer ones are out of range, and int() refuses thousands of digits.
         number = int(text) if re.fullmatch(r"[+-]?[0-9]{1,20}", text) else None
         if number is None or not least <= number <= most:
-            raise InputError(f"must be a whole number from {least} to {most}, got {text!r:.60}")
+            raise InputError(f"must be a whole number from {least} to {most}, got {show(text)}")
         return number
 
     return Checked("integer", read)
@@ -65,7 +65,7 @@ def _option(param: click.Parameter | None) -> str:
 
 def _block_bytes(text: str) -> int:
     if text not in map(str, BLOCK_BYTES):
-        raise InputError(f"must be one of {', '.join(map(str, BLOCK_BYTES))}, got {text!r:.60}")
+        raise InputError(f"must be one of {', '.join(map(str, BLOCK_BYTES))}, got {show(text)}")
     return int(text)
 
 
@@ -79,7 +79,7 @@ def _share(text: str) -> float | None:
 
 def _suffix(text: str) -> str:
     if not text.startswith(".") or len(text) < 2:
-        raise InputError(f"must start with a dot, such as .txt, got {text!r:.60}")
+        raise InputError(f"must start with a dot, such as .txt, got {show(text)}")
     return text
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fpstore.errors import InputError
+from fpstore.errors import InputError, show
 
 DEFAULT_BLOCK_BYTES = 512
 BLOCK_BYTES = (128, 256, 512, 1024, 2048, 4096)
@@ -16,5 +16,5 @@ def check_block_bytes(value: object) -> int:
     InputError
     """
     if isinstance(value, bool) or value not in BLOCK_BYTES:
-        raise InputError(f"block_bytes must be one of {', '.join(map(str, BLOCK_BYTES))}, got {value!r:.60}", got=value)
+        raise InputError(f"block_bytes must be one of {', '.join(map(str, BLOCK_BYTES))}, got {show(value)}", got=value)
     return int(value)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.errors import CorruptStoreError, InputError
+from fpstore.errors import CorruptStoreError, InputError, show
 
 WIDTH = 64
 MAX_RADIUS = 7
@@ -314,14 +314,14 @@ def flip(block_count: int, radius: int) -> list[TableSpec]:
 def check_radius(radius: object, most: int = MAX_RADIUS) -> int:
     """Return the radius as an int, or raise :class:`InputError` when it is not a whole number from 0 to ``most``."""
     if isinstance(radius, (bool, np.bool_)) or not isinstance(radius, (int, np.integer)) or not 0 <= radius <= most:
-        raise InputError(f"radius must be a whole number from 0 to {most}, got {radius!r}")
+        raise InputError(f"radius must be a whole number from 0 to {most}, got {show(radius)}")
     return int(radius)
 
 
 def check_design(name: object, radius: object) -> str | list[Mapping[str, object] | TableSpec]:
     """Return a design as :func:`fpstore.build` takes it, ``auto`` or one that is exact for the radius, or raise InputError."""
     if isinstance(name, (bytes, Mapping)) or not isinstance(name, Iterable):
-        raise InputError(f"design must be auto, the name of a design or a list of tables, got {name!r:.80}", got=name)
+        raise InputError(f"design must be auto, the name of a design or a list of tables, got {show(name)}", got=name)
     described = name if isinstance(name, str) else list(name)
     if described != "auto":
         design(described, check_radius(radius))
@@ -387,7 +387,7 @@ def _named(name: str, radius: int) -> list[TableSpec]:
     match = re.fullmatch(r"(blocks|striped|nested)-(\d{1,2})-(\d{1,2})|(flip)-(\d{1,2})", full)
     if match is None:
         raise InputError(
-            f"unknown design {name!r}: use auto, {', '.join(MANKU)}, blocks-M-C, striped-M-C, nested-A-B or flip-M "
+            f"unknown design {show(name)}: use auto, {', '.join(MANKU)}, blocks-M-C, striped-M-C, nested-A-B or flip-M "
             "(fpstore plan lists them)"
         )
     if match[4]:

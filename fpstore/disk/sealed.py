@@ -184,9 +184,9 @@ class Reader:
 
     def _check_file(self, size: int) -> None:
         """Refuse a file cut short, of another store, or, if it is small, damaged, before LMDB sees it."""
-        if size < 8192 or self._file_bytes not in (None, size):
+        if self._file_bytes not in (None, size):
             raise CorruptStoreError(
-                f"{self.path}: LMDB file is cut short or damaged ({size} bytes, expected {self._file_bytes or 'more'})",
+                f"{self.path}: LMDB file is cut short or damaged ({size} bytes, expected {self._file_bytes})",
                 path=self.path,
                 expected=self._file_bytes,
                 got=size,
@@ -236,9 +236,6 @@ class Reader:
         """Check every page, without LMDB."""
         if self._closed:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
-        size = os.fstat(self._descriptor).st_size
-        if self._file_bytes not in (None, size):
-            raise CorruptStoreError(f"{self.path}: LMDB file is cut short ({size} bytes)", path=self.path, got=size)
         Paths(self.path, self._descriptor, bool(self._names)).seal.check_all()
 
     def sealed_with(self) -> int:

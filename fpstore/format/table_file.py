@@ -18,6 +18,7 @@ from fpstore.errors import CorruptStoreError, StorageError, StoreNotFoundError
 from fpstore.format import huffman
 
 PIECE_BYTES = 1 << 20  # of blocks, read at once
+INDEX_PIECE = 1 << 17  # keys or slots of the directory that are read or checked at once
 DECODE_ROOM = 1 << 18
 SPARSE = 64  # blocks between keys that are read one by one
 
@@ -94,10 +95,15 @@ class TableFile:
         return np.concatenate([np.empty(0, np.uint64), *(self._words(at + 8 * block, 1) for block in range(0, count, step))])
 
     def _words(self, at: int, count: int) -> Keys:
-        data = read_at(self._descriptor, self.path, at, 8 * count)
-        if len(data) < 8 * count:
-            raise CorruptStoreError(f"{self.path}: cut short at byte {at + len(data)}", path=self.path, got=at + len(data))
-        return np.frombuffer(data, "<u8").astype(np.uint64, copy=False)
+        words = np.empty(count, np.uint64)
+        for start in range(0, count, INDEX_PIECE):
+            piece = words[start : start + INDEX_PIECE]
+            data = read_at(self._descriptor, self.path, at + 8 * start, 8 * len(piece))
+            if len(data) < 8 * len(piece):
+                end = at + 8 * start + len(data)
+                raise CorruptStoreError(f"{self.path}: cut short at byte {end}", path=self.path, got=end)
+            piece[:] = np.frombuffer(data, "<u8")
+        return words
 
     # Blocks
 
@@ -196,11 +202,22 @@ class TableFile:
         CorruptStoreError, StorageError
         """
         kernel, keys = self.kernel, self.block_keys
-        wrong = np.flatnonzero(keys[1:] <= keys[:-1])
-        if len(wrong):
-            block = int(wrong[0]) + 1
-            raise CorruptStoreError(f"{self.path}: block {block}: key index is out of order", path=self.path, block=block)
-        at = kernel.directory_offset
-        directory = self._words(at, (kernel.file_bytes - at) // 8)
-        if not np.array_equal(directory, _kernel.make_directory(keys)):
-            raise CorruptStoreError(f"{self.path}: key directory does not match the keys", path=self.path)
+        for start in range(0, len(keys), INDEX_PIECE):
+            piece = keys[start : start + INDEX_PIECE + 1]
+            wrong = np.flatnonzero(piece[1:] <= piece[:-1])
+            if len(wrong):
+                block = start + int(wrong[0]) + 1
+                raise CorruptStoreError(f"{self.path}: block {block}: key index is out of order", path=self.path, block=block)
+        slots = (kernel.file_bytes - kernel.directory_offset) // 8 - 1
+        for start in range(0, slots + 1, INDEX_PIECE):
+            found = self._words(kernel.directory_offset + 8 * start, min(INDEX_PIECE, slots + 1 - start))
+            if not np.array_equal(found, _directory_part(keys, slots, start, len(found))):
+                raise CorruptStoreError(f"{self.path}: key directory does not match the keys", path=self.path)
+
+
+def _directory_part(keys: Keys, slots: int, start: int, count: int) -> Keys:
+    """Return some slots of the directory: how many keys lie below each in their leading bits; behind the last slot, all keys."""
+    lowest = np.arange(start, min(start + count, slots), dtype=np.uint64)
+    lowest <<= np.uint64(65 - slots.bit_length() if slots > 1 else 0)
+    part: Keys = np.searchsorted(keys, lowest).astype(np.uint64)
+    return part if len(part) == count else np.append(part, np.uint64(len(keys)))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fpstore.arguments import check_whole
-from fpstore.errors import InputError
+from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.walk import File, Paths, Skipped, Walk
 from fpstore.io import Chunk
@@ -179,7 +179,7 @@ class DocumentReader:
         if not isinstance(fingerprinter, Fingerprinter):
             raise InputError(f"fingerprinter must be one such as SimHash(), got {type(fingerprinter).__name__}")
         if on_notice is not None and not callable(on_notice):
-            raise InputError(f"on_notice must be a function of (path, reason), got {on_notice!r:.80}")
+            raise InputError(f"on_notice must be a function of (path, reason), got {show(on_notice)}")
         self._walk = Walk(paths, suffixes, recursive, follow_symlinks, max_bytes)
         self._fingerprinter = fingerprinter
         self._on_notice = on_notice

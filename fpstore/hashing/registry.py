@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fpstore.errors import FormatVersionError, InputError
+from fpstore.errors import FormatVersionError, InputError, show
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.text import SimHash
 
@@ -38,26 +38,26 @@ def from_description(description: Mapping[str, Any]) -> Fingerprinter[Any]:
     """
     if not isinstance(description, Mapping) or set(description) != {"name", "version", "parameters"}:
         raise InputError(
-            f"a fingerprinter is described by name, version and parameters: got {description!r}",
+            f"a fingerprinter is described by name, version and parameters: got {show(description)}",
             got=description,
         )
     name, version, parameters = (description[key] for key in ("name", "version", "parameters"))
     if not isinstance(name, str) or type(version) is not int or not isinstance(parameters, Mapping):
         raise InputError(
-            f"a fingerprinter has a name (str), a version (int) and parameters (dict): got {description!r}",
+            f"a fingerprinter has a name (str), a version (int) and parameters (dict): got {show(description)}",
             got=description,
         )
     kind = _KNOWN.get(name)
     if kind is None:
         raise FormatVersionError(
-            f"unknown fingerprinter {name!r}: this fpstore knows {', '.join(sorted(_KNOWN))}; "
+            f"unknown fingerprinter {show(name)}: this fpstore knows {', '.join(sorted(_KNOWN))}; "
             "upgrade fpstore, or make the fingerprints yourself and pass them",
             expected=sorted(_KNOWN),
             got=name,
         )
     if version != kind.version:
         raise FormatVersionError(
-            f"unknown version {version} of fingerprinter {name!r}: this fpstore makes version {kind.version}; upgrade fpstore",
+            f"unknown version {version} of fingerprinter {show(name)}: this one makes {kind.version}; upgrade fpstore",
             expected=kind.version,
             got=version,
         )
@@ -67,14 +67,14 @@ def from_description(description: Mapping[str, Any]) -> Fingerprinter[Any]:
     unknown = [key for key in parameters if key not in known]
     if unknown:
         raise FormatVersionError(
-            f"unknown parameter {unknown[0]!r} of fingerprinter {name!r}: upgrade fpstore",
+            f"unknown parameter {unknown[0]!r} of fingerprinter {show(name)}: upgrade fpstore",
             expected=known,
             got=unknown,
         )
     missing = [key for key in known if key not in parameters]
     if missing:
         raise InputError(
-            f"the description of fingerprinter {name!r} lacks {', '.join(missing)}",
+            f"the description of fingerprinter {show(name)} lacks {', '.join(missing)}",
             expected=known,
             got=parameters,
         )

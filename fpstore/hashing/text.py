@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fpstore import _kernel
 from fpstore.arguments import check_choice, check_flag, check_whole
-from fpstore.errors import InputError
+from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.normal import ascii_table, prepare
 
@@ -131,7 +131,7 @@ class SimHash(Fingerprinter[str]):
             prepared = self._prepare(text)
             value = int(self._hash([prepared])[0])
             if not value and self._is_bare(prepared):
-                raise InputError(f"the text {text!r:.60} {self._lack()}", got=text)
+                raise InputError(f"the text {show(text)} {self._lack()}", got=text)
             return value
         if isinstance(text, Mapping):
             return self._weighted(text.items())
@@ -249,13 +249,13 @@ class SimHash(Fingerprinter[str]):
         for i, pair in enumerate(features):
             if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not isinstance(pair[0], str):
                 raise InputError(
-                    f"feature {i}: must be a pair of a str and a weight, got {pair!r:.80}; "
+                    f"feature {i}: must be a pair of a str and a weight, got {show(pair)}; "
                     "to fingerprint several texts call fingerprints()",
                     got=pair,
                 )
             weight = _finite(pair[1])
             if weight is None:
-                raise InputError(f"feature {pair[0]!r:.80}: a weight must be a finite number, got {pair[1]!r:.80}", got=pair[1])
+                raise InputError(f"feature {show(pair[0])}: a weight must be a finite number, got {show(pair[1])}", got=pair[1])
             pairs.append((_kernel.xxh64(pair[0].encode("utf-8", "surrogatepass"), self.seed), weight))
         if not pairs:
             raise InputError("a collection without features has no fingerprint: leave it out")

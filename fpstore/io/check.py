@@ -8,28 +8,17 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.arguments import MAX_ID_BYTES
-from fpstore.errors import InputError
+from fpstore.errors import InputError, show
 
 U64 = npt.NDArray[np.uint64]
 
 MAX_U64 = 2**64 - 1
 
-_HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]{1,16})")
+_HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]{16})|0[xX]([0-9a-fA-F]{1,16})")
+_HEX_SHORT = re.compile(r"[0-9a-fA-F]{1,15}")
 _HEX_ANY = re.compile(r"(?:0[xX])?[0-9a-fA-F]+")
 _DIGITS = re.compile(r"[0-9]+")
 _NEGATIVE = re.compile(r"-[0-9]+")
-_SHOWN_CHARACTERS = 40
-
-
-def show(value: object) -> str:
-    """Return the repr of a value from outside, shortened to fit one line of a message."""
-    if isinstance(value, bytes):
-        value = value[: 2 * _SHOWN_CHARACTERS].decode("utf-8", "backslashreplace")
-    if isinstance(value, str) and len(value) > _SHOWN_CHARACTERS:
-        return repr(value[: _SHOWN_CHARACTERS - 3] + "...")
-    text = repr(value).replace("\n", " ")
-    longest = 2 * _SHOWN_CHARACTERS
-    return text if isinstance(value, str) or len(text) <= longest else text[: longest - 3] + "..."
 
 
 def parse_fingerprint(text: str, decimal: bool = False) -> int:
@@ -38,8 +27,8 @@ def parse_fingerprint(text: str, decimal: bool = False) -> int:
     Parameters
     ----------
     text : str
-        1 to 16 hexadecimal digits of either case, optionally after ``0x``; with ``decimal``, decimal digits.
-        Blanks around the digits are ignored.
+        16 hexadecimal digits of either case, or 1 to 16 after ``0x``; with ``decimal``, decimal digits. Fewer digits
+        alone are refused: they are most often a decimal number, or cut off. Blanks around the digits are ignored.
     decimal : bool
         Read decimal digits instead.
 
@@ -72,15 +61,23 @@ def parse_fingerprint(text: str, decimal: bool = False) -> int:
     else:
         match = _HEX.fullmatch(digits)
         if match:
-            return int(match[1], 16)
-        reason = "expected 1 to 16 hexadecimal digits"
+            return int(match[1] or match[2], 16)
+        reason = "expected 16 hexadecimal digits, or 0x and 1 to 16"
+        short = _HEX_SHORT.fullmatch(digits)
+        if short:
+            reason = f"it has {len(digits)} of 16 hexadecimal digits: write all 16, or 0x before fewer"
         if _DIGITS.fullmatch(digits) and len(digits) <= 20 and int(digits) <= MAX_U64:
             reason += " (decimal fingerprints need decimal=True, --decimal)"
-        elif _HEX_ANY.fullmatch(digits):
+        elif not short and _HEX_ANY.fullmatch(digits):
             reason = "it is over 2^64-1: " + reason
         elif _NEGATIVE.fullmatch(digits):
             reason = "it is negative"
     raise InputError(f"{show(text)} is not a fingerprint: {reason}", got=text)
+
+
+def is_like_fingerprint(text: str, decimal: bool) -> bool:
+    """Tell whether a cell has the digits of a fingerprint, also too few of them: it is no name of a column."""
+    return bool((_DIGITS if decimal else _HEX_ANY).fullmatch(text.strip(" \t\r\n")))
 
 
 def format_fingerprint(value: int) -> str:
@@ -162,8 +159,8 @@ def check_fingerprint(value: object) -> int:
         return int(value)
     if isinstance(value, np.unsignedinteger):
         return int(value)
-    what = f"{type(value).__name__} {value!r}"
-    raise InputError(f"a fingerprint is an int from 0 to 2^64 - 1 or a numpy.uint64, got {what[:80]}")
+    what = f"{type(value).__name__} {show(value)}"
+    raise InputError(f"a fingerprint is an int from 0 to 2^64 - 1 or a numpy.uint64, got {what}")
 
 
 def check_fingerprints(values: object) -> U64:

@@ -114,6 +114,8 @@ def _digits(lines: Lines, starts: _Positions, ends: _Positions, width: int, base
 
 def _parse_hex(lines: Lines, starts: _Positions, ends: _Positions) -> U64 | None:
     prefixed = (lines.buffer[starts] == _ZERO) & ((lines.buffer[starts + 1] | 32) == ord("x"))
+    if bool((~prefixed & (ends - starts != _HEX_DIGITS)).any()):
+        return None  # too few digits without 0x
     if prefixed.any():
         starts = starts + 2 * prefixed
     nibbles = _digits(lines, starts, ends, _HEX_DIGITS, 16)

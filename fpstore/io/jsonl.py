@@ -6,7 +6,7 @@ from typing import cast
 
 import numpy as np
 
-from fpstore.errors import InputError
+from fpstore.errors import InputError, show
 from fpstore.io.check import (
     MAX_U64,
     U64,
@@ -14,7 +14,6 @@ from fpstore.io.check import (
     check_ids,
     check_string_id,
     parse_fingerprint,
-    show,
 )
 from fpstore.io.columns import parse_block
 from fpstore.io.lines import BLOCK_BYTES, LineSource
@@ -134,13 +133,15 @@ def _parse_object(raw: bytes) -> dict[str, object]:
     try:
         row = _decode(raw.decode("utf-8"))
     except UnicodeDecodeError:
-        raise InputError(f"not valid UTF-8: {show(raw)}") from None
+        raise InputError(f"not valid UTF-8: {show(raw.decode('utf-8', 'backslashreplace'))}") from None
     except json.JSONDecodeError as error:
-        raise InputError(f"not valid JSON: {error.msg} (column {error.colno}) in {show(raw)}") from None
+        raise InputError(
+            f"not valid JSON: {error.msg} (column {error.colno}) in {show(raw.decode('utf-8', 'backslashreplace'))}"
+        ) from None
     except ValueError:
-        raise InputError(f"a number with too many digits in {show(raw)}") from None
+        raise InputError(f"a number with too many digits in {show(raw.decode('utf-8', 'backslashreplace'))}") from None
     except RecursionError:
-        raise InputError(f"JSON nested too deeply in {show(raw)}") from None
+        raise InputError(f"JSON nested too deeply in {show(raw.decode('utf-8', 'backslashreplace'))}") from None
     if type(row) is not dict:
         raise InputError(f"expected a JSON object, got {_show_json(row)}")
     return row

@@ -9,9 +9,9 @@ from typing import cast, get_args
 import numpy as np
 
 from fpstore.arguments import check_choice, check_flag, check_path, check_whole, printable
-from fpstore.errors import InputError
+from fpstore.errors import InputError, show
 from fpstore.io.binary import NpySource, RawSource
-from fpstore.io.check import is_plain_integer, show
+from fpstore.io.check import is_plain_integer
 from fpstore.io.jsonl import JsonlSource
 from fpstore.io.parquet import ParquetSource
 from fpstore.io.source import FORMATS, Batch, Chunk, Fields, IdRule, Ids, IdType, InputFile, Source
@@ -176,7 +176,7 @@ def open_reader(
     format : str, optional
         One of `FORMATS`, for all paths; by default each path's extension, and "tsv" for standard input.
     decimal : bool
-        Fingerprints in text are decimal instead of hexadecimal.
+        Fingerprints in text are decimal instead of hexadecimal (16 digits, or ``0x`` and 1 to 16).
     fingerprint_field, id_field : str, optional
         Names of the JSON fields, Parquet columns, or columns in the header line of delimited text;
         "fingerprint" and "id" by default. A field named here must be there.
@@ -212,7 +212,7 @@ def open_reader(
     --------
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "a.tsv")
-    >>> _ = path.write_text("000000000000002a\tdoc\n2b\tother\n")
+    >>> _ = path.write_text("000000000000002a\tdoc\n0x2b\tother\n")
     >>> [(chunk.fingerprints.tolist(), chunk.ids) for chunk in open_reader(path)]
     [([42, 43], ['doc', 'other'])]
     """

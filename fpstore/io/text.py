@@ -6,8 +6,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from fpstore.errors import InputError
-from fpstore.io.check import U64, check_string_id, parse_fingerprint, show
+from fpstore.errors import InputError, show
+from fpstore.io.check import U64, check_string_id, is_like_fingerprint, parse_fingerprint
 from fpstore.io.columns import parse_block
 from fpstore.io.lines import BLOCK_BYTES, LineSource
 from fpstore.io.source import Batch, Fields, IdRule, Ids, InputFile, at, located
@@ -140,13 +140,8 @@ class TextSource(LineSource):
             if named:
                 raise InputError(f"no header line that names the column {show(name)}")
             return None
-        if not named and len(cells) < 3:
-            try:
-                parse_fingerprint(names[0], fields.decimal)
-            except InputError:
-                pass
-            else:
-                return None  # a fingerprint with the id "fingerprint"
+        if not named and len(cells) < 3 and is_like_fingerprint(names[0], fields.decimal):
+            return None  # a fingerprint with the id "fingerprint"
         fingerprint = names.index(name.lower())
         wanted_id = (fields.id or "id").lower()
         identifier: int | None = None
@@ -175,9 +170,9 @@ def _split_quoted(text: bytes) -> list[bytes]:
     try:
         rows = list(csv.reader([text.decode("utf-8")], strict=True))
     except UnicodeDecodeError:
-        raise InputError(f"not valid UTF-8: {show(text)}") from None
+        raise InputError(f"not valid UTF-8: {show(text.decode('utf-8', 'backslashreplace'))}") from None
     except csv.Error as error:
-        raise InputError(f"not valid CSV: {error} in {show(text)}") from None
+        raise InputError(f"not valid CSV: {error} in {show(text.decode('utf-8'))}") from None
     return [cell.encode("utf-8") for cell in rows[0]]
 
 
@@ -185,4 +180,4 @@ def _decode_id(cell: bytes) -> str:
     try:
         return check_string_id(cell.decode("utf-8"))
     except UnicodeDecodeError:
-        raise InputError(f"the id {show(cell)} is not valid UTF-8") from None
+        raise InputError(f"the id {show(cell.decode('utf-8', 'backslashreplace'))} is not valid UTF-8") from None

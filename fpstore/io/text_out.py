@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from fpstore.errors import InputError
-from fpstore.io.check import show
+from fpstore.errors import InputError, show
 from fpstore.io.sink import Columns, Encoder, Sink
 
 #: What a cell of each dialect cannot hold: the reader would take it for the end of the cell.

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.arguments import check_flag, check_path
-from fpstore.errors import InputError
+from fpstore.errors import InputError, show
 from fpstore.io.binary import RawEncoder
-from fpstore.io.check import check_fingerprints, check_ids, show
+from fpstore.io.check import check_fingerprints, check_ids
 from fpstore.io.parquet import ParquetEncoder
 from fpstore.io.reader import format_of
 from fpstore.io.sink import Columns, Encoder, Sink

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
+from fpstore.threads import result
 
 T = TypeVar("T")
 Words = npt.NDArray[np.uint64]
@@ -53,10 +53,10 @@ def run(work: Callable[..., T], parts: list[Any], threads: int) -> list[T]:
     stop = _kernel.Stop()
     with ThreadPoolExecutor(min(threads, len(parts))) as pool:
         try:
-            return list(pool.map(partial(work, stop=stop), parts))
+            jobs = [pool.submit(work, part, stop=stop) for part in parts]
+            return [result(job) for job in jobs]
         except BaseException:
-            stop.set()
-            pool.shutdown(wait=False, cancel_futures=True)
+            stop.set()  # parts that wait end as they begin
             raise
 
 

@@ -30,6 +30,7 @@ _LENGTH = struct.Struct("<I")
 _CHECKED_FROM = 16
 LAST_ROW = 2**64 - 1
 MOST_RECORDS = (1 << 29) - 2
+APPLY_ROWS = 1 << 14  # changes that are taken up between two looks for signals
 
 
 class Totals(NamedTuple):
@@ -166,9 +167,15 @@ class Delta:
         self.records = joined.number
 
     def change(self, kinds: Kinds, fingerprints: Words, ids: Words, in_base: Kinds | None = None) -> None:
-        """Take up changes, which become visible together, at a new version."""
+        """Take up changes, which become visible together, at a new version.
+
+        When an exception ends this, those taken up so far stay at that version, which nobody sees. They do no harm when they are
+        followed by all of them, again: each sets what the fingerprint and its id are, whatever they were.
+        """
         in_base = self.in_base(fingerprints) if in_base is None else in_base
-        self.kernel.apply(kinds, fingerprints, ids, in_base, self.version + 1)
+        for start in range(0, len(kinds), APPLY_ROWS):
+            part = slice(start, start + APPLY_ROWS)
+            self.kernel.apply(kinds[part], fingerprints[part], ids[part], in_base[part], self.version + 1)
         self.version += 1
 
     def note_names(self, names: Iterable[bytes]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.errors import InputError, NotStoredError
+from fpstore.errors import InputError, NotStoredError, show
 from fpstore.io import check_ids
 from fpstore.query.snapshot import View
 
@@ -52,7 +52,7 @@ class Ids:
         """Return the fingerprints that have an id, ascending; KeyError when there is none."""
         fingerprints, _ = self._view().with_ids(self.numbers(identifier))
         if not len(fingerprints):
-            raise NotStoredError(f"the id {identifier!r:.80} is not stored", got=identifier)
+            raise NotStoredError(f"the id {show(identifier)} is not stored", got=identifier)
         return list(map(int, fingerprints))
 
     def find(self, ids: Any) -> tuple[npt.NDArray[np.int64], Words]:

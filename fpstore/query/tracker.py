@@ -56,6 +56,7 @@ class Follower:
         status = path.stat()
         self._inode = (status.st_dev, status.st_ino)
         self._lock = threading.RLock()
+        self._refreshing = False  # by the thread that has the lock
         self._closed = False
         self._follows = True
         self.journal: Journal | None = None
@@ -102,7 +103,13 @@ class Follower:
         elif self._pid == os.getpid() and (not self._follows or journal.transaction() == transaction):
             return view
         with self._lock:
-            return self._refresh()
+            if self._refreshing:
+                return view  # to a signal handler in the middle of it, the store is as it was
+            self._refreshing = True
+            try:
+                return self._refresh()
+            finally:
+                self._refreshing = False
 
     @property
     def design(self) -> Design:
@@ -287,6 +294,7 @@ class Follower:
     def forget_lock(self) -> None:
         """Take a new lock, in a process that was forked."""
         self._lock = threading.RLock()
+        self._refreshing = False
 
     def close(self) -> None:
         """Give every handle back. Closing twice is allowed."""

@@ -61,7 +61,7 @@ void check_keys(const std::vector<const Kernels*>& sets, const Words& keys, unsi
   std::stable_sort(expected.begin(), expected.end(), [mask](uint64_t a, uint64_t b) { return (a & mask) < (b & mask); });
   for (const Kernels* set : sets) {
     const auto sorted = exactly(keys), tmp = exactly(keys);
-    set->sort_keys(sorted.get(), tmp.get(), keys.size(), bits);
+    set->sort_keys(sorted.get(), tmp.get(), keys.size(), bits, nullptr);
     REQUIRE(same(sorted, expected));
   }
 }
@@ -81,7 +81,7 @@ void check_pairs(const std::vector<const Kernels*>& sets, const Words& keys, uin
   for (const Kernels* set : sets) {
     sorted = exactly(pairs);
     const auto tmp = exactly(pairs);
-    set->sort_pairs(sorted.get(), tmp.get(), keys.size());
+    set->sort_pairs(sorted.get(), tmp.get(), keys.size(), nullptr);
     for (size_t i = 0; i < keys.size(); ++i) REQUIRE(sorted[2 * i] == expected[i].first && sorted[2 * i + 1] == expected[i].second);
   }
   // The groups of the sorted pairs: distinct keys, each with its distinct values, ascending.
@@ -133,7 +133,7 @@ void check_permuted(const std::vector<const Kernels*>& sets, Words keys, unsigne
     REQUIRE(set->permute_select(forward, in.get(), out.get(), n, low, high) == selected.size());
     REQUIRE(same(out, selected));
     REQUIRE(set->digest(inverse, permuted_in.get(), n) == digest);
-    set->permute_sort(forward, in.get(), out.get(), tmp.get(), n, bits);
+    set->permute_sort(forward, in.get(), out.get(), tmp.get(), n, bits, nullptr);
     REQUIRE(same(out, expected));
     REQUIRE(same(in, keys));
   }

@@ -1,0 +1,67 @@
+"""The list of what a repair could not recover: written as it is found, under a temporary name until it is complete."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from fpstore.io.sink import Sink
+
+HELD_ROWS = 1 << 12
+
+
+class LostFile:
+    """Rows of a kind, a fingerprint and an id, each of which may be empty. Without a row there is no file.
+
+    Parameters
+    ----------
+    path : Path
+        The name that it has in the end.
+
+    Attributes
+    ----------
+    counts : Counter
+        How many rows there are of each kind.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.counts: Counter[str] = Counter()
+        self._rows: list[str] = []
+        self._sink: Sink | None = None
+
+    def add(self, kind: str, fingerprint: str, identifier: str) -> None:
+        """Append a row.
+
+        Raises
+        ------
+        StorageError
+        """
+        self.counts[kind] += 1
+        self._rows.append(f"{kind}\t{fingerprint}\t{identifier}\n")
+        if len(self._rows) >= HELD_ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._sink = self._sink or Sink(self.path)
+        self._sink.write("".join(self._rows).encode())
+        self._rows.clear()
+
+    def finish(self) -> bool:
+        """Make the file durable under its name; return whether there is one.
+
+        Raises
+        ------
+        StorageError
+        """
+        if not self.counts:
+            return False
+        self._flush()
+        assert self._sink is not None
+        self._sink.commit()
+        return True
+
+    def abort(self) -> None:
+        """Leave nothing, unless the file is finished."""
+        if self._sink is not None:
+            self._sink.abort()

@@ -1,0 +1,313 @@
+"""Ctrl-C in work of other threads and in long work of Python: bounded by how much is still done after it."""
+
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+import tableimage
+from building import listing, run_python
+
+import fpstore
+from fpstore import _kernel
+from fpstore.errors import CorruptStoreError
+from fpstore.format import table_file as tablefile
+from fpstore.format.table_file import TableFile
+from fpstore.query import delta
+
+IDENTITY = np.arange(64, dtype=np.uint8)
+NEWEST = 2**32 - 2
+ROWS = 3 * delta.APPLY_ROWS + 100
+
+# --- Sorts ------------------------------------------------------------------------------------------
+
+
+def sorts(rows):
+    spare = np.empty_like(rows)
+    return {
+        "sort_keys": lambda stop: _kernel.sort_keys(rows, spare, 64, stop),
+        "sort_pairs": lambda stop: _kernel.sort_pairs(rows, spare, stop),
+        "permute_sort": lambda stop: _kernel.permute_sort(rows, IDENTITY[::-1].copy(), spare, np.empty_like(rows), 64, stop),
+        "permute_sort by few bits": lambda stop: _kernel.permute_sort(rows, IDENTITY, spare, np.empty_like(rows), 9, stop),
+        "group_pairs": lambda stop: _kernel.group_pairs(rows, spare, stop),
+    }
+
+
+@pytest.mark.parametrize("name", ["sort_keys", "sort_pairs", "permute_sort", "permute_sort by few bits", "group_pairs"])
+def test_a_sort_of_another_thread_ends_when_it_is_stopped(name):
+    rows = np.random.default_rng(1).integers(0, 2**64, 1 << 18, dtype=np.uint64)
+    stop = _kernel.Stop()
+    told = []
+
+    def work():
+        try:
+            sorts(rows)[name](stop)
+        except InterruptedError as error:
+            told.append(str(error))
+
+    for set_before in (False, True):
+        if set_before:
+            stop.set()
+        assert stop.is_set() is set_before
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert told == ["the call was stopped"]
+
+
+def test_signals_are_met_while_the_ids_of_one_fingerprint_are_sorted():
+    """A group is sorted by its ids in one go, and all rows may be of one fingerprint."""
+    rows = 1 << 21
+    pairs = np.zeros(2 * rows, np.uint64)
+    pairs[1::2] = np.random.default_rng(1).integers(0, 2**64, rows, dtype=np.uint64)
+    met = []
+    old = signal.signal(signal.SIGALRM, lambda *_: met.append(0))
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    try:
+        _kernel.group_pairs(pairs, np.empty_like(pairs))
+        found = len(met)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+    assert found > 5
+
+
+# The first sort of a worker sends the signal and begins when this process has been told: it is handed what ends it, and does.
+INTERRUPTED = """
+    import os, signal, sys, threading
+    import numpy as np
+    import fpstore
+    from fpstore import _kernel
+    from fpstore.building import external_sort as sorting
+
+    path, what, name = sys.argv[1:]
+    keys = np.random.default_rng(1).integers(0, 2**64, 200_000, dtype=np.uint64)
+    if what == "merge":
+        store = fpstore.build(path, keys, design="manku-4")
+        store.close()
+        store = fpstore.open(path, "r+")
+        store.insert(np.random.default_rng(2).integers(0, 2**64, 80_000, dtype=np.uint64))
+    if what == "spilled":
+        sorting.PAIR_BYTES = (64 << 20) // 50_000  # the least budget holds so many rows
+    sort, sent, ends = getattr(_kernel, name), threading.Lock(), []
+
+    def interrupted(*arguments):
+        stop = arguments[-1]
+        if len(arguments[0]) < 1 << 16:  # sorted at once
+            return sort(*arguments)
+        if sent.acquire(blocking=False):
+            os.kill(os.getpid(), signal.SIGINT)
+        while not stop.is_set():
+            pass
+        ends.append("sorted")
+        try:
+            sort(*arguments)
+        except InterruptedError:
+            ends[-1] = "stopped"
+            raise
+
+    setattr(_kernel, name, interrupted)
+    try:
+        if what == "merge":
+            store._writer.merge(None, 2, None, design="manku-20" if name == "sort_keys" else None)
+        else:
+            fpstore.build(path, keys, design="manku-10", threads=2, memory="64MiB")
+    except KeyboardInterrupt:
+        print("interrupted", sorted(set(ends)), threading.active_count())
+    if what == "merge":
+        print(len(store), store.verify().ok)
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "name"),
+    [("build", "permute_sort"), ("spilled", "sort_keys"), ("merge", "permute_sort"), ("merge", "sort_keys")],
+)
+def test_control_c_ends_the_sorts_of_the_threads(tmp_path, what, name):
+    code, out, err = run_python(INTERRUPTED, tmp_path / "s", what, name)
+    said = "interrupted ['stopped'] 1\n"
+    assert (code, out, err) == (0, said + "280000 True\n" if what == "merge" else said, "")
+    assert listing(tmp_path) == (["s"] if what == "merge" else [])
+
+
+# --- Indexes ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pieces(monkeypatch):
+    monkeypatch.setattr(tablefile, "INDEX_PIECE", 16)
+
+
+def table_of(tmp_path, keys):
+    path = tmp_path / "table"
+    path.write_bytes(tableimage.build(keys, block_bytes=128))
+    return path
+
+
+@pytest.mark.parametrize("kind", ["random", "skewed", "dense"])
+@pytest.mark.parametrize("count", [0, 1, 20, 5000])
+def test_an_index_that_is_checked_in_pieces(tmp_path, pieces, kind, count):
+    """Whole, it passes; with one byte changed in any key or slot it does not."""
+    path = table_of(tmp_path, tableimage.make_keys(kind, 3, count) if count else np.empty(0, np.uint64))
+    table = TableFile(path)
+    table.check_index()
+    image = bytearray(path.read_bytes())
+    rng = np.random.default_rng(1)
+    slots = range(table.kernel.directory_offset, table.kernel.file_bytes, 8)
+    keys = range(table.kernel.keys_offset, table.kernel.directory_offset, 8)[:-1]  # the last may be greater
+    for at in [*rng.permutation(slots)[:40].tolist(), *rng.permutation(keys)[:40].tolist()]:
+        before = image[at : at + 8]
+        image[at : at + 8] = bytes(8) if before != bytes(8) else b"\xff" * 8
+        if at >= keys.stop or at >= table.kernel.keys_offset + 8:
+            path.write_bytes(image)
+            with pytest.raises(CorruptStoreError, match=r"key index is out of order|key directory does not match the keys"):
+                TableFile(path).check_index()
+        image[at : at + 8] = before
+
+
+def test_control_c_ends_the_check_of_an_index_within_a_piece(tmp_path, pieces, monkeypatch):
+    table = TableFile(table_of(tmp_path, tableimage.make_keys("random", 3, 40_000)))
+    read, reads = tablefile.read_at, []
+
+    def interrupted(*arguments):
+        reads.append(arguments)
+        if len(reads) == last:
+            os.kill(os.getpid(), signal.SIGINT)
+        return read(*arguments)
+
+    monkeypatch.setattr(tablefile, "read_at", interrupted)
+    keys = -(-table.kernel.block_count // tablefile.INDEX_PIECE)
+    for last in (3, keys + 4):  # among the keys, and then in the directory
+        table = TableFile(table.path)
+        assert (table.kernel.file_bytes - table.kernel.directory_offset) // 8 > 6 * tablefile.INDEX_PIECE
+        reads.clear()
+        with pytest.raises(KeyboardInterrupt):
+            table.check_index()
+        assert len(reads) == last
+
+
+# --- Changes ----------------------------------------------------------------------------------------
+
+
+class Interrupting:
+    """A delta of the kernel; a signal comes after so many calls of apply."""
+
+    def __init__(self, kernel, calls):
+        self._kernel, self._calls = kernel, calls
+
+    def __getattr__(self, name):
+        return getattr(self._kernel, name)
+
+    def apply(self, *columns):
+        self._kernel.apply(*columns)
+        self._calls -= 1
+        if not self._calls:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def random_words(seed, count=ROWS):
+    return np.random.default_rng(seed).integers(0, 2**64, count, dtype=np.uint64)
+
+
+@pytest.fixture
+def base(tmp_path):
+    fpstore.build(tmp_path / "s", random_words(9, 1000), random_words(8, 1000)).close()
+    return tmp_path / "s"
+
+
+@pytest.mark.parametrize("after", [1, 3])
+def test_control_c_ends_the_taking_up_of_changes_within_a_part(base, after):
+    """What was taken up is seen by nobody, and does no harm when all is taken up again."""
+    rng = np.random.default_rng(1)
+    few, ids = rng.integers(0, 500, ROWS).astype(np.uint64), rng.integers(0, 5, ROWS).astype(np.uint64)
+    kinds = rng.integers(0, 3, ROWS).astype(np.uint8)
+    with fpstore.open(base) as store:
+        made = [delta.Delta(3, few, store.kernel_tables[0], 0) for _ in range(2)]
+    for one in made:
+        one.change(kinds[:100], few[:100], ids[:100])
+    whole, interrupted = made
+    seen = interrupted.kernel.states(few, interrupted.version)
+    kernel = interrupted.kernel
+    interrupted.kernel = Interrupting(kernel, after)
+    with pytest.raises(KeyboardInterrupt):
+        interrupted.change(kinds, few, ids)
+    assert kernel.operations == 100 + after * delta.APPLY_ROWS
+    assert interrupted.version == 1
+    assert np.array_equal(kernel.states(few, 1), seen)
+    interrupted.kernel = kernel
+    for one in made:
+        one.change(kinds, few, ids)
+    expected, got = whole.kernel.export(NEWEST), kernel.export(NEWEST)
+    assert all(np.array_equal(a, b) for a, b in zip(expected, got, strict=True))
+
+
+def test_control_c_in_an_insert_leaves_the_store_as_it_was(base):
+    with fpstore.open(base, "r+") as store:
+        store.insert([1, 2], [3, 4])
+        known = store.view().delta
+        known.kernel = Interrupting(known.kernel, 2)
+        rows = random_words(1)
+        with pytest.raises(KeyboardInterrupt):
+            store.insert(rows, rows)
+        assert known.kernel.operations == 2 + 2 * delta.APPLY_ROWS
+        assert len(store) == len(list(store)) == 1002
+        assert store.probe(int(rows[0]), 0) == []
+        assert store.insert([5], [6]) == 1
+        assert len(store) == len(list(store)) == 1003
+        assert store.verify().ok
+        assert store.insert(rows, rows) == ROWS
+    with fpstore.open(base) as store:
+        assert len(store) == 1003 + ROWS
+        assert store.verify().ok
+
+
+def test_an_interrupted_insert_does_not_keep_a_store_from_closing(base):
+    """Closing it does not read the delta anew: nobody would use it."""
+    with fpstore.open(base, "r+") as store:
+        store.insert([1], [2])
+        known = store.view().delta
+        known.kernel = Interrupting(known.kernel, 1)
+        with pytest.raises(KeyboardInterrupt):
+            store.insert(random_words(1), random_words(2))
+        store._writer.reload = lambda: pytest.fail("the delta was read anew")
+    assert len(fpstore.open(base)) == 1001
+
+
+def test_control_c_while_a_large_delta_is_opened(base):
+    rows = random_words(1)
+    with fpstore.open(base, "r+") as writer:
+        writer.insert(rows, rows)
+    store = fpstore.open(base)
+    with fpstore.open(base, "r+") as writer:
+        writer.insert(rows ^ np.uint64(1), rows)
+    known = store._follower._current.delta
+    known.kernel = Interrupting(known.kernel, 2)
+    with pytest.raises(KeyboardInterrupt):
+        store.probe(int(rows[0]))
+    assert known.kernel.operations == ROWS + 2 * delta.APPLY_ROWS
+    assert len(store.probe(int(rows[-1]), 1)) == 2
+    assert len(store) == len(list(store)) == 1000 + 2 * ROWS
+
+
+def test_a_handler_that_reads_while_changes_are_taken_up_sees_the_store_as_it_was(tmp_path):
+    """It took them up a second time, and each new string had two numbers."""
+    rows = random_words(1)
+    path = tmp_path / "s"
+    fpstore.build(path, [1], ["one"]).close()
+    with fpstore.open(path, "r+") as writer:
+        writer.insert([2], ["two"])
+        with fpstore.open(path) as store:
+            writer.insert(rows, [f"row {i}" for i in range(ROWS)])
+            seen = []
+            known = store._follower._current.delta
+            known.kernel = Interrupting(known.kernel, 2)
+            old = signal.signal(signal.SIGINT, lambda *_: seen.append(len(store)))
+            try:
+                assert len(store) == 2 + ROWS
+            finally:
+                signal.signal(signal.SIGINT, old)
+            assert seen == [2]
+            writer.insert([3], ["three"])
+            assert store[int(rows[-1])] == [f"row {ROWS - 1}"]
+            assert store[3] == ["three"]

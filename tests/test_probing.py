@@ -1,0 +1,130 @@
+"""Batches: how they are cut, run in threads and put together again, and scans that are cut into many calls."""
+
+import threading
+
+import numpy as np
+import pytest
+import reference
+
+import fpstore
+from fpstore.query import batches as probing
+
+MANY = 3 * probing.PROBE_QUERIES
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+@pytest.mark.parametrize("edge", [0, 1, probing.SPLIT_QUERIES, 2 * probing.SPLIT_QUERIES, probing.PROBE_QUERIES, MANY])
+def test_a_batch_is_cut_evenly_into_few_parts(edge, threads):
+    for count in {max(edge + off, 0) for off in (-1, 0, 1)}:
+        queries = np.arange(count, dtype=np.uint64)
+        parts = probing.cut(queries, threads)
+        assert np.array_equal(np.concatenate([queries[:0], *parts]), queries)
+        sizes = [len(part) for part in parts]
+        assert max(sizes, default=0) - min(sizes, default=0) <= 1
+        assert max(sizes, default=0) <= probing.PROBE_QUERIES
+        assert min(sizes, default=1) > 0
+        if count <= probing.PROBE_QUERIES and (threads == 1 or count < 2 * probing.SPLIT_QUERIES):
+            assert len(parts) == min(count, 1)
+        else:
+            assert len(parts) % threads == 0
+            assert len(parts) < count / probing.PROBE_QUERIES + 1 + threads
+            if threads <= count // probing.SPLIT_QUERIES <= probing.PROBE_QUERIES:
+                assert len(parts) >= threads
+
+
+@pytest.mark.parametrize("sizes", [[[]], [[2]], [[0, 2], [1]], [[3], [], [0, 1], [2, 2]], []])
+def test_columns_are_put_one_after_the_other(sizes):
+    rng = np.random.default_rng(1)
+    parts, all_sizes = [], [size for part in sizes for size in part]
+    for part in sizes:
+        lims = np.cumsum([0, *part], dtype=np.int64)
+        parts.append((lims, rng.integers(0, 2**64, lims[-1], np.uint64), rng.integers(0, 9, lims[-1], np.uint8)))
+    lims, found, distances = probing.joined(parts)
+    assert lims.tolist() == np.cumsum([0, *all_sizes]).tolist()
+    assert found.tolist() == [value for part in parts for value in part[1].tolist()]
+    assert distances.tolist() == [value for part in parts for value in part[2].tolist()]
+    assert (lims.dtype, found.dtype, distances.dtype) == (np.int64, np.uint64, np.uint8)
+
+
+def test_parts_run_side_by_side_and_come_back_in_order():
+    here, met = threading.get_ident(), threading.Barrier(2, timeout=60)
+
+    def work(part, stop):
+        if part < 2:
+            met.wait()  # a thread alone would never be met
+        assert stop is not None
+        assert threading.get_ident() != here
+        return part * 10
+
+    assert probing.run(work, [0, 1, 2, 3, 4], 2) == [0, 10, 20, 30, 40]
+
+
+@pytest.mark.parametrize(("parts", "threads"), [([], 2), ([7], 2), ([7], 1), ([7, 8, 9], 1)])
+def test_what_needs_no_thread_runs_in_this_one(parts, threads):
+    """The kernel looks for signals only there, and needs no one to stop it."""
+    here = threading.get_ident()
+    found = probing.run(lambda part, stop: (part, stop, threading.get_ident()), parts, threads)
+    assert found == [(part, None, here) for part in parts]
+
+
+def test_an_error_in_one_part_stops_the_others_and_those_that_wait(tmp_path):
+    """The other thread is in a call that takes seconds, and 98 more such calls wait."""
+    queries = np.zeros(1 << 16, np.uint64)
+    begun, called, stopped = threading.Event(), [], []
+    with fpstore.build(tmp_path / "s", np.arange(1 << 18, dtype=np.uint64), design="flip-2") as store:
+        kernel = store.view().generation.tables[0].in_order
+
+        def work(part, stop):
+            called.append(part)
+            if part == 0:
+                begun.wait(60)
+                raise ZeroDivisionError
+            begun.set()
+            try:
+                kernel.scan(queries, 0, 0, kernel.block_count, stop=stop)
+            except BaseException:
+                stopped.append(part)
+                raise
+
+        with pytest.raises(ZeroDivisionError):
+            probing.run(work, list(range(100)), 2)
+    assert 2 <= len(called) < 10
+    assert set(stopped) == set(called) - {0}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_scan_in_many_calls_is_brute_force(tmp_path, monkeypatch, threads):
+    """The ranges of blocks and of queries end in the middle, at the end, and one past it."""
+    rng = np.random.default_rng(2)
+    fingerprints = np.unique(rng.integers(0, 2**64, 300, np.uint64) & np.uint64(0xFF0F_0000_0000_F0FF))
+    with fpstore.build(tmp_path / "s", fingerprints, design="flip-2", block_bytes=128) as store:
+        blocks = store.view().generation.tables[0].kernel.block_count
+        assert blocks > 4
+        for block_count in (1, 3, blocks - 1, blocks, blocks + 1):
+            for query_count in (1, 2, 5, 8):
+                monkeypatch.setattr(probing, "SCAN_BLOCKS", block_count)
+                monkeypatch.setattr(probing, "SCAN_QUERIES", query_count)
+                for count in (0, 1, 5, 6):
+                    queries = np.concatenate([fingerprints[:count] ^ np.uint64(5), np.full(min(count, 1), 2**64 - 1, np.uint64)])
+                    found = store.scan(queries, 9, threads=threads)
+                    expected = reference.brute_force_many(fingerprints, queries, 9)
+                    for column, wanted in zip((found.lims, found.fingerprints, found.distances), expected, strict=True):
+                        assert np.array_equal(column, wanted)
+                        assert column.dtype == wanted.dtype
+
+
+def test_every_call_of_a_scan_in_threads_can_be_stopped(tmp_path):
+    with fpstore.build(tmp_path / "s", np.arange(100, dtype=np.uint64), design="flip-2") as store:
+        table, stops = store.view().generation.tables[0].in_order, []
+
+        class Watched:
+            block_count = table.block_count
+
+            def scan(self, *arguments, stop):
+                stops.append(stop)
+                return table.scan(*arguments, stop=stop)
+
+        probing.scanned(Watched(), np.zeros(2 * probing.SCAN_QUERIES, np.uint64), 1, 2)
+    assert len(stops) == 2
+    assert stops[0] is not None
+    assert stops[0] is stops[1]

@@ -79,7 +79,9 @@ def test_store_member_is_documented(name):
     assert inspect.getdoc(getattr(fpstore.Store, name))
 
 
-@pytest.mark.parametrize("name", ["api", "store", "plan", "design", "hashing.text", "io.check", "io.reader", "io.writers"])
+@pytest.mark.parametrize(
+    "name", ["api", "store", "design.planner", "design.families", "hashing.text", "io.check", "io.reader", "io.writers"]
+)
 def test_docstring_examples(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = doctest.testmod(importlib.import_module(f"fpstore.{name}"))

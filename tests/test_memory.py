@@ -34,7 +34,7 @@ LIMITED = """
 JOIN = (
     LIMITED
     + """
-    import fpstore.change.join, fpstore.plan
+    import fpstore.change.join, fpstore.design.planner
     with fpstore.open(sys.argv[1], "r+") as store:
         limit(int(sys.argv[3]))
         store.merge(sys.argv[2], memory="64MiB", threads=1)
@@ -59,7 +59,7 @@ def test_joining_many_strings_in_small_memory(tmp_path):
 REPAIR = (
     LIMITED
     + """
-    import fpstore.care.repair, fpstore.builder, fpstore.plan
+    import fpstore.care.repair, fpstore.building.builder, fpstore.design.planner
     limit(int(sys.argv[2]))
     report = fpstore.repair(sys.argv[1], memory="64MiB", threads=1)
     print(json.dumps([report.fingerprints, report.ids, report.losses, report.lost_file]))

@@ -220,7 +220,7 @@ def test_nothing_fits():
 
 def test_a_small_memory_does_not_stop_a_build(monkeypatch):
     # The function fpstore.plan hides its module.
-    monkeypatch.setattr(sys.modules["fpstore.plan"], "total_memory", lambda: 1000)
+    monkeypatch.setattr(sys.modules["fpstore.design.planner"], "total_memory", lambda: 1000)
     assert not plan(1 << 24, 3)[0].fits
     assert choose(1 << 24, 3).fits
     assert choose(1 << 24, 3, disk_budget=GIB // 4).disk_bytes <= GIB // 4

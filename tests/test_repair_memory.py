@@ -14,7 +14,7 @@ from fpstore.format import layout
 
 GENERATION = "gen-00000001"
 MEMORY = 64 << 20
-REPAIR = sys.modules["fpstore.repair"]  # whose name in the package is that of the function
+REPAIR = sys.modules["fpstore.care.repair"]
 STEP = 150  # numbers that are looked at together
 
 

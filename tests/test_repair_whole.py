@@ -178,7 +178,7 @@ def test_a_file_that_may_not_be_read_is_no_damage(tmp_path, with_mode):
 @pytest.mark.parametrize("rows", [1, 4, 1000])
 def test_what_is_recovered_reaches_the_builder_once_and_in_parts(monkeypatch, kind, rows):
     """The builder would take a row twice without a word, and only be slower."""
-    repair = importlib.import_module("fpstore.repair")  # the name is that of a function too
+    repair = importlib.import_module("fpstore.care.repair")
     monkeypatch.setattr(repair, "BATCH_ROWS", rows)
     sizes, start, parts = [1, 2, 0, 5, 1, 1, 1, 9], 0, []
     for size in sizes:

@@ -10,7 +10,7 @@ from sets import MAX, make_set, queries_for
 
 import fpstore
 from fpstore.design.families import MANKU
-from fpstore.design.families import families as design_module
+from fpstore.design import families as design_module
 
 KINDS = (
     *tableimage.KINDS,

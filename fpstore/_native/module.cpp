@@ -308,5 +308,6 @@ NB_MODULE(_kernel, m) {
   }, nb::arg("hashes").noconvert(), nb::arg("weights").noconvert());
   bind_tables(m);
   bind_merge(m);
+  bind_log(m);
   bind_delta(m);
 }

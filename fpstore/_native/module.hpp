@@ -126,5 +126,7 @@ void bind_delta(nb::module_& m);
 
 // Adds the functions of streaming merges (module_merge.cpp).
 void bind_merge(nb::module_& m);
+// Adds the function that reads logs (module_log.cpp).
+void bind_log(nb::module_& m);
 
 }  // namespace fpstore

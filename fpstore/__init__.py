@@ -2,8 +2,7 @@
 
 from fpstore import start as start  # first: it says why the kernel cannot be loaded
 from fpstore.api import build, open, repair
-from fpstore.care.repair import RepairReport
-from fpstore.care.verify import Report
+from fpstore.care.reports import RepairReport, Report
 from fpstore.design.families import Design, TableSpec
 from fpstore.design.planner import Plan, plan
 from fpstore.errors import (

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fpstore.arguments import check_flag, check_path, check_progress
-from fpstore.care.repair import RepairReport, repair_store
+from fpstore.care.reports import RepairReport
 from fpstore.design.block_bytes import DEFAULT_BLOCK_BYTES
 from fpstore.design.families import TableSpec, check_design
 from fpstore.errors import FormatVersionError, InputError
@@ -126,7 +126,6 @@ def open(
     *,
     sync: str = "commit",
     merge_at: float | None = None,
-    delta_bytes: int | str = "64GiB",
 ) -> Store:
     """Open a store.
 
@@ -138,14 +137,11 @@ def open(
         Read only, or also change: insert, delete, merge. There is one writer at a time, and any number of readers beside it.
     sync : {"commit", "batch", "none"}
         When changes are durable: see :meth:`fpstore.Store.insert`.
-        This, ``merge_at`` and ``delta_bytes`` are of a store that is open for changing, and refused with ``"r"``.
+        This and ``merge_at`` are of a store that is open for changing, and refused with ``"r"``.
     merge_at : float, optional
         Merge in the background when the delta has this share of the fingerprints in the tables, such as 0.1, and at least
         65,536 changes. By default only :meth:`fpstore.Store.merge` merges. Whoever keeps a store open for writing wants this or
         calls :meth:`fpstore.Store.merge`: no other process, so no ``fpstore merge`` either, can merge beside the one writer.
-    delta_bytes : int or str
-        How large a delta may grow, of a store that is opened for writing for the first time and after each merge. It is
-        address space, not disk, and cannot change while the delta lives.
 
     Raises
     ------
@@ -158,7 +154,7 @@ def open(
     ReadOnlyError
         It lies on read-only media, or this user may not write.
     """
-    return Store(check_path(path), mode, sync, merge_at, delta_bytes)
+    return Store(check_path(path), mode, sync, merge_at)
 
 
 def repair(
@@ -208,6 +204,8 @@ def repair(
     StorageError
         The disk is full or not writable; nothing was changed.
     """
+    from fpstore.care.repair import repair_store
+
     target = None if output is None else check_path(output, "output")
     rows = None if lost is None else check_path(lost, "lost")
     check_progress(progress)

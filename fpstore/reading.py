@@ -13,15 +13,17 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.arguments import check_flag, check_path, check_progress, check_whole
-from fpstore.care.verify import Report, describe, verify_store
+from fpstore.care.reports import Report
+from fpstore.care.stats import describe
+from fpstore.care.verify import verify_store
 from fpstore.design.families import Design, check_radius
 from fpstore.errors import ClosedStoreError, InputError, NotStoredError
 from fpstore.io import check_fingerprint, check_fingerprints
 from fpstore.query.batches import PROBE_QUERIES
 from fpstore.query.ids import Ids
 from fpstore.query.matches import Match, Matches
-from fpstore.query.snapshot import View
-from fpstore.query.tracker import Follower
+from fpstore.query.snapshot import Snapshot
+from fpstore.query.tracker import Tracker
 from fpstore.resources import parse_memory, parse_threads
 
 Words = npt.NDArray[np.uint64]
@@ -31,19 +33,19 @@ FIRST_BATCH = 1 << 12
 class IdLookup:
     """Looks up the ids of matches as they were when the matches were found; pickled, as they are when it is used."""
 
-    def __init__(self, path: Path, view: View) -> None:
-        self._path, self._view = path, view
+    def __init__(self, path: Path, snapshot: Snapshot) -> None:
+        self._path, self._snapshot = path, snapshot
 
     def __call__(self, fingerprints: Words) -> tuple[npt.NDArray[np.int64], Words | list[str]]:
         """Return (lims, ids)."""
-        return self._view.ids_of(fingerprints)
+        return self._snapshot.ids_of(fingerprints)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopened, (self._path,)
 
 
 def _reopened(path: Path) -> IdLookup:
-    return IdLookup(path, Follower(path).view())
+    return IdLookup(path, Tracker(path).snapshot())
 
 
 class Reading:
@@ -51,8 +53,8 @@ class Reading:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._follower = Follower(path)
-        self._radius = int(self._follower.store["design"]["radius"])
+        self._tracker = Tracker(path)
+        self._radius = self._tracker.design.radius
         self._closed = False
 
     # Life cycle
@@ -62,7 +64,7 @@ class Reading:
         if self._closed:
             return
         self._closed = True
-        self._follower.close()
+        self._tracker.close()
 
     def __enter__(self) -> Self:
         self._check()
@@ -75,18 +77,18 @@ class Reading:
         if self._closed:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
 
-    def view(self) -> View:
+    def snapshot(self) -> Snapshot:
         """Return what the store holds now, which no later change will change: for what is built on fpstore."""
         if self._closed:
             self._check()
-        return self._follower.view()
+        return self._tracker.snapshot()
 
     # Properties
 
     @property
     def kernel_tables(self) -> list[_kernel.Table]:
         """The kernel's tables, in design order: for benchmarks and tests."""
-        return [table.kernel for table in self.view().generation.tables]
+        return [table.kernel for table in self.snapshot().generation.tables]
 
     @property
     def radius(self) -> int:
@@ -96,22 +98,21 @@ class Reading:
     @property
     def design(self) -> Design:
         """The tables and why they suffice."""
-        return self._follower.design if self._closed else self.view().generation.design
+        return self._tracker.design if self._closed else self.snapshot().generation.design
 
     @property
     def fingerprinter(self) -> dict[str, Any] | None:
         """How the fingerprints were made (name, version, parameters), when the store was told."""
-        made: dict[str, Any] | None = self._follower.store["fingerprinter"]
-        return made
+        return self._tracker.manifest.fingerprinter
 
     @property
     def ids(self) -> Ids:
         """The ids: whether one exists, and which fingerprints have it."""
-        return Ids(self.view)
+        return Ids(self.snapshot)
 
     def __len__(self) -> int:
         """How many distinct fingerprints are stored."""
-        return self.view().totals.fingerprints
+        return self.snapshot().totals.fingerprints
 
     def __repr__(self) -> str:
         if self._closed:
@@ -119,23 +120,23 @@ class Reading:
         return f"<fpstore.Store {str(self.path)!r}: {len(self)} fingerprints, radius {self.radius}, design {self.design.name}>"
 
     def __contains__(self, fingerprint: object) -> bool:
-        view = self.view()
+        snapshot = self.snapshot()
         try:
             value = check_fingerprint(fingerprint)
         except InputError:
             return False
-        return view.has(value)
+        return snapshot.has(value)
 
     def __iter__(self) -> Iterator[int]:
         """Iterate over the fingerprints stored now, in ascending order, whatever is changed meanwhile; see :meth:`items`."""
-        view = self.view()
-        return (value for piece in view.fingerprints() for value in piece.tolist())
+        snapshot = self.snapshot()
+        return (value for piece in snapshot.fingerprints() for value in piece.tolist())
 
     __reversed__ = None  # else Python would ask for fingerprints by place
 
     def __getitem__(self, fingerprint: int) -> list[int] | list[str]:
         """Return the ids of a stored fingerprint; KeyError when it is not stored."""
-        ids = self.view().ids_of_one(check_fingerprint(fingerprint))
+        ids = self.snapshot().ids_of_one(check_fingerprint(fingerprint))
         if not ids:
             raise NotStoredError(f"the fingerprint {int(fingerprint)} is not stored", got=fingerprint)
         return ids
@@ -168,12 +169,12 @@ class Reading:
         >>> [(m.fingerprint, m.distance) for m in store.probe(0b1001, radius=1)]
         [(8, 1), (11, 1)]
         """
-        view = self.view()
+        snapshot = self.snapshot()
         value = check_fingerprint(fingerprint)
         radius = self._radius if radius is None else check_radius(radius, 64)
         if radius > self._radius:
             return next(iter(self.scan(np.array([value], np.uint64), radius)))
-        return view.probe(value, radius)
+        return snapshot.probe(value, radius)
 
     def probe_many(self, fingerprints: Any, radius: int | None = None, threads: int | None = None) -> Matches:
         """Find every stored fingerprint within ``radius`` bits of each query.
@@ -194,14 +195,14 @@ class Reading:
         ------
         InputError, CorruptStoreError, ClosedStoreError
         """
-        view = self.view()
+        snapshot = self.snapshot()
         queries = check_fingerprints(fingerprints)
         radius = self.radius if radius is None else check_radius(radius, 64)
         if radius > self.radius:
             return self.scan(queries, radius, threads)
-        columns = view.probe_columns(queries, radius, parse_threads(threads))
+        columns = snapshot.probe_columns(queries, radius, parse_threads(threads))
         assert columns is not None
-        return Matches(*columns, IdLookup(self.path, view))
+        return Matches(*columns, IdLookup(self.path, snapshot))
 
     def probe_batches(
         self, fingerprints: Any, radius: int | None = None, threads: int | None = None, matches: int = 1 << 22
@@ -227,7 +228,7 @@ class Reading:
         ------
         InputError, CorruptStoreError, ClosedStoreError
         """
-        view = self.view()
+        snapshot = self.snapshot()
         queries = check_fingerprints(fingerprints)
         radius = check_radius(self.radius if radius is None else radius, self.radius)
         matches = check_whole(matches, 1, 2**63 - 1, "matches")
@@ -236,12 +237,12 @@ class Reading:
         while start < len(queries):
             self._check()
             part = queries[start : start + size]
-            columns = view.probe_columns(part, radius, workers, max(matches // workers, 1) if len(part) > 1 else None)
+            columns = snapshot.probe_columns(part, radius, workers, max(matches // workers, 1) if len(part) > 1 else None)
             # The tables bound what they find; what the delta adds is known only now.
             if columns is None or (len(part) > 1 and len(columns[1]) > matches):
                 size = max(len(part) // 2, 1)
                 continue
-            yield Matches(*columns, IdLookup(self.path, view))
+            yield Matches(*columns, IdLookup(self.path, snapshot))
             start += len(part)
             if len(columns[1]) < matches // 4:
                 size = min(size * 2, PROBE_QUERIES * workers)
@@ -255,10 +256,10 @@ class Reading:
         ------
         InputError, CorruptStoreError, ClosedStoreError
         """
-        view = self.view()
+        snapshot = self.snapshot()
         queries = check_fingerprints(fingerprints)
         radius = check_radius(radius, 64)
-        return Matches(*view.scan_columns(queries, radius, parse_threads(threads)), IdLookup(self.path, view))
+        return Matches(*snapshot.scan_columns(queries, radius, parse_threads(threads)), IdLookup(self.path, snapshot))
 
     # Ids
 
@@ -270,11 +271,11 @@ class Reading:
         KeyError
             One of them is not stored.
         """
-        return self.view().ids_of(check_fingerprints(fingerprints))
+        return self.snapshot().ids_of(check_fingerprints(fingerprints))
 
     def items(self) -> Iterator[tuple[Words, npt.NDArray[np.int64], Words | list[str]]]:
         """Yield (fingerprints, lims, ids) of everything stored now, in ascending order of fingerprint, a piece at a time."""
-        return self.view().items()
+        return self.snapshot().items()
 
     def split(
         self,
@@ -312,7 +313,7 @@ class Reading:
 
         check_progress(progress)
         target, overwrite = check_path(folder, "folder"), check_flag(overwrite, "overwrite")
-        return split_store(self.view(), target, bits, overwrite, parse_memory(memory), parse_threads(threads), progress)
+        return split_store(self.snapshot(), target, bits, overwrite, parse_memory(memory), parse_threads(threads), progress)
 
     # Looking inside
 
@@ -349,14 +350,17 @@ class Reading:
         target, overwrite = check_path(path), check_flag(overwrite, "overwrite")
         check_progress(progress)
         self._settle()
-        back_up(self._follower, target, overwrite, progress)
+        back_up(self._tracker, target, overwrite, progress)
 
     def _settle(self) -> None:
         """Make durable what a copy of the files must have."""
 
     def stats(self) -> dict[str, Any]:
         """Return what the store holds and what each part takes; see docs/api.md for the keys."""
-        return describe(self.view(), self._follower.journal)
+        return describe(self.snapshot(), self._log_bytes())
+
+    def _log_bytes(self) -> int:
+        return self._tracker.log.file_bytes
 
     def verify(self, progress: Callable[[str, int, int | None], None] | None = None) -> Report:
         """Read every byte: checksums, order, counts, keys, codes, id records, and that all tables hold the same set.
@@ -372,4 +376,4 @@ class Reading:
             ``ok``, and the faults found, each with its file and block.
         """
         check_progress(progress)
-        return verify_store(self.view(), self._follower.journal, progress)
+        return verify_store(self.snapshot(), self._tracker.log, progress)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
+from weakref import finalize
 
 import numpy as np
 import numpy.typing as npt
@@ -15,14 +16,13 @@ from fpstore.arguments import check_choice, check_flag, check_path, check_progre
 from fpstore.change.opening import open_writer
 from fpstore.change.writer import Writer
 from fpstore.design.families import check_design, check_radius
-from fpstore.errors import InputError, ReadOnlyError
+from fpstore.errors import FpstoreError, InputError, ReadOnlyError
 from fpstore.io import check_fingerprint, check_fingerprints, check_ids
 from fpstore.query.matches import Match, Matches
 from fpstore.reading import IdLookup, Reading
-from fpstore.resources import parse_memory, parse_size, parse_threads
+from fpstore.resources import parse_memory, parse_threads
 
 Words = npt.NDArray[np.uint64]
-CHANGE_ROWS = 1 << 20  # of one transaction
 
 
 class Store(Reading):
@@ -37,13 +37,11 @@ class Store(Reading):
         From the constructor.
     """
 
-    def __init__(
-        self, path: Path, mode: str = "r", sync: str = "commit", merge_at: float | None = None, delta_bytes: int | str = "64GiB"
-    ) -> None:
+    def __init__(self, path: Path, mode: str = "r", sync: str = "commit", merge_at: float | None = None) -> None:
         check_choice(mode, ("r", "r+"), "mode")
         check_sync(sync)
-        merge_at, bytes_of_delta = check_share(merge_at, "merge_at"), parse_size(delta_bytes, "delta_bytes")
-        given = {"sync": sync != "commit", "merge_at": merge_at is not None, "delta_bytes": delta_bytes != "64GiB"}
+        merge_at = check_share(merge_at, "merge_at")
+        given = {"sync": sync != "commit", "merge_at": merge_at is not None}
         for name in given:
             if given[name] and mode == "r":
                 raise InputError(f"{name} is for changing a store: open it with mode='r+', or leave {name} out")
@@ -51,7 +49,9 @@ class Store(Reading):
         self._writer: Writer | None = None
         if mode == "r+":
             try:
-                self._writer = open_writer(self._follower, sync, merge_at, bytes_of_delta)
+                self._writer = open_writer(self._tracker, sync, merge_at)
+                # A store that is dropped, or left open at the end of the interpreter.
+                self._finalizer = finalize(self, _close_dropped, self._writer)
             except BaseException:
                 super().close()
                 raise
@@ -69,11 +69,12 @@ class Store(Reading):
         StorageError
             The last inserts of a store opened with ``sync`` other than ``"commit"`` could not be written.
         """
-        if self._writer is not None:
-            self._writer.refuse_inside(merges=True)
+        writer = self._writer
+        if writer is not None and writer.is_own:
+            writer.refuse_inside(merges=True)
         try:
-            if self._writer is not None:
-                self._writer.close()
+            if writer is not None:
+                writer.close()
         finally:
             super().close()
 
@@ -113,7 +114,7 @@ class Store(Reading):
         -------
         int
             How many pairs of fingerprint and id were new. A pair that is stored already stays as it is. All rows of a call are
-            one change, up to 2^20 of them; more are several changes, one after the other.
+            one change: it happens, or does not.
 
         Raises
         ------
@@ -135,12 +136,7 @@ class Store(Reading):
         writer = self._changing()
         rows, checked = _rows(fingerprints, ids)
         _check_optional_sync(sync)
-        return sum(
-            writer.insert(
-                rows[start : start + CHANGE_ROWS], None if checked is None else checked[start : start + CHANGE_ROWS], sync
-            )
-            for start in range(0, len(rows), CHANGE_ROWS)
-        )
+        return writer.insert(rows, checked, sync)
 
     def probe_insert(
         self, fingerprint: int, id: int | str, radius: int | None = None, always: bool = False, sync: str | None = None
@@ -211,8 +207,8 @@ class Store(Reading):
         radius = check_radius(self.radius if radius is None else radius, self.radius)
         always = check_flag(always, "always")
         _check_optional_sync(sync)
-        view, columns, inserted = writer.probe_insert(rows, checked, radius, always, parse_threads(threads), sync)
-        return Matches(*columns, IdLookup(self.path, view), inserted)
+        snapshot, columns, inserted = writer.probe_insert(rows, checked, radius, always, parse_threads(threads), sync)
+        return Matches(*columns, IdLookup(self.path, snapshot), inserted)
 
     def delete(self, ids: Any = None, fingerprints: Any = None, sync: str | None = None) -> int:
         """Remove documents by their ids, or fingerprints with all their ids. They are gone from all answers when this returns.
@@ -303,12 +299,17 @@ class Store(Reading):
         parse_threads(threads)
         check_progress(progress)
         with ExitStack() as stack:
-            views = []
+            snapshots = []
             for path in map(check_path, others):
                 if path.exists() and path.samefile(self.path):
                     raise InputError(f"{self.path}: cannot be merged with itself")
-                views.append(stack.enter_context(Reading(path)).view())
-            writer.merge(memory, threads, progress, views, renumber, design)
+                snapshots.append(stack.enter_context(Reading(path)).snapshot())
+            writer.merge(memory, threads, progress, snapshots, renumber, design)
+
+
+def _close_dropped(writer: Writer) -> None:
+    with suppress(FpstoreError):  # nobody is there to be told
+        writer.close()
 
 
 def _check_optional_sync(sync: str | None) -> None:

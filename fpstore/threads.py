@@ -1,7 +1,8 @@
-"""Waiting for other threads so that a Ctrl-C acts: Python does not notice one that comes just before a lock is waited for."""
+"""Threads and interrupts. Waiting for other threads so that a Ctrl-C acts: Python does not notice one that comes just before a lock is waited for."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
@@ -29,3 +30,9 @@ def result(job: Future[T]) -> T:
     while not job.done():
         wait([job], WAIT_SECONDS)
     return job.result()
+
+
+def is_held(lock: threading.RLock) -> bool:
+    """Whether this thread holds a lock. It says so exactly while it does, whatever interrupts come, unlike a note of its own."""
+    held: bool = lock._is_owned()  # type: ignore[attr-defined]
+    return held

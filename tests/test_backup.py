@@ -14,11 +14,12 @@ from commandline import failure, fine
 
 import fpstore
 from fpstore.care import backup as backups
-from fpstore.format import layout
+from fpstore.format.id_map import IDS_FILE
+from fpstore.format.manifest import MANIFEST_FILE
 
 RNG = np.random.default_rng(11)
 FINGERPRINTS = RNG.integers(0, 2**64, 500, np.uint64)
-NAMES = [f"document {i}" for i in range(500)]
+STRINGS = [f"document {i}" for i in range(500)]
 
 
 def content(path):
@@ -32,7 +33,7 @@ def content(path):
 @pytest.fixture
 def path(tmp_path):
     fpstore.build(
-        tmp_path / "s", FINGERPRINTS, NAMES, radius=2, design="blocks-3-1", fingerprinter=fpstore.SimHash(seed=5)
+        tmp_path / "s", FINGERPRINTS, STRINGS, radius=2, design="blocks-3-1", fingerprinter=fpstore.SimHash(seed=5)
     ).close()
     return tmp_path / "s"
 
@@ -49,7 +50,7 @@ def test_a_backup_holds_what_the_store_holds(path, tmp_path, state):
         change(path)
     if "merged" in state:
         with fpstore.open(path, "r+") as store:
-            store.delete(ids=NAMES[100:200])  # so many that the dictionary is written anew
+            store.delete(ids=STRINGS[100:200])  # so many that the dictionary is written anew
             store.merge()
     if state.endswith("and changed"):
         change(path)
@@ -68,7 +69,7 @@ def test_a_backup_holds_what_the_store_holds(path, tmp_path, state):
 def test_holes_stay_holes(path, tmp_path):
     with fpstore.open(path) as store:
         store.backup(str(tmp_path / "b"))
-    for name in (layout.STORE_FILE, f"gen-00000001/{layout.IDS_FILE}"):
+    for name in (MANIFEST_FILE, f"gen-00000001/{IDS_FILE}"):
         source, copy = (folder / name for folder in (path, tmp_path / "b"))
         assert source.read_bytes() == copy.read_bytes()
         assert copy.stat().st_blocks <= source.stat().st_blocks + 16
@@ -105,7 +106,7 @@ def test_a_child_of_the_writer_backs_up_what_is_committed(path, tmp_path):
                 os._exit(0 if (tmp_path / "b").exists() else 1)
         assert os.waitpid(child, 0)[1] == 0
     assert (5, "not yet durable") not in content(tmp_path / "b")[0]
-    assert len(content(tmp_path / "b")[0]) == len(NAMES)
+    assert len(content(tmp_path / "b")[0]) == len(STRINGS)
 
 
 def test_targets_that_are_refused(path, tmp_path):

@@ -26,7 +26,7 @@ def test_an_existing_store_is_replaced_only_on_request(tmp_path):
             assert old.verify().ok
             assert new.verify().ok
     assert listing(tmp_path) == ["s"]
-    assert listing(path) == ["gen-00000001", "store.mdb"]
+    assert listing(path) == ["gen-00000001", "manifest.json"]
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
@@ -158,11 +158,11 @@ def test_all_is_durable_before_the_store_gets_its_name_and_then_the_name_is(tmp_
         monkeypatch.setattr(Path, "rename", noted_publish)
     fpstore.build(path, [1, 2, 3], ["a", "b", "c"], design="manku-4", overwrite=overwrite).close()
     tables = [f"table-00{i}.fpt" for i in range(4)]
-    assert sorted(p.name for p in at_publication[1:]) == ["gen-00000001", "ids.mdb", "store.mdb", *tables]
+    assert sorted(p.name for p in at_publication[1:]) == ["gen-00000001", "ids.mdb", "manifest.json", *tables]
     assert list(synced) == [tmp_path]
 
 
-@pytest.mark.parametrize("name", ["table-000.fpt", "table-003.fpt", "ids.mdb", "store.mdb", "gen-00000001"])
+@pytest.mark.parametrize("name", ["table-000.fpt", "table-003.fpt", "ids.mdb", "manifest.json", "gen-00000001"])
 def test_what_cannot_be_made_durable_is_no_store(tmp_path, monkeypatch, name):
     fsync = os.fsync
 

@@ -57,8 +57,8 @@ def test_an_interrupt_between_memory_and_journal(tmp_path, monkeypatch, sync, pl
             if place == "before it is queued":
                 patch.setattr(writing.Writer, "end", interrupted)
             else:
-                append = type(store._follower.journal).append
-                patch.setattr(type(store._follower.journal), "append", lambda *a: (append(*a), interrupted()))
+                append = type(store._tracker.journal).append
+                patch.setattr(type(store._tracker.journal), "append", lambda *a: (append(*a), interrupted()))
             with pytest.raises(KeyboardInterrupt):
                 insert_and_flush(store, FRESH[110:120])
         known = 120 if place == "after its commit" else 110

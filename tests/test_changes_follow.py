@@ -58,7 +58,7 @@ def ask_for_pairs(store, stop):
             counts[1] += int((~there[:, 0]).sum())
         content = content_of(store)
         assert all((pair in content) == (pair ^ (2**64 - 1) in content) for pair in PAIRS.tolist())
-        assert len(store.view().with_ids(words([1003]))[0]) in (0, 2)
+        assert len(store.snapshot().with_ids(words([1003]))[0]) in (0, 2)
         if stop.wait(0):
             break
     return counts
@@ -190,7 +190,7 @@ def test_places_of_killed_readers_are_freed_by_the_next_writer(path):
 
     def work(pipe):
         with fpstore.open(path) as store:
-            kept = store._follower.journal._here().handle.begin()  # in the middle of a read
+            kept = store._tracker.journal._here().handle.begin()  # in the middle of a read
             pipe.send("reading")
             pipe.recv()
             kept.abort()
@@ -198,12 +198,12 @@ def test_places_of_killed_readers_are_freed_by_the_next_writer(path):
     with fpstore.open(path) as other:  # keeps LMDB's lock file in use
         children = [Child(work) for _ in range(3)]
         assert [child.receive() for child in children] == ["reading"] * 3
-        table = other._follower.journal.readers().split()
+        table = other._tracker.journal.readers().split()
         assert all(str(child.pid) in table for child in children)
         for child in children:
             child.kill()
         with fpstore.open(path, "r+") as store:
-            table = store._follower.journal.readers().split()
+            table = store._tracker.journal.readers().split()
             assert not any(str(child.pid) in table for child in children)
             store.insert(2)
         assert 2 in other

@@ -205,7 +205,7 @@ WORD = struct.Struct("=Q")
 
 def die_before_telling(store):
     """Leave LMDB as a process does that is killed between its last write of a transaction and the number in the lock file."""
-    journal = store._follower.journal
+    journal = store._tracker.journal
     number = journal.transaction()
     kept = journal._here().handle.begin(write=True)  # who comes next finds that the owner of the lock died
     with journal.path.with_name("journal.mdb-lock").open("r+b") as file:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tableimage
-from damage import FINGERPRINTS, IDS, NAMES, NOTICED, STORE, TABLES, fingerprints_of, make, outcome, rewrite
+from damage import FINGERPRINTS, IDS, STRINGS, NOTICED, STORE, TABLES, fingerprints_of, make, outcome, rewrite
 
 import fpstore
 from fpstore import _kernel
@@ -42,7 +42,7 @@ def test_tables_of_one_store_swapped(copy):
     ("other", "what"),
     [
         ({"fingerprints": fingerprints_of(6)}, "set digest"),
-        ({"fingerprints": FINGERPRINTS[1:], "ids": NAMES[1:]}, "fingerprint count"),
+        ({"fingerprints": FINGERPRINTS[1:], "ids": STRINGS[1:]}, "fingerprint count"),
         ({"design": "blocks-4-2"}, "table count"),
         ({"design": "flip-3"}, None),
     ],
@@ -178,7 +178,7 @@ def test_a_newer_table(copy, at, size, value, message):
     ],
 )
 def test_a_newer_store(copy, key, value, message):
-    rewrite(copy, layout.STORE_KEY, lambda record: record.update({key: value}))
+    rewrite(copy, lambda record: record.update({key: value}))
     with pytest.raises(fpstore.FormatVersionError, match=message) as caught:
         fpstore.open(copy)
     assert (caught.value.expected, caught.value.got) == ({"format_version": 1, "flags": 0, "width": 64}[key], value)
@@ -189,7 +189,7 @@ def test_a_store_of_another_version_need_not_have_the_fields_of_this_one(copy):
         record.clear()
         record["format_version"] = 9
 
-    rewrite(copy, layout.STORE_KEY, change)
+    rewrite(copy, change)
     with pytest.raises(fpstore.FormatVersionError):
         fpstore.open(copy)
 
@@ -209,7 +209,7 @@ def held(path):
 
 @pytest.fixture(params=["rows", "strings", "merged"])
 def closed(request, tmp_path):
-    path = make(tmp_path / "s", ids=None if request.param == "rows" else NAMES)
+    path = make(tmp_path / "s", ids=None if request.param == "rows" else STRINGS)
     if request.param == "merged":
         with fpstore.open(path, "r+") as store:
             store.insert(5, "another")
@@ -220,15 +220,20 @@ def closed(request, tmp_path):
 def test_a_closed_store_has_no_file_open(closed):
     """Also while somebody still has it, what it held at one moment, and its matches."""
     store = fpstore.open(closed)
-    view = store.view()
+    snapshot = store.snapshot()
     matches = store.probe_many(FINGERPRINTS[:100])
     assert matches.ids()
     assert store.probe(int(FINGERPRINTS[0]), 1)
     assert len(held(closed)) >= len(TABLES) + 2
     store.close()
     # A delta keeps the table that tells it what is not new.
-    assert held(closed) == ([] if view.delta is None else [str(view.generation.folder / layout.table_name(0))])
-    for ask in (lambda: view.probe(5, 3), lambda: view.has(5), view.generation.sample, lambda: view.ids_of_one(5)):
+    assert held(closed) == ([] if snapshot.delta is None else [str(snapshot.generation.folder / layout.table_name(0))])
+    for ask in (
+        lambda: snapshot.probe(5, 3),
+        lambda: snapshot.has(5),
+        snapshot.generation.sample,
+        lambda: snapshot.ids_of_one(5),
+    ):
         with pytest.raises(fpstore.ClosedStoreError):
             ask()
 
@@ -258,7 +263,7 @@ def test_dictionaries_of_two_stores_with_as_many_bytes_swapped(tmp_path):
         with fpstore.open(path, "r+") as store:
             store.insert(5, f"{path.name}-new")
             store.merge()
-    files = [next(path.glob(f"gen-*/{layout.NAMES_FILE}")) for path in paths]
+    files = [next(path.glob(f"gen-*/{layout.STRINGS_FILE}")) for path in paths]
     assert len({file.stat().st_size for file in files}) == 1
     swap(*files)
     for path, file in zip(paths, files, strict=True):

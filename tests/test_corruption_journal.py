@@ -12,11 +12,11 @@ from damage import FINGERPRINTS, PAGE, answers, check, cut, flips, make
 import fpstore
 from fpstore.care.log_check import check_journal
 from fpstore.disk import lmdb_pages as pages
-from fpstore.format import layout
+from fpstore.format.log import LOG_FILE
 from fpstore.query import delta as log
 from fpstore.query.journal import LOG, META, Journal
 
-JOURNAL = f"gen-00000001/{layout.JOURNAL_FILE}"
+JOURNAL = f"gen-00000001/{LOG_FILE}"
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +163,7 @@ def test_verify_sees_damage_that_came_after_opening(copy):
 @pytest.mark.parametrize("record", ["state", "moved", "unknown"])
 def test_other_records_of_the_journal(copy, record):
     with fpstore.open(copy) as store:
-        generation = store.view().generation.record
+        generation = store.snapshot().generation.record
 
     def change(t, meta, records):
         state = layout.unpack_record(t.get(b"state", db=meta), copy, "state")

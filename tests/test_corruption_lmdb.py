@@ -5,7 +5,7 @@ import struct
 import lmdb
 import pytest
 import xxhash
-from damage import IDS, NAMES, NOTICED, PAGE, STORE, check, cut, flips, reseal, rewrite, used_bytes
+from damage import IDS, STRINGS, NOTICED, PAGE, STORE, check, cut, flips, reseal, rewrite, used_bytes
 
 import fpstore
 from fpstore.disk import seal as sealing
@@ -106,7 +106,7 @@ def test_a_flipped_bit_in_each_name_is_noticed(copy, right, monkeypatch):
     """A document id is an answer like any other."""
     monkeypatch.setattr(lmdb_files, "CHECKED_AT_OPEN", 0)
     data = (copy / STORE).read_bytes()
-    places = [at for name in NAMES[::20] if (at := data.find(name.encode())) >= 0]
+    places = [at for name in STRINGS[::20] if (at := data.find(name.encode())) >= 0]
     assert len(places) > 5
     results = check(copy, STORE, right, flips([at + 3 for at in places]), NOTICED)
     assert results.total() == len(places)
@@ -128,7 +128,7 @@ def test_verify_compares_id_records_with_the_blocks(copy):
     with fpstore.open(copy) as store:
         _, counts, _ = store.kernel_tables[0].decode(0, store.kernel_tables[0].block_count, 1)
         counts = counts.tolist()
-        assert store.view().generation.ids.verify(counts) == len(NAMES)
+        assert store.snapshot().generation.ids.verify(counts) == len(STRINGS)
         moved = [counts[0] - 1, counts[1] + 1, *counts[2:]]
         for wrong, message in (
             (moved, f"block 0 holds {counts[0]} fingerprints, the table {counts[0] - 1}"),
@@ -136,7 +136,7 @@ def test_verify_compares_id_records_with_the_blocks(copy):
             ([*counts, 1], f"record of block {len(counts)} is missing"),
         ):
             with pytest.raises(fpstore.CorruptStoreError, match=message):
-                store.view().generation.ids.verify(wrong)
+                store.snapshot().generation.ids.verify(wrong)
 
 
 @pytest.mark.parametrize("damage", ["no number", "another number", "number skipped"])
@@ -154,7 +154,7 @@ def test_verify_follows_each_name_to_its_number_and_back(copy, damage):
             elif damage == "another number":
                 transaction.put(digest, (8).to_bytes(8, "big") + (6).to_bytes(8, "big"), db=numbers)
             else:
-                last = len(NAMES) - 1
+                last = len(STRINGS) - 1
                 moved = (last + 1).to_bytes(8, "big")
                 old = transaction.pop(last.to_bytes(8, "big"), db=names)
                 transaction.put(moved, old, db=names)
@@ -163,7 +163,7 @@ def test_verify_follows_each_name_to_its_number_and_back(copy, damage):
     with fpstore.open(copy) as store:
         (fault,) = store.verify().faults
     expected = (
-        f"id number {len(NAMES)} has a damaged name" if damage == "number skipped" else "id dictionary is damaged at number 7"
+        f"id number {len(STRINGS)} has a damaged name" if damage == "number skipped" else "id dictionary is damaged at number 7"
     )
     assert expected in fault["message"]
     assert fault["path"] == str(copy / STORE)
@@ -173,11 +173,11 @@ def test_verify_follows_each_name_to_its_number_and_back(copy, damage):
 
 
 def test_counts_in_the_metadata_are_checked(copy):
-    rewrite(copy, layout.GENERATION_KEY, lambda record: record.update(ids=record["ids"] + 1))
+    rewrite(copy, lambda record: record["generation"].update(ids=record["generation"]["ids"] + 1))
     with fpstore.open(copy) as store:
         report = store.verify()
     assert not report.ok
-    assert f"{len(NAMES)} ids, the store says {len(NAMES) + 1}" in report.faults[0]["message"]
+    assert f"{len(STRINGS)} ids, the store says {len(STRINGS) + 1}" in report.faults[0]["message"]
 
 
 @pytest.mark.parametrize("name", [layout.STORE_KEY, layout.GENERATION_KEY])

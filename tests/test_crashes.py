@@ -213,7 +213,7 @@ def test_a_process_killed_at_random_moments(tmp_path, strings, kills):
         store.backup(tmp_path / "copy", overwrite=True)
     generations = [p.name for p in path.iterdir() if p.is_dir()]
     assert len(generations) == 1
-    assert sorted(p.name for p in path.iterdir()) == [*generations, "store.mdb", "writer.lock"]
+    assert sorted(p.name for p in path.iterdir()) == [*generations, "manifest.json", "writer.lock"]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["built", "copy", "s"]
     assert min(reached) > kills // 2, "the process was hardly ever alive long enough to change something"
 

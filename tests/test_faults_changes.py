@@ -200,9 +200,9 @@ for output, has in outputs.items():
     assert content(root / output) == {row for row in expected[-1] | (found & extra) if has(row[0])}, output
 here = sorted(os.listdir(path))
 generations = [entry for entry in here if entry.startswith("gen-")]
-assert len(generations) == 1 and here == [generations[0], "store.mdb", "writer.lock"], here
+assert len(generations) == 1 and here == [generations[0], "manifest.json", "writer.lock"], here
 files = {entry for entry in os.listdir(path / generations[0]) if not entry.startswith("table-")}
-assert files - {"names.mdb"} == {"ids.mdb", "journal.mdb", "journal.mdb-lock"}, files
+assert files - {"strings.mdb"} == {"ids.mdb", "log", "journal.mdb-lock"}, files
 for folder in (path, path / generations[0], root, root / "out"):
     left = [entry for entry in os.listdir(folder) if ".tmp" in entry] if folder.exists() else []
     assert not left or outcome.call in ("unlink", "unlinkat", "rmdir"), left
@@ -264,8 +264,8 @@ MEANWHILE = (
 more = [(k, name(i)) for k, i in second] + [(old[5], name(5)), (old[8], name(8))]
 gone = [old[7], second[2][0]]
 written = merges.Merge._write
-def write(self, view, temporary, number):
-    written(self, view, temporary, number)
+def write(self, snapshot, temporary, number):
+    written(self, snapshot, temporary, number)
     with self._host.turn:
         ids = [i for _, i in more] if strings else np.array([i for _, i in more], np.uint64)
         self._host.insert(np.array([k for k, _ in more], np.uint64), ids, "commit")
@@ -386,7 +386,7 @@ def test_a_commit_that_is_refused_after_it_was_made(tmp_path):
     with fpstore.open(path, "r+") as store, fpstore.open(path) as reader:
 
         def refuse():
-            shared = store._follower.journal._shared
+            shared = store._tracker.journal._shared
             shared.handle = Late(shared.handle)
 
         for change, count in (

@@ -15,7 +15,7 @@ from fpstore.disk import sealed as environment
 from fpstore.format import layout
 
 FINGERPRINTS = np.random.default_rng(3).integers(0, 2**64, 300, np.uint64)
-NAMES = [f"document {i}" for i in range(300)]
+STRINGS = [f"document {i}" for i in range(300)]
 
 
 def make(path, ids, changes=True, merge=False):
@@ -41,10 +41,10 @@ def lost_of(report):
 @pytest.fixture
 def foreign_names(tmp_path):
     """Return a store whose dictionary is that of a store with the same fingerprints and other strings, and what it held."""
-    path = make(tmp_path / "s", NAMES, merge=True)
-    other = make(tmp_path / "other", NAMES[::-1], merge=True)
+    path = make(tmp_path / "s", STRINGS, merge=True)
+    other = make(tmp_path / "other", STRINGS[::-1], merge=True)
     right = content(path)
-    shutil.copyfile(other / "gen-00000002" / "names.mdb", path / "gen-00000002" / "names.mdb")
+    shutil.copyfile(other / "gen-00000002" / "strings.mdb", path / "gen-00000002" / "strings.mdb")
     return path, right
 
 
@@ -68,9 +68,9 @@ def test_repair_takes_nothing_from_the_ids_of_another_store(tmp_path):
 
 
 def test_a_store_file_of_another_store_is_refused(tmp_path):
-    path, other = make(tmp_path / "s", NAMES), make(tmp_path / "other", NAMES[::-1])
+    path, other = make(tmp_path / "s", STRINGS), make(tmp_path / "other", STRINGS[::-1])
     right = content(path)
-    shutil.copyfile(other / "store.mdb", path / "store.mdb")
+    shutil.copyfile(other / "manifest.json", path / "manifest.json")
     for mode in ("r", "r+"):
         with pytest.raises(fpstore.CorruptStoreError, match="not of the same store"):
             fpstore.open(path, mode)
@@ -81,12 +81,12 @@ def test_a_store_file_of_another_store_is_refused(tmp_path):
 
 def test_a_damaged_list_of_numbers_does_not_survive_a_merge(tmp_path, monkeypatch):
     """A merge copies which number has which hash: a wrong one would lose the string for look-ups by it."""
-    path = make(tmp_path / "s", NAMES)
+    path = make(tmp_path / "s", STRINGS)
     with fpstore.open(path, "r+") as store:
-        store.delete(ids=NAMES[:20])
+        store.delete(ids=STRINGS[:20])
         store.merge()
         store.insert([1], ["more"])
-    file = path / "gen-00000002" / "names.mdb"
+    file = path / "gen-00000002" / "strings.mdb"
     data = bytearray(file.read_bytes())
     for number in (40, 2**40):
         at = data.find(xxhash.xxh64_digest(b"document 50")) + 8
@@ -109,8 +109,8 @@ def test_keys_out_of_order_are_damage_also_without_assertions(last, keys):
 
 @pytest.mark.parametrize("tables", [7, None, ["x"], [{"permutation": "zz", "prefix_bits": 1, "flips": 0}], [{}]])
 def test_a_design_that_is_none_is_damage(tmp_path, tables):
-    path = make(tmp_path / "s", NAMES, changes=False)
-    rewrite(path, layout.STORE_KEY, lambda record: record["design"].update(tables=tables))
+    path = make(tmp_path / "s", STRINGS, changes=False)
+    rewrite(path, lambda record: record["design"].update(tables=tables))
     with pytest.raises(fpstore.CorruptStoreError):
         fpstore.open(path)
 

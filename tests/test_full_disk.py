@@ -19,7 +19,7 @@ RNG = np.random.default_rng(5)
 FINGERPRINTS = RNG.integers(0, 2**64, 1000, np.uint64)
 MORE = RNG.integers(0, 2**64, 1000, np.uint64)
 OTHER = RNG.integers(0, 2**64, 800, np.uint64)
-NAMES = [f"document {i}" for i in range(10_000)]
+STRINGS = [f"document {i}" for i in range(10_000)]
 DISK_BYTES = 4 << 20
 PAGE = 4096
 NOBODY = 65534
@@ -73,23 +73,23 @@ def start(store, disk):
 
 
 def build(store, disk):
-    fpstore.build(disk / "new", FINGERPRINTS, NAMES[:1000], radius=3, design="flip-2", threads=1).close()
+    fpstore.build(disk / "new", FINGERPRINTS, STRINGS[:1000], radius=3, design="flip-2", threads=1).close()
 
 
 def insert(store, disk):
-    store.insert(MORE, NAMES[3000:4000])
+    store.insert(MORE, STRINGS[3000:4000])
 
 
 def insert_one(store, disk):
-    store.insert([int(MORE[0])], [NAMES[3000]])
+    store.insert([int(MORE[0])], [STRINGS[3000]])
 
 
 def probe_insert(store, disk):
-    store.probe_insert_many(MORE, NAMES[3000:4000], always=True, threads=1)
+    store.probe_insert_many(MORE, STRINGS[3000:4000], always=True, threads=1)
 
 
 def delete(store, disk):
-    store.delete(ids=NAMES[:700])
+    store.delete(ids=STRINGS[:700])
 
 
 def merge(store, disk):
@@ -109,7 +109,7 @@ def back_up(store, disk):
 
 
 def batch(store, disk):
-    store.insert(MORE, NAMES[3000:4000], sync="none")
+    store.insert(MORE, STRINGS[3000:4000], sync="none")
     store.flush()
 
 
@@ -120,14 +120,14 @@ CLOSED = (start, build)
 
 def expected_after(stage, before):
     if stage in (insert, probe_insert, batch):
-        return before | set(zip(MORE.tolist(), NAMES[3000:4000], strict=True))
+        return before | set(zip(MORE.tolist(), STRINGS[3000:4000], strict=True))
     if stage is insert_one:
-        return before | {(int(MORE[0]), NAMES[3000])}
+        return before | {(int(MORE[0]), STRINGS[3000])}
     if stage is delete:
-        gone = set(NAMES[:700])
+        gone = set(STRINGS[:700])
         return {row for row in before if row[1] not in gone}
     if stage is join:
-        return before | set(zip(OTHER.tolist(), NAMES[7000:7800], strict=True))
+        return before | set(zip(OTHER.tolist(), STRINGS[7000:7800], strict=True))
     return before
 
 
@@ -142,13 +142,13 @@ def disk(small_disk):
 @pytest.fixture
 def template(tmp_path):
     """Two stores: one that was never changed, and one with changes."""
-    ids = NAMES[: len(FINGERPRINTS)]
+    ids = STRINGS[: len(FINGERPRINTS)]
     fpstore.build(tmp_path / "plain", FINGERPRINTS, ids, radius=3, design="flip-2", threads=1).close()
     shutil.copytree(tmp_path / "plain", tmp_path / "changed")
     with fpstore.open(tmp_path / "changed", "r+") as store:
-        store.insert(OTHER[:500], NAMES[9000:9500])
-        store.delete(ids=NAMES[800:900])
-    fpstore.build(tmp_path / "other", OTHER, NAMES[7000:7800], radius=3, design="flip-2", threads=1).close()
+        store.insert(OTHER[:500], STRINGS[9000:9500])
+        store.delete(ids=STRINGS[800:900])
+    fpstore.build(tmp_path / "other", OTHER, STRINGS[7000:7800], radius=3, design="flip-2", threads=1).close()
     return tmp_path
 
 
@@ -325,7 +325,7 @@ def test_who_may_not_write_reads(restricted, kind):
             (path / "x").touch()
         assert content(path) == expected
         with fpstore.open(path) as store:
-            assert store.probe(int(FINGERPRINTS[0]))[0].ids == [NAMES[0]]
+            assert store.probe(int(FINGERPRINTS[0]))[0].ids == [STRINGS[0]]
             with pytest.raises(fpstore.ReadOnlyError) as caught:
                 fpstore.open(path, "r+")
             assert str(path) in str(caught.value)
@@ -348,8 +348,8 @@ def test_who_may_not_write_and_a_writer(restricted):
     with fpstore.open(stores / "changed", "r+") as store:
         writer = os.getpid()
         in_child(reading(refused))
-        store.insert([int(MORE[0])], [NAMES[3000]])
-    expected |= {(int(MORE[0]), NAMES[3000])}
+        store.insert([int(MORE[0])], [STRINGS[3000]])
+    expected |= {(int(MORE[0]), STRINGS[3000])}
 
     asked, answered = os.pipe(), os.pipe()
 
@@ -373,7 +373,7 @@ def test_who_may_not_write_and_a_writer(restricted):
         write()
         reader.result()
     with fpstore.open(stores / "changed", "r+") as store:
-        store.insert([int(MORE[1])], [NAMES[3001]])
+        store.insert([int(MORE[1])], [STRINGS[3001]])
     for descriptor in (*asked, *answered):
         os.close(descriptor)
 
@@ -400,7 +400,7 @@ def test_a_store_that_was_never_changed_and_a_writer(restricted):
         try:
             os.read(answered[0], 1)
             with fpstore.open(stores / "plain", "r+") as store:
-                store.insert([int(MORE[0])], [NAMES[3000]])
+                store.insert([int(MORE[0])], [STRINGS[3000]])
                 os.write(asked[1], b".")
                 os.read(answered[0], 1)
         finally:

@@ -245,7 +245,7 @@ def test_control_c_ends_the_taking_up_of_changes_within_a_part(base, after):
 def test_control_c_in_an_insert_leaves_the_store_as_it_was(base):
     with fpstore.open(base, "r+") as store:
         store.insert([1, 2], [3, 4])
-        known = store.view().delta
+        known = store.snapshot().delta
         known.kernel = Interrupting(known.kernel, 2)
         rows = random_words(1)
         with pytest.raises(KeyboardInterrupt):
@@ -266,7 +266,7 @@ def test_an_interrupted_insert_does_not_keep_a_store_from_closing(base):
     """Closing it does not read the delta anew: nobody would use it."""
     with fpstore.open(base, "r+") as store:
         store.insert([1], [2])
-        known = store.view().delta
+        known = store.snapshot().delta
         known.kernel = Interrupting(known.kernel, 1)
         with pytest.raises(KeyboardInterrupt):
             store.insert(random_words(1), random_words(2))
@@ -281,7 +281,7 @@ def test_control_c_while_a_large_delta_is_opened(base):
     store = fpstore.open(base)
     with fpstore.open(base, "r+") as writer:
         writer.insert(rows ^ np.uint64(1), rows)
-    known = store._follower._current.delta
+    known = store._tracker._current.delta
     known.kernel = Interrupting(known.kernel, 2)
     with pytest.raises(KeyboardInterrupt):
         store.probe(int(rows[0]))
@@ -300,7 +300,7 @@ def test_a_handler_that_reads_while_changes_are_taken_up_sees_the_store_as_it_wa
         with fpstore.open(path) as store:
             writer.insert(rows, [f"row {i}" for i in range(ROWS)])
             seen = []
-            known = store._follower._current.delta
+            known = store._tracker._current.delta
             known.kernel = Interrupting(known.kernel, 2)
             old = signal.signal(signal.SIGINT, lambda *_: seen.append(len(store)))
             try:

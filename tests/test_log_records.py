@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fpstore.errors import CorruptStoreError
 from fpstore.query.delta import Record, Totals, pack, unpack
 
-PATH = Path("journal.mdb")
+PATH = Path("log")
 words = st.integers(0, 2**64 - 1)
 
 

@@ -51,7 +51,7 @@ def test_joining_many_strings_in_small_memory(tmp_path):
     code, out, err = run_python(JOIN, tmp_path / "a", tmp_path / "b", 56 << 20)
     assert (code, err) == (0, ""), err
     assert json.loads(out) == [STRINGS + 500, True, True]
-    assert sorted(p.name for p in (tmp_path / "a").iterdir()) == ["gen-00000002", "store.mdb", "writer.lock"]
+    assert sorted(p.name for p in (tmp_path / "a").iterdir()) == ["gen-00000002", "manifest.json", "writer.lock"]
 
 
 # --- Repair -----------------------------------------------------------------------------------------

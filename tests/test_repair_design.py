@@ -8,7 +8,9 @@ from building import rows_of
 from repairing import content, current, flip
 
 import fpstore
-from fpstore.format import layout
+from fpstore.format.log import LOG_FILE
+from fpstore.format.manifest import MANIFEST_FILE
+from fpstore.format.table import table_name
 
 COUNT = 3000
 FINGERPRINTS = np.random.default_rng(31).integers(0, 2**64, COUNT, np.uint64)
@@ -39,13 +41,13 @@ def copied(good, tmp_path):
 
 def lose_state(path):
     """Damage every copy of the state record in the journal."""
-    file = path / current(path) / layout.JOURNAL_FILE
+    file = path / current(path) / LOG_FILE
     data = bytearray(file.read_bytes())
-    at = data.find(b'"first_name"')
+    at = data.find(b'"first_string"')
     assert at >= 0
     while at >= 0:
         data[at + 2] ^= 1
-        at = data.find(b'"first_name"', at)
+        at = data.find(b'"first_string"', at)
     file.write_bytes(data)
 
 
@@ -60,16 +62,16 @@ def test_repair_after_a_change_of_design_keeps_what_is_intact(tmp_path):
         assert store.design.name != first
     right = content(path)
     with fpstore.open(path) as store:
-        design, settings = store.design, store.view().generation.store
+        design, settings = store.design, store.snapshot().generation.store
     for at in (5000, 50_000, 500_000):
-        flip(path / current(path) / layout.table_name(0), at)
+        flip(path / current(path) / table_name(0), at)
     report = fpstore.repair(path)
     assert report.complete, report.losses
     assert not any("another design" in fault for fault in report.faults)
     with fpstore.open(report.output) as store:
         assert set(rows_of(store)) == right
         assert store.design == design
-        assert store.view().generation.store["auto"] == settings["auto"]
+        assert store.snapshot().generation.store["auto"] == settings["auto"]
 
 
 @pytest.mark.parametrize("lost", ["state", "store file", "state and a header"])
@@ -77,12 +79,12 @@ def test_the_design_of_the_tables_when_a_record_is_lost(good, tmp_path, lost):
     path, right = copied(good, tmp_path)
     folder = path / current(path)
     if lost == "store file":
-        (path / layout.STORE_FILE).unlink()
+        (path / MANIFEST_FILE).unlink()
     else:
         lose_state(path)
     if lost == "state and a header":
-        flip(folder / layout.table_name(0), 200)
-    flip(folder / layout.table_name(1), 4096 + 40)
+        flip(folder / table_name(0), 200)
+    flip(folder / table_name(1), 4096 + 40)
     report = fpstore.repair(path)
     assert not any("another design" in fault for fault in report.faults), report.faults
     held = content(report.output)
@@ -108,7 +110,7 @@ def test_every_damaged_header_of_a_changed_design(good, tmp_path):
     path, right = copied(good, tmp_path)
     folder = path / current(path)
     for number in range(4):
-        file = folder / layout.table_name(number)
+        file = folder / table_name(number)
         if number < 3:
             flip(file, 100)
         flip(file, 4096 + 512 * (number + 1) + 40)
@@ -124,8 +126,8 @@ def test_records_of_another_generation_are_not_taken(good, tmp_path):
     with fpstore.open(other, "r+") as store:
         store.insert(np.array([1, 2], np.uint64), None)
         store.merge(design="flip-2")
-    journal = path / current(path) / layout.JOURNAL_FILE
-    journal.write_bytes((other / current(other) / layout.JOURNAL_FILE).read_bytes())
+    journal = path / current(path) / LOG_FILE
+    journal.write_bytes((other / current(other) / LOG_FILE).read_bytes())
     report = fpstore.repair(path)
     assert not report.sound
     with fpstore.open(report.output) as store:

@@ -27,7 +27,10 @@ from repairing import (
 
 import fpstore
 from fpstore.disk.locks import WriterLock
-from fpstore.format import layout
+from fpstore.format.id_map import IDS_FILE
+from fpstore.format.log import LOG_FILE
+from fpstore.format.manifest import MANIFEST_FILE
+from fpstore.format.table import table_name
 from fpstore.query import delta as log
 from fpstore.query.journal import Journal
 
@@ -49,9 +52,9 @@ def test_a_lost_store_file_of_a_store_that_was_never_changed(tmp_path, design, i
     right = content(path)
     with fpstore.open(path) as store:
         before = store.design
-    (path / layout.STORE_FILE).unlink()
+    (path / MANIFEST_FILE).unlink()
     if not identity:
-        (path / GENERATION / layout.table_name(0)).unlink()
+        (path / GENERATION / table_name(0)).unlink()
     report, held = repaired(path, right)
     assert held == right
     with fpstore.open(report.output) as store:
@@ -67,7 +70,7 @@ def test_a_lost_store_file_of_a_store_that_was_never_changed(tmp_path, design, i
 def test_a_lost_store_file_of_a_store_with_a_journal(tmp_path):
     path = make(tmp_path / "s", "integer")
     right = content(path)
-    (path / layout.STORE_FILE).unlink()
+    (path / MANIFEST_FILE).unlink()
     report, held = repaired(path, right)
     assert report.complete
     assert held == right
@@ -78,7 +81,7 @@ def test_a_lost_store_file_of_a_store_with_a_journal(tmp_path):
 def test_rows_go_on_where_they_ended(tmp_path):
     path = make(tmp_path / "s", "row")
     right = content(path)
-    (path / GENERATION / layout.table_name(0)).unlink()
+    (path / GENERATION / table_name(0)).unlink()
     report, held = repaired(path, right)
     for where in (report.output,):
         with fpstore.open(where, "r+") as store:
@@ -93,9 +96,9 @@ def test_a_log_record_that_is_lost(tmp_path):
     """All others are applied, with the right strings."""
     path = make(tmp_path / "s", "string")
     right = content(path)
-    journal = path / GENERATION / layout.JOURNAL_FILE
+    journal = path / GENERATION / LOG_FILE
     with fpstore.open(path) as store:
-        record = store._follower.journal.read(9).records[0]
+        record = store._tracker.journal.read(9).records[0]
     assert log.unpack(record, journal).number == 10
     data = journal.read_bytes()
     places = [m.start() for m in re.finditer(re.escape(record), data)]
@@ -112,7 +115,7 @@ def test_a_log_record_that_is_lost(tmp_path):
 def test_records_are_found_without_the_pages_above_them(changed, tmp_path):
     path, right = changed
     copy = damaged(path, tmp_path)
-    journal = copy / current(path) / layout.JOURNAL_FILE
+    journal = copy / current(path) / LOG_FILE
     data = bytearray(journal.read_bytes())
     data[: 2 * 4096] = bytes(2 * 4096)
     journal.write_bytes(data)
@@ -125,7 +128,7 @@ def test_records_are_found_without_the_pages_above_them(changed, tmp_path):
 def test_a_journal_of_which_nothing_is_left(tmp_path):
     path = make(tmp_path / "s", "string")
     right = content(path)
-    (path / GENERATION / layout.JOURNAL_FILE).unlink()
+    (path / GENERATION / LOG_FILE).unlink()
     report, held = repaired(path, right)
     assert held == {(int(f), f"document {i}") for i, f in enumerate(FINGERPRINTS)}
     assert report.losses == ["the journal: all that was inserted or deleted since the last merge, if anything was"]
@@ -137,9 +140,9 @@ def test_a_journal_of_which_nothing_is_left(tmp_path):
 def test_in_place_keeps_the_damaged_store(tmp_path):
     path = make(tmp_path / "s")
     right = content(path)
-    (path / GENERATION / layout.table_name(1)).unlink()
+    (path / GENERATION / table_name(1)).unlink()
     for number in range(1, 4):
-        damage_block(path / GENERATION / layout.table_name(0), 1)
+        damage_block(path / GENERATION / table_name(0), 1)
         before = bytes_of(path)
         report = fpstore.repair(path, in_place=True)
         name = "s.damaged" if number == 1 else f"s.damaged-{number}"
@@ -157,7 +160,7 @@ def test_in_place_through_a_link(tmp_path):
     right = content(path)
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / "current").symlink_to(path)
-    (path / GENERATION / layout.IDS_FILE).unlink()
+    (path / GENERATION / IDS_FILE).unlink()
     (tmp_path / "s.lost.tsv").write_text("of an earlier repair")
     report = fpstore.repair(tmp_path / "links" / "current", in_place=True)
     assert (report.output, report.damaged) == (str(path), str(tmp_path / "s.damaged"))
@@ -169,7 +172,7 @@ def test_in_place_through_a_link(tmp_path):
 
 def test_a_file_that_may_not_be_read_is_no_damage(tmp_path, with_mode):
     path = make(tmp_path / "s", changes=False)
-    with with_mode(path / GENERATION / layout.IDS_FILE, 0), pytest.raises(fpstore.StorageError, match="Permission denied"):
+    with with_mode(path / GENERATION / IDS_FILE, 0), pytest.raises(fpstore.StorageError, match="Permission denied"):
         fpstore.repair(path)
     assert listing(tmp_path) == ["s"]
 
@@ -197,7 +200,7 @@ def test_what_is_recovered_reaches_the_builder_once_and_in_parts(monkeypatch, ki
 def test_another_path(tmp_path):
     path = make(tmp_path / "s")
     right = content(path)
-    (path / GENERATION / layout.IDS_FILE).unlink()
+    (path / GENERATION / IDS_FILE).unlink()
     report = fpstore.repair(path, tmp_path / "new", lost=tmp_path / "lost", threads=1, memory="64MiB")
     assert (report.output, report.lost_file) == (str(tmp_path / "new"), str(tmp_path / "lost"))
     assert content(tmp_path / "new") < right
@@ -227,14 +230,14 @@ def test_what_is_refused(tmp_path):
     )
     lock.release()
     assert (code, len(re.findall(f"process {os.getpid()} has it open for writing", out))) == (0, 2)
-    (path / GENERATION / layout.table_name(0)).unlink()
+    (path / GENERATION / table_name(0)).unlink()
     (tmp_path / "s.repaired").mkdir()
     with pytest.raises(fpstore.StoreExistsError, match=r"s.repaired exists: move it away"):
         fpstore.repair(path)
     for table in range(1, 3):
-        os.truncate(path / GENERATION / layout.table_name(table), 100)
-    (path / layout.STORE_FILE).unlink()
-    (path / GENERATION / layout.JOURNAL_FILE).unlink()
+        os.truncate(path / GENERATION / table_name(table), 100)
+    (path / MANIFEST_FILE).unlink()
+    (path / GENERATION / LOG_FILE).unlink()
     (tmp_path / "s.repaired").rmdir()
     with pytest.raises(fpstore.CorruptStoreError, match="nothing can be recovered"):
         fpstore.repair(path)
@@ -244,10 +247,10 @@ def test_what_is_refused(tmp_path):
 
 def test_what_a_killed_repair_in_place_left_does_not_block_the_next(tmp_path):
     path = make(tmp_path / "s", changes=False)
-    os.truncate(path / GENERATION / layout.table_name(1), 100)
+    os.truncate(path / GENERATION / table_name(1), 100)
     left = tmp_path / ".s.repairing"
     left.mkdir()
-    (left / layout.STORE_FILE).write_bytes(b"half")
+    (left / MANIFEST_FILE).write_bytes(b"half")
     report = fpstore.repair(path, in_place=True)
     assert report.complete
     assert not left.exists()
@@ -258,7 +261,7 @@ def test_what_a_killed_repair_in_place_left_does_not_block_the_next(tmp_path):
 def test_a_newer_store_is_not_repaired(tmp_path, monkeypatch):
     path = make(tmp_path / "s", changes=False)
     monkeypatch.setattr(layout, "FORMAT_VERSION", 0)
-    (path / GENERATION / layout.table_name(1)).unlink()
+    (path / GENERATION / table_name(1)).unlink()
     with pytest.raises(fpstore.FormatVersionError, match="upgrade fpstore"):
         fpstore.repair(path)
 
@@ -286,10 +289,10 @@ def test_uncommitted_pages_do_not_come_back(tmp_path):
     """Records are taken from the last transaction where it can be followed."""
     path = make(tmp_path / "s", "integer")
     right = content(path)
-    journal = Journal(path / GENERATION / layout.JOURNAL_FILE)
+    journal = Journal(path / GENERATION / LOG_FILE)
     count = len(journal.read(0).records)
     journal.close()
-    damage_block(path / GENERATION / layout.table_name(0), 0)
+    damage_block(path / GENERATION / table_name(0), 0)
     report, held = repaired(path, right)
     assert f"applied {count} log records" in report.actions
     assert held == right

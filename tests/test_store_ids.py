@@ -67,12 +67,12 @@ def check_ids(store, wanted):
 
 
 LONG = "x" * 5000
-NAMES = ["a", " ", "\n", "0", "tab\there", "Grüße", "文档", "🙂" * 200, LONG, LONG + "y", "x" * 511, "x" * 512, "\x00"]
+STRINGS = ["a", " ", "\n", "0", "tab\there", "Grüße", "文档", "🙂" * 200, LONG, LONG + "y", "x" * 511, "x" * 512, "\x00"]
 
 
 def test_string_ids(tmp_path):
     rng = random.Random(2)
-    names = [*NAMES, *("".join(rng.choices(string.printable, k=rng.randint(1, 40))) for _ in range(1000))]
+    names = [*STRINGS, *("".join(rng.choices(string.printable, k=rng.randint(1, 40))) for _ in range(1000))]
     rows = [(rng.randrange(400), rng.choice(names)) for _ in range(3000)]
     rows += [(1000 + i, name) for i, name in enumerate(names)]
     wanted = {}
@@ -81,7 +81,7 @@ def test_string_ids(tmp_path):
     fingerprints, ids = zip(*rows, strict=True)
     with fpstore.build(tmp_path / "s", fingerprints, ids, block_bytes=128) as store:
         check_ids(store, wanted)
-        assert store[1000 + NAMES.index(LONG)] == [LONG]
+        assert store[1000 + STRINGS.index(LONG)] == [LONG]
         assert isinstance(store.probe(1000)[0].ids[0], str)
 
 
@@ -211,13 +211,13 @@ def test_a_number_that_has_no_name_is_damage(tmp_path):
     fpstore.build(tmp_path / "s", [1, 2], ["a", "b"]).close()
     with fpstore.open(tmp_path / "s", "r+") as store:
         store.insert([3, 4], ["c", "d"])
-        view = store.view()
-        assert view.named([0, 1, 2, 3]) == ["a", "b", "c", "d"]
-        assert view.named([3, 0, 2, 1, 2, 0]) == ["d", "a", "c", "b", "c", "a"]
+        snapshot = store.snapshot()
+        assert snapshot.named([0, 1, 2, 3]) == ["a", "b", "c", "d"]
+        assert snapshot.named([3, 0, 2, 1, 2, 0]) == ["d", "a", "c", "b", "c", "a"]
         for number in (4, 5, 2**63):
             for numbers in ([number], [0, 1, 2, 3, number]):
                 with pytest.raises(fpstore.CorruptStoreError, match=f"id number {number} has no name"):
-                    view.named(numbers)
+                    snapshot.named(numbers)
 
 
 def test_strings_of_one_hash_are_kept_by_a_merge_each_for_itself():
@@ -235,12 +235,12 @@ def test_what_belongs_to_a_generation_alone(tmp_path):
     """Its look-ups are made once; the first one's dictionary is counted with the store file that it lies in."""
     fpstore.build(tmp_path / "s", [1, 2], ["a", "b"]).close()
     with fpstore.open(tmp_path / "s", "r+") as store:
-        first = store.view().generation
+        first = store.snapshot().generation
         assert first.prober(3) is first.prober(3)
         assert first.prober(3) is not first.prober(2)
-        assert (first.next_name(), first.names_bytes) == (2, 0)
+        assert (first.next_string(), first.strings_bytes) == (2, 0)
         store.insert(3, "c")
         store.merge()
-        second = store.view().generation
-        assert second.next_name() == 3
-        assert second.names_bytes == second.names.file_bytes > 0
+        second = store.snapshot().generation
+        assert second.next_string() == 3
+        assert second.strings_bytes == second.names.file_bytes > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.arguments import check_choice, check_progress
 from fpstore.building.external_sort import COPY_ROWS, KEY_BYTES, Column, PairSorter, permuted_parts
-from fpstore.building.generation_writer import add_histogram, in_pieces
+from fpstore.building.generation_writer import add_histogram, finish_store, in_pieces
 from fpstore.building.target import Target
 from fpstore.design.block_bytes import DEFAULT_BLOCK_BYTES, check_block_bytes
 from fpstore.design.families import IDENTITY, Design, check_design, check_radius
@@ -24,10 +25,12 @@ from fpstore.design.families import design as make_design
 from fpstore.design.planner import SAMPLE_SIZE, STORAGE, choose
 from fpstore.disk.sealed import Writer
 from fpstore.errors import InputError, show
-from fpstore.format import huffman, layout
+from fpstore.format import huffman
 from fpstore.format import id_map as idmap
-from fpstore.format.strings import NameWriter
-from fpstore.format.table import Layout, TableReader, TableWriter
+from fpstore.format.manifest import IDENTITY_BYTES, GenerationRecord, Manifest, generation_folder
+from fpstore.format.record import Totals
+from fpstore.format.strings import STRINGS_FILE, StringWriter
+from fpstore.format.table import Layout, TableReader, TableWriter, table_name
 from fpstore.io import check_fingerprints, check_ids
 from fpstore.resources import parse_memory, parse_threads
 from fpstore.threads import as_ended, result
@@ -115,7 +118,7 @@ class _Build:
         assert isinstance(options.memory, int)
         assert isinstance(options.threads, int)
         self._memory, self._threads = options.memory - options.reserved, options.threads
-        self._generation = folder / layout.generation_name(1)
+        self._generation = folder / generation_folder(1)
         self._generation.mkdir()
         # Tables are synced beside the building of the next ones.
         self._disk = ThreadPoolExecutor(1)
@@ -125,9 +128,10 @@ class _Build:
 
     def run(self, source: Any, ids: Any) -> None:
         """Read, sort, encode, and write the metadata last."""
-        store = Writer(self._folder / layout.STORE_FILE)
+        strings = _StringsFile(self._generation / STRINGS_FILE)
         try:
-            names = NameWriter(store) if self._options.id_kind == "string" else None
+            if self._options.id_kind == "string":
+                strings.number([])
             rows = _known_rows(source)
             if rows is not None and self._options.design != "auto":
                 self._choose(rows)  # refuses before anything is read
@@ -142,8 +146,7 @@ class _Build:
                     kind, numbers = "integer", chunk_ids
                 else:
                     kind = "string"
-                    names = names or NameWriter(store)
-                    numbers = names.number(chunk_ids)
+                    numbers = strings.number(chunk_ids)
                 sorter.add(fingerprints, numbers)
                 row += len(fingerprints)
                 self._progress.tick(len(fingerprints))
@@ -151,13 +154,12 @@ class _Build:
             self._other_tables(identity)
             for _, sync in self._syncs:
                 result(sync)
-            self._write_metadata(
-                store, identity, self._options.id_kind or kind, id_count, self._options.rows if self._options.id_kind else row
-            )
+            kind = self._options.id_kind or kind
+            totals = Totals(identity.count, id_count, self._options.rows if self._options.id_kind else row, kind)
             self._temporary.rmdir()
-            store.finish()
+            finish_store(self._folder, self._manifest(identity, totals, *strings.finish()))
         except BaseException:
-            store.abort()
+            strings.abort()
             raise
         finally:
             self._disk.shutdown(cancel_futures=True)
@@ -191,8 +193,8 @@ class _Build:
         del part
         identity.design = self._choose(identity.count, identity.sample())
         self._progress.start(PHASE_TABLES, identity.count * len(identity.design.tables))
-        writer = TableWriter(self._generation / layout.table_name(0), self._layout(identity, 0, identity.histogram))
-        records = idmap.IdMapWriter(self._generation / layout.IDS_FILE, identity.digest)
+        writer = TableWriter(self._generation / table_name(0), self._layout(identity, 0, identity.histogram))
+        records = idmap.IdMapWriter(self._generation / idmap.IDS_FILE, identity.digest)
         try:
             pieces = zip(keys.pieces(), per_fingerprint.pieces(), strict=True)
             for piece, counts in itertools.chain.from_iterable(itertools.starmap(_few_ids, pieces)):
@@ -211,7 +213,7 @@ class _Build:
         numbers.close()
         if in_files:
             keys.close()
-            identity.table = self._generation / layout.table_name(0)
+            identity.table = self._generation / table_name(0)
         return identity, id_count
 
     def _layout(self, identity: _Identity, table: int, histogram: Words) -> Layout:
@@ -302,7 +304,7 @@ class _Build:
             column.close()
 
     def _write_table(self, identity: _Identity, table: int, histogram: Words, pieces: Iterable[Words]) -> None:
-        writer = TableWriter(self._generation / layout.table_name(table), self._layout(identity, table, histogram))
+        writer = TableWriter(self._generation / table_name(table), self._layout(identity, table, histogram))
         try:
             for piece in pieces:
                 writer.feed(piece)
@@ -319,37 +321,45 @@ class _Build:
             return self._options.auto
         return {"planned_for": count, "disk_budget": self._options.disk_budget, "storage": self._options.storage}
 
-    def _write_metadata(self, store: Writer, identity: _Identity, kind: str, id_count: int, rows: int) -> None:
+    def _manifest(self, identity: _Identity, totals: Totals, first_string: int, strings_file: dict[str, int] | None) -> Manifest:
         if identity.table is None:
             identity.column.close()
-        chosen = identity.design
-        records: dict[bytes, dict[str, Any]] = {
-            layout.STORE_KEY: {
-                "format_version": layout.FORMAT_VERSION,
-                "flags": 0,
-                "width": 64,
-                "design": chosen.to_json(),
-                "id_kind": kind,
-                "block_bytes": self._options.block_bytes,
-                "fingerprinter": self._options.fingerprinter,
-                "auto": self._auto(identity.count),
-            },
-            layout.GENERATION_KEY: {
-                "number": 1,
-                "fingerprints": identity.count,
-                "ids": id_count,
-                "rows": rows,
-                "set_digest": identity.digest,
-                "ids_file": identity.ids_file,
-            },
-        }
-        meta = store.database(layout.META)
+        record = GenerationRecord(
+            1, totals.fingerprints, totals.ids, totals.next_row, totals.id_kind, first_string,
+            identity.digest, identity.ids_file, strings_file,
+        )  # fmt: skip
+        return Manifest(
+            os.urandom(IDENTITY_BYTES), identity.design, self._options.block_bytes, self._options.fingerprinter,
+            self._auto(identity.count), record,
+        )  # fmt: skip
 
-        def work(transaction: Any) -> None:
-            for key, record in records.items():
-                transaction.put(key, layout.pack_record(record), db=meta)
 
-        store.run(work)
+class _StringsFile:
+    """The dictionary, made when the first string comes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: Writer | None = None
+        self._numbers: StringWriter | None = None
+
+    def number(self, strings: Sequence[str]) -> Words:
+        """Return the numbers of strings; new ones are added."""
+        if self._numbers is None:
+            self._file = Writer(self._path)
+            self._numbers = StringWriter(self._file)
+        return self._numbers.number(strings)
+
+    def finish(self) -> tuple[int, dict[str, int] | None]:
+        """Make it durable; return the number after the last, and what its reader must know."""
+        if self._file is None or self._numbers is None:
+            return 0, None
+        size, digest = self._file.finish()
+        return self._numbers.count, {"bytes": size, "digest": digest, "largest": 0}
+
+    def abort(self) -> None:
+        """Give it up."""
+        if self._file is not None:
+            self._file.abort()
 
 
 class _Identity:

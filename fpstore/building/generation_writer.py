@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +17,15 @@ from fpstore import _kernel
 from fpstore.building.external_sort import COPY_ROWS, KEY_BYTES, Column, permuted_parts
 from fpstore.building.sources import Source
 from fpstore.design.families import IDENTITY, Design
+from fpstore.disk.locks import LOCK_FILE, MODE
 from fpstore.errors import CorruptStoreError
-from fpstore.format import huffman, layout
-from fpstore.format.id_map import IdMapWriter
-from fpstore.format.table import Layout, TableWriter
+from fpstore.format import huffman
+from fpstore.format.id_map import IDS_FILE, IdMapWriter
+from fpstore.format.log import LOG_FILE, LogHeader
+from fpstore.format.log_writer import create_log
+from fpstore.format.manifest import GenerationRecord, Manifest, generation_folder, write_manifest
+from fpstore.format.record import Totals
+from fpstore.format.table import Layout, TableWriter, table_name
 from fpstore.threads import WAIT_SECONDS, as_ended, result
 
 Words = npt.NDArray[np.uint64]
@@ -28,8 +33,8 @@ Progress = Callable[[str, int, int | None], None]
 PHASE_MERGE = "merging"
 
 
-class Written:
-    """Where a new generation is written, and what its record says afterwards."""
+class GenerationWriter:
+    """Writes the tables and the id map of a new generation; :meth:`record` says afterwards what they are."""
 
     def __init__(
         self, folder: Path, design: Design, block_bytes: int, memory: int, threads: int, progress: Progress | None
@@ -101,7 +106,7 @@ class Written:
 
     def _id_map(self, source: Source) -> None:
         """Write the ids, block by block as the identity table has its blocks."""
-        records = IdMapWriter(self.folder / layout.IDS_FILE, self.digest)
+        records = IdMapWriter(self.folder / IDS_FILE, self.digest)
         try:
             for keys, counts, ids in source.groups():
                 if not len(keys):
@@ -177,7 +182,7 @@ class Written:
             else:
                 again = source.keys(spec, self._stop) if column is None else column.pieces()
             assert again is not None
-            writer = TableWriter(self.folder / layout.table_name(number), self._layout(number, histogram))
+            writer = TableWriter(self.folder / table_name(number), self._layout(number, histogram))
             try:
                 fed = 0
                 for piece in again:
@@ -227,16 +232,73 @@ class Written:
         """Have the write end soon, with InterruptedError."""
         self._stop.set()
 
-    def record(self, number: int, rows: int) -> dict[str, Any]:
-        """Return the generation record."""
-        return {
-            "number": number,
-            "fingerprints": self.fingerprints,
-            "ids": self.ids,
-            "rows": rows,
-            "set_digest": self.digest,
-            "ids_file": self.ids_file,
-        }
+    def record(
+        self, number: int, totals: Totals, first_string: int, strings_file: dict[str, int] | None = None
+    ) -> GenerationRecord:
+        """Return what the manifest says of the generation.
+
+        Parameters
+        ----------
+        number : int
+        totals : Totals
+            What it holds.
+        first_string, strings_file
+            See :class:`GenerationRecord`.
+        """
+        return GenerationRecord(
+            number,
+            self.fingerprints,
+            self.ids,
+            totals.next_row,
+            totals.id_kind,
+            first_string,
+            self.digest,
+            self.ids_file,
+            strings_file,
+        )
+
+
+def finish_generation(folder: Path, manifest: Manifest) -> None:
+    """Give a generation whose files are complete its log; the caller makes the names durable.
+
+    Raises
+    ------
+    OSError
+    """
+    create_log(folder / LOG_FILE, start_of_log(manifest))
+
+
+def start_of_log(manifest: Manifest) -> LogHeader:
+    """Return the header of the log of a manifest's generation."""
+    record = manifest.generation
+    totals = Totals(record.fingerprints, record.ids, record.next_row, record.id_kind)
+    return LogHeader(manifest.identity, record.number, record.first_string, totals)
+
+
+def finish_store(folder: Path, manifest: Manifest) -> None:
+    """Make a store of a folder that has the files of its first generation.
+
+    Raises
+    ------
+    OSError
+    """
+    finish_generation(folder / generation_folder(manifest.generation.number), manifest)
+    finish_copy(folder, manifest)
+
+
+def finish_copy(folder: Path, manifest: Manifest) -> None:
+    """Make a store of a folder that has all files of its generation, with the log.
+
+    Raises
+    ------
+    OSError
+    """
+    (folder / LOCK_FILE).touch(MODE)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        write_manifest(descriptor, manifest)
+    finally:
+        os.close(descriptor)
 
 
 def in_pieces(parts: Iterable[Words]) -> Iterator[Words]:

@@ -1,4 +1,4 @@
-"""Sorted content to write tables from: what a view holds, several of them together, or the part of one in a range."""
+"""Sorted content to write tables from: what a snapshot holds, several of them together, or the part of one in a range."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fpstore import _kernel
 from fpstore.building.external_sort import COPY_ROWS, unless_stopped
 from fpstore.design.families import IDENTITY, TableSpec
 from fpstore.format.table import TableReader
-from fpstore.query.snapshot import NONE, Groups, View, cut_groups
+from fpstore.query.snapshot import NONE, Groups, Snapshot, cut_groups
 
 Words = npt.NDArray[np.uint64]
 T = TypeVar("T")
@@ -35,41 +35,41 @@ class Source(Protocol):
 
 
 class Content:
-    """What a view holds: each of its tables brought up to date with the delta while it is decoded.
+    """What a snapshot holds: each of its tables brought up to date with the delta while it is decoded.
 
     Parameters
     ----------
-    view : View
+    snapshot : Snapshot
     renumber : callable, optional
         Makes other numbers of the ids' numbers.
     """
 
-    def __init__(self, view: View, renumber: Callable[[Words], Words] | None = None) -> None:
-        self._view = view
+    def __init__(self, snapshot: Snapshot, renumber: Callable[[Words], Words] | None = None) -> None:
+        self._snapshot = snapshot
         self._renumber = renumber
-        changed, added = view.changed
-        self._drop, self._add = changed[~view.has_all(changed)], added[0]
+        changed, added = snapshot.changed
+        self._drop, self._add = changed[~snapshot.has_all(changed)], added[0]
 
     def groups(self) -> Iterator[Groups]:
         """Start a pass over everything, with ids."""
         if self._renumber is None:
-            yield from self._view.groups()
+            yield from self._snapshot.groups()
             return
-        for keys, counts, ids in self._view.groups():
+        for keys, counts, ids in self._snapshot.groups():
             yield _in_order(keys, counts, self._renumber(ids))
 
     def keys(self, spec: TableSpec, stop: _kernel.Stop | None = None) -> Iterator[Words] | None:
         """Start a pass over the table of this permutation, if there is one."""
-        table = next((t for t in self._view.generation.tables if t.kernel.permutation == spec.permutation), None)
+        table = next((t for t in self._snapshot.generation.tables if t.kernel.permutation == spec.permutation), None)
         return None if table is None else self._updated(table, np.frombuffer(spec.permutation, np.uint8), stop)
 
     def shape(self) -> tuple[int, int]:
         """Return how many fingerprints there are, and their digest."""
-        record = self._view.generation.record
+        record = self._snapshot.generation.record
         identity = np.frombuffer(IDENTITY, np.uint8)
         added, dropped = (_kernel.digest(keys, identity) for keys in (self._add, self._drop))
-        count = int(record["fingerprints"]) + len(self._add) - len(self._drop)
-        return count, (int(record["set_digest"]) + added - dropped) % 2**64
+        count = record.fingerprints + len(self._add) - len(self._drop)
+        return count, (record.set_digest + added - dropped) % 2**64
 
     def _updated(self, table: TableReader, permutation: npt.NDArray[np.uint8], stop: _kernel.Stop | None) -> Iterator[Words]:
         drop, add = np.empty_like(self._drop), np.empty_like(self._add)
@@ -114,17 +114,17 @@ class Joined:
 
 
 class Part:
-    """Those fingerprints of a view that start with a prefix.
+    """Those fingerprints of a snapshot that start with a prefix.
 
     Parameters
     ----------
-    view : View
+    snapshot : Snapshot
     bits, prefix : int
         The leading bits, and what they are.
     """
 
-    def __init__(self, view: View, bits: int, prefix: int) -> None:
-        self._content = Content(view)
+    def __init__(self, snapshot: Snapshot, bits: int, prefix: int) -> None:
+        self._content = Content(snapshot)
         self.first = np.uint64(prefix << (64 - bits))
         self.last = np.uint64((((prefix + 1) << (64 - bits)) - 1) & (2**64 - 1))
 

@@ -14,7 +14,7 @@ from fpstore.disk.folders import ASIDE, exchange, remove_tree, sync_folder
 from fpstore.disk.locks import LOCK_FILE, WriterLock
 from fpstore.disk.refusals import refused
 from fpstore.errors import FpstoreError, InputError, StorageError, StoreExistsError
-from fpstore.format.layout import is_store
+from fpstore.format.manifest import is_store
 
 
 class Target:

@@ -6,19 +6,22 @@ import errno
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
+from fpstore.building.generation_writer import finish_copy
 from fpstore.building.target import Target, lies_inside
 from fpstore.disk.files import read_at
-from fpstore.disk.locks import LOCK_FILE
 from fpstore.disk.refusals import refused
 from fpstore.disk.seal import opened_seal
 from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError
-from fpstore.format import layout
+from fpstore.format.id_map import IDS_FILE
+from fpstore.format.log import LOG_FILE, log_end
+from fpstore.format.log_writer import set_end
+from fpstore.format.strings import STRINGS_FILE
+from fpstore.format.table import table_name
 from fpstore.query.generation import Generation
-from fpstore.query.journal import MOST_NUMBER, Journal, lock_path
-from fpstore.query.tracker import Follower
+from fpstore.query.tracker import Tracker
 
 Progress = Callable[[str, int, int | None], None]
 PHASE_COPY = "copying"
@@ -29,124 +32,86 @@ PAUSE_SECONDS = 0.01
 _NO_COPY_RANGE = (errno.EIO, errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM, errno.ETXTBSY)
 
 
-class _MovedError(Exception):
-    """A merge has made another generation current."""
-
-
-def back_up(follower: Follower, path: Path, overwrite: bool, progress: Progress | None) -> None:
+def back_up(tracker: Tracker, path: Path, overwrite: bool, progress: Progress | None) -> None:
     """Copy what a store holds at one moment to ``path``; it appears complete, or not at all.
 
     Raises
     ------
     InputError, StoreExistsError, StorageError, StoreNotFoundError, CorruptStoreError
     """
-    if lies_inside(path, follower.path):
+    if lies_inside(path, tracker.path):
         raise InputError(f"{path}: a backup cannot lie inside the store itself: choose a path outside it", path=path)
     for attempt in range(ATTEMPTS):
-        generation = follower.view().generation
+        generation = tracker.snapshot().generation
         with ExitStack() as opened:
             try:
-                files = _open_files(follower, generation, opened)
+                files = _open_files(generation, opened)
             except StoreNotFoundError:
                 # A merge removes the generation before: look again, unless it is the one that is current.
-                if follower.view().generation is generation and attempt > 1:
+                if tracker.snapshot().generation is generation and attempt > 1:
                     raise
                 time.sleep(PAUSE_SECONDS)
                 continue
-            with suppress(_MovedError):
-                _copy(follower, generation, files, path, overwrite, progress)
-                return
-        time.sleep(PAUSE_SECONDS)
-    raise CorruptStoreError(f"{follower.path}: the current generation could not be found", path=follower.path)
+            _copy(generation, files, path, overwrite, progress)
+            return
+    raise CorruptStoreError(f"{tracker.path}: the current generation could not be found", path=tracker.path)
 
 
-def _open_files(follower: Follower, generation: Generation, opened: ExitStack) -> dict[str, int]:
-    """Open all files of a store that do not change, so that they can be read whatever is merged; return their descriptors."""
-    folder = generation.folder.name
-    names = [layout.table_name(table) for table in range(len(generation.design.tables))] + [layout.IDS_FILE]
-    if generation.record.get("names_file"):
-        names.append(layout.NAMES_FILE)
+def _open_files(generation: Generation, opened: ExitStack) -> dict[str, int]:
+    """Open all files of a generation, so that they can be read whatever is merged; return their descriptors."""
+    names = [table_name(table) for table in range(len(generation.design.tables))] + [IDS_FILE, LOG_FILE]
+    if generation.strings is not None:
+        names.append(STRINGS_FILE)
     files = {}
-    for name in (layout.STORE_FILE, *(f"{folder}/{name}" for name in names)):
-        file = follower.path / name
+    for name in names:
+        file = generation.folder / name
         try:
             descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError as error:
-            _check_same(follower)
             raise StoreNotFoundError(f"{file}: missing ({error.strerror})", path=file) from error
         except OSError as error:
             raise refused(file, error) from error
         opened.callback(os.close, descriptor)
         files[name] = descriptor
-    _check_same(follower)
-    _check_whole(follower, generation, files)
+    _check_whole(generation, files)
     return files
 
 
-def _check_whole(follower: Follower, generation: Generation, files: dict[str, int]) -> None:
+def _check_whole(generation: Generation, files: dict[str, int]) -> None:
     """Refuse to copy a file that has become shorter; nothing is read through a mapping, which would end the process."""
     for table in generation.tables:
         table.file.check_size()
     for name, descriptor in files.items():
         if name.endswith(".mdb"):
-            opened_seal(follower.path / name, descriptor)
+            opened_seal(generation.folder / name, descriptor)
 
 
-def _check_same(follower: Follower) -> None:
-    if not follower.is_same():
-        raise StoreNotFoundError(f"{follower.path}: was replaced since it was opened: open it again", path=follower.path)
-
-
-def _copy(
-    follower: Follower, generation: Generation, files: dict[str, int], path: Path, overwrite: bool, progress: Progress | None
-) -> None:
-    total, done = sum(os.fstat(descriptor).st_size for descriptor in files.values()), 0
+def _copy(generation: Generation, files: dict[str, int], path: Path, overwrite: bool, progress: Progress | None) -> None:
+    manifest, log_file = generation.manifest, generation.folder / LOG_FILE
     with Target(path, overwrite) as folder:
-        (folder / generation.folder.name).mkdir()
-        # What is copied of the journal says which moment this is; all else was the same before and is so afterwards.
-        if not _copy_journal(generation, folder) and follower.view().generation is not generation:
-            raise _MovedError
+        target = folder / generation.folder.name
+        target.mkdir()
+        # What is copied of the log says which moment this is; all else never changes.
+        end = log_end(files[LOG_FILE], log_file, manifest.identity, generation.record.number)
+        sizes = {name: os.fstat(descriptor).st_size if name != LOG_FILE else end for name, descriptor in files.items()}
+        done, total = 0, sum(sizes.values())
         for name, descriptor in files.items():
-            for copied in copy_file(follower.path / name, descriptor, folder / name):
+            for copied in copy_file(generation.folder / name, descriptor, target / name, sizes[name]):
                 done += copied
                 if progress is not None:
                     progress(PHASE_COPY, done, total)
+        set_end(target / LOG_FILE, end)
+        finish_copy(folder, manifest)
 
 
-def _copy_journal(generation: Generation, folder: Path) -> bool:
-    """Copy the journal as it is at one moment, if there is one, and return whether there is."""
-    source = generation.folder / layout.JOURNAL_FILE
-    if not source.exists():
-        return False
-    target = folder / generation.folder.name / layout.JOURNAL_FILE
-    try:
-        journal = Journal(source)
-    except StoreNotFoundError:
-        raise _MovedError from None
-    try:
-        journal.copy(target)
-    finally:
-        journal.close()
-    copied = Journal(target)
-    try:
-        if copied.read(MOST_NUMBER).moved is not None:
-            raise _MovedError
-    finally:
-        copied.close()
-        lock_path(target).unlink(missing_ok=True)
-    (folder / LOCK_FILE).touch()  # a reader that may not write into the folder needs it
-    return True
-
-
-def copy_file(path: Path, source: int, target: Path) -> Iterator[int]:
-    """Copy an open file to a new one, holes as holes, and make that durable; yield how many bytes each step has copied.
+def copy_file(path: Path, source: int, target: Path, size: int) -> Iterator[int]:
+    """Copy so much of an open file to a new one, holes as holes, and make that durable; yield how many bytes each step has copied.
 
     Raises
     ------
     CorruptStoreError
         A place of the file cannot be read, or it becomes shorter meanwhile.
     """
-    size = os.fstat(source).st_size
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         os.ftruncate(descriptor, size)

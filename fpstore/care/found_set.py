@@ -319,9 +319,9 @@ class Changes:
     missing records added is lost, and what they removed comes back.
     """
 
-    def __init__(self, records: Sequence[Record], first_name: int | None) -> None:
+    def __init__(self, records: Sequence[Record], first_string: int | None) -> None:
         self.names: dict[int, bytes] = {}
-        following, expected = first_name, 1
+        following, expected = first_string, 1
         for record in records:
             if record.number != expected:
                 following = None

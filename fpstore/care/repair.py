@@ -17,7 +17,7 @@ from fpstore.care.found_set import Changes, FoundSet, Unit
 from fpstore.care.found_settings import DAMAGE, Settings
 from fpstore.care.in_place import free_name, keep_still, swap, take_lock
 from fpstore.care.lost_file import LostFile
-from fpstore.care.salvage import IdRecords, SalvagedNames, check_pages, check_seal, find_records, is_foreign, read_records
+from fpstore.care.salvage import IdRecords, SalvagedStrings, check_pages, check_seal, find_records, is_foreign, read_records
 from fpstore.care.verify import verify_store
 from fpstore.disk.folders import remove_tree
 from fpstore.disk.refusals import is_damage
@@ -32,7 +32,7 @@ from fpstore.errors import (
 from fpstore.format import layout
 from fpstore.query.delta import LAST_ROW, Record
 from fpstore.query.journal import lock_path
-from fpstore.query.tracker import Follower, generation_numbers
+from fpstore.query.tracker import Tracker, generation_numbers
 from fpstore.resources import parse_memory, parse_threads
 
 if TYPE_CHECKING:
@@ -221,9 +221,9 @@ class _Repair:
     def _is_sound(self) -> bool:
         report = self._report
         # First without LMDB, which a damaged file could make end the process.
-        for file in (self._path / layout.STORE_FILE, self._folder / layout.IDS_FILE, self._folder / layout.NAMES_FILE):
+        for file in (self._path / layout.STORE_FILE, self._folder / layout.IDS_FILE, self._folder / layout.STRINGS_FILE):
             try:
-                if file.name != layout.NAMES_FILE or file.exists():
+                if file.name != layout.STRINGS_FILE or file.exists():
                     check_seal(file)
             except DAMAGE as error:
                 report.note(error)
@@ -237,11 +237,11 @@ class _Repair:
         if report.faults:
             return False
         try:
-            follower = Follower(self._path)
+            tracker = Tracker(self._path)
             try:
-                found = verify_store(follower.view(), follower.journal, self._progress)
+                found = verify_store(tracker.snapshot(), tracker.journal, self._progress)
             finally:
-                follower.close()
+                tracker.close()
         except DAMAGE as error:
             report.note(error)
             return False
@@ -273,9 +273,9 @@ class _Repair:
         if self._ids.found < self._set.block_count:
             report.actions.append(f"recovered {self._ids.found} of {self._set.block_count} id records")
         # A number stands for the same string in both, where both have it.
-        names = self._ours(self._folder / layout.NAMES_FILE, record.get("names_file"))
+        names = self._ours(self._folder / layout.STRINGS_FILE, record.get("strings_file"))
         names += self._ours(self._path / layout.STORE_FILE, {"digest": self._state.get("store_file")})
-        self._names = SalvagedNames(names, target.parent, room)
+        self._names = SalvagedStrings(names, target.parent, room)
         stack.callback(self._names.close)
         records: list[Record] = []
         if self._journal.exists() or self._number != 1 or lock_path(self._journal).exists():
@@ -283,7 +283,7 @@ class _Repair:
             self._note_gaps([record.number for record in records], complete)
         totals = records[-1].totals._asdict() if records else self._state.get("totals", {})
         self._totals = totals
-        self._changes = Changes(records, self._state.get("first_name"))
+        self._changes = Changes(records, self._state.get("first_string"))
         self._id_kind = str(totals.get("id_kind") or self._kind_of_old())
         self._next_row = int(totals.get("next_row") or self._generation.get("rows") or 0)
         if records:
@@ -397,12 +397,12 @@ class _Repair:
 
     def _check(self, target: Path) -> None:
         report = self._report
-        follower = Follower(target)
+        tracker = Tracker(target)
         try:
-            found = verify_store(follower.view(), follower.journal, self._progress)
-            totals = follower.view().totals
+            found = verify_store(tracker.snapshot(), tracker.journal, self._progress)
+            totals = tracker.snapshot().totals
         finally:
-            follower.close()
+            tracker.close()
         if not found.ok:
             raise CorruptStoreError(f"{target}: the new store is damaged: {found.faults[0]['message']}", path=target)
         report.output = str(target)

@@ -27,7 +27,7 @@ from fpstore.disk.word_array import WordArray
 from fpstore.errors import CorruptStoreError, FpstoreError, StorageError, StoreNotFoundError
 from fpstore.format import huffman, layout
 from fpstore.format.id_map import record_seed
-from fpstore.format.strings import sealed_name
+from fpstore.format.strings import sealed_string
 from fpstore.format.table_file import TableFile
 from fpstore.query.delta import Record, unpack
 from fpstore.query.journal import LOG, META
@@ -163,7 +163,7 @@ class IdRecords:
             self._descriptor = -1
 
 
-class SalvagedNames:
+class SalvagedStrings:
     """The intact names of dictionaries: numbers to strings, which stay where they are.
 
     Parameters
@@ -195,7 +195,7 @@ class SalvagedNames:
             number = int.from_bytes(item.key, "big")
             if number < most and 5 <= item.size < MOST_VALUE and not self._places[number]:
                 value = read_if_possible(descriptor, path, item.start, item.size)
-                if value == sealed_name(number, value[4:]):
+                if value == sealed_string(number, value[4:]):
                     self._places[number] = (item.start * MOST_VALUE + item.size) * 2 + file
                     self._count += 1
 

@@ -1,67 +1,80 @@
-"""A merge: the delta is folded into a new generation beside the current one, which then takes its place in one transaction."""
+"""A merge: the delta is folded into a new generation beside the current one, which then takes its place in one step."""
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.building.generation_writer import Written
+from fpstore.building.generation_writer import GenerationWriter, finish_generation
 from fpstore.building.sources import Content, Source
-from fpstore.change.obsolete import TEMPORARY, remove_generation
-from fpstore.design.families import Design
+from fpstore.change.obsolete import remove_generation
 from fpstore.design.families import design as make_design
 from fpstore.design.planner import choose
 from fpstore.disk.folders import sync_folder
 from fpstore.disk.refusals import refused
 from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError
-from fpstore.format import layout
-from fpstore.format.strings import NewNames, merge_names
-from fpstore.query.delta import Delta, Totals, pack, unpack
+from fpstore.format.log import LOG_FILE, LogReader
+from fpstore.format.log_writer import LogWriter
+from fpstore.format.manifest import TEMPORARY, Manifest, generation_folder, read_manifest, write_manifest
+from fpstore.format.record import Totals
+from fpstore.format.strings import STRINGS_FILE, NewStrings, merge_strings
+from fpstore.query.delta import Delta
 from fpstore.query.generation import SAMPLE_SIZE, Generation
-from fpstore.query.journal import Journal, create_journal
-from fpstore.query.snapshot import View
-from fpstore.query.tracker import Follower, make_state
+from fpstore.query.snapshot import Snapshot
+from fpstore.query.tracker import Tracker, new_delta
 
 Progress = Callable[[str, int, int | None], None]
 GROWTH = 2  # a design that was chosen is chosen again when there are so many times as many fingerprints, or so few
-UNUSED_NAMES = 0.01  # share of a dictionary that may be out of use before it is written anew
+UNUSED_STRINGS = 0.01  # share of a dictionary that may be out of use before it is written anew
 
 
 class Host(Protocol):
     """The writer, as far as a merge needs it."""
 
-    follower: Follower
-    delta_bytes: int
+    tracker: Tracker
+    log: LogWriter
     numbers_in_use: set[int]
 
-    def alone(self) -> AbstractContextManager[None]:
-        """Take the turn of this thread."""
+    turn: threading.RLock
+
+    def told(self) -> AbstractContextManager[None]:
+        """Note that this thread calls a user's progress function."""
 
     def flush(self) -> None:
-        """Commit what is queued."""
+        """Make durable what is logged."""
 
 
 class _NumbersInUseError(Exception):
     """A string whose number the new dictionary has left out was inserted again meanwhile."""
 
 
+def _tell(host: Host, progress: Progress, phase: str, done: int, total: int | None) -> None:
+    with host.told():
+        progress(phase, done, total)
+
+
 class Merge:
     """One merge of the delta as it is when :meth:`run` begins. Readers and inserts go on beside it."""
 
+    keeps_the_turn = False  # so that nothing can be changed meanwhile
+
     def __init__(self, host: Host, memory: int, threads: int, progress: Progress | None, design: str | None = None) -> None:
         self._host = host
-        self._follower = host.follower
-        self._path = host.follower.path
-        self._memory, self._threads, self._progress = memory, threads, progress
+        self._tracker = host.tracker
+        self._path = host.tracker.path
+        self._memory, self._threads = memory, threads
+        self._progress = None if progress is None else partial(_tell, host, progress)
         self._design = design
-        self._written: Written | None = None
-        self._new_names: NewNames | None = None  # of other stores
+        self._written: GenerationWriter | None = None
+        self._new_strings: NewStrings | None = None  # of other stores
         self._stopped = False
 
     def stop(self) -> None:
@@ -77,59 +90,57 @@ class Merge:
         ------
         StorageError, CorruptStoreError, ClosedStoreError
         """
-        with self._host.alone():
-            view = self._freeze()
-        if self._frozen or self._design is not None:
-            self._replace(view)
+        with self._host.turn:
+            snapshot = self._freeze()
+        if snapshot.version or self._design is not None:
+            self._replace(snapshot)
 
-    def _freeze(self) -> View:
+    def _freeze(self) -> Snapshot:
         """Take what there is now as what will be merged."""
-        self._host.flush()
-        view = self._follower.view()
-        assert view.delta is not None
-        self._frozen = view.delta.records
-        self._names = list(view.delta.names)
+        snapshot = self._tracker.snapshot()
+        self._frozen = self._host.log.place, self._host.log.number
+        self._strings = list(snapshot.delta.strings)
         self._host.numbers_in_use.clear()
-        return view
+        return snapshot
 
-    def _strings(self, view: View) -> bool:
+    def _has_strings(self, snapshot: Snapshot) -> bool:
         """Whether the ids are strings."""
-        return view.totals.id_kind == "string"
+        return snapshot.totals.id_kind == "string"
 
-    def _source(self, view: View) -> Source:
+    def _source(self, snapshot: Snapshot) -> Source:
         """Return what the new generation will hold."""
-        return Content(view)
+        return Content(snapshot)
 
-    def _totals(self, view: View, written: Written) -> Totals:
+    def _totals(self, snapshot: Snapshot, written: GenerationWriter) -> Totals:
         """Return how much that is."""
-        totals = view.totals
+        totals = snapshot.totals
         if (written.fingerprints, written.ids) != (totals.fingerprints, totals.ids):
             raise CorruptStoreError(
                 f"{self._path}: the tables and the delta hold {written.fingerprints} fingerprints with {written.ids} ids, the "
-                f"journal says {totals.fingerprints} with {totals.ids}", path=self._path,
+                f"log says {totals.fingerprints} with {totals.ids}", path=self._path,
             )  # fmt: skip
         return totals
 
-    def _replace(self, view: View) -> None:
-        """Write the new generation, and put it in the place of the one of this view."""
-        number = view.generation.record["number"] + 1
-        folder = self._path / layout.generation_name(number)
+    def _replace(self, snapshot: Snapshot) -> None:
+        """Write the new generation, and put it in the place of the one of this snapshot."""
+        number = snapshot.generation.record.number + 1
+        folder = self._tracker.here() / generation_folder(number)
         temporary = folder.with_name(folder.name + TEMPORARY)
         try:
             remove_generation(temporary)
             remove_generation(folder)
             temporary.mkdir()
-            self._write(view, temporary, number)
+            self._write(snapshot, temporary)
             while True:
                 try:
-                    self._finish(view, temporary, folder)
+                    self._finish(snapshot, temporary, folder, number)
                     break
                 except _NumbersInUseError:
                     folder.rename(temporary)
-            remove_generation(view.generation.folder)
+            remove_generation(snapshot.generation.folder)
         except BaseException as error:
             # Unless the switch was made, the new generation is of no use to anybody.
-            if self._follower.view().generation.record["number"] != number:
+            if self._tracker.manifest.generation.number != number:
                 remove_generation(folder)
                 remove_generation(temporary)
             if isinstance(error, InterruptedError):
@@ -138,113 +149,124 @@ class Merge:
                 raise refused(self._path, error, "; nothing was merged") from error
             raise
 
-    def _write(self, view: View, temporary: Path, number: int) -> None:
-        self._store = store = self._redesigned(view)
-        design = Design.from_json(store["design"])
-        written = Written(temporary, design, store["block_bytes"], self._memory, self._threads, self._progress)
+    def _write(self, snapshot: Snapshot, temporary: Path) -> None:
+        self._manifest = self._redesigned(snapshot)
+        written = GenerationWriter(
+            temporary, self._manifest.design, self._manifest.block_bytes, self._memory, self._threads, self._progress
+        )
         self._written = written
         if self._stopped:
             written.stop()
-        delta = view.delta
-        assert delta is not None
-        self._first_name = delta.first_name + len(self._names) + len(self._new_names or ())
-        if self._strings(view):
-            written.used = np.zeros(self._first_name, bool)
-        written.write(self._source(view))
-        self._start = totals = self._totals(view, written)
-        self._record = written.record(number, totals.next_row if totals.id_kind == "row" else totals.ids)
+        self._first_string = snapshot.delta.first_string + len(self._strings) + len(self._new_strings or ())
+        if self._has_strings(snapshot):
+            written.used = np.zeros(self._first_string, bool)
+        written.write(self._source(snapshot))
+        self._start = self._totals(snapshot, written)
 
-    def _redesigned(self, view: View) -> dict[str, Any]:
-        """Return the store record, with other tables if they are wanted, or were chosen for another number of fingerprints."""
-        generation = view.generation
-        store, radius = generation.store, generation.design.radius
-        count = self._expected(view)
+    def _redesigned(self, snapshot: Snapshot) -> Manifest:
+        """Return the manifest, with other tables if they are wanted, or were chosen for another number of fingerprints."""
+        generation = snapshot.generation
+        manifest, radius = generation.manifest, generation.design.radius
+        count = self._expected(snapshot)
         if self._design is not None and self._design != "auto":
             made = make_design(self._design, radius)
             made.lookups(count)  # InputError: a probe would make too many
-            return store | {"design": made.to_json(), "auto": None}
-        auto = store.get("auto") or ({} if self._design == "auto" else None)
+            return manifest._replace(design=made, auto=None)
+        auto = manifest.auto or ({} if self._design == "auto" else None)
         if auto is None or (self._design is None and auto["planned_for"] / GROWTH <= count <= auto["planned_for"] * GROWTH):
-            return store
-        sample = np.concatenate([generation.sample(), view.changed[1][0][:SAMPLE_SIZE]])
+            return manifest
+        sample = np.concatenate([generation.sample(), snapshot.changed[1][0][:SAMPLE_SIZE]])
         chosen = choose(
             count, radius, disk_budget=auto.get("disk_budget"), storage=auto.get("storage", "hot"),
-            block_bytes=store["block_bytes"], sample=sample,
+            block_bytes=manifest.block_bytes, sample=sample,
         ).design  # fmt: skip
-        return store | {"design": chosen.to_json(), "auto": {"disk_budget": None, "storage": "hot", **auto, "planned_for": count}}
+        return manifest._replace(design=chosen, auto={"disk_budget": None, "storage": "hot", **auto, "planned_for": count})
 
-    def _expected(self, view: View) -> int:
+    def _expected(self, snapshot: Snapshot) -> int:
         """Return about how many fingerprints there will be."""
-        return view.totals.fingerprints
+        return snapshot.totals.fingerprints
 
-    def _finish(self, view: View, temporary: Path, folder: Path) -> None:
-        """Write the dictionary and the journal, and make the generation current."""
-        host, written = self._host, self._written
+    def _finish(self, snapshot: Snapshot, temporary: Path, folder: Path, number: int) -> None:
+        """Write the dictionary and the log, and make the generation current."""
+        written = self._written
         assert written is not None
-        kept = None if written.used is None else self._dictionary(view, temporary, written.used)
-        old = self._follower.journal
-        assert old is not None
-        state = make_state(self._store, self._record, self._start, self._first_name, view.generation.reader.sealed_with())
-        copied = self._frozen
-        create_journal(temporary / layout.JOURNAL_FILE, state, (), host.delta_bytes)
+        kept, strings_file = None, None
+        if written.used is not None:
+            kept, strings_file = self._dictionary(snapshot, temporary, written.used)
+        manifest = self._manifest._replace(generation=written.record(number, self._start, self._first_string, strings_file))
+        (temporary / LOG_FILE).unlink(missing_ok=True)
+        finish_generation(temporary, manifest)
         sync_folder(temporary)
         temporary.rename(folder)
-        sync_folder(self._path)
-        generation = Generation(self._path, self._store, self._record, view.generation.reader)
-        journal = Journal(folder / layout.JOURNAL_FILE, writable=True)
+        sync_folder(folder.parent)
+        generation, log = None, None
         try:
-            delta = Delta(generation.design.radius, generation.sample(), generation.identity, self._first_name)
-            copied = self._carry_over(old, copied, journal, delta)
-            with host.alone():
-                host.flush()
-                copied = self._carry_over(old, copied, journal, delta)
-                if kept is not None and any(n < self._first_name and not kept[n] for n in host.numbers_in_use):
-                    raise _NumbersInUseError
-                totals = self._follower.view().totals if copied > self._frozen else self._start
-                after = View(generation, delta, delta.version, totals)
-                try:
-                    old.move(layout.pack_record({"generation": self._record["number"]}))
-                    self._follower.switch(after, journal)
-                except BaseException:
-                    # An interrupt may come right after the commit, which nobody can take back.
-                    if self._follower.journal is old and old.read(copied).moved is not None:
-                        self._follower.switch(after, journal)
-                    raise
+            generation = Generation(folder.parent, manifest)
+            log = LogWriter(folder / LOG_FILE, manifest.identity, number)
+            delta = new_delta(generation, log.header)
+            self._switch(generation, delta, log, kept)
         except BaseException:
-            if self._follower.journal is not journal:
-                journal.close()
-                generation.close()
+            if self._host.log is not log:
+                if log is not None:
+                    log.close()
+                if generation is not None:
+                    generation.close()
             raise
 
-    def _carry_over(self, old: Journal, after: int, journal: Journal, delta: Delta) -> int:
-        """Copy records that came after the merge began to the new journal and delta; return the number of the last."""
-        records = [unpack(data, old.path) for data in old.read(after).records]
-        if not records:
-            return after
-        renumbered = [record._replace(number=record.number - self._frozen) for record in records]
-        journal.append_many([(record.number, pack(record)) for record in renumbered])
-        delta.apply(renumbered, journal.path)
-        return records[-1].number
+    def _switch(self, generation: Generation, delta: Delta, log: LogWriter, kept: npt.NDArray[np.bool_] | None) -> None:
+        """Carry over what came since the merge began, and make the generation current."""
+        host, tracker, manifest = self._host, self._tracker, generation.manifest
+        snapshot = Snapshot(generation, delta, 0, self._start)
+        place, record, snapshot = self._carry_over(*self._frozen, self._host.log.durable, log, snapshot)
+        with host.turn:
+            host.flush()
+            _, _, snapshot = self._carry_over(place, record, host.log.place, log, snapshot)
+            if kept is not None and any(n < self._first_string and not kept[n] for n in host.numbers_in_use):
+                raise _NumbersInUseError
+            log.sync()
+            reader = LogReader(log.path, manifest.identity, manifest.generation.number)
+            try:
+                write_manifest(tracker.folder, manifest)
+            except BaseException:
+                # An interrupt may come right after the rename, which nobody takes back.
+                if read_manifest(self._path, tracker.folder).generation.number != manifest.generation.number:
+                    reader.close()
+                    raise
+                self._go_over(snapshot, log, reader)
+                raise
+            self._go_over(snapshot, log, reader)
 
-    def _dictionary(self, view: View, temporary: Path, used: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_] | None:
+    def _go_over(self, snapshot: Snapshot, log: LogWriter, reader: LogReader) -> None:
+        old, self._host.log = self._host.log, log
+        self._tracker.switch(snapshot.generation.manifest, snapshot, reader)
+        old.supersede()
+        old.close()
+
+    def _carry_over(self, place: int, number: int, end: int, log: LogWriter, snapshot: Snapshot) -> tuple[int, int, Snapshot]:
+        """Copy the records behind a place of the old log to the new one and its delta; return where they end."""
+        for records in self._host.log.read(place, number + 1, max(end, place)):
+            log.append(records.change)
+            snapshot.delta.apply(records.change)
+            snapshot = Snapshot(snapshot.generation, snapshot.delta, snapshot.delta.version, records.change.totals)
+            place, number = records.end, records.last
+        log.force()
+        return place, number, snapshot
+
+    def _dictionary(
+        self, snapshot: Snapshot, temporary: Path, used: npt.NDArray[np.bool_]
+    ) -> tuple[npt.NDArray[np.bool_] | None, dict[str, int] | None]:
         """Write the dictionary, or take over the old one if it is as good; return which numbers it has, None meaning all."""
-        generation = view.generation
-        old: dict[str, Any] | None = generation.record.get("names_file")
+        generation = snapshot.generation
         kept = used.copy()
-        with self._host.alone():  # inserts go on
+        with self._host.turn:  # inserts go on
             kept[[number for number in self._host.numbers_in_use if number < len(kept)]] = True
-        delta = view.delta
-        assert delta is not None
-        target = temporary / layout.NAMES_FILE
+        target = temporary / STRINGS_FILE
         target.unlink(missing_ok=True)
-        (temporary / layout.JOURNAL_FILE).unlink(missing_ok=True)
-        if not any(self._names) and not self._new_names and int((~kept).sum()) <= UNUSED_NAMES * len(kept):
-            if old:
-                os.link(generation.folder / layout.NAMES_FILE, target)
-            self._record["names_file"] = old
-            return None
+        if not any(self._strings) and not self._new_strings and int((~kept).sum()) <= UNUSED_STRINGS * len(kept):
+            if generation.record.strings_file:
+                os.link(generation.folder / STRINGS_FILE, target)
+            return None, generation.record.strings_file
         assert self._written is not None
-        self._record["names_file"] = merge_names(
-            target, generation.names, self._names, delta.first_name, self._new_names, kept, self._written.tick
+        return kept, merge_strings(
+            target, generation.strings, self._strings, snapshot.delta.first_string, self._new_strings, kept, self._written.tick
         )
-        return kept

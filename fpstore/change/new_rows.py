@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.query.delta import Totals
-from fpstore.query.snapshot import View
+from fpstore.errors import InputError
+from fpstore.format.record import Totals
+from fpstore.format.strings import MAX_STRING_BYTES
+from fpstore.query.snapshot import Snapshot
 
 Words = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.uint8]
@@ -23,24 +27,23 @@ class Rows(NamedTuple):
 
     fingerprints: Words
     ids: Words
-    names: list[bytes]  # strings that have no number yet
+    strings: list[bytes]  # strings that have no number yet
     totals: Totals  # with the kind of ids and the next row as they will be
 
 
-def new_pairs(view: View, rows: Rows, in_base: Mask) -> npt.NDArray[np.bool_]:
+def new_pairs(snapshot: Snapshot, rows: Rows, in_base: Mask) -> npt.NDArray[np.bool_]:
     """Return which pairs are not stored yet, each only the first time that it comes."""
     fingerprints, ids = rows.fingerprints, rows.ids
     new = np.ones(len(fingerprints), bool)
     order = np.lexsort((ids, fingerprints))
     same = (np.diff(fingerprints[order]) == 0) & (np.diff(ids[order]) == 0)
     new[order[1:][same]] = False  # lexsort is stable: the first of equal pairs comes first
-    assert view.delta is not None
-    known = view.delta.kernel.pairs(fingerprints, ids, view.delta.version)
+    known = snapshot.delta.kernel.pairs(fingerprints, ids, snapshot.delta.version)
     new &= known != PRESENT
     ask = np.flatnonzero(new & (known == 0) & (in_base != 0))
     if len(ask):
         distinct, place = np.unique(fingerprints[ask], return_inverse=True)
-        lims, numbers = view.base_numbers(distinct)
+        lims, numbers = snapshot.base_numbers(distinct)
         owner = np.repeat(np.arange(len(distinct)), np.diff(lims))
         stored = set(zip(owner.tolist(), numbers.tolist(), strict=True)) if len(numbers) < MANY_IDS * len(ask) else None
         for row, at in zip(ask.tolist(), place.tolist(), strict=True):
@@ -53,19 +56,82 @@ def new_pairs(view: View, rows: Rows, in_base: Mask) -> npt.NDArray[np.bool_]:
     return new
 
 
-def absent(view: View, fingerprints: Words, in_base: Mask) -> npt.NDArray[np.bool_]:
+def absent(snapshot: Snapshot, fingerprints: Words, in_base: Mask) -> npt.NDArray[np.bool_]:
     """Return which fingerprints are not stored."""
-    assert view.delta is not None
-    states = view.delta.kernel.states(fingerprints, view.delta.version)
+    states = snapshot.delta.kernel.states(fingerprints, snapshot.delta.version)
     return np.asarray((states == ABSENT) | ((states == 0) & (in_base == 0)))
 
 
-def count_absent(view: View, fingerprints: Words, in_base: Mask) -> int:
+def count_absent(snapshot: Snapshot, fingerprints: Words, in_base: Mask) -> int:
     """Return how many different fingerprints are not stored."""
-    return len(np.unique(fingerprints[absent(view, fingerprints, in_base)]))
+    return len(np.unique(fingerprints[absent(snapshot, fingerprints, in_base)]))
 
 
-def is_fresh(view: View) -> bool:
+def is_fresh(snapshot: Snapshot) -> bool:
     """Whether a store has never had an id, so that the next ones decide their kind."""
-    totals = view.totals
-    return totals.ids == 0 and totals.next_row == 0 and not (view.delta is not None and view.delta.names)
+    totals = snapshot.totals
+    return totals.ids == 0 and totals.next_row == 0 and not snapshot.delta.strings
+
+
+def numbered(
+    snapshot: Snapshot, path: Path, fingerprints: Words, ids: Words | Sequence[int | str] | None, reused: Callable[[int], object]
+) -> Rows:
+    """Turn ids into numbers, and say what the store's totals will be; ``reused`` is told the number of each known string.
+
+    Raises
+    ------
+    InputError
+        Ids of another kind than the store's, or row numbers that are used up.
+    """
+    totals = snapshot.totals
+    if ids is None:
+        if totals.id_kind != "row" and not is_fresh(snapshot):
+            raise InputError(f"{path}: its ids are {KIND_WORDS[totals.id_kind]}: give one for each row")
+        end = totals.next_row + len(fingerprints)
+        if end >= 2**64:
+            raise InputError(f"{path}: the row numbers are used up: give ids")
+        numbers = np.arange(totals.next_row, end, dtype=np.uint64)
+        return Rows(fingerprints, numbers, [], totals._replace(next_row=end, id_kind="row"))
+    kind = kind_with(snapshot, path, ids)
+    if not len(ids) or not isinstance(ids[0], str):
+        numbers = np.asarray(ids, np.uint64)
+        return Rows(fingerprints, numbers, [], totals._replace(id_kind=kind).counting(numbers))
+    numbers, strings = _numbers(snapshot, ids, reused)  # type: ignore[arg-type]
+    return Rows(fingerprints, numbers, strings, totals._replace(id_kind=kind))
+
+
+def kind_with(snapshot: Snapshot, path: Path, ids: Words | Sequence[int | str]) -> str:
+    """Return the kind of ids that the store will have with these.
+
+    Raises
+    ------
+    InputError
+        It has others.
+    """
+    had = snapshot.totals.id_kind
+    if not len(ids):
+        return had
+    strings = isinstance(ids[0], str)
+    if is_fresh(snapshot):
+        return "string" if strings else "integer"
+    if strings != (had == "string"):
+        raise InputError(f"{path}: its ids are {KIND_WORDS[had]}, got {'strings' if strings else 'integers'}")
+    return had
+
+
+def _numbers(snapshot: Snapshot, ids: Sequence[str], reused: Callable[[int], object]) -> tuple[Words, list[bytes]]:
+    numbers: dict[str, int] = {}
+    strings: list[bytes] = []
+    following = snapshot.delta.next_string
+    for string in dict.fromkeys(ids):
+        number = snapshot.number_of(string)
+        if number is not None:
+            reused(number)
+        else:
+            encoded = string.encode()
+            if len(encoded) > MAX_STRING_BYTES:
+                raise InputError(f"a string id takes at most {MAX_STRING_BYTES} bytes of UTF-8, got one of {len(encoded)}")
+            number = following + len(strings)
+            strings.append(encoded)
+        numbers[string] = number
+    return np.fromiter((numbers[string] for string in ids), np.uint64, len(ids)), strings

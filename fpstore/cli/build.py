@@ -152,7 +152,7 @@ def build(
 
 def summary(stats: dict[str, Any]) -> str:
     """Return what a store holds and takes, in one line."""
-    from fpstore.care.verify import TELLING
+    from fpstore.care.stats import TELLING
 
     fingerprints, taken = stats["fingerprints"], stats["bytes"]["total"]
     parts = [

@@ -146,7 +146,7 @@ def insert(
 
 
 def _row_numbers(opened: Any, rows: int) -> Any:
-    totals = opened.view().totals
+    totals = opened.snapshot().totals
     if totals.id_kind != "row" and totals.ids:
         raise InputError(f"{opened.path}: its rows have ids of their own: give one for each row")
     return np.arange(totals.next_row, totals.next_row + rows, dtype=np.uint64)

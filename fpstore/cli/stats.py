@@ -31,15 +31,15 @@ def stats(store: str, as_json: bool, full: bool) -> None:
     $ fpstore stats crawl.fps --full --json
     """
     import fpstore
-    from fpstore.care.verify import distribution
-    from fpstore.format import layout
-    from fpstore.format.table import TableReader
+    from fpstore.care.stats import distribution
+    from fpstore.format.manifest import generation_folder
+    from fpstore.format.table import TableReader, table_name
 
     with fpstore.open(store) as opened:
         found = opened.stats()
         if full:
-            folder = opened.path / layout.generation_name(found["generation"])
-            found["distribution"] = distribution(TableReader(folder / layout.table_name(0)))
+            folder = opened.path / generation_folder(found["generation"])
+            found["distribution"] = distribution(TableReader(folder / table_name(0)))
     if as_json:
         print_json(found)
         return
@@ -70,7 +70,7 @@ def _print_store(store: str, found: dict[str, Any]) -> None:
 
 
 def _print_bytes(found: dict[str, Any]) -> None:
-    from fpstore.care.verify import TELLING
+    from fpstore.care.stats import TELLING
 
     n = found["fingerprints"]
     taken = found["bytes"]

@@ -7,8 +7,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from fpstore.disk.refusals import refused
-from fpstore.errors import StorageError, StoreLockedError
+from fpstore.errors import StoreLockedError
 
 LOCK_FILE = "writer.lock"
 MODE = 0o664
@@ -31,14 +30,7 @@ class WriterLock:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = _holder(self._descriptor)
-            shared = _only_shared(self._descriptor)
             os.close(self._descriptor)
-            if shared:
-                raise StoreLockedError(
-                    f"{folder}: readers that may not write into the folder, or found no space there, are using it, and keep "
-                    "writers away: close them, or give them that permission",
-                    path=folder,
-                ) from None
             who = "this process" if holder == str(os.getpid()) else f"process {holder}"
             raise StoreLockedError(
                 f"{folder}: {who} has it open for writing, and there is one writer at a time: insert, delete and merge in "
@@ -61,6 +53,8 @@ class WriterLock:
     def release(self) -> None:
         """Give the lock back. Doing so twice is allowed."""
         if self._descriptor >= 0:
+            if self.owner == os.getpid():  # a child between fork and exec may hold the descriptor too
+                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
             os.close(self._descriptor)
             self._descriptor = -1
         _held.discard(self)
@@ -76,44 +70,6 @@ def _after_fork_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
-
-
-def keep_writers_away(folder: Path) -> int:
-    """Take a lock that readers share on ``writer.lock``, and return its descriptor, or -1 when there can be no writer.
-
-    No writer comes while it is open.
-
-    Raises
-    ------
-    StorageError
-        A writer is there.
-    """
-    try:
-        descriptor = os.open(folder / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return -1  # nobody has ever written to this copy, and nobody can
-    except OSError as error:
-        raise refused(folder / LOCK_FILE, error) from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = _holder(descriptor)
-        os.close(descriptor)
-        raise StorageError(
-            f"{folder}: process {holder} is writing to it, and a reader needs write permission to the folder meanwhile: get that "
-            "permission, or read a backup",
-            path=folder,
-        ) from None
-    return descriptor
-
-
-def _only_shared(descriptor: int) -> bool:
-    """Whether a lock could not be taken because of readers."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _holder(descriptor: int) -> str:

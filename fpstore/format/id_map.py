@@ -20,6 +20,7 @@ from fpstore.arguments import printable
 from fpstore.disk.sealed import Reader, Writer
 from fpstore.errors import CorruptStoreError
 
+IDS_FILE = "ids.mdb"
 PENDING_BLOCKS = 1 << 11
 PENDING_IDS = 1 << 20
 TICK_ROWS = 1 << 14

@@ -19,21 +19,22 @@ from fpstore.arguments import MAX_ID_BYTES
 from fpstore.disk.sealed import Reader, Writer
 from fpstore.errors import CorruptStoreError, InputError
 
-NAMES = b"names"
+STRINGS_FILE = "strings.mdb"
+STRINGS = b"strings"
 NUMBERS = b"numbers"
-MAX_NAME_BYTES = MAX_ID_BYTES
+MAX_STRING_BYTES = MAX_ID_BYTES
 APPEND_ITEMS = 1 << 11
 TICK_ROWS = 1 << 14
 
 Words = npt.NDArray[np.uint64]
 
 
-class NameWriter:
-    """Numbers strings in order of first appearance, in the store's own LMDB file."""
+class StringWriter:
+    """Numbers strings in order of first appearance, in an LMDB file of their own."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
-        self._names = writer.database(NAMES)
+        self._names = writer.database(STRINGS)
         self._numbers = writer.database(NUMBERS)
         self.count = 0
 
@@ -41,8 +42,8 @@ class NameWriter:
         """Return the numbers of the names; new ones are added."""
         encoded = [name.encode() for name in names]
         longest = max(encoded, key=len, default=b"")
-        if len(longest) > MAX_NAME_BYTES:
-            raise InputError(f"a string id takes at most {MAX_NAME_BYTES} bytes of UTF-8, got one of {len(longest)}")
+        if len(longest) > MAX_STRING_BYTES:
+            raise InputError(f"a string id takes at most {MAX_STRING_BYTES} bytes of UTF-8, got one of {len(longest)}")
         hashes = {name: xxhash.xxh64_digest(name) for name in dict.fromkeys(encoded)}
 
         def work(transaction: Any) -> dict[bytes, int]:
@@ -58,7 +59,7 @@ class NameWriter:
                 if number is None:
                     number = self.count + len(fresh)
                     place = struct.pack(">Q", number)
-                    fresh.append((place, sealed_name(number, name)))
+                    fresh.append((place, sealed_string(number, name)))
                     changed[key] = changed.get(key, places) + place
                 numbers[name] = number
             transaction.cursor(self._names).putmulti(fresh, append=True)
@@ -71,30 +72,30 @@ class NameWriter:
 
     def _find(self, transaction: Any, places: bytes, name: bytes) -> int | None:
         for (number,) in struct.iter_unpack(">Q", places):
-            if transaction.get(struct.pack(">Q", number), db=self._names) == sealed_name(number, name):
+            if transaction.get(struct.pack(">Q", number), db=self._names) == sealed_string(number, name):
                 return int(number)
         return None
 
 
-def sealed_name(number: int, name: bytes) -> bytes:
+def sealed_string(number: int, name: bytes) -> bytes:
     """Return the dictionary's value for a name: the low half of its XXH64, seeded with its number, then the name."""
     return struct.pack("<I", xxhash.xxh64_intdigest(name, number) & 0xFFFFFFFF) + name
 
 
-class Names:
+class Strings:
     """Reads the dictionary: numbers to strings."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
 
-    def name(self, number: int) -> str:
+    def string(self, number: int) -> str:
         """Return the string of a number."""
-        return self._opened(number, self._reader.get(struct.pack(">Q", number), NAMES)).decode()
+        return self._opened(number, self._reader.get(struct.pack(">Q", number), STRINGS)).decode()
 
     def several(self, numbers: Words) -> list[str]:
         """Return the strings of numbers that ascend; each is looked up once, behind the one before."""
         packed = numbers.astype(">u8").tobytes()
-        values = self._reader.get_many([packed[i : i + 8] for i in range(0, len(packed), 8)], NAMES)
+        values = self._reader.get_many([packed[i : i + 8] for i in range(0, len(packed), 8)], STRINGS)
         return [self._opened(number, value).decode() for number, value in zip(numbers.tolist(), values, strict=True)]
 
     def number(self, name: bytes) -> int | None:
@@ -107,7 +108,7 @@ class Names:
         """
         key = xxhash.xxh64_digest(name)
         for number in self._listed(key):
-            found = self._opened(number, self._reader.get(struct.pack(">Q", number), NAMES))
+            found = self._opened(number, self._reader.get(struct.pack(">Q", number), STRINGS))
             if found == name:
                 return number
             if xxhash.xxh64_digest(found) != key:
@@ -128,12 +129,12 @@ class Names:
 
     def next_number(self) -> int:
         """Return the number after the last."""
-        last = self._reader.last_key(NAMES)
+        last = self._reader.last_key(STRINGS)
         return 0 if last is None else int.from_bytes(last, "big") + 1
 
     def items(self) -> Iterator[tuple[int, bytes]]:
         """Yield (number, string in UTF-8) in order of the numbers."""
-        for key, value in self._reader.items(NAMES):
+        for key, value in self._reader.items(STRINGS):
             number = int.from_bytes(key, "big")
             yield number, self._opened(number, value)
 
@@ -181,7 +182,7 @@ class Names:
             )
 
 
-class NewNames:
+class NewStrings:
     """Strings of other stores, which get the next numbers; they are kept in a file, for there may be any number of them.
 
     Parameters
@@ -195,7 +196,7 @@ class NewNames:
     def __init__(self, path: Path, first: int) -> None:
         self._path, self.first = path, first
         self._writer = Writer(path)
-        self._numbers = NameWriter(self._writer)
+        self._numbers = StringWriter(self._writer)
         self._reader: Reader | None = None
 
     def __len__(self) -> int:
@@ -205,11 +206,11 @@ class NewNames:
         """Return the numbers of the strings; new ones are added."""
         return self._numbers.number(names) + np.uint64(self.first)
 
-    def _names(self) -> Names:
+    def _names(self) -> Strings:
         if self._reader is None:
             self._writer.finish()
-            self._reader = Reader(self._path, (NAMES, NUMBERS))
-        return Names(self._reader)
+            self._reader = Reader(self._path, (STRINGS, NUMBERS))
+        return Strings(self._reader)
 
     def items(self) -> Iterator[tuple[int, bytes]]:
         """Yield (number, string) in order of the numbers; nothing can be added any more."""
@@ -228,12 +229,12 @@ class NewNames:
             self._reader.close()
 
 
-def merge_names(
+def merge_strings(
     path: Path,
-    old: Names | None,
+    old: Strings | None,
     added: Sequence[bytes],
     first: int,
-    joined: NewNames | None,
+    joined: NewStrings | None,
     used: npt.NDArray[np.bool_],
     tick: Callable[[], None],
 ) -> dict[str, int]:
@@ -243,11 +244,11 @@ def merge_names(
     ----------
     path : Path
         The file to create.
-    old : Names or None
+    old : Strings or None
         Where the numbers below ``first`` are.
     added : sequence of bytes
         The strings of the numbers from ``first`` on; empty ones have no number.
-    joined : NewNames or None
+    joined : NewStrings or None
         The strings of the numbers behind those.
     used : ndarray of bool
         Of all these numbers.
@@ -256,11 +257,11 @@ def merge_names(
     """
     writer = Writer(path)
     try:
-        names, numbers = writer.database(NAMES), writer.database(NUMBERS)
+        names, numbers = writer.database(STRINGS), writer.database(NUMBERS)
         extra = [(first + i, name) for i, name in enumerate(added) if name and used[first + i]]
         kept = ((number, name) for number, name in (old.items() if old else ()) if number < len(used) and used[number])
         after = ((number, name) for number, name in (joined.items() if joined else ()) if used[number])
-        values = ((struct.pack(">Q", number), sealed_name(number, name)) for number, name in chain(kept, extra, after))
+        values = ((struct.pack(">Q", number), sealed_string(number, name)) for number, name in chain(kept, extra, after))
         _append(writer, names, values, tick)
         fresh: dict[bytes, bytes] = {}
         for number, name in extra:

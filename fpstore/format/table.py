@@ -26,6 +26,11 @@ INDEX_AT_OPEN = 16 << 20  # bytes of keys and directory that are read ahead when
 Keys = npt.NDArray[np.uint64]
 
 
+def table_name(table: int) -> str:
+    """Return the file name of a table."""
+    return f"table-{table:03d}.fpt"
+
+
 class Layout(NamedTuple):
     """What the writer of a table must know before its first key."""
 

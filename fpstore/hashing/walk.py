@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from fpstore.arguments import check_flag, check_path, check_whole
 from fpstore.disk.refusals import refused
-from fpstore.errors import InputError, StorageError, show
-from fpstore.format.layout import is_store
+from fpstore.errors import InputError, StorageError
+from fpstore.format.manifest import is_store
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
@@ -157,9 +157,9 @@ def _check_paths(paths: Paths) -> list[Path]:
 
 def _check_suffixes(suffixes: Iterable[str]) -> tuple[str, ...]:
     if isinstance(suffixes, (str, bytes)) or not isinstance(suffixes, Iterable):
-        raise InputError(f"suffixes must be a list such as ['.txt', '.md'], got {show(suffixes)}", got=suffixes)
+        raise InputError(f"suffixes must be a list such as ['.txt', '.md'], got {suffixes!r:.80}", got=suffixes)
     checked = tuple(suffixes)
     for suffix in checked:
         if not isinstance(suffix, str) or not suffix.startswith("."):
-            raise InputError(f"a suffix must be a str such as '.txt', got {show(suffix)}", got=suffix)
+            raise InputError(f"a suffix must be a str such as '.txt', got {suffix!r:.80}", got=suffix)
     return tuple(suffix.lower() for suffix in checked)

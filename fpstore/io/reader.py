@@ -178,7 +178,7 @@ def open_reader(
     decimal : bool
         Fingerprints in text are decimal instead of hexadecimal (16 digits, or ``0x`` and 1 to 16).
     fingerprint_field, id_field : str, optional
-        Names of the JSON fields, Parquet columns, or columns in the header line of delimited text;
+        Strings of the JSON fields, Parquet columns, or columns in the header line of delimited text;
         "fingerprint" and "id" by default. A field named here must be there.
     id_type : {"auto", "int", "str"}
         Type of the ids. With "auto", JSON and Parquet ids keep their type, and ids in delimited text are

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.design.families import Design
 from fpstore.disk.sealed import Reader
 from fpstore.errors import ClosedStoreError
-from fpstore.format import layout
-from fpstore.format.id_map import IdMap
-from fpstore.format.strings import NAMES, NUMBERS, Names
-from fpstore.format.table import TableReader
+from fpstore.format.id_map import IDS_FILE, IdMap
+from fpstore.format.manifest import Manifest, generation_folder
+from fpstore.format.strings import NUMBERS, STRINGS, STRINGS_FILE, Strings
+from fpstore.format.table import TableReader, table_name
 
 Words = npt.NDArray[np.uint64]
 SAMPLE_SIZE = 1 << 12
@@ -28,37 +26,29 @@ class Generation:
     ----------
     path : Path
         The store.
-    store : dict
-        The store record.
-    record : dict
-        The generation record.
-    reader : Reader
-        The store file, which has the first generation's dictionary.
+    manifest : Manifest
+        Which generation it is, and what its files must be.
     """
 
-    def __init__(self, path: Path, store: dict[str, Any], record: dict[str, Any], reader: Reader) -> None:
-        self.path = path
-        self.store, self.record = store, record
-        self.reader = reader
-        self.design = Design.from_json(store["design"])
-        self.folder = path / layout.generation_name(record["number"])
-        count, digest = record["fingerprints"], record["set_digest"]
-        self._tables = [TableReader(self.folder / layout.table_name(i)) for i in range(len(self.design.tables))]
+    def __init__(self, path: Path, manifest: Manifest) -> None:
+        self.path, self.manifest = path, manifest
+        self.record, self.design = manifest.generation, manifest.design
+        self.folder = path / generation_folder(self.record.number)
+        count, digest = self.record.fingerprints, self.record.set_digest
+        self._tables = [TableReader(self.folder / table_name(i)) for i in range(len(self.design.tables))]
         for i, table in enumerate(self.tables):
             table.check_place(self.design, i, count, digest)
-        self.ids = IdMap(self.folder / layout.IDS_FILE, digest, record["ids_file"])
-        self.names: Names | None = None
+        self.ids = IdMap(self.folder / IDS_FILE, digest, self.record.ids_file)
+        self.strings: Strings | None = None
+        shape = self.record.strings_file
         try:
-            if record.get("names_file"):
-                shape = record["names_file"]
-                self.names = Names(
+            if shape is not None:
+                self.strings = Strings(
                     Reader(
-                        self.folder / layout.NAMES_FILE, (NAMES, NUMBERS),
+                        self.folder / STRINGS_FILE, (STRINGS, NUMBERS),
                         file_bytes=shape["bytes"], digest=shape["digest"], largest=shape["largest"],
                     )
                 )  # fmt: skip
-            elif store["id_kind"] == "string":
-                self.names = Names(reader)
         except BaseException:
             self.ids.close()
             raise
@@ -76,7 +66,7 @@ class Generation:
     @property
     def count(self) -> int:
         """How many fingerprints the tables hold."""
-        return int(self.record["fingerprints"])
+        return self.record.fingerprints
 
     @property
     def identity(self) -> _kernel.Table:
@@ -95,18 +85,14 @@ class Generation:
         return prober
 
     @property
-    def names_bytes(self) -> int:
-        """What a dictionary of its own takes on disk."""
-        return self.names.file_bytes if self.names is not None and self.record.get("names_file") else 0
+    def strings_bytes(self) -> int:
+        """What the dictionary takes on disk."""
+        return 0 if self.strings is None else self.strings.file_bytes
 
     def sample(self) -> Words:
         """Return some fingerprints, evenly spread over the sorted set."""
         table = self.tables[0]
         return table.sample_keys(max(table.kernel.block_count // SAMPLE_SIZE, 1))
-
-    def next_name(self) -> int:
-        """Return the number after that of the last string in the dictionary."""
-        return 0 if self.names is None else self.names.next_number()
 
     def close(self) -> None:
         """Give every handle back."""
@@ -114,5 +100,5 @@ class Generation:
         self._tables = []
         self._identity = None
         self.ids.close()
-        if self.names is not None and self.record.get("names_file"):
-            self.names.close()
+        if self.strings is not None:
+            self.strings.close()

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fpstore.errors import InputError, NotStoredError, show
 from fpstore.io import check_ids
-from fpstore.query.snapshot import View
+from fpstore.query.snapshot import Snapshot
 
 Words = npt.NDArray[np.uint64]
 
@@ -28,12 +28,12 @@ class Ids:
     (True, [11], 2)
     """
 
-    def __init__(self, view: Callable[[], View]) -> None:
-        self._view = view
+    def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
+        self._snapshot = snapshot
 
     def __len__(self) -> int:
         """How many pairs of fingerprint and id are stored."""
-        return self._view().totals.ids
+        return self._snapshot().totals.ids
 
     def __contains__(self, identifier: object) -> bool:
         if not isinstance(identifier, (int, str, np.integer)) or isinstance(identifier, bool):
@@ -42,7 +42,7 @@ class Ids:
             numbers = self.numbers(identifier)
         except InputError:
             return False
-        return len(self._view().with_ids(numbers)[0]) > 0
+        return len(self._snapshot().with_ids(numbers)[0]) > 0
 
     # Python would otherwise ask for 0, 1, 2, ... until one is missing.
     __iter__ = None
@@ -50,7 +50,7 @@ class Ids:
 
     def __getitem__(self, identifier: int | str) -> list[int]:
         """Return the fingerprints that have an id, ascending; KeyError when there is none."""
-        fingerprints, _ = self._view().with_ids(self.numbers(identifier))
+        fingerprints, _ = self._snapshot().with_ids(self.numbers(identifier))
         if not len(fingerprints):
             raise NotStoredError(f"the id {show(identifier)} is not stored", got=identifier)
         return list(map(int, fingerprints))
@@ -67,18 +67,18 @@ class Ids:
         ------
         InputError
         """
-        view = self._view()
+        snapshot = self._snapshot()
         listed = _listed(ids)
         checked = check_ids(listed, len(listed))
-        if isinstance(checked, list) != (view.totals.id_kind == "string"):
+        if isinstance(checked, list) != (snapshot.totals.id_kind == "string"):
             return np.zeros(len(checked) + 1, np.int64), np.empty(0, np.uint64)
         if isinstance(checked, list):
-            known = [view.number_of(name) for name in checked]
+            known = [snapshot.number_of(name) for name in checked]
             wanted = np.array([0 if number is None else number for number in known], np.uint64)
             stored = np.array([number is not None for number in known], bool)
         else:
             wanted, stored = checked, np.ones(len(checked), bool)
-        fingerprints, numbers = view.with_ids(wanted[stored])
+        fingerprints, numbers = snapshot.with_ids(wanted[stored])
         starts = np.searchsorted(numbers, wanted)
         ends = np.where(stored, np.searchsorted(numbers, wanted, side="right"), starts)
         lims = np.zeros(len(checked) + 1, np.int64)
@@ -91,16 +91,16 @@ class Ids:
         one = isinstance(ids, (int, str, np.integer)) and not isinstance(ids, bool)
         listed = [ids] if one else _listed(ids)
         checked = check_ids(listed, len(listed))
-        view = self._view()
+        snapshot = self._snapshot()
         if not len(checked):
             return np.empty(0, np.uint64)
         strings = isinstance(checked, list)
-        if strings != (view.totals.id_kind == "string") and view.totals.ids:
+        if strings != (snapshot.totals.id_kind == "string") and snapshot.totals.ids:
             kinds = ("integers", "strings") if strings else ("strings", "integers")
             raise InputError(f"the ids of this store are {kinds[0]}, got {kinds[1]}")
         if isinstance(checked, np.ndarray):
             return checked
-        numbers = (view.number_of(name) for name in dict.fromkeys(checked))
+        numbers = (snapshot.number_of(name) for name in dict.fromkeys(checked))
         return np.array([number for number in numbers if number is not None], np.uint64)
 
 

@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.errors import CorruptStoreError, NotStoredError
+from fpstore.format.record import Totals
 from fpstore.query.batches import Columns, cut, joined, run, scanned
-from fpstore.query.delta import Delta, Totals
+from fpstore.query.delta import Delta
 from fpstore.query.generation import Generation
 from fpstore.query.matches import Match
 
@@ -20,33 +21,32 @@ Groups = tuple[Words, Words, Words]  # keys, how many ids each has, the ids one 
 Ids = tuple[npt.NDArray[np.int64], Words | list[str]]
 NONE = np.empty(0, np.uint64)
 PIECE_KEYS = 1 << 18
-FEW_NAMES = 4  # so few are looked up one by one
+FEW_STRINGS = 4  # so few are looked up one by one
 LOOK_UPS = 1 << 16  # ids of so many fingerprints are looked up at once
 NOWHERE = np.uint64(2**64 - 1)
 ABSENT = 2
 
 
-class View:
+class Snapshot:
     """One consistent state; it never changes, whatever is inserted, deleted or merged meanwhile.
 
     Parameters
     ----------
     generation : Generation
-    delta : Delta or None
-        None when the store was never changed.
+    delta : Delta
     version : int
         The last log record that counts.
     totals : Totals
         How much there is.
     """
 
-    def __init__(self, generation: Generation, delta: Delta | None, version: int, totals: Totals) -> None:
+    def __init__(self, generation: Generation, delta: Delta, version: int, totals: Totals) -> None:
         self.generation = generation
         self.delta = delta
         self.version = version
         self.totals = totals
         # Without changes there is nothing to look up.
-        self._changes: _kernel.Delta | None = delta.kernel if delta is not None and version else None
+        self._changes: _kernel.Delta | None = delta.kernel if version else None
 
     # Probing
 
@@ -129,7 +129,7 @@ class View:
         if len(missing):
             first = int(fingerprints[missing[0]])
             raise NotStoredError(f"the fingerprint {first} is not stored: `in` tells which ones are", got=first)
-        return lims, numbers if self.totals.id_kind != "string" else self._names(numbers)
+        return lims, numbers if self.totals.id_kind != "string" else self._strings_of(numbers)
 
     def numbers_of(self, fingerprints: Words) -> tuple[npt.NDArray[np.int64], Words]:
         """Return (lims, id numbers) of fingerprints; those that are not stored have none."""
@@ -160,35 +160,35 @@ class View:
         """Return the ids of id numbers: themselves, or the strings that they stand for."""
         if self.totals.id_kind != "string":
             return numbers
-        if len(numbers) <= FEW_NAMES:
-            return [self._name(number) for number in numbers]
-        return self._names(np.array(numbers, np.uint64))
+        if len(numbers) <= FEW_STRINGS:
+            return [self._string(number) for number in numbers]
+        return self._strings_of(np.array(numbers, np.uint64))
 
-    def _names(self, numbers: Words) -> list[str]:
+    def _strings_of(self, numbers: Words) -> list[str]:
         """Return the strings of many numbers. Each distinct one is read once, in order."""
         distinct, place = np.unique(numbers, return_inverse=True)
-        names, delta = self.generation.names, self.delta
-        known = len(distinct) if delta is None else int(np.searchsorted(distinct, np.uint64(delta.first_name)))
-        read = names.several(distinct[:known]) if names is not None else [self._name(n) for n in distinct[:known].tolist()]
-        read += [self._name(number) for number in distinct[known:].tolist()]
+        strings, delta = self.generation.strings, self.delta
+        known = int(np.searchsorted(distinct, np.uint64(delta.first_string)))
+        read = strings.several(distinct[:known]) if strings is not None else [self._string(n) for n in distinct[:known].tolist()]
+        read += [self._string(number) for number in distinct[known:].tolist()]
         return list(map(read.__getitem__, place.tolist()))
 
-    def _name(self, number: int) -> str:
-        delta, names = self.delta, self.generation.names
-        if delta is not None and number >= delta.first_name:
-            if number - delta.first_name < len(delta.names):
-                return delta.names[number - delta.first_name].decode()
-        elif names is not None:
-            return names.name(number)
+    def _string(self, number: int) -> str:
+        delta, strings = self.delta, self.generation.strings
+        if number >= delta.first_string:
+            if number - delta.first_string < len(delta.strings):
+                return delta.strings[number - delta.first_string].decode()
+        elif strings is not None:
+            return strings.string(number)
         path = self.generation.folder
-        raise CorruptStoreError(f"{path}: id number {number} has no name", path=path)
+        raise CorruptStoreError(f"{path}: id number {number} has no string", path=path)
 
     def number_of(self, name: str) -> int | None:
         """Return the number of a string id, or None when it has none."""
         encoded = name.encode()
-        if self.delta is not None and (number := self.delta.number_of(encoded)) is not None:
+        if (number := self.delta.number_of(encoded)) is not None:
             return number
-        return None if self.generation.names is None else self.generation.names.number(encoded)
+        return None if self.generation.strings is None else self.generation.strings.number(encoded)
 
     def with_ids(self, numbers: Words) -> tuple[Words, Words]:
         """Return (fingerprints, id numbers), every stored pair that has one of these ids; by id and fingerprint."""
@@ -275,7 +275,7 @@ class View:
         for keys, counts, numbers in self.groups():
             lims = np.zeros(len(keys) + 1, np.int64)
             np.cumsum(counts, out=lims[1:])
-            yield keys, lims, numbers if self.totals.id_kind != "string" else self._names(numbers)
+            yield keys, lims, numbers if self.totals.id_kind != "string" else self._strings_of(numbers)
 
 
 def cut_groups(group: Groups, bound: np.uint64, side: str) -> tuple[Groups, Groups]:

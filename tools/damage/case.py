@@ -231,7 +231,7 @@ class Case:
         """Insert, delete and merge; once something is refused, what was done before must be there, and nothing else."""
         right, store = self._store.now, None
         with self._doing("open to change"):
-            store = fpstore.open(self._path, "r+", delta_bytes="1GiB")
+            store = fpstore.open(self._path, "r+")
         if store is None:
             return
         for number, (call, arguments, returned, after) in enumerate(self._store.steps):

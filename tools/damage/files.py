@@ -26,7 +26,7 @@ class Damage(NamedTuple):
 def kind_of(file: str) -> str:
     name = Path(file).name
     return {
-        "store.mdb": "store", "writer.lock": "writer lock", "ids.mdb": "ids", "names.mdb": "names", "journal.mdb": "journal",
+        "manifest.json": "store", "writer.lock": "writer lock", "ids.mdb": "ids", "strings.mdb": "names", "log": "journal",
         "journal.mdb-lock": "journal lock",
     }.get(name, "table")  # fmt: skip
 

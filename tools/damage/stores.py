@@ -101,7 +101,7 @@ class Store:
         if spec.merged:
             self._keep_state()
             for path in (self.path, self.stranger, self.twin):
-                with fpstore.open(path, "r+", delta_bytes="1GiB") as store:
+                with fpstore.open(path, "r+") as store:
                     store.merge(design=spec.merge_design, memory="64MiB", threads=1)
             self._change(self.path)
             self._keep_state()
@@ -142,7 +142,7 @@ class Store:
         """Insert and delete, in several commits."""
         added = in_order(self._fingerprints(CHANGED), self.rng.integers(2**62, 2**63, CHANGED, np.uint64))
         removed = self.rng.choice(np.unique(self.now.fingerprints), CHANGED // 2, replace=False)
-        with fpstore.open(path, "r+", delta_bytes="1GiB") as store:
+        with fpstore.open(path, "r+") as store:
             for start in range(0, CHANGED, 20):
                 store.insert(added.fingerprints[start : start + 20], self.ids(added.numbers[start : start + 20]))
             store.delete(fingerprints=removed)

@@ -211,6 +211,7 @@ Matches = tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.uint8]]
 
 class Delta:
     def __init__(self, radius: int, bits: NDArray[np.uint8]) -> None: ...
+    def apply_one(self, kind: int, fingerprint: int, number: int, in_base: bool, version: int) -> None: ...
     def apply(
         self,
         kinds: NDArray[np.uint8],

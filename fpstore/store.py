@@ -17,7 +17,7 @@ from fpstore.change.opening import open_writer
 from fpstore.change.writer import Writer
 from fpstore.design.families import check_design, check_radius
 from fpstore.errors import FpstoreError, InputError, ReadOnlyError
-from fpstore.io import check_fingerprint, check_fingerprints, check_ids
+from fpstore.io import check_fingerprint, check_fingerprints, check_id, check_ids
 from fpstore.query.matches import Match, Matches
 from fpstore.reading import IdLookup, Reading
 from fpstore.resources import parse_memory, parse_threads
@@ -166,10 +166,10 @@ class Store(Reading):
         writer = self._changing()
         value = check_fingerprint(fingerprint)
         radius = check_radius(self.radius if radius is None else radius, self.radius)
-        checked = check_ids([id], 1)[0]
+        identifier = check_id(id)
         always = check_flag(always, "always")
         _check_optional_sync(sync)
-        return writer.probe_insert_one(value, checked if isinstance(checked, str) else int(checked), radius, always, sync)
+        return writer.probe_insert_one(value, identifier, radius, always, sync)
 
     def probe_insert_many(
         self,

@@ -18,6 +18,12 @@ class Gate {
     gate_.lock();
     access_.lock();
   }
+  bool try_lock() {
+    if (!gate_.try_lock()) return false;
+    if (access_.try_lock()) return true;
+    gate_.unlock();
+    return false;
+  }
   void unlock() {
     access_.unlock();
     gate_.unlock();

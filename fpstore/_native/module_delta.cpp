@@ -125,6 +125,20 @@ void make(Delta* self, unsigned radius, Bytes bits) {
   new (self) Delta(radius, bits.data());
 }
 
+// Takes up a change of one row. The GIL is kept unless there is a wait: one row is a short matter.
+void apply_one(Delta& d, uint8_t kind, uint64_t fingerprint, uint64_t id, bool in_base, uint32_t version) {
+  need(kind < 3, "kinds are 0 to 2");
+  const uint8_t base = in_base;
+  if (!d.gate.try_lock()) {
+    nb::gil_scoped_release release;
+    d.gate.lock();
+  }
+  std::unique_lock<Gate> access(d.gate, std::adopt_lock);
+  const Applied applied = d.apply(Changes{&kind, &fingerprint, &id, &base, 1}, version);
+  access.unlock();
+  check_applied(applied);
+}
+
 void apply_changes(Delta& d, Bytes kinds, Words fingerprints, Words ids, Bytes in_base, uint32_t version) {
   const size_t n = kinds.size();
   need(fingerprints.size() == n && ids.size() == n && in_base.size() == n, "columns of different lengths");
@@ -347,6 +361,7 @@ uint64_t number(const Delta& d) {
 void bind_delta(nb::module_& m) {
   nb::class_<Delta>(m, "Delta")
       .def("__init__", &make, "radius"_a, nb::arg("bits").noconvert())
+      .def("apply_one", &apply_one, "kind"_a, "fingerprint"_a, "number"_a, "in_base"_a, "version"_a)
       .def("apply", &apply_changes, nb::arg("kinds").noconvert(), nb::arg("fingerprints").noconvert(), nb::arg("ids").noconvert(),
            nb::arg("in_base").noconvert(), "version"_a)
       .def("probe", &probe, nb::arg("queries").noconvert(), "radius"_a, "version"_a, "stop"_a = nb::none())

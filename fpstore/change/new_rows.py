@@ -135,3 +135,11 @@ def _numbers(snapshot: Snapshot, ids: Sequence[str], reused: Callable[[int], obj
             strings.append(encoded)
         numbers[string] = number
     return np.fromiter((numbers[string] for string in ids), np.uint64, len(ids)), strings
+
+
+def number_of(snapshot: Snapshot, identifier: int | str, reused: Callable[[int], object]) -> tuple[int, list[bytes]]:
+    """Return the number of one id, and the string that gets it if it is new; see :func:`numbered`."""
+    if isinstance(identifier, str):
+        numbers, strings = _numbers(snapshot, [identifier], reused)
+        return int(numbers[0]), strings
+    return identifier, []

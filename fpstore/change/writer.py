@@ -14,12 +14,12 @@ import numpy.typing as npt
 
 from fpstore.arguments import check_sync
 from fpstore.change.in_order import probe_insert_in_order
-from fpstore.change.new_rows import Rows, absent, count_absent, kind_with, new_pairs, numbered
+from fpstore.change.new_rows import Rows, absent, count_absent, kind_with, new_pairs, number_of, numbered
 from fpstore.disk.locks import WriterLock
 from fpstore.errors import ClosedStoreError, FpstoreError, ReadOnlyError, StoreLockedError
 from fpstore.format.log import HEADER_BYTES
 from fpstore.format.log_writer import LogWriter
-from fpstore.format.record import ADD, REMOVE, WIPE, Change
+from fpstore.format.record import ADD, LAST_ROW, REMOVE, WIPE, Change, Totals, pack_added_pair, pack_change
 from fpstore.query.batches import Columns
 from fpstore.query.matches import Match
 from fpstore.query.snapshot import NONE, Snapshot
@@ -120,7 +120,8 @@ class Writer:
 
     def begin(self, sync: str | None) -> tuple[Snapshot, str]:
         """Return what there is before a change; what could not be made durable is tried again first."""
-        self.check()
+        if self._closed:  # by another thread just now
+            self.check()
         sync = self.sync if sync is None else check_sync(sync)
         if self._stale:
             self.reload()
@@ -132,31 +133,36 @@ class Writer:
 
     def _make(self, snapshot: Snapshot, change: Change, in_base: Mask, sync: str) -> Snapshot:
         """Make a change: on any error it has not happened, neither in the log nor in memory."""
-        log, delta = self.log, snapshot.delta
+        with self._logged(pack_change(change), sync):
+            snapshot.delta.apply(change, in_base)
+        return self._show(snapshot, change.totals, len(change.kinds), sync)
+
+    @contextmanager
+    def _logged(self, payload: bytes, sync: str) -> Iterator[None]:
+        """Log a change, and take it back if what follows fails."""
+        log = self.log
         place, number = log.place, log.number
-        log.append(change)
+        log.append(payload, sync == "commit")
         try:
-            if sync == "commit":
-                log.force()
             self._stale = True  # until it is shown, also for an interrupt
-            delta.apply(change, in_base)
+            yield
         except BaseException:
             log.take_back(place, number)
             raise
-        return self._show(snapshot, change, sync)
 
-    def _show(self, snapshot: Snapshot, change: Change, sync: str) -> Snapshot:
+    def _show(self, snapshot: Snapshot, totals: Totals, rows: int, sync: str) -> Snapshot:
         if sync == "commit":
             self._note_durable()
-        after = Snapshot(snapshot.generation, snapshot.delta, snapshot.delta.version, change.totals)
+        after = Snapshot(snapshot.generation, snapshot.delta, snapshot.delta.version, totals)
         self.tracker.show(after)
         self._stale = False
         if sync != "commit":
             try:
-                self._wait_for_more(len(change.kinds), sync)
+                self._wait_for_more(rows, sync)
             except FpstoreError as error:
                 self._flush_error = error  # this change is made; the next is refused until this one is durable
-        self.merge_if_due(after)
+        if self.merge_at is not None:
+            self.merge_if_due(after)
         return after
 
     def _wait_for_more(self, rows: int, sync: str) -> None:
@@ -198,7 +204,8 @@ class Writer:
 
     def _note_durable(self) -> None:
         self.log.publish()
-        self._waiting_rows, self._due = 0, 0.0
+        self._waiting_rows = 0
+        self._due = 0.0
 
     def reload(self) -> None:
         """Make the delta anew from the log, after a change in memory that is not in it."""
@@ -238,25 +245,35 @@ class Writer:
         """Probe, and insert if nothing matched."""
         with self.turn:
             snapshot, sync = self.begin(sync)
-            kind_with(snapshot, self.path, [identifier])
+            kind = kind_with(snapshot, self.path, (identifier,))
             matches = snapshot.probe(value, radius)
             if matches and not always:
                 return matches
-            fingerprints = np.array([value], np.uint64)
-            rows = self._rows(snapshot, fingerprints, [identifier])
-            known = next((match for match in matches if match.distance == 0), None)
-            if known is not None and self._has_pair(snapshot, value, rows):
+            number, strings = number_of(snapshot, identifier, self._note_reused)
+            known = bool(matches) and matches[0].distance == 0
+            if known and self._has_pair(snapshot, value, number):
                 return matches
-            in_base = np.array([snapshot.generation.identity.locate_one(value) is not None], np.uint8)
-            totals = rows.totals._replace(
-                fingerprints=snapshot.totals.fingerprints + (known is None), ids=snapshot.totals.ids + 1
-            )
-            self._make(snapshot, Change(totals, ONE_ADD, fingerprints, rows.ids, rows.strings), in_base, sync)
+            before = snapshot.totals
+            next_row = max(before.next_row, min(number + 1, LAST_ROW)) if kind == "row" else before.next_row
+            totals = Totals(before.fingerprints + (not known), before.ids + 1, next_row, kind)
+            log, delta = self.log, snapshot.delta
+            # What the probe has not found is in the tables only if it was deleted from them.
+            look = known or delta.kernel.removals
+            in_base = bool(look) and snapshot.generation.identity.locate_one(value) is not None
+            place, last = log.place, log.number
+            log.append(pack_added_pair(totals, value, number, strings), sync == "commit")
+            try:
+                self._stale = True
+                delta.add_one(value, number, in_base, strings)
+            except BaseException:
+                log.take_back(place, last)
+                raise
+            self._show(snapshot, totals, 1, sync)
             return matches
 
-    def _has_pair(self, snapshot: Snapshot, value: int, rows: Rows) -> bool:
+    def _has_pair(self, snapshot: Snapshot, value: int, number: int) -> bool:
         _, numbers = snapshot.numbers_of(np.array([value], np.uint64))
-        return bool((numbers == rows.ids[0]).any())
+        return bool((numbers == np.uint64(number)).any())
 
     def probe_insert(
         self, fingerprints: Words, ids: Words | list[str], radius: int, always: bool, threads: int, sync: str | None
@@ -292,16 +309,9 @@ class Writer:
             used = set(kept_ids.tolist()) if rows.strings else ()
             strings = [string if number in used else b"" for number, string in enumerate(rows.strings, delta.next_string)]
             change = Change(totals, np.full(count, ADD, np.uint8), kept, kept_ids, strings)
-            place, number = self.log.place, self.log.number
-            self.log.append(change)
-            try:
-                if sync == "commit":
-                    self.log.force()
+            with self._logged(pack_change(change), sync):
                 delta.note_strings(strings)
-            except BaseException:
-                self.log.take_back(place, number)
-                raise
-            return self._show(snapshot, change, sync), columns, mask
+            return self._show(snapshot, totals, count, sync), columns, mask
 
     # Deleting
 

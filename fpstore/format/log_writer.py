@@ -14,7 +14,7 @@ import xxhash
 
 from fpstore.disk.files import read_at
 from fpstore.disk.refusals import refused
-from fpstore.errors import CorruptStoreError, FormatVersionError, StorageError
+from fpstore.errors import CorruptStoreError, FormatVersionError, FpstoreError, StorageError
 from fpstore.format.log import (
     ALIGN,
     BOOT,
@@ -35,9 +35,9 @@ from fpstore.format.log import (
     parse_header,
     whole_records,
 )
-from fpstore.format.record import Change, pack_change
 
 LEAST_STEP, MOST_STEP = 1 << 16, 1 << 24  # how much space is made ahead
+_WRITES_DURABLY = hasattr(os, "RWF_DSYNC")
 
 
 def create_log(path: Path, header: LogHeader) -> None:
@@ -89,7 +89,7 @@ class LogWriter:
             self._mapped = mmap.mmap(self._descriptor, HEADER_BYTES)
             self._words = memoryview(self._mapped).cast("Q")
             self._failed = False  # what was half written could not be taken back
-            self._unsure = False  # a sync has failed
+            self._unsure = False  # a sync has failed, and the system may have forgotten what it could not write
             self._recover()
         except BaseException:
             self.close()
@@ -108,43 +108,59 @@ class LogWriter:
             os.fsync(self._descriptor)
         except OSError as error:
             raise refused(self.path, error) from error
-        self._size = self._furthest = self.place
+        self._size = self._furthest = self._forced = self.place
         self._step = LEAST_STEP
         self._words[BOOT] = boot_word()
         self.publish()
 
     # Appending
 
-    def append(self, change: Change) -> None:
-        """Write the next record. It is durable, and others see it, after :meth:`sync`.
+    def append(self, payload: bytes, durable: bool = False) -> None:
+        """Write the next record. Others see it after :meth:`publish`, when it is durable.
+
+        Parameters
+        ----------
+        payload : bytes
+            A packed change.
+        durable : bool
+            Make it and all before it durable.
 
         Raises
         ------
         StorageError
-            No space: nothing was changed.
+            Nothing was changed; what was appended before stays, durable or not.
         """
         if self._failed:
             raise StorageError(
                 f"{self.path}: could not be written, and what was half written could not be taken back: open the store again",
                 path=self.path,
             )
-        payload = pack_change(change)
+        place, number = self.place, self.number
         length = HEAD + len(payload)
-        body = RECORD.pack(length, self.number + 1, self.durable) + payload
-        checksum = xxhash.xxh64_intdigest(body, self._seed ^ self.place)
-        record = RECORD_MAGIC + checksum.to_bytes(8, "little") + body + bytes(-length % ALIGN)
-        end = self.place + len(record)
+        body = RECORD.pack(length, number + 1, self.durable) + payload
+        checksum = xxhash.xxh64_intdigest(body, self._seed ^ place)
+        record = b"".join((RECORD_MAGIC, checksum.to_bytes(8, "little"), body, bytes(-length % ALIGN)))
+        end = place + len(record)
         try:
             if end > self._size:
                 self._make_room(end)
-            write_all(self._descriptor, record, self.place)
+            if end > self._furthest:
+                self._furthest = end
+            if durable and place == self.durable and not self._unsure:
+                self._unsure = True
+                _write_durably(self._descriptor, record, place)
+                self._unsure = False
+                self._forced = end
+            else:
+                write_all(self._descriptor, record, place)
+            self.place, self.number = end, number + 1
+            if durable:
+                self.force()
         except BaseException as error:
-            self.take_back(self.place, self.number)
-            if isinstance(error, OSError):
+            self.take_back(place, number)
+            if isinstance(error, OSError) and not isinstance(error, FpstoreError):
                 raise refused(self.path, error, "; nothing was changed") from error
             raise
-        self.place, self.number = end, self.number + 1
-        self._furthest = max(self._furthest, end)
 
     def _make_room(self, end: int) -> None:
         """Write zeros up to a place and, if there is space, some way behind it: the next syncs have no metadata to write then."""
@@ -167,6 +183,8 @@ class LogWriter:
         StorageError
             It stays appended: call this again, or :meth:`take_back`.
         """
+        if self._forced == self.place:
+            return
         try:
             if self._unsure:  # the system forgets what it could not write: write it again
                 for start in range(self.durable, self._furthest, PIECE_BYTES):
@@ -177,6 +195,7 @@ class LogWriter:
         except OSError as error:
             raise error if isinstance(error, StorageError) else refused(self.path, error) from error
         self._unsure = False
+        self._forced = self.place
 
     def publish(self) -> None:
         """Let others see what :meth:`force` has made durable."""
@@ -198,6 +217,7 @@ class LogWriter:
     def take_back(self, place: int, number: int) -> None:
         """Let the log end at a place behind which nobody was told of anything; the record before it has this number."""
         self.place, self.number = place, number
+        self._forced = min(self._forced, place)
         try:
             write_all(self._descriptor, bytes(len(RECORD_MAGIC)), place)
         except OSError:
@@ -267,6 +287,17 @@ def supersede_log(path: Path) -> None:
                 words[END] |= SUPERSEDED
         finally:
             os.close(descriptor)
+
+
+def _write_durably(descriptor: int, record: bytes, at: int) -> None:
+    """Write a record and wait until it is durable, in one call where the system has one; other dirty pages can wait."""
+    if not _WRITES_DURABLY:
+        write_all(descriptor, record, at)
+        os.fdatasync(descriptor)
+        return
+    done = os.pwritev(descriptor, (record,), at, os.RWF_DSYNC)
+    while done < len(record):
+        done += os.pwritev(descriptor, (record[done:],), at + done, os.RWF_DSYNC)
 
 
 def write_all(descriptor: int, data: bytes | memoryview, at: int) -> None:

@@ -16,6 +16,7 @@ ADD, REMOVE, WIPE = range(3)
 ID_KINDS = ("row", "integer", "string")
 LAST_ROW = 2**64 - 1
 _PAYLOAD = struct.Struct("<QQQQQQ")  # fingerprints, ids and next row afterwards; rows, strings, kind of ids
+_ADDED_PAIR = struct.Struct("<QQQQQQQQB")
 _LENGTH = struct.Struct("<I")
 
 
@@ -67,6 +68,19 @@ def pack_change(change: Change) -> bytes:
             change.ids.astype("<u8", copy=False).tobytes(),
             change.kinds.tobytes(),
             *_framed(change.strings),
+        )
+    )  # fmt: skip
+
+
+def pack_added_pair(totals: Totals, fingerprint: int, number: int, strings: list[bytes]) -> bytes:
+    """Return the payload of a record that adds one pair: what :func:`pack_change` makes of it, without arrays."""
+    return b"".join(
+        (
+            _ADDED_PAIR.pack(
+                totals.fingerprints, totals.ids, totals.next_row, 1, len(strings), ID_KINDS.index(totals.id_kind),
+                fingerprint, number, ADD,
+            ),
+            *_framed(strings),
         )
     )  # fmt: skip
 

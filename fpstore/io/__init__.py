@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from fpstore.io.check import check_fingerprint, check_fingerprints, check_ids, format_fingerprint, parse_fingerprint
+from fpstore.io.check import check_fingerprint, check_fingerprints, check_id, check_ids, format_fingerprint, parse_fingerprint
 
 if TYPE_CHECKING:
     from fpstore.io.reader import Reader, open_reader
@@ -17,6 +17,7 @@ __all__ = [
     "Writer",
     "check_fingerprint",
     "check_fingerprints",
+    "check_id",
     "check_ids",
     "format_fingerprint",
     "open_reader",

@@ -241,6 +241,19 @@ def check_ids(ids: object, count: int) -> U64 | list[str]:
     return _ids_of_list(items)
 
 
+def check_id(value: object) -> int | str:
+    """Return one id, an int from 0 to 2^64 - 1 or a non-empty string.
+
+    Raises
+    ------
+    InputError
+    """
+    if type(value) is int and 0 <= value < 2**64:
+        return value
+    checked = check_ids([value], 1)[0]
+    return checked if isinstance(checked, str) else int(checked)
+
+
 def _check_count(length: int, count: int) -> None:
     if length != count:
         raise InputError(f"{length} ids for {count} fingerprints: give one for each", expected=count, got=length)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.errors import StorageError
-from fpstore.format.record import Change, Kinds, Words
+from fpstore.format.record import ADD, Change, Kinds, Words
 
 LAST_VERSION = (1 << 32) - 2
 APPLY_ROWS = 1 << 14  # taken up between two looks for signals
@@ -66,6 +66,18 @@ class Delta:
             self.kernel.apply(change.kinds[part], change.fingerprints[part], change.ids[part], in_base[part], self.version + 1)
         self.version += 1
         self.note_strings(change.strings)
+
+    def add_one(self, fingerprint: int, number: int, in_base: bool, strings: list[bytes]) -> None:
+        """Take up one added pair, at a new version; on an error it is not.
+
+        Raises
+        ------
+        MemoryLimitError
+        """
+        self.kernel.apply_one(ADD, fingerprint, number, in_base, self.version + 1)
+        self.version += 1
+        if strings:
+            self.note_strings(strings)
 
     def note_strings(self, strings: Iterable[bytes]) -> None:
         """Take up strings that have numbers now."""

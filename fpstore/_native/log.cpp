@@ -12,7 +12,8 @@ constexpr size_t kHead = 88;
 constexpr size_t kRow = 17;
 constexpr size_t kAlign = 8;
 constexpr uint64_t kIdKinds = 3;
-constexpr uint8_t kLastKind = 2;
+constexpr uint8_t kKindBits = 3;  // of a kind: 0 to 2
+constexpr uint8_t kInBase = 4;    // the fingerprint is in the tables
 
 struct Head {
   uint64_t length, number, durable, rows, strings;
@@ -44,10 +45,10 @@ bool is_whole(const uint8_t* p, size_t n, uint64_t place, uint64_t seed, Head* h
   if (h->length < kHead || h->length > n || h->rows > (h->length - kHead) / kRow || h->totals.id_kind >= kIdKinds) return false;
   if (xxh64(p + kCheckedFrom, h->length - kCheckedFrom, seed ^ place) != load64(p + kChecksumAt)) return false;
   const uint8_t* kinds = p + kHead + 16 * h->rows;
-  uint8_t most = 0;
-  for (uint64_t i = 0; i < h->rows; ++i) most = most < kinds[i] ? kinds[i] : most;
+  bool known = true;
+  for (uint64_t i = 0; i < h->rows; ++i) known &= (kinds[i] & kKindBits) != kKindBits && kinds[i] <= (kKindBits | kInBase);
   *strings = string_bytes(p, *h);
-  return most <= kLastKind && *strings != SIZE_MAX;
+  return known && *strings != SIZE_MAX;
 }
 
 }  // namespace

@@ -105,7 +105,7 @@ def _copy(generation: Generation, files: dict[str, int], path: Path, overwrite: 
 
 
 def copy_file(path: Path, source: int, target: Path, size: int) -> Iterator[int]:
-    """Copy so much of an open file to a new one, holes as holes, and make that durable; yield how many bytes each step has copied.
+    """Copy the start of an open file to a new one, holes as holes, durably; yield how many bytes each step has copied.
 
     Raises
     ------

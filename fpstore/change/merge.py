@@ -24,7 +24,7 @@ from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError
 from fpstore.format.log import LOG_FILE, LogReader
 from fpstore.format.log_writer import LogWriter
 from fpstore.format.manifest import TEMPORARY, Manifest, generation_folder, read_manifest, write_manifest
-from fpstore.format.record import Totals, pack_change
+from fpstore.format.record import IN_BASE, KIND_BITS, Totals, pack_change
 from fpstore.format.strings import STRINGS_FILE, NewStrings, merge_strings
 from fpstore.query.delta import Delta
 from fpstore.query.generation import SAMPLE_SIZE, Generation
@@ -245,8 +245,11 @@ class Merge:
     def _carry_over(self, place: int, number: int, end: int, log: LogWriter, snapshot: Snapshot) -> tuple[int, int, Snapshot]:
         """Copy the records behind a place of the old log to the new one and its delta; return where they end."""
         for records in self._host.log.read(place, number + 1, max(end, place)):
-            log.append(pack_change(records.change))
-            snapshot.delta.apply(records.change)
+            change = records.change
+            kinds = (change.kinds & np.uint8(KIND_BITS)) + np.uint8(IN_BASE) * snapshot.delta.in_base(change.fingerprints)
+            change = change._replace(kinds=kinds)
+            log.append(pack_change(change))
+            snapshot.delta.apply(change)
             snapshot = Snapshot(snapshot.generation, snapshot.delta, snapshot.delta.version, records.change.totals)
             place, number = records.end, records.last
         log.force()

@@ -19,7 +19,7 @@ from fpstore.disk.locks import WriterLock
 from fpstore.errors import ClosedStoreError, FpstoreError, ReadOnlyError, StoreLockedError
 from fpstore.format.log import HEADER_BYTES
 from fpstore.format.log_writer import LogWriter
-from fpstore.format.record import ADD, LAST_ROW, REMOVE, WIPE, Change, Totals, pack_added_pair, pack_change
+from fpstore.format.record import ADD, IN_BASE, LAST_ROW, REMOVE, WIPE, Change, Totals, pack_added_pair, pack_change
 from fpstore.query.batches import Columns
 from fpstore.query.matches import Match
 from fpstore.query.snapshot import NONE, Snapshot
@@ -38,7 +38,6 @@ LEAST_CHANGES = 1 << 16  # fewer are not worth a merge of their own
 BATCH_ROWS = 10_000  # a group of inserts is made durable when it has so many rows
 BATCH_SECONDS = 0.1  # or is so old
 NONE_ROWS = 1 << 20
-ONE_ADD = np.array([ADD], np.uint8)
 
 
 class Writer:
@@ -131,10 +130,10 @@ class Writer:
         snapshot.delta.check_room(1, self.path)
         return snapshot, sync
 
-    def _make(self, snapshot: Snapshot, change: Change, in_base: Mask, sync: str) -> Snapshot:
+    def _make(self, snapshot: Snapshot, change: Change, sync: str) -> Snapshot:
         """Make a change: on any error it has not happened, neither in the log nor in memory."""
         with self._logged(pack_change(change), sync):
-            snapshot.delta.apply(change, in_base)
+            snapshot.delta.apply(change)
         return self._show(snapshot, change.totals, len(change.kinds), sync)
 
     @contextmanager
@@ -237,8 +236,7 @@ class Writer:
                 fingerprints=snapshot.totals.fingerprints + count_absent(snapshot, kept, in_base),
                 ids=snapshot.totals.ids + len(kept),
             )
-            kinds = np.full(len(kept), ADD, np.uint8)
-            self._make(snapshot, Change(totals, kinds, kept, kept_ids, rows.strings), in_base, sync)
+            self._make(snapshot, Change(totals, ADD + IN_BASE * in_base, kept, kept_ids, rows.strings), sync)
             return len(kept)
 
     def probe_insert_one(self, value: int, identifier: int | str, radius: int, always: bool, sync: str | None) -> list[Match]:
@@ -261,7 +259,7 @@ class Writer:
             look = known or delta.kernel.removals
             in_base = bool(look) and snapshot.generation.identity.locate_one(value) is not None
             place, last = log.place, log.number
-            log.append(pack_added_pair(totals, value, number, strings), sync == "commit")
+            log.append(pack_added_pair(totals, value, number, in_base, strings), sync == "commit")
             try:
                 self._stale = True
                 delta.add_one(value, number, in_base, strings)
@@ -308,7 +306,7 @@ class Writer:
             # A number whose string was not needed stays unused.
             used = set(kept_ids.tolist()) if rows.strings else ()
             strings = [string if number in used else b"" for number, string in enumerate(rows.strings, delta.next_string)]
-            change = Change(totals, np.full(count, ADD, np.uint8), kept, kept_ids, strings)
+            change = Change(totals, ADD + IN_BASE * in_base[mask], kept, kept_ids, strings)
             with self._logged(pack_change(change), sync):
                 delta.note_strings(strings)
             return self._show(snapshot, totals, count, sync), columns, mask
@@ -339,10 +337,11 @@ class Writer:
     def _remove(self, snapshot: Snapshot, dying: Words, pairs: int, fingerprints: Words, ids: Words, sync: str) -> int:
         if not pairs:
             return 0
-        kinds = np.concatenate([np.full(len(dying), WIPE, np.uint8), np.full(len(fingerprints), REMOVE, np.uint8)])
+        kinds = np.repeat(np.array([WIPE, REMOVE], np.uint8), [len(dying), len(fingerprints)])
         fingerprints, ids = np.concatenate([dying, fingerprints]), np.concatenate([np.zeros(len(dying), np.uint64), ids])
         totals = snapshot.totals._replace(fingerprints=snapshot.totals.fingerprints - len(dying), ids=snapshot.totals.ids - pairs)
-        self._make(snapshot, Change(totals, kinds, fingerprints, ids, []), snapshot.delta.in_base(fingerprints), sync)
+        kinds += IN_BASE * snapshot.delta.in_base(fingerprints)
+        self._make(snapshot, Change(totals, kinds, fingerprints, ids, []), sync)
         return pairs
 
     # Merging

@@ -13,6 +13,8 @@ Words = npt.NDArray[np.uint64]
 Kinds = npt.NDArray[np.uint8]
 
 ADD, REMOVE, WIPE = range(3)
+KIND_BITS = 3
+IN_BASE = 4  # beside the kind: the fingerprint is in the generation's tables
 ID_KINDS = ("row", "integer", "string")
 LAST_ROW = 2**64 - 1
 _PAYLOAD = struct.Struct("<QQQQQQ")  # fingerprints, ids and next row afterwards; rows, strings, kind of ids
@@ -42,7 +44,7 @@ class Change(NamedTuple):
     ----------
     totals : Totals
     kinds : ndarray of uint8, shape (n,)
-        ADD, REMOVE or WIPE.
+        ADD, REMOVE or WIPE, with IN_BASE where it holds.
     fingerprints, ids : ndarray of uint64, shape (n,)
     strings : list of bytes
         Strings that get a number with this change, in the order of the numbers. An empty one: the number stays unused.
@@ -72,13 +74,13 @@ def pack_change(change: Change) -> bytes:
     )  # fmt: skip
 
 
-def pack_added_pair(totals: Totals, fingerprint: int, number: int, strings: list[bytes]) -> bytes:
+def pack_added_pair(totals: Totals, fingerprint: int, number: int, in_base: bool, strings: list[bytes]) -> bytes:
     """Return the payload of a record that adds one pair: what :func:`pack_change` makes of it, without arrays."""
     return b"".join(
         (
             _ADDED_PAIR.pack(
                 totals.fingerprints, totals.ids, totals.next_row, 1, len(strings), ID_KINDS.index(totals.id_kind),
-                fingerprint, number, ADD,
+                fingerprint, number, ADD | IN_BASE if in_base else ADD,
             ),
             *_framed(strings),
         )

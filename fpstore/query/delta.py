@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.errors import StorageError
-from fpstore.format.record import ADD, Change, Kinds, Words
+from fpstore.format.record import ADD, IN_BASE, KIND_BITS, Change, Kinds, Words
 
 LAST_VERSION = (1 << 32) - 2
 APPLY_ROWS = 1 << 14  # taken up between two looks for signals
@@ -50,7 +50,7 @@ class Delta:
         self._numbers: dict[bytes, int] | None = None  # made when it is asked for
         self.version = 0
 
-    def apply(self, change: Change, in_base: Kinds | None = None) -> None:
+    def apply(self, change: Change) -> None:
         """Take up a change, at a new version.
 
         When an exception ends this, the rows taken up so far stay at that version, which nobody sees. They do no harm when they are
@@ -60,10 +60,10 @@ class Delta:
         ------
         MemoryLimitError
         """
-        in_base = self.in_base(change.fingerprints) if in_base is None else in_base
-        for start in range(0, len(change.kinds), APPLY_ROWS):
+        kinds, in_base = change.kinds & np.uint8(KIND_BITS), change.kinds // np.uint8(IN_BASE)
+        for start in range(0, len(kinds), APPLY_ROWS):
             part = slice(start, start + APPLY_ROWS)
-            self.kernel.apply(change.kinds[part], change.fingerprints[part], change.ids[part], in_base[part], self.version + 1)
+            self.kernel.apply(kinds[part], change.fingerprints[part], change.ids[part], in_base[part], self.version + 1)
         self.version += 1
         self.note_strings(change.strings)
 

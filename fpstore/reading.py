@@ -357,10 +357,8 @@ class Reading:
 
     def stats(self) -> dict[str, Any]:
         """Return what the store holds and what each part takes; see docs/api.md for the keys."""
-        return describe(self.snapshot(), self._log_bytes())
-
-    def _log_bytes(self) -> int:
-        return self._tracker.log.file_bytes
+        found = self._tracker.watched()
+        return {**describe(self.snapshot(), self._tracker.log.file_bytes), **found}
 
     def verify(self, progress: Callable[[str, int, int | None], None] | None = None) -> Report:
         """Read every byte: checksums, order, counts, keys, codes, id records, and that all tables hold the same set.

@@ -86,6 +86,13 @@ class Store(Reading):
         self._writer.refuse_inside()
         return self._writer
 
+    def stats(self) -> dict[str, Any]:
+        """Return what the store holds and what each part takes; see docs/api.md for the keys."""
+        found, writer = super().stats(), self._writer
+        if writer is not None:
+            found["log"]["records"] = writer.log.number
+        return {**found, "writer": None if writer is None else writer.state()}
+
     def _settle(self) -> None:
         with suppress(ReadOnlyError):  # who may not change the store has nothing to commit
             self._changing().flush()

@@ -73,11 +73,9 @@ def _check_manifest(generation: Generation, report: Report) -> None:
     """Read the manifest again, unless another generation or another store has taken its place."""
     with _noted(report), suppress(StoreNotFoundError):
         manifest = read_manifest(generation.path)
-        if manifest.identity == generation.manifest.identity and manifest.generation.number == generation.record.number:
-            if manifest != generation.manifest:
-                raise CorruptStoreError(
-                    f"{generation.path / MANIFEST_FILE}: it has changed since it was read", path=generation.path
-                )
+        same = (manifest.identity, manifest.generation.number) == (generation.manifest.identity, generation.record.number)
+        if same and manifest != generation.manifest:
+            raise CorruptStoreError(f"{generation.path / MANIFEST_FILE}: it has changed since it was read", path=generation.path)
 
 
 def _check_tables(generation: Generation, report: Report, progress: Callable[[str, int, int | None], None] | None) -> None:

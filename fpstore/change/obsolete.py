@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
+from fpstore.diagnostics import logger
 from fpstore.disk.folders import remove_tree
 from fpstore.format.log import LOG_FILE
 from fpstore.format.log_writer import supersede_log
@@ -15,6 +16,7 @@ def remove_obsolete(path: Path, current: int) -> None:
     """Remove the generations that are not current, and temporary files that a dead writer left."""
     for entry in list(path.iterdir()):
         if entry.name.startswith("gen-") and entry.name != generation_folder(current):
+            logger().info("%s: obsolete, removed", entry)
             remove_generation(entry)
     (path / (MANIFEST_FILE + TEMPORARY)).unlink(missing_ok=True)
 

@@ -6,6 +6,7 @@ import errno
 
 from fpstore.change.obsolete import remove_obsolete
 from fpstore.change.writer import Writer
+from fpstore.diagnostics import logger
 from fpstore.disk.locks import WriterLock
 from fpstore.disk.refusals import refused
 from fpstore.errors import FpstoreError, ReadOnlyError, StoreNotFoundError
@@ -35,7 +36,10 @@ def open_writer(tracker: Tracker, sync: str, merge_at: float | None) -> Writer:
         generation = tracker.snapshot().generation
         manifest = tracker.manifest
         remove_obsolete(path, manifest.generation.number)
+        before = tracker.log.end
         log = LogWriter(generation.folder / LOG_FILE, manifest.identity, manifest.generation.number)
+        if log.durable != before:
+            logger().warning("%s: a writer died: the log is recovered up to byte %d, %d were told", path, log.durable, before)
         # What a writer logged and died before it told is known only now.
         tracker.take(manifest, generation, tracker.log, log.read(HEADER_BYTES, 1))
         tracker.lead()

@@ -15,10 +15,12 @@ import numpy.typing as npt
 from fpstore.arguments import check_sync
 from fpstore.change.in_order import probe_insert_in_order
 from fpstore.change.new_rows import Rows, absent, count_absent, kind_with, new_pairs, number_of, numbered
+from fpstore.diagnostics import logger
 from fpstore.disk.locks import WriterLock
-from fpstore.errors import ClosedStoreError, FpstoreError, ReadOnlyError, StoreLockedError
+from fpstore.errors import ClosedStoreError, FpstoreError, InputError, ReadOnlyError, StoreLockedError
 from fpstore.format.log import HEADER_BYTES
 from fpstore.format.log_writer import LogWriter
+from fpstore.format.merge_error import MergeError
 from fpstore.format.record import ADD, IN_BASE, LAST_ROW, REMOVE, WIPE, Change, Totals, pack_added_pair, pack_change
 from fpstore.query.batches import Columns
 from fpstore.query.matches import Match
@@ -370,12 +372,29 @@ class Writer:
                 if others
                 else Merge(self, budget, workers, progress, design)
             )
+            logger().info("%s: merge begins, generation %d", self.path, self.tracker.manifest.generation.number)
             try:
                 if self._closing:  # close may not have seen it yet
                     self.merge_under_way.stop()
                 self.merge_under_way.run()
+            except BaseException as error:
+                self._note_merge_error(error)
+                raise
             finally:
                 self.merge_under_way = None
+            self._note_merge_error(None)
+
+    def _note_merge_error(self, error: BaseException | None) -> None:
+        """Keep the outcome of a merge where every process finds it, and log it."""
+        self.merge_error = error
+        note = MergeError(self.tracker.folder)
+        if error is None:
+            note.clear()
+            record = self.tracker.manifest.generation
+            logger().info("%s: merged, generation %d: %d fingerprints", self.path, record.number, record.fingerprints)
+        elif not isinstance(error, (ClosedStoreError, InputError)):
+            note.set(f"{type(error).__name__}: {error}")
+            logger().error("%s: merge failed, the delta stays as it was: %s", self.path, error)
 
     def merge_if_due(self, snapshot: Snapshot) -> None:
         """Start a merge in the background when the delta has become large."""
@@ -390,15 +409,22 @@ class Writer:
     def _merge_in_background(self) -> None:
         try:
             self.merge(None, None, None)
-            self.merge_error = None
             self._retry_at = 0
-        except BaseException as error:
-            self.merge_error = error
+        except BaseException:
             self._retry_at = 2 * self.tracker.snapshot().delta.kernel.operations if not self._closed else 0
         finally:
             self._merger = None
 
     # Life cycle
+
+    def state(self) -> dict[str, object]:
+        """Return what an operator watches of a writer: see ``stats``."""
+        return {
+            "process": self._lock.owner,
+            "sync": self.sync,
+            "waiting_rows": self._waiting_rows,
+            "merging": self.merge_under_way is not None,
+        }
 
     def close(self) -> None:
         """Make durable what is not yet, and give the lock back."""

@@ -24,12 +24,16 @@ _PARTS = {
 @store_argument
 @json_option
 @click.option("--full", is_flag=True, help="Also read the whole first table: codes, fill of the blocks, skew.")
-def stats(store: str, as_json: bool, full: bool) -> None:
+@click.option("--prometheus", is_flag=True, help="Print metrics in the text format of Prometheus.")
+def stats(store: str, as_json: bool, full: bool, prometheus: bool) -> None:
     """Show what a store holds and what it takes.
 
     $ fpstore stats crawl.fps
     $ fpstore stats crawl.fps --full --json
+    $ fpstore stats crawl.fps --prometheus
     """
+    if prometheus and (as_json or full):
+        raise click.UsageError("--prometheus prints metrics alone: leave --json and --full out")
     import fpstore
     from fpstore.care.stats import distribution
     from fpstore.format.manifest import generation_folder
@@ -40,6 +44,9 @@ def stats(store: str, as_json: bool, full: bool) -> None:
         if full:
             folder = opened.path / generation_folder(found["generation"])
             found["distribution"] = distribution(TableReader(folder / table_name(0)))
+    if prometheus:
+        _print_metrics(store, found)
+        return
     if as_json:
         print_json(found)
         return
@@ -66,6 +73,8 @@ def _print_store(store: str, found: dict[str, Any]) -> None:
         ("changes since", f"{found['delta']['changes']:,}, {size(found['delta']['memory'])} of memory in each process"),
         ("format version", str(found["format_version"])),
     ]
+    if found["merge_error"]:
+        rows.append(("last merge failed", found["merge_error"]))
     print_table(shown(store), ("", ""), rows, left=(0, 1))
 
 
@@ -128,3 +137,30 @@ def _print_distribution(found: dict[str, Any]) -> None:
         ("prefix", "fingerprints"),
         [(run["prefix"], f"{run['fingerprints']:,}") for run in skew["largest"]],
     )
+
+
+def _print_metrics(store: str, found: dict[str, Any]) -> None:
+    """Print gauges in Prometheus' text format, version 0.0.4."""
+    label = store.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    for name, meaning, value in _metrics(found):
+        parts = value if isinstance(value, dict) else {"": value}
+        click.echo(f"# HELP fpstore_{name} {meaning}\n# TYPE fpstore_{name} gauge")
+        for part, number in parts.items():
+            extra = f',part="{part}"' if part else ""
+            click.echo(f'fpstore_{name}{{store="{label}"{extra}}} {number}')
+
+
+def _metrics(found: dict[str, Any]) -> list[tuple[str, str, Any]]:
+    parts = {part: taken for part, taken in found["bytes"].items() if part not in ("total", "keys")}
+    return [
+        ("fingerprints", "Distinct fingerprints stored.", found["fingerprints"]),
+        ("ids", "Pairs of fingerprint and id stored.", found["ids"]),
+        ("bytes", "Bytes on disk by part.", parts),
+        ("generation", "Number of the current generation.", found["generation"]),
+        ("generation_timestamp_seconds", "When the current generation was published.", found["generation_since"]),
+        ("delta_changes", "Changes since the last merge.", found["delta"]["changes"]),
+        ("delta_memory_bytes", "Memory that the changes take in each process.", found["delta"]["memory"]),
+        ("log_records", "Records in the log.", found["log"]["records"]),
+        ("log_bytes", "Bytes of the log, with the space made ahead.", found["log"]["bytes"]),
+        ("merge_failed", "1 if the last merge failed.", int(found["merge_error"] is not None)),
+    ]

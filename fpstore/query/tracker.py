@@ -15,6 +15,7 @@ from fpstore.disk.refusals import refused
 from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError, StoreNotFoundError
 from fpstore.format.log import END, HEADER_BYTES, LOG_FILE, SUPERSEDED, LogHeader, LogReader, Records
 from fpstore.format.manifest import MANIFEST_FILE, Manifest, generation_folder, is_store, read_manifest
+from fpstore.format.merge_error import MergeError
 from fpstore.query.delta import Delta
 from fpstore.query.generation import Generation
 from fpstore.query.snapshot import Snapshot
@@ -222,6 +223,14 @@ class Tracker:
             return os.path.samestat(self.path.stat(), os.fstat(self.folder))
         except OSError:
             return False
+
+    def watched(self) -> dict[str, object]:
+        """Return what an operator watches beside what is stored: see ``stats``."""
+        return {
+            "log": {"bytes": self.log.file_bytes, "records": self._number},
+            "generation_since": os.stat(MANIFEST_FILE, dir_fd=self.folder).st_mtime,
+            "merge_error": MergeError(self.folder).get(),
+        }
 
     # For the writer
 

@@ -53,8 +53,8 @@ class Delta:
     def apply(self, change: Change) -> None:
         """Take up a change, at a new version.
 
-        When an exception ends this, the rows taken up so far stay at that version, which nobody sees. They do no harm when they are
-        followed by all of them, again: each sets what the fingerprint and its id are, whatever they were.
+        When an exception ends this, the rows applied so far stay at that version, which nobody sees. They do no harm when all of
+        them are applied again: each sets what the fingerprint and its id are, whatever they were.
 
         Raises
         ------

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
 from weakref import WeakSet, finalize
 
 from fpstore.design.families import Design
@@ -36,12 +35,9 @@ def _after_fork_in_child() -> None:
 os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
-class _Current(NamedTuple):
-    """What a question needs: is the first still the second, the third is what the store holds."""
-
-    words: memoryview[int]
-    seen: int
-    snapshot: Snapshot
+# What a question needs: while the word at END is still the second, the third is what the store holds. It is taken apart at every
+# question, so it is a plain tuple.
+_Current = tuple[memoryview, int, Snapshot]
 
 
 class Tracker:
@@ -101,7 +97,7 @@ class Tracker:
         except (TypeError, ValueError):  # closed, perhaps by another thread just now, or forked
             pass
         if is_held(self._lock) and self._current is not None:
-            return self._current.snapshot  # to a signal handler in the middle of a refresh, the store is as it was
+            return self._current[2]  # to a signal handler in the middle of a refresh, the store is as it was
         with self._lock:
             return self._refresh()
 
@@ -111,7 +107,7 @@ class Tracker:
         if self._current is None:
             self._resolve()
             return self._shown()
-        words, seen, snapshot = self._current
+        words, seen, _ = self._current
         end = words[END]
         if end & SUPERSEDED:
             if self._is_followed():
@@ -124,7 +120,7 @@ class Tracker:
 
     def _shown(self) -> Snapshot:
         assert self._current is not None
-        return self._current.snapshot
+        return self._current[2]
 
     def _is_followed(self) -> bool:
         """Whether another generation has followed in this very store; one that was replaced as a whole is left as it was."""
@@ -136,14 +132,14 @@ class Tracker:
     def _read(self, end: int) -> None:
         """Take up what the log has that is new."""
         assert self._current is not None
-        snapshot = self._current.snapshot
+        snapshot = self._current[2]
         assert snapshot.delta is not None
         try:
             for records in self.log.read(self._place, self._number + 1):
                 snapshot.delta.apply(records.change)
                 snapshot = Snapshot(snapshot.generation, snapshot.delta, snapshot.delta.version, records.change.totals)
                 self._place, self._number = records.end, records.last
-            self._current = _Current(self.log.words, end, snapshot)
+            self._current = self.log.words, end, snapshot
         except BaseException:
             self._current = None  # half of a record may have been taken up: read the log anew
             raise
@@ -198,7 +194,7 @@ class Tracker:
         self.manifest, self.log, self._generation = manifest, log, generation
         self._place, self._number = place, number
         # Whether another generation has followed meanwhile is for the next question to find out.
-        self._current = _Current(log.words, end & ~SUPERSEDED, snapshot)
+        self._current = log.words, end & ~SUPERSEDED, snapshot
 
     def here(self) -> Path:
         """Return a path of the store that was opened, which may have been renamed.
@@ -240,7 +236,7 @@ class Tracker:
 
     def show(self, snapshot: Snapshot) -> None:
         """Make a snapshot current that this process, the writer, has made itself."""
-        self._current = _Current(_STILL, 0, snapshot)
+        self._current = _STILL, 0, snapshot
 
     def switch(self, manifest: Manifest, snapshot: Snapshot, log: LogReader) -> None:
         """Go over to another generation, which this process has made itself."""

@@ -60,7 +60,7 @@ class Join(Merge):
             snapshot = self._freeze()
             self._kind = self._common_kind(snapshot)
             self._next_row = snapshot.totals.next_row
-            self._folder = self._tracker.here() / (generation_folder(snapshot.generation.record.number + 1) + JOINED)
+            self._folder = self._tracker.inside() / (generation_folder(snapshot.generation.record.number + 1) + JOINED)
             try:
                 remove_generation(self._folder)
                 self._folder.mkdir()

@@ -124,7 +124,7 @@ class Merge:
     def _replace(self, snapshot: Snapshot) -> None:
         """Write the new generation, and put it in the place of the one of this snapshot."""
         number = snapshot.generation.record.number + 1
-        folder = self._tracker.here() / generation_folder(number)
+        folder = self._tracker.inside() / generation_folder(number)
         temporary = folder.with_name(folder.name + TEMPORARY)
         try:
             remove_generation(temporary)
@@ -137,7 +137,7 @@ class Merge:
                     break
                 except _NumbersInUseError:
                     folder.rename(temporary)
-            remove_generation(snapshot.generation.folder)
+            remove_generation(folder.with_name(snapshot.generation.folder.name))
         except BaseException as error:
             # Unless the switch was made, the new generation is of no use to anybody.
             if self._tracker.manifest.generation.number != number:
@@ -201,7 +201,7 @@ class Merge:
         sync_folder(folder.parent)
         generation, log = None, None
         try:
-            generation = Generation(folder.parent, manifest)
+            generation = Generation(self._tracker.here(), manifest)
             log = LogWriter(folder / LOG_FILE, manifest.identity, number)
             delta = new_delta(generation, log.header)
             self._switch(generation, delta, log, kept)
@@ -267,7 +267,7 @@ class Merge:
         target.unlink(missing_ok=True)
         if not any(self._strings) and not self._new_strings and int((~kept).sum()) <= UNUSED_STRINGS * len(kept):
             if generation.record.strings_file:
-                os.link(generation.folder / STRINGS_FILE, target)
+                os.link(temporary.with_name(generation.folder.name) / STRINGS_FILE, target)
             return None, generation.record.strings_file
         assert self._written is not None
         return kept, merge_strings(

@@ -213,6 +213,17 @@ class Tracker:
                 pass
         raise StorageError(f"{self.path}: was replaced or removed: open the store again", path=self.path)
 
+    def inside(self) -> Path:
+        """Return a path that leads into the store that was opened, whatever it is called now, for files that are made and removed.
+
+        Raises
+        ------
+        StorageError
+            As :meth:`here`, where the system has no path that leads through a descriptor.
+        """
+        path = Path(f"/proc/self/fd/{self.folder}")
+        return path if path.is_dir() else self.here()
+
     def is_same(self) -> bool:
         """Whether the path still names the store that was opened."""
         try:

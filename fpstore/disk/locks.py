@@ -7,6 +7,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from fpstore.disk.fork import around_fork
 from fpstore.errors import StoreLockedError
 
 LOCK_FILE = "writer.lock"
@@ -69,7 +70,7 @@ def _after_fork_in_child() -> None:
         lock.release()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+around_fork(in_child=_after_fork_in_child)
 
 
 def _holder(descriptor: int) -> str:

@@ -19,6 +19,7 @@ from weakref import WeakValueDictionary, finalize
 
 import lmdb
 
+from fpstore.disk.fork import around_fork
 from fpstore.disk.refusals import TOO_MANY_FILES, refused
 from fpstore.disk.seal import HIGHEST, PAD_BYTES, Paths, seal, tail_bytes
 from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError, StoreNotFoundError
@@ -51,7 +52,7 @@ def lock() -> Any:
 
 
 # The lambdas look up the lock of the process that forks, which may be a child itself.
-os.register_at_fork(before=lambda: _lock.acquire(), after_in_parent=lambda: _lock.release(), after_in_child=_after_fork_in_child)
+around_fork(before=lambda: _lock.acquire(), in_parent=lambda: _lock.release(), in_child=_after_fork_in_child)
 
 
 @contextmanager

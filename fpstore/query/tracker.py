@@ -10,6 +10,7 @@ from pathlib import Path
 from weakref import WeakSet, finalize
 
 from fpstore.design.families import Design
+from fpstore.disk.fork import around_fork
 from fpstore.disk.refusals import refused
 from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError, StoreNotFoundError
 from fpstore.format.log import END, HEADER_BYTES, LOG_FILE, SUPERSEDED, LogHeader, LogReader, Records
@@ -32,7 +33,7 @@ def _after_fork_in_child() -> None:
         tracker.after_fork()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+around_fork(in_child=_after_fork_in_child)
 
 
 # What a question needs: while the word at END is still the second, the third is what the store holds. It is taken apart at every

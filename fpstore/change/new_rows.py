@@ -64,7 +64,12 @@ def absent(snapshot: Snapshot, fingerprints: Words, in_base: Mask) -> npt.NDArra
 
 def count_absent(snapshot: Snapshot, fingerprints: Words, in_base: Mask) -> int:
     """Return how many different fingerprints are not stored."""
-    return len(np.unique(fingerprints[absent(snapshot, fingerprints, in_base)]))
+    return count_distinct(fingerprints[absent(snapshot, fingerprints, in_base)])
+
+
+def count_distinct(values: Words) -> int:
+    """Return how many different values there are; a sort is several times as fast as NumPy's hash table for a few thousand."""
+    return int(np.count_nonzero(np.diff(np.sort(values)))) + 1 if len(values) else 0
 
 
 def is_fresh(snapshot: Snapshot) -> bool:

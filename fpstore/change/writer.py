@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from fpstore.arguments import check_sync
 from fpstore.change.in_order import probe_insert_in_order
-from fpstore.change.new_rows import Rows, absent, count_absent, kind_with, new_pairs, number_of, numbered
+from fpstore.change.new_rows import Rows, absent, count_absent, count_distinct, kind_with, new_pairs, number_of, numbered
 from fpstore.diagnostics import logger
 from fpstore.disk.locks import WriterLock
 from fpstore.errors import ClosedStoreError, FpstoreError, InputError, ReadOnlyError, StoreLockedError
@@ -301,7 +301,7 @@ class Writer:
                 return snapshot, columns, mask
             kept, kept_ids = fingerprints[mask], rows.ids[mask]
             totals = rows.totals._replace(
-                fingerprints=snapshot.totals.fingerprints + len(np.unique(fingerprints[mask & missing])),
+                fingerprints=snapshot.totals.fingerprints + count_distinct(fingerprints[mask & missing]),
                 ids=snapshot.totals.ids + count,
                 next_row=snapshot.totals.next_row,
             ).counting(kept_ids)

@@ -6,7 +6,7 @@
 #include <new>
 #include <set>
 
-#include "delta.hpp"
+#include "delta/delta.hpp"
 #include "input.hpp"
 
 using namespace fpstore;

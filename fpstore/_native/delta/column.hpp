@@ -44,6 +44,10 @@ class Column {
   void pop() { --size_; }
   // What is new is zero if it was never written.
   void resize(uint64_t n) { size_ = n; }
+  // Gives pages back once more than half of the room is not in use.
+  void trim() {
+    if (held_ > 4 * kPage && bytes() < held_ / 2) (void)resize_room(size_ + size_ / 4);
+  }
   void swap(Column& other) {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
@@ -54,9 +58,9 @@ class Column {
  private:
   static constexpr size_t kPage = 4096;
 
-  bool enlarge(uint64_t n) {
-    const uint64_t wanted = n < capacity_ + capacity_ / 2 ? capacity_ + capacity_ / 2 : n;
-    const size_t bytes = (wanted * sizeof(T) + kPage - 1) / kPage * kPage;
+  bool enlarge(uint64_t n) { return resize_room(n < capacity_ + capacity_ / 2 ? capacity_ + capacity_ / 2 : n); }
+  bool resize_room(uint64_t n) {
+    const size_t bytes = (n * sizeof(T) + kPage) / kPage * kPage;  // one page at least
     void* p = resize_pages(data_, held_, bytes);
     if (!p) return false;
     data_ = static_cast<T*>(p);
@@ -109,7 +113,8 @@ class Slots {
   bool reserve(const Refill& refill, uint64_t more = 1) {
     if (2 * (used_ + more) <= slots_.size()) return true;
     Column<uint32_t> larger;
-    const uint64_t n = slots_.size() ? 2 * slots_.size() : 1024;
+    uint64_t n = 1024;
+    while (n < 2 * (used_ + more)) n *= 2;
     if (!larger.reserve(n)) return false;
     larger.resize(n);
     slots_.swap(larger);

@@ -22,7 +22,7 @@ uint64_t Delta::mix(uint64_t x) const {
 
 uint64_t Delta::bytes() const {
   return index_.bytes() + entries_.bytes() + pairs_.bytes() + history_.bytes() + versions_.bytes() + entry_slots_.bytes() +
-         pair_slots_.bytes() + id_slots_.bytes();
+         pair_slots_.bytes() + id_slots_.bytes() + next_of_id_.bytes();
 }
 
 // --- Look-ups ---------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ void Delta::find(const uint64_t* ids, size_t n, uint32_t end, std::vector<std::p
     pause(kLookUpWork);
     if (i + kGroup < n) id_slots_.prefetch(mix(ids[i + kGroup]));
     uint32_t p = id_slots_.find(mix(ids[i]), [&](uint32_t q) { return pairs_[q].id == ids[i]; });
-    for (; p != kNone; p = pairs_[p].next_of_id) {
+    for (; p != kNone; p = next_of_id_[p]) {
       const Entry& entry = entries_[pairs_[p].entry];
       if (said_of(&pairs_[p], newest_absence(entry, end), end) == Said::present) out->emplace_back(entry.fingerprint, ids[i]);
     }
@@ -261,7 +261,7 @@ void Delta::prefetch(const uint64_t* fingerprints, const uint64_t* ids, const ui
   for (size_t j = 0; j < n; ++j) {
     hashes[j] = mix(fingerprints[j]);
     entry_slots_.prefetch(hashes[j]);
-    id_slots_.prefetch(mix(ids[j]));
+    if (has_id_index_) id_slots_.prefetch(mix(ids[j]));
     places[j] = index_.places(fingerprints[j]);
     if (!in_base[j]) index_.prefetch_buckets(places[j], radius);
   }
@@ -286,6 +286,29 @@ uint32_t Delta::put_entry(uint64_t hash, uint64_t fingerprint, bool in_base, con
   return e;
 }
 
+bool Delta::index_ids() {
+  if (has_id_index_) return true;
+  if (!id_slots_.reserve([] {}, pairs_.size()) || !next_of_id_.reserve(pairs_.size())) return false;
+  next_of_id_.resize(pairs_.size());
+  for (uint32_t i = 0; i < pairs_.size(); ++i) {
+    if (i + kGroup < pairs_.size()) id_slots_.prefetch(mix(pairs_[i + kGroup].id));
+    put_id(i);
+  }
+  return has_id_index_ = true;
+}
+
+// Room for one more pair in the index of ids.
+bool Delta::reserve_id() {
+  if (!has_id_index_) return true;
+  const auto refill = [&] {
+    for (uint32_t i = 0; i < pairs_.size(); ++i) {
+      if (i + kGroup < pairs_.size()) id_slots_.prefetch(mix(pairs_[i + kGroup].id));
+      put_id(i);
+    }
+  };
+  return next_of_id_.reserve(pairs_.size() + 1) && id_slots_.reserve(refill);
+}
+
 void Delta::put_id(uint32_t pair) {
   const uint64_t id = pairs_[pair].id;
   uint32_t next = kNone;
@@ -294,7 +317,7 @@ void Delta::put_id(uint32_t pair) {
     next = p;
     return true;
   });
-  pairs_[pair].next_of_id = next;
+  next_of_id_[pair] = next;
 }
 
 void Delta::put_pair_slot(uint32_t pair) { pair_slots_.put(pair_hash(pairs_[pair].entry, pairs_[pair].id), pair); }
@@ -305,22 +328,19 @@ uint32_t Delta::put_pair(uint32_t entry, uint64_t id) {
   if (known != kNone) return known;
   Entry& e = entries_[entry];
   const uint32_t p = static_cast<uint32_t>(pairs_.size());
-  const auto refill_ids = [&] {
-    for (uint32_t i = 0; i < p; ++i) {
-      if (i + kGroup < p) id_slots_.prefetch(mix(pairs_[i + kGroup].id));
-      put_id(i);
-    }
-  };
   const auto refill_pairs = [&] {
     for (uint32_t i = 0; i < pairs_.size(); ++i)
       if (entries_[pairs_[i].entry].pair_count > kWalk) put_pair_slot(i);
   };
   if (e.pair_count == kMostPairs) return kNone;
-  if (p >= kNone - 1 || !pairs_.reserve(p + uint64_t{1}) || !id_slots_.reserve(refill_ids)) return kNone;
+  if (p >= kNone - 1 || !pairs_.reserve(p + uint64_t{1}) || !reserve_id()) return kNone;
   if (e.pair_count >= kWalk && !pair_slots_.reserve(refill_pairs, e.pair_count == kWalk ? kWalk + 1 : 1)) return kNone;
-  pairs_.push(Pair{id, entry, e.pairs, kNone, Event{kNone, 0, 0}});
+  pairs_.push(Pair{id, entry, e.pairs, Event{kNone, 0, 0}});
   e.pairs = p;
-  put_id(p);
+  if (has_id_index_) {
+    next_of_id_.push(kNone);
+    put_id(p);
+  }
   if (++e.pair_count == kWalk + 1)
     for (uint32_t q = p; q != kNone; q = pairs_[q].next_of_entry) put_pair_slot(q);
   else if (e.pair_count > kWalk)
@@ -390,11 +410,12 @@ void Delta::undo(uint32_t serial, uint64_t pair_count, uint64_t history_count) {
     }
   }
   history_.resize(history_count);
+  if (has_id_index_) next_of_id_.resize(pair_count);
   serial_ = serial;
   id_slots_.clear();
   pair_slots_.clear();
   for (uint32_t p = 0; p < pair_count; ++p) {
-    put_id(p);
+    if (has_id_index_) put_id(p);
     if (entries_[pairs_[p].entry].pair_count > kWalk) put_pair_slot(p);
   }
 }

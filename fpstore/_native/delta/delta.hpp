@@ -103,6 +103,9 @@ class Delta {
   void pairs(const uint64_t* fingerprints, const uint64_t* ids, size_t n, uint32_t end, uint8_t* out, const Pause& pause) const;
   // Appends the ids of a fingerprint whose ids in the base are these, ascending.
   void ids(uint64_t fingerprint, const uint64_t* base, size_t n, uint32_t end, std::vector<uint64_t>* out) const;
+  // Whether find() may be called; the first who wants to calls index_ids(), which is false when memory runs out.
+  bool has_id_index() const { return has_id_index_; }
+  bool index_ids();
   // Pairs that were added, have one of the ids and are present: ascending, each once.
   void find(const uint64_t* ids, size_t n, uint32_t end, std::vector<std::pair<uint64_t, uint64_t>>* out,
             const Pause& pause) const;
@@ -126,7 +129,6 @@ class Delta {
     uint64_t id;
     uint32_t entry;
     uint32_t next_of_entry;
-    uint32_t next_of_id;
     Event presence;
   };
   struct Version {
@@ -157,6 +159,7 @@ class Delta {
                 uint64_t* hashes, unsigned radius) const;
   uint32_t put_entry(uint64_t hash, uint64_t fingerprint, bool in_base, const NearIndex::Places& at);
   uint32_t put_pair(uint32_t entry, uint64_t id);
+  bool reserve_id();
   void put_id(uint32_t pair);
   void put_pair_slot(uint32_t pair);
   bool record(Event* event, bool holds);
@@ -169,7 +172,12 @@ class Delta {
   Column<Pair> pairs_;
   Column<Event> history_;
   Column<Version> versions_;
-  Slots entry_slots_, pair_slots_, id_slots_;  // the last by id: the newest pair that has it
+  Slots entry_slots_, pair_slots_;
+  // By id: the newest pair that has it, and for each pair the one before with its id. Made when an id is looked up for the first
+  // time: most stores are never asked.
+  Slots id_slots_;
+  Column<uint32_t> next_of_id_;
+  bool has_id_index_ = false;
   uint32_t serial_ = 0;
   uint64_t removals_ = 0;
   const uint64_t seed_ = random_seed();  // fingerprints may be chosen to collide

@@ -33,50 +33,75 @@ NearIndex::NearIndex(unsigned radius, const uint8_t bits[64])
     }
     first_[b + 1] = first_[b] + (uint64_t{1} << used);
   }
-  std::fill(std::begin(holes_), std::end(holes_), kNone);
 }
 
-// Room for 2^log2_keys keys, of which the caller has reserved as much.
-uint32_t NearIndex::allocate(unsigned log2_keys) {
-  uint32_t& hole = holes_[log2_keys];
-  if (hole != kNone) {
-    const uint32_t offset = hole;
-    hole = static_cast<uint32_t>(arena_[uint64_t{offset} * kUnit]);
-    return offset;
-  }
-  const uint64_t at = arena_.size();
-  arena_.resize(at + (uint64_t{1} << log2_keys));
-  return static_cast<uint32_t>(at / kUnit);
+uint64_t NearIndex::bytes() const {
+  uint64_t sum = buckets_.bytes() + lookup_.size() * sizeof(uint64_t);
+  for (const Class& c : classes_) sum += c.keys.bytes() + c.owners.bytes();
+  return sum;
 }
 
-bool NearIndex::add(uint64_t fingerprint, const Places& at) {
+// Room for one more key in each bucket of a fingerprint.
+bool NearIndex::reserve(const Places& at) {
   if (!buckets_.size()) {
     if (!buckets_.reserve(first_[blocks_])) return false;
     buckets_.resize(first_[blocks_]);
   }
-  uint64_t needed = arena_.size();
+  uint8_t moving[kMaxBlocks];  // the classes that buckets move to
+  unsigned count = 0;
   for (unsigned b = 0; b < blocks_; ++b) {
     const uint32_t size = bucket(b, at).size;
-    if (is_full(size)) needed += size ? uint64_t{2} * size : kUnit;
+    if (size == kMostKeys) return false;
+    if (!is_full(size)) continue;
+    const unsigned c = class_of(size + 1);
+    moving[count++] = static_cast<uint8_t>(c);
+    const uint64_t cells = classes_[c].owners.size() + static_cast<uint64_t>(std::count(moving, moving + count, c));
+    if (!classes_[c].owners.reserve(cells) || !classes_[c].keys.reserve(cells * capacity(c))) return false;
   }
-  if (needed / kUnit >= UINT32_MAX || !arena_.reserve(needed)) return false;
-  for (unsigned b = 0; b < blocks_; ++b) {
-    Bucket& h = buckets_[first_[b] + at.bucket[b]];
-    if (h.size == 0) {
-      h.offset = allocate(2);
-    } else if (is_full(h.size)) {
-      const unsigned log2 = 31 - static_cast<unsigned>(__builtin_clz(h.size));
-      const uint32_t larger = allocate(log2 + 1);
-      uint64_t* const from = arena_.data() + uint64_t{h.offset} * kUnit;
-      memcpy(arena_.data() + uint64_t{larger} * kUnit, from, h.size * sizeof(uint64_t));
-      from[0] = holes_[log2];
-      holes_[log2] = h.offset;
-      h.offset = larger;
-    }
-    arena_[uint64_t{h.offset} * kUnit + h.size++] = fingerprint;
-  }
+  return true;
+}
+
+bool NearIndex::add(uint64_t fingerprint, const Places& at) {
+  if (!reserve(at)) return false;
+  for (unsigned b = 0; b < blocks_; ++b) append(static_cast<uint32_t>(first_[b]) + at.bucket[b], fingerprint);
   ++size_;
   return true;
+}
+
+void NearIndex::append(uint32_t number, uint64_t fingerprint) {
+  Bucket& h = buckets_[number];
+  if (is_full(h.size)) enlarge(number);
+  cell(class_of(h.size + 1), h.cell)[h.size] = fingerprint;
+  ++h.size;
+}
+
+// Moves the keys of a full bucket to a cell that has room for one more.
+void NearIndex::enlarge(uint32_t number) {
+  Bucket& h = buckets_[number];
+  const unsigned c = class_of(h.size + 1);
+  const uint32_t larger = static_cast<uint32_t>(classes_[c].owners.size());
+  classes_[c].owners.push(number);
+  classes_[c].keys.resize(classes_[c].keys.size() + capacity(c));
+  if (h.size) {
+    const unsigned before = class_of(h.size);
+    memcpy(cell(c, larger), cell(before, h.cell), h.size * sizeof(uint64_t));
+    remove_cell(before, h.cell);
+  }
+  h.cell = larger;
+}
+
+void NearIndex::remove_cell(unsigned c, uint32_t i) {
+  Class& of = classes_[c];
+  const uint32_t last = static_cast<uint32_t>(of.owners.size()) - 1;
+  if (i != last) {
+    memcpy(cell(c, i), cell(c, last), capacity(c) * sizeof(uint64_t));
+    of.owners[i] = of.owners[last];
+    buckets_[of.owners[i]].cell = i;
+  }
+  of.owners.pop();
+  of.keys.resize(last * capacity(c));
+  of.owners.trim();
+  of.keys.trim();
 }
 
 }  // namespace fpstore

@@ -19,7 +19,7 @@ class NearIndex {
   static constexpr unsigned kChunk = 256;  // keys compared at a time
 
   struct Bucket {
-    uint32_t offset;  // in units of kUnit keys
+    uint32_t cell;  // its place among those of the same capacity
     uint32_t size;
   };
   // The bucket of a fingerprint in each block.
@@ -31,7 +31,7 @@ class NearIndex {
 
   unsigned radius() const { return blocks_ - 1; }
   uint64_t size() const { return size_; }
-  uint64_t bytes() const { return arena_.bytes() + buckets_.bytes() + lookup_.size() * sizeof(uint64_t); }
+  uint64_t bytes() const;
 
   Places places(uint64_t fingerprint) const {
     uint64_t words[kMaxBlocks / 4] = {};
@@ -58,12 +58,13 @@ class NearIndex {
       for (uint32_t i = 0; i < h.size && i < kAhead; i += 8) fetch_line(p + i * sizeof(uint64_t));
     }
   }
-  // The places where a fingerprint would be appended.
+  // The places where a fingerprint would be appended, or what would be moved before.
   void prefetch_ends(const Places& at) const {
     if (!size_) return;
     for (unsigned b = 0; b < blocks_; ++b) {
       const Bucket h = bucket(b, at);
-      fetch_line(keys(h) + h.size);
+      const uint64_t* const k = keys(h);
+      for (uint32_t i = is_full(h.size) ? 0 : h.size; i <= h.size && i < kAhead; i += 8) fetch_line(k + i);
     }
   }
 
@@ -120,14 +121,34 @@ class NearIndex {
   }
 
  private:
-  static constexpr unsigned kUnit = 4;      // keys of the smallest bucket; capacities are this times a power of two
-  static constexpr uint32_t kAhead = 32;    // keys of a bucket that are prefetched
+  static constexpr uint32_t kAhead = 32;  // keys of a bucket that are prefetched
+  // Capacities are 4, 6, 8, 12, 16, 24, ...: class 2k is 4 << k keys.
+  static constexpr unsigned kClasses = 60;
+  static constexpr uint32_t kMostKeys = uint32_t{1} << 31;  // of a bucket
+  static unsigned class_of(uint32_t size) {
+    if (size <= 4) return 0;
+    const unsigned log2 = 31 - static_cast<unsigned>(__builtin_clz(size - 1));  // 2 or more
+    return 2 * log2 - 3 + ((size - 1) >> (log2 - 1) & 1);
+  }
+  static uint64_t capacity(unsigned c) { return uint64_t{4 + 2 * (c & 1)} << c / 2; }
+  static bool is_full(uint32_t size) { return size == 0 || class_of(size + 1) != class_of(size); }
 
   const Bucket& bucket(unsigned block, const Places& at) const { return buckets_[first_[block] + at.bucket[block]]; }
-  const uint64_t* keys(const Bucket& h) const { return arena_.data() + uint64_t{h.offset} * kUnit; }
-  // The capacity follows from the size: nothing is ever taken out.
-  static bool is_full(uint32_t size) { return size == 0 || (size >= kUnit && (size & (size - 1)) == 0); }
-  uint32_t allocate(unsigned log2_keys);
+  uint64_t* cell(unsigned c, uint64_t i) { return classes_[c].keys.data() + i * capacity(c); }
+  const uint64_t* keys(const Bucket& h) const {
+    const unsigned c = class_of(h.size);
+    return classes_[c].keys.data() + h.cell * capacity(c);
+  }
+  bool reserve(const Places& at);
+  void append(uint32_t number, uint64_t fingerprint);
+  void enlarge(uint32_t number);
+  void remove_cell(unsigned c, uint32_t i);
+
+  // The keys of buckets of one capacity, in cells close together: what a bucket leaves when it grows is filled with the last one.
+  struct Class {
+    Column<uint64_t> keys;
+    Column<uint32_t> owners;  // the number of each cell's bucket
+  };
 
   unsigned blocks_;
   unsigned words_;                       // of four bucket numbers each
@@ -135,8 +156,7 @@ class NearIndex {
   uint64_t first_[kMaxBlocks + 1];       // first bucket of each block
   std::vector<uint64_t> lookup_;         // for each word and byte of a fingerprint, what the byte gives to four bucket numbers
   Column<Bucket> buckets_;               // none before the first fingerprint
-  Column<uint64_t> arena_;
-  uint32_t holes_[33];                   // by size, 2^32 at most: the first hole, which holds the next, or kNone
+  Class classes_[kClasses];              // the size of a bucket says which: nothing is ever taken out
   uint64_t size_ = 0;
 };
 

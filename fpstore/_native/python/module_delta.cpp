@@ -290,8 +290,18 @@ nb::object pairs(const Delta& d, Words fingerprints, Words ids, uint32_t version
   return out.array(n);
 }
 
-nb::tuple find(const Delta& d, Words ids, uint32_t version) {
+nb::tuple find(Delta& d, Words ids, uint32_t version) {
   std::vector<std::pair<uint64_t, uint64_t>> found;
+  bool indexed;
+  {
+    Brief access(d);
+    indexed = d.has_id_index();
+  }
+  if (!indexed) {
+    Exclusive access(d);
+    indexed = d.index_ids();
+  }
+  if (!indexed) raise_memory();
   {
     Shared access(d);
     d.find(ids.data(), ids.size(), d.end_of(version), &found, access.pauses());

@@ -1,115 +1,9 @@
-// Block codec: included by each target_*.cpp inside its own anonymous namespace.
+// Block decoder. Isa has the steps that an instruction set may have instructions for (isa/portable.hpp).
+#pragma once
+#include "format/block_format.hpp"
 
-// What a block's header says, checked: entry count and where the tails start.
-struct BlockHead {
-  uint64_t first;
-  uint32_t count;
-  uint32_t tail_at;  // bit position of the tails inside the block
-};
-
-// What a block of this size can hold: an entry behind the first takes at least one bit.
-inline uint32_t most_entries(uint32_t block_bytes) { return (block_bytes - kBlockHeaderBytes) * 8 + 1; }
-
-inline uint64_t checksum_seed(const TableView& t, uint64_t b) {
-  const uint64_t previous = b ? t.keys[b - 1] : 0;
-  return t.seed + t.keys[b] * xxh::kP1 + previous * xxh::kP2 + b * xxh::kP3;
-}
-
-// XXH64 of length bytes at each of up to kWays places, length at least 32 and a multiple of 8.
-inline void hash_group(const uint8_t* const* data, size_t length, const uint64_t* seeds, unsigned n, uint64_t* out);
-// Total length of the codes of h[0, n), in bits; n is at most kRoundSymbols, and 64 bytes of h can be read.
-inline uint32_t code_bits(const DecodeTable& code, const uint8_t* h, uint32_t n);
-// Total length of the tails of h[0, n), in bits.
-inline uint32_t tail_bits(const uint8_t* h, uint32_t n);
-// Entries from h[0, n) and the entry before them into out; the tails must lie inside the block, of which limit bytes from p on can
-// be read. Returns the last entry.
-inline uint64_t expand(const uint8_t* p, uint32_t limit, uint32_t at, const uint8_t* h, uint32_t n, uint64_t previous,
-                       uint64_t* out);
-
-inline void hash_group_scalar(const uint8_t* const* data, size_t length, const uint64_t* seeds, unsigned n, uint64_t* out) {
-  for (unsigned i = 0; i < n; ++i) out[i] = xxh64(data[i], length, seeds[i]);
-}
-
-inline uint32_t code_bits_scalar(const DecodeTable& code, const uint8_t* h, uint32_t n) {
-  uint32_t sum = 0;
-  for (uint32_t i = 0; i < n; ++i) sum += code.bits[h[i]];
-  return sum;
-}
-
-inline uint32_t tail_bits_scalar(const uint8_t* h, uint32_t n) {
-  uint32_t sum = 0;
-  for (uint32_t i = 0; i < n; ++i) sum += h[i];
-  return 63 * n - sum;
-}
-
-// Eight bytes from any bit on hold 57 bits: the set bit of an entry and a tail of 56. Only entries that differ before this bit from
-// the one before have longer tails: few of a large set.
-constexpr unsigned kShortTailFrom = 7;
-
-// The tail of an entry with first differing bit h, at bit position at: the bit at h set and the 63 - h bits after it.
-inline uint64_t tail_value(const uint8_t* p, uint32_t at, unsigned h) {
-  // From one bit earlier, where the set bit will be.
-  const uint8_t* q = p + ((at - 1) >> 3);
-  uint64_t w = load64be(q) << ((at - 1) & 7);
-  if (__builtin_expect(h < kShortTailFrom, 0)) w |= (static_cast<uint64_t>(q[8]) << ((at - 1) & 7)) >> 8;
-  return (w | uint64_t{1} << 63) >> h;
-}
-
-// The bits of x before position h.
-inline uint64_t keep_before(uint64_t x, unsigned h) { return x & ~(~uint64_t{0} >> h); }
-
-inline uint64_t expand_scalar(const uint8_t* p, uint32_t at, const uint8_t* h, uint32_t n, uint64_t e, uint64_t* out) {
-  uint8_t least = kSymbols;
-  for (uint32_t i = 0; i < n; ++i) least = h[i] < least ? h[i] : least;
-  if (__builtin_expect(least < kShortTailFrom, 0)) {
-    for (uint32_t i = 0; i < n; ++i) {
-      out[i] = e = keep_before(e, h[i]) | tail_value(p, at, h[i]);
-      at += 63 - h[i];
-    }
-    return e;
-  }
-  --at;  // where the set bit belongs
-  for (uint32_t i = 0; i < n; ++i) {
-    const unsigned s = h[i];
-    const uint64_t w = load64be(p + (at >> 3)) << (at & 7) | uint64_t{1} << 63;
-    out[i] = e = keep_before(e, s) | w >> s;
-    at += 63 - s;
-  }
-  return e;
-}
-
-inline const uint8_t* block_at(const TableView& t, uint64_t b) { return t.blocks + b * t.block_bytes; }
-
-inline Status bad_bits(const TableView& t, uint64_t b, const BlockHead& head, Fault* fault) {
-  *fault = Fault{Status::bad_block_bits, b, t.block_bytes * 8, head.tail_at};
-  return fault->status;
-}
-
-// Takes the checksum (which covers the block's index, its key and the key before) and the lengths of block b.
-inline Status read_head(const TableView& t, uint64_t b, uint64_t checksum, BlockHead* head, Fault* fault) {
-  const uint8_t* p = block_at(t, b);
-  const uint64_t expected = read_once(load64(p));
-  if (__builtin_expect(expected != checksum, 0)) {
-    *fault = Fault{Status::bad_block_checksum, b, expected, checksum};
-    return fault->status;
-  }
-  // Read here and nowhere else: the file may have changed since the checksum was made, and may change again. Whatever its other
-  // bytes become, what is decoded from them stays within these lengths.
-  head->first = read_once(load64(p + 8));
-  const uint64_t lengths = read_once(load32(p + 16));
-  head->count = lengths & 0xFFFF;
-  head->tail_at = kBlockHeaderBytes * 8 + static_cast<uint32_t>(lengths >> 16);
-  if (__builtin_expect(head->count == 0 || head->count > most_entries(t.block_bytes), 0)) {
-    *fault = Fault{Status::bad_block_count, b, most_entries(t.block_bytes), head->count};
-    return fault->status;
-  }
-  if (__builtin_expect(head->tail_at > t.block_bytes * 8, 0)) return bad_bits(t, b, *head, fault);
-  return Status::ok;
-}
-
-inline Status open_block(const TableView& t, uint64_t b, BlockHead* head, Fault* fault) {
-  return read_head(t, b, xxh64(block_at(t, b) + 8, t.block_bytes - 8, checksum_seed(t, b)), head, fault);
-}
+namespace fpstore {
+namespace {
 
 // A round takes four look-ups from one window. Its last one overlaps the load of the next window.
 constexpr unsigned kRoundLookups = 4;
@@ -150,11 +44,6 @@ class Workspace {
   uint8_t* memory_;
   size_t bytes_;
 };
-
-inline Status no_memory(uint64_t b, Fault* fault) {
-  *fault = Fault{Status::out_of_memory, b, 0, 0};
-  return fault->status;
-}
 
 // Where decoding of a code stream stands. Up to a round past its end may be read and decoded: kOverread bytes are there.
 struct CodeStream {
@@ -204,6 +93,7 @@ inline void decode_round(CodeStream* streams) {
 }
 
 // Decodes the rest of a stream into the symbols from first on; false unless exactly wanted codes fill it.
+template <class Isa>
 inline bool finish_codes(CodeStream c, const uint8_t* first, uint32_t wanted) {
   uint32_t at = c.at, n = static_cast<uint32_t>(c.h - first);
   while (c.at < c.end) {
@@ -212,7 +102,7 @@ inline bool finish_codes(CodeStream c, const uint8_t* first, uint32_t wanted) {
     decode_round<1>(&c);
   }
   // The last round may have gone past the end: of its symbols those that are still wanted must reach just to it.
-  return n <= wanted && wanted <= static_cast<uint32_t>(c.h - first) && at + code_bits(*c.code, first + n, wanted - n) == c.end;
+  return n <= wanted && wanted <= static_cast<uint32_t>(c.h - first) && at + Isa::code_bits(*c.code, first + n, wanted - n) == c.end;
 }
 
 // A block to be opened, and what its header says.
@@ -222,7 +112,7 @@ struct Unread {
   BlockHead head;
 };
 
-template <unsigned N>
+template <class Isa, unsigned N>
 inline bool decode_codes(const Unread* units, const Scratch* s) {
   CodeStream streams[N];
   bool fine = true;
@@ -238,24 +128,27 @@ inline bool decode_codes(const Unread* units, const Scratch* s) {
     if (!all) break;
     decode_round<N>(streams);
   }
-  for (unsigned k = 0; k < N; ++k) fine &= finish_codes(streams[k], s[k].h, units[k].head.count - 1);
+  for (unsigned k = 0; k < N; ++k) fine &= finish_codes<Isa>(streams[k], s[k].h, units[k].head.count - 1);
   for (unsigned k = 0; k < N; ++k)
-    fine &= units[k].head.tail_at + tail_bits(s[k].h, units[k].head.count - 1) <= units[k].table->block_bytes * 8;
+    fine &= units[k].head.tail_at + Isa::tail_bits(s[k].h, units[k].head.count - 1) <= units[k].table->block_bytes * 8;
   return fine;
 }
 
+template <class Isa>
 inline bool decode_group(const Unread* units, unsigned n, const Scratch* s) {
   switch (n) {
-    case 1: return decode_codes<1>(units, s);
-    case 2: return decode_codes<2>(units, s);
-    case 3: return decode_codes<3>(units, s);
-    default: return decode_codes<4>(units, s);
+    case 1: return decode_codes<Isa, 1>(units, s);
+    case 2: return decode_codes<Isa, 2>(units, s);
+    case 3: return decode_codes<Isa, 3>(units, s);
+    default: return decode_codes<Isa, 4>(units, s);
   }
 }
+
 constexpr uint32_t kAheadBytes = 1 << 13;
 
 // Opens n <= kWays blocks and decodes their codes into s; after ok the tails of all entries lie inside their blocks. Otherwise *bad
 // is the first one at fault.
+template <class Isa>
 inline Status load_codes(Unread* units, unsigned n, const Scratch* s, unsigned* bad, Fault* fault) {
   const uint8_t* data[kWays];
   uint64_t seeds[kWays], sums[kWays];
@@ -266,7 +159,7 @@ inline Status load_codes(Unread* units, unsigned n, const Scratch* s, unsigned* 
     alike &= units[k].table->block_bytes == units[0].table->block_bytes;
   }
   if (__builtin_expect(alike, 1)) {
-    hash_group(data, units[0].table->block_bytes - 8, seeds, n, sums);
+    Isa::hash_group(data, units[0].table->block_bytes - 8, seeds, n, sums);
   } else {
     for (unsigned k = 0; k < n; ++k) sums[k] = xxh64(data[k], units[k].table->block_bytes - 8, seeds[k]);
   }
@@ -275,20 +168,21 @@ inline Status load_codes(Unread* units, unsigned n, const Scratch* s, unsigned* 
     const Status status = read_head(*units[k].table, units[k].block, sums[k], &units[k].head, fault);
     if (__builtin_expect(status != Status::ok, 0)) return status;
   }
-  if (__builtin_expect(decode_group(units, n, s), 1)) return Status::ok;
+  if (__builtin_expect(decode_group<Isa>(units, n, s), 1)) return Status::ok;
   // Which one is not fine is found by decoding them again.
-  for (*bad = 0; *bad + 1 < n && decode_codes<1>(units + *bad, s); ++*bad) {
+  for (*bad = 0; *bad + 1 < n && decode_codes<Isa, 1>(units + *bad, s); ++*bad) {
   }
   return bad_bits(*units[*bad].table, units[*bad].block, units[*bad].head, fault);
 }
 
 // The entries of an opened block into out (room for its count), checked against its key.
+template <class Isa>
 inline Status expand_block(const Unread& unit, const Scratch& s, uint64_t* out, Fault* fault) {
   const TableView& t = *unit.table;
   const BlockHead& head = unit.head;
   out[0] = head.first;
-  const uint64_t last = expand(block_at(t, unit.block), t.block_bytes + kOverread, head.tail_at, s.h, head.count - 1, head.first,
-                               out + 1);
+  const Tails tails{block_at(t, unit.block), t.block_bytes + kOverread, head.tail_at};
+  const uint64_t last = Isa::expand(tails, s.h, head.count - 1, head.first, out + 1);
   if (__builtin_expect(last != t.keys[unit.block], 0)) {
     *fault = Fault{Status::bad_key, unit.block, t.keys[unit.block], last};
     return fault->status;
@@ -307,7 +201,7 @@ inline unsigned take_blocks(const TableView& t, uint64_t b, uint64_t end, Unread
 }
 
 // Calls use(b, values, count) for each of the blocks [b0, b1).
-template <class Use>
+template <class Isa, class Use>
 inline Status each_block(const TableView& t, uint64_t b0, uint64_t b1, Fault* fault, Use use) {
   const Workspace work(t.block_bytes);
   if (!work.fine()) return no_memory(UINT64_MAX, fault);
@@ -315,9 +209,9 @@ inline Status each_block(const TableView& t, uint64_t b0, uint64_t b1, Fault* fa
   for (uint64_t b = b0; b < b1;) {
     const unsigned n = take_blocks(t, b, b1, units);
     unsigned bad;
-    Status status = load_codes(units, n, work.codes, &bad, fault);
+    Status status = load_codes<Isa>(units, n, work.codes, &bad, fault);
     for (unsigned i = 0; i < n && status == Status::ok; ++i, ++b) {
-      status = expand_block(units[i], work.codes[i], work.values, fault);
+      status = expand_block<Isa>(units[i], work.codes[i], work.values, fault);
       if (status == Status::ok) status = use(b, work.values, units[i].head.count);
     }
     if (__builtin_expect(status != Status::ok, 0)) return status;
@@ -325,6 +219,7 @@ inline Status each_block(const TableView& t, uint64_t b0, uint64_t b1, Fault* fa
   return Status::ok;
 }
 
+template <class Isa>
 Status decode_blocks(const TableView& t, uint64_t b0, uint64_t b1, uint64_t* out, uint64_t room, uint64_t* written,
                      uint64_t* taken, uint32_t* counts, Fault* fault) {
   const Workspace work(t.block_bytes);
@@ -334,11 +229,11 @@ Status decode_blocks(const TableView& t, uint64_t b0, uint64_t b1, uint64_t* out
   for (uint64_t b = b0; b < b1;) {
     const unsigned n = take_blocks(t, b, b1, units);
     unsigned bad;
-    Status status = load_codes(units, n, work.codes, &bad, fault);
+    Status status = load_codes<Isa>(units, n, work.codes, &bad, fault);
     for (unsigned i = 0; i < n && status == Status::ok; ++i, ++b) {
       // Only the count of an opened block says what is written.
       if (units[i].head.count > room - *written) return Status::ok;
-      status = expand_block(units[i], work.codes[i], out + *written, fault);
+      status = expand_block<Isa>(units[i], work.codes[i], out + *written, fault);
       if (counts) counts[b - b0] = units[i].head.count;
       *written += units[i].head.count;
       ++*taken;
@@ -348,30 +243,5 @@ Status decode_blocks(const TableView& t, uint64_t b0, uint64_t b1, uint64_t* out
   return Status::ok;
 }
 
-size_t histogram(const uint64_t* keys, size_t n, uint64_t counts[kSymbols]) {
-  uint64_t local[4][kSymbols] = {};
-  size_t i = 1;
-  for (; i + 4 <= n; i += 4) {
-    if (__builtin_expect((keys[i] <= keys[i - 1]) | (keys[i + 1] <= keys[i]) | (keys[i + 2] <= keys[i + 1]) |
-                             (keys[i + 3] <= keys[i + 2]),
-                         0))
-      break;
-    for (size_t j = 0; j < 4; ++j) ++local[j][first_bit(keys[i + j] ^ keys[i + j - 1])];
-  }
-  size_t bad = n;
-  for (; i < n; ++i) {
-    if (keys[i] <= keys[i - 1]) {
-      bad = i;
-      break;
-    }
-    ++local[0][first_bit(keys[i] ^ keys[i - 1])];
-  }
-  for (unsigned s = 0; s < kSymbols; ++s) counts[s] += local[0][s] + local[1][s] + local[2][s] + local[3][s];
-  return bad;
-}
-
-uint64_t digest(const Permutation& inverse, const uint64_t* keys, size_t n) {
-  uint64_t sum = 0;
-  for (size_t i = 0; i < n; ++i) sum += xxh64_u64(apply(inverse, keys[i]));
-  return sum;
-}
+}  // namespace
+}  // namespace fpstore

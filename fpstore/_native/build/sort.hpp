@@ -1,8 +1,13 @@
-// Radix sorts: included by each target_*.cpp inside its anonymous namespace.
+// Permutations and radix sorts.
 // Large inputs are scattered by their leading digit; what fits the second-level cache is sorted there by two stable
 // counting passes, and what still ties is sorted by the bits that follow. Bits that all keys share are skipped, so
 // skewed sets cost no more than uniform ones. The arrays of counts belong to functions that are left before a part is sorted in
 // turn: sorting is deep when keys tie often, and must not need a large stack.
+#pragma once
+#include "isa/kernels.hpp"
+
+namespace fpstore {
+namespace {
 
 struct Pair {
   uint64_t key;
@@ -239,3 +244,6 @@ size_t permute_select(const Permutation& p, const uint64_t* in, uint64_t* out, s
   }
   return kept;
 }
+
+}  // namespace
+}  // namespace fpstore

@@ -1,4 +1,11 @@
-// Block encoder: included by each target_*.cpp after codec.inc, inside its anonymous namespace.
+// Block encoder.
+#pragma once
+#include "format/common.hpp"
+#include "format/xxh64.hpp"
+#include "isa/kernels.hpp"
+
+namespace fpstore {
+namespace {
 
 // A bit writer, most significant bit first, without branches: whole bytes are stored as they fill, so fewer than eight bits are
 // pending, at the top of word.
@@ -130,3 +137,6 @@ size_t encode(Encoder* e, const uint64_t* keys, size_t n, uint8_t* blocks, uint6
   }
   return closed;
 }
+
+}  // namespace
+}  // namespace fpstore

@@ -13,7 +13,7 @@ from typing import NamedTuple
 BATCH_QUERIES = 1 << 12  # the batch that is costed: about what one thread gets of a large one
 COLD_READ_NS = 100_000.0  # one random page read from a solid-state disk, not overlapped
 
-# As in the kernel (probe.inc, target_avx2.cpp).
+# As in the kernel (Portable, Avx2 and Avx512 in _native/isa).
 EXPAND_FROM = 64  # a look-up that expects so many entries compares whole blocks
 GROUP_LOOKUPS = 64  # look-ups that go through the stages together
 SORTED_LOOKUPS = 1 << 11  # the fewest look-ups in one table that are sorted

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <memory>
 
+#include "format/xxh64.hpp"
 #include "input.hpp"
-#include "kernels.hpp"
-#include "xxh64.hpp"
+#include "isa/kernels.hpp"
 
 using namespace fpstore;
 

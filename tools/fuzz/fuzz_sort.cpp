@@ -4,10 +4,10 @@
 #include <memory>
 #include <tuple>
 
+#include "format/xxh64.hpp"
 #include "input.hpp"
-#include "kernels.hpp"
-#include "results.hpp"
-#include "xxh64.hpp"
+#include "isa/kernels.hpp"
+#include "search/results.hpp"
 
 using namespace fpstore;
 

@@ -1,6 +1,6 @@
 """fpstore: exact, compressed, on-disk Hamming-radius search over 64-bit fingerprints."""
 
-from fpstore import start as start  # first: it says why the kernel cannot be loaded
+from fpstore import start as start  # first: it explains why the kernel cannot be loaded
 from fpstore.api import build, open, repair
 from fpstore.care.reports import RepairReport, Report
 from fpstore.design.families import Design, TableSpec

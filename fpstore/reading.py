@@ -1,4 +1,4 @@
-"""Reading a store: open, probe, scan, look inside, close."""
+"""Reading a store: open, probe, scan, inspect, close."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FIRST_BATCH = 1 << 12
 
 
 class IdLookup:
-    """Looks up the ids of matches as they were when the matches were found; pickled, as they are when it is used."""
+    """Looks up the ids of matches, as of the moment when the matches were found; once pickled, as of the moment of use."""
 
     def __init__(self, path: Path, snapshot: Snapshot) -> None:
         self._path, self._snapshot = path, snapshot
@@ -49,7 +49,7 @@ def _reopened(path: Path) -> IdLookup:
 
 
 class Reading:
-    """What can be asked of a store; :class:`fpstore.Store` adds what changes it."""
+    """The questions to a store; :class:`fpstore.Store` adds the changes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -60,7 +60,7 @@ class Reading:
     # Life cycle
 
     def close(self) -> None:
-        """Give back every handle. Closing twice is allowed."""
+        """Close all files. Closing twice is allowed."""
         if self._closed:
             return
         self._closed = True
@@ -78,7 +78,7 @@ class Reading:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
 
     def snapshot(self) -> Snapshot:
-        """Return what the store holds now, which no later change will change: for what is built on fpstore."""
+        """Return the store as it is now, which no later change affects; for tools that are built on fpstore."""
         if self._closed:
             self._check()
         return self._tracker.snapshot()
@@ -102,16 +102,16 @@ class Reading:
 
     @property
     def fingerprinter(self) -> dict[str, Any] | None:
-        """How the fingerprints were made (name, version, parameters), when the store was told."""
+        """How the fingerprints were made (name, version, parameters), or None if that is not known."""
         return self._tracker.manifest.fingerprinter
 
     @property
     def ids(self) -> Ids:
-        """The ids: whether one exists, and which fingerprints have it."""
+        """Look-ups by id: whether an id is stored, and which fingerprints have it."""
         return Ids(self.snapshot)
 
     def __len__(self) -> int:
-        """How many distinct fingerprints are stored."""
+        """Return the number of distinct fingerprints."""
         return self.snapshot().totals.fingerprints
 
     def __repr__(self) -> str:
@@ -128,7 +128,7 @@ class Reading:
         return snapshot.has(value)
 
     def __iter__(self) -> Iterator[int]:
-        """Iterate over the fingerprints stored now, in ascending order, whatever is changed meanwhile; see :meth:`items`."""
+        """Iterate over the fingerprints stored now, in ascending order; later changes have no effect. See :meth:`items`."""
         snapshot = self.snapshot()
         return (value for piece in snapshot.fingerprints() for value in piece.tolist())
 
@@ -207,7 +207,7 @@ class Reading:
     def probe_batches(
         self, fingerprints: Any, radius: int | None = None, threads: int | None = None, matches: int = 1 << 22
     ) -> Iterator[Matches]:
-        """Answer :meth:`probe_many` a part at a time, in bounded memory however many matches there are.
+        """Answer :meth:`probe_many` in parts, in bounded memory however many matches there are.
 
         Parameters
         ----------
@@ -217,12 +217,12 @@ class Reading:
         threads : int, optional
             By default one per processor.
         matches : int
-            The most matches to hold at once. Only a part of one query may have more.
+            The most matches to hold at once. Only a part of a single query may have more.
 
         Yields
         ------
         Matches
-            Of the next ``len(part)`` queries, in order.
+            The matches of the next ``len(part)`` queries, in order.
 
         Raises
         ------
@@ -238,7 +238,7 @@ class Reading:
             self._check()
             part = queries[start : start + size]
             columns = snapshot.probe_columns(part, radius, workers, max(matches // workers, 1) if len(part) > 1 else None)
-            # The tables bound what they find; what the delta adds is known only now.
+            # The tables keep to the bound; the matches of the delta are known only now.
             if columns is None or (len(part) > 1 and len(columns[1]) > matches):
                 size = max(len(part) // 2, 1)
                 continue
@@ -250,7 +250,7 @@ class Reading:
     def scan(self, fingerprints: Any, radius: int, threads: int | None = None) -> Matches:
         """Find every stored fingerprint within any ``radius`` (0 to 64) of each query, by reading the whole first table.
 
-        The table is read once for all queries; the time grows with fingerprints x queries.
+        The table is read once for all queries. The time is proportional to fingerprints x queries.
 
         Raises
         ------
@@ -269,12 +269,12 @@ class Reading:
         Raises
         ------
         KeyError
-            One of them is not stored.
+            A fingerprint is not stored.
         """
         return self.snapshot().ids_of(check_fingerprints(fingerprints))
 
     def items(self) -> Iterator[tuple[Words, npt.NDArray[np.int64], Words | list[str]]]:
-        """Yield (fingerprints, lims, ids) of everything stored now, in ascending order of fingerprint, a piece at a time."""
+        """Yield everything stored now as pieces (fingerprints, lims, ids), in ascending order of fingerprint."""
         return self.snapshot().items()
 
     def split(
@@ -287,16 +287,16 @@ class Reading:
         threads: int | None = None,
         progress: Callable[[str, int, int | None], None] | None = None,
     ) -> list[Path]:
-        """Write what is stored to several stores, by leading bits: the inverse of joining them with :meth:`fpstore.Store.merge`.
+        """Write the content to several stores, by leading bits: the inverse of joining them with :meth:`fpstore.Store.merge`.
 
         Parameters
         ----------
         folder : path-like
-            Where they go, as ``00.fps``, ``01.fps``, ... for two bits; made if it is missing.
+            The folder for the stores, ``00.fps``, ``01.fps``, ... for two bits; created if it is missing.
         bits : int
-            1 to 8: there will be 2 to 256 stores, some perhaps empty.
+            1 to 8, for 2 to 256 stores, some of which may be empty.
         overwrite : bool
-            Replace stores that exist there.
+            Replace existing stores.
         memory, threads, progress
             As for :func:`fpstore.build`.
 
@@ -323,9 +323,9 @@ class Reading:
         overwrite: bool = False,
         progress: Callable[[str, int, int | None], None] | None = None,
     ) -> None:
-        """Copy the store as it is at one moment, while it is in use: other processes may go on inserting and merging.
+        """Copy the store as it is at one moment, even while other processes insert and merge.
 
-        The copy is a store like any other, with all that was committed before the call. It appears complete, or not at all.
+        The copy is an ordinary store with everything that was committed before the call. It appears complete or not at all.
 
         Parameters
         ----------
@@ -353,25 +353,25 @@ class Reading:
         back_up(self._tracker, target, overwrite, progress)
 
     def _settle(self) -> None:
-        """Make durable what a copy of the files must have."""
+        """Make durable what a copy of the files must contain."""
 
     def stats(self) -> dict[str, Any]:
-        """Return what the store holds and what each part takes; see docs/api.md for the keys."""
+        """Return the contents and sizes of the store; docs/api.md lists the keys."""
         found = self._tracker.watched()
         return {**describe(self.snapshot(), self._tracker.log.file_bytes), **found}
 
     def verify(self, progress: Callable[[str, int, int | None], None] | None = None) -> Report:
-        """Read every byte: checksums, order, counts, keys, codes, id records, and that all tables hold the same set.
+        """Read every byte and check it: checksums, order, counts, keys, codes, id records, and that all tables hold the same set.
 
         Parameters
         ----------
         progress : callable, optional
-            Called as ``progress(phase, done, total)``, total being None when unknown.
+            Called as ``progress(phase, done, total)``; total is None if it is not known.
 
         Returns
         -------
         Report
-            ``ok``, and the faults found, each with its file and block.
+            ``ok``, and the faults, each with its file and block.
         """
         check_progress(progress)
         return verify_store(self.snapshot(), self._tracker.log, progress)

@@ -1,4 +1,4 @@
-"""Threads and interrupts. Waiting for other threads so that a Ctrl-C acts: Python does not notice one that comes just before a lock is waited for."""
+"""Waiting for other threads in a way that Ctrl-C can interrupt: Python misses one that comes just before it waits for a lock."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 T = TypeVar("T")
-WAIT_SECONDS = 0.05  # between two looks for signals
+WAIT_SECONDS = 0.05  # between two checks for signals
 
 
 def as_ended(jobs: Iterable[Future[T]]) -> Iterator[Future[T]]:
-    """Yield jobs as they end."""
+    """Yield jobs in the order in which they end."""
     from concurrent.futures import FIRST_COMPLETED, wait
 
     left = set(jobs)
@@ -24,7 +24,7 @@ def as_ended(jobs: Iterable[Future[T]]) -> Iterator[Future[T]]:
 
 
 def result(job: Future[T]) -> T:
-    """Return what a job came to, or raise what it raised."""
+    """Return the result of a job, or raise its exception."""
     from concurrent.futures import wait
 
     while not job.done():
@@ -33,6 +33,6 @@ def result(job: Future[T]) -> T:
 
 
 def is_held(lock: threading.RLock) -> bool:
-    """Whether this thread holds a lock. It says so exactly while it does, whatever interrupts come, unlike a note of its own."""
+    """Whether this thread holds a lock; exact even when an interrupt comes, unlike a variable kept beside the lock."""
     held: bool = lock._is_owned()  # type: ignore[attr-defined]
     return held

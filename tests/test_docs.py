@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from test_architecture import LAYERS
 
 import fpstore
 
@@ -106,3 +107,24 @@ def test_stub_lists_what_the_kernel_has():
         body = stub.split(f"class {kind}:")[1].split("\nclass ")[0]
         members = set(re.findall(r"    def (\w+)", body)) - {"__init__"}
         assert members == {n for n in vars(getattr(_kernel, kind)) if not n.startswith("_")}
+
+
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+PACKAGE = ROOT / "fpstore"
+
+
+def test_architecture_page_names_files_that_exist():
+    named = re.findall(r"`([\w/]+\.(?:py|cpp|hpp|inc))`", ARCHITECTURE)
+    assert len(set(named)) > 40
+    assert [name for name in named if not ((ROOT if name.startswith("tests/") else PACKAGE) / name).is_file()] == []
+
+
+def test_architecture_page_names_every_folder():
+    folders = {folder.name for folder in PACKAGE.iterdir() if folder.is_dir() and folder.name != "__pycache__"}
+    assert folders == set(re.findall(r"(\w+)/", blocks("docs/architecture.md", "text")[0]))
+
+
+def test_architecture_page_draws_the_layers_that_the_tests_hold():
+    rows = [row[:54].split() for row in blocks("docs/architecture.md", "text")[0].splitlines()]
+    drawn = [{unit.removesuffix(".py").rstrip("/") for unit in row} for row in rows]
+    assert drawn[::-1] == [set(units) for units in LAYERS]

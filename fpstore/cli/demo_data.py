@@ -1,4 +1,4 @@
-"""What `fpstore demo` works on, Python's own source files, and what it shows, families of near-duplicates."""
+"""The input of `fpstore demo`, Python's own source files, and its result, families of near-duplicates."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _LEFT_OUT = {"test", "tests", "site-packages", "dist-packages"}
 
 
 class Family(NamedTuple):
-    """Documents that near-duplicates connect.
+    """Documents connected by near-duplicates.
 
     Attributes
     ----------
     ids : list of str
         The documents, sorted.
     distance : int
-        The largest distance between two that are directly connected, in bits.
+        The largest distance between two directly connected documents, in bits.
     """
 
     ids: list[str]
@@ -34,23 +34,23 @@ def python_sources() -> tuple[Path, list[str]]:
     Raises
     ------
     StorageError
-        This Python has no source files: they are in an archive, or were removed.
+        This Python has no source files: they are in an archive or were removed.
     """
     library = Path(sysconfig.get_path("stdlib"))
     entries = sorted(library.iterdir()) if library.is_dir() else []
     packages = [path.name for path in entries if path.name not in _LEFT_OUT and (path / "__init__.py").is_file()]
     if not packages or not any(library.glob(MODULES)):
-        raise StorageError(f"{library}: this Python comes without its source files, which the demo works on", path=library)
+        raise StorageError(f"{library}: this Python comes without its source files, which the demo needs", path=library)
     return library, packages
 
 
 def families(pairs: Path) -> list[Family]:
-    """Return the connected components of matches, largest first, those of one document left out.
+    """Return the connected components of matches, largest first, without those of one document.
 
     Parameters
     ----------
     pairs : Path
-        What ``fpstore probe`` writes as TSV when the queries are all the store's own fingerprints.
+        The TSV output of ``fpstore probe`` when the queries are all fingerprints of the store.
     """
     with pairs.open(encoding="utf-8") as lines:
         rows = [line.rstrip("\n").split("\t", 3) for line in lines]

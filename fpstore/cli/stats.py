@@ -23,10 +23,10 @@ _PARTS = {
 @click.command(cls=Verb)
 @store_argument
 @json_option
-@click.option("--full", is_flag=True, help="Also read the whole first table: codes, fill of the blocks, skew.")
+@click.option("--full", is_flag=True, help="Also read the whole first table, to show codes, fill of the blocks, and skew.")
 @click.option("--prometheus", is_flag=True, help="Print metrics in the text format of Prometheus.")
 def stats(store: str, as_json: bool, full: bool, prometheus: bool) -> None:
-    """Show what a store holds and what it takes.
+    """Show the contents and the sizes of a store.
 
     $ fpstore stats crawl.fps
     $ fpstore stats crawl.fps --full --json

@@ -19,8 +19,8 @@ from fpstore.cli.verb import Verb
 def verify(store: str, as_json: bool, talk: Talk) -> None:
     """Read every byte of a store and check it.
 
-    Checksums, order, counts, keys, codes, id records, and that all tables hold the same set. Exit code 1 when
-    something is wrong: each fault is a line with the file and the block.
+    Checks checksums, order, counts, keys, codes, id records, the log, and that all tables hold the same set. The exit
+    code is 1 if something is wrong. Each fault is a line with the file and the block.
 
     $ fpstore verify crawl.fps
     $ fpstore verify crawl.fps --json --no-progress
@@ -59,7 +59,7 @@ def verify(store: str, as_json: bool, talk: Talk) -> None:
 
 
 def describe(fault: dict[str, Any]) -> str:
-    """Return a fault in one line, with the file and the block, which the message may name itself."""
+    """Return a fault in one line, with the file and the block, unless the message already names them."""
     message = str(fault["message"])
     place = "" if fault["path"] is None or fault["path"] in message else f"{fault['path']}: "
     block = "" if fault["block"] is None or f"block {fault['block']}" in message else f"block {fault['block']}: "

@@ -1,1 +1,1 @@
-"""Which tables answer a radius exactly, and which of them to choose."""
+"""Designs: which sets of tables are exact for a radius, and which one to choose."""

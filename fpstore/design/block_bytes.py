@@ -1,4 +1,4 @@
-"""The sizes that blocks may have."""
+"""The sizes of blocks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ BLOCK_BYTES = (128, 256, 512, 1024, 2048, 4096)
 
 
 def check_block_bytes(value: object) -> int:
-    """Return a size of blocks.
+    """Return a valid size of blocks.
 
     Raises
     ------

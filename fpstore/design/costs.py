@@ -1,8 +1,8 @@
 """Cost model of look-ups: amounts of work and measured prices.
 
-The times were measured on a processor with AVX2 and no more, or on one restricted to it (``FPSTORE_ISA=avx2``): with
-AVX-512 blocks are opened and compared faster, so designs with many candidates look dearer here than they are there. A design
-must not depend on the machine that chose it, so these constants hold everywhere.
+The times were measured on a processor with AVX2 but not AVX-512, or on one restricted to AVX2 (``FPSTORE_ISA=avx2``). AVX-512
+opens and compares blocks faster, so there designs with many candidates are cheaper than estimated. A design must not depend on
+the machine that chose it, so these constants are used everywhere.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from __future__ import annotations
 from math import exp
 from typing import NamedTuple
 
-BATCH_QUERIES = 1 << 12  # the batch that is costed: about what one thread gets of a large one
+BATCH_QUERIES = 1 << 12  # the size of the costed batch: about the share of one thread in a large batch
 COLD_READ_NS = 100_000.0  # one random page read from a solid-state disk, not overlapped
 
 # As in the kernel (Portable, Avx2 and Avx512 in _native/isa).
-EXPAND_FROM = 64  # a look-up that expects so many entries compares whole blocks
-GROUP_LOOKUPS = 64  # look-ups that go through the stages together
+EXPAND_FROM = 64  # a look-up that expects this many entries compares whole blocks
+GROUP_LOOKUPS = 64  # look-ups that pass through the stages together
 SORTED_LOOKUPS = 1 << 11  # the fewest look-ups in one table that are sorted
-SORTED_DENSITY = 3 / 8  # look-ups for each block of the table from which they are sorted
+SORTED_DENSITY = 3 / 8  # look-ups per block of the table from which they are sorted
 
 
 class Work(NamedTuple):
-    """What one look-up does on average, in the units that :data:`NANOSECONDS` prices."""
+    """The average work of one look-up, in the units priced by :data:`NANOSECONDS`."""
 
     lookups: float  # directory, key, place in the block
     blocks: float  # read, checked, codes decoded
     decoded: float  # entries decoded one by one and compared
-    expanded: float  # blocks decoded whole
-    compared: float  # entries of these compared
+    expanded: float  # whole blocks decoded
+    compared: float  # entries of these blocks compared
 
 
 # Fitted by `python tools/bench costs` (docs/benchmarks.md, "Planner constants"), AVX2.
@@ -41,18 +41,18 @@ def work(fingerprint_count: int, per_block: float, found: float, lookups: float)
     ----------
     fingerprint_count : int
     per_block : float
-        Entries of a block.
+        Entries per block.
     found : float
         Entries with the prefix, on average.
     lookups : float
-        Look-ups that the batch makes in this table: many are sorted, and share the blocks that they open.
+        Look-ups of the batch in this table. If there are many, they are sorted and share the blocks that they open.
     """
     blocks = max(fingerprint_count / per_block, 1.0)
     spanned = min(1 + found / per_block, blocks)
     opened = spanned
     if lookups >= max(SORTED_LOOKUPS, SORTED_DENSITY * blocks):
         density = lookups / blocks
-        # A block is opened once if any look-up spans it, and again where a group ends.
+        # A block is opened once if any look-up spans it, and again at the end of a group.
         opened = min((1 - exp(-density * spanned)) / density + spanned / GROUP_LOOKUPS, spanned)
     if found < EXPAND_FROM:
         return Work(1, opened, found, 0, 0)

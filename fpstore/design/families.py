@@ -1,8 +1,8 @@
-"""Designs: which permuted tables a store keeps, and why every pair within the radius meets in one of them.
+"""Designs: the permuted tables that a store keeps, such that every pair within the radius meets in one of them.
 
 A table leads with some of the 64 bits. A pair of fingerprints *meets* in a table when they differ in at most ``flips`` of
-its leading ``prefix_bits``. A design is exact for a radius when every way to place that many errors leaves a table in which
-the pair meets (Manku, Jain, Das Sarma, WWW 2007, section 3; with flips, the general pigeonhole principle of Qin et al.,
+its leading ``prefix_bits``. A design is exact for a radius if, wherever that many errors fall, there is a table in which the
+pair meets (Manku, Jain, Das Sarma, WWW 2007, section 3; with flips, the general pigeonhole principle of Qin et al.,
 ICDE 2018).
 """
 
@@ -28,7 +28,7 @@ MAX_TABLES = 500
 MAX_VARIANTS = 1 << 20
 IDENTITY = bytes(range(WIDTH))
 
-# manku-N: the designs of the paper by their number of tables, with the largest radius each is exact for without flips.
+# manku-N: the designs of the paper by their number of tables, with the largest radius for which each is exact without flips.
 MANKU = {
     "manku-4": ("blocks-4-1", 3),
     "manku-10": ("blocks-5-2", 3),
@@ -45,11 +45,11 @@ class TableSpec:
     Parameters
     ----------
     permutation : bytes
-        64 entries; entry i is the source bit of bit i, 0 being the most significant.
+        64 entries; entry i is the source bit of bit i, where 0 is the most significant bit.
     prefix_bits : int
-        How many leading bits (after the permutation) a look-up fixes.
+        The number of leading bits (after the permutation) that a look-up fixes.
     flips : int
-        How many of the leading bits may differ.
+        The number of leading bits that may differ.
     """
 
     permutation: bytes
@@ -66,14 +66,14 @@ class TableSpec:
 
     @property
     def leading(self) -> frozenset[int]:
-        """The source bits that lead, 0 being the most significant."""
+        """The source bits that lead, where 0 is the most significant bit."""
         return frozenset(self.permutation[: self.prefix_bits])
 
     @property
     def sort_bits(self) -> int:
-        """Leading bits that decide the order of a set that was sorted before it was permuted.
+        """The number of leading bits that must be sorted, in a set that was sorted before it was permuted.
 
-        The bits after them keep their source order, so keys that tie on the leading bits are in order already.
+        The bits after them keep their source order, so keys that tie on the leading bits are already in order.
         """
         bits = WIDTH - 1
         while bits > 0 and self.permutation[bits - 1] < self.permutation[bits]:
@@ -87,7 +87,7 @@ class TableSpec:
 
 @dataclass(frozen=True)
 class TableLookup:
-    """What a probe does in one table: every entry whose leading bits equal the query's XOR one of the masks."""
+    """The look-up of a probe in one table: all entries whose leading bits equal the query's XOR one of the masks."""
 
     table: int
     prefix_bits: int
@@ -95,7 +95,7 @@ class TableLookup:
 
     @property
     def variant_count(self) -> int:
-        """Prefix look-ups per query."""
+        """The number of prefix look-ups per query."""
         return sum(comb(self.prefix_bits, i) for i in range(self.flips + 1))
 
     @cached_property
@@ -120,8 +120,8 @@ class Design:
     def lookups(self, fingerprint_count: int, radius: int | None = None) -> tuple[TableLookup, ...]:
         """Return the look-ups of a probe over a set of this size, for a radius up to the design's.
 
-        Tables and flips that the smaller radius does not need are left out. Where flips are needed, only about log2 n
-        leading bits are used: flips below that would land in a block that is open already.
+        Tables and flips that a smaller radius does not need are omitted. Where flips are needed, only about log2 n
+        leading bits are used: flips below that would lead to a block that is already open.
         """
         return _lookups(self, max(fingerprint_count, 1).bit_length() - 1, self.radius if radius is None else radius)
 
@@ -140,18 +140,18 @@ class Design:
                 tuple(TableSpec(bytes.fromhex(t["permutation"]), int(t["prefix_bits"]), int(t["flips"])) for t in tables),
             )
         except (KeyError, ValueError, TypeError) as error:
-            raise CorruptStoreError("the design in the store's record is not one: run fpstore repair") from error
+            raise CorruptStoreError("the manifest's design is malformed: run fpstore repair") from error
 
 
-# With flips, a look-up uses about log2 n - FLIP_SLACK_BITS leading bits, so that each takes about 2^FLIP_SLACK_BITS entries of
-# a block it has opened anyway, and fewer look-ups are made. Swept by `tools/bench sweep`; see docs/design.md.
+# With flips, a look-up uses about log2 n - FLIP_SLACK_BITS leading bits, so that each meets about 2^FLIP_SLACK_BITS entries of a
+# block that it has opened anyway, and fewer look-ups are needed. Swept by `tools/bench sweep`; see docs/design.md.
 FLIP_SLACK_BITS = 2
 
 
 @lru_cache(maxsize=256)
 def _needed(design: Design, radius: int) -> tuple[tuple[int, TableSpec], ...]:
-    """Return the tables and flips that a radius needs, by their place in the design."""
-    # Flips first: a look-up in one more table costs less than the flips of another.
+    """Return the tables and flips that a radius needs, by position in the design."""
+    # Flips are dropped first: a look-up in one more table costs less than the flips of another.
     specs = list(enumerate(design.tables))
     for place, (table, spec) in enumerate(specs):
         while spec.flips > 0:
@@ -187,21 +187,21 @@ def _lookups(design: Design, log2_count: int, radius: int) -> tuple[TableLookup,
 
 
 def covers(tables: Sequence[TableSpec], radius: int) -> bool:
-    """Whether every placement of ``radius`` errors leaves a table in which at most its flips fall on the leading bits.
+    """Whether, for every placement of ``radius`` errors, some table has at most its flips on the leading bits.
 
-    Bits that lead in the same tables are alike, so errors are placed on classes of bits. The search tries to defeat every
-    table, that is to place more errors on its leading bits than it has flips. It branches on the open table with the fewest
-    classes, one of which must get an error, and drops a class once all placements with it were tried. Two facts keep it
-    small: a class is not worth trying when another one with room enough hits the same open tables and more; and the best
-    that the errors left can do is bounded by the classes that hit most open tables.
+    Bits that lead in the same tables are equivalent, so errors are placed on classes of bits. The search tries to defeat every
+    table, by placing more errors on its leading bits than it has flips. It branches on the undefeated table with the fewest
+    classes, one of which must get an error, and drops a class when all placements with it have been tried. Two facts keep the
+    search small: a class can be skipped if another one with enough room hits the same undefeated tables and more; and the
+    classes that hit the most undefeated tables bound what the remaining errors can do.
     """
-    members_of = [0] * WIDTH  # of each source bit the tables that it leads in, as bits
+    members_of = [0] * WIDTH  # for each source bit, the tables in which it leads, as bits
     for i, table in enumerate(tables):
         for bit in table.permutation[: table.prefix_bits]:
             members_of[bit] |= 1 << i
 
     def defeat(needs: dict[int, int], classes: Mapping[int, int], left: int) -> bool:
-        """Place at most ``left`` errors so that each open table, a single bit, gets those it needs."""
+        """Place at most ``left`` errors so that each undefeated table (one bit each) gets as many as it needs."""
         if not needs:
             return True
         if max(needs.values()) > left:
@@ -229,7 +229,7 @@ def covers(tables: Sequence[TableSpec], radius: int) -> bool:
 
 
 def _worthwhile(classes: Mapping[int, int], most: int) -> dict[int, int]:
-    """Drop each class whose errors, of which none needs more than ``most``, could as well lie on one that hits all its tables."""
+    """Drop each class whose errors, at most ``most``, could also lie on another class that hits all its tables."""
     kept: dict[int, int] = {}
     roomy: list[int] = []
     for members in sorted(classes, key=int.bit_count, reverse=True):
@@ -260,7 +260,7 @@ def _table(leading: Sequence[int], flips: int) -> TableSpec:
 def blocks(block_count: int, leading_count: int, radius: int) -> list[TableSpec]:
     """Every choice of ``leading_count`` of ``block_count`` blocks leads in one table (Manku, section 3.1).
 
-    With more errors than the other blocks can hold, the luckiest choice still has some: that many flips.
+    If the other blocks cannot hold all errors, even the best choice has some; the tables then need that many flips.
     """
     if not 1 <= leading_count <= block_count <= WIDTH:
         raise InputError(f"blocks-M-C needs 1 <= C <= M <= {WIDTH}, got M={block_count}, C={leading_count}")
@@ -273,9 +273,9 @@ def blocks(block_count: int, leading_count: int, radius: int) -> list[TableSpec]
 
 
 def striped(block_count: int, leading_count: int, radius: int) -> list[TableSpec]:
-    """Like :func:`blocks`, but the bits are dealt to the blocks in turn, so that constant or skewed runs of bits spoil no block.
+    """Like :func:`blocks`, but with the bits dealt to the blocks in turn, so that constant or skewed runs of bits spoil no block.
 
-    The identity table, in whose order ids are kept, is looked up for the query itself only.
+    The identity table, which gives the order of the ids, is looked up only for the query itself.
     """
     dealt = [bit for start in range(block_count) for bit in range(start, WIDTH, block_count)]
     tables = blocks(block_count, leading_count, radius)
@@ -303,7 +303,7 @@ def nested(outer_count: int, inner_count: int, radius: int) -> list[TableSpec]:
 
 
 def flip(block_count: int, radius: int) -> list[TableSpec]:
-    """Each of ``block_count`` disjoint blocks leads one table; flips r_i with sum(r_i + 1) = radius + 1 (GPH, ICDE 2018)."""
+    """Each of ``block_count`` disjoint blocks leads one table with r_i flips; sum(r_i + 1) = radius + 1 (GPH, ICDE 2018)."""
     if not 1 <= block_count <= radius + 1:
         raise InputError(f"flip-M at radius {radius} needs 1 <= M <= {radius + 1}, got M={block_count}")
     base, extra = divmod(radius + 1 - block_count, block_count)
@@ -312,14 +312,14 @@ def flip(block_count: int, radius: int) -> list[TableSpec]:
 
 
 def check_radius(radius: object, most: int = MAX_RADIUS) -> int:
-    """Return the radius as an int, or raise :class:`InputError` when it is not a whole number from 0 to ``most``."""
+    """Return the radius as an int, or raise :class:`InputError` if it is not a whole number from 0 to ``most``."""
     if isinstance(radius, (bool, np.bool_)) or not isinstance(radius, (int, np.integer)) or not 0 <= radius <= most:
         raise InputError(f"radius must be a whole number from 0 to {most}, got {show(radius)}")
     return int(radius)
 
 
 def check_design(name: object, radius: object) -> str | list[Mapping[str, object] | TableSpec]:
-    """Return a design as :func:`fpstore.build` takes it, ``auto`` or one that is exact for the radius, or raise InputError."""
+    """Return a design for :func:`fpstore.build`, ``auto`` or one that is exact for the radius; otherwise raise InputError."""
     if isinstance(name, (bytes, Mapping)) or not isinstance(name, Iterable):
         raise InputError(f"design must be auto, the name of a design or a list of tables, got {show(name)}", got=name)
     described = name if isinstance(name, str) else list(name)
@@ -338,12 +338,12 @@ def design(name: str | Iterable[Mapping[str, object] | TableSpec], radius: int =
         ``flip-M``; or tables, each a :class:`TableSpec` or a dict with ``permutation`` (64 source bits, most significant first),
         ``prefix_bits`` and ``flips``. The first table must be the identity: the id map follows its blocks.
     radius : int
-        The largest radius it must be exact for, 0 to 7.
+        The largest radius for which it must be exact, 0 to 7.
 
     Raises
     ------
     InputError
-        Unknown name, a radius the design is not exact for, or tables that leave some pair uncovered.
+        The name is unknown, the design is not exact for the radius, or the tables leave some pair uncovered.
 
     Examples
     --------
@@ -397,7 +397,7 @@ def _named(name: str, radius: int) -> list[TableSpec]:
 
 
 def named_like(known: Mapping[int, TableSpec], table_count: int, radius: int | None = None) -> Design | None:
-    """Return the design with a name that has these tables at these places, by default for the largest radius it has them for."""
+    """Return the named design that has these tables, by default for the largest radius for which it has them."""
     names = [*MANKU, *(f"flip-{m}" for m in range(1, MAX_RADIUS + 2))]
     for m in range(1, WIDTH + 1):
         names += [f"blocks-{m}-{c}" for c in range(1, m + 1) if comb(m, c) == table_count]

@@ -1,6 +1,6 @@
-"""The planner: what each design costs for a set of n fingerprints, and which one ``auto`` takes within the budgets.
+"""The planner: the costs of each design for a set of n fingerprints, and the choice of ``auto`` within the budgets.
 
-Sizes follow from the code (docs/design.md); times from the measured constants of :mod:`fpstore.costs`, the same on every machine.
+Sizes follow from the code (docs/design.md), times from the constants of :mod:`fpstore.design.costs`, the same on every machine.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from fpstore.errors import InputError
 from fpstore.io import check_fingerprints
 from fpstore.resources import parse_size, total_memory
 
-# What `auto` takes for twice the bytes: so many times the speed.
+# `auto` accepts twice the bytes for this many times the speed.
 SPEED_FOR_TWICE_THE_BYTES = 1.5
 
 CODE_BITS = 3.29  # mean code length of h on uniform keys
 ENTRY_OVERHEAD_BITS = (20 + 8 + 1 - 8 + 2.7) * 8  # block header, key, directory, less the first fingerprint, padding
-HEADER_BYTES = 4096  # of a table
+HEADER_BYTES = 4096  # of a table file
 ID_BYTES = 4.0
-FOLDER_BYTES = 45_056  # all else of a store: what empty files of ids and metadata take
+FOLDER_BYTES = 20_480  # the rest of a small store: its id map, log and manifest
 SAMPLE_SIZE = 1 << 14
 STORAGE = ("hot", "cold")
 
@@ -44,9 +44,9 @@ class Plan:
     ----------
     design : Design
     bytes_per_fingerprint : float
-        All tables, without ids.
+        Of all tables, without ids.
     disk_bytes : int
-        Tables, dense ids, and what every store has.
+        Tables, dense ids, and the files of an empty store.
     lookups : int
         Prefix look-ups per probe.
     candidates : float
@@ -56,11 +56,11 @@ class Plan:
     cold_milliseconds : float
         Estimated time of one probe when every block comes from a solid-state disk, one read at a time.
     fits : bool
-        Whether it is within the budgets.
+        Whether the design is within the budgets.
     reason : str
-        Why not, or an empty string.
+        Why it is not, or an empty string.
     chosen : bool
-        Whether it is the one that ``design="auto"`` takes, by :func:`knee`.
+        Whether ``design="auto"`` takes this one, by :func:`knee`.
     """
 
     design: Design
@@ -81,7 +81,7 @@ class Plan:
 
 
 def limit_bits(fingerprint_count: int) -> float:
-    """Return log2 C(2^64, n) / n: the fewest bits per fingerprint that any set of n can take on average."""
+    """Return log2 C(2^64, n) / n: the fewest bits per fingerprint that a set of n can take on average."""
     n = fingerprint_count
     if n == 0:
         return 0.0
@@ -91,17 +91,17 @@ def limit_bits(fingerprint_count: int) -> float:
 
 
 def table_bits(fingerprint_count: int, block_bytes: int = DEFAULT_BLOCK_BYTES) -> float:
-    """Return the estimated bits per fingerprint of one table, uniform keys, everything counted."""
+    """Return the estimated bits per fingerprint of one table for uniform keys, including all overhead."""
     n = max(fingerprint_count, 1)
     entry = max(64 - log2(max(n, 2)), 1.0) + CODE_BITS
     per_block = max((block_bytes * 8 - 20 * 8 - 22) / entry + 1, 1.0)
-    # The blocks of a file are whole, and there is one.
+    # A file has whole blocks, and at least one.
     bits = max(entry + ENTRY_OVERHEAD_BITS / min(per_block, n), (block_bytes + 24) * 8 / n)
     return bits + HEADER_BYTES * 8 / n
 
 
 class Sample:
-    """Some of a set's fingerprints, drawn at random, and what they tell of the set.
+    """A random sample of a set's fingerprints, and estimates from it.
 
     Parameters
     ----------
@@ -112,11 +112,11 @@ class Sample:
         self._values = np.ascontiguousarray(fingerprints[:: max(len(fingerprints) // SAMPLE_SIZE, 1)][:SAMPLE_SIZE])
         bits = self._values[:, None] >> np.arange(63, -1, -1, dtype=np.uint64) & np.uint64(1)
         ones = bits.mean(axis=0) if len(self._values) else np.full(64, 0.5)
-        # How likely the other value of each source bit is, against its own.
+        # How likely the other value of each source bit is, relative to its own.
         self._evenness = np.minimum(ones, 1 - ones) / np.maximum(ones, 1 - ones)
 
     def share(self, table: TableSpec, prefix_bits: int) -> float:
-        """Return the share of a set that has the leading bits of one of its fingerprints in a table."""
+        """Return the share of the set that has the same leading bits in a table as one of its fingerprints."""
         permuted = _kernel.permute(self._values, np.frombuffer(table.permutation, np.uint8), False)
         leading = permuted >> np.uint64(64 - prefix_bits) if prefix_bits else np.zeros_like(permuted)
         _, counts = np.unique(leading, return_counts=True)
@@ -125,12 +125,12 @@ class Sample:
         return max(pairs / (m * (m - 1)), 2.0**-prefix_bits)
 
     def flipped(self, table: TableSpec, prefix_bits: int) -> float:
-        """Return how many entries a look-up with one flipped bit meets, against one with none, on average."""
+        """Return the average number of entries of a look-up with one flipped bit, relative to one with none."""
         return float(self._evenness[list(table.permutation[:prefix_bits])].mean()) if prefix_bits else 1.0
 
     @property
     def skewed(self) -> bool:
-        """Whether some 16 bits in a row take far fewer values than random ones would."""
+        """Whether some 16 successive bits take far fewer values than random bits would."""
         m = len(self._values)
         if m < SAMPLE_SIZE:
             return False
@@ -218,25 +218,24 @@ def plan(
     Parameters
     ----------
     n : int
-        How many fingerprints.
+        The number of fingerprints.
     radius : int
-        The largest radius that probes will ask for, 0 to 7.
+        The largest radius of probes, 0 to 7.
     disk_budget : int or str, optional
         Bytes that tables and ids may take on disk, such as ``"40GB"``.
     memory_budget : int or str, optional
-        Bytes of memory that the tables should fit in (their page cache); by default half of this machine's when ``storage`` is
-        hot.
+        Bytes of memory for the tables in the page cache; by default half of this machine's memory if ``storage`` is hot.
     storage : {"hot", "cold"}
         Whether the tables will be in the page cache (rank by microseconds) or on disk (rank by reads).
 
     sample : ndarray of uint64, optional
-        Fingerprints of the set, drawn at random: 16,384 are used. When they are skewed, the entries that look-ups meet are
-        estimated from the prefixes that they share, and striped designs are compared too.
+        A random sample of the set, of which 16,384 fingerprints are used. If it is skewed, the entries that look-ups meet are
+        estimated from its shared prefixes, and striped designs are compared too.
 
     Returns
     -------
     list of Plan
-        The chosen one (see :func:`knee`), then the others that fit, then those that do not, each by estimated time.
+        The chosen design (see :func:`knee`), then the others that fit, then those that do not, each group by estimated time.
 
     Raises
     ------
@@ -285,16 +284,16 @@ def _cost(p: Plan, storage: str) -> float:
 
 
 def weighted_cost(p: Plan, storage: str = "hot") -> float:
-    """Return time x bytes^0.585, by which ``auto`` compares: twice the bytes weigh as much as 1.5 times the time.
+    """Return time x bytes^0.585, which ``auto`` minimizes: twice the bytes weigh as much as 1.5 times the time.
 
-    So the plan with the least of it never takes more than twice the bytes of one that takes at most 1.5 times its time, nor more
-    than four times the bytes of one that takes at most 2.25 times, and so on.
+    So the best plan never takes more than twice the bytes of one that takes at most 1.5 times its time, nor more than four times
+    the bytes of one that takes at most 2.25 times its time, and so on.
     """
     return _cost(p, storage) * float(p.bytes_per_fingerprint ** log2(SPEED_FOR_TWICE_THE_BYTES))
 
 
 def knee(plans: Sequence[Plan], storage: str = "hot") -> Plan:
-    """Return the plan with the lowest weighted cost (:func:`worth`); of equal ones the smaller.
+    """Return the plan with the lowest weighted cost (:func:`worth`), and among equals the smaller.
 
     Parameters
     ----------
@@ -315,10 +314,10 @@ def choose(
     block_bytes: int = DEFAULT_BLOCK_BYTES,
     sample: Words | None = None,
 ) -> Plan:
-    """Return the plan that ``design="auto"`` takes; InputError when none fits the disk budget."""
+    """Return the plan that ``design="auto"`` takes; InputError if none fits the disk budget."""
     plans = plan(n, radius, disk_budget=disk_budget, storage=storage, block_bytes=block_bytes, sample=sample)
     if not plans[0].fits:
-        # Over the memory budget the page cache will miss, but the store works; over the disk budget it cannot be built.
+        # A store over the memory budget works, with misses of the page cache; one over the disk budget cannot be built.
         plans = plan(n, radius, disk_budget=disk_budget, storage="cold", block_bytes=block_bytes, sample=sample)
     if not plans[0].fits:
         least = min(plans, key=lambda p: p.disk_bytes)

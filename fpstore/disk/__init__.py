@@ -1,1 +1,1 @@
-"""What a file system offers: folders, locks, sealed LMDB files. Nothing here knows what a store is."""
+"""Files and folders on disk: atomic folders, locks, sealed LMDB files. Nothing here knows what a store is."""

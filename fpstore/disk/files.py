@@ -1,4 +1,4 @@
-"""Reading a file at a place, not through a mapping: what cannot be read is an error that says where, not a signal."""
+"""Reading files with ``pread`` instead of a mapping: a place that cannot be read is an error that names it, not a signal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def read_at(descriptor: int, path: Path, start: int, count: int) -> bytes:
     CorruptStoreError
         The disk cannot read a place of the file.
     StorageError
-        The system refuses for another reason.
+        The system refuses the read for another reason.
     """
     parts = []
     while count > 0:

@@ -1,4 +1,4 @@
-"""Folders: made durable, removed, and exchanged in one step."""
+"""Folders: making them durable, removing them, and exchanging two in one step."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ ASIDE = "-old"
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder with what is in it, as far as that can be done."""
-    import shutil  # and with it all that packs and unpacks archives
+    """Remove a folder and its contents as far as possible."""
+    import shutil  # imports all the archive modules
 
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -33,7 +33,7 @@ def sync_folder(path: Path) -> None:
 def exchange(new: Path, old: Path) -> None:
     """Swap two folders in one step; afterwards ``new`` names the old one.
 
-    Where the file system cannot, by renames, of which a refused one is undone; the old one may stay aside then.
+    If the file system cannot do that, use renames, and undo them if one is refused; the old folder may then stay aside.
     """
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
@@ -50,5 +50,5 @@ def exchange(new: Path, old: Path) -> None:
     except OSError:
         aside.rename(old)
         raise
-    with suppress(OSError):  # the new one is in place, and the next build removes what lies aside
+    with suppress(OSError):  # the new one is in place, and the next build removes the other
         aside.rename(new)

@@ -1,4 +1,4 @@
-"""The lock of a store's one writer."""
+"""The lock of a store's single writer."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ MODE = 0o664
 
 
 class WriterLock:
-    """The right to change a store: a lock on ``writer.lock`` that the system takes back when the process dies.
+    """The right to change a store: a lock on ``writer.lock`` that the system releases when the process dies.
 
     Raises
     ------
     StoreLockedError
-        Somebody else has it; the message names the process.
+        Another writer has it; the message names the process.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -44,15 +44,15 @@ class WriterLock:
             raise
         try:
             _held.add(self)
-            with suppress(OSError):  # on a full disk the lock holds, only nobody learns whose it is
+            with suppress(OSError):  # on a full disk the lock holds, but without the process number
                 os.ftruncate(self._descriptor, 0)
                 os.pwrite(self._descriptor, f"{self.owner}\n".encode(), 0)
-        except BaseException:  # a signal: nobody would release it
+        except BaseException:  # such as a signal: release it here
             self.release()
             raise
 
     def release(self) -> None:
-        """Give the lock back. Doing so twice is allowed."""
+        """Release the lock. Releasing it twice is allowed."""
         if self._descriptor >= 0:
             if self.owner == os.getpid():  # a child between fork and exec may hold the descriptor too
                 fcntl.flock(self._descriptor, fcntl.LOCK_UN)
@@ -65,7 +65,7 @@ _held: set[WriterLock] = set()
 
 
 def _after_fork_in_child() -> None:
-    """Leave the locks to the parent alone."""
+    """Leave the locks to the parent."""
     for lock in list(_held):
         lock.release()
 

@@ -10,7 +10,7 @@ TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
 
 
 def refused(place: object, error: OSError, then: str = "") -> StorageError:
-    """Return what the system refused as a StorageError that says what to do; ``then`` is what came of it."""
+    """Return an error of the system as a StorageError that says what to do; ``then`` states the consequence."""
     reason = error.strerror or str(error)
     if error.errno in TOO_MANY_FILES:
         reason += ": close other stores and files, or raise the limit (ulimit -n)"
@@ -18,7 +18,7 @@ def refused(place: object, error: OSError, then: str = "") -> StorageError:
 
 
 def is_damage(error: FpstoreError) -> bool:
-    """Whether an error is about the store rather than this process (memory, open files, a closed store)."""
+    """Whether an error concerns the store rather than this process (memory, open files, a closed store)."""
     if isinstance(error, (MemoryLimitError, ClosedStoreError)):
         return False
     return not (isinstance(error, StorageError) and error.errno in TOO_MANY_FILES)

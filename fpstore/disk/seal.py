@@ -1,9 +1,9 @@
 """Sealed files: LMDB files that never change again, ended by checksums of their pages.
 
 LMDB has no checksums and trusts what it reads: a damaged page can give a wrong answer or end the process. A seal lets each page
-be checked before LMDB comes to it. Behind the pages and a hole, a sealed file has the XXH64 of each 4 KiB of the pages (level
-1), that of each 512 of these (level 2), and last the digest: XXH64 of level 2, seeded with the number of bytes sealed. So the
-digest vouches for level 2, that for level 1, and that for the pages; reading one page needs one part of each level.
+be checked before LMDB reads it. After the pages and a hole, a sealed file has the XXH64 of each 4 KiB of the pages (level
+1), the XXH64 of each 512 of these (level 2), and last the digest: the XXH64 of level 2, seeded with the number of sealed bytes.
+The digest protects level 2,  level 2 protects level 1, and level 1 the pages. Checking one page needs one part of each level.
 docs/format.md is normative.
 """
 
@@ -30,13 +30,13 @@ MOST_MARKS = 1 << 26
 
 
 def tail_bytes(used: int) -> int:
-    """Return how many bytes of checksums end a file with so many bytes of pages."""
+    """Return the size of the checksums at the end of a file, from the size of its pages."""
     chunks = -(-used // CHUNK_BYTES)
     return HASH_BYTES * (chunks + -(-chunks // GROUP_CHUNKS)) + DIGEST_BYTES
 
 
 def seal(path: Path, used: int, room: int = 0) -> tuple[int, int]:
-    """Pad a finished file behind its ``used`` bytes, end it with their checksums, and return its size and its digest."""
+    """Pad a finished file after its ``used`` bytes, append their checksums, and return its size and its digest."""
     groups, second = [], []
     with path.open("r+b") as file:
         for start in range(0, used, PIECE_BYTES):
@@ -70,7 +70,7 @@ class Seal:
     ----------
     path : Path
     descriptor : int
-        Of the file, open for as long as this is used.
+        The file's descriptor, which stays open as long as this object is used.
     used : int
         Bytes of its pages.
 
@@ -97,7 +97,7 @@ class Seal:
         self._checked = bytearray(self._chunks)
 
     def check(self, start: int, count: int) -> None:
-        """Check the chunks that these bytes lie in, unless they have been."""
+        """Check the chunks that contain these bytes, unless they have been checked."""
         if not 0 <= start < start + count <= self._used:
             raise CorruptStoreError(f"{self._path}: LMDB file is damaged: there is no byte {start}", path=self._path, got=start)
         for chunk in range(start // CHUNK_BYTES, (start + count - 1) // CHUNK_BYTES + 1):
@@ -109,7 +109,7 @@ class Seal:
                 self._checked[chunk] = 1
 
     def check_all(self) -> None:
-        """Check every page, and every checksum."""
+        """Check every page and every checksum."""
         for group in range(len(self._second_level) // HASH_BYTES):
             at = group * PIECE_BYTES
             expected = self._read_group(group)
@@ -143,7 +143,7 @@ class Seal:
 
 
 def opened_seal(path: Path, descriptor: int) -> tuple[Seal, pages.Meta]:
-    """Read and check the metadata pages of a sealed file; return its checksums and what the last transaction left."""
+    """Read and check the metadata pages of a sealed file; return its checksums and its last transaction."""
     meta = pages.latest(path, descriptor)
     seal_of = Seal(path, descriptor, (meta.last_page + 1) * meta.page_bytes)
     seal_of.check(0, 2 * meta.page_bytes)
@@ -158,7 +158,7 @@ class Paths:
     path : Path
     descriptor : int
     named : bool
-        The file has named databases: the tree at its root holds their roots.
+        Whether the file has named databases: the tree at its root then holds their roots.
     """
 
     def __init__(self, path: Path, descriptor: int, named: bool) -> None:
@@ -166,7 +166,7 @@ class Paths:
         self.seal, self._meta = opened_seal(path, descriptor)
         self._branches: dict[int, tuple[list[int], list[int]]] = {}
         self._leaves = bytearray(self._meta.last_page + 1)
-        self.marks = bytearray()  # which keys of the main tree are known to lie on pages that have been checked
+        self.marks = bytearray()  # keys of the main tree whose pages have been checked
         main = self._meta.main
         self._trees: dict[bytes | None, pages.Database] = {None: main}
         if named and main.root != pages.NOWHERE:
@@ -185,7 +185,7 @@ class Paths:
         return (self._meta.last_page + 1) * self._meta.page_bytes
 
     def reach(self, key: int, database: bytes | None = None) -> int:
-        """Check the pages to a key of 8 bytes, as a number; return the first key that may lie on a later page, 2^64 if none.
+        """Check the pages on the way to a key of 8 bytes; return the first key that may lie on a later page, or 2^64 (as numbers).
 
         Raises
         ------
@@ -219,7 +219,7 @@ class Paths:
             first = self.reach(first, database)
 
     def _branch(self, page: int) -> tuple[list[int], list[int]]:
-        """Return the keys of a branch page, the first of which counts as the least, and the pages below."""
+        """Return the keys of a branch page, where the first counts as the least, and the pages below."""
         self._check_page(page)
         size = self._meta.page_bytes
         nodes = pages.parse_page(read_at(self._descriptor, self._path, page * size, size), page, pages.BRANCH)

@@ -28,16 +28,16 @@ T = TypeVar("T")
 
 FIRST_MAP_BYTES = 1 << 24
 BATCH_ITEMS = 256
-KEYS_AT_ONCE = 128  # so few that their buffers do not set off the garbage collector
+KEYS_AT_ONCE = 128  # few enough that their buffers do not trigger the garbage collector
 CHECKED_AT_OPEN = 4 << 20  # a file of at most this many bytes is checked whole when it is opened
 FULL_BYTES = 1 << 16  # a disk with less room than this is called full
-# One lock around all reading: it is short, mostly under the GIL anyway, and so nobody closes or forks in the middle of a read.
+# One lock around all reading, so that no thread closes or forks in the middle of a read. Reads are short and mostly hold the GIL.
 _lock = threading.RLock()
 _shared: WeakValueDictionary[tuple[int, int], lmdb.Environment] = WeakValueDictionary()
 
 
 def _after_fork_in_child() -> None:
-    """Close the parent's handles, which LMDB forbids to use and which would keep their files from being opened again."""
+    """Close the parent's handles: LMDB forbids their use, and they would keep their files from being opened again."""
     global _lock
     _lock = threading.RLock()
     inherited = list(_shared.values())
@@ -57,7 +57,7 @@ around_fork(before=lambda: _lock.acquire(), in_parent=lambda: _lock.release(), i
 
 @contextmanager
 def translated(path: Path, *but: type[lmdb.Error]) -> Iterator[None]:
-    """Turn LMDB's errors into fpstore's, except those named, which are left to the caller."""
+    """Turn LMDB's errors into fpstore's, except those named, which the caller handles."""
     try:
         yield
     except but:
@@ -90,7 +90,7 @@ def _translate(path: Path, error: lmdb.Error) -> CorruptStoreError | StorageErro
 
 
 def _reason(path: Path, error: lmdb.Error) -> str:
-    """LMDB calls a write that a full disk cut short an input/output error."""
+    """Return the reason of an error. LMDB reports a write cut short by a full disk as an input/output error."""
     full = os.strerror(errno.ENOSPC) in str(error)
     with suppress(OSError):
         disk = os.statvfs(path.parent)
@@ -101,21 +101,21 @@ def _reason(path: Path, error: lmdb.Error) -> str:
 
 
 class Reader:
-    """A read-only environment that never changes while it is open (a finished generation or a closed store file).
+    """A sealed LMDB file, open for reading; it never changes.
 
     Parameters
     ----------
     path : Path
     databases : sequence of bytes
-        Named databases that may be asked for. LMDB shows a handle only to transactions begun after it was opened, so all are
-        opened at once.
+        Named databases that may be read. LMDB shows a handle only to transactions begun after it was opened, so all are opened
+        at once.
     file_bytes : int, optional
         The size that the file must have; by default that of its pages and PAD_BYTES. The last 8 bytes are a digest.
     digest : int, optional
-        The digest that it must have, when what names the file knows it: no other file takes its place.
+        The digest that the file must have, if it is known, so that no other file can take its place.
     largest : int
-        The longest value that may be in it. LMDB has no checksums and follows the lengths it reads: a damaged one leads at most
-        this far and two 16-bit offsets further, which the padding catches, and longer values are refused unread.
+        The longest value in the file. LMDB has no checksums and follows the lengths it reads: a damaged one leads at most this
+        far and two 16-bit offsets further, where the padding lies. Longer values are refused unread.
     """
 
     def __init__(
@@ -134,10 +134,10 @@ class Reader:
         self._longest = max(largest, PAD_BYTES // 2)
         self._names = databases
         self._closed = False
-        self._pid = 0  # the process that the rest belongs to
+        self._pid = 0  # the process that owns what follows
         self._inode: tuple[int, int] | None = None
         self._given_back: finalize[[int], Reader] | None = None
-        self._descriptor = -1  # of the file that was opened, whatever the path names later
+        self._descriptor = -1  # of the file that was opened, even if the path names another one later
         self._environment: lmdb.Environment | None = None
         self._transaction: lmdb.Transaction | None = None
         self._databases: dict[bytes | None, Any] = {}
@@ -177,14 +177,14 @@ class Reader:
                         databases[name] = environment.open_db(name, create=False)
                 self._transaction = environment.begin(buffers=True)
         except BaseException:
-            if inode not in _shared:  # who keeps the error would keep the file open, and it can be opened only once
+            if inode not in _shared:  # the error would keep the file open, and it can be opened only once
                 environment.close()
             raise
         _shared[inode] = self._environment = environment
         self._databases, self._inode, self._pid = databases, inode, os.getpid()
 
     def _check_file(self, size: int) -> None:
-        """Refuse a file cut short, of another store, or, if it is small, damaged, before LMDB sees it."""
+        """Refuse a file that is cut short, or of another store, or small and damaged, before LMDB reads it."""
         if self._file_bytes not in (None, size):
             raise CorruptStoreError(
                 f"{self.path}: LMDB file is cut short or damaged ({size} bytes, expected {self._file_bytes})",
@@ -211,7 +211,7 @@ class Reader:
             self._check_all()
 
     def _check_all(self) -> None:
-        """Check every page, once, before all are read."""
+        """Check every page, once, before all of them are read."""
         if not self._whole:
             self._paths.seal.check_all()
             self._whole = True
@@ -229,7 +229,7 @@ class Reader:
 
     @property
     def file_bytes(self) -> int:
-        """Bytes that the file takes on disk; its padding is a hole where the file system has them."""
+        """Bytes that the file takes on disk; its padding is a hole if the file system has holes."""
         status = os.fstat(self._descriptor) if self._descriptor >= 0 and not self._closed else self.path.stat()
         return min(status.st_size, status.st_blocks * 512)
 
@@ -251,7 +251,7 @@ class Reader:
         return bytes(value)
 
     def get(self, key: bytes, database: bytes | None = None) -> bytes | None:
-        """Return the value of a key, or None; CorruptStoreError when there is no such database."""
+        """Return the value of a key, or None; CorruptStoreError if there is no such database."""
         with _lock:
             transaction, handle = self._ready(database)
             if not self._whole:
@@ -282,7 +282,7 @@ class Reader:
         return out
 
     def successive(self, first: bytes, count: int, database: bytes | None = None) -> list[bytes]:
-        """Return the values of successive numbers, as keys of 8 bytes, from one that exists on; fewer where the keys end."""
+        """Return the values of successive numbers, as keys of 8 bytes, from an existing one on; fewer if the keys end."""
         with _lock, translated(self.path):
             transaction, handle = self._ready(database)
             if not self._whole:
@@ -294,7 +294,7 @@ class Reader:
             return [self._copied(value) for value in islice(cursor.iternext(keys=False, values=True), count)]
 
     def _reach_many(self, keys: Sequence[bytes], database: bytes | None) -> None:
-        """Check the pages to keys, which need not ascend but are fewer steps if they do."""
+        """Check the pages on the way to keys; ascending keys take fewer steps."""
         low = after = 0
         for number in [int.from_bytes(key, "big") for key in keys]:
             marks = self._paths.marks if database is None else b""
@@ -302,7 +302,7 @@ class Reader:
                 low, after = number, self._paths.reach(number, database)
 
     def last_key(self, database: bytes | None = None) -> bytes | None:
-        """Return the greatest key, or None when there is none or no such database."""
+        """Return the greatest key, or None if there is none or no such database."""
         with _lock, translated(self.path):
             if database not in self._databases:
                 return None
@@ -316,13 +316,13 @@ class Reader:
         """Yield (key, value) in key order."""
         if self._closed:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
-        self._check_all()  # it takes long, and others look up meanwhile
+        self._check_all()  # without the lock, since it takes long
         last = b""
         while True:
             with _lock, translated(self.path):
                 transaction, handle = self._ready(database)
                 cursor = transaction.cursor(db=handle)
-                # The first key is greater than the empty one; later the one after the last.
+                # First the key after the empty one, later the key after the last one.
                 found = cursor.set_range(last) and (bytes(cursor.key()) > last or cursor.next())
                 items = islice(cursor.iternext(), BATCH_ITEMS) if found else ()
                 batch = [(bytes(key), self._copied(value)) for key, value in items]
@@ -335,7 +335,7 @@ class Reader:
                 return
 
     def close(self) -> None:
-        """Give the handle back; the file is closed with the last reader of it. Closing twice is allowed."""
+        """Release the handle; the file is closed with its last reader. Closing twice is allowed."""
         with _lock:
             self._closed = True
             self._databases, self._transaction, self._environment = {}, None, None
@@ -344,7 +344,7 @@ class Reader:
 
 
 class Writer:
-    """An environment being written by this process alone; the map grows as needed, and :meth:`finish` makes it durable."""
+    """An LMDB file that only this process writes; the map grows as needed, and :meth:`finish` makes the file durable."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -361,7 +361,7 @@ class Writer:
         self._databases: dict[bytes, object] = {}
 
     def run(self, work: Callable[[lmdb.Transaction], T]) -> T:
-        """Run ``work(transaction)`` and commit; when the map is full it is grown and the work is run again."""
+        """Run ``work(transaction)`` and commit; if the map is full, grow it and run the work again."""
         while True:
             try:
                 with translated(self.path, lmdb.MapFullError), self._environment.begin(write=True) as transaction:
@@ -370,14 +370,14 @@ class Writer:
                 self._environment.set_mapsize(self._environment.info()["map_size"] * 2)
 
     def database(self, name: bytes) -> object:
-        """Return the handle of a named database, created when missing."""
+        """Return the handle of a named database, which is created if it is missing."""
         if name not in self._databases:
             with translated(self.path):
                 self._databases[name] = self._environment.open_db(name)
         return self._databases[name]
 
     def finish(self, largest: int = 0) -> tuple[int, int]:
-        """Sync, close, pad with a hole for readers that meet a damaged length, and return the file's size and digest."""
+        """Sync and close the file, pad it with a hole for reads of damaged lengths, and return its size and digest."""
         with translated(self.path):
             self._environment.sync(True)
         page = int(self._environment.stat()["psize"])

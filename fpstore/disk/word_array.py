@@ -1,4 +1,4 @@
-"""Arrays of words that grow past memory: above a limit they lie in a temporary file without a name, which ends with them."""
+"""Arrays of words that may outgrow memory: above a limit they move to an unnamed temporary file."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from fpstore.disk.refusals import refused
 Words = npt.NDArray[np.uint64]
 WORD = 8
 COPY_BYTES = 1 << 20
-MARKED = 1 << 12  # rows of a sorted array for one that is remembered
+MARKED = 1 << 12  # rows of a sorted array per row kept in memory
 
 
 class WordArray:
-    """Words by number; 0 where none was written.
+    """Words by number; 0 if none was written.
 
     Parameters
     ----------
     folder : Path
-        Where the file goes.
+        The folder for the file.
     room : int
-        Bytes of memory that it may take.
+        The most bytes of memory to use.
     """
 
     def __init__(self, folder: Path, room: int) -> None:
@@ -51,7 +51,7 @@ class WordArray:
             self._write(number, word.to_bytes(WORD, "little"))
 
     def append(self, words: Words) -> None:
-        """Write words behind the last."""
+        """Append words."""
         start = self._count
         self._grow(start + len(words))
         if self._file is None:
@@ -60,11 +60,11 @@ class WordArray:
             self._write(start, words.astype("<u8").tobytes())
 
     def read(self, start: int, end: int) -> Words:
-        """Return the words from ``start`` to before ``end``, fewer past the last."""
+        """Return the words from ``start`` to before ``end``; fewer after the last."""
         end = max(min(end, self._count), start)
         if self._file is None:
             return np.array(self._words[start:end], np.uint64)
-        data = bytearray(WORD * (end - start))  # behind the last word that was written there may be no file: zeros
+        data = bytearray(WORD * (end - start))  # after the last word written there may be no file: zeros
         view, at = memoryview(data), WORD * start
         try:
             while len(view) and (got := os.preadv(self._file.fileno(), [view], at)):
@@ -86,7 +86,7 @@ class WordArray:
         import tempfile  # and with it all that packs and unpacks archives
 
         try:
-            self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115 - it ends with this
+            self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115 - it lives as long as this object
         except OSError as error:
             raise refused(self._folder, error) from error
         step = COPY_BYTES // WORD
@@ -110,7 +110,7 @@ class WordArray:
         return WORD * len(self._words)
 
     def close(self) -> None:
-        """Give memory and file back."""
+        """Release the memory and the file."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -118,19 +118,19 @@ class WordArray:
 
 
 class SortedWords(WordArray):
-    """Ascending words that are appended in order, and found by a search that reads one piece of the file."""
+    """Ascending words that are appended in order; a search reads one piece of the file."""
 
     def __init__(self, folder: Path, room: int) -> None:
         super().__init__(folder, room)
         self._marks = array("Q")
 
     def append(self, words: Words) -> None:
-        """Write words behind the last, all greater than it."""
+        """Append words that are greater than the last."""
         self._marks.frombytes(words[-len(self) % MARKED :: MARKED].tobytes())
         super().append(words)
 
     def below(self, word: int, inclusive: bool = False) -> int:
-        """Return how many words are less than this one, or with ``inclusive`` not greater."""
+        """Return the number of words less than this one; with ``inclusive``, not greater."""
         side = "right" if inclusive else "left"
         wanted = np.uint64(word)
         mark = int(np.searchsorted(np.frombuffer(self._marks, np.uint64), wanted, side))  # type: ignore[call-overload]

@@ -1,4 +1,4 @@
-"""The files among some paths and in the folders among them, always in the same order."""
+"""The files among given paths, and in folders among them, always in the same order."""
 
 import os
 import stat
@@ -26,13 +26,13 @@ class File(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """Why a file was not read: in a word, and in a sentence."""
+    """The reason why a file was not read, as a word and as a sentence."""
 
     reason: str
     sentence: str
 
 
-#: Extensions of files that hold many rows: one fingerprint of the whole would be of no use.
+#: Extensions of files that hold many rows: a single fingerprint of the whole would be useless.
 ROWS = (".jsonl", ".csv", ".tsv", ".parquet", ".npy", ".u64")
 ROWS_SKIPPED = Skipped(
     "rows",
@@ -42,7 +42,7 @@ ROWS_SKIPPED = Skipped(
 
 
 class Walk:
-    """Paths, what to take of the folders among them, and how much to read: see `iter_documents`."""
+    """Paths, which files to read in folders, and how much: see `iter_documents`."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Walk:
                 yield File(path, found.st_size, named=True)
 
     def read(self, file: File) -> bytes | Skipped:
-        """Return what a file holds, or why it is skipped; raises InputError instead if it was named."""
+        """Return the content of a file, or why it is skipped; for a named file, raise InputError instead of skipping it."""
         data: bytes | Skipped
         if file.path.suffix.lower() in ROWS and (file.named or self._suffixes is None):
             return _skip(file, ROWS_SKIPPED)
@@ -93,7 +93,7 @@ class Walk:
         return _skip(file, data) if isinstance(data, Skipped) else data
 
     def _folder(self, top: Path, found: os.stat_result) -> Iterator[File]:
-        # A stack of open folders, not a recursion: a tree may be deeper than Python's stack.
+        # A stack of open folders instead of a recursion: a tree may be deeper than Python's stack.
         open_folders = [(iter(self._entries(top)), (found.st_dev, found.st_ino))]
         while open_folders:
             for path, entry in open_folders[-1][0]:
@@ -131,7 +131,7 @@ def _skip(file: File, skipped: Skipped) -> Skipped:
 
 
 def _holds_a_store(folder: Path) -> bool:
-    with suppress(OSError):  # who may not look into it is told so when it is read
+    with suppress(OSError):  # missing permission is reported when it is read
         return is_store(folder)
     return False
 

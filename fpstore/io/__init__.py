@@ -29,7 +29,7 @@ _HOMES = {"Reader": "reader", "open_reader": "reader", "Writer": "writers", "ope
 
 
 def __getattr__(name: str) -> Any:
-    """Load readers and writers when they are used: `import fpstore` needs the checks alone."""
+    """Load readers and writers on first use: `import fpstore` needs only the checks."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -1,4 +1,4 @@
-"""What a fingerprint and an id may be: one place that accepts, converts or refuses values from outside."""
+"""Checks of fingerprints and ids: the one place that accepts, converts or refuses values from outside."""
 
 import re
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def parse_fingerprint(text: str, decimal: bool = False) -> int:
     ----------
     text : str
         16 hexadecimal digits of either case, or 1 to 16 after ``0x``; with ``decimal``, decimal digits. Fewer digits
-        alone are refused: they are most often a decimal number, or cut off. Blanks around the digits are ignored.
+        without ``0x`` are refused: most often they are a decimal number, or cut off. Blanks around the digits are ignored.
     decimal : bool
         Read decimal digits instead.
 
@@ -76,7 +76,7 @@ def parse_fingerprint(text: str, decimal: bool = False) -> int:
 
 
 def is_like_fingerprint(text: str, decimal: bool) -> bool:
-    """Tell whether a cell has the digits of a fingerprint, also too few of them: it is no name of a column."""
+    """Return whether a cell has digits of a fingerprint, even too few of them, and so is not the name of a column."""
     return bool((_DIGITS if decimal else _HEX_ANY).fullmatch(text.strip(" \t\r\n")))
 
 
@@ -111,7 +111,7 @@ def format_fingerprint(value: int) -> str:
 
 
 def parse_integer_id(text: str, plain: bool) -> int:
-    """Read an integer id from text; ``plain`` refuses leading zeros, which an integer would lose."""
+    """Parse an integer id; ``plain`` refuses leading zeros, which an integer would lose."""
     if not (text.isascii() and text.isdigit()):
         raise InputError(f"the id {show(text)} is not an unsigned integer", got=text)
     significant = text.lstrip("0") or "0"
@@ -123,12 +123,12 @@ def parse_integer_id(text: str, plain: bool) -> int:
 
 
 def is_plain_integer(text: str) -> bool:
-    """Tell whether a textual id survives being kept as an unsigned 64-bit integer."""
+    """Return whether a textual id can be stored as an unsigned 64-bit integer without loss."""
     return text.isascii() and text.isdigit() and len(text) <= 20 and (text[0] != "0" or len(text) == 1) and int(text) <= MAX_U64
 
 
 def check_string_id(text: str) -> str:
-    """Return the id if it is not empty, not too long and encodable as UTF-8, else raise `InputError`."""
+    """Return an id that is not empty, not too long and encodable as UTF-8; otherwise raise `InputError`."""
     if not text:
         raise InputError("the id is empty", got=text)
     try:
@@ -141,7 +141,7 @@ def check_string_id(text: str) -> str:
 
 
 def dtype_problem(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str | None:
-    """Say why an array of this dtype and shape holds no fingerprints; None if it does."""
+    """Return why an array of this dtype and shape cannot hold fingerprints, or None if it can."""
     received = f"got dtype {dtype}, shape {shape}"
     if dtype.kind == "i":
         how = f"array.view(np.{np.dtype(f'u{dtype.itemsize}').name})"
@@ -154,7 +154,7 @@ def dtype_problem(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str | None:
 
 
 def check_fingerprint(value: object) -> int:
-    """Return one fingerprint as an int, or raise InputError that says what it was."""
+    """Return one fingerprint as an int, or raise InputError."""
     if isinstance(value, np.uint64) or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**64):
         return int(value)
     if isinstance(value, np.unsignedinteger):
@@ -164,7 +164,7 @@ def check_fingerprint(value: object) -> int:
 
 
 def check_fingerprints(values: object) -> U64:
-    """Turn what a caller passed as fingerprints into a contiguous native uint64 array.
+    """Convert a caller's fingerprints to a contiguous native uint64 array.
 
     Parameters
     ----------
@@ -175,12 +175,12 @@ def check_fingerprints(values: object) -> U64:
     Returns
     -------
     numpy.ndarray
-        uint64, shape (n,), C-contiguous. It shares memory with ``values`` where no conversion was needed.
+        uint64, shape (n,), C-contiguous. It shares memory with ``values`` if no conversion was needed.
 
     Raises
     ------
     InputError
-        Signed arrays, floats, bools, negatives, strings, other shapes; the message names dtype and shape.
+        For signed arrays, floats, bools, negatives, strings and other shapes; the message names dtype and shape.
 
     Examples
     --------
@@ -197,7 +197,7 @@ def check_fingerprints(values: object) -> U64:
 
 
 def check_ids(ids: object, count: int) -> U64 | list[str]:
-    """Turn what a caller passed as ids into one array of integers or one list of strings.
+    """Convert a caller's ids to one array of integers or one list of strings.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ def check_ids(ids: object, count: int) -> U64 | list[str]:
         Unsigned 64-bit integers (an array of any integer dtype without negatives, or a sequence of ints), or
         non-empty strings that UTF-8 can encode.
     count : int
-        Number of fingerprints that the ids belong to.
+        The number of fingerprints to which the ids belong.
 
     Returns
     -------
@@ -215,7 +215,7 @@ def check_ids(ids: object, count: int) -> U64 | list[str]:
     Raises
     ------
     InputError
-        Another length, mixed types, negatives, floats, bools, empty strings, lone surrogates.
+        For another length, mixed types, negatives, floats, bools, empty strings and lone surrogates.
 
     Examples
     --------
@@ -256,7 +256,7 @@ def check_id(value: object) -> int | str:
 
 def _check_count(length: int, count: int) -> None:
     if length != count:
-        raise InputError(f"{length} ids for {count} fingerprints: give one for each", expected=count, got=length)
+        raise InputError(f"{length} ids for {count} fingerprints: give one per fingerprint", expected=count, got=length)
 
 
 def _ids_of_list(items: list[object]) -> U64 | list[str]:
@@ -277,7 +277,7 @@ def _ids_of_list(items: list[object]) -> U64 | list[str]:
 
 
 def _as_array(values: object) -> npt.NDArray[Any] | None:
-    """Return arrays and what converts itself to one (a pandas or polars series); None for the rest."""
+    """Return an array, or an object that converts itself to one (a pandas or polars series), as an array; otherwise None."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise InputError("the array has masked values: leave those rows out (array.compressed())", got=values)
     if isinstance(values, np.ndarray):

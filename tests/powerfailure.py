@@ -18,6 +18,7 @@ from typing import NamedTuple
 SECTOR = 512
 _EVENT = struct.Struct("<cQQII")
 _TIMEOUT_SECONDS = 120
+OPEN, FORCED, LOST = "open", "forced", "lost"
 
 
 class Event(NamedTuple):
@@ -32,15 +33,20 @@ class Event(NamedTuple):
         return self.data.decode()
 
 
-def record(library, folder, script, *arguments):
-    """Run a text of Python under the recorder; return the events below a folder."""
+def record(library, folder, script, *arguments, fail=0):
+    """Run a text of Python under the recorder; return the events below a folder. The sync of the number ``fail`` fails."""
     log = folder.with_name(folder.name + ".record")
-    environment = {"LD_PRELOAD": str(library), "FPRECORD_ROOT": str(folder), "FPRECORD_LOG": str(log), "OPENBLAS_NUM_THREADS": "1"}
+    environment = {"LD_PRELOAD": str(library), "FPRECORD_ROOT": str(folder), "FPRECORD_LOG": str(log), "FPRECORD_FAIL": str(fail)}
     process = subprocess.run(
         [sys.executable, "-P", "-c", script, folder, *arguments],
-        env=os.environ | environment, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS,
+        env=os.environ | environment | {"OPENBLAS_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS,
     )  # fmt: skip
     assert (process.returncode, process.stderr) == (0, "")
+    return read_events(log)
+
+
+def read_events(log):
+    """Return what the recorder has written down."""
     data, at, events = log.read_bytes(), 0, []
     while at < len(data):
         kind, file, place, first, second = _EVENT.unpack_from(data, at)
@@ -51,31 +57,39 @@ def record(library, folder, script, *arguments):
 
 
 class File:
-    """A file: what is durable, and the writes since, of which the forced ones are durable too."""
+    """A file: what is durable, and the writes since, of which the forced ones are durable too.
+
+    When a sync has failed, the writes before it are lost: the system has forgotten what it could not write, and no later sync
+    makes them durable. Perhaps they are there all the same.
+    """
 
     numbers = itertools.count()
 
     def __init__(self, content=b""):
-        self.durable, self.pending = bytes(content), []  # (forced, kind, place, data)
+        self.durable, self.pending = bytes(content), []  # (OPEN, FORCED or LOST, kind, place, data)
         self.number, self.version = next(self.numbers), 0
 
     def change(self, kind, place, data):
-        if kind == "D" and not self.pending:
+        if kind == "X":
+            self.pending = [(LOST if state == OPEN else state, *write) for state, *write in self.pending]
+        elif kind == "D" and not self.pending:
             self.durable = apply(self.durable, "W", place, data)
             self.version += 1
         else:
-            self.pending.append((kind == "D", "T" if kind == "T" else "W", place, data))
+            self.pending.append((FORCED if kind == "D" else OPEN, "T" if kind == "T" else "W", place, data))
 
     def sync(self):
-        if self.pending:
-            self.durable = self.image(lambda change: [change])[0]
+        if any(state == LOST for state, *_ in self.pending):
+            self.pending = [(state if state == LOST else FORCED, *write) for state, *write in self.pending]
+        elif self.pending:
+            self.durable = self.image(lambda write: [write])[0]
             self.pending, self.version = [], self.version + 1
 
     def image(self, choose):
         """Return the content with what is chosen of each write, and a key that tells it from others."""
         content, key = self.durable, [self.number, self.version]
-        for forced, *change in self.pending:
-            for part in [change] if forced else choose(tuple(change)):
+        for state, *write in self.pending:
+            for part in [write] if state == FORCED else choose(tuple(write)):
                 content = apply(content, *part)
             key.append(hash(content))
         return content, tuple(key)
@@ -145,7 +159,7 @@ class Disk:
     def take(self, event):
         """Do what an event says."""
         kind = event.kind
-        if kind in "WDHT":
+        if kind in "WDHTX":
             self.files[event.file].change(kind, event.place, event.data)
         elif kind == "S":
             try:
@@ -213,7 +227,7 @@ class Disk:
     @property
     def open_changes(self):
         """How many changes may or may not be there."""
-        return sum(1 for file in self.files.values() for change in file.pending if not change[0]) + _open_names(self.root)
+        return sum(1 for file in self.files.values() for write in file.pending if write[0] != FORCED) + _open_names(self.root)
 
     def now(self):
         """Return all that there is without a power failure."""

@@ -57,13 +57,13 @@ def steps_of(kind):
     return [
         ("insert", *rows(kind, 8, 9)),
         ("probe_insert", FINGERPRINTS[9], IDS[kind](9)),
-        ("insert", *rows(kind, 10, 150)),
+        ("insert", *rows(kind, 10, 70)),
         ("delete", [IDS[kind](number) for number in (0, 8, 20, 21)]),
         ("flush",),
-        ("probe_insert_many", *rows(kind, 150, 200)),
+        ("probe_insert_many", *rows(kind, 150, 180)),
         ("reopen",),
         ("insert", *rows(kind, 200, 201)),
-        ("delete", [IDS[kind](number) for number in range(140, 160)]),
+        ("delete", [IDS[kind](number) for number in range(60, 160)]),
         ("merge",),
         ("insert", *rows(kind, 201, 203)),
         *[("insert", [fingerprint], [number]) for fingerprint, number in zip(*one, strict=True)],
@@ -117,7 +117,7 @@ class Images:
 
     def check(self, image, least, most, thorough):
         """An image has one of the states from least to most; readers and the next writer agree which."""
-        key = frozenset((path, entry[1]) for path, entry in image.items())
+        key = frozenset((path, entry[1]) for path, entry in image.items() if thorough or ".tmp" not in path)
         if key in self.seen:
             return
         self.seen.add(key)
@@ -125,6 +125,8 @@ class Images:
         with fpstore.open(self.at / "s") as reader:
             found = rows_of(reader)
             assert found in self.states[least : most + 1], self.described(found, least, most)
+            if len(self.seen) % 3 and not thorough:
+                return
             with fpstore.open(self.at / "s", "r+") as writer:
                 assert rows_of(writer) == found
                 assert rows_of(reader) == found
@@ -176,7 +178,7 @@ def recorder(compiled):
     return compiled("record.c")
 
 
-@pytest.mark.parametrize("most_images", [6, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("most_images", [4, pytest.param(200, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["integer", "string"])
 @pytest.mark.parametrize("sync", ["commit", "batch"])
 def test_power_fails_at_any_moment(recorder, tmp_path, sync, kind, most_images):
@@ -192,5 +194,5 @@ def test_power_fails_at_any_moment(recorder, tmp_path, sync, kind, most_images):
     same_as_on_disk(disk, work)
     with fpstore.open(work / "s") as store:
         assert rows_of(store) == states[-1]
-    assert len(images.seen) > 60 * most_images
+    assert len(images.seen) > 300
     shutil.rmtree(images.pool)

@@ -4,8 +4,10 @@
  * The words of a log's mapped header change without a call: each file named "log" that is opened is looked at before every call and
  * every note, and a word that has changed is written down.
  *
+ * The sync whose number FPRECORD_FAIL names fails with EIO.
+ *
  * A line of the record: kind (1 byte), file (inode, 8 bytes), place (8), lengths of two parts (4 each), the parts.
- *   W write   D the same, and a sync of these bytes   H a word of a mapped header   T truncate, to the place   S sync
+ *   W write   D the same, and a sync of these bytes   H a word of a mapped header   T truncate, to the place   S sync   X sync that failed
  *   C create  M mkdir  R rename  L link  U unlink  V rmdir    N note */
 #include "paths.h"
 
@@ -20,7 +22,7 @@
 enum { LOGS = 64, WORDS_AT = 512, WORDS = 2 };
 
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
-static int out = -1;
+static int out = -1, syncs, failing;
 static struct {
   int fd;
   uint64_t file, words[WORDS];
@@ -59,6 +61,7 @@ static void look_at_logs(void) {
 __attribute__((constructor)) static void start(void) {
   const char *folder = getenv("FPRECORD_ROOT"), *to = getenv("FPRECORD_LOG");
   if (!folder || !to || !realpath(folder, root)) return;
+  failing = getenv("FPRECORD_FAIL") ? atoi(getenv("FPRECORD_FAIL")) : 0;
   out = (int)syscall(SYS_openat, AT_FDCWD, to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 }
 
@@ -147,8 +150,9 @@ static ssize_t written(char kind, int fd, const struct iovec* parts, int n, off6
   const int moves = place < 0;
   const off64_t start = moves ? (off64_t)syscall(SYS_lseek, fd, 0, SEEK_CUR) : place;
   const ssize_t done = moves ? syscall(SYS_writev, fd, parts, n) : syscall(SYS_pwritev2, fd, parts, n, place, 0, flags);
-  const int error = errno;
+  int error = errno, fails = 0;
   if (done > 0 && known(fd, &file, path)) {
+    fails = kind == 'D' && ++syncs == failing;
     char* data = malloc((size_t)done);
     size_t at = 0;
     for (int i = 0; i < n && at < (size_t)done; ++i) {
@@ -156,11 +160,12 @@ static ssize_t written(char kind, int fd, const struct iovec* parts, int n, off6
       memcpy(data + at, parts[i].iov_base, part);
       at += part;
     }
-    event(kind, file, (uint64_t)start, data, (size_t)done, NULL);
+    event(fails ? 'W' : kind, file, (uint64_t)start, data, (size_t)done, NULL);
+    if (fails) event('X', file, 0, NULL, 0, NULL);
     free(data);
   }
-  errno = error;
-  return unlock(done);
+  errno = fails ? EIO : error;
+  return unlock(fails ? -1 : done);
 }
 
 ssize_t write(int fd, const void* data, size_t size) {
@@ -188,8 +193,15 @@ static int plain(char kind, int fd, uint64_t place) {
   char path[PATH_MAX];
   uint64_t file;
   lock();
-  const int result = kind == 'T' ? (int)syscall(SYS_ftruncate, fd, place) : 0;
-  if (!result && known(fd, &file, path)) event(kind, file, place, path, strlen(path), NULL);
+  int result = kind == 'T' ? (int)syscall(SYS_ftruncate, fd, place) : 0;
+  if (!result && known(fd, &file, path)) {
+    const int fails = kind == 'S' && ++syncs == failing;
+    event(fails ? 'X' : kind, file, place, path, strlen(path), NULL);
+    if (fails) {
+      errno = EIO;
+      result = -1;
+    }
+  }
   return (int)unlock(result);
 }
 int ftruncate(int fd, off64_t size) { return plain('T', fd, (uint64_t)size); }

@@ -41,7 +41,7 @@ def record(library, folder, script, *arguments, fail=0):
         [sys.executable, "-P", "-c", script, folder, *arguments],
         env=os.environ | environment | {"OPENBLAS_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS,
     )  # fmt: skip
-    assert (process.returncode, process.stderr) == (0, "")
+    assert (process.returncode, process.stderr) == (0, ""), process.stderr
     return read_events(log)
 
 

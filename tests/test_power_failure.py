@@ -13,7 +13,7 @@ import fpstore
 from fpstore.format.log import BOOT, boot_word
 
 SCRIPT = """
-import ctypes, json, sys
+import ctypes, json, os, sys
 import fpstore
 
 library = ctypes.CDLL(None)
@@ -22,9 +22,10 @@ path, sync, steps = sys.argv[1] + "/s", sys.argv[2], json.loads(sys.argv[3])
 def note(*words):
     library.fprecord_note(" ".join(map(str, words)).encode())
 
-store = fpstore.open(path, "r+", sync=sync)
-for number, (name, *arguments) in enumerate(steps, 1):
-    note("begun", number)
+def do(name, *arguments):
+    global store
+    if name == "die":
+        os._exit(0)
     if name == "reopen":
         store.close()
         store = fpstore.open(path, "r+", sync=sync)
@@ -36,9 +37,21 @@ for number, (name, *arguments) in enumerate(steps, 1):
         store.merge(threads=1)
     else:
         getattr(store, name)(*arguments)
-    if sync == "commit" or name in ("flush", "merge", "reopen"):
+
+store = fpstore.open(path, "r+", sync=sync)
+for number, step in enumerate(steps, 1):
+    note("begun", number)
+    try:
+        do(*step)
+    except fpstore.StorageError:
+        note("refused", number)
+        continue
+    if sync == "commit" or step[0] in ("flush", "merge", "reopen"):
         note("durable", number)
-store.close()
+try:
+    store.close()
+except fpstore.StorageError:
+    sys.exit()
 note("durable", len(steps))
 """
 RNG = np.random.default_rng(11)
@@ -74,12 +87,14 @@ def steps_of(kind):
     ]
 
 
-def states_of(steps, before):
-    """Return the rows before the steps and after each."""
+def states_of(steps, before, refused=()):
+    """Return the rows before the steps and after each; those that were refused change nothing."""
     states = [set(before)]
-    for name, *arguments in steps:
+    for number, (name, *arguments) in enumerate(steps, 1):
         now = set(states[-1])
-        if name in ("insert", "probe_insert_many"):
+        if number in refused:
+            pass
+        elif name in ("insert", "probe_insert_many"):
             now |= set(zip(*arguments, strict=True))
         elif name == "probe_insert":
             now.add(tuple(arguments))
@@ -110,8 +125,9 @@ def after_a_reboot(image):
 class Images:
     """Opens images and checks what is in them."""
 
-    def __init__(self, folder, states):
+    def __init__(self, folder, states, under_way=None):
         self.at, self.pool, self.states = folder / "image", folder / "pool", states
+        self.under_way = under_way or {}  # what there may be until a step is refused
         self.pool.mkdir()
         self.seen = set()
 
@@ -124,7 +140,8 @@ class Images:
         put_down(after_a_reboot(image), self.at, self.pool)
         with fpstore.open(self.at / "s") as reader:
             found = rows_of(reader)
-            assert found in self.states[least : most + 1], self.described(found, least, most)
+            maybe = [self.under_way[most]] if least < most and most in self.under_way else []
+            assert found in self.states[least : most + 1] + maybe, self.described(found, least, most)
             if len(self.seen) % 3 and not thorough:
                 return
             with fpstore.open(self.at / "s", "r+") as writer:
@@ -151,13 +168,21 @@ class Images:
         )
 
 
+def built(folder, kind):
+    """Make a store in a folder; return the rows in it."""
+    folder.mkdir()
+    before = [(fingerprint, IDS[kind](number)) for fingerprint, number in BASE]
+    fpstore.build(folder / "s", *map(list, zip(*before, strict=True)), design="flip-2", threads=1).close()
+    return before
+
+
 def fail_everywhere(disk, events, images, chance, most_images):
     """Let the power fail after each event, in up to so many ways; check each image."""
     least = begun = 0
     for event in events:
         if event.kind == "N":
             what, number = event.path.split()
-            least, begun = (int(number), begun) if what == "durable" else (least, int(number))
+            least, begun = (least, int(number)) if what == "begun" else (int(number), begun)
         disk.take(event)
         if event.kind == "N" and event.path.startswith("begun"):
             continue
@@ -183,9 +208,7 @@ def recorder(compiled):
 @pytest.mark.parametrize("sync", ["commit", "batch"])
 def test_power_fails_at_any_moment(recorder, tmp_path, sync, kind, most_images):
     work, steps = tmp_path / "work", steps_of(kind)
-    work.mkdir()
-    before = [(fingerprint, IDS[kind](number)) for fingerprint, number in BASE]
-    fpstore.build(work / "s", *map(list, zip(*before, strict=True)), design="flip-2", threads=1).close()
+    before = built(work, kind)
     disk = Disk(work)
     events = record(recorder, work, SCRIPT, sync, json.dumps(steps))
     states = states_of(steps, before)
@@ -196,3 +219,59 @@ def test_power_fails_at_any_moment(recorder, tmp_path, sync, kind, most_images):
         assert rows_of(store) == states[-1]
     assert len(images.seen) > 300
     shutil.rmtree(images.pool)
+
+
+SINGLE = [("insert", [fingerprint], [number]) for fingerprint, number in zip(*rows("integer", 20, 40), strict=True)]
+
+
+@pytest.mark.parametrize("failures", [6, pytest.param(60, marks=pytest.mark.slow)])
+def test_power_fails_again_after_a_recovery(recorder, tmp_path, failures):
+    """Records that were cut off do not come back when the new ones end where they begin."""
+    work, chance = tmp_path / "work", random.Random(4)
+    before = built(work, "integer")
+    disk = Disk(work)
+    for event in record(recorder, work, SCRIPT, "none", json.dumps([*SINGLE[:2], ("flush",), *SINGLE[2:12], ("die",)])):
+        disk.take(event)
+    lost = 0
+    for failure in range(failures):
+        image = after_a_reboot(disk.image(chance, (0.3, 0.6, 0.9)[failure % 3]))
+        folder = tmp_path / f"pool-{failure}"
+        folder.mkdir()
+        put_down(image, work, folder)
+        with fpstore.open(work / "s") as store:
+            found = rows_of(store)
+        number = len(found) - len(before)
+        assert found == states_of(SINGLE[:number], before)[-1]
+        lost += number < 12
+        steps = SINGLE[12:15]
+        again = Disk(work)
+        (tmp_path / str(failure)).mkdir()
+        images = Images(tmp_path / str(failure), states_of(steps, found))
+        fail_everywhere(again, record(recorder, work, SCRIPT, "commit", json.dumps(steps)), images, chance, 4)
+    assert lost > failures // 3
+
+
+@pytest.mark.parametrize("sync", ["commit", "none"])
+def test_power_fails_after_a_sync_has_failed(recorder, tmp_path, sync):
+    """A change that was refused does not come back; what the system has forgotten to write is written again."""
+    steps = [("insert", *rows("integer", 20, 60)), *SINGLE[-3:], ("delete", [0, 20]), ("flush",), ("insert", *rows("integer", 5, 9))]
+    work, chance = tmp_path / "work", random.Random(5)
+    before = built(work, "integer")
+    shutil.copytree(work, tmp_path / "kept")
+    some_refused = False
+    for fail in range(2, 9 if sync == "commit" else 4):  # the first is that of opening
+        shutil.rmtree(work)
+        shutil.copytree(tmp_path / "kept", work)
+        disk = Disk(work)
+        events = record(recorder, work, SCRIPT, sync, json.dumps(steps), fail=fail)
+        notes = [event.path.split() for event in events if event.kind == "N"]
+        refused = {int(number) for what, number in notes if what == "refused" and steps[int(number) - 1][0] != "flush"}
+        (tmp_path / str(fail)).mkdir()
+        if sync == "none":
+            events = [event for event in events if not (event.kind == "N" and event.path.startswith("refused"))]
+        states = states_of(steps, before, refused)
+        under_way = {number: states_of(steps[number - 1 : number], states[number - 1])[-1] for number in refused}
+        images = Images(tmp_path / str(fail), states, under_way)
+        fail_everywhere(disk, events, images, chance, 4)
+        some_refused = some_refused or bool(refused)
+    assert some_refused is (sync == "commit")

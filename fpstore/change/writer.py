@@ -134,19 +134,17 @@ class Writer:
 
     def _make(self, snapshot: Snapshot, change: Change, sync: str) -> Snapshot:
         """Make a change: on any error it has not happened, neither in the log nor in memory."""
-        with self._logged(pack_change(change), sync):
-            snapshot.delta.apply(change)
+        self._log(pack_change(change), sync, lambda: snapshot.delta.apply(change))
         return self._show(snapshot, change.totals, len(change.kinds), sync)
 
-    @contextmanager
-    def _logged(self, payload: bytes, sync: str) -> Iterator[None]:
-        """Log a change, and take it back if what follows fails."""
+    def _log(self, payload: bytes, sync: str, apply: Callable[[], None]) -> None:
+        """Log a change and take it up in memory, or neither, whatever interrupts come."""
         log = self.log
         place, number = log.place, log.number
-        log.append(payload, sync == "commit")
         try:
+            log.append(payload, sync == "commit")
             self._stale = True  # until it is shown, also for an interrupt
-            yield
+            apply()
         except BaseException:
             log.take_back(place, number)
             raise
@@ -261,8 +259,8 @@ class Writer:
             look = known or delta.kernel.removals
             in_base = bool(look) and snapshot.generation.identity.locate_one(value) is not None
             place, last = log.place, log.number
-            log.append(pack_added_pair(totals, value, number, in_base, strings), sync == "commit")
             try:
+                log.append(pack_added_pair(totals, value, number, in_base, strings), sync == "commit")
                 self._stale = True
                 delta.add_one(value, number, in_base, strings)
             except BaseException:
@@ -309,8 +307,7 @@ class Writer:
             used = set(kept_ids.tolist()) if rows.strings else ()
             strings = [string if number in used else b"" for number, string in enumerate(rows.strings, delta.next_string)]
             change = Change(totals, ADD + IN_BASE * in_base[mask], kept, kept_ids, strings)
-            with self._logged(pack_change(change), sync):
-                delta.note_strings(strings)
+            self._log(pack_change(change), sync, lambda: delta.note_strings(strings))
             return self._show(snapshot, totals, count, sync), columns, mask
 
     # Deleting

@@ -39,7 +39,8 @@ ALIGN = 8
 WORDS_AT = 512  # of the header: the words that move, each 8 bytes
 END, BOOT = WORDS_AT // 8, WORDS_AT // 8 + 1
 SUPERSEDED = 1 << 63
-LEAST_STEP, MOST_STEP = 1 << 16, 1 << 24  # how much space is made ahead
+_END_BITS, _END_CHECK_BITS = 48, 15
+_END_FACTOR = 0x9E3779B185EBCA87
 PIECE_BYTES = 1 << 26  # read at a time, unless one record is larger
 _ANY = 0
 
@@ -110,6 +111,28 @@ def boot_word() -> int:
     return xxhash.xxh64_intdigest(identity.strip()) or 1
 
 
+def end_word(end: int) -> int:
+    """Return the word that tells an end: 48 bits of it, 15 that check them, and the bit SUPERSEDED, which is not set."""
+    return (end * _END_FACTOR % 2**64 >> 64 - _END_CHECK_BITS) << _END_BITS | end
+
+
+def told_end(word: int, path: Path) -> int:
+    """Return the end that a word tells.
+
+    Raises
+    ------
+    CorruptStoreError
+        The word is damaged.
+    """
+    word &= ~SUPERSEDED
+    end = word & ((1 << _END_BITS) - 1)
+    if end < HEADER_BYTES or end % ALIGN or word != end_word(end):
+        raise CorruptStoreError(
+            f"{path}: the log is damaged at byte {WORDS_AT} (where it ends): run fpstore repair", path=path, got=WORDS_AT
+        )
+    return end
+
+
 class Records(NamedTuple):
     """Successive records, put together as one change.
 
@@ -141,8 +164,8 @@ class LogReader:
     ----------
     header : LogHeader
     words : memoryview of 8-byte words
-        Of the header. The one at END moves: the end of what is durable, with SUPERSEDED when another generation is current. To look
-        at it is one load of 8 aligned bytes, without a system call.
+        Of the header. The one at END moves: it tells the end of what is durable, with SUPERSEDED when another generation is
+        current. To look at it is one load of 8 aligned bytes, without a system call.
 
     Raises
     ------
@@ -161,7 +184,8 @@ class LogReader:
             self._seed = self.header.seed
             self._mapped = mmap.mmap(self._descriptor, HEADER_BYTES, prot=mmap.PROT_READ)
             self.words = memoryview(self._mapped).cast("Q")
-            self._exact = self.words[BOOT] == boot_word() != 0
+            told_end(self.end, path)
+            self._boot = boot_word()
         except BaseException:
             self.close()
             raise
@@ -181,13 +205,25 @@ class LogReader:
         CorruptStoreError
             A record is damaged; the error names the place.
         """
-        told = self.end & ~SUPERSEDED
-        end = told if self._exact else os.fstat(self._descriptor).st_size
-        for records in whole_records(self._descriptor, self.path, self._seed, place, number, end):
-            yield records
-            place, number = records.end, records.last + 1
-        if place < told or not self._exact:
+        exact = None
+        while exact != self._is_exact():  # a writer that opens the log makes its end exact
+            exact = self._is_exact()
+            told = told_end(self.end, self.path)
+            end = told if exact else os.fstat(self._descriptor).st_size
+            for records in whole_records(self._descriptor, self.path, self._seed, place, number, end):
+                if exact != self._is_exact():
+                    break  # it may be what that writer has not made durable yet
+                yield records
+                place, number = records.end, records.last + 1
+        if exact:
+            if place < told:
+                raise damaged_at(self.path, place)
+        else:
             check_tail(self._descriptor, self.path, self._seed, place, told)
+
+    def _is_exact(self) -> bool:
+        """Whether the end is what was stored last: the machine has not stopped since a writer opened the log."""
+        return self.words[BOOT] == self._boot != 0
 
     @property
     def file_bytes(self) -> int:
@@ -214,8 +250,8 @@ def log_end(descriptor: int, path: Path, identity: bytes, generation: int) -> in
     data = read_at(descriptor, path, 0, HEADER_BYTES)
     header = parse_header(data, path)
     check_belongs(header, path, identity, generation)
-    told, boot = (int.from_bytes(data[8 * word : 8 * word + 8], "little") for word in (END, BOOT))
-    told &= ~SUPERSEDED
+    word, boot = (int.from_bytes(data[8 * at : 8 * at + 8], "little") for at in (END, BOOT))
+    told = told_end(word, path)
     if boot == boot_word() != 0:
         return told
     place, number = HEADER_BYTES, 1

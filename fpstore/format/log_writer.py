@@ -31,8 +31,11 @@ from fpstore.format.log import (
     boot_word,
     check_belongs,
     check_tail,
+    damaged_at,
+    end_word,
     open_log,
     parse_header,
+    told_end,
     whole_records,
 )
 
@@ -47,7 +50,7 @@ def create_log(path: Path, header: LogHeader) -> None:
     ------
     OSError
     """
-    words = struct.pack("<QQ", HEADER_BYTES, boot_word())
+    words = struct.pack("<QQ", end_word(HEADER_BYTES), boot_word())
     data = header.pack().ljust(WORDS_AT, b"\0") + words
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o664)
     try:
@@ -96,7 +99,7 @@ class LogWriter:
             raise
 
     def _recover(self) -> None:
-        told = self._words[END] & ~SUPERSEDED
+        told = told_end(self._words[END], self.path)
         self._size = os.fstat(self._descriptor).st_size
         self.place, self.number = HEADER_BYTES, 0
         for records in whole_records(self._descriptor, self.path, self._seed, HEADER_BYTES, 1, self._size):
@@ -200,7 +203,7 @@ class LogWriter:
     def publish(self) -> None:
         """Let others see what :meth:`force` has made durable."""
         self.durable = self._furthest = self.place
-        self._words[END] = self.durable  # one store of 8 aligned bytes
+        self._words[END] = end_word(self.durable)  # one store of 8 aligned bytes
 
     def sync(self) -> None:
         """Make durable what was appended, and let others see it.
@@ -215,13 +218,21 @@ class LogWriter:
             self.publish()
 
     def take_back(self, place: int, number: int) -> None:
-        """Let the log end at a place behind which nobody was told of anything; the record before it has this number."""
+        """Let the log end at a place behind which nobody was told of anything; the record before it has this number.
+
+        That is made durable, so that the change does not come back after a power failure; where it cannot be, before the next one.
+        """
         self.place, self.number = place, number
-        self._forced = min(self._forced, place)
         try:
             write_all(self._descriptor, bytes(len(RECORD_MAGIC)), place)
         except OSError:
             self._failed = os.fstat(self._descriptor).st_size > place
+            return
+        self._furthest = max(self._furthest, place + len(RECORD_MAGIC))
+        self._size = max(self._size, self._furthest)
+        self._forced, self._unsure = self.durable - 1, True
+        with suppress(OSError):
+            self.force()
 
     def read(self, place: int, number: int, end: int | None = None) -> Iterator[Records]:
         """Yield what was appended from a place on, in pieces; ``number`` is that of the first record there.
@@ -237,13 +248,11 @@ class LogWriter:
             yield records
             place = records.end
         if place != end:
-            raise CorruptStoreError(
-                f"{self.path}: the log is damaged at byte {place}: run fpstore repair", path=self.path, got=place
-            )
+            raise damaged_at(self.path, place)
 
     def supersede(self) -> None:
         """Tell readers that another generation is current."""
-        self._words[END] = self.durable | SUPERSEDED
+        self._words[END] |= SUPERSEDED
 
     @property
     def file_bytes(self) -> int:
@@ -253,12 +262,13 @@ class LogWriter:
     def close(self) -> None:
         """Give the file back, without the space that was made ahead. Closing twice is allowed."""
         if self._given_back.alive:
+            if hasattr(self, "durable") and self.durable == self.place and not self._words[END] & SUPERSEDED:
+                with suppress(OSError):
+                    os.ftruncate(self._descriptor, self.place)
+                    os.fdatasync(self._descriptor)  # the end too: it tells damage of the last record from one that was torn
             if hasattr(self, "_words"):
                 self._words.release()
                 self._mapped.close()
-            if hasattr(self, "durable") and self.durable == self.place:
-                with suppress(OSError):
-                    os.ftruncate(self._descriptor, self.place)
             self._given_back()
 
 
@@ -271,7 +281,7 @@ def set_end(path: Path, end: int) -> None:
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
-        write_all(descriptor, struct.pack("<QQ", end, boot_word()), WORDS_AT)
+        write_all(descriptor, struct.pack("<QQ", end_word(end), boot_word()), WORDS_AT)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -14,14 +14,14 @@ from fpstore import _kernel
 from fpstore.design.families import Design
 from fpstore.disk.refusals import refused
 from fpstore.errors import CorruptStoreError, FormatVersionError, StorageError, StoreNotFoundError
+from fpstore.format.record import ID_KINDS
 
 MANIFEST_FILE = "manifest.json"
 TEMPORARY = ".tmp"
 FORMAT_VERSION: int = _kernel.FORMAT_VERSION
 MOST_BYTES = 1 << 20
 _KNOWN = (("format_version", FORMAT_VERSION), ("width", 64), ("flags", 0))
-
-
+_SHAPE = {"bytes", "digest", "largest"}
 IDENTITY_BYTES = 16
 
 
@@ -174,7 +174,7 @@ def parse_manifest(data: bytes, file: Path) -> Manifest:
                 path=file, expected=known, got=value,
             )  # fmt: skip
     try:
-        return Manifest(
+        manifest = Manifest(
             **{
                 **content,
                 "identity": bytes.fromhex(content["identity"]),
@@ -182,8 +182,32 @@ def parse_manifest(data: bytes, file: Path) -> Manifest:
                 "generation": GenerationRecord(**content["generation"]),
             }
         )
-    except (TypeError, KeyError, ValueError) as error:
+        _check(manifest)
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
         raise CorruptStoreError(f"{file}: malformed ({error}): run fpstore repair", path=file) from error
+    return manifest
+
+
+def _check(manifest: Manifest) -> None:
+    """Raise ValueError where a manifest with a right checksum says what cannot be."""
+    record = manifest.generation
+    shapes = [record.ids_file, *([] if record.strings_file is None else [record.strings_file])]
+    counts = (record.number, record.fingerprints, record.ids, record.next_row, record.first_string, record.set_digest)
+    for wrong, what in (
+        (len(manifest.identity) != IDENTITY_BYTES, "identity"),
+        (not _is_count(manifest.block_bytes), "block bytes"),
+        (not isinstance(manifest.fingerprinter, dict | None), "fingerprinter"),
+        (not isinstance(manifest.auto, dict | None), "auto"),
+        (not all(map(_is_count, counts)), "counts"),
+        (record.id_kind not in ID_KINDS, "kind of ids"),
+        (any(set(shape) != _SHAPE or not all(map(_is_count, shape.values())) for shape in shapes), "files"),
+    ):
+        if wrong:
+            raise ValueError(what)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and 0 <= value < 2**64
 
 
 def manifest_bytes(path: Path) -> int:

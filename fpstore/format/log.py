@@ -20,9 +20,8 @@ import numpy as np
 import xxhash
 
 from fpstore import _kernel
-from fpstore.disk.files import read_at
-from fpstore.disk.refusals import refused
-from fpstore.errors import CorruptStoreError, FormatVersionError, StoreNotFoundError
+from fpstore.disk.files import open_file, read_at
+from fpstore.errors import CorruptStoreError, FormatVersionError
 from fpstore.format.record import ID_KINDS, Change, Totals
 
 LOG_FILE = "log"
@@ -141,8 +140,8 @@ class LogReader:
     ----------
     header : LogHeader
     words : memoryview of 8-byte words
-        Of the header. The one at END moves: the end of what is durable, with SUPERSEDED when another generation is current. To look
-        at it is one load of 8 aligned bytes, without a system call.
+        Of the header. The one at END moves: the end of what is durable, with SUPERSEDED when another generation is current.
+        Looking at it is one load of 8 aligned bytes, without a system call.
 
     Raises
     ------
@@ -153,7 +152,7 @@ class LogReader:
 
     def __init__(self, path: Path, identity: bytes, generation: int) -> None:
         self.path = path
-        self._descriptor = open_log(path, os.O_RDONLY)
+        self._descriptor = open_file(path)
         self._given_back = finalize(self, os.close, self._descriptor)
         try:
             self.header = parse_header(read_at(self._descriptor, path, 0, HEADER_BYTES), path)
@@ -323,18 +322,3 @@ def _find(descriptor: int, path: Path, place: int, size: int) -> int | None:
             at = data.find(RECORD_MAGIC, at + 1)
         place += max(len(data) - len(data) % ALIGN, ALIGN)
     return None
-
-
-def open_log(path: Path, flags: int) -> int:
-    """Open the file of a log.
-
-    Raises
-    ------
-    StoreNotFoundError, StorageError
-    """
-    try:
-        return os.open(path, flags | os.O_CLOEXEC)
-    except FileNotFoundError as error:
-        raise StoreNotFoundError(f"{path}: missing ({error.strerror})", path=path) from error
-    except OSError as error:
-        raise refused(path, error) from error

@@ -12,7 +12,7 @@ from weakref import finalize
 
 import xxhash
 
-from fpstore.disk.files import read_at
+from fpstore.disk.files import open_file, read_at
 from fpstore.disk.refusals import refused
 from fpstore.errors import CorruptStoreError, FormatVersionError, FpstoreError, StorageError
 from fpstore.format.log import (
@@ -31,7 +31,6 @@ from fpstore.format.log import (
     boot_word,
     check_belongs,
     check_tail,
-    open_log,
     parse_header,
     whole_records,
 )
@@ -80,7 +79,7 @@ class LogWriter:
 
     def __init__(self, path: Path, identity: bytes, generation: int) -> None:
         self.path = path
-        self._descriptor = open_log(path, os.O_RDWR)
+        self._descriptor = open_file(path, os.O_RDWR)
         self._given_back = finalize(self, os.close, self._descriptor)
         try:
             self.header = parse_header(read_at(self._descriptor, path, 0, HEADER_BYTES), path)

@@ -12,8 +12,8 @@ import xxhash
 
 from fpstore import _kernel
 from fpstore.design.families import Design
-from fpstore.disk.refusals import refused
-from fpstore.errors import CorruptStoreError, FormatVersionError, StorageError, StoreNotFoundError
+from fpstore.disk.files import open_file, unreadable
+from fpstore.errors import CorruptStoreError, FormatVersionError, FpstoreError, StorageError, StoreNotFoundError
 
 MANIFEST_FILE = "manifest.json"
 TEMPORARY = ".tmp"
@@ -140,13 +140,14 @@ def read_manifest(path: Path, folder: int | None = None) -> Manifest:
     """
     file = path / MANIFEST_FILE
     try:
-        descriptor = os.open(MANIFEST_FILE if folder is not None else file, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
-        with os.fdopen(descriptor, "rb") as stream:
+        with os.fdopen(open_file(file, folder=folder), "rb") as stream:
             data = stream.read(MOST_BYTES)
-    except FileNotFoundError as error:
+    except StoreNotFoundError as error:
         raise StoreNotFoundError(f"{path}: not an fpstore store (no {MANIFEST_FILE} in it)", path=path) from error
+    except FpstoreError:
+        raise
     except OSError as error:
-        raise refused(file, error) from error
+        raise unreadable(file, 0, error) from error
     return parse_manifest(data, file)
 
 

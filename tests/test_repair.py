@@ -45,7 +45,7 @@ def test_a_file_deleted_or_cut_short(changed, tmp_path, part):
         if length is None:
             (copy / name).unlink()
         else:
-            os.truncate(copy / name, min(length, size - 1))
+            os.truncate(copy / name, min(length, size - 2))  # a manifest does not need the line break that ends it
         report, held = repaired(copy, right)
         assert not report.sound
         if "table" in part:

@@ -133,9 +133,8 @@ def databases(path: Path, descriptor: int, meta: Meta) -> dict[bytes, Database]:
     for key, start, size, flags in zip(
         nodes.keys, nodes.starts.tolist(), nodes.sizes.tolist(), nodes.flags.tolist(), strict=True
     ):
-        if flags != SUB or size != _DATABASE.size:
-            raise _damaged(path, root, "a value is damaged")
-        found[key] = Database(*_DATABASE.unpack_from(data, start))
+        if flags == SUB and size == _DATABASE.size:
+            found[key] = Database(*_DATABASE.unpack_from(data, start))
     return found
 
 

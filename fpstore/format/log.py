@@ -38,7 +38,8 @@ ALIGN = 8
 WORDS_AT = 512  # of the header: the words that move, each 8 bytes
 END, BOOT = WORDS_AT // 8, WORDS_AT // 8 + 1
 SUPERSEDED = 1 << 63
-LEAST_STEP, MOST_STEP = 1 << 16, 1 << 24  # how much space is made ahead
+_PLACE_BITS, _CHECK_BITS = 45, 18  # of the word at END: a place in units of 8 bytes, and a check of it
+_CHECK_MASK, _CHECK_OF_ZERO = (1 << 18) - 1, 0x2A5A5
 PIECE_BYTES = 1 << 26  # read at a time, unless one record is larger
 _ANY = 0
 
@@ -95,6 +96,35 @@ def parse_header(data: bytes, path: Path) -> LogHeader:
             f"{path}: a log of version {version}, this fpstore reads {VERSION}", path=path, expected=VERSION, got=version
         )
     return LogHeader(identity, generation, first, Totals(fingerprints, ids, row, ID_KINDS[kind]))
+
+
+def claimed_header(data: bytes) -> LogHeader | None:
+    """Return what a damaged header of a log says, or None when it cannot be read at all; nothing vouches for it."""
+    if len(data) < _HEADER.size or data[: len(MAGIC)] == bytes(len(MAGIC)):
+        return None
+    _, _, _, identity, generation, first, fingerprints, ids, row, kind, _ = _HEADER.unpack_from(data)
+    return LogHeader(identity, generation, first, Totals(fingerprints, ids, row, ID_KINDS[kind % len(ID_KINDS)]))
+
+
+def end_word(place: int) -> int:
+    """Return the word at END for a place: it has a check, so that no damage to it lets a log end early."""
+    units = place // ALIGN
+    check = (units ^ units >> _CHECK_BITS ^ units >> 2 * _CHECK_BITS ^ _CHECK_OF_ZERO) & _CHECK_MASK
+    return check << _PLACE_BITS | units
+
+
+def place_of_end(word: int, path: Path) -> int:
+    """Return the place that a word at END tells.
+
+    Raises
+    ------
+    CorruptStoreError
+    """
+    word &= ~SUPERSEDED
+    place = (word & (1 << _PLACE_BITS) - 1) * ALIGN
+    if end_word(place) != word or place < HEADER_BYTES:
+        raise CorruptStoreError(f"{path}: the header of the log is damaged (the end of the log): run fpstore repair", path=path)
+    return place
 
 
 def boot_word() -> int:
@@ -180,7 +210,7 @@ class LogReader:
         CorruptStoreError
             A record is damaged; the error names the place.
         """
-        told = self.end & ~SUPERSEDED
+        told = place_of_end(self.end, self.path)
         end = told if self._exact else os.fstat(self._descriptor).st_size
         for records in whole_records(self._descriptor, self.path, self._seed, place, number, end):
             yield records
@@ -214,7 +244,7 @@ def log_end(descriptor: int, path: Path, identity: bytes, generation: int) -> in
     header = parse_header(data, path)
     check_belongs(header, path, identity, generation)
     told, boot = (int.from_bytes(data[8 * word : 8 * word + 8], "little") for word in (END, BOOT))
-    told &= ~SUPERSEDED
+    told = place_of_end(told, path)
     if boot == boot_word() != 0:
         return told
     place, number = HEADER_BYTES, 1

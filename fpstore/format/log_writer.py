@@ -31,7 +31,9 @@ from fpstore.format.log import (
     boot_word,
     check_belongs,
     check_tail,
+    end_word,
     parse_header,
+    place_of_end,
     whole_records,
 )
 
@@ -46,7 +48,7 @@ def create_log(path: Path, header: LogHeader) -> None:
     ------
     OSError
     """
-    words = struct.pack("<QQ", HEADER_BYTES, boot_word())
+    words = struct.pack("<QQ", end_word(HEADER_BYTES), boot_word())
     data = header.pack().ljust(WORDS_AT, b"\0") + words
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o664)
     try:
@@ -95,7 +97,7 @@ class LogWriter:
             raise
 
     def _recover(self) -> None:
-        told = self._words[END] & ~SUPERSEDED
+        told = place_of_end(self._words[END], self.path)
         self._size = os.fstat(self._descriptor).st_size
         self.place, self.number = HEADER_BYTES, 0
         for records in whole_records(self._descriptor, self.path, self._seed, HEADER_BYTES, 1, self._size):
@@ -199,7 +201,7 @@ class LogWriter:
     def publish(self) -> None:
         """Let others see what :meth:`force` has made durable."""
         self.durable = self._furthest = self.place
-        self._words[END] = self.durable  # one store of 8 aligned bytes
+        self._words[END] = end_word(self.durable)  # one store of 8 aligned bytes
 
     def sync(self) -> None:
         """Make durable what was appended, and let others see it.
@@ -242,7 +244,7 @@ class LogWriter:
 
     def supersede(self) -> None:
         """Tell readers that another generation is current."""
-        self._words[END] = self.durable | SUPERSEDED
+        self._words[END] = end_word(self.durable) | SUPERSEDED
 
     @property
     def file_bytes(self) -> int:
@@ -270,7 +272,7 @@ def set_end(path: Path, end: int) -> None:
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
-        write_all(descriptor, struct.pack("<QQ", end, boot_word()), WORDS_AT)
+        write_all(descriptor, struct.pack("<QQ", end_word(end), boot_word()), WORDS_AT)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -284,9 +284,9 @@ def whole_records(descriptor: int, path: Path, seed: int, place: int, number: in
             yield Records(last - count + 1, last, place + used, _change(totals, columns))
             place, number, wanted = place + used, last + 1, PIECE_BYTES
             continue
-        # Perhaps it is longer than what was read.
+        # Perhaps it is longer than what was read, unless the file ends there.
         length = int.from_bytes(data[_CHECKED_FROM : _CHECKED_FROM + 8], "little")
-        if data[:8] != RECORD_MAGIC or not len(data) < length <= end - place:
+        if len(data) < wanted or data[:8] != RECORD_MAGIC or not len(data) < length <= end - place:
             return
         wanted = length + ALIGN
 

@@ -200,6 +200,11 @@ class LogReader:
         """The word at END."""
         return self.words[END]
 
+    @property
+    def told(self) -> int:
+        """The place that the word at END tells."""
+        return place_of_end(self.end, self.path)
+
     def read(self, place: int, number: int) -> Iterator[Records]:
         """Yield what is between a place and the end, in pieces; ``number`` is that of the first record there.
 
@@ -210,7 +215,7 @@ class LogReader:
         CorruptStoreError
             A record is damaged; the error names the place.
         """
-        told = place_of_end(self.end, self.path)
+        told = self.told
         end = told if self._exact else os.fstat(self._descriptor).st_size
         for records in whole_records(self._descriptor, self.path, self._seed, place, number, end):
             yield records

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.building.external_sort import PairSorter
+from fpstore.building.target import temporary_prefix
 from fpstore.care.salvage import Blocks, IdRecords, intact_blocks
 from fpstore.design.families import IDENTITY
 from fpstore.disk.refusals import refused
@@ -271,7 +272,7 @@ def sorting_folder(target: Path) -> Iterator[Path]:
     import tempfile  # and with it all that packs and unpacks archives
 
     try:
-        with tempfile.TemporaryDirectory(prefix=f".{target.name}.tmp-", dir=target.parent) as name:
+        with tempfile.TemporaryDirectory(prefix=temporary_prefix(target), dir=target.parent) as name:
             yield Path(name)
     except FpstoreError:
         raise

@@ -10,15 +10,15 @@ from fpstore.building.target import refuse_inside_store
 from fpstore.care.evidence import DAMAGE, Evidence
 from fpstore.care.found_content import FoundContent, Progress, batches
 from fpstore.care.found_settings import Settings
-from fpstore.care.in_place import free_name, keep_still, swap, take_lock
+from fpstore.care.in_place import InPlace, free_name, keep_still, take_lock
 from fpstore.care.lost_file import LostFile
 from fpstore.care.reports import RepairReport
 from fpstore.care.salvage import check_seal
 from fpstore.care.verify import verify_store
-from fpstore.disk.folders import remove_tree
+from fpstore.disk.folders import short_name
 from fpstore.errors import CorruptStoreError, InputError, StorageError, StoreExistsError, StoreNotFoundError
 from fpstore.format.id_map import IDS_FILE
-from fpstore.format.manifest import generation_numbers, is_store
+from fpstore.format.manifest import looks_like_store
 from fpstore.format.strings import STRINGS_FILE
 from fpstore.query.tracker import Tracker
 from fpstore.resources import parse_memory, parse_threads
@@ -36,49 +36,62 @@ def repair_store(
     """Make a sound store of a damaged one; see :func:`fpstore.repair`."""
     if output is not None and in_place:
         raise InputError("a repair writes either to another path or in place: give output or in_place, not both")
-    if not path.is_dir() or not (is_store(path) or generation_numbers(path)):
-        raise StoreNotFoundError(f"{path}: no such store", path=path)
     if in_place:
         path = path.resolve()  # through a link, the store that it names
-    target = output or path.with_name(f".{path.name}.repairing" if in_place else f"{path.name}.repaired")
-    lost = lost or free_name(path, ".lost", ".tsv")
-    for written in (target, lost):
-        refuse_inside_store(written)
+    place = InPlace(path) if in_place else None
     report = RepairReport()
+    if place is not None and not path.exists():
+        place.take_up()  # which may put the store back
+    if not looks_like_store(path):
+        raise StoreNotFoundError(f"{path}: no such store", path=path)
+    lost = lost or free_name(path, ".lost", ".tsv")
+    target = output or path.with_name(f"{short_name(path.name, len('.repaired'))}.repaired")
+    for written in (lost,) if place is not None else (target, lost):
+        refuse_inside_store(written)
     with ExitStack() as stack:
-        if in_place:
+        if place is not None:
             stack.callback(take_lock(path).release)
-            remove_tree(target)  # what a repair that was killed has left: whoever has the lock is the only one
+            _note_left(place.take_up(), report)
+            stack.callback(place.close)
         elif (lock := keep_still(path)) is not None:
             stack.callback(os.close, lock)
-        _Repair(path, report, progress).run(target, lost, memory, threads)
-        if not report.sound and in_place:
-            report.output, report.damaged = str(path), str(swap(target, path))
+        _Repair(path, report, progress).run(place or target, lost, memory, threads)
+        if not report.sound and place is not None:
+            report.output, report.damaged = str(path), str(place.swap())
             report.actions.append(f"{path} is the repaired store now; the damaged one is {report.damaged}")
     return report
+
+
+def _note_left(aside: Path | None, report: RepairReport) -> None:
+    if aside is not None:
+        report.damaged = str(aside)
+        report.actions.append(f"an earlier repair was interrupted: the damaged store that it replaced is {aside} now")
 
 
 class _Repair:
     def __init__(self, path: Path, report: RepairReport, progress: Progress | None) -> None:
         self._path, self._report, self._progress = path, report, progress
 
-    def run(self, target: Path, lost: Path, memory: int | str | None, threads: int | None) -> None:
+    def run(self, place: Path | InPlace, lost: Path, memory: int | str | None, threads: int | None) -> None:
         report = self._report
         self._memory, threads = parse_memory(memory), parse_threads(threads)
         self._evidence = Evidence(self._path, report)
         if self._is_sound():
             report.sound = True
             return
-        if target.exists() or target.is_symlink():
+        target = place.target if isinstance(place, InPlace) else place
+        if isinstance(place, InPlace):
+            place.begin()
+        elif target.exists() or target.is_symlink():
             raise StoreExistsError(f"{target} exists: move it away, or choose another path", path=target)
         if not target.parent.is_dir():
             raise StorageError(f"{target.parent}: no such folder", path=target.parent)
         self._settings = Settings(self._path, self._evidence, report)
         with ExitStack() as stack:
-            self._content = FoundContent(self._evidence, self._settings, target, self._memory, report)
-            stack.callback(self._content.close)
             self._lost = LostFile(lost)
             stack.callback(self._lost.abort)
+            self._content = FoundContent(self._evidence, self._settings, target, self._memory, report)
+            stack.callback(self._content.close)
             self._write(target, threads)
 
     def _is_sound(self) -> bool:

@@ -200,6 +200,11 @@ def is_store(path: Path) -> bool:
     return path.is_dir() and (path / MANIFEST_FILE).is_file()
 
 
+def looks_like_store(path: Path) -> bool:
+    """Whether a path is a store or what is left of one: a folder with a manifest, of whatever kind, or with generations."""
+    return path.is_dir() and (os.path.lexists(path / MANIFEST_FILE) or bool(generation_numbers(path)))
+
+
 def generation_folder(number: int) -> str:
     """Return the name of a generation's folder."""
     return f"gen-{number:08d}"

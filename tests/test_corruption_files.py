@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tableimage
-from damage import FINGERPRINTS, IDS, STRINGS, NOTICED, STORE, TABLES, fingerprints_of, make, outcome, rewrite
+from damage import FINGERPRINTS, IDS, NOTICED, STORE, STRINGS, TABLES, fingerprints_of, make, outcome, rewrite
 
 import fpstore
 from fpstore import _kernel

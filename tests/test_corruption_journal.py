@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from building import run_python
 from damage import FINGERPRINTS, PAGE, answers, check, cut, flips, make
+from fpstore.care.log_check import check_journal
+from fpstore.query.journal import LOG, META, Journal
 
 import fpstore
-from fpstore.care.log_check import check_journal
 from fpstore.disk import lmdb_pages as pages
 from fpstore.format.log import LOG_FILE
 from fpstore.query import delta as log
-from fpstore.query.journal import LOG, META, Journal
 
 JOURNAL = f"gen-00000001/{LOG_FILE}"
 

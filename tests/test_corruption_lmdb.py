@@ -5,7 +5,7 @@ import struct
 import lmdb
 import pytest
 import xxhash
-from damage import IDS, STRINGS, NOTICED, PAGE, STORE, check, cut, flips, reseal, rewrite, used_bytes
+from damage import IDS, NOTICED, PAGE, STORE, STRINGS, check, cut, flips, reseal, rewrite, used_bytes
 
 import fpstore
 from fpstore.disk import seal as sealing

@@ -12,7 +12,6 @@ from damage import rewrite
 import fpstore
 from fpstore.building.generation_writer import add_histogram
 from fpstore.disk import sealed as environment
-from fpstore.format import layout
 
 FINGERPRINTS = np.random.default_rng(3).integers(0, 2**64, 300, np.uint64)
 STRINGS = [f"document {i}" for i in range(300)]

@@ -14,7 +14,18 @@ from powerfailure import Disk, record
 from fpstore import _kernel
 from fpstore.errors import CorruptStoreError, FormatVersionError, StorageError, StoreNotFoundError
 from fpstore.format import log as log_format
-from fpstore.format.log import BOOT, END, HEADER_BYTES, WORDS_AT, LogHeader, LogReader, boot_word, end_word, later_records, told_end
+from fpstore.format.log import (
+    BOOT,
+    END,
+    HEADER_BYTES,
+    WORDS_AT,
+    LogHeader,
+    LogReader,
+    boot_word,
+    end_word,
+    later_records,
+    told_end,
+)
 from fpstore.format.log_writer import LogWriter, create_log, set_end, supersede_log
 from fpstore.format.record import ADD, ID_KINDS, Change, Totals, pack_added_pair, pack_change
 
@@ -27,7 +38,9 @@ PAGE = 4096
 
 def change(rows, strings=(), totals=(10, 20, 30, 0)):
     """Return a change of [(fingerprint, id, kind)]."""
-    fingerprints, ids, kinds = (np.array([row[i] for row in rows], kind) for i, kind in enumerate((np.uint64, np.uint64, np.uint8)))
+    fingerprints, ids, kinds = (
+        np.array([row[i] for row in rows], kind) for i, kind in enumerate((np.uint64, np.uint64, np.uint8))
+    )
     return Change(Totals(*totals[:3], ID_KINDS[totals[3]]), kinds, fingerprints, ids, list(strings))
 
 

@@ -254,7 +254,13 @@ def test_power_fails_again_after_a_recovery(recorder, tmp_path, failures):
 @pytest.mark.parametrize("sync", ["commit", "none"])
 def test_power_fails_after_a_sync_has_failed(recorder, tmp_path, sync):
     """A change that was refused does not come back; what the system has forgotten to write is written again."""
-    steps = [("insert", *rows("integer", 20, 60)), *SINGLE[-3:], ("delete", [0, 20]), ("flush",), ("insert", *rows("integer", 5, 9))]
+    steps = [
+        ("insert", *rows("integer", 20, 60)),
+        *SINGLE[-3:],
+        ("delete", [0, 20]),
+        ("flush",),
+        ("insert", *rows("integer", 5, 9)),
+    ]
     work, chance = tmp_path / "work", random.Random(5)
     before = built(work, "integer")
     shutil.copytree(work, tmp_path / "kept")

@@ -13,6 +13,7 @@ import fpstore
 from fpstore import _kernel
 from fpstore.format.id_map import IDS_FILE
 from fpstore.format.manifest import MANIFEST_FILE
+from fpstore.format.strings import STRINGS_FILE
 from fpstore.format.table import table_name
 
 # --- Nothing wrong --------------------------------------------------------------------------------
@@ -38,14 +39,14 @@ def test_a_file_deleted_or_cut_short(changed, tmp_path, part):
     path, right = changed
     name = part if part == "manifest.json" else f"{current(path)}/{part}"
     if not (path / name).exists():
-        pytest.skip("there is none")
+        return  # row numbers need no dictionary
     size = (path / name).stat().st_size
     for length in (None, 0, 4095, 5000, size // 2, size - 1):
         copy = damaged(path, tmp_path)
         if length is None:
             (copy / name).unlink()
         else:
-            os.truncate(copy / name, min(length, size - 1))
+            os.truncate(copy / name, min(length, size - 2))  # a manifest does not need the line break that ends it
         report, held = repaired(copy, right)
         assert not report.sound
         if "table" in part:
@@ -215,8 +216,8 @@ def test_what_was_deleted_before_its_id_record_was_damaged_is_not_lost(tmp_path)
 def test_a_damaged_name(tmp_path):
     path = make(tmp_path / "s", "string", changes=False)
     right = content(path)
-    at = (path / MANIFEST_FILE).read_bytes().find(b"document 123")
-    flip(path / MANIFEST_FILE, at + 3)
+    file = path / GENERATION / STRINGS_FILE
+    flip(file, file.read_bytes().find(b"document 123") + 3)
     report, held = repaired(path, right)
     ((fingerprint, name),) = right - held
     assert name == "document 123"

@@ -8,6 +8,7 @@ import pytest
 import xxhash
 
 import fpstore
+from fpstore.disk import files
 from fpstore.disk import lmdb_pages as pages
 from fpstore.disk import sealed as environment
 from fpstore.disk.seal import (
@@ -288,7 +289,7 @@ def damage_tree(path, database, damage, last_page):
 def test_a_tree_that_leads_out_of_the_file_is_damage(tree, damage):
     """Under checksums that are right: what a faulty writer would leave."""
     path, database, _ = tree
-    with pages.opened(path) as descriptor:
+    with files.opened(path) as descriptor:
         last_page = pages.latest(path, descriptor).last_page
     told = damage_tree(path, database, damage, last_page)
     seal(path, (last_page + 1) * 4096)
@@ -315,7 +316,7 @@ def test_a_file_of_another_length_or_digest_is_refused(tree):
 
 
 def tail_bytes_of(path):
-    with pages.opened(path) as descriptor:
+    with files.opened(path) as descriptor:
         meta = pages.latest(path, descriptor)
     return tail_bytes((meta.last_page + 1) * meta.page_bytes)
 
@@ -330,7 +331,7 @@ def values(tmp_path):
     writer = environment.Writer(path)
     writer.run(lambda transaction: transaction.put(key_of(7), value))
     size, _ = writer.finish(largest=len(value))
-    with pages.opened(path) as descriptor:
+    with files.opened(path) as descriptor:
         used = (pages.latest(path, descriptor).last_page + 1) * 4096
     room = size - used - PAD_BYTES - tail_bytes(used)
     assert len(value) <= room < len(value) + 4096  # who follows a damaged length to its end reads the hole

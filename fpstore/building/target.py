@@ -10,11 +10,13 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from fpstore.disk.folders import ASIDE, exchange, remove_tree, sync_folder
+from fpstore.disk.folders import ASIDE, exchange, remove_tree, short_name, sync_folder
 from fpstore.disk.locks import LOCK_FILE, WriterLock
 from fpstore.disk.refusals import refused
 from fpstore.errors import FpstoreError, InputError, StorageError, StoreExistsError
 from fpstore.format.manifest import is_store
+
+TEMPORARY_ROOM = 40  # bytes that the names of temporary folders are longer than that of the target
 
 
 class Target:
@@ -66,7 +68,7 @@ class Target:
 
     def _make_folder(self) -> bool:
         """Make the temporary folder and lock it; False when another builder took it for abandoned before it was locked."""
-        self._folder = self.path.parent / f".{self.path.name}.tmp-{os.getpid()}-{os.urandom(4).hex()}"
+        self._folder = self.path.parent / f"{temporary_prefix(self.path)}{os.getpid()}-{os.urandom(4).hex()}"
         try:
             self._folder.mkdir()
             with suppress(FileNotFoundError, BlockingIOError):
@@ -151,7 +153,7 @@ class Target:
     def _put_back(self) -> None:
         """Give the target back its old store, when a builder was killed while it was set aside."""
         if not (self.path.is_symlink() or self.path.exists()):
-            for aside in self.path.parent.glob(f".{glob.escape(self.path.name)}.tmp-*{ASIDE}"):
+            for aside in self.path.parent.glob(f"{glob.escape(temporary_prefix(self.path))}*{ASIDE}"):
                 if is_store(aside):
                     try:
                         aside.rename(self.path)
@@ -160,7 +162,7 @@ class Target:
                     return
 
     def _remove_abandoned(self) -> None:
-        for folder in self.path.parent.glob(f".{glob.escape(self.path.name)}.tmp-*"):
+        for folder in self.path.parent.glob(f"{glob.escape(temporary_prefix(self.path))}*"):
             try:
                 lock = os.open(folder, os.O_RDONLY)
             except OSError:
@@ -173,6 +175,11 @@ class Target:
                 remove_tree(folder)
             finally:
                 os.close(lock)
+
+
+def temporary_prefix(path: Path) -> str:
+    """Return how the names of temporary folders for a target begin."""
+    return f".{short_name(path.name, TEMPORARY_ROOM)}.tmp-"
 
 
 def refuse_inside_store(path: Path) -> None:

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from fpstore.building.generation_writer import finish_copy
 from fpstore.building.target import Target, lies_inside
-from fpstore.disk.files import read_at
-from fpstore.disk.refusals import refused
+from fpstore.disk.files import open_file, read_at
 from fpstore.disk.seal import opened_seal
 from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError
 from fpstore.format.id_map import IDS_FILE
@@ -65,12 +64,7 @@ def _open_files(generation: Generation, opened: ExitStack) -> dict[str, int]:
     files = {}
     for name in names:
         file = generation.folder / name
-        try:
-            descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError as error:
-            raise StoreNotFoundError(f"{file}: missing ({error.strerror})", path=file) from error
-        except OSError as error:
-            raise refused(file, error) from error
+        descriptor = open_file(file)
         opened.callback(os.close, descriptor)
         files[name] = descriptor
     _check_whole(generation, files)

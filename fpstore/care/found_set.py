@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.building.external_sort import PairSorter
+from fpstore.building.target import temporary_prefix
 from fpstore.care.salvage import Blocks, IdRecords, intact_blocks
 from fpstore.design.families import IDENTITY
 from fpstore.disk.refusals import refused
@@ -20,7 +21,6 @@ from fpstore.errors import FpstoreError
 from fpstore.format import huffman
 from fpstore.format.table import FEED_KEYS
 from fpstore.format.table_file import TableFile
-from fpstore.query.delta import ADD, WIPE, Record
 
 Words = npt.NDArray[np.uint64]
 NONE = np.empty(0, np.uint64)
@@ -272,91 +272,9 @@ def sorting_folder(target: Path) -> Iterator[Path]:
     import tempfile  # and with it all that packs and unpacks archives
 
     try:
-        with tempfile.TemporaryDirectory(prefix=f".{target.name}.tmp-", dir=target.parent) as name:
+        with tempfile.TemporaryDirectory(prefix=temporary_prefix(target), dir=target.parent) as name:
             yield Path(name)
     except FpstoreError:
         raise
     except OSError as error:
         raise refused(target.parent, error) from error
-
-
-# --- Changes ----------------------------------------------------------------------------------------
-
-
-class Changed:
-    """What happened to one fingerprint since the tables were written."""
-
-    __slots__ = ("added", "removed", "wiped")
-
-    def __init__(self) -> None:
-        self.wiped = False
-        self.added: set[int] = set()
-        self.removed: set[int] = set()
-
-    def apply(self, kind: int, number: int) -> None:
-        """Take up a change."""
-        if kind == WIPE:
-            self.wiped = True
-            self.added.clear()
-            self.removed.clear()
-        elif kind == ADD:
-            self.added.add(number)
-            self.removed.discard(number)
-        else:
-            self.added.discard(number)
-            self.removed.add(number)
-
-    def ids(self, before: Sequence[int]) -> list[int]:
-        """Return the ids that are left, ascending."""
-        kept = set() if self.wiped else set(before) - self.removed
-        return sorted(kept | self.added)
-
-
-class Changes:
-    """The changes of all records that were found, in order of the fingerprints: 17 bytes a row, and the strings.
-
-    After a gap it goes on: the last thing that happened to a pair decides, and what came after the gap is not in doubt. What the
-    missing records added is lost, and what they removed comes back.
-    """
-
-    def __init__(self, records: Sequence[Record], first_string: int | None) -> None:
-        self.names: dict[int, bytes] = {}
-        following, expected = first_string, 1
-        for record in records:
-            if record.number != expected:
-                following = None
-            expected = record.number + 1
-            if record.names:
-                following = self._take_names(record, following)
-        values = np.concatenate([NONE, *(record.fingerprints for record in records)])
-        order = np.argsort(values, kind="stable")
-        self._kinds = np.concatenate([np.empty(0, np.uint8), *(record.kinds for record in records)])[order]
-        self.ids = np.concatenate([NONE, *(record.ids for record in records)])[order]
-        self.touched, starts = np.unique(values[order], return_index=True)
-        self._lims = np.append(starts, len(values))
-
-    def at(self, place: int) -> Changed:
-        """Return what happened to the fingerprint that has this place in ``touched``."""
-        rows = slice(int(self._lims[place]), int(self._lims[place + 1]))
-        changed = Changed()
-        for kind, number in zip(self._kinds[rows].tolist(), self.ids[rows].tolist(), strict=True):
-            changed.apply(kind, number)
-        return changed
-
-    def places(self, values: Words) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-        """Return the place that each fingerprint has in ``touched``, and whether it is there."""
-        places = np.searchsorted(self.touched, values)
-        if not len(self.touched):
-            return places, np.zeros(len(values), bool)
-        return places, self.touched[np.minimum(places, len(self.touched) - 1)] == values
-
-    def _take_names(self, record: Record, first: int | None) -> int | None:
-        """Note the strings of a record; the highest number that it adds is that of its last string."""
-        last = max((i for i, name in enumerate(record.names) if name), default=None)
-        added = record.ids[record.kinds == ADD]
-        if first is None and last is not None and len(added):
-            first = int(added.max()) - last
-        if first is None:
-            return None
-        self.names.update((first + i, name) for i, name in enumerate(record.names) if name)
-        return first + len(record.names)

@@ -1,34 +1,21 @@
 """Design, settings and counts of a damaged store's current generation, from whatever is intact.
 
-A merge may change the design, so the record of the first generation, in the store file, vouches for the first generation only.
-Of a later one, its journal has the record; failing that, the headers of the tables tell.
+A merge may change the design, so the manifest of another generation does not vouch for it; then the headers of the tables tell.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from fpstore.care.salvage import find_records, with_new_header
+from fpstore.care.evidence import DAMAGE, Evidence, Told
+from fpstore.care.salvage import with_new_header
 from fpstore.design.block_bytes import DEFAULT_BLOCK_BYTES
 from fpstore.design.families import IDENTITY, MAX_RADIUS, Design, TableSpec, covers, design, named_like
-from fpstore.errors import CorruptStoreError, FormatVersionError, FpstoreError, InputError, StoreNotFoundError
-from fpstore.format import layout
+from fpstore.errors import CorruptStoreError, InputError
+from fpstore.format.table import table_name
 from fpstore.format.table_file import TableFile
-
-DAMAGE = (CorruptStoreError, StoreNotFoundError, FormatVersionError)  # other errors are not the store's
-
-
-class Told(Protocol):
-    """Receives what a repair reports."""
-
-    actions: list[str]
-    losses: list[str]
-
-    def note(self, error: FpstoreError) -> None:
-        """Add a fault."""
 
 
 class Settings:
@@ -38,39 +25,37 @@ class Settings:
     ----------
     path : Path
         The store.
-    number : int
-        The current generation.
-    states : list of dict
-        The state records of its journal.
+    evidence : Evidence
     told : Told
 
     Attributes
     ----------
-    store : dict
-        Settings that no merge changes, and ``auto``; empty when they are lost.
-    generation, state : dict
-        The records of this very generation; empty when they are lost.
-    own : bool
-        Whether ``store`` is of this very generation.
+    fingerprinter, auto : dict or None
+        As in the manifest; None when it is lost.
     design : Design
     count, digest : int
-        Of its set of fingerprints.
+        Of the set of fingerprints of the generation.
     tables : list of TableFile
         Those that hold parts of that set.
     """
 
-    def __init__(self, path: Path, number: int, states: list[dict[str, Any]], told: Told) -> None:
-        self._path, self._number, self._told = path, number, told
-        self._folder = path / layout.generation_name(number)
+    def __init__(self, path: Path, evidence: Evidence, told: Told) -> None:
+        self._path, self._told = path, told
+        self._manifest, self._related = evidence.manifest, evidence.related
+        self._folder, self._headless = evidence.generation.folder, evidence.generation.headless
+        self.fingerprinter = None if self._related is None else self._related.fingerprinter
+        self.auto = None if self._related is None else self._related.auto
+        for fault in evidence.generation.faults:
+            told.note(fault)
         self.tables: list[TableFile] = []
-        self._find_records([state for state in states if state["generation"]["number"] == number])
-        self._find_set()
-        self.block_bytes = int(
-            next((t.kernel.block_bytes for t in self.tables), None) or self.store.get("block_bytes") or DEFAULT_BLOCK_BYTES
-        )
+        self._find_set(evidence)
+        self.block_bytes = next((table.kernel.block_bytes for table in self.tables), self._recorded_block_bytes())
         self.design = self._find_design()
         self.tables = [table for table in self.tables if self._fits(table)]
         self.tables += self._without_headers()
+
+    def _recorded_block_bytes(self) -> int:
+        return DEFAULT_BLOCK_BYTES if self._related is None else self._related.block_bytes
 
     def shape(self) -> Any:
         """Return the design as the builder takes it: by its name if that gives the same tables, else table by table."""
@@ -81,44 +66,19 @@ class Settings:
             pass
         return list(self.design.tables)
 
-    def _find_records(self, states: list[dict[str, Any]]) -> None:
-        records = find_records(self._path / layout.STORE_FILE, (layout.STORE_KEY, layout.GENERATION_KEY))
-        self.state: dict[str, Any] = states[0] if states else {}
-        generations = [state["generation"] for state in states] + records[layout.GENERATION_KEY]
-        self.generation: dict[str, Any] = next((g for g in generations if g["number"] == self._number), {})
-        first = next((g["number"] for g in records[layout.GENERATION_KEY]), 1)
-        stores = [state["store"] for state in states] + records[layout.STORE_KEY]
-        self.store: dict[str, Any] = dict(stores[0]) if stores else {}
-        # What the record says of the design holds for the generation whose record it is.
-        self.own = bool(states) or first == self._number
-        if self.store:
-            layout.check_store_record(self.store, self._path)
-            if not records[layout.STORE_KEY]:
-                self._told.actions.append("took design and settings from the journal, as the store file has lost them")
-
-    def _find_set(self) -> None:
-        """Open the tables, and find out which set they hold."""
-        tables, self._headless = [], []
-        for file in sorted(self._folder.glob("table-*.fpt")):
-            try:
-                table = TableFile(file)
-                if file.name != layout.table_name(table.kernel.table):
-                    self._told.note(CorruptStoreError(f"{file}: it is table {table.kernel.table}", path=file))
-                    continue
-                tables.append(table)
-            except DAMAGE as error:
-                self._told.note(error)
-                self._headless.append(file)
-        sets = Counter((t.kernel.fingerprint_count, t.kernel.set_digest) for t in tables)
-        if self.generation:
-            self.count, self.digest = self.generation["fingerprints"], self.generation["set_digest"]
-        elif sets:
-            self.count, self.digest = sets.most_common(1)[0][0]
+    def _find_set(self, evidence: Evidence) -> None:
+        """Find out which set the tables hold."""
+        found = evidence.generation
+        if self._manifest is not None:
+            record = self._manifest.generation
+            self.count, self.digest = record.fingerprints, record.set_digest
+        elif found.sets:
+            self.count, self.digest = found.sets.most_common(1)[0][0]
         else:
             raise CorruptStoreError(
                 f"{self._path}: neither a table nor a record of what it held is left: nothing can be recovered", path=self._path
             )
-        for table in tables:
+        for table in found.tables:
             if (table.kernel.fingerprint_count, table.kernel.set_digest) == (self.count, self.digest):
                 self.tables.append(table)
             else:
@@ -127,10 +87,12 @@ class Settings:
     # The design
 
     def _find_design(self) -> Design:
-        recorded = Design.from_json(self.store["design"]) if self.store else None
-        if recorded is not None and (self.own or not self.tables or all(_is_of(recorded, t) for t in self.tables)):
+        recorded = None if self._related is None else self._related.design
+        if recorded is None:
+            return self._design_of_tables(None)
+        if self._manifest is not None or not self.tables or all(_is_of(recorded, table) for table in self.tables):
             return recorded
-        return self._design_of_tables(None if recorded is None else recorded.radius)
+        return self._design_of_tables(recorded.radius)
 
     def _design_of_tables(self, radius: int | None) -> Design:
         """Make out the design from the headers of the tables; without a radius, for the largest that they cover."""
@@ -146,11 +108,11 @@ class Settings:
             if 0 not in known:
                 specs.insert(0, TableSpec(IDENTITY, 64))
             made = Design("custom", radius, tuple(specs))
-        how = ", the largest it covers" if not self.store else ""
+        how = ", the largest it covers" if self._related is None else ""
         told.actions.append(f"made out the design from the tables: {made.name}, radius {made.radius}{how}")
-        if not self.store:
+        if self._related is None:
             told.losses.append("the settings: what made the fingerprints is not known, nor the radius that was asked for")
-        elif made.radius < Design.from_json(self.store["design"]).radius:
+        elif made.radius < self._related.design.radius:
             told.losses.append(f"tables, and what they were is not known: the new store has radius {made.radius}")
         return made
 
@@ -163,7 +125,7 @@ class Settings:
     def _without_headers(self) -> Iterator[TableFile]:
         """Open the tables whose own headers are damaged."""
         for number in range(len(self.design.tables)):
-            file = self._folder / layout.table_name(number)
+            file = self._folder / table_name(number)
             if file not in self._headless:
                 continue
             try:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+from fpstore.errors import InputError, StorageError
 from fpstore.io.sink import Sink
 
 HELD_ROWS = 1 << 12
 
 
 class LostFile:
-    """Rows of a kind, a fingerprint and an id, each of which may be empty. Without a row there is no file.
+    """Rows of a kind, a fingerprint and an id, each of which may be empty. Without a row there is no file in the end.
 
     Parameters
     ----------
@@ -22,13 +23,21 @@ class LostFile:
     ----------
     counts : Counter
         How many rows there are of each kind.
+
+    Raises
+    ------
+    StorageError
+        It cannot be written there.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.counts: Counter[str] = Counter()
         self._rows: list[str] = []
-        self._sink: Sink | None = None
+        try:
+            self._sink = Sink(path)
+        except InputError as error:  # it names a folder
+            raise StorageError(f"{path}: {error}", path=path) from error
 
     def add(self, kind: str, fingerprint: str, identifier: str) -> None:
         """Append a row.
@@ -43,7 +52,6 @@ class LostFile:
             self._flush()
 
     def _flush(self) -> None:
-        self._sink = self._sink or Sink(self.path)
         self._sink.write("".join(self._rows).encode())
         self._rows.clear()
 
@@ -57,11 +65,9 @@ class LostFile:
         if not self.counts:
             return False
         self._flush()
-        assert self._sink is not None
         self._sink.commit()
         return True
 
     def abort(self) -> None:
         """Leave nothing, unless the file is finished."""
-        if self._sink is not None:
-            self._sink.abort()
+        self._sink.abort()

@@ -1,39 +1,34 @@
-"""What is left of a damaged store: intact blocks of tables, id records, names and log records, each vouched for by its checksum.
+"""What is left of a damaged store: intact blocks of tables, id records and strings, each vouched for by its checksum.
 
-LMDB files are read page by page (:mod:`fpstore.pages`): what is looked for has a checksum of its own, so it does not matter which
-page it is found on.
+LMDB files are read page by page (:mod:`fpstore.disk.lmdb_pages`): what is looked for has a checksum of its own, so it does not
+matter which page it is found on.
 """
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.arguments import printable
-from fpstore.care.log_check import read_log
 from fpstore.design.families import Design
 from fpstore.disk import lmdb_pages as pages
-from fpstore.disk.files import read_at, read_if_possible
-from fpstore.disk.refusals import refused
+from fpstore.disk.files import open_file, opened, read_at, read_if_possible
 from fpstore.disk.seal import opened_seal
 from fpstore.disk.word_array import WordArray
 from fpstore.errors import CorruptStoreError, FpstoreError, StorageError, StoreNotFoundError
-from fpstore.format import huffman, layout
+from fpstore.format import huffman
 from fpstore.format.id_map import record_seed
 from fpstore.format.strings import sealed_string
 from fpstore.format.table_file import TableFile
-from fpstore.query.delta import Record, unpack
-from fpstore.query.journal import LOG, META
 
 Words = npt.NDArray[np.uint64]
-Note = Callable[[FpstoreError], None]
 CODE_OFFSET = 192  # in the header of a table
 MOST_DIRECTORY_BITS = 32
 MOST_VALUE = 1 << 17  # of a dictionary: above all sizes
@@ -74,7 +69,7 @@ def with_new_header(path: Path, design: Design, table: int, count: int, digest: 
     ------
     CorruptStoreError, StoreNotFoundError
     """
-    with pages.opened(path) as descriptor:
+    with opened(path) as descriptor:
         size = os.fstat(descriptor).st_size
         code = read_at(descriptor, path, CODE_OFFSET, huffman.SYMBOLS)
     spec = design.tables[table]
@@ -117,12 +112,10 @@ class IdRecords:
         self.found = 0
         if path is None:
             return
-        try:
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
+        with suppress(StoreNotFoundError, CorruptStoreError):
+            self._descriptor = open_file(path)
+        if self._descriptor < 0:
             return
-        except OSError as error:
-            raise refused(path, error) from error
         for item in pages.entries(path, self._descriptor, lambda key: len(key) == 8 and int.from_bytes(key, "big") < blocks):
             block = int.from_bytes(item.key, "big")
             if not self._places[2 * block + 1] and item.size >= 16 and self._unpacked(block, item.start, item.size) is not None:
@@ -164,39 +157,40 @@ class IdRecords:
 
 
 class SalvagedStrings:
-    """The intact names of dictionaries: numbers to strings, which stay where they are.
+    """The intact strings of a dictionary, by number; they stay where they are.
 
     Parameters
     ----------
-    paths : sequence of Path
+    path : Path or None
+        None when there is none that can be trusted.
+    first_free : int or None
+        Above all numbers, where that is known.
     folder : Path
         For a temporary file.
     room : int
         Bytes of memory for the places of the strings.
     """
 
-    def __init__(self, paths: Sequence[Path], folder: Path, room: int) -> None:
-        self._places = WordArray(folder, room)  # by number: where the value starts, its size, its file; 0 where it is lost
+    def __init__(self, path: Path | None, first_free: int | None, folder: Path, room: int) -> None:
+        self._path = path or Path()
+        self._places = WordArray(folder, room)  # by number: where the value starts, and its size; 0 where it is lost
         self._count = 0
-        self._files: list[tuple[Path, int]] = []
-        for path in paths:
-            if path.exists():
-                try:
-                    self._files.append((path, os.open(path, os.O_RDONLY | os.O_CLOEXEC)))
-                except OSError as error:
-                    self.close()
-                    raise refused(path, error) from error
-                self._scan(len(self._files) - 1)
+        self._descriptor = -1
+        if path is not None:
+            with suppress(StoreNotFoundError, CorruptStoreError):
+                self._descriptor = open_file(path)
+        if self._descriptor >= 0:
+            self._scan(first_free)
 
-    def _scan(self, file: int) -> None:
-        path, descriptor = self._files[file]
-        most = os.fstat(descriptor).st_size  # numbers cannot exceed the file size
+    def _scan(self, first_free: int | None) -> None:
+        path, descriptor = self._path, self._descriptor
+        end = os.fstat(descriptor).st_size if first_free is None else first_free
         for item in pages.entries(path, descriptor, lambda key: len(key) == 8):
             number = int.from_bytes(item.key, "big")
-            if number < most and 5 <= item.size < MOST_VALUE and not self._places[number]:
+            if number < end and 5 <= item.size < MOST_VALUE and not self._places[number]:
                 value = read_if_possible(descriptor, path, item.start, item.size)
                 if value == sealed_string(number, value[4:]):
-                    self._places[number] = (item.start * MOST_VALUE + item.size) * 2 + file
+                    self._places[number] = item.start * MOST_VALUE + item.size
                     self._count += 1
 
     def __len__(self) -> int:
@@ -219,74 +213,18 @@ class SalvagedStrings:
 
     def get(self, number: int) -> bytes | None:
         """Return the string of a number, or None when it is lost."""
-        place, file = divmod(self._places[number], 2)
+        place = self._places[number]
         if not place:
             return None
         start, size = divmod(place, MOST_VALUE)
-        path, descriptor = self._files[file]
-        return read_at(descriptor, path, start + 4, size - 4)
+        return read_at(self._descriptor, self._path, start + 4, size - 4)
 
     def close(self) -> None:
         """Give memory and files back."""
         self._places.close()
-        while self._files:
-            os.close(self._files.pop()[1])
-
-
-def find_records(path: Path, names: tuple[bytes, ...]) -> dict[bytes, list[dict[str, Any]]]:
-    """Return the intact metadata records with these keys, wherever they are in a file."""
-    found: dict[bytes, list[dict[str, Any]]] = {name: [] for name in names}
-    try:
-        with pages.opened(path) as descriptor:
-            for item in pages.entries(path, descriptor, lambda key: key in found):
-                try:
-                    data = read_if_possible(descriptor, path, item.start, item.size)
-                    record = layout.unpack_record(data, path, item.key.decode())
-                except (CorruptStoreError, json.JSONDecodeError):
-                    continue
-                if record not in found[item.key]:
-                    found[item.key].append(record)
-    except StoreNotFoundError:
-        pass
-    return found
-
-
-def read_records(path: Path, note: Note) -> tuple[list[Record], bool]:
-    """Return the intact log records of a journal, in order of their numbers, and whether these are certainly all.
-
-    What the last transaction can be followed to comes first. Numbers that this leaves out are looked for on all pages: these
-    may be of a transaction that was never completed, or older copies of the same records.
-    """
-    records: dict[int, Record] = {}
-    complete = False
-    try:
-        with pages.opened(path) as descriptor:
-            try:
-                meta = pages.latest(path, descriptor)
-                tree = pages.Tree(path, descriptor, meta)
-                faults: list[FpstoreError] = []
-                tree.faults = faults
-                databases = tree.databases()
-                items = tree.items(databases[LOG]) if LOG in databases else iter(())
-                records = {record.number: record for record in read_log(path, items, descriptor, faults.append)}
-                complete = not faults and {META, LOG} <= set(databases)
-                for fault in faults[:1]:
-                    note(fault)
-            except FpstoreError as error:
-                note(error)
-            if not complete:
-                for item in pages.entries(path, descriptor, lambda key: len(key) == 8):
-                    number = int.from_bytes(item.key, "big")
-                    if number in records:
-                        continue
-                    try:
-                        record = unpack(read_if_possible(descriptor, path, item.start, item.size), path)
-                    except (FpstoreError, ValueError, IndexError):
-                        continue
-                    records.setdefault(record.number, record)
-    except StoreNotFoundError as error:
-        note(error)
-    return [records[number] for number in sorted(records)], complete
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
 
 def check_seal(path: Path) -> None:
@@ -296,27 +234,5 @@ def check_seal(path: Path) -> None:
     ------
     CorruptStoreError, StoreNotFoundError
     """
-    with pages.opened(path) as descriptor:
+    with opened(path) as descriptor:
         opened_seal(path, descriptor)[0].check_all()
-
-
-def is_foreign(path: Path, digest: int | None) -> bool:
-    """Whether a sealed file has checksums that are right, but not this digest: it is of another store, or of another time."""
-    if digest is None:
-        return False
-    try:
-        with pages.opened(path) as descriptor:
-            return opened_seal(path, descriptor)[0].digest != digest
-    except (CorruptStoreError, StoreNotFoundError):
-        return False
-
-
-def check_pages(path: Path) -> None:
-    """Check the pages of a journal to which nobody is writing.
-
-    Raises
-    ------
-    CorruptStoreError, StoreNotFoundError
-    """
-    with pages.opened(path) as descriptor:
-        pages.Tree(path, descriptor, pages.latest(path, descriptor)).check()

@@ -36,7 +36,7 @@ def open_writer(tracker: Tracker, sync: str, merge_at: float | None) -> Writer:
         generation = tracker.snapshot().generation
         manifest = tracker.manifest
         remove_obsolete(path, manifest.generation.number)
-        before = tracker.log.end
+        before = tracker.log.told
         log = LogWriter(generation.folder / LOG_FILE, manifest.identity, manifest.generation.number)
         if log.durable != before:
             logger().warning("%s: a writer died: the log is recovered up to byte %d, %d were told", path, log.durable, before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -27,12 +28,15 @@ def verify(store: str, as_json: bool, talk: Talk) -> None:
     $ fpstore verify crawl.fps --quiet
     """
     import fpstore
+    from fpstore.format.manifest import looks_like_store
 
     unread = ""
     try:
         with Bars(talk.bars) as bars, fpstore.open(store) as opened:
             report = opened.verify(progress=bars if talk.bars else None)
-    except fpstore.CorruptStoreError as error:
+    except (fpstore.CorruptStoreError, fpstore.FormatVersionError, fpstore.StoreNotFoundError) as error:
+        if not looks_like_store(Path(store)):
+            raise
         report = fpstore.Report()
         report.note(error)
         unread = "; it cannot be opened, so the rest was not read"

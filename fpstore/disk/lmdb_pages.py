@@ -1,16 +1,14 @@
 """LMDB files read page by page, without LMDB: it trusts what it reads, and a damaged page can end the process.
 
-What is read here is checked first, so nothing follows a damaged number. :func:`check` says whether LMDB can follow a file safely;
-:func:`entries` finds what is left of a damaged one.
+What is read here is checked first, so nothing follows a damaged number. :func:`latest` and :func:`databases` lead to the trees of
+a sealed file; :func:`entries` finds what is left of a damaged one.
 """
 
 from __future__ import annotations
 
 import os
 import struct
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,12 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.disk.files import read_at, read_if_possible
-from fpstore.disk.refusals import refused
-from fpstore.errors import CorruptStoreError, FpstoreError, StoreNotFoundError
+from fpstore.errors import CorruptStoreError
 
 Offsets = npt.NDArray[np.int64]
 
-BRANCH, LEAF, OVERFLOW, META = 1, 2, 4, 8
+BRANCH, LEAF, META = 1, 2, 8
 HEAD = 16  # bytes of a page before its pointers
 NODE = 8  # bytes of a node before its key
 BIG, SUB = 1, 2  # flags of a node: its value lies on pages of its own; it is a named database
@@ -34,7 +31,6 @@ NO_SUBDIR = 0x4000
 FREE_FLAGS = INTEGER_KEY | NO_SUBDIR  # of the list of free pages, which also has those of the file
 MAX_DEPTH = 32
 PAGE_BYTES = (4096, 8192, 16384, 32768, 65536)
-TORN_SECONDS = 0.001
 
 _META = struct.Struct("<IIQQ")  # at HEAD: magic, version, address, map size
 _DATABASE = struct.Struct("<IHHQQQQQ")
@@ -69,54 +65,19 @@ class Item(NamedTuple):
     key: bytes
     start: int
     size: int
-    named: bool = False  # it is no value, but what there is to know of a named database
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[int]:
-    """Open a file for reading; yield its descriptor.
-
-    Raises
-    ------
-    StoreNotFoundError, StorageError
-    """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError as error:
-        raise StoreNotFoundError(f"{path}: missing ({error.strerror})", path=path) from error
-    except OSError as error:
-        raise refused(path, error) from error
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 # --- Metadata pages ---------------------------------------------------------------------------------
 
 
-def read_metas(path: Path, descriptor: int) -> tuple[Meta, Meta]:
-    """Check and parse both metadata pages, of which LMDB believes the one with the later transaction.
+def latest(path: Path, descriptor: int) -> Meta:
+    """Check and parse both metadata pages, and return that of the last transaction.
 
     Raises
     ------
     CorruptStoreError
     """
-    before: list[bytes] = []
-    while True:
-        try:
-            return _metas(path, descriptor)
-        except CorruptStoreError:
-            data = [read_at(descriptor, path, at, 2 * HEAD + 256) for at in (0, *PAGE_BYTES)]
-            if data == before:  # else a writer may be writing what is being read
-                raise
-        before = data
-        time.sleep(TORN_SECONDS)
-
-
-def latest(path: Path, descriptor: int) -> Meta:
-    """Return the metadata page of the last transaction."""
-    return max(read_metas(path, descriptor), key=lambda meta: meta.transaction)
+    return max(_metas(path, descriptor), key=lambda meta: meta.transaction)
 
 
 def _metas(path: Path, descriptor: int) -> tuple[Meta, Meta]:
@@ -153,171 +114,28 @@ def _damaged(path: Path, page: int, what: str) -> CorruptStoreError:
     return CorruptStoreError(f"{path}: LMDB file is damaged (page {page}: {what})", path=path, got=page)
 
 
-# --- Trees ------------------------------------------------------------------------------------------
+# --- Pages of trees ---------------------------------------------------------------------------------
 
 
-class Tree:
-    """The trees of a file as they were after one transaction, whose pages must not be written meanwhile.
+def databases(path: Path, descriptor: int, meta: Meta) -> dict[bytes, Database]:
+    """Return the named databases of a file that has so few that they fit on one page.
 
-    Parameters
-    ----------
-    path : Path
-    descriptor : int
-        Of the file, open.
-    meta : Meta
+    Raises
+    ------
+    CorruptStoreError
     """
-
-    def __init__(self, path: Path, descriptor: int, meta: Meta) -> None:
-        self._path, self._descriptor, self._meta = path, descriptor, meta
-        self._seen = np.zeros(meta.last_page + 1, bool)
-        self._seen[:2] = True
-        self.faults: list[FpstoreError] | None = None  # collected where they are asked for, else raised
-        self.main = meta.main
-
-    def check(self) -> None:
-        """Go through every tree and the list of free pages.
-
-        Raises
-        ------
-        CorruptStoreError
-            LMDB would read or write where it should not, or not find what is there.
-        """
-        for database in self.databases().values():
-            for _ in self.items(database):
-                pass
-        for item in self.items(self._meta.free):
-            self._check_free(item)
-
-    def databases(self) -> dict[bytes, Database]:
-        """Return the named databases. Each page can be visited once: a second pass takes another :class:`Tree`."""
-        named = [item for item in self.items(self.main) if item.named]
-        return {item.key: Database(*_DATABASE.unpack(self.read(item.start, item.size))) for item in named}
-
-    def _check_free(self, item: Item) -> None:
-        pages = np.frombuffer(self.read(item.start, item.size), "<u8", item.size // 8)
-        if len(pages) < 1 or item.size % 8 or pages[0] >= len(pages):
-            raise self._fault(item.start // self._meta.page_bytes, "a list of free pages is damaged")
-        free = pages[1 : int(pages[0]) + 1]
-        if len(free) and (int(free.max()) > self._meta.last_page or bool((np.diff(free.astype(np.int64)) >= 0).any())):
-            raise self._fault(item.start // self._meta.page_bytes, "a list of free pages is damaged")
-        for page in free.tolist():
-            self._visit(page)
-
-    def _fault(self, page: int, what: str) -> CorruptStoreError:
-        return _damaged(self._path, page, what)
-
-    def _visit(self, page: int, count: int = 1) -> None:
-        if page < 2 or page + count - 1 > self._meta.last_page:
-            raise self._fault(page, "there is no such page")
-        if self._seen[page : page + count].any():
-            raise self._fault(page, "it is in use twice")
-        self._seen[page : page + count] = True
-
-    def items(self, database: Database) -> Iterator[Item]:
-        """Yield the items of a database, in order, and check its tree on the way."""
-        integers = database.flags == FREE_FLAGS
-        if database.flags and not integers:
-            raise self._fault(0, "a database has unknown flags")
-        if database.root == NOWHERE:
-            if database[2:7] != (0, 0, 0, 0, 0):
-                raise self._fault(0, "a database is damaged")
-            return
-        yield from _Walk(self, database, integers).run()
-
-    def read(self, start: int, count: int) -> bytes:
-        """Read some bytes."""
-        return read_at(self._descriptor, self._path, start, count)
-
-    def page(self, number: int) -> bytes:
-        """Read a page."""
-        size = self._meta.page_bytes
-        data = self.read(number * size, size)
-        if len(data) < size:
-            raise self._fault(number, "the file is cut short")
-        return data
-
-
-class _Walk:
-    """One pass over a database; its pages are counted and must be as many as the database says."""
-
-    def __init__(self, tree: Tree, database: Database, integers: bool) -> None:
-        self._tree, self._database, self._integers = tree, database, integers
-        self._counts = [0, 0, 0, 0]  # branches, leaves, pages of large values, entries
-        self._last: bytes | None = None
-
-    def run(self) -> Iterator[Item]:
-        database, tree = self._database, self._tree
-        if not 1 <= database.depth <= MAX_DEPTH:
-            raise tree._fault(0, f"a database has depth {database.depth}")
-        yield from self._page(database.root, database.depth)
-        if self._counts != [database.branches, database.leaves, database.overflows, database.entries]:
-            self._note(tree._fault(database.root, "a database does not have what was written"))
-
-    def _page(self, number: int, depth: int) -> Iterator[Item]:
-        tree = self._tree
-        try:
-            tree._visit(number)
-            data = tree.page(number)
-            kind = BRANCH if depth > 1 else LEAF
-            nodes = parse_page(data, number, kind)
-            if nodes is None:
-                raise tree._fault(number, "it is damaged")
-        except CorruptStoreError as error:
-            if tree.faults is None:
-                raise
-            tree.faults.append(error)
-            return
-        self._counts[0 if kind == BRANCH else 1] += 1
-        if kind == BRANCH:
-            for i in range(len(nodes.starts)):
-                if i and self._out_of_order(nodes.keys[i]):
-                    self._note(tree._fault(number, "keys are out of order"))
-                yield from self._page(int(nodes.sizes[i]), depth - 1)
-            return
-        self._counts[3] += len(nodes.starts)
-        page_bytes = tree._meta.page_bytes
-        for key, start, size, flags in zip(
-            nodes.keys, nodes.starts.tolist(), nodes.sizes.tolist(), nodes.flags.tolist(), strict=True
-        ):
-            if self._last is not None and self._out_of_order(key):
-                self._note(tree._fault(number, "keys are out of order"))
-            self._last = key
-            named = flags == SUB
-            if flags not in (0, BIG) and not (named and self._database is tree.main and size == _DATABASE.size):
-                self._note(tree._fault(number, "a value is damaged"))
-                continue
-            if flags != BIG:
-                yield Item(key, number * page_bytes + start, size, named)
-                continue
-            (first,) = struct.unpack_from("<Q", data, start)
-            try:
-                yield Item(key, self._overflow(first, size), size)
-            except CorruptStoreError as error:
-                self._note(error)
-
-    def _overflow(self, first: int, size: int) -> int:
-        """Check the pages of a large value, and return where it starts."""
-        tree, page_bytes = self._tree, self._tree._meta.page_bytes
-        count = -(-(HEAD + size) // page_bytes)
-        tree._visit(first, count)
-        head = tree.read(first * page_bytes, HEAD)
-        if len(head) < HEAD or struct.unpack("<QHHI", head)[::1] != (first, 0, OVERFLOW, count):
-            raise tree._fault(first, "a large value is damaged")
-        self._counts[2] += count
-        return first * page_bytes + HEAD
-
-    def _note(self, fault: CorruptStoreError) -> None:
-        if self._tree.faults is None:
-            raise fault
-        self._tree.faults.append(fault)
-
-    def _out_of_order(self, key: bytes) -> bool:
-        last = self._last
-        if last is None:
-            return False
-        if self._integers:
-            return int.from_bytes(key, "little") <= int.from_bytes(last, "little")
-        return key <= last
+    root, page_bytes = meta.main.root, meta.page_bytes
+    data = read_at(descriptor, path, root * page_bytes, page_bytes)
+    nodes = parse_page(data, root, LEAF) if len(data) == page_bytes else None
+    if nodes is None or len(nodes.keys) != meta.main.entries:
+        raise _damaged(path, root, "it is damaged")
+    found = {}
+    for key, start, size, flags in zip(
+        nodes.keys, nodes.starts.tolist(), nodes.sizes.tolist(), nodes.flags.tolist(), strict=True
+    ):
+        if flags == SUB and size == _DATABASE.size:
+            found[key] = Database(*_DATABASE.unpack_from(data, start))
+    return found
 
 
 class Nodes(NamedTuple):
@@ -357,34 +175,6 @@ def parse_page(data: bytes, number: int, kind: int) -> Nodes | None:
     first = pointers + NODE
     keys = [data[a:b] for a, b in zip(first.tolist(), starts.tolist(), strict=True)]
     return Nodes(keys, starts, sizes, node_flags)
-
-
-def check(path: Path, transaction: int | None = None) -> bool:
-    """Check that LMDB can follow a file: its metadata, every page of its trees, and the list of free pages.
-
-    Parameters
-    ----------
-    path : Path
-    transaction : int, optional
-        Which one is kept from being overwritten meanwhile; by default only the metadata pages are checked.
-
-    Returns
-    -------
-    bool
-        False when others have committed twice since: nothing tells any more where the transaction begins.
-
-    Raises
-    ------
-    CorruptStoreError, StoreNotFoundError
-    """
-    with opened(path) as descriptor:
-        metas = read_metas(path, descriptor)
-        if transaction is None:
-            return True
-        meta = next((meta for meta in metas if meta.transaction == transaction), None)
-        if meta is not None:
-            Tree(path, descriptor, meta).check()
-        return meta is not None
 
 
 # --- What is left of a file -------------------------------------------------------------------------

@@ -173,7 +173,7 @@ class Paths:
             if main.depth != 1:
                 raise CorruptStoreError(f"{path}: LMDB file is damaged: it has too many databases", path=path, got=main.depth)
             self._check_page(main.root)
-            for name, database in pages.Tree(path, descriptor, self._meta).databases().items():
+            for name, database in pages.databases(path, descriptor, self._meta).items():
                 self._trees[name] = database
         for tree in self._trees.values():
             if tree.root != pages.NOWHERE and not (2 <= tree.root <= self._meta.last_page and 1 <= tree.depth <= pages.MAX_DEPTH):

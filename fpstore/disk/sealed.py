@@ -19,6 +19,7 @@ from weakref import WeakValueDictionary, finalize
 
 import lmdb
 
+from fpstore.disk.files import open_file
 from fpstore.disk.fork import around_fork
 from fpstore.disk.refusals import TOO_MANY_FILES, refused
 from fpstore.disk.seal import HIGHEST, PAD_BYTES, Paths, seal, tail_bytes
@@ -149,11 +150,11 @@ class Reader:
                 raise
 
     def _open(self) -> None:
+        if self._descriptor < 0:
+            self._descriptor = open_file(self.path)
+            self._given_back = finalize(self, os.close, self._descriptor)
         try:
             status = self.path.stat()
-            if self._descriptor < 0:
-                self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-                self._given_back = finalize(self, os.close, self._descriptor)
         except FileNotFoundError as error:  # perhaps a merge has removed it just now
             raise StoreNotFoundError(f"{self.path}: missing ({error.strerror})", path=self.path) from error
         except OSError as error:

@@ -20,9 +20,8 @@ import numpy as np
 import xxhash
 
 from fpstore import _kernel
-from fpstore.disk.files import read_at
-from fpstore.disk.refusals import refused
-from fpstore.errors import CorruptStoreError, FormatVersionError, StoreNotFoundError
+from fpstore.disk.files import open_file, read_at
+from fpstore.errors import CorruptStoreError, FormatVersionError
 from fpstore.format.record import ID_KINDS, Change, Totals
 
 LOG_FILE = "log"
@@ -97,6 +96,14 @@ def parse_header(data: bytes, path: Path) -> LogHeader:
             f"{path}: a log of version {version}, this fpstore reads {VERSION}", path=path, expected=VERSION, got=version
         )
     return LogHeader(identity, generation, first, Totals(fingerprints, ids, row, ID_KINDS[kind]))
+
+
+def claimed_header(data: bytes) -> LogHeader | None:
+    """Return what a damaged header of a log says, or None when it cannot be read at all; nothing vouches for it."""
+    if len(data) < _HEADER.size or data[: len(MAGIC)] == bytes(len(MAGIC)):
+        return None
+    _, _, _, identity, generation, first, fingerprints, ids, row, kind, _ = _HEADER.unpack_from(data)
+    return LogHeader(identity, generation, first, Totals(fingerprints, ids, row, ID_KINDS[kind % len(ID_KINDS)]))
 
 
 def boot_word() -> int:
@@ -176,7 +183,7 @@ class LogReader:
 
     def __init__(self, path: Path, identity: bytes, generation: int) -> None:
         self.path = path
-        self._descriptor = open_log(path, os.O_RDONLY)
+        self._descriptor = open_file(path)
         self._given_back = finalize(self, os.close, self._descriptor)
         try:
             self.header = parse_header(read_at(self._descriptor, path, 0, HEADER_BYTES), path)
@@ -194,6 +201,11 @@ class LogReader:
     def end(self) -> int:
         """The word at END."""
         return self.words[END]
+
+    @property
+    def told(self) -> int:
+        """The place that the word at END tells."""
+        return told_end(self.end, self.path)
 
     def read(self, place: int, number: int) -> Iterator[Records]:
         """Yield what is between a place and the end, in pieces; ``number`` is that of the first record there.
@@ -291,9 +303,9 @@ def whole_records(descriptor: int, path: Path, seed: int, place: int, number: in
             yield Records(last - count + 1, last, place + used, _change(totals, columns))
             place, number, wanted = place + used, last + 1, PIECE_BYTES
             continue
-        # Perhaps it is longer than what was read.
+        # Perhaps it is longer than what was read, unless the file ends there.
         length = int.from_bytes(data[_CHECKED_FROM : _CHECKED_FROM + 8], "little")
-        if data[:8] != RECORD_MAGIC or not len(data) < length <= end - place:
+        if len(data) < wanted or data[:8] != RECORD_MAGIC or not len(data) < length <= end - place:
             return
         wanted = length + ALIGN
 
@@ -359,18 +371,3 @@ def _find(descriptor: int, path: Path, place: int, size: int) -> int | None:
             at = data.find(RECORD_MAGIC, at + 1)
         place += max(len(data) - len(data) % ALIGN, ALIGN)
     return None
-
-
-def open_log(path: Path, flags: int) -> int:
-    """Open the file of a log.
-
-    Raises
-    ------
-    StoreNotFoundError, StorageError
-    """
-    try:
-        return os.open(path, flags | os.O_CLOEXEC)
-    except FileNotFoundError as error:
-        raise StoreNotFoundError(f"{path}: missing ({error.strerror})", path=path) from error
-    except OSError as error:
-        raise refused(path, error) from error

@@ -12,7 +12,7 @@ from weakref import finalize
 
 import xxhash
 
-from fpstore.disk.files import read_at
+from fpstore.disk.files import open_file, read_at
 from fpstore.disk.refusals import refused
 from fpstore.errors import CorruptStoreError, FormatVersionError, FpstoreError, StorageError
 from fpstore.format.log import (
@@ -33,7 +33,6 @@ from fpstore.format.log import (
     check_tail,
     damaged_at,
     end_word,
-    open_log,
     parse_header,
     told_end,
     whole_records,
@@ -83,7 +82,7 @@ class LogWriter:
 
     def __init__(self, path: Path, identity: bytes, generation: int) -> None:
         self.path = path
-        self._descriptor = open_log(path, os.O_RDWR)
+        self._descriptor = open_file(path, os.O_RDWR)
         self._given_back = finalize(self, os.close, self._descriptor)
         try:
             self.header = parse_header(read_at(self._descriptor, path, 0, HEADER_BYTES), path)

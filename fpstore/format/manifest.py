@@ -12,8 +12,8 @@ import xxhash
 
 from fpstore import _kernel
 from fpstore.design.families import Design
-from fpstore.disk.refusals import refused
-from fpstore.errors import CorruptStoreError, FormatVersionError, StorageError, StoreNotFoundError
+from fpstore.disk.files import open_file, unreadable
+from fpstore.errors import CorruptStoreError, FormatVersionError, FpstoreError, StorageError, StoreNotFoundError
 from fpstore.format.record import ID_KINDS
 
 MANIFEST_FILE = "manifest.json"
@@ -140,13 +140,14 @@ def read_manifest(path: Path, folder: int | None = None) -> Manifest:
     """
     file = path / MANIFEST_FILE
     try:
-        descriptor = os.open(MANIFEST_FILE if folder is not None else file, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
-        with os.fdopen(descriptor, "rb") as stream:
+        with os.fdopen(open_file(file, folder=folder), "rb") as stream:
             data = stream.read(MOST_BYTES)
-    except FileNotFoundError as error:
+    except StoreNotFoundError as error:
         raise StoreNotFoundError(f"{path}: not an fpstore store (no {MANIFEST_FILE} in it)", path=path) from error
+    except FpstoreError:
+        raise
     except OSError as error:
-        raise refused(file, error) from error
+        raise unreadable(file, 0, error) from error
     return parse_manifest(data, file)
 
 
@@ -221,6 +222,11 @@ def manifest_bytes(path: Path) -> int:
 def is_store(path: Path) -> bool:
     """Whether a path looks like a store: a folder with a manifest."""
     return path.is_dir() and (path / MANIFEST_FILE).is_file()
+
+
+def looks_like_store(path: Path) -> bool:
+    """Whether a path is a store or what is left of one: a folder with a manifest, of whatever kind, or with generations."""
+    return path.is_dir() and (os.path.lexists(path / MANIFEST_FILE) or bool(generation_numbers(path)))
 
 
 def generation_folder(number: int) -> str:

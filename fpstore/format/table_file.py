@@ -12,9 +12,8 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.arguments import printable
-from fpstore.disk.files import read_at
-from fpstore.disk.refusals import refused
-from fpstore.errors import CorruptStoreError, StorageError, StoreNotFoundError
+from fpstore.disk.files import open_file, read_at
+from fpstore.errors import CorruptStoreError, StorageError
 from fpstore.format import huffman
 
 PIECE_BYTES = 1 << 20  # of blocks, read at once
@@ -43,12 +42,7 @@ class TableFile:
     def __init__(self, path: Path, header: bytes | None = None) -> None:
         self.path = path
         self._descriptor = -1
-        try:
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError as error:
-            raise StoreNotFoundError(f"{path}: the table file is missing", path=path) from error
-        except OSError as error:
-            raise refused(path, error) from error
+        self._descriptor = open_file(path)
         size = os.fstat(self._descriptor).st_size
         if size == 0:
             raise CorruptStoreError(f"{path}: the table file is empty", path=path)

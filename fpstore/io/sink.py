@@ -12,6 +12,7 @@ from typing import IO, Any, cast
 import numpy.typing as npt
 
 from fpstore.arguments import printable
+from fpstore.disk.folders import short_name
 from fpstore.errors import InputError
 from fpstore.io.source import storage_errors
 
@@ -65,7 +66,7 @@ class Sink:
         self.seekable = not self._path.exists() or self._path.is_file()
         if not self.seekable:
             return self._path.open("wb")
-        temporary = self._path.with_name(f".{self._path.name[:200]}.{os.urandom(4).hex()}.tmp")
+        temporary = self._path.with_name(f".{short_name(self._path.name, 40)}.{os.urandom(4).hex()}.tmp")
         file = temporary.open("xb")
         self._temporary = temporary
         return file

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fpstore
+from fpstore.threads import is_held
 
 ROWS = 1 << 18
 
@@ -51,7 +52,7 @@ def store(tmp_path):
 @pytest.fixture
 def inside(store):
     """Return a function that makes a call only in the middle of a change: elsewhere a handler may change the store."""
-    return lambda call: call() if store._writer._inside else None
+    return lambda call: call() if is_held(store._writer.turn) else None
 
 
 @pytest.mark.parametrize("use", ["insert", "probe_insert", "delete", "merge", "flush", "close"])

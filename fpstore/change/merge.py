@@ -41,6 +41,7 @@ class Host(Protocol):
 
     tracker: Tracker
     log: LogWriter
+    unsettled: bool
     numbers_in_use: set[int]
 
     turn: threading.RLock
@@ -50,6 +51,15 @@ class Host(Protocol):
 
     def flush(self) -> None:
         """Make durable what is logged."""
+
+    def settle(self) -> None:
+        """After an interrupt, make memory what the files are."""
+
+    def recover(self) -> None:
+        """Settle in the middle of an exception."""
+
+    def go_over(self, snapshot: Snapshot, log: LogWriter, reader: LogReader) -> None:
+        """Go over to another generation."""
 
 
 class _NumbersInUseError(Exception):
@@ -97,6 +107,7 @@ class Merge:
 
     def _freeze(self) -> Snapshot:
         """Take what there is now as what will be merged."""
+        self._host.settle()
         snapshot = self._tracker.snapshot()
         self._frozen = self._host.log.place, self._host.log.number
         self._strings = list(snapshot.delta.strings)
@@ -140,7 +151,7 @@ class Merge:
             remove_generation(snapshot.generation.folder)
         except BaseException as error:
             # Unless the switch was made, the new generation is of no use to anybody.
-            if self._tracker.manifest.generation.number != number:
+            if not self._is_current(number):
                 remove_generation(folder)
                 remove_generation(temporary)
             if isinstance(error, InterruptedError):
@@ -206,7 +217,7 @@ class Merge:
             delta = new_delta(generation, log.header)
             self._switch(generation, delta, log, kept)
         except BaseException:
-            if self._host.log is not log:
+            if not self._is_current(number):
                 if log is not None:
                     log.close()
                 if generation is not None:
@@ -226,21 +237,20 @@ class Merge:
             log.sync()
             reader = LogReader(log.path, manifest.identity, manifest.generation.number)
             try:
+                host.unsettled = True  # an interrupt may come right after the rename, which nobody takes back
                 write_manifest(tracker.folder, manifest)
+                host.go_over(snapshot, log, reader)
+                host.unsettled = False
             except BaseException:
-                # An interrupt may come right after the rename, which nobody takes back.
-                if read_manifest(self._path, tracker.folder).generation.number != manifest.generation.number:
-                    reader.close()
-                    raise
-                self._go_over(snapshot, log, reader)
+                host.recover()
                 raise
-            self._go_over(snapshot, log, reader)
 
-    def _go_over(self, snapshot: Snapshot, log: LogWriter, reader: LogReader) -> None:
-        old, self._host.log = self._host.log, log
-        self._tracker.switch(snapshot.generation.manifest, snapshot, reader)
-        old.supersede()
-        old.close()
+    def _is_current(self, number: int) -> bool:
+        """Whether the store has this generation, whatever memory says; where nobody can tell, it may."""
+        try:
+            return read_manifest(self._path, self._tracker.folder).generation.number == number
+        except FpstoreError:
+            return True
 
     def _carry_over(self, place: int, number: int, end: int, log: LogWriter, snapshot: Snapshot) -> tuple[int, int, Snapshot]:
         """Copy the records behind a place of the old log to the new one and its delta; return where they end."""

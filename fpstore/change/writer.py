@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,12 +15,15 @@ import numpy.typing as npt
 from fpstore.arguments import check_sync
 from fpstore.change.in_order import probe_insert_in_order
 from fpstore.change.new_rows import Rows, absent, count_absent, kind_with, new_pairs, numbered
+from fpstore.change.obsolete import remove_obsolete
 from fpstore.disk.locks import WriterLock
 from fpstore.errors import ClosedStoreError, FpstoreError, ReadOnlyError, StoreLockedError
-from fpstore.format.log import HEADER_BYTES
+from fpstore.format.log import HEADER_BYTES, LOG_FILE, LogReader
 from fpstore.format.log_writer import LogWriter
+from fpstore.format.manifest import generation_folder, read_manifest
 from fpstore.format.record import ADD, REMOVE, WIPE, Change
 from fpstore.query.batches import Columns
+from fpstore.query.generation import Generation
 from fpstore.query.matches import Match
 from fpstore.query.snapshot import NONE, Snapshot
 from fpstore.query.tracker import Tracker
@@ -61,7 +64,8 @@ class Writer:
         self._flusher: threading.Thread | None = None
         self._flush_error: FpstoreError | None = None
         self._closed = self._closing = False
-        self._stale = False  # the delta may have what the log has not
+        self.unsettled = False  # memory may have half of a change, or the store has another generation than memory
+        self._taken_up = log.number  # of the last record that memory has
         self.merging = threading.RLock()
         self.telling: set[int] = set()  # threads in a progress function
         self.merge_error: BaseException | None = None  # of the last merge in the background
@@ -122,8 +126,7 @@ class Writer:
         """Return what there is before a change; what could not be made durable is tried again first."""
         self.check()
         sync = self.sync if sync is None else check_sync(sync)
-        if self._stale:
-            self.reload()
+        self.settle()
         if self._flush_error is not None:
             self.flush()
         snapshot = self.tracker.snapshot()
@@ -132,25 +135,33 @@ class Writer:
 
     def _make(self, snapshot: Snapshot, change: Change, in_base: Mask, sync: str) -> Snapshot:
         """Make a change: on any error it has not happened, neither in the log nor in memory."""
-        log, delta = self.log, snapshot.delta
-        place, number = log.place, log.number
-        log.append(change)
-        try:
-            if sync == "commit":
-                log.force()
-            self._stale = True  # until it is shown, also for an interrupt
-            delta.apply(change, in_base)
-        except BaseException:
-            log.take_back(place, number)
-            raise
-        return self._show(snapshot, change, sync)
+        return self._commit(snapshot, change, sync, lambda: snapshot.delta.apply(change, in_base))
 
-    def _show(self, snapshot: Snapshot, change: Change, sync: str) -> Snapshot:
-        if sync == "commit":
-            self._note_durable()
-        after = Snapshot(snapshot.generation, snapshot.delta, snapshot.delta.version, change.totals)
-        self.tracker.show(after)
-        self._stale = False
+    def _commit(self, snapshot: Snapshot, change: Change, sync: str, take_up: Callable[[], None]) -> Snapshot:
+        """Log a change, take it up into the delta, and show it.
+
+        An interrupt may come anywhere. Whether the change has happened is then what the log says: see :meth:`settle`.
+        """
+        log = self.log
+        place, number = log.place, log.number
+        try:
+            try:
+                log.append(change)
+                if sync == "commit":
+                    log.force()
+                self.unsettled = True
+                take_up()
+            except BaseException:
+                log.take_back(place, number)
+                raise
+            if sync == "commit":
+                self._note_durable()
+            after = Snapshot(snapshot.generation, snapshot.delta, snapshot.delta.version, change.totals)
+            self.tracker.show(after)
+            self.unsettled, self._taken_up = False, log.number
+        except BaseException:
+            self.recover()
+            raise
         if sync != "commit":
             try:
                 self._wait_for_more(len(change.kinds), sync)
@@ -165,7 +176,7 @@ class Writer:
             self.flush()
         elif sync == "batch" and not self._due:
             self._due = time.monotonic() + BATCH_SECONDS
-            if self._flusher is None:
+            if self._flusher is None or not self._flusher.is_alive():  # an interrupt may have come before it was started
                 self._flusher = threading.Thread(target=self._flush_in_time, name="fpstore-flush", daemon=True)
                 self._flusher.start()
             self._wake.notify_all()
@@ -192,6 +203,7 @@ class Writer:
         StorageError
         """
         with self.turn:
+            self.settle()
             self._flush_error = None
             self.log.force()
             self._note_durable()
@@ -200,12 +212,41 @@ class Writer:
         self.log.publish()
         self._waiting_rows, self._due = 0, 0.0
 
-    def reload(self) -> None:
-        """Make the delta anew from the log, after a change in memory that is not in it."""
+    def settle(self) -> None:
+        """After an interrupt, make memory what the files are: the log may have a change that memory has not, or only half of.
+
+        An interrupt of this changes nothing; every change, flush and merge settles first.
+        """
+        if not self.unsettled and self._taken_up == self.log.number:
+            return
+        self.unsettled = True
         tracker = self.tracker
-        tracker.take(tracker.manifest, tracker.snapshot().generation, tracker.log, self.log.read(HEADER_BYTES, 1))
+        manifest = read_manifest(self.path, tracker.folder)
+        number = manifest.generation.number
+        if self.log.header.generation == number == tracker.manifest.generation.number:
+            tracker.take(manifest, tracker.snapshot().generation, tracker.log, self.log.read(HEADER_BYTES, 1))
+        else:  # a merge was interrupted after it had made its generation current
+            remove_obsolete(tracker.here(), number)
+            folder = tracker.here() / generation_folder(number)
+            log = LogWriter(folder / LOG_FILE, manifest.identity, number)
+            reader = LogReader(log.path, manifest.identity, number)
+            tracker.take(manifest, Generation(folder.parent, manifest), reader, log.read(HEADER_BYTES, 1))
+            self.log = log
         tracker.lead()
-        self._stale = False
+        self.unsettled, self._taken_up = False, self.log.number
+
+    def recover(self) -> None:
+        """Settle in the middle of an exception, which tells more than why this would fail; the next change tries again."""
+        with suppress(FpstoreError, OSError, MemoryError):
+            self.settle()
+
+    def go_over(self, snapshot: Snapshot, log: LogWriter, reader: LogReader) -> None:
+        """Go over to another generation, which has become current."""
+        old = self.log
+        self.tracker.switch(snapshot.generation.manifest, snapshot, reader)
+        self.log, self._taken_up = log, log.number
+        old.supersede()
+        old.close()
 
     # Adding
 
@@ -272,15 +313,17 @@ class Writer:
             missing = absent(snapshot, fingerprints, in_base)
             returning = missing & (in_base != 0)
             delta.check_room(len(fingerprints) + 1, self.path)
-            self._stale = (
-                True  # each row meets those before it, so the delta has them before the log: on an error it is made anew
-            )
-            columns, mask = probe_insert_in_order(
-                delta, fingerprints, rows.ids, columns, in_base, returning, dropped, radius, always
-            )
+            self.unsettled = True  # each row meets those before it, so the delta has them before the log
+            try:
+                columns, mask = probe_insert_in_order(
+                    delta, fingerprints, rows.ids, columns, in_base, returning, dropped, radius, always
+                )
+            except BaseException:
+                self.recover()
+                raise
             count = int(mask.sum())
             if not count:
-                self._stale = False
+                self.unsettled = False
                 return snapshot, columns, mask
             kept, kept_ids = fingerprints[mask], rows.ids[mask]
             totals = rows.totals._replace(
@@ -292,16 +335,7 @@ class Writer:
             used = set(kept_ids.tolist()) if rows.strings else ()
             strings = [string if number in used else b"" for number, string in enumerate(rows.strings, delta.next_string)]
             change = Change(totals, np.full(count, ADD, np.uint8), kept, kept_ids, strings)
-            place, number = self.log.place, self.log.number
-            self.log.append(change)
-            try:
-                if sync == "commit":
-                    self.log.force()
-                delta.note_strings(strings)
-            except BaseException:
-                self.log.take_back(place, number)
-                raise
-            return self._show(snapshot, change, sync), columns, mask
+            return self._commit(snapshot, change, sync, lambda: delta.note_strings(strings)), columns, mask
 
     # Deleting
 
@@ -356,12 +390,12 @@ class Writer:
             if self._closing:
                 raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
             budget, workers = parse_memory(memory), parse_threads(threads)
-            self.merge_under_way = (
-                Join(self, others, renumber, budget, workers, progress, design)
-                if others
-                else Merge(self, budget, workers, progress, design)
-            )
             try:
+                self.merge_under_way = (
+                    Join(self, others, renumber, budget, workers, progress, design)
+                    if others
+                    else Merge(self, budget, workers, progress, design)
+                )
                 if self._closing:  # close may not have seen it yet
                     self.merge_under_way.stop()
                 self.merge_under_way.run()
@@ -370,7 +404,7 @@ class Writer:
 
     def merge_if_due(self, snapshot: Snapshot) -> None:
         """Start a merge in the background when the delta has become large."""
-        if self.merge_at is None or self._merger is not None:
+        if self.merge_at is None or (self._merger is not None and self._merger.is_alive()):
             return
         changes = snapshot.delta.kernel.operations
         if changes < max(self.merge_at * snapshot.generation.count, LEAST_CHANGES, self._retry_at):
@@ -398,18 +432,20 @@ class Writer:
             return
         self.refuse_inside(merges=True)
         self._closing = True
-        merge, merger = self.merge_under_way, self._merger
-        if merge is not None:
-            merge.stop()
-        if merger is not None:
-            merger.join()
-        with self.merging, self.turn:
-            if self._closed:
-                return
-            try:
-                self.flush()
-            finally:
-                self._closed = True
-                self.log.close()
-                self._lock.release()
-                self._wake.notify_all()
+        try:
+            merge, merger = self.merge_under_way, self._merger
+            if merge is not None:
+                merge.stop()
+            if merger is not None and merger.is_alive():  # an interrupt may have come before it was started
+                merger.join()
+            with self.merging, self.turn:
+                try:
+                    if not self._closed:
+                        self.flush()
+                finally:
+                    self._closed = True
+                    self.log.close()
+                    self._lock.release()
+                    self._wake.notify_all()
+        finally:
+            self._closing = False

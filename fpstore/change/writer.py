@@ -243,9 +243,9 @@ class Writer:
     def go_over(self, snapshot: Snapshot, log: LogWriter, reader: LogReader) -> None:
         """Go over to another generation, which has become current."""
         old = self.log
+        old.supersede()
         self.tracker.switch(snapshot.generation.manifest, snapshot, reader)
         self.log, self._taken_up = log, log.number
-        old.supersede()
         old.close()
 
     # Adding

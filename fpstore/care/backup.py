@@ -45,8 +45,9 @@ def back_up(tracker: Tracker, path: Path, overwrite: bool, progress: Progress | 
         generation = tracker.snapshot().generation
         with ExitStack() as opened:
             try:
-                files = _open_files(generation, opened)
+                files = _open_files(generation, tracker.folder, opened)
             except StoreNotFoundError:
+                tracker.check_same()
                 # A merge removes the generation before: look again, unless it is the one that is current.
                 if tracker.snapshot().generation is generation and attempt > 1:
                     raise
@@ -57,8 +58,8 @@ def back_up(tracker: Tracker, path: Path, overwrite: bool, progress: Progress | 
     raise CorruptStoreError(f"{tracker.path}: the current generation could not be found", path=tracker.path)
 
 
-def _open_files(generation: Generation, opened: ExitStack) -> dict[str, int]:
-    """Open all files of a generation, so that they can be read whatever is merged; return their descriptors."""
+def _open_files(generation: Generation, store: int, opened: ExitStack) -> dict[str, int]:
+    """Open all files of a generation of an open folder, so that they can be read whatever is merged; return their descriptors."""
     names = [table_name(table) for table in range(len(generation.design.tables))] + [IDS_FILE, LOG_FILE]
     if generation.strings is not None:
         names.append(STRINGS_FILE)
@@ -66,7 +67,7 @@ def _open_files(generation: Generation, opened: ExitStack) -> dict[str, int]:
     for name in names:
         file = generation.folder / name
         try:
-            descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(f"{generation.folder.name}/{name}", os.O_RDONLY | os.O_CLOEXEC, dir_fd=store)
         except FileNotFoundError as error:
             raise StoreNotFoundError(f"{file}: missing ({error.strerror})", path=file) from error
         except OSError as error:
@@ -105,7 +106,7 @@ def _copy(generation: Generation, files: dict[str, int], path: Path, overwrite: 
 
 
 def copy_file(path: Path, source: int, target: Path, size: int) -> Iterator[int]:
-    """Copy so much of an open file to a new one, holes as holes, and make that durable; yield how many bytes each step has copied.
+    """Copy the start of an open file to a new one, holes as holes, durably; yield how many bytes each step has copied.
 
     Raises
     ------
@@ -137,13 +138,13 @@ def _data(source: int, size: int) -> Iterator[tuple[int, int]]:
     end = 0
     while end < size:
         try:
-            start = os.lseek(source, end, os.SEEK_DATA)
+            start = min(os.lseek(source, end, os.SEEK_DATA), size)
         except OSError as error:
             if error.errno == errno.ENXIO:  # only a hole is left
                 return
             yield end, size  # the file system does not tell
             return
-        end = os.lseek(source, start, os.SEEK_HOLE)
+        end = min(os.lseek(source, start, os.SEEK_HOLE), size)  # a log goes on behind what is copied of it
         yield start, end
 
 

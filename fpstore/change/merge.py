@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -42,12 +41,10 @@ class Host(Protocol):
     tracker: Tracker
     log: LogWriter
     unsettled: bool
+    telling: set[int]
     numbers_in_use: set[int]
 
     turn: threading.RLock
-
-    def told(self) -> AbstractContextManager[None]:
-        """Note that this thread calls a user's progress function."""
 
     def flush(self) -> None:
         """Make durable what is logged."""
@@ -67,8 +64,13 @@ class _NumbersInUseError(Exception):
 
 
 def _tell(host: Host, progress: Progress, phase: str, done: int, total: int | None) -> None:
-    with host.told():
+    """Call a user's progress function, and note that this thread does so: the merge waits for it."""
+    thread = threading.get_ident()
+    try:
+        host.telling.add(thread)
         progress(phase, done, total)
+    finally:
+        host.telling.discard(thread)
 
 
 class Merge:

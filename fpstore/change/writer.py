@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,7 +67,7 @@ class Writer:
         self.unsettled = False  # memory may have half of a change, or the store has another generation than memory
         self._taken_up = log.number  # of the last record that memory has
         self.merging = threading.RLock()
-        self.telling: set[int] = set()  # threads in a progress function
+        self.telling: set[int] = set()  # threads in the progress function of a merge
         self.merge_error: BaseException | None = None  # of the last merge in the background
         self._merger: threading.Thread | None = None
         self._retry_at = 0
@@ -111,16 +111,6 @@ class Writer:
                 "interrupted: change, merge or close the store when that call has ended",
                 path=self.path,
             )
-
-    @contextmanager
-    def told(self) -> Iterator[None]:
-        """Note that this thread calls a user's progress function, for which a merge waits."""
-        thread = threading.get_ident()
-        try:
-            self.telling.add(thread)
-            yield
-        finally:
-            self.telling.discard(thread)
 
     def begin(self, sync: str | None) -> tuple[Snapshot, str]:
         """Return what there is before a change; what could not be made durable is tried again first."""

@@ -42,7 +42,7 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 # Where each of these may be imported from: paths relative to the package.
 OWNERS = {
-    "lmdb": ("disk/sealed.py", "query/journal.py"),
+    "lmdb": ("disk/sealed.py",),
     "bitarray": ("format/huffman.py",),
     "click": ("cli/",),
     "rich": ("cli/",),
@@ -51,8 +51,8 @@ OWNERS = {
     "imagehash": ("hashing/",),
     "jieba": ("hashing/",),
     "ctypes": ("disk/folders.py",),
-    "mmap": ("format/table.py",),
-    "xxhash": ("query/delta.py", "disk/seal.py", "format/"),
+    "mmap": ("format/table.py", "format/log.py", "format/log_writer.py"),
+    "xxhash": ("disk/seal.py", "format/"),
 }
 DEPENDENCIES = {"bitarray", "click", "lmdb", "numpy", "rich", "xxhash"}
 EXTRAS = {"pyarrow", "PIL", "imagehash", "jieba"}
@@ -223,14 +223,14 @@ def test_nothing_is_decided_by_a_clock():
     assert [path.name for path in NATIVE if clock.search(path.read_text())] == []
     using = {relative(path) for path in SOURCES if clock.search(path.read_text())}
     told = {f"cli/{verb}.py" for verb in ("backup", "build", "insert", "merge")}
-    assert using == {*told, "cli/signals.py", "query/tracker.py", "change/writer.py"}
+    assert using == {*told, "cli/signals.py", "change/writer.py"}
 
 
 def test_only_the_binding_knows_python():
     knowing = [p.name for p in NATIVE if "nanobind/" in p.read_text() or "Python.h" in p.read_text()]
     assert knowing == ["module.hpp"]
     including = {p.name for p in NATIVE if '"module.hpp"' in p.read_text()}
-    assert including == {"module.cpp", "module_delta.cpp", "module_merge.cpp", "module_tables.cpp"}
+    assert including == {"module.cpp", "module_delta.cpp", "module_log.cpp", "module_merge.cpp", "module_tables.cpp"}
 
 
 # --- Public names ---------------------------------------------------------------------------------

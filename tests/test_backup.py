@@ -15,7 +15,7 @@ from commandline import failure, fine
 import fpstore
 from fpstore.care import backup as backups
 from fpstore.format.id_map import IDS_FILE
-from fpstore.format.manifest import MANIFEST_FILE
+from fpstore.format.strings import STRINGS_FILE
 
 RNG = np.random.default_rng(11)
 FINGERPRINTS = RNG.integers(0, 2**64, 500, np.uint64)
@@ -247,9 +247,9 @@ def test_a_merge_between_opening_and_copying(path, tmp_path, monkeypatch, old):
             files = opened(*arguments)
         if len(calls) < 3:
             calls.append(1)
-            before.append(content(path))
             with fpstore.open(path, "r+") as writer:
                 writer.insert([len(calls)], ["merged in the middle"])
+                before.append(content(path))
                 writer.merge()
         return opened(*arguments) if old == "removed" else files
 

@@ -96,7 +96,7 @@ def test_ids_do_not_go_with_a_reader(tmp_path):
 
 def test_a_bad_line_of_a_reader_is_named(tmp_path):
     path = tmp_path / "a.tsv"
-    path.write_text("2a\nzz\n")
+    path.write_text("0x2a\nzz\n")
     with pytest.raises(fpstore.InputError, match=f"{path}:2: "):
         fpstore.build(tmp_path / "s", open_reader(path))
     assert listing(tmp_path) == ["a.tsv"]

@@ -111,8 +111,8 @@ class Store(Reading):
         sync : {"commit", "batch", "none"}, optional
             By default that of :func:`fpstore.open`. ``"commit"``: durable on return. ``"batch"``: seen by this process on
             return, durable and seen by others within 0.1 seconds or 10,000 rows. ``"none"``: after a million rows,
-            :meth:`flush` or :meth:`close`. What is lost when the process or the machine dies is the latest inserts, never the
-            store.
+            :meth:`flush` or :meth:`close`. In every mode the change is in the file on return: a process that dies loses
+            nothing. Only a machine that stops loses what is not durable, the latest changes, never the store.
 
         Returns
         -------

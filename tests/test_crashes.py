@@ -183,7 +183,9 @@ def test_a_process_killed_at_random_moments(tmp_path, strings, kills):
             else:
                 acknowledged[kind] = values[0]
 
-        found = content(path)
+        told = content(path)
+        found = content(path, "r+")  # which finds what was written and not told
+        assert base <= told
         for thread in range(CHANGERS):
             least = acknowledged[thread]
             of_thread = {row for row in found if thread * MOST <= number_of(row) < (thread + 1) * MOST}

@@ -220,7 +220,7 @@ def go_through(disk, template, stage, rooms):
         enough.append(int(in_child(at_a_room, stage, disk, room)))
         if sum(enough) == 2:
             break
-    assert not enough[0]
+    assert not enough[0] or stage is insert_one  # the last page of a log may have room for one more
     assert enough[-1]
 
 
@@ -314,70 +314,36 @@ def test_who_may_not_write_reads(restricted, kind):
     assert listing(stores / name) == before
 
 
-def test_who_may_not_write_and_a_writer(restricted):
-    """LMDB could not tell them apart: one keeps the other away."""
+@pytest.mark.parametrize("name", ["plain", "changed"])
+def test_a_reader_that_may_not_write_beside_a_writer(restricted, name):
+    """It opens, sees each commit and each merge, and keeps nobody away."""
     stores, where, reading = restricted
-    expected = content(stores / "changed")
-
-    def refused():
-        with pytest.raises(fpstore.StorageError, match=f"process {writer} is writing to it"):
-            fpstore.open(where / "changed")
-
-    with fpstore.open(stores / "changed", "r+") as store:
-        writer = os.getpid()
-        in_child(reading(refused))
-        store.insert([int(MORE[0])], [STRINGS[3000]])
-    expected |= {(int(MORE[0]), STRINGS[3000])}
-
+    expected = content(stores / name)
     asked, answered = os.pipe(), os.pipe()
 
     def read_on():
-        with fpstore.open(where / "changed") as store:
-            os.write(answered[1], b".")
-            os.read(asked[0], 1)
-            assert rows_of(store) == expected
+        with fpstore.open(where / name) as store:
+            for _ in range(3):
+                os.write(answered[1], str(len(rows_of(store))).encode())
+                os.read(asked[0], 1)
+            assert len(rows_of(store)) == len(expected) + 2
 
-    def write():
-        os.read(answered[0], 1)
+    def seen():
+        return int(os.read(answered[0], 20))
+
+    with fpstore.open(stores / name, "r+") as store, ThreadPoolExecutor(1) as pool:
+        reader = pool.submit(in_child, reading(read_on))
         try:
-            with pytest.raises(fpstore.StoreLockedError, match="readers that may not write"):
-                fpstore.open(stores / "changed", "r+")
-            assert content(stores / "changed") == expected
+            assert seen() == len(expected)
+            store.insert([int(MORE[0])], [STRINGS[3000]])
+            os.write(asked[1], b".")
+            assert seen() == len(expected) + 1
+            store.merge()
+            os.write(asked[1], b".")
+            assert seen() == len(expected) + 1
+            store.insert([int(MORE[1])], [STRINGS[3001]])
         finally:
             os.write(asked[1], b".")
-
-    with ThreadPoolExecutor(1) as pool:
-        reader = pool.submit(in_child, reading(read_on))
-        write()
         reader.result()
-    with fpstore.open(stores / "changed", "r+") as store:
-        store.insert([int(MORE[1])], [STRINGS[3001]])
-    for descriptor in (*asked, *answered):
-        os.close(descriptor)
-
-
-def test_a_store_that_was_never_changed_and_a_writer(restricted):
-    """A reader without permission that was there before the first writer sees what is inserted."""
-    stores, where, reading = restricted
-    expected = content(stores / "plain")
-    asked, answered = os.pipe(), os.pipe()
-
-    def read_on():
-        with fpstore.open(where / "plain") as store:
-            assert rows_of(store) == expected
-            os.write(answered[1], b".")
-            os.read(asked[0], 1)
-            assert len(rows_of(store)) == len(expected) + 1
-
-    with ThreadPoolExecutor(1) as pool:
-        reader = pool.submit(in_child, reading(read_on))
-        try:
-            os.read(answered[0], 1)
-            with fpstore.open(stores / "plain", "r+") as store:
-                store.insert([int(MORE[0])], [STRINGS[3000]])
-                os.write(asked[1], b".")
-                reader.result()
-        finally:
-            os.write(asked[1], b".")
     for descriptor in (*asked, *answered):
         os.close(descriptor)

@@ -23,7 +23,7 @@ from fpstore.format import huffman
 from fpstore.format.id_map import IDS_FILE, IdMapWriter
 from fpstore.format.log import LOG_FILE, LogHeader
 from fpstore.format.log_writer import create_log
-from fpstore.format.manifest import GenerationRecord, Manifest, generation_folder, write_manifest
+from fpstore.format.manifest import MANIFEST_FILE, GenerationRecord, Manifest, generation_folder, write_manifest
 from fpstore.format.record import Totals
 from fpstore.format.table import Layout, TableWriter, table_name
 from fpstore.threads import WAIT_SECONDS, Pool, as_ended, result
@@ -297,6 +297,9 @@ def finish_copy(folder: Path, manifest: Manifest) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         write_manifest(descriptor, manifest)
+    except OSError as error:
+        error.filename = str(folder / MANIFEST_FILE)
+        raise
     finally:
         os.close(descriptor)
 

@@ -53,6 +53,8 @@ class Store(Reading):
                 # A store that is dropped, or left open at the end of the interpreter.
                 self._finalizer = finalize(self, _close_dropped, self._writer)
             except BaseException:
+                if self._writer is not None:
+                    _close_dropped(self._writer)
                 super().close()
                 raise
 
@@ -77,8 +79,10 @@ class Store(Reading):
         try:
             if writer is not None:
                 writer.close()
-        finally:
+        except FpstoreError:
             super().close()
+            raise
+        super().close()
 
     def _changing(self) -> Writer:
         self._check()

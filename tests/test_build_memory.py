@@ -21,7 +21,7 @@ def test_spilled_builds_are_byte_identical(tmp_path, request, name, kind):
     assert build(tmp_path / "spilled", pieces(fingerprints), pieces(ids), **options) == wanted
     for threads in (1, 3):
         assert build(tmp_path / f"threads-{threads}", fingerprints, ids, threads=threads, **options) == wanted
-    assert sorted(p.name for p in (tmp_path / "spilled").iterdir()) == ["gen-00000001", "manifest.json"]
+    assert sorted(p.name for p in (tmp_path / "spilled").iterdir()) == ["gen-00000001", "manifest.json", "writer.lock"]
 
 
 def test_the_tiny_budget_does_spill(tmp_path, tiny, monkeypatch):

@@ -13,11 +13,13 @@ import fpstore
 from fpstore import _kernel
 from fpstore.errors import CorruptStoreError
 from fpstore.format import table_file as tablefile
+from fpstore.format.record import Change, Totals
 from fpstore.format.table_file import TableFile
 from fpstore.query import delta
 
 IDENTITY = np.arange(64, dtype=np.uint8)
 NEWEST = 2**32 - 2
+NOTHING = Totals(0, 0, 0, "integer")
 ROWS = 3 * delta.APPLY_ROWS + 100
 
 # --- Sorts ------------------------------------------------------------------------------------------
@@ -225,19 +227,19 @@ def test_control_c_ends_the_taking_up_of_changes_within_a_part(base, after):
     with fpstore.open(base) as store:
         made = [delta.Delta(3, few, store.kernel_tables[0], 0) for _ in range(2)]
     for one in made:
-        one.change(kinds[:100], few[:100], ids[:100])
+        one.apply(Change(NOTHING, kinds[:100], few[:100], ids[:100], []))
     whole, interrupted = made
     seen = interrupted.kernel.states(few, interrupted.version)
     kernel = interrupted.kernel
     interrupted.kernel = Interrupting(kernel, after)
     with pytest.raises(KeyboardInterrupt):
-        interrupted.change(kinds, few, ids)
+        interrupted.apply(Change(NOTHING, kinds, few, ids, []))
     assert kernel.operations == 100 + after * delta.APPLY_ROWS
     assert interrupted.version == 1
     assert np.array_equal(kernel.states(few, 1), seen)
     interrupted.kernel = kernel
     for one in made:
-        one.change(kinds, few, ids)
+        one.apply(Change(NOTHING, kinds, few, ids, []))
     expected, got = whole.kernel.export(NEWEST), kernel.export(NEWEST)
     assert all(np.array_equal(a, b) for a, b in zip(expected, got, strict=True))
 
@@ -270,7 +272,7 @@ def test_an_interrupted_insert_does_not_keep_a_store_from_closing(base):
         known.kernel = Interrupting(known.kernel, 1)
         with pytest.raises(KeyboardInterrupt):
             store.insert(random_words(1), random_words(2))
-        store._writer.reload = lambda: pytest.fail("the delta was read anew")
+        store._tracker.take = lambda *_: pytest.fail("the delta was read anew")
     assert len(fpstore.open(base)) == 1001
 
 
@@ -281,7 +283,7 @@ def test_control_c_while_a_large_delta_is_opened(base):
     store = fpstore.open(base)
     with fpstore.open(base, "r+") as writer:
         writer.insert(rows ^ np.uint64(1), rows)
-    known = store._tracker._current.delta
+    known = store._tracker._current.snapshot.delta
     known.kernel = Interrupting(known.kernel, 2)
     with pytest.raises(KeyboardInterrupt):
         store.probe(int(rows[0]))
@@ -300,7 +302,7 @@ def test_a_handler_that_reads_while_changes_are_taken_up_sees_the_store_as_it_wa
         with fpstore.open(path) as store:
             writer.insert(rows, [f"row {i}" for i in range(ROWS)])
             seen = []
-            known = store._tracker._current.delta
+            known = store._tracker._current.snapshot.delta
             known.kernel = Interrupting(known.kernel, 2)
             old = signal.signal(signal.SIGINT, lambda *_: seen.append(len(store)))
             try:

@@ -207,7 +207,7 @@ def test_ids_of_no_length_are_refused(tmp_path):
         store.ids.find(np.array(0, np.uint64))
 
 
-def test_a_number_that_has_no_name_is_damage(tmp_path):
+def test_a_number_that_has_no_string_is_damage(tmp_path):
     fpstore.build(tmp_path / "s", [1, 2], ["a", "b"]).close()
     with fpstore.open(tmp_path / "s", "r+") as store:
         store.insert([3, 4], ["c", "d"])
@@ -216,7 +216,7 @@ def test_a_number_that_has_no_name_is_damage(tmp_path):
         assert snapshot.named([3, 0, 2, 1, 2, 0]) == ["d", "a", "c", "b", "c", "a"]
         for number in (4, 5, 2**63):
             for numbers in ([number], [0, 1, 2, 3, number]):
-                with pytest.raises(fpstore.CorruptStoreError, match=f"id number {number} has no name"):
+                with pytest.raises(fpstore.CorruptStoreError, match=f"id number {number} has no string"):
                     snapshot.named(numbers)
 
 
@@ -232,15 +232,18 @@ def test_strings_of_one_hash_are_kept_by_a_merge_each_for_itself():
 
 
 def test_what_belongs_to_a_generation_alone(tmp_path):
-    """Its look-ups are made once; the first one's dictionary is counted with the store file that it lies in."""
+    """Its look-ups are made once; a dictionary is counted where there is one."""
     fpstore.build(tmp_path / "s", [1, 2], ["a", "b"]).close()
     with fpstore.open(tmp_path / "s", "r+") as store:
         first = store.snapshot().generation
         assert first.prober(3) is first.prober(3)
         assert first.prober(3) is not first.prober(2)
-        assert (first.next_string(), first.strings_bytes) == (2, 0)
+        assert first.record.first_string == 2
+        assert first.strings_bytes == (tmp_path / "s" / "gen-00000001" / "strings.mdb").stat().st_size
         store.insert(3, "c")
         store.merge()
         second = store.snapshot().generation
-        assert second.next_string() == 3
-        assert second.strings_bytes == second.names.file_bytes > 0
+        assert second.record.first_string == 3
+        assert second.strings_bytes == second.strings.file_bytes > 0
+    with fpstore.build(tmp_path / "rows", [1, 2]) as rows:
+        assert rows.snapshot().generation.strings_bytes == 0

@@ -24,15 +24,15 @@ def named(tmp_path, monkeypatch):
 def test_verify_tells_its_progress(named):
     calls = []
     assert named.verify(progress=lambda *call: calls.append(call)).ok
-    assert list(dict.fromkeys(phase for phase, _, _ in calls)) == ["tables", "ids", "names"]
-    for name, most, total in (("tables", 10000, 10000), ("ids", 5000, 5000), ("names", 5000, None)):
+    assert list(dict.fromkeys(phase for phase, _, _ in calls)) == ["tables", "ids", "strings"]
+    for name, most, total in (("tables", 10000, 10000), ("ids", 5000, 5000), ("strings", 5000, None)):
         done = [d for phase, d, _ in calls if phase == name]
         assert done == sorted(done)
         assert (done[0], done[-1], len(set(done)) > 2) == (0, most, True)
         assert {t for phase, _, t in calls if phase == name} == {total}
 
 
-@pytest.mark.parametrize("phase", ["tables", "ids", "names"])
+@pytest.mark.parametrize("phase", ["tables", "ids", "strings"])
 def test_control_c_stops_verify(named, phase):
     calls = []
 

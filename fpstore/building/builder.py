@@ -6,7 +6,7 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,8 +32,9 @@ from fpstore.format.record import Totals
 from fpstore.format.strings import STRINGS_FILE, StringWriter
 from fpstore.format.table import Layout, TableReader, TableWriter, table_name
 from fpstore.io import check_fingerprints, check_ids
+from fpstore.io.check import as_array
 from fpstore.resources import parse_memory, parse_threads
-from fpstore.threads import as_ended, result
+from fpstore.threads import Pool, as_ended, result
 
 Words = npt.NDArray[np.uint64]
 Progress = Callable[[str, int, int | None], None]
@@ -105,7 +106,7 @@ def build_store(path: Path, source: Any, ids: Any, options: Options, overwrite: 
     """Write a complete store at ``path``, or nothing."""
     options = options.checked()
     if hasattr(source, "__array__"):
-        source = np.asarray(source)
+        source = as_array(source)
     with Target(path, overwrite) as folder:
         _Build(folder, options).run(source, ids)
 
@@ -121,7 +122,7 @@ class _Build:
         self._generation = folder / generation_folder(1)
         self._generation.mkdir()
         # Tables are synced beside the building of the next ones.
-        self._disk = ThreadPoolExecutor(1)
+        self._disk = Pool(1)
         self._syncs: list[tuple[TableWriter, Future[None]]] = []
         self._temporary = folder / "tmp"
         self._temporary.mkdir()
@@ -261,7 +262,7 @@ class _Build:
             started.set()
             work(workspaces[0])
             return
-        with ThreadPoolExecutor(len(workspaces)) as pool:
+        with Pool(len(workspaces)) as pool:
             try:
                 futures = [pool.submit(work, workspace) for workspace in workspaces]
                 started.set()

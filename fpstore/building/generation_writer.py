@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -23,10 +23,10 @@ from fpstore.format import huffman
 from fpstore.format.id_map import IDS_FILE, IdMapWriter
 from fpstore.format.log import LOG_FILE, LogHeader
 from fpstore.format.log_writer import create_log
-from fpstore.format.manifest import GenerationRecord, Manifest, generation_folder, write_manifest
+from fpstore.format.manifest import MANIFEST_FILE, GenerationRecord, Manifest, generation_folder, write_manifest
 from fpstore.format.record import Totals
 from fpstore.format.table import Layout, TableWriter, table_name
-from fpstore.threads import WAIT_SECONDS, as_ended, result
+from fpstore.threads import WAIT_SECONDS, Pool, as_ended, result
 
 Words = npt.NDArray[np.uint64]
 Progress = Callable[[str, int, int | None], None]
@@ -76,9 +76,9 @@ class GenerationWriter:
                 self._tick(0)
         else:
             self.fingerprints, self.digest = shape
-        with ThreadPoolExecutor(1) as self._disk:
+        with Pool(1) as self._disk:
             try:
-                with ThreadPoolExecutor(self._threads, initializer=self._started.wait) as pool:
+                with Pool(self._threads, initializer=self._started.wait) as pool:
                     try:
                         # The ids wait for the blocks of the identity table, so that begins first.
                         jobs = [pool.submit(self._table, source, 0), pool.submit(self._id_map, source)]
@@ -89,7 +89,7 @@ class GenerationWriter:
                     except BaseException:
                         self._stop.set()
                         self._started.set()
-                        pool.shutdown(wait=True, cancel_futures=True)
+                        pool.shutdown(cancel_futures=True)
                         raise
                 for _, sync in self._syncs:
                     result(sync)
@@ -297,6 +297,9 @@ def finish_copy(folder: Path, manifest: Manifest) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         write_manifest(descriptor, manifest)
+    except OSError as error:
+        error.filename = str(folder / MANIFEST_FILE)
+        raise
     finally:
         os.close(descriptor)
 

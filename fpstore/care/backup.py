@@ -12,6 +12,7 @@ from pathlib import Path
 from fpstore.building.generation_writer import finish_copy
 from fpstore.building.target import Target, lies_inside
 from fpstore.disk.files import open_file, read_at
+from fpstore.disk.refusals import refused
 from fpstore.disk.seal import opened_seal
 from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError
 from fpstore.format.id_map import IDS_FILE
@@ -44,8 +45,9 @@ def back_up(tracker: Tracker, path: Path, overwrite: bool, progress: Progress | 
         generation = tracker.snapshot().generation
         with ExitStack() as opened:
             try:
-                files = _open_files(generation, opened)
+                files = _open_files(generation, tracker.folder, opened)
             except StoreNotFoundError:
+                tracker.check_same()
                 # A merge removes the generation before: look again, unless it is the one that is current.
                 if tracker.snapshot().generation is generation and attempt > 1:
                     raise
@@ -56,19 +58,30 @@ def back_up(tracker: Tracker, path: Path, overwrite: bool, progress: Progress | 
     raise CorruptStoreError(f"{tracker.path}: the current generation could not be found", path=tracker.path)
 
 
-def _open_files(generation: Generation, opened: ExitStack) -> dict[str, int]:
-    """Open all files of a generation, so that they can be read whatever is merged; return their descriptors."""
+def _open_files(generation: Generation, store: int, opened: ExitStack) -> dict[str, int]:
+    """Open all files of a generation of an open folder, so that they can be read whatever is merged; return their descriptors."""
     names = [table_name(table) for table in range(len(generation.design.tables))] + [IDS_FILE, LOG_FILE]
     if generation.strings is not None:
         names.append(STRINGS_FILE)
+    folder = _open_folder(generation, store)
+    opened.callback(os.close, folder)
     files = {}
     for name in names:
         file = generation.folder / name
-        descriptor = open_file(file)
+        descriptor = open_file(file, folder=folder)
         opened.callback(os.close, descriptor)
         files[name] = descriptor
     _check_whole(generation, files)
     return files
+
+
+def _open_folder(generation: Generation, store: int) -> int:
+    try:
+        return os.open(generation.folder.name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=store)
+    except FileNotFoundError as error:
+        raise StoreNotFoundError(f"{generation.folder}: missing ({error.strerror})", path=generation.folder) from error
+    except OSError as error:
+        raise refused(generation.folder, error) from error
 
 
 def _check_whole(generation: Generation, files: dict[str, int]) -> None:
@@ -131,13 +144,13 @@ def _data(source: int, size: int) -> Iterator[tuple[int, int]]:
     end = 0
     while end < size:
         try:
-            start = os.lseek(source, end, os.SEEK_DATA)
+            start = min(os.lseek(source, end, os.SEEK_DATA), size)
         except OSError as error:
             if error.errno == errno.ENXIO:  # only a hole is left
                 return
             yield end, size  # the file system does not tell
             return
-        end = os.lseek(source, start, os.SEEK_HOLE)
+        end = min(os.lseek(source, start, os.SEEK_HOLE), size)  # a log goes on behind what is copied of it
         yield start, end
 
 

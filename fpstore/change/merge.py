@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -20,7 +19,7 @@ from fpstore.design.families import design as make_design
 from fpstore.design.planner import choose
 from fpstore.disk.folders import sync_folder
 from fpstore.disk.refusals import refused
-from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError
+from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, StorageError
 from fpstore.format.log import LOG_FILE, LogReader
 from fpstore.format.log_writer import LogWriter
 from fpstore.format.manifest import TEMPORARY, Manifest, generation_folder, read_manifest, write_manifest
@@ -41,15 +40,23 @@ class Host(Protocol):
 
     tracker: Tracker
     log: LogWriter
+    unsettled: bool
+    telling: set[int]
     numbers_in_use: set[int]
 
     turn: threading.RLock
 
-    def told(self) -> AbstractContextManager[None]:
-        """Note that this thread calls a user's progress function."""
-
     def flush(self) -> None:
         """Make durable what is logged."""
+
+    def settle(self) -> None:
+        """After an interrupt, make memory what the files are."""
+
+    def recover(self) -> None:
+        """Settle in the middle of an exception."""
+
+    def go_over(self, snapshot: Snapshot, log: LogWriter, reader: LogReader) -> None:
+        """Go over to another generation."""
 
 
 class _NumbersInUseError(Exception):
@@ -57,8 +64,13 @@ class _NumbersInUseError(Exception):
 
 
 def _tell(host: Host, progress: Progress, phase: str, done: int, total: int | None) -> None:
-    with host.told():
+    """Call a user's progress function, and note that this thread does so: the merge waits for it."""
+    thread = threading.get_ident()
+    try:
+        host.telling.add(thread)
         progress(phase, done, total)
+    finally:
+        host.telling.discard(thread)
 
 
 class Merge:
@@ -97,6 +109,7 @@ class Merge:
 
     def _freeze(self) -> Snapshot:
         """Take what there is now as what will be merged."""
+        self._host.settle()
         snapshot = self._tracker.snapshot()
         self._frozen = self._host.log.place, self._host.log.number
         self._strings = list(snapshot.delta.strings)
@@ -140,7 +153,7 @@ class Merge:
             remove_generation(folder.with_name(snapshot.generation.folder.name))
         except BaseException as error:
             # Unless the switch was made, the new generation is of no use to anybody.
-            if self._tracker.manifest.generation.number != number:
+            if not self._is_current(number):
                 remove_generation(folder)
                 remove_generation(temporary)
             if isinstance(error, InterruptedError):
@@ -206,7 +219,7 @@ class Merge:
             delta = new_delta(generation, log.header)
             self._switch(generation, delta, log, kept)
         except BaseException:
-            if self._host.log is not log:
+            if not self._is_current(number):
                 if log is not None:
                     log.close()
                 if generation is not None:
@@ -226,21 +239,25 @@ class Merge:
             log.sync()
             reader = LogReader(log.path, manifest.identity, manifest.generation.number)
             try:
+                host.unsettled = True  # an interrupt may come right after the rename, which nobody takes back
                 write_manifest(tracker.folder, manifest)
-            except BaseException:
-                # An interrupt may come right after the rename, which nobody takes back.
-                if read_manifest(self._path, tracker.folder).generation.number != manifest.generation.number:
-                    reader.close()
-                    raise
-                self._go_over(snapshot, log, reader)
+                host.go_over(snapshot, log, reader)
+                host.unsettled = False
+            except BaseException as error:
+                host.recover()
+                if isinstance(error, OSError) and not isinstance(error, FpstoreError) and self._is_current(log.header.generation):
+                    raise StorageError(
+                        f"{self._path}: the new generation is in place, but may be lost in a power failure ({error.strerror})",
+                        path=self._path,
+                    ) from error
                 raise
-            self._go_over(snapshot, log, reader)
 
-    def _go_over(self, snapshot: Snapshot, log: LogWriter, reader: LogReader) -> None:
-        old, self._host.log = self._host.log, log
-        self._tracker.switch(snapshot.generation.manifest, snapshot, reader)
-        old.supersede()
-        old.close()
+    def _is_current(self, number: int) -> bool:
+        """Whether the store has this generation, whatever memory says; where nobody can tell, it may."""
+        try:
+            return read_manifest(self._path, self._tracker.folder).generation.number == number
+        except FpstoreError:
+            return True
 
     def _carry_over(self, place: int, number: int, end: int, log: LogWriter, snapshot: Snapshot) -> tuple[int, int, Snapshot]:
         """Copy the records behind a place of the old log to the new one and its delta; return where they end."""

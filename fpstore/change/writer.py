@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,14 +16,17 @@ import numpy.typing as npt
 from fpstore.arguments import check_sync
 from fpstore.change.in_order import probe_insert_in_order
 from fpstore.change.new_rows import Rows, absent, count_absent, count_distinct, kind_with, new_pairs, number_of, numbered
+from fpstore.change.obsolete import remove_obsolete
 from fpstore.diagnostics import logger
 from fpstore.disk.locks import WriterLock
 from fpstore.errors import ClosedStoreError, FpstoreError, InputError, ReadOnlyError, StoreLockedError
-from fpstore.format.log import HEADER_BYTES
+from fpstore.format.log import HEADER_BYTES, LOG_FILE, LogReader
 from fpstore.format.log_writer import LogWriter
+from fpstore.format.manifest import generation_folder, read_manifest
 from fpstore.format.merge_error import MergeError
 from fpstore.format.record import ADD, IN_BASE, LAST_ROW, REMOVE, WIPE, Change, Totals, pack_added_pair, pack_change
 from fpstore.query.batches import Columns
+from fpstore.query.generation import Generation
 from fpstore.query.matches import Match
 from fpstore.query.snapshot import NONE, Snapshot
 from fpstore.query.tracker import Tracker
@@ -62,9 +66,10 @@ class Writer:
         self._flusher: threading.Thread | None = None
         self._flush_error: FpstoreError | None = None
         self._closed = self._closing = False
-        self._stale = False  # the delta may have what the log has not
+        self.unsettled = False  # memory may have half of a change, or the store has another generation than memory
+        self._taken_up = log.number  # of the last record that memory has
         self.merging = threading.RLock()
-        self.telling: set[int] = set()  # threads in a progress function
+        self.telling: set[int] = set()  # threads in the progress function of a merge
         self.merge_error: BaseException | None = None  # of the last merge in the background
         self._merger: threading.Thread | None = None
         self._retry_at = 0
@@ -109,23 +114,12 @@ class Writer:
                 path=self.path,
             )
 
-    @contextmanager
-    def told(self) -> Iterator[None]:
-        """Note that this thread calls a user's progress function, for which a merge waits."""
-        thread = threading.get_ident()
-        try:
-            self.telling.add(thread)
-            yield
-        finally:
-            self.telling.discard(thread)
-
     def begin(self, sync: str | None) -> tuple[Snapshot, str]:
         """Return what there is before a change; what could not be made durable is tried again first."""
         if self._closed:  # by another thread just now
             self.check()
         sync = self.sync if sync is None else check_sync(sync)
-        if self._stale:
-            self.reload()
+        self.settle()
         if self._flush_error is not None:
             self.flush()
         snapshot = self.tracker.snapshot()
@@ -134,27 +128,34 @@ class Writer:
 
     def _make(self, snapshot: Snapshot, change: Change, sync: str) -> Snapshot:
         """Make a change: on any error it has not happened, neither in the log nor in memory."""
-        self._log(pack_change(change), sync, lambda: snapshot.delta.apply(change))
-        return self._show(snapshot, change.totals, len(change.kinds), sync)
+        apply = partial(snapshot.delta.apply, change)
+        return self._commit(snapshot, pack_change(change), change.totals, len(change.kinds), sync, apply)
 
-    def _log(self, payload: bytes, sync: str, apply: Callable[[], None]) -> None:
-        """Log a change and take it up in memory, or neither, whatever interrupts come."""
+    def _commit(
+        self, snapshot: Snapshot, payload: bytes, totals: Totals, rows: int, sync: str, apply: Callable[[], None]
+    ) -> Snapshot:
+        """Log a change, apply it to the delta, and show it.
+
+        An interrupt may come anywhere. Whether the change has happened is then what the log says: see :meth:`settle`.
+        """
         log = self.log
         place, number = log.place, log.number
         try:
-            log.append(payload, sync == "commit")
-            self._stale = True  # until it is shown, also for an interrupt
-            apply()
+            try:
+                log.append(payload, sync == "commit")
+                self.unsettled = True
+                apply()
+            except BaseException:
+                log.take_back(place, number)
+                raise
+            if sync == "commit":
+                self._note_durable()
+            after = Snapshot(snapshot.generation, snapshot.delta, snapshot.delta.version, totals)
+            self.tracker.show(after)
+            self.unsettled, self._taken_up = False, log.number
         except BaseException:
-            log.take_back(place, number)
+            self.recover()
             raise
-
-    def _show(self, snapshot: Snapshot, totals: Totals, rows: int, sync: str) -> Snapshot:
-        if sync == "commit":
-            self._note_durable()
-        after = Snapshot(snapshot.generation, snapshot.delta, snapshot.delta.version, totals)
-        self.tracker.show(after)
-        self._stale = False
         if sync != "commit":
             try:
                 self._wait_for_more(rows, sync)
@@ -170,7 +171,7 @@ class Writer:
             self.flush()
         elif sync == "batch" and not self._due:
             self._due = time.monotonic() + BATCH_SECONDS
-            if self._flusher is None:
+            if self._flusher is None or not self._flusher.is_alive():  # an interrupt may have come before it was started
                 self._flusher = threading.Thread(target=self._flush_in_time, name="fpstore-flush", daemon=True)
                 self._flusher.start()
             self._wake.notify_all()
@@ -197,6 +198,7 @@ class Writer:
         StorageError
         """
         with self.turn:
+            self.settle()
             self._flush_error = None
             self.log.force()
             self._note_durable()
@@ -206,12 +208,41 @@ class Writer:
         self._waiting_rows = 0
         self._due = 0.0
 
-    def reload(self) -> None:
-        """Make the delta anew from the log, after a change in memory that is not in it."""
+    def settle(self) -> None:
+        """After an interrupt, make memory what the files are: the log may have a change that memory has not, or only half of.
+
+        An interrupt of this changes nothing; every change, flush and merge settles first.
+        """
+        if not self.unsettled and self._taken_up == self.log.number:
+            return
+        self.unsettled = True
         tracker = self.tracker
-        tracker.take(tracker.manifest, tracker.snapshot().generation, tracker.log, self.log.read(HEADER_BYTES, 1))
+        manifest = read_manifest(self.path, tracker.folder)
+        number = manifest.generation.number
+        if self.log.header.generation == number == tracker.manifest.generation.number:
+            tracker.take(manifest, tracker.snapshot().generation, tracker.log, self.log.read(HEADER_BYTES, 1))
+        else:  # a merge was interrupted after it had made its generation current
+            remove_obsolete(tracker.here(), number)
+            folder = tracker.here() / generation_folder(number)
+            log = LogWriter(folder / LOG_FILE, manifest.identity, number)
+            reader = LogReader(log.path, manifest.identity, number)
+            tracker.take(manifest, Generation(folder.parent, manifest), reader, log.read(HEADER_BYTES, 1))
+            self.log = log
         tracker.lead()
-        self._stale = False
+        self.unsettled, self._taken_up = False, self.log.number
+
+    def recover(self) -> None:
+        """Settle in the middle of an exception, which tells more than why this would fail; the next change tries again."""
+        with suppress(FpstoreError, OSError, MemoryError):
+            self.settle()
+
+    def go_over(self, snapshot: Snapshot, log: LogWriter, reader: LogReader) -> None:
+        """Go over to another generation, which has become current."""
+        old = self.log
+        old.supersede()
+        self.tracker.switch(snapshot.generation.manifest, snapshot, reader)
+        self.log, self._taken_up = log, log.number
+        old.close()
 
     # Adding
 
@@ -254,19 +285,12 @@ class Writer:
             before = snapshot.totals
             next_row = max(before.next_row, min(number + 1, LAST_ROW)) if kind == "row" else before.next_row
             totals = Totals(before.fingerprints + (not known), before.ids + 1, next_row, kind)
-            log, delta = self.log, snapshot.delta
+            delta = snapshot.delta
             # What the probe has not found is in the tables only if it was deleted from them.
             look = known or delta.kernel.removals
             in_base = bool(look) and snapshot.generation.identity.locate_one(value) is not None
-            place, last = log.place, log.number
-            try:
-                log.append(pack_added_pair(totals, value, number, in_base, strings), sync == "commit")
-                self._stale = True
-                delta.add_one(value, number, in_base, strings)
-            except BaseException:
-                log.take_back(place, last)
-                raise
-            self._show(snapshot, totals, 1, sync)
+            payload = pack_added_pair(totals, value, number, in_base, strings)
+            self._commit(snapshot, payload, totals, 1, sync, partial(delta.add_one, value, number, in_base, strings))
             return matches
 
     def _has_pair(self, snapshot: Snapshot, value: int, number: int) -> bool:
@@ -287,15 +311,17 @@ class Writer:
             missing = absent(snapshot, fingerprints, in_base)
             returning = missing & (in_base != 0)
             delta.check_room(len(fingerprints) + 1, self.path)
-            self._stale = (
-                True  # each row meets those before it, so the delta has them before the log: on an error it is made anew
-            )
-            columns, mask = probe_insert_in_order(
-                delta, fingerprints, rows.ids, columns, in_base, returning, dropped, radius, always
-            )
+            self.unsettled = True  # each row meets those before it, so the delta has them before the log
+            try:
+                columns, mask = probe_insert_in_order(
+                    delta, fingerprints, rows.ids, columns, in_base, returning, dropped, radius, always
+                )
+            except BaseException:
+                self.recover()
+                raise
             count = int(mask.sum())
             if not count:
-                self._stale = False
+                self.unsettled = False
                 return snapshot, columns, mask
             kept, kept_ids = fingerprints[mask], rows.ids[mask]
             totals = rows.totals._replace(
@@ -306,9 +332,9 @@ class Writer:
             # A number whose string was not needed stays unused.
             used = set(kept_ids.tolist()) if rows.strings else ()
             strings = [string if number in used else b"" for number, string in enumerate(rows.strings, delta.next_string)]
-            change = Change(totals, ADD + IN_BASE * in_base[mask], kept, kept_ids, strings)
-            self._log(pack_change(change), sync, lambda: delta.note_strings(strings))
-            return self._show(snapshot, totals, count, sync), columns, mask
+            payload = pack_change(Change(totals, ADD + IN_BASE * in_base[mask], kept, kept_ids, strings))
+            after = self._commit(snapshot, payload, totals, count, sync, partial(delta.note_strings, strings))
+            return after, columns, mask
 
     # Deleting
 
@@ -338,8 +364,8 @@ class Writer:
             return 0
         kinds = np.repeat(np.array([WIPE, REMOVE], np.uint8), [len(dying), len(fingerprints)])
         fingerprints, ids = np.concatenate([dying, fingerprints]), np.concatenate([np.zeros(len(dying), np.uint64), ids])
-        totals = snapshot.totals._replace(fingerprints=snapshot.totals.fingerprints - len(dying), ids=snapshot.totals.ids - pairs)
         kinds += IN_BASE * snapshot.delta.in_base(fingerprints)
+        totals = snapshot.totals._replace(fingerprints=snapshot.totals.fingerprints - len(dying), ids=snapshot.totals.ids - pairs)
         self._make(snapshot, Change(totals, kinds, fingerprints, ids, []), sync)
         return pairs
 
@@ -364,15 +390,15 @@ class Writer:
             if self._closing:
                 raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
             budget, workers = parse_memory(memory), parse_threads(threads)
-            self.merge_under_way = (
-                Join(self, others, renumber, budget, workers, progress, design)
-                if others
-                else Merge(self, budget, workers, progress, design)
-            )
-            logger().info("%s: merge begins, generation %d", self.path, self.tracker.manifest.generation.number)
             try:
+                self.merge_under_way = (
+                    Join(self, others, renumber, budget, workers, progress, design)
+                    if others
+                    else Merge(self, budget, workers, progress, design)
+                )
                 if self._closing:  # close may not have seen it yet
                     self.merge_under_way.stop()
+                logger().info("%s: merge begins, generation %d", self.path, self.tracker.manifest.generation.number)
                 self.merge_under_way.run()
             except BaseException as error:
                 self._note_merge_error(error)
@@ -395,7 +421,7 @@ class Writer:
 
     def merge_if_due(self, snapshot: Snapshot) -> None:
         """Start a merge in the background when the delta has become large."""
-        if self.merge_at is None or self._merger is not None:
+        if self.merge_at is None or (self._merger is not None and self._merger.is_alive()):
             return
         changes = snapshot.delta.kernel.operations
         if changes < max(self.merge_at * snapshot.generation.count, LEAST_CHANGES, self._retry_at):
@@ -430,18 +456,20 @@ class Writer:
             return
         self.refuse_inside(merges=True)
         self._closing = True
-        merge, merger = self.merge_under_way, self._merger
-        if merge is not None:
-            merge.stop()
-        if merger is not None:
-            merger.join()
-        with self.merging, self.turn:
-            if self._closed:
-                return
-            try:
-                self.flush()
-            finally:
-                self._closed = True
-                self.log.close()
-                self._lock.release()
-                self._wake.notify_all()
+        try:
+            merge, merger = self.merge_under_way, self._merger
+            if merge is not None:
+                merge.stop()
+            if merger is not None and merger.is_alive():  # an interrupt may have come before it was started
+                merger.join()
+            with self.merging, self.turn:
+                try:
+                    if not self._closed:
+                        self.flush()
+                finally:
+                    self._closed = True
+                    self.log.close()
+                    self._lock.release()
+                    self._wake.notify_all()
+        finally:
+            self._closing = False

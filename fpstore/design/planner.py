@@ -29,7 +29,7 @@ CODE_BITS = 3.29  # mean code length of h on uniform keys
 ENTRY_OVERHEAD_BITS = (20 + 8 + 1 - 8 + 2.7) * 8  # block header, key, directory, less the first fingerprint, padding
 HEADER_BYTES = 4096  # of a table file
 ID_BYTES = 4.0
-FOLDER_BYTES = 20_480  # the rest of a small store: its id map, log and manifest
+FOLDER_BYTES = 20_480  # all else of a store: what an empty id map, an empty log and a manifest take
 SAMPLE_SIZE = 1 << 14
 STORAGE = ("hot", "cold")
 

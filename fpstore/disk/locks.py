@@ -56,8 +56,9 @@ class WriterLock:
         if self._descriptor >= 0:
             if self.owner == os.getpid():  # a child between fork and exec may hold the descriptor too
                 fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-            os.close(self._descriptor)
-            self._descriptor = -1
+            # A Ctrl-C comes before both of the next lines or after them: another release would close a file of others.
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
         _held.discard(self)
 
 

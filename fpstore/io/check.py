@@ -187,7 +187,7 @@ def check_fingerprints(values: object) -> U64:
     >>> check_fingerprints([1, 2**64 - 1])
     array([                   1, 18446744073709551615], dtype=uint64)
     """
-    array = _as_array(values)
+    array = as_array(values)
     if array is None:
         return _integers(_as_list(values, "fingerprints"), "fingerprint")
     problem = dtype_problem(array.dtype, array.shape)
@@ -222,7 +222,7 @@ def check_ids(ids: object, count: int) -> U64 | list[str]:
     >>> check_ids(("a", "b"), 2)
     ['a', 'b']
     """
-    array = _as_array(ids)
+    array = as_array(ids)
     if array is None:
         items = _as_list(ids, "ids")
     else:
@@ -276,13 +276,21 @@ def _ids_of_list(items: list[object]) -> U64 | list[str]:
     return strings if clean else [check_string_id(item) for item in strings]
 
 
-def _as_array(values: object) -> npt.NDArray[Any] | None:
-    """Return an array, or an object that converts itself to one (a pandas or polars series), as an array; otherwise None."""
-    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+def as_array(values: object) -> npt.NDArray[Any] | None:
+    """Return arrays and what converts itself to one (a pandas or polars series); None for the rest.
+
+    Raises
+    ------
+    InputError
+        Some values are masked.
+    """
+    if not isinstance(values, np.ndarray) and not hasattr(values, "__array__"):
+        return None
+    array = np.asanyarray(values)
+    # Records have a mask of their own kind, and are refused later whatever it says.
+    if isinstance(array, np.ma.MaskedArray) and array.dtype.names is None and np.ma.is_masked(array):
         raise InputError("the array has masked values: leave those rows out (array.compressed())", got=values)
-    if isinstance(values, np.ndarray):
-        return values
-    return np.asarray(values) if hasattr(values, "__array__") else None
+    return np.asarray(array)
 
 
 def _as_list(values: object, what: str) -> list[object]:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.threads import result
+from fpstore.threads import Pool, is_starting, result
 
 T = TypeVar("T")
 Words = npt.NDArray[np.uint64]
@@ -44,14 +44,13 @@ def joined(columns: list[Columns]) -> Columns:
 def run(work: Callable[..., T], parts: list[Any], threads: int) -> list[T]:
     """Run ``work(part, stop=...)`` on each part, in threads when there is enough to do; results in order.
 
-    This thread meets a Ctrl-C while the others work, and stops them. When it works itself, the kernel looks for signals.
+    This thread meets a Ctrl-C while the others work, and stops them. When it works itself, the kernel looks for signals. A signal
+    handler that interrupted the start of threads starts none.
     """
-    if threads == 1 or len(parts) < 2:
+    if threads == 1 or len(parts) < 2 or is_starting():
         return [work(part, stop=None) for part in parts]
-    from concurrent.futures import ThreadPoolExecutor
-
     stop = _kernel.Stop()
-    with ThreadPoolExecutor(min(threads, len(parts))) as pool:
+    with Pool(min(threads, len(parts))) as pool:
         try:
             jobs = [pool.submit(work, part, stop=stop) for part in parts]
             return [result(job) for job in jobs]

@@ -155,7 +155,11 @@ class Tracker:
     def _resolve(self) -> None:
         """Open the current generation; a merge may replace it while it is looked for."""
         for attempt in range(ATTEMPTS):
-            manifest = read_manifest(self.path, self.folder)
+            try:
+                manifest = read_manifest(self.path, self.folder)
+            except StoreNotFoundError:
+                self.check_same()
+                raise
             try:
                 self._open(manifest)
                 return
@@ -212,7 +216,20 @@ class Tracker:
                     return path if path == self.path else path.readlink()
             except OSError:
                 pass
-        raise StorageError(f"{self.path}: was replaced or removed: open the store again", path=self.path)
+        raise self._was_replaced()
+
+    def _was_replaced(self) -> StorageError:
+        return StorageError(f"{self.path}: was replaced or removed: open the store again", path=self.path)
+
+    def check_same(self) -> None:
+        """Refuse a store that was replaced or removed.
+
+        Raises
+        ------
+        StorageError
+        """
+        if not self.is_same():
+            raise self._was_replaced()
 
     def inside(self) -> Path:
         """Return a path that leads into the store that was opened, whatever it is called now, for files that are made and removed.

@@ -1,4 +1,4 @@
-"""Changing a store: the one writer appends to the log, takes up into the delta what it has logged, and merges."""
+"""The single writer of a store: it appends changes to the log, applies them to the delta, and merges."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ Progress = Callable[[str, int, int | None], None]
 Words = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.uint8]
 
-LEAST_CHANGES = 1 << 16  # fewer are not worth a merge of their own
-BATCH_ROWS = 10_000  # a group of inserts is made durable when it has so many rows
-BATCH_SECONDS = 0.1  # or is so old
+LEAST_CHANGES = 1 << 16  # fewer are not worth a merge
+BATCH_ROWS = 10_000  # a group of changes is made durable when it has this many rows
+BATCH_SECONDS = 0.1  # or is this old
 NONE_ROWS = 1 << 20
 
 
 class Writer:
-    """The process's right to change a store, and how it does. Calls from several threads take turns.
+    """The right of a process to change a store, and the changes. Calls from several threads take turns.
 
-    A change is logged first, made durable if that was asked for, then taken up into the delta in memory, and then told to readers.
+    A change is first logged, then made durable if wanted, then applied to the delta in memory, and then published to readers.
     """
 
     def __init__(self, tracker: Tracker, lock: WriterLock, log: LogWriter, sync: str, merge_at: float | None) -> None:
@@ -62,7 +62,7 @@ class Writer:
         self._flusher: threading.Thread | None = None
         self._flush_error: FpstoreError | None = None
         self._closed = self._closing = False
-        self._stale = False  # the delta may have what the log has not
+        self._stale = False  # the delta may have changes that the log does not have
         self.merging = threading.RLock()
         self.telling: set[int] = set()  # threads in a progress function
         self.merge_error: BaseException | None = None  # of the last merge in the background
@@ -75,7 +75,7 @@ class Writer:
     # What every change does
 
     def check(self) -> None:
-        """Refuse a writer that is closed, or that a fork has copied."""
+        """Refuse a writer that is closed, or copied by a fork."""
         if self._closed:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
         if self._lock.owner != os.getpid():
@@ -90,7 +90,7 @@ class Writer:
         return self._lock.owner == os.getpid()
 
     def refuse_inside(self, merges: bool = False) -> None:
-        """Refuse what a signal handler, or the progress function of a merge, asks for where it would wait for itself.
+        """Refuse a call from a signal handler, or from the progress function of a merge, that would wait for itself.
 
         A change is refused in the middle of another one of the same thread, and while whole stores are merged; with ``merges``
         also in the middle of a merge.
@@ -111,7 +111,7 @@ class Writer:
 
     @contextmanager
     def told(self) -> Iterator[None]:
-        """Note that this thread calls a user's progress function, for which a merge waits."""
+        """Note that this thread calls a user's progress function, for which the merge waits."""
         thread = threading.get_ident()
         try:
             self.telling.add(thread)
@@ -120,7 +120,7 @@ class Writer:
             self.telling.discard(thread)
 
     def begin(self, sync: str | None) -> tuple[Snapshot, str]:
-        """Return what there is before a change; what could not be made durable is tried again first."""
+        """Return the snapshot before a change, after making durable what could not be before."""
         if self._closed:  # by another thread just now
             self.check()
         sync = self.sync if sync is None else check_sync(sync)
@@ -133,19 +133,19 @@ class Writer:
         return snapshot, sync
 
     def _make(self, snapshot: Snapshot, change: Change, sync: str) -> Snapshot:
-        """Make a change: on any error it has not happened, neither in the log nor in memory."""
+        """Make a change. After an error it has not happened, neither in the log nor in memory."""
         with self._logged(pack_change(change), sync):
             snapshot.delta.apply(change)
         return self._show(snapshot, change.totals, len(change.kinds), sync)
 
     @contextmanager
     def _logged(self, payload: bytes, sync: str) -> Iterator[None]:
-        """Log a change, and take it back if what follows fails."""
+        """Log a change, and take it back if the body fails."""
         log = self.log
         place, number = log.place, log.number
         log.append(payload, sync == "commit")
         try:
-            self._stale = True  # until it is shown, also for an interrupt
+            self._stale = True  # until the new snapshot is shown, in case of an interrupt
             yield
         except BaseException:
             log.take_back(place, number)
@@ -178,7 +178,7 @@ class Writer:
             self._wake.notify_all()
 
     def _flush_in_time(self) -> None:
-        """Make groups durable when they are due, in a thread of its own."""
+        """Make groups durable when they are due; runs in its own thread."""
         with self.turn:
             while not self._closed:
                 wait = self._due - time.monotonic() if self._due else None
@@ -192,7 +192,7 @@ class Writer:
                     self._due = time.monotonic() + 1.0
 
     def flush(self) -> None:
-        """Make durable, and tell others, what is not yet; on failure it stays as it is.
+        """Make all changes durable and publish them; on an error they stay logged.
 
         Raises
         ------
@@ -209,7 +209,7 @@ class Writer:
         self._due = 0.0
 
     def reload(self) -> None:
-        """Make the delta anew from the log, after a change in memory that is not in it."""
+        """Build the delta again from the log, after a change in memory that is not in the log."""
         tracker = self.tracker
         tracker.take(tracker.manifest, tracker.snapshot().generation, tracker.log, self.log.read(HEADER_BYTES, 1))
         tracker.lead()
@@ -225,7 +225,7 @@ class Writer:
             self.numbers_in_use.add(number)
 
     def insert(self, fingerprints: Words, ids: Words | list[str] | None, sync: str | None) -> int:
-        """Add pairs; return how many were new."""
+        """Add pairs; return the number of new ones."""
         with self.turn:
             snapshot, sync = self.begin(sync)
             rows = self._rows(snapshot, fingerprints, ids)
@@ -257,7 +257,7 @@ class Writer:
             next_row = max(before.next_row, min(number + 1, LAST_ROW)) if kind == "row" else before.next_row
             totals = Totals(before.fingerprints + (not known), before.ids + 1, next_row, kind)
             log, delta = self.log, snapshot.delta
-            # What the probe has not found is in the tables only if it was deleted from them.
+            # A fingerprint that the probe has not found is in the tables only if it was deleted from them.
             look = known or delta.kernel.removals
             in_base = bool(look) and snapshot.generation.identity.locate_one(value) is not None
             place, last = log.place, log.number
@@ -290,7 +290,7 @@ class Writer:
             returning = missing & (in_base != 0)
             delta.check_room(len(fingerprints) + 1, self.path)
             self._stale = (
-                True  # each row meets those before it, so the delta has them before the log: on an error it is made anew
+                True  # each row must find those before it, so the delta has them before the log: on an error it is built again
             )
             columns, mask = probe_insert_in_order(
                 delta, fingerprints, rows.ids, columns, in_base, returning, dropped, radius, always
@@ -305,7 +305,7 @@ class Writer:
                 ids=snapshot.totals.ids + count,
                 next_row=snapshot.totals.next_row,
             ).counting(kept_ids)
-            # A number whose string was not needed stays unused.
+            # The number of a string that was not needed stays unused.
             used = set(kept_ids.tolist()) if rows.strings else ()
             strings = [string if number in used else b"" for number, string in enumerate(rows.strings, delta.next_string)]
             change = Change(totals, ADD + IN_BASE * in_base[mask], kept, kept_ids, strings)
@@ -316,7 +316,7 @@ class Writer:
     # Deleting
 
     def delete_fingerprints(self, fingerprints: Words, sync: str | None) -> int:
-        """Remove fingerprints with all their ids; return how many pairs there were."""
+        """Remove fingerprints with all their ids; return the number of pairs removed."""
         with self.turn:
             snapshot, sync = self.begin(sync)
             distinct = np.unique(fingerprints)
@@ -326,7 +326,7 @@ class Writer:
             return self._remove(snapshot, distinct, int(lims[-1]), NONE, NONE, sync)
 
     def delete_ids(self, numbers: Words, sync: str | None) -> int:
-        """Remove every pair that has one of these ids; return how many there were."""
+        """Remove every pair that has one of these ids; return the number of pairs removed."""
         with self.turn:
             snapshot, sync = self.begin(sync)
             fingerprints, ids = snapshot.with_ids(numbers)
@@ -374,7 +374,7 @@ class Writer:
             )
             logger().info("%s: merge begins, generation %d", self.path, self.tracker.manifest.generation.number)
             try:
-                if self._closing:  # close may not have seen it yet
+                if self._closing:  # close may not have seen this merge yet
                     self.merge_under_way.stop()
                 self.merge_under_way.run()
             except BaseException as error:
@@ -385,7 +385,7 @@ class Writer:
             self._note_merge_error(None)
 
     def _note_merge_error(self, error: BaseException | None) -> None:
-        """Keep the outcome of a merge where every process finds it, and log it."""
+        """Store the outcome of a merge where every process finds it, and log it."""
         self.merge_error = error
         note = MergeError(self.tracker.folder)
         if error is None:
@@ -397,7 +397,7 @@ class Writer:
             logger().error("%s: merge failed, the delta stays as it was: %s", self.path, error)
 
     def merge_if_due(self, snapshot: Snapshot) -> None:
-        """Start a merge in the background when the delta has become large."""
+        """Start a merge in the background if the delta has become large."""
         if self.merge_at is None or self._merger is not None:
             return
         changes = snapshot.delta.kernel.operations
@@ -427,7 +427,7 @@ class Writer:
         }
 
     def close(self) -> None:
-        """Make durable what is not yet, and give the lock back."""
+        """Make all changes durable, and release the lock."""
         if not self.is_own:
             self._closed = True  # threads of the parent may have held the locks at the fork
             return

@@ -1,4 +1,4 @@
-"""Putting a new store in place of an old one, which is put aside and kept; and keeping writers away meanwhile."""
+"""Replacing a store by a new one, keeping the old one beside it, and keeping writers away meanwhile."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fpstore.errors import StoreLockedError
 
 
 def free_name(path: Path, ending: str, suffix: str = "") -> Path:
-    """Return the first path beside another one that does not exist: without a number, or numbered from 2 on."""
+    """Return the first name beside a path that is free: without a number, or numbered from 2 on."""
     for number in itertools.count(1):
         free = path.with_name(f"{path.name}{ending}{'' if number == 1 else f'-{number}'}{suffix}")
         if not (free.exists() or free.is_symlink()):
@@ -23,7 +23,7 @@ def free_name(path: Path, ending: str, suffix: str = "") -> Path:
 
 
 def take_lock(path: Path) -> WriterLock:
-    """Become a store's one writer.
+    """Become a store's single writer.
 
     Raises
     ------
@@ -36,12 +36,12 @@ def take_lock(path: Path) -> WriterLock:
 
 
 def keep_still(path: Path) -> int | None:
-    """Keep writers away without changing a byte; return the descriptor of the lock, None where no writer ever was.
+    """Keep writers away without changing a byte; return the descriptor of the lock, or None if there is no lock file.
 
     Raises
     ------
     StoreLockedError
-        There is a writer.
+        The store has a writer.
     StorageError
     """
     if not (path / LOCK_FILE).exists():
@@ -62,7 +62,7 @@ def keep_still(path: Path) -> int | None:
 
 
 def swap(new: Path, old: Path) -> Path:
-    """Put a store in place of another one, and return where that one is kept."""
+    """Replace a store by another one; return the path where the old one is kept."""
     aside = free_name(old, ".damaged")
     exchange(new, old)
     new.rename(aside)

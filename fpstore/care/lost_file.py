@@ -1,4 +1,4 @@
-"""The list of what a repair could not recover: written as it is found, under a temporary name until it is complete."""
+"""The list of losses of a repair, written as they are found, under a temporary name until it is complete."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ HELD_ROWS = 1 << 12
 
 
 class LostFile:
-    """Rows of a kind, a fingerprint and an id, each of which may be empty. Without a row there is no file.
+    """A file of rows: kind, fingerprint and id, each of which may be empty. Without rows there is no file.
 
     Parameters
     ----------
     path : Path
-        The name that it has in the end.
+        The final name.
 
     Attributes
     ----------
     counts : Counter
-        How many rows there are of each kind.
+        The number of rows of each kind.
     """
 
     def __init__(self, path: Path) -> None:
@@ -48,7 +48,7 @@ class LostFile:
         self._rows.clear()
 
     def finish(self) -> bool:
-        """Make the file durable under its name; return whether there is one.
+        """Make the file durable under its final name; return whether there is a file.
 
         Raises
         ------
@@ -62,6 +62,6 @@ class LostFile:
         return True
 
     def abort(self) -> None:
-        """Leave nothing, unless the file is finished."""
+        """Remove the file, unless it is finished."""
         if self._sink is not None:
             self._sink.abort()

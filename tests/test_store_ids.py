@@ -216,7 +216,7 @@ def test_a_number_that_has_no_name_is_damage(tmp_path):
         assert snapshot.named([3, 0, 2, 1, 2, 0]) == ["d", "a", "c", "b", "c", "a"]
         for number in (4, 5, 2**63):
             for numbers in ([number], [0, 1, 2, 3, number]):
-                with pytest.raises(fpstore.CorruptStoreError, match=f"id number {number} has no name"):
+                with pytest.raises(fpstore.CorruptStoreError, match=f"id number {number} has no string"):
                     snapshot.named(numbers)
 
 

@@ -125,7 +125,7 @@ class GenerationWriter:
 
     def _note_used(self, ids: Words, used: npt.NDArray[np.bool_]) -> None:
         if len(ids) and int(ids.max()) >= len(used):
-            raise CorruptStoreError(f"{self.folder}: id number {int(ids.max())} has no name", path=self.folder)
+            raise CorruptStoreError(f"{self.folder}: id number {int(ids.max())} has no string", path=self.folder)
         used[ids] = True
 
     def _blocks_within(self, rows: int) -> npt.NDArray[np.uint32]:

@@ -130,7 +130,7 @@ class Join(Merge):
 
         def translated(ids: Words) -> Words:
             if len(ids) and int(ids.max()) >= last:
-                raise CorruptStoreError(f"{other.generation.folder}: id number {ids.max()} has no name")
+                raise CorruptStoreError(f"{other.generation.folder}: id number {ids.max()} has no string")
             found: Words = np.asarray(table[ids])
             return found
 

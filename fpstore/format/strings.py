@@ -156,7 +156,7 @@ class Strings:
             name = value[4:]
             if xxhash.xxh64_intdigest(name, number) & 0xFFFFFFFF == int.from_bytes(value[:4], "little"):
                 return name
-        what = "has no name" if value is None else "has a damaged name"
+        what = "has no string" if value is None else "has a damaged string"
         raise CorruptStoreError(f"{self._reader.path}: id number {number} {what}", path=self._reader.path)
 
     def verify(self, tick: Callable[[int], None] = lambda rows: None) -> None:
@@ -178,7 +178,7 @@ class Strings:
         count = sum(len(value) // 8 for _, value in self.places()) if names else 0
         if count != names:
             raise CorruptStoreError(
-                f"{self._reader.path}: the id dictionary has {names} names and {count} numbers", path=self._reader.path
+                f"{self._reader.path}: the id dictionary has {names} strings and {count} numbers", path=self._reader.path
             )
 
 

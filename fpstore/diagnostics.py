@@ -1,4 +1,4 @@
-"""What operators see: the logger ``fpstore``. It is silent until the program that uses fpstore configures logging."""
+"""The logger ``fpstore``. It is silent until the program that uses fpstore configures logging."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _logger: logging.Logger | None = None
 
 
 def logger() -> logging.Logger:
-    """Return the logger; the module ``logging`` is loaded when there is something to log."""
+    """Return the logger; the module ``logging`` is loaded on first use."""
     global _logger
     if _logger is None:
         import logging

@@ -357,8 +357,8 @@ class Reading:
 
     def stats(self) -> dict[str, Any]:
         """Return the contents and sizes of the store; docs/api.md lists the keys."""
-        found = self._tracker.watched()
-        return {**describe(self.snapshot(), self._tracker.log.file_bytes), **found}
+        snapshot = self.snapshot()
+        return {**describe(snapshot, self._tracker.log.file_bytes), **self._tracker.watched()}
 
     def verify(self, progress: Callable[[str, int, int | None], None] | None = None) -> Report:
         """Read every byte and check it: checksums, order, counts, keys, codes, id records, and that all tables hold the same set.

@@ -163,7 +163,7 @@ def test_verify_follows_each_name_to_its_number_and_back(copy, damage):
     with fpstore.open(copy) as store:
         (fault,) = store.verify().faults
     expected = (
-        f"id number {len(STRINGS)} has a damaged name" if damage == "number skipped" else "id dictionary is damaged at number 7"
+        f"id number {len(STRINGS)} has a damaged string" if damage == "number skipped" else "id dictionary is damaged at number 7"
     )
     assert expected in fault["message"]
     assert fault["path"] == str(copy / STORE)

@@ -1,4 +1,4 @@
-"""From input to a store: sort, group, encode the identity table and its ids, then the other tables in threads; all or nothing."""
+"""Building a store from input: sort, group, encode the identity table and its ids, then the other tables in threads."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PHASE_TABLES = "tables"
 
 @dataclass
 class Options:
-    """What a build needs to know besides its input."""
+    """The options of a build."""
 
     radius: int = 3
     design: str | Sequence[Any] = "auto"
@@ -58,14 +58,14 @@ class Options:
     disk_budget: int | None = None
     storage: str = "hot"
     progress: Progress | None = None
-    # Of a store that is written anew: what the input does not tell.
+    # Of a store that is written again: facts that the input does not have.
     id_kind: str | None = None
     rows: int = 0
-    reserved: int = 0  # bytes of the budget that are taken already
-    auto: dict[str, Any] | None = None  # what a later merge needs to choose a design again, when this one was chosen
+    reserved: int = 0  # bytes of the budget that are already used
+    auto: dict[str, Any] | None = None  # if `auto` chose the design: what a later merge needs to choose again
 
     def checked(self) -> Options:
-        """Validate what can be validated before any input is read."""
+        """Validate the options before any input is read."""
         self.radius = check_radius(self.radius)
         self.memory = parse_memory(self.memory)
         self.threads = parse_threads(self.threads)
@@ -78,7 +78,7 @@ class Options:
 
 @dataclass
 class _Progress:
-    """Counts of the phase under way, told to the caller's callback from whichever thread advances them."""
+    """Counts of the current phase, reported to the caller's callback from any thread."""
 
     callback: Progress | None
     stop: _kernel.Stop = field(default_factory=_kernel.Stop)
@@ -128,7 +128,7 @@ class _Build:
         self._temporary.mkdir()
 
     def run(self, source: Any, ids: Any) -> None:
-        """Read, sort, encode, and write the metadata last."""
+        """Read, sort, encode, and write the manifest last."""
         strings = _StringsFile(self._generation / STRINGS_FILE)
         try:
             if self._options.id_kind == "string":
@@ -227,7 +227,7 @@ class _Build:
         free = self._memory
         workspaces: list[Words | None] = [None]
         if identity.table is None:
-            # The sorted keys stay, and the memory of the pairs serves the first thread.
+            # The sorted keys stay, and the first thread uses the memory of the pairs.
             workspaces = [identity.memory]
             free -= identity.count * 2 * KEY_BYTES
         extra = min(self._threads, len(tables)) - 1
@@ -238,8 +238,8 @@ class _Build:
         memory = self._memory // len(workspaces)
         waiting = iter(tables)
         lock = threading.Lock()
-        # A Ctrl-C while the pool starts its threads can lose one of them, which nobody would wait for: none begins before all
-        # have started.
+        # A Ctrl-C while the pool starts its threads can lose track of one, so that it is never joined: so no thread begins
+        # before all have started.
         started = threading.Event()
 
         def work(workspace: Words | None) -> None:
@@ -317,7 +317,7 @@ class _Build:
         self._syncs.append((writer, self._disk.submit(writer.sync)))
 
     def _auto(self, count: int) -> dict[str, Any] | None:
-        """Return what a later merge needs to choose a design again, when this one was chosen."""
+        """If `auto` chose the design, return what a later merge needs to choose again."""
         if self._options.design != "auto":
             return self._options.auto
         return {"planned_for": count, "disk_budget": self._options.disk_budget, "storage": self._options.storage}
@@ -336,7 +336,7 @@ class _Build:
 
 
 class _StringsFile:
-    """The dictionary, made when the first string comes."""
+    """The dictionary of strings, created with the first string."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -351,27 +351,27 @@ class _StringsFile:
         return self._numbers.number(strings)
 
     def finish(self) -> tuple[int, dict[str, int] | None]:
-        """Make it durable; return the number after the last, and what its reader must know."""
+        """Make the dictionary durable; return the number after the last, and its record for the manifest."""
         if self._file is None or self._numbers is None:
             return 0, None
         size, digest = self._file.finish()
         return self._numbers.count, {"bytes": size, "digest": digest, "largest": 0}
 
     def abort(self) -> None:
-        """Give it up."""
+        """Drop the dictionary."""
         if self._file is not None:
             self._file.abort()
 
 
 class _Identity:
-    """The sorted distinct fingerprints: what the other tables are made from."""
+    """The sorted distinct fingerprints, from which the other tables are made."""
 
     design: Design
 
     def __init__(self, column: Column, rows: int) -> None:
         self.column = column
-        self.memory: Words | None = None  # the sort's, free once the identity table is written
-        self.table: Path | None = None  # read the keys from this table file instead of the column
+        self.memory: Words | None = None  # of the sort, free once the identity table is written
+        self.table: Path | None = None  # the table file from which to read the keys instead of the column
         self.count = 0
         self.digest = 0
         self.ids_file: dict[str, int] = {}
@@ -385,7 +385,7 @@ class _Identity:
         return np.concatenate(self._sample)
 
     def note(self, part: Words) -> None:
-        """Take the next keys into the count, digest and histogram."""
+        """Add the next keys to the count, digest and histogram."""
         for keys in in_pieces([part]):
             add_histogram(self._last, keys, self.histogram)
             self._last = keys[-1:].copy()
@@ -413,7 +413,7 @@ def _few_ids(keys: Words, per_key: Words) -> Iterator[tuple[Words, Words]]:
 
 
 def _known_rows(source: Any) -> int | None:
-    """How many rows a source has, when it can tell without being read."""
+    """Return the number of rows of a source, if it is known before reading."""
     if hasattr(source, "rows"):
         rows: int | None = source.rows
         return rows

@@ -14,17 +14,17 @@ from fpstore.design.families import TableSpec
 
 Words = npt.NDArray[np.uint64]
 
-# Bytes a row while pairs are sorted in memory: the pairs and a scratch array of the same size.
+# Bytes per row while pairs are sorted in memory: the pairs and a scratch array of the same size.
 PAIR_BYTES = 32
 KEY_BYTES = 16
 SPLIT_BITS = 8
-COPY_ROWS = 1 << 18  # rows that are copied, read or written between two looks at whether to stop
+COPY_ROWS = 1 << 18  # rows that are copied, read or written between two checks for a stop
 
 
 class Groups(NamedTuple):
-    """Sorted rows: distinct keys, how many ids each has, the ids one after the other; and memory to use again afterwards.
+    """Sorted rows: distinct keys, the number of ids of each, and all ids in order; with memory that can be used again.
 
-    ``per_key`` lies in ``memory``, so that may be overwritten only once the counts are used.
+    ``per_key`` lies in ``memory``, which may be overwritten only after the counts have been used.
     """
 
     keys: Words
@@ -34,7 +34,7 @@ class Groups(NamedTuple):
 
 
 class Column:
-    """A growing column of words, kept in memory, or in a file where a path is given.
+    """A growing column of words, in memory, or in a file if a path is given.
 
     The file is open only while it is written or read: there may be thousands of columns, and few open files.
     """
@@ -83,7 +83,7 @@ class Column:
         return out
 
     def take(self, rows: int) -> Words:
-        """Return the next rows after those taken before."""
+        """Return the next rows, after those returned before."""
         start, self._taken = self._taken, self._taken + rows
         return self.whole()[start : start + rows] if self._path is None else self._read(start, rows)
 
@@ -96,7 +96,7 @@ class Column:
         return self._parts[0]
 
     def close(self) -> None:
-        """Forget the rows."""
+        """Drop the rows."""
         self._parts = []
         if self._path is not None:
             self._path.unlink()
@@ -117,12 +117,12 @@ class PairSorter:
     Parameters
     ----------
     memory : int
-        Budget in bytes. Past it, rows are spilled to one file per value of their leading 8 bits, and a part that is still
-        too large is split by the next 8 bits, and so on.
+        Budget in bytes. Beyond it, rows are spilled to one file per value of their leading 8 bits; a part that is still too
+        large is split by the next 8 bits, and so on.
     folder : Path
-        Where the temporary files go.
+        The folder for temporary files.
     rows : int, optional
-        How many rows will come, if known.
+        The number of rows that will be added, if it is known.
     """
 
     def __init__(self, memory: int, folder: Path, rows: int | None = None) -> None:
@@ -162,7 +162,7 @@ class PairSorter:
         return self._parts is not None
 
     def groups(self, tick: Callable[[int], None]) -> Iterator[Groups]:
-        """Yield the sorted rows part by part, grouped by key; ``tick`` is told the rows that were sorted."""
+        """Yield the sorted rows in parts, grouped by key; call ``tick`` with the number of rows sorted."""
         if self._parts is None:
             pairs, self._pairs = self._pairs[: 2 * self.rows], np.empty(0, np.uint64)
             if self.rows:
@@ -223,18 +223,18 @@ def permuted_parts(
         Starts a pass over the fingerprints in ascending order. There is one pass per part, and a few more to find
         their bounds: decoding the identity table again is cheaper than writing parts to disk and reading them back.
     count : int
-        How many there are.
+        The number of fingerprints.
     spec : TableSpec
         The table to sort for.
     memory : int
         Budget in bytes.
     stop : Stop, optional
-        Another thread sets it to have this end soon, with InterruptedError.
+        When another thread sets it, this ends soon with InterruptedError.
     """
     permutation = np.frombuffer(spec.permutation, np.uint8)
     rows = max(memory // KEY_BYTES, 4 * COPY_ROWS)
     bounds = [(0, 2**64 - 1, count)] if count <= rows else _bounds(lambda: unless_stopped(keys(), stop), permutation, rows)
-    # Two arrays for all parts: what is yielded is overwritten by the next.
+    # Two arrays for all parts: each part overwrites the one before.
     room, other = (np.empty(max((size for _, _, size in bounds), default=0), np.uint64) for _ in range(2))
     for low, high, size in bounds:
         part, scratch = room[:size], other[:size]

@@ -1,4 +1,4 @@
-"""Writing a generation from what is sorted already, streamed, whatever its size."""
+"""Writing a generation of any size from sorted content, as a stream."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PHASE_MERGE = "merging"
 
 
 class GenerationWriter:
-    """Writes the tables and the id map of a new generation; :meth:`record` says afterwards what they are."""
+    """Writes the tables and the id map of a new generation; :meth:`record` describes them afterwards."""
 
     def __init__(
         self, folder: Path, design: Design, block_bytes: int, memory: int, threads: int, progress: Progress | None
@@ -43,11 +43,11 @@ class GenerationWriter:
         self.design = design
         self.fingerprints = self.ids = self.digest = 0
         self.ids_file: dict[str, int] = {}
-        self.used: npt.NDArray[np.bool_] | None = None  # which numbers of strings occur, where that is asked for
+        self.used: npt.NDArray[np.bool_] | None = None  # which numbers of strings occur, if that is wanted
         self._block_bytes = block_bytes
         self._memory, self._threads = memory, threads
         self._progress = progress
-        self._rooms: list[Words] = []  # for the keys of a table, of those done
+        self._rooms: list[Words] = []  # arrays for the keys of a table, free for the next ones
         self._syncs: list[tuple[TableWriter, Future[None]]] = []
         self._entry_counts: SimpleQueue[npt.NDArray[np.uint32]] = SimpleQueue()  # of the identity table's blocks
         self._waiting = np.empty(0, np.uint32)
@@ -55,12 +55,12 @@ class GenerationWriter:
         self._done = 0
         self._lock = threading.Lock()
         self._stop = _kernel.Stop()
-        # A Ctrl-C while a pool starts its threads can lose one of them, which nobody would wait for: none begins before all have
-        # started.
+        # A Ctrl-C while a pool starts its threads can lose track of one, so that it is never joined: so no thread begins before
+        # all have started.
         self._started = threading.Event()
 
     def write(self, source: Source) -> None:
-        """Write tables and ids, durable but for the folder's own name.
+        """Write tables and ids, and make them durable except for the folder's own name.
 
         Raises
         ------
@@ -80,7 +80,7 @@ class GenerationWriter:
             try:
                 with Pool(self._threads, initializer=self._started.wait) as pool:
                     try:
-                        # The ids wait for the blocks of the identity table, so that begins first.
+                        # The ids wait for the blocks of the identity table, so it begins first.
                         jobs = [pool.submit(self._table, source, 0), pool.submit(self._id_map, source)]
                         jobs += [pool.submit(self._table, source, table) for table in range(1, len(self.design.tables))]
                         self._started.set()
@@ -105,7 +105,7 @@ class GenerationWriter:
         return keys
 
     def _id_map(self, source: Source) -> None:
-        """Write the ids, block by block as the identity table has its blocks."""
+        """Write the ids in the blocks of the identity table."""
         records = IdMapWriter(self.folder / IDS_FILE, self.digest)
         try:
             for keys, counts, ids in source.groups():
@@ -125,7 +125,7 @@ class GenerationWriter:
 
     def _note_used(self, ids: Words, used: npt.NDArray[np.bool_]) -> None:
         if len(ids) and int(ids.max()) >= len(used):
-            raise CorruptStoreError(f"{self.folder}: id number {int(ids.max())} has no name", path=self.folder)
+            raise CorruptStoreError(f"{self.folder}: id number {int(ids.max())} has no string", path=self.folder)
         used[ids] = True
 
     def _blocks_within(self, rows: int) -> npt.NDArray[np.uint32]:
@@ -160,7 +160,7 @@ class GenerationWriter:
         room: Words | None = None
         keys = source.keys(spec, self._stop)
         if keys is None:
-            # Nowhere sorted so: sort it in parts, through a file.
+            # No source has this order: sort in parts, through a file.
             column = Column(self.folder / f"table-{number}.tmp")
             keys = permuted_parts(lambda: self._sorted(source), self.fingerprints, spec, self._share(), self._stop)
         elif self.fingerprints * KEY_BYTES <= self._share():
@@ -207,7 +207,7 @@ class GenerationWriter:
             self._entry_counts.put(entry_counts)
 
     def _sync(self, writer: TableWriter) -> None:
-        """Make a table durable beside the writing of the next."""
+        """Make a table durable while the next is written."""
         self._syncs.append((writer, self._disk.submit(writer.sync)))
 
     def _layout(self, table: int, histogram: Words) -> Layout:
@@ -217,7 +217,7 @@ class GenerationWriter:
         return self._memory // min(self._threads, len(self.design.tables))
 
     def tick(self, rows: int = 0) -> None:
-        """Count rows, and end here if :meth:`stop` was called."""
+        """Count rows, and raise InterruptedError if :meth:`stop` was called."""
         self._tick(rows)
 
     def _tick(self, rows: int) -> None:
@@ -229,19 +229,19 @@ class GenerationWriter:
                 self._progress(PHASE_MERGE, self._done, self.fingerprints * len(self.design.tables))
 
     def stop(self) -> None:
-        """Have the write end soon, with InterruptedError."""
+        """Make the write end soon with InterruptedError."""
         self._stop.set()
 
     def record(
         self, number: int, totals: Totals, first_string: int, strings_file: dict[str, int] | None = None
     ) -> GenerationRecord:
-        """Return what the manifest says of the generation.
+        """Return the generation's record for the manifest.
 
         Parameters
         ----------
         number : int
         totals : Totals
-            What it holds.
+            The totals of its content.
         first_string, strings_file
             See :class:`GenerationRecord`.
         """
@@ -259,7 +259,7 @@ class GenerationWriter:
 
 
 def finish_generation(folder: Path, manifest: Manifest) -> None:
-    """Give a generation whose files are complete its log; the caller makes the names durable.
+    """Create the log of a generation whose other files are complete; the caller makes the names durable.
 
     Raises
     ------
@@ -276,7 +276,7 @@ def start_of_log(manifest: Manifest) -> LogHeader:
 
 
 def finish_store(folder: Path, manifest: Manifest) -> None:
-    """Make a store of a folder that has the files of its first generation.
+    """Turn a folder that has the files of its first generation into a store.
 
     Raises
     ------
@@ -287,7 +287,7 @@ def finish_store(folder: Path, manifest: Manifest) -> None:
 
 
 def finish_copy(folder: Path, manifest: Manifest) -> None:
-    """Make a store of a folder that has all files of its generation, with the log.
+    """Turn a folder that has all files of its generation, including the log, into a store.
 
     Raises
     ------
@@ -312,12 +312,12 @@ def in_pieces(parts: Iterable[Words]) -> Iterator[Words]:
 
 
 def add_histogram(last: Words, keys: Words, histogram: Words) -> None:
-    """Count the first differing bits of successive keys, the first of which comes after ``last``.
+    """Count the first differing bits of successive keys, starting after ``last``.
 
     Raises
     ------
     CorruptStoreError
-        They do not ascend.
+        The keys do not ascend.
     """
     joined = np.concatenate([last, keys[:1]])
     if len(last) and len(keys) and _kernel.histogram(joined, histogram) != len(joined):

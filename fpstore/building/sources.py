@@ -1,4 +1,4 @@
-"""Sorted content to write tables from: what a snapshot holds, several of them together, or the part of one in a range."""
+"""Sources of sorted content for tables: a snapshot, several snapshots together, or a part of one."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ T = TypeVar("T")
 
 
 class Source(Protocol):
-    """Content that can be gone through in order, as often as it takes."""
+    """Content that can be read in order any number of times."""
 
     def groups(self) -> Iterator[Groups]:
-        """Start a pass over (fingerprints, how many ids each has, id numbers), ascending."""
+        """Start a pass over (fingerprints, number of ids of each, id numbers), ascending."""
 
     def keys(self, spec: TableSpec, stop: _kernel.Stop | None = None) -> Iterator[Words] | None:
-        """Start a pass over the permuted fingerprints, ascending; None when they are not sorted like that anywhere.
+        """Start a pass over the permuted fingerprints, ascending; None if no table has them in this order.
 
-        It ends soon, with InterruptedError, when another thread sets ``stop``.
+        When another thread sets ``stop``, the pass ends soon with InterruptedError.
         """
 
     def shape(self) -> tuple[int, int] | None:
-        """Return how many fingerprints there are, and their digest; None when that takes a pass."""
+        """Return the number of fingerprints and their digest; None if that takes a pass."""
 
 
 class Content:
-    """What a snapshot holds: each of its tables brought up to date with the delta while it is decoded.
+    """The content of a snapshot: each table is brought up to date with the delta while it is decoded.
 
     Parameters
     ----------
     snapshot : Snapshot
     renumber : callable, optional
-        Makes other numbers of the ids' numbers.
+        Maps id numbers to other numbers.
     """
 
     def __init__(self, snapshot: Snapshot, renumber: Callable[[Words], Words] | None = None) -> None:
@@ -59,12 +59,12 @@ class Content:
             yield _in_order(keys, counts, self._renumber(ids))
 
     def keys(self, spec: TableSpec, stop: _kernel.Stop | None = None) -> Iterator[Words] | None:
-        """Start a pass over the table of this permutation, if there is one."""
+        """Start a pass over the table with this permutation, if there is one."""
         table = next((t for t in self._snapshot.generation.tables if t.kernel.permutation == spec.permutation), None)
         return None if table is None else self._updated(table, np.frombuffer(spec.permutation, np.uint8), stop)
 
     def shape(self) -> tuple[int, int]:
-        """Return how many fingerprints there are, and their digest."""
+        """Return the number of fingerprints and their digest."""
         record = self._snapshot.generation.record
         identity = np.frombuffer(IDENTITY, np.uint8)
         added, dropped = (_kernel.digest(keys, identity) for keys in (self._add, self._drop))
@@ -90,7 +90,7 @@ class Content:
 
 
 class Joined:
-    """Several sources as one; a fingerprint of several has the ids of all."""
+    """Several sources as one; a fingerprint in several of them has the ids of all."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self._sources = sources
@@ -100,7 +100,7 @@ class Joined:
         return _union_all([source.groups() for source in self._sources], cut_groups, _union_groups)
 
     def keys(self, spec: TableSpec, stop: _kernel.Stop | None = None) -> Iterator[Words] | None:
-        """Start a pass over the tables of this permutation, if all sources have one."""
+        """Start a pass over the tables with this permutation, if all sources have one."""
         streams: list[Iterator[tuple[Words]]] = []
         for source in self._sources:
             keys = source.keys(spec, stop)
@@ -110,17 +110,17 @@ class Joined:
         return (piece for (piece,) in _union_all(streams, _cut_keys, _union_keys))
 
     def shape(self) -> None:
-        """Return None: what several sources have in common is not known beforehand."""
+        """Return None: the overlap of the sources is not known beforehand."""
 
 
 class Part:
-    """Those fingerprints of a snapshot that start with a prefix.
+    """The fingerprints of a snapshot that start with a prefix.
 
     Parameters
     ----------
     snapshot : Snapshot
     bits, prefix : int
-        The leading bits, and what they are.
+        The number of leading bits, and their value.
     """
 
     def __init__(self, snapshot: Snapshot, bits: int, prefix: int) -> None:
@@ -157,7 +157,7 @@ class Part:
 def _union_all(
     streams: list[Iterator[T]], cut: Callable[[T, np.uint64, str], tuple[T, T]], unite: Callable[[T, T], T]
 ) -> Iterator[T]:
-    """Merge ascending streams as a balanced tree: each piece passes few unions."""
+    """Merge ascending streams as a balanced tree, so that each piece passes through few unions."""
     while len(streams) > 1:
         pairs = [_union(streams[i], streams[i + 1], cut, unite) for i in range(0, len(streams) - 1, 2)]
         streams = pairs + streams[len(pairs) * 2 :]
@@ -167,7 +167,7 @@ def _union_all(
 def _union(
     left: Iterator[T], right: Iterator[T], cut: Callable[[T, np.uint64, str], tuple[T, T]], unite: Callable[[T, T], T]
 ) -> Iterator[T]:
-    """Merge two ascending streams of pieces, each a tuple that starts with its keys; memory is that of two pieces."""
+    """Merge two ascending streams of pieces, each a tuple that starts with its keys, in the memory of two pieces."""
     a, b = next(left, None), next(right, None)
     while a is not None and b is not None:
         bound = min(a[0][-1], b[0][-1])  # type: ignore[index]
@@ -197,7 +197,7 @@ def _union_groups(a: Groups, b: Groups) -> Groups:
 
 
 def _in_order(keys: Words, counts: Words, ids: Words) -> Groups:
-    """Put the ids of each fingerprint into ascending order again, each once."""
+    """Sort the ids of each fingerprint again, and drop repeated ones."""
     owner = np.repeat(np.arange(len(keys)), counts.astype(np.int64))
     order = np.lexsort((ids, owner))
     owner, ids = owner[order], ids[order]

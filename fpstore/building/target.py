@@ -1,4 +1,4 @@
-"""Building a folder beside its target and putting it in place in one step, or leaving no trace."""
+"""Building a folder beside its target and moving it into place in one step, or leaving no trace."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class Target:
     """Context manager: yields a temporary folder next to the target, and on success makes it the target.
 
     The folder is locked while its builder lives, so the next build can tell one that was abandoned (a killed process)
-    and removes it. With ``overwrite``, an existing store is swapped for the new one in one system call.
+    and remove it. With ``overwrite``, an existing store is exchanged with the new one in one system call.
 
     Raises
     ------
     StoreExistsError
         The target exists and ``overwrite`` is false, or it exists and is not a store.
     StorageError
-        The system refused a write: no space, no permission.
+        The system refused a write, because of space or permission.
     """
 
     def __init__(self, path: Path, overwrite: bool) -> None:
-        self.path = path.resolve() if overwrite and is_store(path) else path  # through a link, the store that it names
+        self.path = path.resolve() if overwrite and is_store(path) else path  # of a link, the store that it names
         self._overwrite = overwrite
         self._folder: Path
         self._lock = -1
@@ -139,7 +139,7 @@ class Target:
             raise
 
     def _take_back(self, replaced: bool) -> None:
-        """Undo the last step of a build that failed behind it, so that an error always means that nothing was changed."""
+        """Undo the last step of a build that failed after it, so that an error always means that nothing was changed."""
         try:
             if replaced:
                 exchange(self._folder, self.path)
@@ -151,7 +151,7 @@ class Target:
             ) from error
 
     def _put_back(self) -> None:
-        """Give the target back its old store, when a builder was killed while it was set aside."""
+        """Put the old store back, if a builder was killed while it was set aside."""
         if not (self.path.is_symlink() or self.path.exists()):
             for aside in self.path.parent.glob(f"{glob.escape(temporary_prefix(self.path))}*{ASIDE}"):
                 if is_store(aside):
@@ -183,7 +183,7 @@ def temporary_prefix(path: Path) -> str:
 
 
 def refuse_inside_store(path: Path) -> None:
-    """Raise InputError when a file or folder that is to be written would lie inside a store, where nothing else belongs."""
+    """Raise InputError if a file or folder to be written would lie inside a store, where nothing else belongs."""
     folder = _resolved(path.parent)
     for parent in () if folder is None else (folder, *folder.parents):
         with suppress(PermissionError):
@@ -192,13 +192,13 @@ def refuse_inside_store(path: Path) -> None:
 
 
 def lies_inside(path: Path, folder: Path) -> bool:
-    """Whether a path is a folder or lies in it, through whatever links."""
+    """Whether a path is a folder or lies in it, with all links followed."""
     inner, outer = _resolved(path), _resolved(folder)
     return inner is not None and outer is not None and inner.is_relative_to(outer)
 
 
 def _resolved(path: Path) -> Path | None:
-    """Follow all links; None where they go in a circle, or may not be followed."""
+    """Follow all links; None if they form a circle, or cannot be followed."""
     try:
         return path.resolve()
     except (OSError, RuntimeError):

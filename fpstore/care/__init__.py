@@ -1,1 +1,1 @@
-"""Looking after a store: verify, stats, backup, repair."""
+"""Care of a store: verify, stats, backup, repair."""

@@ -1,4 +1,4 @@
-"""Backups: a copy of a store in use that holds exactly what the store held at one moment."""
+"""Backups: exact copies of a store in use, as of one moment."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ PHASE_COPY = "copying"
 COPY_BYTES = 1 << 24  # at a time
 ATTEMPTS = 100
 PAUSE_SECONDS = 0.01
-# What a file system answers that cannot copy within the kernel, or not between these two files, or cannot read one of them.
+# The errors of a file system that cannot copy within the kernel, or between these two files, or that cannot read one of them.
 _NO_COPY_RANGE = (errno.EIO, errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM, errno.ETXTBSY)
 
 
 def back_up(tracker: Tracker, path: Path, overwrite: bool, progress: Progress | None) -> None:
-    """Copy what a store holds at one moment to ``path``; it appears complete, or not at all.
+    """Copy a store to ``path`` as of one moment; the copy appears complete or not at all.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def _open_folder(generation: Generation, store: int) -> int:
 
 
 def _check_whole(generation: Generation, files: dict[str, int]) -> None:
-    """Refuse to copy a file that has become shorter; nothing is read through a mapping, which would end the process."""
+    """Refuse to copy a file that has become shorter; read nothing through a mapping, which could end the process."""
     for table in generation.tables:
         table.file.check_size()
     for name, descriptor in files.items():
@@ -98,7 +98,7 @@ def _copy(generation: Generation, files: dict[str, int], path: Path, overwrite: 
     with Target(path, overwrite) as folder:
         target = folder / generation.folder.name
         target.mkdir()
-        # What is copied of the log says which moment this is; all else never changes.
+        # The copied part of the log decides the moment; the other files never change.
         end = log_end(files[LOG_FILE], log_file, manifest.identity, generation.record.number)
         sizes = {name: os.fstat(descriptor).st_size if name != LOG_FILE else end for name, descriptor in files.items()}
         done, total = 0, sum(sizes.values())
@@ -112,12 +112,12 @@ def _copy(generation: Generation, files: dict[str, int], path: Path, overwrite: 
 
 
 def copy_file(path: Path, source: int, target: Path, size: int) -> Iterator[int]:
-    """Copy the start of an open file to a new one, holes as holes, durably; yield how many bytes each step has copied.
+    """Copy the start of an open file durably to a new one, holes as holes; yield the number of bytes of each step.
 
     Raises
     ------
     CorruptStoreError
-        A place of the file cannot be read, or it becomes shorter meanwhile.
+        A place of the file cannot be read, or the file becomes shorter meanwhile.
     """
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
@@ -140,7 +140,7 @@ def copy_file(path: Path, source: int, target: Path, size: int) -> Iterator[int]
 
 
 def _data(source: int, size: int) -> Iterator[tuple[int, int]]:
-    """Yield the parts of a file that are no holes."""
+    """Yield the parts of a file that are not holes."""
     end = 0
     while end < size:
         try:
@@ -148,7 +148,7 @@ def _data(source: int, size: int) -> Iterator[tuple[int, int]]:
         except OSError as error:
             if error.errno == errno.ENXIO:  # only a hole is left
                 return
-            yield end, size  # the file system does not tell
+            yield end, size  # the file system does not know its holes
             return
         end = min(os.lseek(source, start, os.SEEK_HOLE), size)  # a log goes on behind what is copied of it
         yield start, end
@@ -160,7 +160,7 @@ def _copy_some(path: Path, source: int, target: int, at: int, count: int) -> int
     except OSError as error:
         if error.errno not in _NO_COPY_RANGE:
             raise
-    # Reading tells whether it was the source that failed, and where.
+    # Reading shows whether the source has failed, and where.
     data = memoryview(read_at(source, path, at, count))
     written = 0
     while written < len(data):

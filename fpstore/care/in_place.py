@@ -1,4 +1,4 @@
-"""Putting a new store in place of an old one, which is put aside and kept; and keeping writers away meanwhile."""
+"""Replacing a store by a new one, keeping the old one beside it, and keeping writers away meanwhile."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def free_name(path: Path, ending: str, suffix: str = "") -> Path:
 
 
 def take_lock(path: Path) -> WriterLock:
-    """Become a store's one writer.
+    """Become a store's single writer.
 
     Raises
     ------
@@ -45,12 +45,12 @@ def take_lock(path: Path) -> WriterLock:
 
 
 def keep_still(path: Path) -> int | None:
-    """Keep writers away without changing a byte; return the descriptor of the lock, None where no writer ever was.
+    """Keep writers away without changing a byte; return the descriptor of the lock, or None if there is no lock file.
 
     Raises
     ------
     StoreLockedError
-        There is a writer.
+        The store has a writer.
     StorageError
     """
     if not (path / LOCK_FILE).is_file():  # without a lock there is no writer

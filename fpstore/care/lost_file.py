@@ -1,4 +1,4 @@
-"""The list of what a repair could not recover: written as it is found, under a temporary name until it is complete."""
+"""The list of losses of a repair, written as they are found, under a temporary name until it is complete."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class LostFile:
     Parameters
     ----------
     path : Path
-        The name that it has in the end.
+        The final name.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class LostFile:
         self._rows.clear()
 
     def finish(self) -> bool:
-        """Make the file durable under its name; return whether there is one.
+        """Make the file durable under its final name; return whether there is a file.
 
         Raises
         ------

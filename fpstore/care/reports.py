@@ -1,4 +1,4 @@
-"""What verify and repair report."""
+"""The reports of verify and repair."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from fpstore.errors import FpstoreError
 
 @dataclass
 class Report:
-    """What ``verify`` found.
+    """The findings of ``verify``.
 
     Attributes
     ----------
     ok : bool
     tables, blocks, fingerprints, ids : int
-        How much was read; of fingerprints and ids, with what was inserted and deleted since the last merge.
+        The numbers of what was read; fingerprints and ids include the inserts and deletes since the last merge.
     faults : list of dict
-        ``message``, ``path``, ``block`` (None when the fault is not in one block).
+        ``message``, ``path``, ``block`` (None if the fault is not in a single block).
     """
 
     tables: int = 0

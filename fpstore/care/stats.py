@@ -1,4 +1,4 @@
-"""Looking inside a store: sizes and shapes."""
+"""Statistics of a store: sizes and distributions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from fpstore.format.table import TableReader
 from fpstore.query.snapshot import Snapshot
 
 SKEW_BITS = 16
-TELLING = 4096  # with fewer fingerprints a store takes what headers, pages and last blocks do, so sizes for each mean nothing
+TELLING = 4096  # with fewer fingerprints, headers, pages and last blocks dominate, so bytes per fingerprint mean nothing
 
 
 def describe(snapshot: Snapshot, log_bytes: int) -> dict[str, Any]:
-    """Return the numbers of ``Store.stats``."""
+    """Return the figures of ``Store.stats``."""
     generation, delta = snapshot.generation, snapshot.delta.kernel
     manifest, record, design, tables = generation.manifest, generation.record, generation.design, generation.tables
     n = record.fingerprints
@@ -82,7 +82,7 @@ def _by_table(design: Design, n: int) -> list[Any]:
 
 
 def distribution(table: TableReader) -> dict[str, Any]:
-    """Read a whole table and return its h histogram, code lengths, block fill, and its largest runs of equal leading bits."""
+    """Read a whole table and return its h histogram, code lengths, fill of blocks, and largest runs of equal leading bits."""
     histogram = np.zeros(huffman.SYMBOLS, np.uint64)
     last: npt.NDArray[np.uint64] = np.empty(0, np.uint64)
     runs = np.zeros(1 << SKEW_BITS, np.int64)
@@ -109,7 +109,7 @@ def distribution(table: TableReader) -> dict[str, Any]:
             "mean": float(entries.mean()) if len(entries) else 0.0,
             "most": int(entries.max()) if len(entries) else 0,
         },
-        # The bits of the first entry of each block are counted with the header, those of h at block bounds are not used.
+        # The bits of a block's first entry count as header; the codes of h at block bounds are not stored.
         "fill": min(used / payload, 1.0) if payload else 0.0,
         "skew": {
             "prefix_bits": SKEW_BITS,

@@ -1,4 +1,4 @@
-"""Reading every byte of a store."""
+"""Verification: reads and checks every byte of a store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PHASE_LOG = "changes"
 
 
 class _Phase:
-    """Rows done in one phase, told to the caller's callback."""
+    """The rows done in one phase, reported to the caller's callback."""
 
     def __init__(self, callback: Callable[[str, int, int | None], None] | None, name: str, total: int | None) -> None:
         self._callback = callback
@@ -29,18 +29,18 @@ class _Phase:
         self.reach(0)
 
     def tick(self, rows: int) -> None:
-        """Add to what is done."""
+        """Add to the rows done."""
         self.reach(self._done + rows)
 
     def reach(self, done: int) -> None:
-        """Say how much is done."""
+        """Report how many rows are done."""
         self._done = done
         if self._callback:
             self._callback(self._name, done, self._total)
 
 
 def verify_store(snapshot: Snapshot, log: LogReader, progress: Callable[[str, int, int | None], None] | None = None) -> Report:
-    """Read every table, id record, string and log record; go on after a fault, so that all damaged parts are named."""
+    """Read every table, id record, string and log record; continue after a fault, to name all damaged parts."""
     generation = snapshot.generation
     report = Report(fingerprints=generation.count)
     _check_manifest(generation, report)
@@ -70,7 +70,7 @@ def _noted(report: Report) -> Iterator[None]:
 
 
 def _check_manifest(generation: Generation, report: Report) -> None:
-    """Read the manifest again, unless another generation or another store has taken its place."""
+    """Read the manifest again; ignore it if it belongs to another generation or store by now."""
     with _noted(report), suppress(StoreNotFoundError):
         manifest = read_manifest(generation.path)
         same = (manifest.identity, manifest.generation.number) == (generation.manifest.identity, generation.record.number)
@@ -99,7 +99,7 @@ def _check_ids(generation: Generation, report: Report, phase: _Phase) -> None:
 
 
 def check_totals(snapshot: Snapshot, tick: Callable[[int], None]) -> None:
-    """Count what tables and delta hold together, and compare it with what the last record says.
+    """Count the content of tables and delta together, and compare the counts with the last record.
 
     Raises
     ------

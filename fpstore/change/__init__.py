@@ -1,1 +1,1 @@
-"""What changes a store: the one writer."""
+"""Changes to a store, all made by its single writer."""

@@ -27,7 +27,7 @@ def probe_insert_in_order(
     radius: int,
     always: bool,
 ) -> tuple[Columns, npt.NDArray[np.bool_]]:
-    """Take rows up into the delta, at new versions; return the columns of what each row found, and which were inserted.
+    """Probe and insert rows in the delta, at new versions; return the columns of their matches, and which were inserted.
 
     Parameters
     ----------
@@ -35,16 +35,16 @@ def probe_insert_in_order(
     fingerprints, ids : ndarray of uint64
         The rows.
     base : Columns
-        Of what is near each row in the tables, also if it was deleted since.
+        The matches of each row in the tables, even those deleted since.
     in_base : ndarray of uint8
-        Which fingerprints are in the tables.
+        1 for each fingerprint that is in the tables.
     returning : ndarray of bool
-        Which are in the tables but deleted. Where such a row is inserted, later rows find it in the tables again.
+        Which fingerprints are in the tables but deleted. Once such a row is inserted, later rows find it in the tables again.
     dropped : ndarray of bool
         Which rows are never inserted.
     radius : int
     always : bool
-        Whether rows that found something are inserted too.
+        Whether rows with matches are inserted too.
     """
     ends = sorted({*(np.flatnonzero(returning) + 1).tolist(), len(fingerprints)})
     parts: list[Columns] = []
@@ -60,7 +60,7 @@ def probe_insert_in_order(
             fingerprints[start:end], ids[start:end], matched, in_base[start:end], radius, always, version
         )
         delta.version = version
-        taken = len(inserted)  # fewer than there are, where a row meets much
+        taken = len(inserted)  # fewer than given, if a row has many matches
         parts.append(delta.kernel.combine(_part(near, 0, taken), (lims, found, distances), version))
         masks.append(inserted.astype(bool))
         start += taken

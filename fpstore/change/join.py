@@ -1,4 +1,4 @@
-"""Joining whole stores into one: a merge whose content is that of several."""
+"""Joining whole stores into one: a merge of the content of several stores."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ BATCH_STRINGS = 1 << 10
 
 
 class Join(Merge):
-    """Merges the content of other stores, and the delta, into a new generation. Nothing is inserted meanwhile.
+    """Merges the content of other stores, and the delta, into a new generation. Inserts wait meanwhile.
 
     Parameters
     ----------
     others : sequence of Snapshot
     renumber : bool
-        Give the ids of each other store, which are integers, the numbers that follow those before.
+        Renumber the integer ids of each other store, in turn, from the largest so far.
 
     Raises
     ------
     InputError
-        The ids or the fingerprints of the stores do not go together.
+        The ids or the fingerprints of the stores are of different kinds.
     """
 
     keeps_the_turn = True
@@ -55,7 +55,7 @@ class Join(Merge):
         self._others, self._renumber = others, renumber
 
     def run(self) -> None:
-        """Merge. The turn is kept, for the strings that come with the other stores take the next numbers."""
+        """Merge, holding the writer's turn: the strings of the other stores take the next numbers."""
         with self._host.turn:
             snapshot = self._freeze()
             self._kind = self._common_kind(snapshot)
@@ -114,7 +114,7 @@ class Join(Merge):
         return Joined(sources)
 
     def _translation(self, snapshot: Snapshot, other: Snapshot, new: NewStrings) -> Callable[[Words], Words]:
-        """Give each string of another store a number in this one; the table of numbers is a file."""
+        """Give each string of another store a number in this one; keep the table of numbers in a file."""
         last = other.delta.next_string
         file = self._folder / f"numbers-{len(list(self._folder.iterdir()))}"
         table: Words = np.memmap(file, np.uint64, "w+", shape=(max(last, 1),))
@@ -130,7 +130,7 @@ class Join(Merge):
 
         def translated(ids: Words) -> Words:
             if len(ids) and int(ids.max()) >= last:
-                raise CorruptStoreError(f"{other.generation.folder}: id number {ids.max()} has no name")
+                raise CorruptStoreError(f"{other.generation.folder}: id number {ids.max()} has no string")
             found: Words = np.asarray(table[ids])
             return found
 
@@ -150,7 +150,7 @@ class Join(Merge):
 
 
 def _strings_of(snapshot: Snapshot) -> Iterator[tuple[int, bytes]]:
-    """Yield (number, string) of the dictionary and the delta."""
+    """Yield (number, string) from the dictionary and the delta."""
     if snapshot.generation.strings is not None:
         yield from snapshot.generation.strings.items()
     delta = snapshot.delta

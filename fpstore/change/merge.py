@@ -1,4 +1,4 @@
-"""A merge: the delta is folded into a new generation beside the current one, which then takes its place in one step."""
+"""A merge: folds the delta into a new generation beside the current one, and then replaces that in one step."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker, new_delta
 
 Progress = Callable[[str, int, int | None], None]
-GROWTH = 2  # a design that was chosen is chosen again when there are so many times as many fingerprints, or so few
-UNUSED_STRINGS = 0.01  # share of a dictionary that may be out of use before it is written anew
+GROWTH = 2  # `auto` chooses again when the number of fingerprints has grown or shrunk by this factor
+UNUSED_STRINGS = 0.01  # share of unused strings from which the dictionary is written again
 
 
 class Host(Protocol):
-    """The writer, as far as a merge needs it."""
+    """The part of the writer that a merge uses."""
 
     tracker: Tracker
     log: LogWriter
@@ -60,7 +60,7 @@ class Host(Protocol):
 
 
 class _NumbersInUseError(Exception):
-    """A string whose number the new dictionary has left out was inserted again meanwhile."""
+    """A string that the new dictionary leaves out was inserted again meanwhile."""
 
 
 def _tell(host: Host, progress: Progress, phase: str, done: int, total: int | None) -> None:
@@ -74,7 +74,7 @@ def _tell(host: Host, progress: Progress, phase: str, done: int, total: int | No
 
 
 class Merge:
-    """One merge of the delta as it is when :meth:`run` begins. Readers and inserts go on beside it."""
+    """One merge of the delta as of the moment when :meth:`run` begins. Readers and inserts go on meanwhile."""
 
     keeps_the_turn = False  # so that nothing can be changed meanwhile
 
@@ -90,13 +90,13 @@ class Merge:
         self._stopped = False
 
     def stop(self) -> None:
-        """Give up soon: :meth:`run` raises ClosedStoreError, and nothing was changed."""
+        """Make :meth:`run` end soon with ClosedStoreError, and without a change."""
         self._stopped = True
         if self._written is not None:
             self._written.stop()
 
     def run(self) -> None:
-        """Merge, unless there is nothing to.
+        """Merge, unless there is nothing to merge.
 
         Raises
         ------
@@ -121,11 +121,11 @@ class Merge:
         return snapshot.totals.id_kind == "string"
 
     def _source(self, snapshot: Snapshot) -> Source:
-        """Return what the new generation will hold."""
+        """Return the content of the new generation."""
         return Content(snapshot)
 
     def _totals(self, snapshot: Snapshot, written: GenerationWriter) -> Totals:
-        """Return how much that is."""
+        """Return the totals of the new generation."""
         totals = snapshot.totals
         if (written.fingerprints, written.ids) != (totals.fingerprints, totals.ids):
             raise CorruptStoreError(
@@ -135,7 +135,7 @@ class Merge:
         return totals
 
     def _replace(self, snapshot: Snapshot) -> None:
-        """Write the new generation, and put it in the place of the one of this snapshot."""
+        """Write the new generation, and replace that of this snapshot."""
         number = snapshot.generation.record.number + 1
         folder = self._tracker.inside() / generation_folder(number)
         temporary = folder.with_name(folder.name + TEMPORARY)
@@ -157,7 +157,7 @@ class Merge:
                 remove_generation(folder)
                 remove_generation(temporary)
             if isinstance(error, InterruptedError):
-                raise ClosedStoreError(f"{self._path}: closed during a merge, which was given up", path=self._path) from error
+                raise ClosedStoreError(f"{self._path}: closed during a merge, which was stopped", path=self._path) from error
             if isinstance(error, OSError) and not isinstance(error, FpstoreError):
                 raise refused(self._path, error, "; nothing was merged") from error
             raise
@@ -177,7 +177,7 @@ class Merge:
         self._start = self._totals(snapshot, written)
 
     def _redesigned(self, snapshot: Snapshot) -> Manifest:
-        """Return the manifest, with other tables if they are wanted, or were chosen for another number of fingerprints."""
+        """Return the manifest, with another design if one is wanted, or if `auto` chose for another number of fingerprints."""
         generation = snapshot.generation
         manifest, radius = generation.manifest, generation.design.radius
         count = self._expected(snapshot)
@@ -196,7 +196,7 @@ class Merge:
         return manifest._replace(design=chosen, auto={"disk_budget": None, "storage": "hot", **auto, "planned_for": count})
 
     def _expected(self, snapshot: Snapshot) -> int:
-        """Return about how many fingerprints there will be."""
+        """Return the approximate number of fingerprints afterwards."""
         return snapshot.totals.fingerprints
 
     def _finish(self, snapshot: Snapshot, temporary: Path, folder: Path, number: int) -> None:
@@ -227,7 +227,7 @@ class Merge:
             raise
 
     def _switch(self, generation: Generation, delta: Delta, log: LogWriter, kept: npt.NDArray[np.bool_] | None) -> None:
-        """Carry over what came since the merge began, and make the generation current."""
+        """Copy the changes made since the merge began, and make the generation current."""
         host, tracker, manifest = self._host, self._tracker, generation.manifest
         snapshot = Snapshot(generation, delta, 0, self._start)
         place, record, snapshot = self._carry_over(*self._frozen, self._host.log.durable, log, snapshot)
@@ -260,7 +260,7 @@ class Merge:
             return True
 
     def _carry_over(self, place: int, number: int, end: int, log: LogWriter, snapshot: Snapshot) -> tuple[int, int, Snapshot]:
-        """Copy the records behind a place of the old log to the new one and its delta; return where they end."""
+        """Copy the records after a place of the old log to the new log and its delta; return where they end."""
         for records in self._host.log.read(place, number + 1, max(end, place)):
             change = records.change
             kinds = (change.kinds & np.uint8(KIND_BITS)) + np.uint8(IN_BASE) * snapshot.delta.in_base(change.fingerprints)
@@ -275,7 +275,7 @@ class Merge:
     def _dictionary(
         self, snapshot: Snapshot, temporary: Path, used: npt.NDArray[np.bool_]
     ) -> tuple[npt.NDArray[np.bool_] | None, dict[str, int] | None]:
-        """Write the dictionary, or take over the old one if it is as good; return which numbers it has, None meaning all."""
+        """Write the dictionary, or keep the old one if that is as good; return which numbers it has, or None for all."""
         generation = snapshot.generation
         kept = used.copy()
         with self._host.turn:  # inserts go on

@@ -1,4 +1,4 @@
-"""Rows that are to be added: which of their pairs and fingerprints are stored already."""
+"""Rows to be added: which of their pairs and fingerprints are already stored."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ Words = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.uint8]
 KIND_WORDS = {"row": "row numbers or other integers", "integer": "integers", "string": "strings"}
 
-PRESENT, ABSENT = 1, 2  # what the delta says
-MANY_IDS = 64  # for each row asked; where there are more, they are searched and not listed
+PRESENT, ABSENT = 1, 2  # states in the delta
+MANY_IDS = 64  # per row; if there are more, they are searched and not put into a set
 
 
 class Rows(NamedTuple):
-    """Rows that are to be added, their ids as numbers, and what the numbers rest on."""
+    """Rows to be added, with their ids as numbers, new strings, and the totals afterwards."""
 
     fingerprints: Words
     ids: Words
-    strings: list[bytes]  # strings that have no number yet
-    totals: Totals  # with the kind of ids and the next row as they will be
+    strings: list[bytes]  # those that have no number yet
+    totals: Totals  # with the kind of ids and the next row after the change
 
 
 def new_pairs(snapshot: Snapshot, rows: Rows, in_base: Mask) -> npt.NDArray[np.bool_]:
-    """Return which pairs are not stored yet, each only the first time that it comes."""
+    """Return which pairs are not stored yet; of equal rows, only the first counts."""
     fingerprints, ids = rows.fingerprints, rows.ids
     new = np.ones(len(fingerprints), bool)
     order = np.lexsort((ids, fingerprints))
@@ -63,7 +63,7 @@ def absent(snapshot: Snapshot, fingerprints: Words, in_base: Mask) -> npt.NDArra
 
 
 def count_absent(snapshot: Snapshot, fingerprints: Words, in_base: Mask) -> int:
-    """Return how many different fingerprints are not stored."""
+    """Return the number of distinct fingerprints that are not stored."""
     return count_distinct(fingerprints[absent(snapshot, fingerprints, in_base)])
 
 
@@ -73,7 +73,7 @@ def count_distinct(values: Words) -> int:
 
 
 def is_fresh(snapshot: Snapshot) -> bool:
-    """Whether a store has never had an id, so that the next ones decide their kind."""
+    """Whether a store has never had an id, so that the next ids decide the kind."""
     totals = snapshot.totals
     return totals.ids == 0 and totals.next_row == 0 and not snapshot.delta.strings
 
@@ -81,12 +81,12 @@ def is_fresh(snapshot: Snapshot) -> bool:
 def numbered(
     snapshot: Snapshot, path: Path, fingerprints: Words, ids: Words | Sequence[int | str] | None, reused: Callable[[int], object]
 ) -> Rows:
-    """Turn ids into numbers, and say what the store's totals will be; ``reused`` is told the number of each known string.
+    """Turn ids into numbers, and compute the totals afterwards; call ``reused`` with the number of each known string.
 
     Raises
     ------
     InputError
-        Ids of another kind than the store's, or row numbers that are used up.
+        The ids are of another kind than the store's, or the row numbers are used up.
     """
     totals = snapshot.totals
     if ids is None:
@@ -106,12 +106,12 @@ def numbered(
 
 
 def kind_with(snapshot: Snapshot, path: Path, ids: Words | Sequence[int | str]) -> str:
-    """Return the kind of ids that the store will have with these.
+    """Return the kind of ids of the store once these are added.
 
     Raises
     ------
     InputError
-        It has others.
+        The store has ids of another kind.
     """
     had = snapshot.totals.id_kind
     if not len(ids):
@@ -143,7 +143,7 @@ def _numbers(snapshot: Snapshot, ids: Sequence[str], reused: Callable[[int], obj
 
 
 def number_of(snapshot: Snapshot, identifier: int | str, reused: Callable[[int], object]) -> tuple[int, list[bytes]]:
-    """Return the number of one id, and the string that gets it if it is new; see :func:`numbered`."""
+    """Return the number of one id, and a list with its string if that is new; see :func:`numbered`."""
     if isinstance(identifier, str):
         numbers, strings = _numbers(snapshot, [identifier], reused)
         return int(numbers[0]), strings

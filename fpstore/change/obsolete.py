@@ -1,4 +1,4 @@
-"""Obsolete generations: removed when another one is current."""
+"""Removal of obsolete generations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fpstore.format.manifest import MANIFEST_FILE, TEMPORARY, generation_folder
 
 
 def remove_obsolete(path: Path, current: int) -> None:
-    """Remove the generations that are not current, and temporary files that a dead writer left."""
+    """Remove the generations that are not current, and temporary files of a writer that died."""
     for entry in list(path.iterdir()):
         if entry.name.startswith("gen-") and entry.name != generation_folder(current):
             logger().info("%s: obsolete, removed", entry)
@@ -22,9 +22,9 @@ def remove_obsolete(path: Path, current: int) -> None:
 
 
 def remove_generation(folder: Path) -> None:
-    """Remove a generation; whoever has its log open is told to look for the current one.
+    """Remove a generation, after marking its log so that its readers look for the current generation.
 
-    Processes that have its files open go on reading them; the disk has the space back when the last has closed them.
+    Processes that have its files open can go on reading them. The disk space is free when the last of them has closed the files.
     """
     supersede_log(folder / LOG_FILE)
     with suppress(OSError):

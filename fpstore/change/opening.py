@@ -16,7 +16,7 @@ from fpstore.query.tracker import Tracker
 
 
 def open_writer(tracker: Tracker, sync: str, merge_at: float | None) -> Writer:
-    """Make this process the store's writer: take the lock, remove what a dead writer left, and end the log where it is whole.
+    """Make this process the store's writer: take the lock, remove what a dead writer left, cut off a torn end of the log.
 
     Raises
     ------
@@ -39,8 +39,8 @@ def open_writer(tracker: Tracker, sync: str, merge_at: float | None) -> Writer:
         before = tracker.log.told
         log = LogWriter(generation.folder / LOG_FILE, manifest.identity, manifest.generation.number)
         if log.durable != before:
-            logger().warning("%s: a writer died: the log is recovered up to byte %d, %d were told", path, log.durable, before)
-        # What a writer logged and died before it told is known only now.
+            logger().warning("%s: a writer died: log recovered up to byte %d, %d were published", path, log.durable, before)
+        # Only now are the records known that a writer logged before it died without publishing them.
         tracker.take(manifest, generation, tracker.log, log.read(HEADER_BYTES, 1))
         tracker.lead()
         return Writer(tracker, lock, log, sync, merge_at)

@@ -24,7 +24,7 @@ MOST_BITS = 8
 def split_store(
     snapshot: Snapshot, folder: Path, bits: int, overwrite: bool, memory: int, threads: int, progress: Progress | None
 ) -> list[Path]:
-    """Write one store for each value of the leading bits; return their paths."""
+    """Write one store per value of the leading bits; return their paths."""
     bits = check_whole(bits, 1, MOST_BITS, "bits")
     refuse_inside_store(folder / "0.fps")
     try:

@@ -1,4 +1,4 @@
-"""Changing a store: the one writer appends to the log, takes up into the delta what it has logged, and merges."""
+"""The single writer of a store: it appends changes to the log, applies them to the delta, and merges."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ Progress = Callable[[str, int, int | None], None]
 Words = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.uint8]
 
-LEAST_CHANGES = 1 << 16  # fewer are not worth a merge of their own
-BATCH_ROWS = 10_000  # a group of inserts is made durable when it has so many rows
-BATCH_SECONDS = 0.1  # or is so old
+LEAST_CHANGES = 1 << 16  # fewer are not worth a merge
+BATCH_ROWS = 10_000  # a group of changes is made durable when it has this many rows
+BATCH_SECONDS = 0.1  # or is this old
 NONE_ROWS = 1 << 20
 
 
 class Writer:
-    """The process's right to change a store, and how it does. Calls from several threads take turns.
+    """The right of a process to change a store, and the changes. Calls from several threads take turns.
 
-    A change is logged first, made durable if that was asked for, then taken up into the delta in memory, and then told to readers.
+    A change is first logged, then made durable if wanted, then applied to the delta in memory, and then published to readers.
     """
 
     def __init__(self, tracker: Tracker, lock: WriterLock, log: LogWriter, sync: str, merge_at: float | None) -> None:
@@ -80,7 +80,7 @@ class Writer:
     # What every change does
 
     def check(self) -> None:
-        """Refuse a writer that is closed, or that a fork has copied."""
+        """Refuse a writer that is closed, or copied by a fork."""
         if self._closed:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
         if self._lock.owner != os.getpid():
@@ -95,7 +95,7 @@ class Writer:
         return self._lock.owner == os.getpid()
 
     def refuse_inside(self, merges: bool = False) -> None:
-        """Refuse what a signal handler, or the progress function of a merge, asks for where it would wait for itself.
+        """Refuse a call from a signal handler, or from the progress function of a merge, that would wait for itself.
 
         A change is refused in the middle of another one of the same thread, and while whole stores are merged; with ``merges``
         also in the middle of a merge.
@@ -115,7 +115,7 @@ class Writer:
             )
 
     def begin(self, sync: str | None) -> tuple[Snapshot, str]:
-        """Return what there is before a change; what could not be made durable is tried again first."""
+        """Return the snapshot before a change, after making durable what could not be before."""
         if self._closed:  # by another thread just now
             self.check()
         sync = self.sync if sync is None else check_sync(sync)
@@ -177,7 +177,7 @@ class Writer:
             self._wake.notify_all()
 
     def _flush_in_time(self) -> None:
-        """Make groups durable when they are due, in a thread of its own."""
+        """Make groups durable when they are due; runs in its own thread."""
         with self.turn:
             while not self._closed:
                 wait = self._due - time.monotonic() if self._due else None
@@ -191,7 +191,7 @@ class Writer:
                     self._due = time.monotonic() + 1.0
 
     def flush(self) -> None:
-        """Make durable, and tell others, what is not yet; on failure it stays as it is.
+        """Make all changes durable and publish them; on an error they stay logged.
 
         Raises
         ------
@@ -254,7 +254,7 @@ class Writer:
             self.numbers_in_use.add(number)
 
     def insert(self, fingerprints: Words, ids: Words | list[str] | None, sync: str | None) -> int:
-        """Add pairs; return how many were new."""
+        """Add pairs; return the number of new ones."""
         with self.turn:
             snapshot, sync = self.begin(sync)
             rows = self._rows(snapshot, fingerprints, ids)
@@ -329,7 +329,7 @@ class Writer:
                 ids=snapshot.totals.ids + count,
                 next_row=snapshot.totals.next_row,
             ).counting(kept_ids)
-            # A number whose string was not needed stays unused.
+            # The number of a string that was not needed stays unused.
             used = set(kept_ids.tolist()) if rows.strings else ()
             strings = [string if number in used else b"" for number, string in enumerate(rows.strings, delta.next_string)]
             payload = pack_change(Change(totals, ADD + IN_BASE * in_base[mask], kept, kept_ids, strings))
@@ -339,7 +339,7 @@ class Writer:
     # Deleting
 
     def delete_fingerprints(self, fingerprints: Words, sync: str | None) -> int:
-        """Remove fingerprints with all their ids; return how many pairs there were."""
+        """Remove fingerprints with all their ids; return the number of pairs removed."""
         with self.turn:
             snapshot, sync = self.begin(sync)
             distinct = np.unique(fingerprints)
@@ -349,7 +349,7 @@ class Writer:
             return self._remove(snapshot, distinct, int(lims[-1]), NONE, NONE, sync)
 
     def delete_ids(self, numbers: Words, sync: str | None) -> int:
-        """Remove every pair that has one of these ids; return how many there were."""
+        """Remove every pair that has one of these ids; return the number of pairs removed."""
         with self.turn:
             snapshot, sync = self.begin(sync)
             fingerprints, ids = snapshot.with_ids(numbers)
@@ -408,7 +408,7 @@ class Writer:
             self._note_merge_error(None)
 
     def _note_merge_error(self, error: BaseException | None) -> None:
-        """Keep the outcome of a merge where every process finds it, and log it."""
+        """Store the outcome of a merge where every process finds it, and log it."""
         self.merge_error = error
         note = MergeError(self.tracker.folder)
         if error is None:
@@ -450,7 +450,7 @@ class Writer:
         }
 
     def close(self) -> None:
-        """Make durable what is not yet, and give the lock back."""
+        """Make all changes durable, and release the lock."""
         if not self.is_own:
             self._closed = True  # threads of the parent may have held the locks at the fork
             return

@@ -185,7 +185,7 @@ class Paths:
         return (self._meta.last_page + 1) * self._meta.page_bytes
 
     def reach(self, key: int, database: bytes | None = None) -> int:
-        """Check the pages on the way to a key of 8 bytes; return the first key that may lie on a later page, or 2^64 (as numbers).
+        """Check the pages on the way to a key of 8 bytes; return the first key that may lie on a later page, or 2^64.
 
         Raises
         ------

@@ -11,7 +11,7 @@ SYMBOLS = 64
 
 
 def code_lengths(histogram: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
-    """Return the code length of each h, 0 for positions that do not occur.
+    """Return the code length of each h; 0 for positions that do not occur.
 
     Rare positions are counted as at least a 2^-14th of all, doubling until no code is longer than the format allows (16 bits):
     that costs less than a thousandth of a bit per fingerprint. At least two positions get a code, so that the code is complete.
@@ -19,7 +19,7 @@ def code_lengths(histogram: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
     Parameters
     ----------
     histogram : ndarray of uint64, shape (64,)
-        How often each position occurs.
+        The number of occurrences of each position.
 
     Returns
     -------

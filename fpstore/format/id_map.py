@@ -1,4 +1,4 @@
-"""The id map: which document ids each fingerprint has.
+"""The id map: the document ids of each fingerprint.
 
 One record per block of the identity table holds that block's ids, bit-packed in rank order (docs/format.md, "Id map"): a
 fingerprint is found in the table first, and its block and rank lead to its ids. String ids are numbered through a dictionary.
@@ -25,7 +25,7 @@ PENDING_BLOCKS = 1 << 11
 PENDING_IDS = 1 << 20
 TICK_ROWS = 1 << 14
 FIND_BLOCKS = 1 << 12
-LOCKED_BLOCKS = 1 << 8  # read at once, while other readers wait
+LOCKED_BLOCKS = 1 << 8  # read at once while other readers wait
 
 Words = npt.NDArray[np.uint64]
 
@@ -55,7 +55,7 @@ class IdMapWriter:
         self.added = 0  # fingerprints
 
     def add(self, per_fingerprint: Words, ids: Words) -> None:
-        """Append the ids of successive fingerprints: how many each has, and the ids one after the other."""
+        """Append the ids of successive fingerprints: the number of ids of each, and all ids in order."""
         self._per_fingerprint.append(per_fingerprint)
         self._ids.append(ids)
         self._waiting_ids += len(ids)
@@ -89,7 +89,7 @@ class IdMapWriter:
         self._per_fingerprint, self._ids = [per_fingerprint[fingerprints:].copy()], [ids[used:].copy()]
 
     def finish(self) -> dict[str, int]:
-        """Write what is left, make the file durable, and return what its reader must know: size, digest and largest record."""
+        """Write the remaining records, make the file durable, and return its size, digest and largest record."""
         self._flush()
         size, digest = self._writer.finish(self._largest)
         return {"bytes": size, "digest": digest, "largest": self._largest}
@@ -124,7 +124,7 @@ class IdMap:
         return _kernel.unpack_records(self._records(first, count), first, record_seed(self._digest, 0), printable(self.path))
 
     def _records(self, first: int, count: int) -> list[bytes]:
-        """Return the records of successive blocks. One that is missing shows as the damage of those that follow."""
+        """Return the records of successive blocks. A missing one shows as damage of those that follow."""
         parts = [
             self._reader.successive(block_key(block), min(LOCKED_BLOCKS, first + count - block))
             for block in range(first, first + count, LOCKED_BLOCKS)
@@ -135,7 +135,7 @@ class IdMap:
         return records
 
     def find(self, wanted: Words, block_count: int) -> tuple[Words, npt.NDArray[np.uint32], Words]:
-        """Return (blocks, ranks, ids) of every place that has one of the ids wanted, which ascend; this reads the whole map."""
+        """Return (blocks, ranks, ids) of all places that have a wanted id; the wanted ids ascend. This reads the whole map."""
         parts = []
         for first in range(0, block_count, FIND_BLOCKS):
             records = self._records(first, min(FIND_BLOCKS, block_count - first))
@@ -167,9 +167,9 @@ class IdMap:
         return CorruptStoreError(f"{self.path}: the id record of block {block} is missing", path=self.path, block=block)
 
     def verify(self, entry_counts: Iterable[int], tick: Callable[[int], None] = lambda rows: None) -> int:
-        """Check that there is exactly one good record a block, with the right number of fingerprints; return the id count.
+        """Check that each block has exactly one good record, with the right number of fingerprints; return the id count.
 
-        ``tick`` is called now and then with the number of fingerprints checked since.
+        ``tick`` is called now and then with the number of fingerprints checked since the last call.
         """
         self._reader.verify()
         total = block = waiting = 0
@@ -200,7 +200,7 @@ class IdMap:
         return self._reader.file_bytes
 
     def close(self) -> None:
-        """Give the LMDB handle back."""
+        """Close the file."""
         self._reader.close()
 
 

@@ -1,4 +1,4 @@
-"""The manifest: what a store is, and which generation of its files is current; replaced as a whole, by a rename."""
+"""The manifest: describes a store and names its current generation; replaced as a whole, by a rename."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ IDENTITY_BYTES = 16
 
 
 class GenerationRecord(NamedTuple):
-    """One generation of files.
+    """The record of one generation of files.
 
     Attributes
     ----------
     number : int
     fingerprints, ids : int
-        How many its tables and its id map have.
+        The numbers of fingerprints in its tables and of ids in its id map.
     next_row : int
         The id of the next row that comes without one.
     id_kind : str
@@ -40,11 +40,11 @@ class GenerationRecord(NamedTuple):
     first_string : int
         The number of the first string that is not in its dictionary.
     set_digest : int
-        Of its set of fingerprints.
+        The digest of its set of fingerprints.
     ids_file : dict
-        What the id map must be: ``bytes``, ``digest``, ``largest``.
+        The expected ``bytes``, ``digest`` and ``largest`` record of the id map.
     strings_file : dict or None
-        What the dictionary of strings must be.
+        The same for the dictionary of strings.
     """
 
     number: int
@@ -59,18 +59,18 @@ class GenerationRecord(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """What a store is.
+    """The content of a manifest.
 
     Attributes
     ----------
     identity : bytes
-        16 random bytes, made with the store: its files name it, and fit no other.
+        16 random bytes, made with the store. Its log names them, and so fits no other store.
     design : Design
     block_bytes : int
     fingerprinter : dict or None
         How the fingerprints were made.
     auto : dict or None
-        What the planner was asked for, when it chose the design.
+        The planner's arguments, if it chose the design.
     generation : GenerationRecord
         The current one.
     """
@@ -83,7 +83,7 @@ class Manifest(NamedTuple):
     generation: GenerationRecord
 
     def to_json(self) -> dict[str, Any]:
-        """Return what the file says, without its checksum."""
+        """Return the content of the file, without its checksum."""
         return {
             **dict(_KNOWN),
             **self._asdict(),
@@ -99,18 +99,18 @@ def _checksum(content: dict[str, Any]) -> str:
 
 
 def write_manifest(folder: int, manifest: Manifest) -> None:
-    """Make a manifest that of the store whose folder is open, in one durable step.
+    """Write the manifest of a store whose folder is open, in one durable step.
 
     Parameters
     ----------
     folder : int
-        Its descriptor: a store that is renamed meanwhile keeps its own manifest.
+        The descriptor of the folder, so that a store that is renamed meanwhile gets its own manifest.
     manifest : Manifest
 
     Raises
     ------
     OSError
-        The old one stays.
+        The old manifest stays.
     """
     content = manifest.to_json()
     text = json.dumps({**content, "checksum": _checksum(content)}, indent=1) + "\n"
@@ -130,12 +130,12 @@ def write_manifest(folder: int, manifest: Manifest) -> None:
 
 
 def read_manifest(path: Path, folder: int | None = None) -> Manifest:
-    """Read and check the manifest of a store, by its path or its open folder.
+    """Read and check the manifest of a store, given by its path or its open folder.
 
     Raises
     ------
     StoreNotFoundError
-        There is none.
+        There is no manifest.
     CorruptStoreError, FormatVersionError, StorageError
     """
     file = path / MANIFEST_FILE
@@ -212,7 +212,7 @@ def _is_count(value: object) -> bool:
 
 
 def manifest_bytes(path: Path) -> int:
-    """Return what the manifest of a store takes; nothing where it was removed."""
+    """Return the size of a store's manifest; 0 if it was removed."""
     try:
         return (path / MANIFEST_FILE).stat().st_size
     except OSError:

@@ -1,4 +1,4 @@
-"""A change as the log holds it: rows that were added or removed together."""
+"""A change as stored in the log: rows that were added or removed together."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LENGTH = struct.Struct("<I")
 
 
 class Totals(NamedTuple):
-    """What a store holds after a change."""
+    """The totals of a store after a change."""
 
     fingerprints: int
     ids: int
@@ -38,7 +38,7 @@ class Totals(NamedTuple):
 
 
 class Change(NamedTuple):
-    """Rows that were added or removed together, and what the store holds afterwards.
+    """Rows that were added or removed together, and the totals afterwards.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Change(NamedTuple):
         ADD, REMOVE or WIPE, with IN_BASE where it holds.
     fingerprints, ids : ndarray of uint64, shape (n,)
     strings : list of bytes
-        Strings that get a number with this change, in the order of the numbers. An empty one: the number stays unused.
+        Strings that get a number with this change, in the order of the numbers. The number of an empty one stays unused.
     """
 
     totals: Totals
@@ -75,7 +75,7 @@ def pack_change(change: Change) -> bytes:
 
 
 def pack_added_pair(totals: Totals, fingerprint: int, number: int, in_base: bool, strings: list[bytes]) -> bytes:
-    """Return the payload of a record that adds one pair: what :func:`pack_change` makes of it, without arrays."""
+    """Return the payload of a record that adds one pair: the same as from :func:`pack_change`, but without arrays."""
     return b"".join(
         (
             _ADDED_PAIR.pack(

@@ -1,4 +1,4 @@
-"""The dictionary of string ids: each string has a number, under which the id map knows it."""
+"""The dictionary of string ids: each string has a number, which stands for it in the id map."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Words = npt.NDArray[np.uint64]
 
 
 class StringWriter:
-    """Numbers strings in order of first appearance, in an LMDB file of their own."""
+    """Numbers strings in the order of first appearance, in an LMDB file."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
@@ -39,7 +39,7 @@ class StringWriter:
         self.count = 0
 
     def number(self, names: Sequence[str]) -> Words:
-        """Return the numbers of the names; new ones are added."""
+        """Return the numbers of strings; new strings are added."""
         encoded = [name.encode() for name in names]
         longest = max(encoded, key=len, default=b"")
         if len(longest) > MAX_STRING_BYTES:
@@ -78,7 +78,7 @@ class StringWriter:
 
 
 def sealed_string(number: int, name: bytes) -> bytes:
-    """Return the dictionary's value for a name: the low half of its XXH64, seeded with its number, then the name."""
+    """Return the dictionary's value for a string: the low half of its XXH64, seeded with its number, then the string."""
     return struct.pack("<I", xxhash.xxh64_intdigest(name, number) & 0xFFFFFFFF) + name
 
 
@@ -93,7 +93,7 @@ class Strings:
         return self._opened(number, self._reader.get(struct.pack(">Q", number), STRINGS)).decode()
 
     def several(self, numbers: Words) -> list[str]:
-        """Return the strings of numbers that ascend; each is looked up once, behind the one before."""
+        """Return the strings of ascending numbers; each is looked up once."""
         packed = numbers.astype(">u8").tobytes()
         values = self._reader.get_many([packed[i : i + 8] for i in range(0, len(packed), 8)], STRINGS)
         return [self._opened(number, value).decode() for number, value in zip(numbers.tolist(), values, strict=True)]
@@ -104,7 +104,7 @@ class Strings:
         Raises
         ------
         CorruptStoreError
-            A number that is listed under the hash has no intact string with that hash: it may be this one.
+            A number listed under the hash has no intact string with that hash, so the string may be this one.
         """
         key = xxhash.xxh64_digest(name)
         for number in self._listed(key):
@@ -148,7 +148,7 @@ class Strings:
         return self._reader.file_bytes
 
     def close(self) -> None:
-        """Give the LMDB handle back."""
+        """Close the file."""
         self._reader.close()
 
     def _opened(self, number: int, value: bytes | None) -> bytes:
@@ -156,13 +156,13 @@ class Strings:
             name = value[4:]
             if xxhash.xxh64_intdigest(name, number) & 0xFFFFFFFF == int.from_bytes(value[:4], "little"):
                 return name
-        what = "has no name" if value is None else "has a damaged name"
+        what = "has no string" if value is None else "has a damaged string"
         raise CorruptStoreError(f"{self._reader.path}: id number {number} {what}", path=self._reader.path)
 
     def verify(self, tick: Callable[[int], None] = lambda rows: None) -> None:
-        """Check each name, and that it leads back to its number.
+        """Check each string, and that it leads back to its number.
 
-        ``tick`` is called now and then with the number of names checked since.
+        ``tick`` is called now and then with the number of strings checked since the last call.
         """
         self._reader.verify()
         names = 0
@@ -178,12 +178,12 @@ class Strings:
         count = sum(len(value) // 8 for _, value in self.places()) if names else 0
         if count != names:
             raise CorruptStoreError(
-                f"{self._reader.path}: the id dictionary has {names} names and {count} numbers", path=self._reader.path
+                f"{self._reader.path}: the id dictionary has {names} strings and {count} numbers", path=self._reader.path
             )
 
 
 class NewStrings:
-    """Strings of other stores, which get the next numbers; they are kept in a file, for there may be any number of them.
+    """Strings of other stores, which get the next numbers. They are kept in a file, since there may be any number of them.
 
     Parameters
     ----------
@@ -213,16 +213,16 @@ class NewStrings:
         return Strings(self._reader)
 
     def items(self) -> Iterator[tuple[int, bytes]]:
-        """Yield (number, string) in order of the numbers; nothing can be added any more."""
+        """Yield (number, string) in order of the numbers; after this, nothing can be added."""
         return ((self.first + number, name) for number, name in self._names().items())
 
     def places(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield (hash, numbers) in order of the hashes; nothing can be added any more."""
+        """Yield (hash, numbers) in order of the hashes; after this, nothing can be added."""
         for key, value in self._names().places():
             yield key, b"".join(struct.pack(">Q", self.first + number) for (number,) in struct.iter_unpack(">Q", value))
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         if self._reader is None:
             self._writer.abort()
         else:
@@ -238,20 +238,20 @@ def merge_strings(
     used: npt.NDArray[np.bool_],
     tick: Callable[[], None],
 ) -> dict[str, int]:
-    """Write a dictionary with those strings whose numbers are in use, and return what its reader must know.
+    """Write a dictionary of the strings whose numbers are in use, and return its record for the manifest.
 
     Parameters
     ----------
     path : Path
         The file to create.
     old : Strings or None
-        Where the numbers below ``first`` are.
+        The dictionary with the numbers below ``first``.
     added : sequence of bytes
-        The strings of the numbers from ``first`` on; empty ones have no number.
+        The strings with the numbers from ``first`` on; the numbers of empty ones are unused.
     joined : NewStrings or None
-        The strings of the numbers behind those.
+        The strings with the numbers after those.
     used : ndarray of bool
-        Of all these numbers.
+        Whether each of these numbers is in use.
     tick : callable
         Called now and then.
     """

@@ -21,7 +21,7 @@ from fpstore.format import huffman
 from fpstore.format.table_file import TableFile
 
 FEED_KEYS = 1 << 15
-INDEX_AT_OPEN = 16 << 20  # bytes of keys and directory that are read ahead when a table is opened
+INDEX_AT_OPEN = 16 << 20  # bytes of keys and directory to read ahead when a table is opened
 
 Keys = npt.NDArray[np.uint64]
 
@@ -32,7 +32,7 @@ def table_name(table: int) -> str:
 
 
 class Layout(NamedTuple):
-    """What the writer of a table must know before its first key."""
+    """The facts that the writer of a table needs before its first key."""
 
     design: Design
     table: int
@@ -122,7 +122,7 @@ class TableWriter:
 
 
 class TableReader:
-    """A table file: mapped for probes, whose reading the kernel verifies, and read with ``pread`` for all else.
+    """A table file: mapped for probes, which the kernel verifies, and read with ``pread`` for everything else.
 
     Parameters
     ----------
@@ -135,9 +135,9 @@ class TableReader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.file = TableFile(path)  # a header that cannot be read is an error, not a signal
+        self.file = TableFile(path)  # so that a header that cannot be read is an error, not a signal
         blocks = self._mapped()
-        # Probes need the blocks only where they look, and a small key index at once.
+        # Probes need only the blocks that they look into, and a small key index at once.
         blocks.madvise(mmap.MADV_RANDOM)
         self.kernel = _kernel.Table(np.frombuffer(blocks, dtype=np.uint8), printable(path))
         page = self.kernel.keys_offset // mmap.PAGESIZE * mmap.PAGESIZE
@@ -146,7 +146,7 @@ class TableReader:
 
     @cached_property
     def in_order(self) -> _kernel.Table:
-        """The table for a scan of it: through a mapping of its own, for which the system reads ahead."""
+        """The table for a scan, through a separate mapping for which the system reads ahead."""
         return _kernel.Table(np.frombuffer(self._mapped(), dtype=np.uint8), printable(self.path))
 
     def _mapped(self) -> mmap.mmap:
@@ -156,11 +156,11 @@ class TableReader:
             raise refused(self.path, error) from error
 
     def sample_keys(self, step: int) -> Keys:
-        """Return the key of every so many-th block, from the first on."""
+        """Return the key of every ``step``-th block, from the first on."""
         return self.file.sample_keys(step)
 
     def check_place(self, design: Design, table: int, fingerprint_count: int, set_digest: int) -> None:
-        """Refuse a file that is intact but belongs elsewhere: another place in the design, another set."""
+        """Refuse an intact file that belongs to another place in the design or another set."""
         spec, kernel = design.tables[table], self.kernel
         wanted = {
             "table": (table, kernel.table),
@@ -185,5 +185,5 @@ class TableReader:
         return self.file.pieces(start)
 
     def verify(self, tick: Callable[[int], None] = lambda rows: None) -> None:
-        """Read and check everything; ``tick`` is called with the number of entries of each piece that was read."""
+        """Read and check everything; call ``tick`` with the number of entries of each piece."""
         self.file.verify(tick)

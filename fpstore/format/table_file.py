@@ -1,4 +1,4 @@
-"""A table file read a part at a time with ``pread``, whole tables and damaged ones: no mapping that ends the process."""
+"""A table file read in parts with ``pread``, for whole tables and damaged ones: a mapping could end the process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TableFile:
     ----------
     path : Path
     header : bytes, optional
-        Taken for the file's own, which is damaged.
+        A header to use instead of the file's own, which is damaged.
 
     Raises
     ------
@@ -55,7 +55,7 @@ class TableFile:
             os.close(self._descriptor)
 
     def fileno(self) -> int:
-        """Return the descriptor, which is closed with this."""
+        """Return the descriptor, which is closed with this object."""
         return self._descriptor
 
     def check_size(self) -> None:
@@ -82,7 +82,7 @@ class TableFile:
         return self._words(self.kernel.keys_offset + 8 * start, end - start)
 
     def sample_keys(self, step: int) -> Keys:
-        """Return the key of every so many-th block, from the first on."""
+        """Return the key of every ``step``-th block, from the first on."""
         count, at = self.kernel.block_count, self.kernel.keys_offset
         if step < SPARSE:
             return self.read_keys(0, count)[::step].copy()
@@ -107,7 +107,7 @@ class TableFile:
         Raises
         ------
         CorruptStoreError
-            A block is damaged or cannot be read: its number is in ``block``. Those before it were not returned.
+            A block is damaged or cannot be read; its number is in ``block``. The blocks before it were not returned.
         StorageError
         """
         count = min(end - start, max(PIECE_BYTES // self.kernel.block_bytes, 1))
@@ -124,7 +124,7 @@ class TableFile:
         return values, counts, start + len(counts)
 
     def _read(self, start: int, count: int) -> tuple[npt.NDArray[np.uint8], Keys]:
-        """Return blocks, with what a decoder may read behind them, and their keys after that of the block before."""
+        """Return blocks, padded as far as a decoder may read, and their keys, preceded by the key of the block before."""
         kernel = self.kernel
         before = min(start, 1)
         keys = self.read_keys(start - before, start + count)
@@ -148,7 +148,7 @@ class TableFile:
     def verify(self, tick: Callable[[int], None] = lambda rows: None) -> None:
         """Read everything: index, directory, each block's checksum, lengths, key and order, the count and the set digest.
 
-        ``tick`` is called with the number of entries of each piece that was read.
+        ``tick`` is called with the number of entries of each piece.
 
         Raises
         ------
@@ -189,7 +189,7 @@ class TableFile:
                 )
 
     def check_index(self) -> None:
-        """Check that the keys ascend, and that the directory is the one that belongs to them.
+        """Check that the keys ascend, and that the directory belongs to them.
 
         Raises
         ------
@@ -210,7 +210,7 @@ class TableFile:
 
 
 def _directory_part(keys: Keys, slots: int, start: int, count: int) -> Keys:
-    """Return some slots of the directory: how many keys lie below each in their leading bits; behind the last slot, all keys."""
+    """Return slots of the directory: the number of keys whose leading bits are below each slot; after the last slot, all keys."""
     lowest = np.arange(start, min(start + count, slots), dtype=np.uint64)
     lowest <<= np.uint64(65 - slots.bit_length() if slots > 1 else 0)
     part: Keys = np.searchsorted(keys, lowest).astype(np.uint64)

@@ -1,1 +1,1 @@
-"""Questions asked of a store as it is at one moment."""
+"""Questions to a store as of one moment."""

@@ -1,4 +1,4 @@
-"""Batches of queries: how they are cut into kernel calls and threads, and their columns joined."""
+"""Batches of queries: cutting them into kernel calls for threads, and joining their columns."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ SCAN_QUERIES = 1 << 8
 
 
 def cut(queries: Words, threads: int) -> list[Words]:
-    """Cut a batch evenly for the threads: as few parts as possible, for a large one opens each block for many queries."""
+    """Cut a batch evenly for the threads, into as few parts as possible: a large part opens each block for many queries."""
     count = max(-(-len(queries) // PROBE_QUERIES), min(threads, len(queries) // SPLIT_QUERIES), 1)
     count = -(-count // threads) * threads if count > 1 else 1
     return [part for part in np.array_split(queries, count) if len(part)]
 
 
 def joined(columns: list[Columns]) -> Columns:
-    """Put the columns of successive parts one after the other."""
+    """Concatenate the columns of successive parts."""
     if len(columns) == 1:
         return columns[0]
     lims = np.zeros(sum(len(c[0]) - 1 for c in columns) + 1, np.int64)
@@ -42,7 +42,7 @@ def joined(columns: list[Columns]) -> Columns:
 
 
 def run(work: Callable[..., T], parts: list[Any], threads: int) -> list[T]:
-    """Run ``work(part, stop=...)`` on each part, in threads when there is enough to do; results in order.
+    """Run ``work(part, stop=...)`` on each part, in threads if there is enough to do; return the results in order.
 
     This thread meets a Ctrl-C while the others work, and stops them. When it works itself, the kernel looks for signals. A signal
     handler that interrupted the start of threads starts none.
@@ -55,7 +55,7 @@ def run(work: Callable[..., T], parts: list[Any], threads: int) -> list[T]:
             jobs = [pool.submit(work, part, stop=stop) for part in parts]
             return [result(job) for job in jobs]
         except BaseException:
-            stop.set()  # parts that wait end as they begin
+            stop.set()  # waiting parts end as soon as they begin
             raise
 
 

@@ -1,4 +1,4 @@
-"""The delta: what was inserted and deleted since the current generation was made, in memory, where probes look it up.
+"""The delta: inserts and deletes since the current generation was made, in memory, for probes.
 
 The log has the same changes on disk (``format/log.py``; docs/design.md, "The delta").
 """
@@ -16,30 +16,30 @@ from fpstore.errors import StorageError
 from fpstore.format.record import ADD, IN_BASE, KIND_BITS, Change, Kinds, Words
 
 LAST_VERSION = (1 << 32) - 2
-APPLY_ROWS = 1 << 14  # taken up between two looks for signals
+APPLY_ROWS = 1 << 14  # applied between two checks for signals
 ABSENT_BLOCK = np.uint64(2**64 - 1)
 
 
 class Delta:
-    """The changes of a log in memory, as far as they were applied.
+    """The applied changes of a log, in memory.
 
     Parameters
     ----------
     radius : int
         The store's.
     sample : ndarray of uint64
-        Some stored fingerprints; the bits in which they vary most tell fingerprints of the delta apart best.
+        Some stored fingerprints; the bits in which they vary most separate the fingerprints of the delta best.
     identity : _kernel.Table
-        The identity table of the generation, which tells what is in it.
+        The identity table of the generation.
     first_string : int
         The number of the first string that is not in the generation's dictionary.
 
     Attributes
     ----------
     version : int
-        Of the last change. Each is seen by those who ask for its version or a later one.
+        The number of the last change. A question as of a version sees the changes up to it.
     strings : list of bytes
-        The strings that got the numbers from ``first_string`` on; empty ones are not used.
+        The strings with the numbers from ``first_string`` on; empty ones are unused.
     """
 
     def __init__(self, radius: int, sample: Words, identity: _kernel.Table, first_string: int) -> None:
@@ -47,14 +47,14 @@ class Delta:
         self._identity = identity
         self.first_string = first_string
         self.strings: list[bytes] = []
-        self._numbers: dict[bytes, int] | None = None  # made when it is asked for
+        self._numbers: dict[bytes, int] | None = None  # made on first use
         self.version = 0
 
     def apply(self, change: Change) -> None:
-        """Take up a change, at a new version.
+        """Apply a change, at a new version.
 
-        When an exception ends this, the rows applied so far stay at that version, which nobody sees. They do no harm when all of
-        them are applied again: each sets what the fingerprint and its id are, whatever they were.
+        When an exception ends this, the rows applied so far stay at that version, which is not visible. They do no harm when
+        all of them are applied again: each sets what the fingerprint and its id are, whatever they were.
 
         Raises
         ------
@@ -68,7 +68,7 @@ class Delta:
         self.note_strings(change.strings)
 
     def add_one(self, fingerprint: int, number: int, in_base: bool, strings: list[bytes]) -> None:
-        """Take up one added pair, at a new version; on an error it is not.
+        """Apply one added pair, at a new version, or on an error nothing.
 
         Raises
         ------
@@ -80,7 +80,7 @@ class Delta:
             self.note_strings(strings)
 
     def note_strings(self, strings: Iterable[bytes]) -> None:
-        """Take up strings that have numbers now."""
+        """Append strings that have got numbers."""
         for string in strings:
             if self._numbers is not None:
                 self._numbers[string] = self.first_string + len(self.strings)
@@ -104,7 +104,7 @@ class Delta:
         return known
 
     def check_room(self, versions: int, path: Path) -> None:
-        """Refuse changes that would have no version.
+        """Refuse changes if there are no versions left for them.
 
         Raises
         ------
@@ -115,7 +115,7 @@ class Delta:
 
 
 def deal_bits(sample: Words) -> npt.NDArray[np.uint8]:
-    """Return the 64 bit numbers, those first in which about half of the sample is set."""
+    """Return the 64 bit numbers, those first that are set in about half of the sample."""
     if not len(sample):
         return np.arange(64, dtype=np.uint8)
     ones = np.unpackbits(sample.astype(">u8").view(np.uint8).reshape(-1, 8), axis=1).sum(axis=0)

@@ -1,4 +1,4 @@
-"""The immutable part of a store as one process has it open: the tables, the id map and the dictionary of one generation."""
+"""The immutable part of a store, opened by one process: the tables, the id map and the dictionary of one generation."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ SAMPLE_SIZE = 1 << 12
 
 
 class Generation:
-    """Open files of one generation; nothing in it ever changes, and its files may be removed while it is open.
+    """The open files of one generation. They never change, and may be removed while they are open.
 
     Parameters
     ----------
     path : Path
         The store.
     manifest : Manifest
-        Which generation it is, and what its files must be.
+        Names the generation and describes its files.
     """
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
@@ -57,7 +57,7 @@ class Generation:
 
     @property
     def tables(self) -> list[TableReader]:
-        """The tables in design order; ClosedStoreError when they were given back."""
+        """The tables in design order; ClosedStoreError once they are closed."""
         tables = self._tables
         if not tables:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
@@ -65,12 +65,12 @@ class Generation:
 
     @property
     def count(self) -> int:
-        """How many fingerprints the tables hold."""
+        """The number of fingerprints in the tables."""
         return self.record.fingerprints
 
     @property
     def identity(self) -> _kernel.Table:
-        """The table in order of the fingerprints themselves; ClosedStoreError when it was given back."""
+        """The table in order of the fingerprints themselves; ClosedStoreError once it is closed."""
         identity = self._identity
         return self.tables[0].kernel if identity is None else identity
 
@@ -86,7 +86,7 @@ class Generation:
 
     @property
     def strings_bytes(self) -> int:
-        """What the dictionary takes on disk."""
+        """Bytes that the dictionary takes on disk."""
         return 0 if self.strings is None else self.strings.file_bytes
 
     def sample(self) -> Words:
@@ -95,7 +95,7 @@ class Generation:
         return table.sample_keys(max(table.kernel.block_count // SAMPLE_SIZE, 1))
 
     def close(self) -> None:
-        """Give every handle back."""
+        """Close all files."""
         self._probers = {}
         self._tables = []
         self._identity = None

@@ -1,4 +1,4 @@
-"""The ids of a store, asked the other way round: which fingerprints have them."""
+"""Look-ups by id: which fingerprints have an id."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Words = npt.NDArray[np.uint64]
 class Ids:
     """Look-ups by id; what :attr:`fpstore.Store.ids` returns.
 
-    The tables are ordered by fingerprint, so each call reads the whole id map once, however many ids it is given.
+    The tables are ordered by fingerprint, so each call reads the whole id map once, whatever the number of ids.
 
     Examples
     --------
@@ -32,7 +32,7 @@ class Ids:
         self._snapshot = snapshot
 
     def __len__(self) -> int:
-        """How many pairs of fingerprint and id are stored."""
+        """Return the number of stored pairs of fingerprint and id."""
         return self._snapshot().totals.ids
 
     def __contains__(self, identifier: object) -> bool:
@@ -49,7 +49,7 @@ class Ids:
     __reversed__ = None
 
     def __getitem__(self, identifier: int | str) -> list[int]:
-        """Return the fingerprints that have an id, ascending; KeyError when there is none."""
+        """Return the fingerprints that have an id, ascending; KeyError if there are none."""
         fingerprints, _ = self._snapshot().with_ids(self.numbers(identifier))
         if not len(fingerprints):
             raise NotStoredError(f"the id {show(identifier)} is not stored", got=identifier)
@@ -61,7 +61,7 @@ class Ids:
         Parameters
         ----------
         ids : array of integers, or sequence of int or str
-            Those that are not stored have no fingerprints.
+            Ids that are not stored have no fingerprints.
 
         Raises
         ------
@@ -87,7 +87,7 @@ class Ids:
         return lims, np.concatenate([np.empty(0, np.uint64), *parts])
 
     def numbers(self, ids: Any) -> Words:
-        """Return the numbers under which ids, one or many, are stored; strings that are not have none."""
+        """Return the numbers of one or many ids, without strings that are not stored."""
         one = isinstance(ids, (int, str, np.integer)) and not isinstance(ids, bool)
         listed = [ids] if one else _listed(ids)
         checked = check_ids(listed, len(listed))
@@ -105,7 +105,7 @@ class Ids:
 
 
 def _listed(ids: Any) -> Any:
-    """Return what has a length, as several ids must."""
+    """Return ids as a collection that has a length."""
     if hasattr(ids, "__len__") and getattr(ids, "shape", None) != ():
         return ids
     try:

@@ -1,4 +1,4 @@
-"""What a probe returns: a match, and the columns of many."""
+"""The results of probes: a match, and the columns of many."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Match(NamedTuple):
     ----------
     fingerprint : int
     distance : int
-        Bits in which it differs from the query.
+        The number of bits in which it differs from the query.
     ids : list of int or list of str
-        The documents that have it.
+        The documents that have the fingerprint.
     """
 
     fingerprint: int
@@ -62,7 +62,7 @@ class Matches:
         return self._look_up(self.fingerprints)
 
     def __len__(self) -> int:
-        """How many queries there are."""
+        """Return the number of queries."""
         return len(self.lims) - 1
 
     def __iter__(self) -> Iterator[list[Match]]:

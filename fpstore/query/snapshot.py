@@ -1,4 +1,4 @@
-"""What a store holds at one moment: a generation and the delta up to a record. All questions are answered here."""
+"""A store as of one moment: a generation and the delta up to one record. All questions are answered here."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ Groups = tuple[Words, Words, Words]  # keys, how many ids each has, the ids one 
 Ids = tuple[npt.NDArray[np.int64], Words | list[str]]
 NONE = np.empty(0, np.uint64)
 PIECE_KEYS = 1 << 18
-FEW_STRINGS = 4  # so few are looked up one by one
-LOOK_UPS = 1 << 16  # ids of so many fingerprints are looked up at once
+FEW_STRINGS = 4  # up to this many are looked up one by one
+LOOK_UPS = 1 << 16  # ids of this many fingerprints are looked up at once
 NOWHERE = np.uint64(2**64 - 1)
 ABSENT = 2
 
 
 class Snapshot:
-    """One consistent state; it never changes, whatever is inserted, deleted or merged meanwhile.
+    """One consistent state of a store; later inserts, deletes and merges do not affect it.
 
     Parameters
     ----------
     generation : Generation
     delta : Delta
     version : int
-        The last log record that counts.
+        The number of the last log record that belongs to it.
     totals : Totals
-        How much there is.
+        Its totals.
     """
 
     def __init__(self, generation: Generation, delta: Delta, version: int, totals: Totals) -> None:
@@ -75,7 +75,7 @@ class Snapshot:
         return matches
 
     def probe_columns(self, queries: Words, radius: int, threads: int, most: int | None = None) -> Columns | None:
-        """Return the columns of the matches of many queries; None when a part has more than ``most``."""
+        """Return the columns of the matches of many queries; None if a part has more than ``most``."""
         columns: list[Columns | None] = run(partial(self._probe_part, radius=radius, most=most), cut(queries, threads), threads)
         found = [column for column in columns if column is not None]
         return joined(found) if len(found) == len(columns) else None
@@ -89,7 +89,7 @@ class Snapshot:
         return self._changes.combine(found[:3], self._changes.probe(queries, radius, self.version, stop=stop), self.version)
 
     def base_columns(self, queries: Words, radius: int, threads: int) -> Columns:
-        """Return the columns of the matches in the tables, with what was deleted from them since."""
+        """Return the columns of the matches in the tables, including those deleted since."""
         prober = self.generation.prober(radius)
         return joined([found[:3] for found in run(partial(prober.probe, radius=radius), cut(queries, threads), threads)])
 
@@ -106,7 +106,7 @@ class Snapshot:
         return state == 1 if state else self.generation.identity.locate_one(value) is not None
 
     def has_all(self, fingerprints: Words) -> npt.NDArray[np.bool_]:
-        """Return which of these fingerprints, all of which are in the tables, are still stored."""
+        """Return which of these fingerprints of the tables are still stored."""
         if self._changes is None:
             return np.ones(len(fingerprints), bool)
         still: npt.NDArray[np.bool_] = self._changes.states(fingerprints, self.version) != ABSENT
@@ -115,7 +115,7 @@ class Snapshot:
     # Ids
 
     def ids_of_one(self, value: int) -> list[int] | list[str]:
-        """Return the ids of a fingerprint, none when it is not stored."""
+        """Return the ids of a fingerprint; none if it is not stored."""
         place = self.generation.identity.locate_one(value)
         ids = [] if place is None else self.generation.ids.get(*place)
         if self._changes is not None:
@@ -123,7 +123,7 @@ class Snapshot:
         return self.named(ids)
 
     def ids_of(self, fingerprints: Words) -> Ids:
-        """Return (lims, ids) of stored fingerprints; KeyError when one is not."""
+        """Return (lims, ids) of stored fingerprints; KeyError if one is not stored."""
         lims, numbers = self.numbers_of(fingerprints)
         missing = np.flatnonzero(np.diff(lims) == 0)
         if len(missing):
@@ -144,7 +144,7 @@ class Snapshot:
         return lims, numbers
 
     def base_numbers(self, fingerprints: Words) -> tuple[npt.NDArray[np.int64], Words]:
-        """Return (lims, id numbers) of fingerprints in the tables alone."""
+        """Return (lims, id numbers) of fingerprints, from the tables only."""
         blocks, ranks = self.generation.identity.locate(fingerprints)
         here = blocks != NOWHERE
         if here.all():
@@ -157,7 +157,7 @@ class Snapshot:
         return lims, numbers
 
     def named(self, numbers: list[int]) -> list[int] | list[str]:
-        """Return the ids of id numbers: themselves, or the strings that they stand for."""
+        """Return the ids of id numbers: the numbers themselves, or their strings."""
         if self.totals.id_kind != "string":
             return numbers
         if len(numbers) <= FEW_STRINGS:
@@ -184,14 +184,14 @@ class Snapshot:
         raise CorruptStoreError(f"{path}: id number {number} has no string", path=path)
 
     def number_of(self, name: str) -> int | None:
-        """Return the number of a string id, or None when it has none."""
+        """Return the number of a string id, or None if it has none."""
         encoded = name.encode()
         if (number := self.delta.number_of(encoded)) is not None:
             return number
         return None if self.generation.strings is None else self.generation.strings.number(encoded)
 
     def with_ids(self, numbers: Words) -> tuple[Words, Words]:
-        """Return (fingerprints, id numbers), every stored pair that has one of these ids; by id and fingerprint."""
+        """Return (fingerprints, id numbers) of all stored pairs that have one of these ids, by id and fingerprint."""
         wanted = np.unique(numbers)
         generation = self.generation
         blocks, ranks, ids = generation.ids.find(wanted, generation.identity.block_count)
@@ -218,7 +218,7 @@ class Snapshot:
     # Everything
 
     def groups(self) -> Iterator[Groups]:
-        """Yield (fingerprints, how many ids each has, id numbers) of everything, in ascending order, a piece at a time."""
+        """Yield everything as pieces (fingerprints, number of ids of each, id numbers), in ascending order."""
         changed, added = self.changed
         block = 0
         for keys, entry_counts in self.generation.tables[0].pieces():
@@ -240,7 +240,7 @@ class Snapshot:
 
     @cached_property
     def changed(self) -> tuple[Words, Groups]:
-        """The changes as a whole: fingerprints of the tables whose ids changed, and what was added to them, both ascending."""
+        """All changes: the fingerprints of the tables whose ids changed, and the groups that were added, both ascending."""
         if self._changes is None:
             return NONE, (NONE, NONE, NONE)
         fingerprints, in_base, _, lims, ids = self._changes.export(self.version)[:5]
@@ -253,7 +253,7 @@ class Snapshot:
         return fingerprints[known], (fingerprints[stays], counts[stays], ids)
 
     def _changed(self, keys: Words, counts: Words, ids: Words, changed: Words) -> Groups:
-        """Return those fingerprints of a piece of the tables that changed, as they are now, without those that are gone."""
+        """Return the current groups of the changed fingerprints in a piece of the tables, without the deleted ones."""
         places = np.searchsorted(keys, changed)
         assert self._changes is not None
         starts = (np.cumsum(counts) - counts)[places]
@@ -265,13 +265,13 @@ class Snapshot:
         return changed[stays], sizes[stays], new
 
     def fingerprints(self) -> Iterator[Words]:
-        """Yield every fingerprint, in ascending order, a piece at a time."""
+        """Yield all fingerprints as pieces, in ascending order."""
         pieces = self.generation.tables[0].pieces() if self._changes is None else self.groups()
         for piece in pieces:
             yield piece[0]
 
     def items(self) -> Iterator[tuple[Words, npt.NDArray[np.int64], Words | list[str]]]:
-        """Yield (fingerprints, lims, ids) of everything, in ascending order, a piece at a time."""
+        """Yield everything as pieces (fingerprints, lims, ids), in ascending order."""
         for keys, counts, numbers in self.groups():
             lims = np.zeros(len(keys) + 1, np.int64)
             np.cumsum(counts, out=lims[1:])

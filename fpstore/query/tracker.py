@@ -23,7 +23,7 @@ from fpstore.threads import is_held
 
 ATTEMPTS = 100
 PAUSE_SECONDS = 0.002
-_STILL = memoryview(bytes(HEADER_BYTES)).cast("Q")  # of a writer, which says itself what is new
+_STILL = memoryview(bytes(HEADER_BYTES)).cast("Q")  # for a writer, which shows its own snapshots
 
 _trackers: WeakSet[Tracker] = WeakSet()
 
@@ -36,13 +36,13 @@ def _after_fork_in_child() -> None:
 around_fork(in_child=_after_fork_in_child)
 
 
-# What a question needs: while the word at END is still the second, the third is what the store holds. It is taken apart at every
-# question, so it is a plain tuple.
+# (words, seen, snapshot): while the word at END equals ``seen``, the snapshot is current. Every question unpacks it, so it is a
+# plain tuple.
 _Current = tuple[memoryview, int, Snapshot]
 
 
 class Tracker:
-    """What one process has open of a store, brought up to date by :meth:`snapshot`.
+    """The files of a store that one process has open, brought up to date by :meth:`snapshot`.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class Tracker:
     ----------
     manifest : Manifest
     log : LogReader
-        Of the current generation, as this process has read it last.
+        The log of the generation that this process has open.
 
     Raises
     ------
@@ -85,7 +85,7 @@ class Tracker:
     # Up to date
 
     def snapshot(self) -> Snapshot:
-        """Return what the store holds now.
+        """Return the current snapshot.
 
         Raises
         ------
@@ -98,7 +98,7 @@ class Tracker:
         except (TypeError, ValueError):  # closed, perhaps by another thread just now, or forked
             pass
         if is_held(self._lock) and self._current is not None:
-            return self._current[2]  # to a signal handler in the middle of a refresh, the store is as it was
+            return self._current[2]  # for a signal handler in the middle of a refresh: the state before it
         with self._lock:
             return self._refresh()
 
@@ -124,14 +124,14 @@ class Tracker:
         return self._current[2]
 
     def _is_followed(self) -> bool:
-        """Whether another generation has followed in this very store; one that was replaced as a whole is left as it was."""
+        """Whether this store has another generation now; a store that was replaced as a whole keeps its own."""
         try:
             return read_manifest(self.path, self.folder).generation.number != self.manifest.generation.number
         except StoreNotFoundError:
             return False
 
     def _read(self, end: int) -> None:
-        """Take up what the log has that is new."""
+        """Apply the new records of the log."""
         assert self._current is not None
         snapshot = self._current[2]
         assert snapshot.delta is not None
@@ -142,18 +142,18 @@ class Tracker:
                 self._place, self._number = records.end, records.last
             self._current = self.log.words, end, snapshot
         except BaseException:
-            self._current = None  # half of a record may have been taken up: read the log anew
+            self._current = None  # half of a record may have been applied: read the log again
             raise
 
     @property
     def design(self) -> Design:
-        """The tables of the generation that was current last."""
+        """The design of the generation that is open."""
         return self.manifest.design
 
     # Opening
 
     def _resolve(self) -> None:
-        """Open the current generation; a merge may replace it while it is looked for."""
+        """Open the current generation; a merge may replace it meanwhile."""
         for attempt in range(ATTEMPTS):
             try:
                 manifest = read_manifest(self.path, self.folder)
@@ -176,7 +176,7 @@ class Tracker:
         known = self._generation
         generation = None
         try:
-            # After a fork the files of the parent serve; only what may have been half changed is made anew.
+            # After a fork, the files of the parent are used; only state that may be half changed is built again.
             generation = known if known is not None and known.record == manifest.generation else Generation(path, manifest)
             self.take(manifest, generation, log, log.read(HEADER_BYTES, 1))
         except BaseException:
@@ -186,7 +186,7 @@ class Tracker:
             raise
 
     def take(self, manifest: Manifest, generation: Generation, log: LogReader, changes: Iterable[Records]) -> None:
-        """Make a generation current, with these changes of its log, which are its first."""
+        """Make a generation current, with these records, which are the first of its log."""
         end = log.end
         header = log.header
         delta = new_delta(generation, header)
@@ -198,7 +198,7 @@ class Tracker:
             place, number = records.end, records.last
         self.manifest, self.log, self._generation = manifest, log, generation
         self._place, self._number = place, number
-        # Whether another generation has followed meanwhile is for the next question to find out.
+        # The next question finds out whether there is another generation meanwhile.
         self._current = log.words, end & ~SUPERSEDED, snapshot
 
     def here(self) -> Path:
@@ -207,7 +207,7 @@ class Tracker:
         Raises
         ------
         StorageError
-            It is not to be found: another store may have taken its name.
+            It cannot be found: another store may have taken its name.
         """
         status = os.fstat(self.folder)
         for path in (self.path, Path(f"/proc/self/fd/{self.folder}")):
@@ -232,7 +232,7 @@ class Tracker:
             raise self._was_replaced()
 
     def inside(self) -> Path:
-        """Return a path that leads into the store that was opened, whatever it is called now, for files that are made and removed.
+        """Return a path that leads into the store that was opened, even if it was renamed; for creating and removing files.
 
         Raises
         ------
@@ -250,7 +250,7 @@ class Tracker:
             return False
 
     def watched(self) -> dict[str, object]:
-        """Return what an operator watches beside what is stored: see ``stats``."""
+        """Return the state of log and merges for ``stats``."""
         return {
             "log": {"bytes": self.log.file_bytes, "records": self._number},
             "generation_since": os.stat(MANIFEST_FILE, dir_fd=self.folder).st_mtime,
@@ -260,15 +260,15 @@ class Tracker:
     # For the writer
 
     def lead(self) -> None:
-        """Stop following the log: this process is the writer, and says itself what is new."""
+        """Stop following the log: this process is the writer, and shows its own snapshots."""
         self.show(self.snapshot())
 
     def show(self, snapshot: Snapshot) -> None:
-        """Make a snapshot current that this process, the writer, has made itself."""
+        """Make a snapshot current that this process, the writer, has made."""
         self._current = _STILL, 0, snapshot
 
     def switch(self, manifest: Manifest, snapshot: Snapshot, log: LogReader) -> None:
-        """Go over to another generation, which this process has made itself."""
+        """Switch to another generation, which this process has made."""
         with self._lock:
             self.manifest, self.log, self._generation = manifest, log, snapshot.generation
             self.show(snapshot)
@@ -276,12 +276,12 @@ class Tracker:
     # Life cycle
 
     def after_fork(self) -> None:
-        """Forget, in a child, what a thread of the parent may have held or half changed."""
+        """In a child, drop the locks and the state that a thread of the parent may have held or half changed."""
         self._lock = threading.RLock()
         self._current = None
 
     def close(self) -> None:
-        """Give every handle back. Closing twice is allowed."""
+        """Close all files. Closing twice is allowed."""
         with self._lock:
             if self._closed:
                 return

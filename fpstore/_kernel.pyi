@@ -1,4 +1,4 @@
-"""The native kernel: one call per batch, without the GIL; contiguous arrays of the stated dtype. Documented in module.cpp."""
+"""The native kernel: one call per batch, without the GIL; contiguous arrays of the stated dtype. See _native/python/."""
 
 from typing import overload
 

@@ -52,7 +52,7 @@ OWNERS = {
     "jieba": ("hashing/",),
     "ctypes": ("disk/folders.py",),
     "mmap": ("format/table.py", "format/log.py", "format/log_writer.py"),
-    "xxhash": ("disk/seal.py", "format/"),
+    "xxhash": ("disk/folders.py", "disk/seal.py", "format/"),
 }
 DEPENDENCIES = {"bitarray", "click", "lmdb", "numpy", "rich", "xxhash"}
 EXTRAS = {"pyarrow", "PIL", "imagehash", "jieba"}

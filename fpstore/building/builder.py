@@ -121,7 +121,7 @@ class _Build:
         self._memory, self._threads = options.memory - options.reserved, options.threads
         self._generation = folder / generation_folder(1)
         self._generation.mkdir()
-        # Tables are synced beside the building of the next ones.
+        # Tables are synced while the next ones are built.
         self._disk = Pool(1)
         self._syncs: list[tuple[TableWriter, Future[None]]] = []
         self._temporary = folder / "tmp"

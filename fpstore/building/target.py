@@ -67,7 +67,7 @@ class Target:
             pass
 
     def _make_folder(self) -> bool:
-        """Make the temporary folder and lock it; False when another builder took it for abandoned before it was locked."""
+        """Make the temporary folder and lock it; False if another builder removed it, as abandoned, before it was locked."""
         self._folder = self.path.parent / f"{temporary_prefix(self.path)}{os.getpid()}-{os.urandom(4).hex()}"
         try:
             self._folder.mkdir()

@@ -48,7 +48,7 @@ def back_up(tracker: Tracker, path: Path, overwrite: bool, progress: Progress | 
                 files = _open_files(generation, tracker.folder, opened)
             except StoreNotFoundError:
                 tracker.check_same()
-                # A merge removes the generation before: look again, unless it is the one that is current.
+                # A merge removes the generation before: try again, unless this one is current.
                 if tracker.snapshot().generation is generation and attempt > 1:
                     raise
                 time.sleep(PAUSE_SECONDS)

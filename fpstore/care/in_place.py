@@ -22,7 +22,7 @@ NUMBER_ROOM = 8  # bytes of a name for a number behind it
 
 
 def free_name(path: Path, ending: str, suffix: str = "") -> Path:
-    """Return the first path beside another one that does not exist: without a number, or numbered from 2 on."""
+    """Return the first name beside a path that is free: without a number, or numbered from 2 on."""
     name = short_name(path.name, len(ending) + len(suffix) + NUMBER_ROOM)
     for number in itertools.count(1):
         free = path.with_name(f"{name}{ending}{'' if number == 1 else f'-{number}'}{suffix}")

@@ -22,7 +22,7 @@ class LostFile:
     Attributes
     ----------
     counts : Counter
-        How many rows there are of each kind.
+        The number of rows of each kind.
 
     Raises
     ------
@@ -69,5 +69,5 @@ class LostFile:
         return True
 
     def abort(self) -> None:
-        """Leave nothing, unless the file is finished."""
+        """Remove the file, unless it is finished."""
         self._sink.abort()

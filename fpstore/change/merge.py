@@ -108,7 +108,7 @@ class Merge:
             self._replace(snapshot)
 
     def _freeze(self) -> Snapshot:
-        """Take what there is now as what will be merged."""
+        """Return the current snapshot as the content to be merged."""
         self._host.settle()
         snapshot = self._tracker.snapshot()
         self._frozen = self._host.log.place, self._host.log.number
@@ -152,7 +152,7 @@ class Merge:
                     folder.rename(temporary)
             remove_generation(folder.with_name(snapshot.generation.folder.name))
         except BaseException as error:
-            # Unless the switch was made, the new generation is of no use to anybody.
+            # Unless it has become current, the new generation is useless.
             if not self._is_current(number):
                 remove_generation(folder)
                 remove_generation(temporary)

@@ -68,7 +68,7 @@ def count_absent(snapshot: Snapshot, fingerprints: Words, in_base: Mask) -> int:
 
 
 def count_distinct(values: Words) -> int:
-    """Return how many different values there are; a sort is several times as fast as NumPy's hash table for a few thousand."""
+    """Return the number of distinct values; for a few thousand, a sort is several times as fast as NumPy's hash table."""
     return int(np.count_nonzero(np.diff(np.sort(values)))) + 1 if len(values) else 0
 
 

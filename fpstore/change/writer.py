@@ -97,8 +97,8 @@ class Writer:
     def refuse_inside(self, merges: bool = False) -> None:
         """Refuse a call from a signal handler, or from the progress function of a merge, that would wait for itself.
 
-        A change is refused in the middle of another one of the same thread, and while whole stores are merged; with ``merges``
-        also in the middle of a merge.
+        A change is refused while the same thread makes another change, and while whole stores are merged; with ``merges``,
+        also during a merge.
         """
         thread = threading.get_ident()
         telling = thread in self.telling
@@ -127,7 +127,7 @@ class Writer:
         return snapshot, sync
 
     def _make(self, snapshot: Snapshot, change: Change, sync: str) -> Snapshot:
-        """Make a change: on any error it has not happened, neither in the log nor in memory."""
+        """Make a change. After an error it has not happened, neither in the log nor in memory."""
         apply = partial(snapshot.delta.apply, change)
         return self._commit(snapshot, pack_change(change), change.totals, len(change.kinds), sync, apply)
 
@@ -286,7 +286,7 @@ class Writer:
             next_row = max(before.next_row, min(number + 1, LAST_ROW)) if kind == "row" else before.next_row
             totals = Totals(before.fingerprints + (not known), before.ids + 1, next_row, kind)
             delta = snapshot.delta
-            # What the probe has not found is in the tables only if it was deleted from them.
+            # A fingerprint that the probe has not found is in the tables only if it was deleted from them.
             look = known or delta.kernel.removals
             in_base = bool(look) and snapshot.generation.identity.locate_one(value) is not None
             payload = pack_added_pair(totals, value, number, in_base, strings)
@@ -396,7 +396,7 @@ class Writer:
                     if others
                     else Merge(self, budget, workers, progress, design)
                 )
-                if self._closing:  # close may not have seen it yet
+                if self._closing:  # close may not have seen this merge yet
                     self.merge_under_way.stop()
                 logger().info("%s: merge begins, generation %d", self.path, self.tracker.manifest.generation.number)
                 self.merge_under_way.run()
@@ -420,7 +420,7 @@ class Writer:
             logger().error("%s: merge failed, the delta stays as it was: %s", self.path, error)
 
     def merge_if_due(self, snapshot: Snapshot) -> None:
-        """Start a merge in the background when the delta has become large."""
+        """Start a merge in the background if the delta has become large."""
         if self.merge_at is None or (self._merger is not None and self._merger.is_alive()):
             return
         changes = snapshot.delta.kernel.operations

@@ -12,7 +12,7 @@ from fpstore.cli.verb import Verb
 
 _PARTS = {
     "tables": "tables",
-    "keys": "of which keys",
+    "keys": "tables: keys only",
     "ids": "ids",
     "metadata": "metadata",
     "delta": "delta",
@@ -33,7 +33,7 @@ def stats(store: str, as_json: bool, full: bool, prometheus: bool) -> None:
     $ fpstore stats crawl.fps --prometheus
     """
     if prometheus and (as_json or full):
-        raise click.UsageError("--prometheus prints metrics alone: leave --json and --full out")
+        raise click.UsageError("--prometheus cannot be combined with --json or --full")
     import fpstore
     from fpstore.care.stats import distribution
     from fpstore.format.manifest import generation_folder
@@ -68,9 +68,9 @@ def _print_store(store: str, found: dict[str, Any]) -> None:
         ("radius", str(found["radius"])),
         ("design", found["design"]["name"]),
         ("block", f"{found['block_bytes']} bytes"),
-        ("made by", made or "unknown"),
+        ("fingerprinter", made or "unknown"),
         ("generation", str(found["generation"])),
-        ("changes since", f"{found['delta']['changes']:,}, {size(found['delta']['memory'])} of memory in each process"),
+        ("delta", f"{found['delta']['changes']:,} changes, {size(found['delta']['memory'])} of memory in each process"),
         ("format version", str(found["format_version"])),
     ]
     if found["merge_error"]:
@@ -101,7 +101,7 @@ def _print_bytes(found: dict[str, Any]) -> None:
 def _print_design(found: dict[str, Any]) -> None:
     print_table(
         "\nTables",
-        ("table", "prefix bits", "flips", "look-ups a probe"),
+        ("table", "prefix bits", "flips", "look-ups per probe"),
         [
             (str(number), str(table["prefix_bits"]), str(table["flips"]), str(table["lookups"]))
             for number, table in enumerate(found["design"]["tables"])
@@ -127,7 +127,7 @@ def _print_distribution(found: dict[str, Any]) -> None:
         ("", ""),
         [
             ("blocks", f"{found['blocks']:,}"),
-            ("fingerprints a block", f"{entries['least']} to {entries['most']}, mean {entries['mean']:.1f}"),
+            ("fingerprints per block", f"{entries['least']} to {entries['most']}, mean {entries['mean']:.1f}"),
             ("fill", f"{found['fill']:.1%}"),
         ],
         left=(0, 1),

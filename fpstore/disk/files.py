@@ -35,7 +35,7 @@ def open_file(path: Path, flags: int = os.O_RDONLY, folder: int | None = None) -
     CorruptStoreError
         It is a folder, a pipe, a device, or a link that leads nowhere.
     StorageError
-        The system refuses for another reason.
+        The system refuses the read for another reason.
     """
     try:
         # A pipe that nobody writes to would keep a plain open waiting.

@@ -1,4 +1,4 @@
-"""What happens around a fork: the one place that asks the system to be told."""
+"""Work to do around a fork; the one place that registers it with the system."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _in_child: list[_Work] = []
 
 
 def around_fork(*, before: _Work | None = None, in_parent: _Work | None = None, in_child: _Work | None = None) -> None:
-    """Register work: before a fork and after it in the parent, last registered first; and after it in the child, in order."""
+    """Register work. Before a fork, and after it in the parent, the last registered runs first; in the child, the first."""
     for works, work in ((_before, before), (_in_parent, in_parent), (_in_child, in_child)):
         if work is not None:
             works.append(work)

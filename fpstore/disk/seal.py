@@ -91,7 +91,7 @@ class Seal:
         self._second_level, self.digest = end[:-DIGEST_BYTES], int.from_bytes(end[-DIGEST_BYTES:], "little")
         if self.digest != (got := xxhash.xxh64_intdigest(self._second_level, used)):
             raise CorruptStoreError(
-                f"{path}: LMDB file is damaged, or another one (digest differs)", path=path, expected=self.digest, got=got
+                f"{path}: LMDB file is damaged (digest differs): run fpstore repair", path=path, expected=self.digest, got=got
             )
         self._groups: dict[int, bytes] = {}
         self._checked = bytearray(self._chunks)
@@ -138,7 +138,7 @@ class Seal:
         hashes = read_at(self._descriptor, self._path, self._first_level + group * GROUP_CHUNKS * HASH_BYTES, count)
         expected = self._second_level[group * HASH_BYTES : (group + 1) * HASH_BYTES]
         if xxhash.xxh64_intdigest(hashes).to_bytes(HASH_BYTES, "little") != expected:
-            raise CorruptStoreError(f"{self._path}: LMDB file is damaged (its checksums are)", path=self._path)
+            raise CorruptStoreError(f"{self._path}: LMDB file is damaged (its checksums are damaged)", path=self._path)
         return hashes
 
 

@@ -1,4 +1,4 @@
-"""The error of the last merge, if it failed: a line of text in the store, for every process that asks."""
+"""The error of the last merge, if it failed: a line of text in the store, which every process can read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MOST_BYTES = 4096
 
 
 class MergeError:
-    """The note of a store whose folder is open.
+    """The file ``merge.error`` of a store whose folder is open.
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ class MergeError:
         self._folder = folder
 
     def set(self, message: str) -> None:
-        """Keep a message; where it cannot be written there is none."""
+        """Write a message; ignore a failure to do so."""
         with suppress(OSError):
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
             descriptor = os.open(MERGE_ERROR_FILE, flags, 0o664, dir_fd=self._folder)
@@ -30,7 +30,7 @@ class MergeError:
                 file.write(message.encode("utf-8", "backslashreplace")[:MOST_BYTES])
 
     def clear(self) -> None:
-        """Forget it."""
+        """Remove the message."""
         with suppress(OSError):
             os.unlink(MERGE_ERROR_FILE, dir_fd=self._folder)
 

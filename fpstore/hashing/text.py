@@ -210,7 +210,7 @@ class SimHash(Fingerprinter[str]):
 
     def _lack(self) -> str:
         unit = "words" if self.shingle == "words" else "characters but white space"
-        return f"has no {unit}, and so no fingerprint: leave it out (is_empty() tells)"
+        return f"has no {unit}, and so no fingerprint: leave it out (is_empty() finds such texts)"
 
     @property
     def _table(self) -> bytes:

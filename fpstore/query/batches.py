@@ -44,8 +44,8 @@ def joined(columns: list[Columns]) -> Columns:
 def run(work: Callable[..., T], parts: list[Any], threads: int) -> list[T]:
     """Run ``work(part, stop=...)`` on each part, in threads if there is enough to do; return the results in order.
 
-    This thread meets a Ctrl-C while the others work, and stops them. When it works itself, the kernel looks for signals. A signal
-    handler that interrupted the start of threads starts none.
+    This thread receives a Ctrl-C while the others work, and stops them. If it works itself, the kernel checks for signals. A
+    signal handler that interrupted the start of threads starts none.
     """
     if threads == 1 or len(parts) < 2 or is_starting():
         return [work(part, stop=None) for part in parts]

@@ -233,6 +233,12 @@ def test_only_the_binding_knows_python():
     assert including == {"_native/python"}
 
 
+def test_the_kernel_calls_only_changes_a_delta():
+    """What blocks code is the difference of keys, which has another name."""
+    saying = {relative(path.parent) for path in NATIVE if re.search("delta", path.read_text(), re.IGNORECASE)}
+    assert saying == {"_native", "_native/delta", "_native/python"}  # the list of sources, the changes, their binding
+
+
 # --- Public names ---------------------------------------------------------------------------------
 
 

@@ -216,8 +216,8 @@ class Trial {
     if ((how & 14) == 14) guard.sink.limit = how;
     size_t done = n;
     const Applied applied =
-        delta_->probe_insert(queries.data(), ids.data(), matched.data(), bases.data(), &done, radius, always, version, &guard.sink,
-                             inserted.data(), [fails] {
+        delta_->probe_insert(Asked{queries.data(), ids.data(), matched.data(), bases.data(), radius, always}, &done, version,
+                             &guard.sink, inserted.data(), [fails] {
                                if (fails) throw std::bad_alloc();
                              });
     if (model_.is_old(version)) {

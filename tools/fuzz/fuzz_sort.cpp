@@ -133,7 +133,7 @@ void check_permuted(const std::vector<const Kernels*>& sets, Words keys, unsigne
     REQUIRE(set->permute_select(forward, in.get(), out.get(), n, low, high) == selected.size());
     REQUIRE(same(out, selected));
     REQUIRE(set->digest(inverse, permuted_in.get(), n) == digest);
-    set->permute_sort(forward, in.get(), out.get(), tmp.get(), n, bits, nullptr);
+    set->permute_sort(forward, in.get(), n, {out.get(), tmp.get()}, bits, nullptr);
     REQUIRE(same(out, expected));
     REQUIRE(same(in, keys));
   }

@@ -75,18 +75,56 @@ void close_block(Encoder* e, uint8_t* out, uint64_t* key, uint32_t* count) {
   e->count = 0;
 }
 
-size_t encode_finish(Encoder* e, uint8_t* block, uint64_t* key, uint32_t* count) {
+size_t encode_finish(Encoder* e, const EncodedBlocks& to) {
   if (e->count == 0) return 0;
-  close_block(e, block, key, count);
+  close_block(e, to.blocks, to.keys, to.counts);
   return 1;
 }
 
-size_t encode(Encoder* e, const uint64_t* keys, size_t n, uint8_t* blocks, uint64_t* block_keys, uint32_t* counts,
-              size_t* bad) {
+enum class Append { all, full, refused };
+
+// Appends keys[*i, n) to the open block as far as they fit; *i is the first that is not appended.
+inline Append append_keys(Encoder* e, const uint64_t* keys, size_t n, size_t* i) {
   const uint32_t capacity = (e->block_bytes - kBlockHeaderBytes) * 8;
+  BitWriter codes = resume(e->codes, e->code_bits);
+  BitWriter tails = resume(e->tails, e->tail_bits);
+  uint64_t last = e->last;
+  uint32_t count = e->count, code_bits = e->code_bits, tail = e->tail_bits;
+  Append end = Append::all;
+  size_t at = *i;
+  for (; at < n; ++at) {
+    const uint64_t key = keys[at];
+    if (__builtin_expect(key <= last, 0)) {
+      end = Append::refused;
+      break;
+    }
+    const unsigned h = first_bit(key ^ last);
+    const unsigned bits = e->code.bits[h];
+    if (code_bits + tail + bits + 63 - h > capacity) {
+      end = bits == kNoCode ? Append::refused : Append::full;
+      break;
+    }
+    codes.put(e->code.code[h], bits);
+    tails.put_long(key & (~uint64_t{0} >> h >> 1), 63 - h);
+    code_bits += bits;
+    tail += 63 - h;
+    last = key;
+    ++count;
+  }
+  *i = at;
+  if (end == Append::refused) return end;
+  codes.flush();
+  tails.flush();
+  e->last = last;
+  e->count = count;
+  e->code_bits = code_bits;
+  e->tail_bits = tail;
+  return end;
+}
+
+size_t encode(Encoder* e, const uint64_t* keys, size_t n, const EncodedBlocks& to, size_t* bad) {
   size_t closed = 0;
-  size_t i = 0;
-  while (i < n) {
+  for (size_t i = 0; i < n;) {
     if (e->count == 0) {
       if (e->block_index && keys[i] <= e->previous_key) {
         *bad = i;
@@ -96,42 +134,13 @@ size_t encode(Encoder* e, const uint64_t* keys, size_t n, uint8_t* blocks, uint6
       e->count = 1;
       e->code_bits = e->tail_bits = 0;
     }
-    BitWriter codes = resume(e->codes, e->code_bits);
-    BitWriter tails = resume(e->tails, e->tail_bits);
-    uint64_t last = e->last;
-    uint32_t count = e->count, code_bits = e->code_bits, tail = e->tail_bits;
-    bool full = false;
-    for (; i < n; ++i) {
-      const uint64_t key = keys[i];
-      if (__builtin_expect(key <= last, 0)) {
-        *bad = i;
-        return SIZE_MAX;
-      }
-      const unsigned h = first_bit(key ^ last);
-      const unsigned bits = e->code.bits[h];
-      if (code_bits + tail + bits + 63 - h > capacity) {
-        if (bits == kNoCode) {
-          *bad = i;
-          return SIZE_MAX;
-        }
-        full = true;
-        break;
-      }
-      codes.put(e->code.code[h], bits);
-      tails.put_long(key & (~uint64_t{0} >> h >> 1), 63 - h);
-      code_bits += bits;
-      tail += 63 - h;
-      last = key;
-      ++count;
+    const Append end = append_keys(e, keys, n, &i);
+    if (__builtin_expect(end == Append::refused, 0)) {
+      *bad = i;
+      return SIZE_MAX;
     }
-    codes.flush();
-    tails.flush();
-    e->last = last;
-    e->count = count;
-    e->code_bits = code_bits;
-    e->tail_bits = tail;
-    if (full) {
-      close_block(e, blocks + closed * e->block_bytes, block_keys + closed, counts + closed);
+    if (end == Append::full) {
+      close_block(e, to.blocks + closed * e->block_bytes, to.keys + closed, to.counts + closed);
       ++closed;
     }
   }

@@ -204,9 +204,9 @@ void permute(const Permutation& p, const uint64_t* in, uint64_t* out, size_t n) 
   }
 }
 
-// The permuted keys of a sorted set, sorted by their leading bits bits (stable), into out: the first scatter permutes on the way.
-void permute_sort(const Permutation& p, const uint64_t* in, uint64_t* out, uint64_t* tmp, size_t n, unsigned bits,
-                  Stopper* stop) {
+// The permuted keys of a sorted set, sorted by their leading bits bits (stable): the first scatter permutes on the way.
+void permute_sort(const Permutation& p, const uint64_t* in, size_t n, const SortRoom& room, unsigned bits, Stopper* stop) {
+  uint64_t *const out = room.out, *const tmp = room.tmp;
   if (n <= cache_items<uint64_t>() || bits <= kScatterBits) {
     if (in_steps(n, stop, [&](size_t from, size_t to) { permute(p, in + from, out + from, to - from); }))
       sort_keys(out, tmp, n, bits, stop);

@@ -257,13 +257,13 @@ bool Delta::scan_some(const uint64_t* queries, size_t first, size_t n, unsigned 
 
 // Asks for what the changes of a group wait for, step by step.
 void Delta::prefetch(const uint64_t* fingerprints, const uint64_t* ids, const uint8_t* in_base, size_t n,
-                     NearIndex::Places* places, uint64_t* hashes, unsigned radius) const {
+                     NearIndex::Places* places, uint64_t* hashes) const {
   for (size_t j = 0; j < n; ++j) {
     hashes[j] = mix(fingerprints[j]);
     entry_slots_.prefetch(hashes[j]);
     if (has_id_index_) id_slots_.prefetch(mix(ids[j]));
     places[j] = index_.places(fingerprints[j]);
-    if (!in_base[j]) index_.prefetch_buckets(places[j], radius);
+    if (!in_base[j]) index_.prefetch_buckets(places[j], index_.radius());
   }
   for (size_t j = 0; j < n; ++j) prefetch_entry(hashes[j]);
 }
@@ -430,7 +430,7 @@ Applied Delta::apply(const Changes& rows, uint32_t version) {
   uint64_t hashes[kGroup];
   for (size_t i = 0; i < rows.count; i += kGroup) {
     const size_t m = std::min<size_t>(kGroup, rows.count - i);
-    prefetch(rows.fingerprints + i, rows.ids + i, rows.in_base + i, m, places, hashes, index_.radius());
+    prefetch(rows.fingerprints + i, rows.ids + i, rows.in_base + i, m, places, hashes);
     for (size_t j = 0; j < m; ++j)
       if (!rows.in_base[i + j]) index_.prefetch_ends(places[j]);
     for (size_t j = 0; j < m; ++j) {
@@ -445,42 +445,43 @@ Applied Delta::apply(const Changes& rows, uint32_t version) {
   return Applied::ok;
 }
 
-Applied Delta::probe_insert(const uint64_t* queries, const uint64_t* ids, const uint8_t* matched, const uint8_t* in_base,
-                            size_t* rows, unsigned radius, bool always, uint32_t version, Sink* sink, uint8_t* inserted,
+// The same for one of them.
+Applied Delta::probe_insert_one(const Kernels& k, const Asked& rows, size_t q, const NearIndex::Places& at, Sink* sink,
+                                uint8_t* inserted) {
+  const uint64_t query = rows.queries[q], before = sink->count;
+  *inserted = 0;
+  if (!index_.probe(k, query, rows.radius, at, [&](uint64_t fingerprint, unsigned distance) {
+        return !is_present(fingerprint, kNone) || push(sink, fingerprint, q, distance);
+      }))
+    return Applied::out_of_memory;
+  const bool wanted = rows.matched[q] != 2 && (rows.always || (rows.matched[q] == 0 && sink->count == before));
+  if (!wanted || pair_state(query, rows.ids[q], kNone) == Said::present) return Applied::ok;
+  *inserted = 1;
+  return change(Change::add, mix(query), query, rows.ids[q], rows.in_base[q] != 0, at);
+}
+
+Applied Delta::probe_insert(const Asked& rows, size_t* n, uint32_t version, Sink* sink, uint8_t* inserted,
                             const std::function<void()>& deliver) {
   if (versions_.size() && version < versions_[versions_.size() - 1].version) return Applied::old_version;
   if (!versions_.reserve(versions_.size() + 1)) return Applied::out_of_memory;
   const Kernels& k = kernels();
-  const size_t n = *rows;
+  const size_t all = *n;
   uint64_t work = 0;
-  *rows = 0;
+  *n = 0;
   const uint32_t serial = serial_;
   const uint64_t pair_count = pairs_.size(), history_count = history_.size();
   NearIndex::Places places[kGroup];
   uint64_t hashes[kGroup];
-  for (size_t i = 0; i < n && work < kInsertWork; i += kGroup) {
-    const size_t m = std::min<size_t>(kGroup, n - i);
-    prefetch(queries + i, ids + i, in_base + i, m, places, hashes, index_.radius());
-    for (size_t j = 0; j < m; ++j) index_.prefetch_keys(places[j], radius);
-    for (size_t j = 0; j < m && work < kInsertWork; ++j, ++*rows) {
-      const size_t q = i + j;
-      const uint64_t before = sink->count;
-      work += index_.size_of(places[j], radius);
-      Applied applied = Applied::ok;
-      inserted[q] = 0;
-      if (!index_.probe(k, queries[q], radius, places[j], [&](uint64_t fingerprint, unsigned distance) {
-            return !is_present(fingerprint, kNone) || push(sink, fingerprint, q, distance);
-          })) {
-        applied = Applied::out_of_memory;
-      } else if (matched[q] != 2 && (always || (matched[q] == 0 && sink->count == before))) {
-        if (pair_state(queries[q], ids[q], kNone) != Said::present) {
-          applied = change(Change::add, hashes[j], queries[q], ids[q], in_base[q] != 0, places[j]);
-          inserted[q] = 1;
-        }
-      }
+  for (size_t i = 0; i < all && work < kInsertWork; i += kGroup) {
+    const size_t m = std::min<size_t>(kGroup, all - i);
+    prefetch(rows.queries + i, rows.ids + i, rows.in_base + i, m, places, hashes);
+    for (size_t j = 0; j < m; ++j) index_.prefetch_keys(places[j], rows.radius);
+    for (size_t j = 0; j < m && work < kInsertWork; ++j, ++*n) {
+      work += index_.size_of(places[j], rows.radius);
+      const Applied applied = probe_insert_one(k, rows, i + j, places[j], sink, inserted + i + j);
       if (applied == Applied::ok) continue;
       undo(serial, pair_count, history_count);
-      *rows = 0;
+      *n = 0;
       return applied;
     }
   }

@@ -57,6 +57,16 @@ struct Changes {
   size_t count;
 };
 
+// Queries, each with the id under which it may be added. matched: 1 counts as a match, 2 is never added.
+struct Asked {
+  const uint64_t* queries;
+  const uint64_t* ids;
+  const uint8_t* matched;
+  const uint8_t* in_base;
+  unsigned radius;
+  bool always;  // add also what has a match
+};
+
 // What the delta says of a fingerprint's or a pair's presence.
 enum class Said : uint8_t { nothing, present, absent };
 
@@ -90,11 +100,9 @@ class Delta {
   // Versions do not descend; all changes are taken or none.
   Applied apply(const Changes& rows, uint32_t version);
 
-  // What probe() finds now goes to the sink; queries without a match (or all) are added under their id, unless matched says no: 1
-  // counts as a match, 2 is never added. Only the first *n are taken, and *n is set to them, when those are a good deal of work. All is
-  // taken back when deliver, which is called at the end, throws std::bad_alloc.
-  Applied probe_insert(const uint64_t* queries, const uint64_t* ids, const uint8_t* matched, const uint8_t* in_base, size_t* n,
-                       unsigned radius, bool always, uint32_t version, Sink* sink, uint8_t* inserted,
+  // What probe() finds now goes to the sink; queries without a match (or all) are added. Only the first *n are taken, and *n is set
+  // to them, when those are a good deal of work. All is taken back when deliver, which is called at the end, throws std::bad_alloc.
+  Applied probe_insert(const Asked& rows, size_t* n, uint32_t version, Sink* sink, uint8_t* inserted,
                        const std::function<void()>& deliver);
 
   // The first serial number that a reader of this version does not see.
@@ -162,13 +170,15 @@ class Delta {
   Said said_of(const Pair* pair, const Event* absence, uint32_t end) const;
 
   void prefetch(const uint64_t* fingerprints, const uint64_t* ids, const uint8_t* in_base, size_t n, NearIndex::Places* places,
-                uint64_t* hashes, unsigned radius) const;
+                uint64_t* hashes) const;
   uint32_t put_entry(uint64_t hash, uint64_t fingerprint, bool in_base, const NearIndex::Places& at);
   uint32_t put_pair(uint32_t entry, uint64_t id);
   bool reserve_id();
   void put_id(uint32_t pair);
   void put_pair_slot(uint32_t pair);
   bool record(Event* event, bool holds);
+  Applied probe_insert_one(const Kernels& k, const Asked& rows, size_t q, const NearIndex::Places& at, Sink* sink,
+                           uint8_t* inserted);
   Applied change(Change kind, uint64_t hash, uint64_t fingerprint, uint64_t id, bool in_base, const NearIndex::Places& at);
   void commit(uint32_t version);
   void undo(uint32_t serial, uint64_t pair_count, uint64_t history_count);

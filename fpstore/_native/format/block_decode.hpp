@@ -200,14 +200,14 @@ inline unsigned take_blocks(const TableView& t, uint64_t b, uint64_t end, Unread
   return n;
 }
 
-// Calls use(b, values, count) for each of the blocks [b0, b1).
+// Calls use(b, values, count) for each of the blocks.
 template <class Isa, class Use>
-inline Status each_block(const TableView& t, uint64_t b0, uint64_t b1, Fault* fault, Use use) {
+inline Status each_block(const TableView& t, const BlockRange& range, Fault* fault, Use use) {
   const Workspace work(t.block_bytes);
   if (!work.fine()) return no_memory(UINT64_MAX, fault);
   Unread units[kWays];
-  for (uint64_t b = b0; b < b1;) {
-    const unsigned n = take_blocks(t, b, b1, units);
+  for (uint64_t b = range.begin; b < range.end;) {
+    const unsigned n = take_blocks(t, b, range.end, units);
     unsigned bad;
     Status status = load_codes<Isa>(units, n, work.codes, &bad, fault);
     for (unsigned i = 0; i < n && status == Status::ok; ++i, ++b) {
@@ -220,23 +220,21 @@ inline Status each_block(const TableView& t, uint64_t b0, uint64_t b1, Fault* fa
 }
 
 template <class Isa>
-Status decode_blocks(const TableView& t, uint64_t b0, uint64_t b1, uint64_t* out, uint64_t room, uint64_t* written,
-                     uint64_t* taken, uint32_t* counts, Fault* fault) {
+Status decode_blocks(const TableView& t, const BlockRange& range, Decoded* to, Fault* fault) {
   const Workspace work(t.block_bytes);
-  *written = *taken = 0;
   if (!work.fine()) return no_memory(UINT64_MAX, fault);
   Unread units[kWays];
-  for (uint64_t b = b0; b < b1;) {
-    const unsigned n = take_blocks(t, b, b1, units);
+  for (uint64_t b = range.begin; b < range.end;) {
+    const unsigned n = take_blocks(t, b, range.end, units);
     unsigned bad;
     Status status = load_codes<Isa>(units, n, work.codes, &bad, fault);
     for (unsigned i = 0; i < n && status == Status::ok; ++i, ++b) {
       // Only the count of an opened block says what is written.
-      if (units[i].head.count > room - *written) return Status::ok;
-      status = expand_block<Isa>(units[i], work.codes[i], out + *written, fault);
-      if (counts) counts[b - b0] = units[i].head.count;
-      *written += units[i].head.count;
-      ++*taken;
+      if (units[i].head.count > to->room - to->written) return Status::ok;
+      status = expand_block<Isa>(units[i], work.codes[i], to->entries + to->written, fault);
+      if (to->counts) to->counts[b - range.begin] = units[i].head.count;
+      to->written += units[i].head.count;
+      ++to->blocks;
     }
     if (__builtin_expect(status != Status::ok, 0)) return status;
   }

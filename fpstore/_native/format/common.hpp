@@ -51,6 +51,7 @@ struct Fault {
   uint64_t block = UINT64_MAX;
   uint64_t expected = 0;
   uint64_t got = 0;
+  unsigned table = 0;  // of a probe: which of its tables
 };
 
 const char* describe(Status status);

@@ -78,19 +78,7 @@ unsigned directory_bits_for(uint64_t block_count) {
   return bits;
 }
 
-Status parse_header(const uint8_t* data, uint64_t file_bytes, TableHeader* h, Fault* fault) {
-  *fault = Fault{};
-  if (file_bytes < kHeaderBytes) return fail(fault, Status::bad_file_size, kHeaderBytes, file_bytes);
-  // A mapped file may change at any time: one copy is checked and taken apart.
-  uint8_t p[kHeaderBytes];
-  memcpy(p, data, kHeaderBytes);
-  if (memcmp(p, kMagic, 8) != 0) return fail(fault, Status::bad_magic, 0, 0);
-  h->version = load32(p + 8);
-  // The version is looked at before the checksum: a newer format may keep its checksum elsewhere.
-  if (h->version == 0 || h->version > kFormatVersion)
-    return fail(fault, Status::unknown_version, kFormatVersion, h->version);
-  const uint64_t checksum = xxh64(p, kChecksumAt, 0), stored = load64(p + kChecksumAt);
-  if (checksum != stored) return fail(fault, Status::bad_header_checksum, stored, checksum);
+static void read_fields(const uint8_t* p, TableHeader* h) {
   h->flags = load32(p + 12);
   h->width = load16(p + 16);
   h->table = load16(p + 18);
@@ -108,31 +96,53 @@ Status parse_header(const uint8_t* data, uint64_t file_bytes, TableHeader* h, Fa
   h->set_digest = load64(p + 80);
   memcpy(h->permutation, p + kPermutationAt, 64);
   memcpy(h->code_bits, p + kCodeAt, 64);
-  if (h->flags != 0) return fail(fault, Status::unknown_flags, 0, h->flags);
-  if (h->width != 64) return fail(fault, Status::unknown_width, 64, h->width);
-  if (h->table >= h->table_count) return fail(fault, Status::bad_header_field, h->table_count, h->table);
-  if (h->prefix_bits > 64) return fail(fault, Status::bad_header_field, 64, h->prefix_bits);
-  if (h->flips > h->prefix_bits) return fail(fault, Status::bad_header_field, h->prefix_bits, h->flips);
-  if (h->block_bytes < kMinBlockBytes || h->block_bytes > kMaxBlockBytes || (h->block_bytes & (h->block_bytes - 1)))
-    return fail(fault, Status::bad_header_field, kMaxBlockBytes, h->block_bytes);
-  if (h->directory_bits > kMaxDirectoryBits)
-    return fail(fault, Status::bad_header_field, kMaxDirectoryBits, h->directory_bits);
+}
+
+// Whether the fields agree with the limits of the format, with each other and with the size of the file.
+static Status check_fields(const TableHeader& h, uint64_t file_bytes, Fault* fault) {
+  if (h.flags != 0) return fail(fault, Status::unknown_flags, 0, h.flags);
+  if (h.width != 64) return fail(fault, Status::unknown_width, 64, h.width);
+  if (h.table >= h.table_count) return fail(fault, Status::bad_header_field, h.table_count, h.table);
+  if (h.prefix_bits > 64) return fail(fault, Status::bad_header_field, 64, h.prefix_bits);
+  if (h.flips > h.prefix_bits) return fail(fault, Status::bad_header_field, h.prefix_bits, h.flips);
+  if (h.block_bytes < kMinBlockBytes || h.block_bytes > kMaxBlockBytes || (h.block_bytes & (h.block_bytes - 1)))
+    return fail(fault, Status::bad_header_field, kMaxBlockBytes, h.block_bytes);
+  if (h.directory_bits > kMaxDirectoryBits)
+    return fail(fault, Status::bad_header_field, kMaxDirectoryBits, h.directory_bits);
   // No sum of the layout overflows: a file has fewer than 2^63 bytes, and the blocks are a part of it.
-  if (file_bytes >> 63) return fail(fault, Status::bad_file_size, h->file_bytes, file_bytes);
-  if (h->block_count > file_bytes / h->block_bytes)
-    return fail(fault, Status::bad_header_field, file_bytes / h->block_bytes, h->block_count);
-  if (h->fingerprint_count < h->block_count || h->fingerprint_count / kMaxEntries > h->block_count ||
-      (h->block_count == 0 && h->fingerprint_count != 0))
-    return fail(fault, Status::bad_header_field, h->block_count, h->fingerprint_count);
-  if (!is_permutation(h->permutation)) return fail(fault, Status::bad_permutation, 0, 0);
+  if (file_bytes >> 63) return fail(fault, Status::bad_file_size, h.file_bytes, file_bytes);
+  if (h.block_count > file_bytes / h.block_bytes)
+    return fail(fault, Status::bad_header_field, file_bytes / h.block_bytes, h.block_count);
+  if (h.fingerprint_count < h.block_count || h.fingerprint_count / kMaxEntries > h.block_count ||
+      (h.block_count == 0 && h.fingerprint_count != 0))
+    return fail(fault, Status::bad_header_field, h.block_count, h.fingerprint_count);
+  if (!is_permutation(h.permutation)) return fail(fault, Status::bad_permutation, 0, 0);
   EncodeTable table;  // checked alike, and a tenth of the size of what decodes
-  if (make_encode_table(h->code_bits, &table) != Status::ok) return fail(fault, Status::bad_code, 0, 0);
-  TableHeader expected = *h;
+  if (make_encode_table(h.code_bits, &table) != Status::ok) return fail(fault, Status::bad_code, 0, 0);
+  TableHeader expected = h;
   layout(&expected);
-  if (h->blocks_offset != expected.blocks_offset || h->keys_offset != expected.keys_offset ||
-      h->directory_offset != expected.directory_offset || h->file_bytes != expected.file_bytes)
-    return fail(fault, Status::bad_header_field, expected.file_bytes, h->file_bytes);
-  if (h->file_bytes != file_bytes) return fail(fault, Status::bad_file_size, h->file_bytes, file_bytes);
+  if (h.blocks_offset != expected.blocks_offset || h.keys_offset != expected.keys_offset ||
+      h.directory_offset != expected.directory_offset || h.file_bytes != expected.file_bytes)
+    return fail(fault, Status::bad_header_field, expected.file_bytes, h.file_bytes);
+  if (h.file_bytes != file_bytes) return fail(fault, Status::bad_file_size, h.file_bytes, file_bytes);
+  return Status::ok;
+}
+
+Status parse_header(const uint8_t* data, uint64_t file_bytes, TableHeader* h, Fault* fault) {
+  *fault = Fault{};
+  if (file_bytes < kHeaderBytes) return fail(fault, Status::bad_file_size, kHeaderBytes, file_bytes);
+  // A mapped file may change at any time: one copy is checked and taken apart.
+  uint8_t p[kHeaderBytes];
+  memcpy(p, data, kHeaderBytes);
+  if (memcmp(p, kMagic, 8) != 0) return fail(fault, Status::bad_magic, 0, 0);
+  h->version = load32(p + 8);
+  // The version is looked at before the checksum: a newer format may keep its checksum elsewhere.
+  if (h->version == 0 || h->version > kFormatVersion)
+    return fail(fault, Status::unknown_version, kFormatVersion, h->version);
+  const uint64_t checksum = xxh64(p, kChecksumAt, 0), stored = load64(p + kChecksumAt);
+  if (checksum != stored) return fail(fault, Status::bad_header_checksum, stored, checksum);
+  read_fields(p, h);
+  if (check_fields(*h, file_bytes, fault) != Status::ok) return fault->status;
   for (unsigned i = 88; i < kChecksumAt; ++i)
     if ((i < kPermutationAt || i >= kReservedAt) && p[i] != 0) return fail(fault, Status::bad_padding, 0, i);
   return Status::ok;

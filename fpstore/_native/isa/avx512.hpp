@@ -53,6 +53,29 @@ inline void hash_pairs(const uint8_t* const* data, size_t length, const uint64_t
   for (unsigned k = 0; k < 2 * Pairs; ++k) out[k] = avalanche(out[k]);
 }
 
+// What eight entries are, when each is v ORed with what it keeps of the one before, all but the bits of m, and the last before them
+// is e.
+inline __m512i follow(__m512i v, __m512i m, __m512i e) {
+  const __m512i up1 = _mm512_setr_epi64(0, 0, 1, 2, 3, 4, 5, 6);
+  const __m512i up2 = _mm512_setr_epi64(0, 0, 0, 1, 2, 3, 4, 5);
+  const __m512i up4 = _mm512_setr_epi64(0, 0, 0, 0, 0, 1, 2, 3);
+  v = _mm512_ternarylogic_epi64(v, _mm512_maskz_permutexvar_epi64(0xFE, up1, v), m, 0xF4);
+  m = _mm512_mask_or_epi64(m, 0xFE, m, _mm512_permutexvar_epi64(up1, m));
+  v = _mm512_ternarylogic_epi64(v, _mm512_maskz_permutexvar_epi64(0xFC, up2, v), m, 0xF4);
+  m = _mm512_mask_or_epi64(m, 0xFC, m, _mm512_permutexvar_epi64(up2, m));
+  v = _mm512_ternarylogic_epi64(v, _mm512_maskz_permutexvar_epi64(0xF0, up4, v), m, 0xF4);
+  m = _mm512_mask_or_epi64(m, 0xF0, m, _mm512_permutexvar_epi64(up4, m));
+  return _mm512_ternarylogic_epi64(v, e, m, 0xF4);
+}
+
+inline bool has_long_tail(const uint8_t* h, uint32_t n) {
+  for (uint32_t i = 0; i < n; i += 64) {
+    const __mmask64 live = n - i >= 64 ? ~__mmask64{0} : (__mmask64{1} << (n - i)) - 1;
+    if (_mm512_mask_cmplt_epu8_mask(live, _mm512_loadu_si512(h + i), _mm512_set1_epi8(kShortTailFrom))) return true;
+  }
+  return false;
+}
+
 // One seek on its way, in a block whose codes fit two vectors; a step is that of the loop in seek(), without its branches: a seek that
 // is done takes empty steps while others go on. Four of them wait for their loads and vectors together.
 struct Seeker {
@@ -129,9 +152,6 @@ struct Avx512 : Avx2 {
     const uint8_t* const p = tails.p;
     const uint32_t limit = tails.limit;
     uint32_t at = tails.at;
-    const __m512i up1 = _mm512_setr_epi64(0, 0, 1, 2, 3, 4, 5, 6);
-    const __m512i up2 = _mm512_setr_epi64(0, 0, 0, 1, 2, 3, 4, 5);
-    const __m512i up4 = _mm512_setr_epi64(0, 0, 0, 0, 0, 1, 2, 3);
     const __m512i spread = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 8, 8, 8, 8, 8, 8, 8, 8));
     const __m512i reversed = _mm512_broadcast_i32x4(_mm_setr_epi8(7, 6, 5, 4, 3, 2, 1, 0, 7, 6, 5, 4, 3, 2, 1, 0));
     const __m512i before = _mm512_setr_epi64(0, 0xFF, 0xFFFF, 0xFFFFFF, 0xFFFFFFFF, 0xFFFFFFFFFF, 0xFFFFFFFFFFFF, 0xFFFFFFFFFFFFFF);
@@ -139,11 +159,7 @@ struct Avx512 : Avx2 {
     const __m512i ones = _mm512_set1_epi64(-1);
     const __m512i top = _mm512_set1_epi64(INT64_MIN);
     const __m512i seven = _mm512_set1_epi64(7);
-    for (uint32_t i = 0; i < n; i += 64) {
-      const __mmask64 live = n - i >= 64 ? ~__mmask64{0} : (__mmask64{1} << (n - i)) - 1;
-      if (__builtin_expect(_mm512_mask_cmplt_epu8_mask(live, _mm512_loadu_si512(h + i), _mm512_set1_epi8(kShortTailFrom)) != 0, 0))
-        return Portable::expand(tails, h, n, previous, out);
-    }
+    if (__builtin_expect(has_long_tail(h, n), 0)) return Portable::expand(tails, h, n, previous, out);
     __m512i e = _mm512_set1_epi64(static_cast<long long>(previous));
     --at;
     for (uint32_t i = 0; i < n; i += 8) {
@@ -159,15 +175,9 @@ struct Avx512 : Avx2 {
       const __m512i index = _mm512_add_epi8(_mm512_shuffle_epi8(_mm512_srli_epi64(where, 3), spread), reversed);
       const __m512i w = _mm512_sllv_epi64(_mm512_permutexvar_epi8(index, bytes), _mm512_and_si512(where, seven));
       const __m512i s = _mm512_cvtepu8_epi64(codes);
-      __m512i v = _mm512_srlv_epi64(_mm512_or_si512(w, top), s);
-      __m512i m = _mm512_srlv_epi64(ones, s);
-      v = _mm512_ternarylogic_epi64(v, _mm512_maskz_permutexvar_epi64(0xFE, up1, v), m, 0xF4);
-      m = _mm512_mask_or_epi64(m, 0xFE, m, _mm512_permutexvar_epi64(up1, m));
-      v = _mm512_ternarylogic_epi64(v, _mm512_maskz_permutexvar_epi64(0xFC, up2, v), m, 0xF4);
-      m = _mm512_mask_or_epi64(m, 0xFC, m, _mm512_permutexvar_epi64(up2, m));
-      v = _mm512_ternarylogic_epi64(v, _mm512_maskz_permutexvar_epi64(0xF0, up4, v), m, 0xF4);
-      m = _mm512_mask_or_epi64(m, 0xF0, m, _mm512_permutexvar_epi64(up4, m));
-      const __m512i values = _mm512_ternarylogic_epi64(v, e, m, 0xF4);
+      const __m512i v = _mm512_srlv_epi64(_mm512_or_si512(w, top), s);
+      const __m512i m = _mm512_srlv_epi64(ones, s);
+      const __m512i values = follow(v, m, e);
       if (__builtin_expect(n - i < 8, 0)) {
         _mm512_mask_storeu_epi64(out + i, static_cast<__mmask8>((1u << (n - i)) - 1), values);
         e = _mm512_permutexvar_epi64(_mm512_set1_epi64(n - i - 1), values);

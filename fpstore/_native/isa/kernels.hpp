@@ -52,6 +52,11 @@ struct TableProbe {
   uint64_t variant_count;
 };
 
+struct TableProbes {
+  const TableProbe* probes;
+  unsigned count;
+};
+
 struct Match {
   uint64_t fingerprint;
   uint32_t query;
@@ -144,15 +149,52 @@ struct Encoder {
   alignas(64) uint8_t tails[kMaxBlockBytes + 32];
 };
 
+struct Queries {
+  const uint64_t* words;
+  size_t count;
+};
+
+// Blocks from begin on, up to end.
+struct BlockRange {
+  uint64_t begin;
+  uint64_t end;
+};
+
+// Where encoded blocks go, with their keys and entry counts.
+struct EncodedBlocks {
+  uint8_t* blocks;
+  uint64_t* keys;
+  uint32_t* counts;
+};
+
+// Where decoded entries go: room for so many, and the entry count of each block (counts may be null); and what was decoded.
+struct Decoded {
+  uint64_t* entries;
+  uint64_t room;
+  uint32_t* counts;
+  uint64_t written = 0;
+  uint64_t blocks = 0;
+};
+
+struct ScanOptions {
+  unsigned radius;
+  Stopper* stop = nullptr;
+};
+
+// Where keys are sorted: the result is in out, tmp has the same room.
+struct SortRoom {
+  uint64_t* out;
+  uint64_t* tmp;
+};
+
 struct Kernels {
   const char* name;
   void (*permute)(const Permutation& p, const uint64_t* in, uint64_t* out, size_t n);
   // Permutes, keeps what lies in [low, high] and returns how many were kept; out needs room for n.
   size_t (*permute_select)(const Permutation& p, const uint64_t* in, uint64_t* out, size_t n, uint64_t low, uint64_t high);
   // The sorts leave their arrays in no order when they are stopped.
-  // Permutes keys in ascending order and sorts them by their leading bits bits (stable) into out; tmp has the same room.
-  void (*permute_sort)(const Permutation& p, const uint64_t* in, uint64_t* out, uint64_t* tmp, size_t n, unsigned bits,
-                       Stopper* stop);
+  // Permutes n keys in ascending order and sorts them by their leading bits bits (stable).
+  void (*permute_sort)(const Permutation& p, const uint64_t* in, size_t n, const SortRoom& room, unsigned bits, Stopper* stop);
   // Sorts ascending by the leading bits bits (stable when bits < 64); tmp has the same room. The result is in keys.
   void (*sort_keys)(uint64_t* keys, uint64_t* tmp, size_t n, unsigned bits, Stopper* stop);
   // Pairs are (key, value) words one after the other; sorted by key, stable.
@@ -161,25 +203,21 @@ struct Kernels {
   size_t (*histogram)(const uint64_t* keys, size_t n, uint64_t counts[kSymbols]);
   // Sum of XXH64 over unpermuted fingerprints, mod 2^64.
   uint64_t (*digest)(const Permutation& inverse, const uint64_t* keys, size_t n);
-  // Appends sorted keys; writes closed blocks, their keys and entry counts; returns the number of blocks, or SIZE_MAX with *bad the
-  // index of a key that is out of order or for which there is no code.
-  size_t (*encode)(Encoder* e, const uint64_t* keys, size_t n, uint8_t* blocks, uint64_t* block_keys, uint32_t* counts,
-                   size_t* bad);
+  // Appends sorted keys; writes closed blocks; returns their number, or SIZE_MAX with *bad the index of a key that is out of order
+  // or for which there is no code.
+  size_t (*encode)(Encoder* e, const uint64_t* keys, size_t n, const EncodedBlocks& to, size_t* bad);
   // Closes the open block, if any; returns the number of blocks written (0 or 1).
-  size_t (*encode_finish)(Encoder* e, uint8_t* block, uint64_t* block_key, uint32_t* count);
-  // Decodes and verifies blocks [b0, b1) one after the other into out, while the next one fits into room entries; *taken blocks
-  // were decoded, their entry counts are in counts (which may be null).
-  Status (*decode_blocks)(const TableView& t, uint64_t b0, uint64_t b1, uint64_t* out, uint64_t room, uint64_t* written,
-                          uint64_t* taken, uint32_t* counts, Fault* fault);
-  // Distances of every entry of blocks [b0, b1) to every query; matches carry unpermuted fingerprints.
-  Status (*scan)(const TableView& t, const uint64_t* queries, size_t query_count, unsigned radius, uint64_t b0, uint64_t b1,
-                 Sink* sink, Stopper* stop, Fault* fault);
+  size_t (*encode_finish)(Encoder* e, const EncodedBlocks& to);
+  // Decodes and verifies blocks one after the other, while the next one fits.
+  Status (*decode_blocks)(const TableView& t, const BlockRange& range, Decoded* to, Fault* fault);
+  // Distances of every entry of the blocks to every query; matches carry unpermuted fingerprints.
+  Status (*scan)(const TableView& t, const BlockRange& range, const Queries& queries, const ScanOptions& options, Sink* sink,
+                 Fault* fault);
   // Finds each fingerprint (unpermuted) in t: block and rank inside it, or UINT64_MAX.
-  Status (*locate)(const TableView& t, const uint64_t* fingerprints, size_t n, uint64_t* blocks, uint32_t* ranks,
-                   Stopper* stop, Fault* fault);
+  Status (*locate)(const TableView& t, const Queries& fingerprints, uint64_t* blocks, uint32_t* ranks, Stopper* stop, Fault* fault);
   // Every stored fingerprint that a look-up reaches and that lies within the radius, once. out_of_memory also when the sink is full.
-  Status (*probe)(const TableProbe* probes, unsigned table_count, const uint64_t* queries, size_t query_count,
-                  const ProbeOptions& options, Sink* sink, ProbeCounters* counters, unsigned* fault_table, Fault* fault);
+  Status (*probe)(const TableProbes& tables, const Queries& queries, const ProbeOptions& options, Sink* sink,
+                  ProbeCounters* counters, Fault* fault);
   // Places, ascending, of the keys within the radius of the query; returns how many. places has room for n.
   size_t (*near)(const uint64_t* keys, size_t n, uint64_t query, unsigned radius, uint32_t* places);
 };

@@ -54,7 +54,7 @@ void permute_sort(Words keys, Bytes permutation, MutableWords out, MutableWords 
   if (out.size() < keys.size() || scratch.size() < keys.size()) throw nb::value_error("out or scratch is too short");
   if (bits < 1 || bits > 64) throw nb::value_error("bits is 1 to 64");
   sort_until_stopped(stop, [&](Stopper* stopping) {
-    kernels().permute_sort(p, keys.data(), out.data(), scratch.data(), keys.size(), bits, stopping);
+    kernels().permute_sort(p, keys.data(), keys.size(), SortRoom{out.data(), scratch.data()}, bits, stopping);
   });
 }
 

@@ -341,8 +341,8 @@ nb::tuple probe_insert(Delta& d, Words queries, Words ids, Bytes matched, Bytes 
   Applied applied;
   {
     Exclusive access(d);
-    applied = d.probe_insert(queries.data(), ids.data(), matched.data(), in_base.data(), &n, radius, always, version, &guard.sink,
-                             inserted.get(), [&] { out.emplace(guard.sink, n, nullptr); });
+    const Asked rows{queries.data(), ids.data(), matched.data(), in_base.data(), radius, always};
+    applied = d.probe_insert(rows, &n, version, &guard.sink, inserted.get(), [&] { out.emplace(guard.sink, n, nullptr); });
   }
   check_applied(applied);
   nb::tuple columns = out->columns();

@@ -47,25 +47,22 @@ struct TableParts {
     part.seed += first * xxh::kP3 + (first ? keys.data()[0] * xxh::kP2 : 0);
     Buffer<uint64_t> out(room + 8);
     Buffer<uint32_t> counts(n);
-    uint64_t written = 0, taken = 0;
+    Decoded to{out.get(), room, counts.get()};
     Fault fault;
     Status status = Status::ok;
     {
       nb::gil_scoped_release release;
       const uint64_t alone = first && n ? 1 : 0;
-      if (alone) status = kernels().decode_blocks(part, 0, 1, out.get(), room, &written, &taken, counts.get(), &fault);
+      if (alone) status = kernels().decode_blocks(part, {0, 1}, &to, &fault);
       if (status == Status::ok) {
-        uint64_t more_written = 0, more_taken = 0;
         part.seed = view.seed + first * xxh::kP3;
-        status = kernels().decode_blocks(part, alone, n, out.get() + written, room - written, &more_written, &more_taken,
-                                         counts.get() + alone, &fault);
-        written += more_written;
-        taken += more_taken;
+        to.counts += alone;
+        status = kernels().decode_blocks(part, {alone, n}, &to, &fault);
       }
     }
     if (status != Status::ok && fault.block != UINT64_MAX) fault.block += first;
     check(status, fault, path);
-    return nb::make_tuple(out.array(written), counts.array(taken));
+    return nb::make_tuple(out.array(to.written), counts.array(to.blocks));
   }
 };
 
@@ -96,15 +93,15 @@ struct Table {
     room = std::clamp<uint64_t>(room, 2 * kMaxEntries, std::max<uint64_t>(b1 - b0, 2) * kMaxEntries);
     Buffer<uint64_t> out(room + 8);
     Buffer<uint32_t> counts(b1 - b0);
-    uint64_t written, taken;
+    Decoded to{out.get(), room, counts.get()};
     Fault fault;
     Status status;
     {
       nb::gil_scoped_release release;
-      status = kernels().decode_blocks(view, b0, b1, out.get(), room, &written, &taken, counts.get(), &fault);
+      status = kernels().decode_blocks(view, {b0, b1}, &to, &fault);
     }
     check(status, fault, path);
-    return nb::make_tuple(out.array(written), counts.array(taken), b0 + taken);
+    return nb::make_tuple(out.array(to.written), counts.array(to.blocks), b0 + to.blocks);
   }
 
   nb::tuple scan(Words queries, unsigned radius, uint64_t b0, uint64_t b1, const Stop* stop) const {
@@ -116,7 +113,7 @@ struct Table {
     Status status;
     {
       nb::gil_scoped_release release;
-      status = kernels().scan(view, queries.data(), queries.size(), radius, b0, b1, &guard.sink, &stopping, &fault);
+      status = kernels().scan(view, {b0, b1}, {queries.data(), queries.size()}, {radius, &stopping}, &guard.sink, &fault);
     }
     check(status, fault, path);
     return finish(guard.sink, queries.size(), &stopping);
@@ -131,7 +128,7 @@ struct Table {
     Stopper stopping = stopper(nullptr);
     {
       nb::gil_scoped_release release;
-      status = kernels().locate(view, fingerprints.data(), n, blocks.get(), ranks.get(), &stopping, &fault);
+      status = kernels().locate(view, {fingerprints.data(), n}, blocks.get(), ranks.get(), &stopping, &fault);
     }
     check(status, fault, path);
     return nb::make_tuple(blocks.array(n), ranks.array(n));
@@ -142,7 +139,7 @@ struct Table {
     uint64_t block;
     uint32_t rank;
     Fault fault;
-    check(kernels().locate(view, &fingerprint, 1, &block, &rank, nullptr, &fault), fault, path);
+    check(kernels().locate(view, {&fingerprint, 1}, &block, &rank, nullptr, &fault), fault, path);
     if (block == UINT64_MAX) return nb::none();
     return nb::make_tuple(block, rank);
   }
@@ -206,19 +203,17 @@ struct Prober {
 
   // False when the sink is full.
   bool run(const uint64_t* queries, size_t n, ProbeOptions options, Sink* sink, ProbeCounters* counters) const {
-    unsigned table = 0;
     Fault fault;
     Status status;
     if (n <= kFewQueries) options.pages = &pages;
     {
       nb::gil_scoped_release release;
-      status = kernels().probe(probes.data(), static_cast<unsigned>(probes.size()), queries, n, options, sink, counters, &table,
-                               &fault);
+      status = kernels().probe({probes.data(), static_cast<unsigned>(probes.size())}, {queries, n}, options, sink, counters, &fault);
     }
     blocks.fetch_add(counters->blocks, std::memory_order_relaxed);
     if (counters->fetches) fetches.fetch_add(counters->fetches, std::memory_order_relaxed);
     if (status == Status::out_of_memory && sink->count >= sink->limit) return false;
-    if (status != Status::ok) raise_fault(fault, tables[table]->path);
+    if (status != Status::ok) raise_fault(fault, tables[fault.table]->path);
     return true;
   }
 
@@ -255,7 +250,7 @@ struct Prober {
     Status status = order_matches(guard.sink, 1, lims.data(), fingerprints.data(), distances.data(), &stopping);
     check(status, Fault{status}, "");
     Fault fault;
-    status = kernels().locate(identity.view, fingerprints.data(), n, blocks.data(), ranks.data(), &stopping, &fault);
+    status = kernels().locate(identity.view, {fingerprints.data(), n}, blocks.data(), ranks.data(), &stopping, &fault);
     check(status, fault, identity.path);
     nb::list out;
     for (size_t i = 0; i < n; ++i) {
@@ -297,7 +292,7 @@ struct BlockEncoder {
     size_t bad = 0, n;
     {
       nb::gil_scoped_release release;
-      n = kernels().encode(state.get(), keys.data(), keys.size(), blocks.data(), block_keys.data(), counts.data(), &bad);
+      n = kernels().encode(state.get(), keys.data(), keys.size(), {blocks.data(), block_keys.data(), counts.data()}, &bad);
     }
     if (n == SIZE_MAX) {
       const uint64_t got = keys.data()[bad];
@@ -317,7 +312,7 @@ struct BlockEncoder {
     Buffer<uint8_t> block(state->block_bytes + kOverread);
     Buffer<uint64_t> key(1);
     Buffer<uint32_t> count(1);
-    const size_t n = kernels().encode_finish(state.get(), block.get(), key.get(), count.get());
+    const size_t n = kernels().encode_finish(state.get(), {block.get(), key.get(), count.get()});
     return nb::make_tuple(block.array(n * state->block_bytes), key.array(n), count.array(n));
   }
 };

@@ -81,8 +81,8 @@ inline Status look_inside(const Locating& group, uint64_t* blocks, uint32_t* ran
 }
 
 template <class Isa>
-Status locate(const TableView& t, const uint64_t* fingerprints, size_t n, uint64_t* blocks, uint32_t* ranks, Stopper* stop,
-              Fault* fault) {
+Status locate(const TableView& t, const Queries& fingerprints, uint64_t* blocks, uint32_t* ranks, Stopper* stop, Fault* fault) {
+  const size_t n = fingerprints.count;
   for (size_t i = 0; i < n; ++i) ranks[i] = 0;
   if (t.block_count == 0) {
     for (size_t i = 0; i < n; ++i) blocks[i] = UINT64_MAX;
@@ -94,7 +94,7 @@ Status locate(const TableView& t, const uint64_t* fingerprints, size_t n, uint64
   for (size_t i = 0; i < n; i += kGroup) {
     const unsigned take = n - i < kGroup ? static_cast<unsigned>(n - i) : kGroup;
     if (__builtin_expect(should_stop(stop, take * kBlockWork), 0)) return interrupted(fault);
-    Status status = choose_blocks<Isa>(&group, fingerprints + i, take, blocks + i);
+    Status status = choose_blocks<Isa>(&group, fingerprints.words + i, take, blocks + i);
     if (status == Status::ok) status = look_inside<Isa>(group, blocks + i, ranks + i);
     if (status != Status::ok) return status;
   }

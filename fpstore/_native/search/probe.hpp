@@ -257,13 +257,13 @@ struct SweepRoom {
 // Table by table: its decode table stays in the first-level cache. The look-ups of a single query, one in each table, wait for
 // memory together. Matches come out in table order.
 template <class Isa>
-Status probe(const TableProbe* probes, unsigned table_count, const uint64_t* queries, size_t query_count,
-             const ProbeOptions& options, Sink* sink, ProbeCounters* counters, unsigned* fault_table, Fault* fault) {
+Status probe(const TableProbes& tables, const Queries& queries, const ProbeOptions& options, Sink* sink, ProbeCounters* counters,
+             Fault* fault) {
+  const TableProbe *const probes = tables.probes, *const end = probes + tables.count;
   uint32_t block_bytes = kMinBlockBytes;
-  for (const TableProbe* p = probes; p < probes + table_count; ++p)
+  for (const TableProbe* p = probes; p < end; ++p)
     if (p->table->block_bytes > block_bytes) block_bytes = p->table->block_bytes;
   const Workspace work(block_bytes);
-  *fault_table = 0;
   if (!work.fine()) return no_memory(UINT64_MAX, fault);
   ProbeState state;
   state.work = &work;
@@ -271,22 +271,22 @@ Status probe(const TableProbe* probes, unsigned table_count, const uint64_t* que
   state.fault = fault;
   state.at_fault = probes;
   const Emitter out{probes, options, sink};
-  Feeder<Isa> feeder{out, &state, probes, queries, 0};
+  Feeder<Isa> feeder{out, &state, probes, queries.words, 0};
   SweepRoom room;
   Status status = Status::ok;
-  for (const TableProbe* p = probes; p < probes + table_count && status == Status::ok; ++p) {
-    if (p->table->block_count == 0 || p->variant_count == 0 || query_count == 0) continue;
+  for (const TableProbe* p = probes; p < end && status == Status::ok; ++p) {
+    if (p->table->block_count == 0 || p->variant_count == 0 || queries.count == 0) continue;
     feeder.start(p);
-    const bool fits = query_count < kSweepItems / p->variant_count;
-    const uint64_t items = fits ? query_count * p->variant_count : kSweepItems;
+    const bool fits = queries.count < kSweepItems / p->variant_count;
+    const uint64_t items = fits ? queries.count * p->variant_count : kSweepItems;
     bool sweep = options.sweep_from == ProbeOptions::kDense ? items >= kSweepLeast && items / 3 >= p->table->block_count / 8
                                                             : items >= options.sweep_from;
     // Without memory to sort them they are taken as they come.
     if (sweep) sweep = room.reserve(items);
-    status = sweep ? feed_sorted(&feeder, query_count, items, room.words) : feed_plainly(&feeder, query_count);
+    status = sweep ? feed_sorted(&feeder, queries.count, items, room.words) : feed_plainly(&feeder, queries.count);
   }
   if (status == Status::ok) status = feeder.flush();
-  *fault_table = static_cast<unsigned>(state.at_fault - probes);
+  fault->table = static_cast<unsigned>(state.at_fault - probes);
   return status;
 }
 

@@ -420,3 +420,6 @@ class Writer:
                 self.log.close()
                 self._lock.release()
                 self._wake.notify_all()
+        flusher = self._flusher
+        if flusher is not None and flusher is not threading.current_thread():
+            flusher.join()  # at the end of the interpreter it would keep what it refers to

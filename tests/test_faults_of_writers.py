@@ -89,6 +89,10 @@ def test_a_writer_whose_store_is_renamed_goes_on_in_it(tmp_path):
         writer.insert(FINGERPRINTS[210:220], list(range(210, 220)))
         writer.merge(threads=1)
         assert rows_of(writer) == rows_of(reader) == pairs(0, 100) | pairs(200, 220)
+        for store, copy in ((writer, tmp_path / "copy"), (reader, tmp_path / "other copy")):
+            store.backup(copy)
+            with fpstore.open(copy) as copied:
+                assert rows_of(copied) == pairs(0, 100) | pairs(200, 220)
     with fpstore.open(a) as store:
         assert rows_of(store) == pairs(100, 200)
         assert store.verify().ok
@@ -144,6 +148,21 @@ def test_a_writer_that_comes_when_its_store_was_just_replaced_is_told(tmp_path):
     with fpstore.open(path, "r+") as store:
         assert rows_of(store) == pairs(100, 200)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["s"]
+
+
+def test_a_merge_links_the_strings_of_its_own_store(tmp_path):
+    a, moved = tmp_path / "a", tmp_path / "moved"
+    fpstore.build(a, [1, 2], ["one", "two"], threads=1).close()
+    with fpstore.open(a, "r+") as writer:
+        a.rename(moved)
+        fpstore.build(a, [1, 2], ["eins", "zwei"], threads=1).close()
+        writer.insert([3], ["one"])  # no new string: the dictionary is taken over
+        writer.merge(threads=1)
+        assert rows_of(writer) == {(1, "one"), (2, "two"), (3, "one")}
+    for path in (a, moved):
+        with fpstore.open(path) as store:
+            assert store.verify().ok
+            assert len(store) == (3 if path == moved else 2)
 
 
 # --- Processes that end without closing -----------------------------------------------------------

@@ -45,7 +45,7 @@ def back_up(tracker: Tracker, path: Path, overwrite: bool, progress: Progress | 
         generation = tracker.snapshot().generation
         with ExitStack() as opened:
             try:
-                files = _open_files(generation, opened)
+                files = _open_files(tracker.here() / generation.folder.name, generation, opened)
             except StoreNotFoundError:
                 # A merge removes the generation before: look again, unless it is the one that is current.
                 if tracker.snapshot().generation is generation and attempt > 1:
@@ -57,14 +57,14 @@ def back_up(tracker: Tracker, path: Path, overwrite: bool, progress: Progress | 
     raise CorruptStoreError(f"{tracker.path}: the current generation could not be found", path=tracker.path)
 
 
-def _open_files(generation: Generation, opened: ExitStack) -> dict[str, int]:
+def _open_files(folder: Path, generation: Generation, opened: ExitStack) -> dict[str, int]:
     """Open all files of a generation, so that they can be read whatever is merged; return their descriptors."""
     names = [table_name(table) for table in range(len(generation.design.tables))] + [IDS_FILE, LOG_FILE]
     if generation.strings is not None:
         names.append(STRINGS_FILE)
     files = {}
     for name in names:
-        file = generation.folder / name
+        file = folder / name
         try:
             descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError as error:

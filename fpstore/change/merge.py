@@ -137,7 +137,7 @@ class Merge:
                     break
                 except _NumbersInUseError:
                     folder.rename(temporary)
-            remove_generation(snapshot.generation.folder)
+            remove_generation(folder.with_name(snapshot.generation.folder.name))  # its own path may be another store's by now
         except BaseException as error:
             # Unless the switch was made, the new generation is of no use to anybody.
             if self._tracker.manifest.generation.number != number:
@@ -264,7 +264,7 @@ class Merge:
         target.unlink(missing_ok=True)
         if not any(self._strings) and not self._new_strings and int((~kept).sum()) <= UNUSED_STRINGS * len(kept):
             if generation.record.strings_file:
-                os.link(generation.folder / STRINGS_FILE, target)
+                os.link(temporary.with_name(generation.folder.name) / STRINGS_FILE, target)
             return None, generation.record.strings_file
         assert self._written is not None
         return kept, merge_strings(

@@ -6,6 +6,7 @@ import errno
 
 from fpstore.change.obsolete import remove_obsolete
 from fpstore.change.writer import Writer
+from fpstore.disk.folders import sync_folder
 from fpstore.disk.locks import WriterLock
 from fpstore.disk.refusals import refused
 from fpstore.errors import FpstoreError, ReadOnlyError, StoreNotFoundError
@@ -34,8 +35,10 @@ def open_writer(tracker: Tracker, sync: str, merge_at: float | None) -> Writer:
             raise StoreNotFoundError(f"{path}: was replaced while it was opened: open it again", path=path)
         generation = tracker.snapshot().generation
         manifest = tracker.manifest
-        remove_obsolete(path, manifest.generation.number)
-        log = LogWriter(generation.folder / LOG_FILE, manifest.identity, manifest.generation.number)
+        here = tracker.here()
+        sync_folder(here)  # a writer that was killed may not have: what is current now stays current
+        remove_obsolete(here, manifest.generation.number)
+        log = LogWriter(here / generation.folder.name / LOG_FILE, manifest.identity, manifest.generation.number)
         # What a writer logged and died before it told is known only now.
         tracker.take(manifest, generation, tracker.log, log.read(HEADER_BYTES, 1))
         tracker.lead()

@@ -16,7 +16,7 @@ FUZZ = ROOT / "tools" / "fuzz"
 TARGETS = sorted(path.stem.removeprefix("fuzz_") for path in FUZZ.glob("fuzz_*.cpp"))
 CXX = os.environ.get("CXX", "g++")
 X86 = platform.machine() == "x86_64"
-KERNEL = ["cpu", "delta", "header", "huffman", "idpack", "merge", "near_index", "results", "target_scalar"]
+KERNEL = ["cpu", "delta", "header", "huffman", "idpack", "log", "merge", "near_index", "results", "target_scalar"]
 KERNEL += ["target_avx2", "target_avx512"] if X86 else []
 
 

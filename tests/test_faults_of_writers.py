@@ -246,12 +246,11 @@ def test_a_large_call_is_one_record(tmp_path, how):
                 assert store.probe_insert_many(many, ids, radius=0, threads=1).inserted.all()
             assert len(store) == len(reader) == 10 + count
             assert store.snapshot().version == 1
-            assert store.delete(ids=ids[:-1]) == count - 1
-            assert len(store) == len(reader) == 11
+            assert store.delete(fingerprints=many) == count
+            assert len(store) == len(reader) == 10
             assert store.snapshot().version == 2
-            assert store.delete(fingerprints=many) == 1
         log = path / "gen-00000001" / "log"
-        assert log.read_bytes().count(b"FPCHANGE") == 3
+        assert log.read_bytes().count(b"FPCHANGE") == 2
     os.truncate(log, 10_000_000)
     with pytest.raises(fpstore.CorruptStoreError, match="damaged at byte 4096"):  # it was durable: it is not cut off silently
         fpstore.open(path, "r+")

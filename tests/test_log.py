@@ -298,6 +298,16 @@ def test_torn_at_every_byte(full):
                         check_writer(path, seen)
 
 
+def test_cut_short_before_its_end(full):
+    """In the same boot: an error, and not a loop that waits for the rest of a record."""
+    path, places = full
+    data = path.read_bytes()
+    for size in range(HEADER_BYTES, len(data), 5):
+        assert check_as_reference(path, data[:size]) is None
+        with pytest.raises(CorruptStoreError, match="damaged at byte"):
+            open_writer(path)
+
+
 def test_damage_at_every_byte(full):
     """Without its place told: only where nothing says that it was durable, in the last record, and behind the records."""
     path, places = full

@@ -415,7 +415,7 @@ def decode_change(data: bytes, place: int, seed: int) -> tuple[Change, int]:
     require(data[place : place + 8] == CHANGE_MAGIC and len(data) >= place + 88, "no record")
     fields = CHANGE_FIELDS.unpack_from(data, place + 16)
     length, number, durable, fingerprints, ids, next_row, row_count, string_count, kind = fields
-    require(88 <= length and place + length <= len(data), "the record is longer than the log")
+    require(length >= 88 and place + length <= len(data), "the record is longer than the log")
     require(struct.unpack_from("<Q", data, place + 8)[0] == xxh64(data[place + 16 : place + length], seed ^ place), "checksum")
     require(kind <= 2 and 17 * row_count <= length - 88, "rows")
     at, end = place + 88, place + length

@@ -1,4 +1,4 @@
-"""Faults that a writer must not have: changes in another store, lost at the end of a process, locks kept, foreign logs believed."""
+"""Faults that a writer must not have: changes in another store, changes lost at the end of a process, locks kept."""
 
 import os
 import shutil

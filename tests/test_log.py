@@ -3,6 +3,7 @@
 import os
 import random
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +15,18 @@ from powerfailure import Disk, record
 from fpstore import _kernel
 from fpstore.errors import CorruptStoreError, FormatVersionError, StorageError, StoreNotFoundError
 from fpstore.format import log as log_format
-from fpstore.format.log import BOOT, END, HEADER_BYTES, WORDS_AT, LogHeader, LogReader, boot_word, end_word, later_records, told_end
+from fpstore.format.log import (
+    BOOT,
+    END,
+    HEADER_BYTES,
+    WORDS_AT,
+    LogHeader,
+    LogReader,
+    boot_word,
+    end_word,
+    later_records,
+    told_end,
+)
 from fpstore.format.log_writer import LogWriter, create_log, set_end, supersede_log
 from fpstore.format.record import ADD, ID_KINDS, Change, Totals, pack_added_pair, pack_change
 
@@ -27,7 +39,9 @@ PAGE = 4096
 
 def change(rows, strings=(), totals=(10, 20, 30, 0)):
     """Return a change of [(fingerprint, id, kind)]."""
-    fingerprints, ids, kinds = (np.array([row[i] for row in rows], kind) for i, kind in enumerate((np.uint64, np.uint64, np.uint8)))
+    fingerprints, ids, kinds = (
+        np.array([row[i] for row in rows], kind) for i, kind in enumerate((np.uint64, np.uint64, np.uint8))
+    )
     return Change(Totals(*totals[:3], ID_KINDS[totals[3]]), kinds, fingerprints, ids, list(strings))
 
 
@@ -255,7 +269,7 @@ def expected_of(data, boot):
 
 
 def check_as_reference(path, data):
-    """A reader sees a log as the reference does."""
+    """Check that a reader sees a log as the reference does."""
     path.write_bytes(data)
     expected = expected_of(data, boot_word())
     try:
@@ -271,7 +285,7 @@ def check_as_reference(path, data):
 
 
 def check_writer(path, seen):
-    """A writer keeps what readers see, cuts the rest off, and appends."""
+    """Check that a writer keeps what readers see, cuts the rest off, and appends."""
     writer = open_writer(path)
     assert writer.number == len(seen)
     assert path.stat().st_size == writer.place == writer.durable
@@ -300,7 +314,7 @@ def test_torn_at_every_byte(full):
 
 def test_cut_short_before_its_end(full):
     """In the same boot: an error, and not a loop that waits for the rest of a record."""
-    path, places = full
+    path, _ = full
     data = path.read_bytes()
     for size in range(HEADER_BYTES, len(data), 5):
         assert check_as_reference(path, data[:size]) is None
@@ -673,7 +687,7 @@ def test_a_sync_that_fails_once_writes_the_data_again(compiled, tmp_path):
     folder.mkdir()
     create_log(folder / "log", HEADER)
     disk = Disk(folder)
-    events = record(compiled("record.c"), folder, TWO_SYNCS, os.path.dirname(__file__), fail=2)  # the first is that of opening
+    events = record(compiled("record.c"), folder, TWO_SYNCS, str(Path(__file__).parent), fail=2)  # the first is that of opening
     assert [event.kind for event in events].count("X") == 1
     for event in events:
         disk.take(event)

@@ -125,7 +125,9 @@ def test_what_cannot_be_is_malformed_under_a_right_checksum(path, key, value):
             assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"null", b"7", b'{"checksum": 7}', b"\xff", b"[" * 100_000, b"{" * 3, b'{"a": 1}'])
+@pytest.mark.parametrize(
+    "data", [b"", b"{}", b"[]", b"null", b"7", b'{"checksum": 7}', b"\xff", b"[" * 100_000, b"{" * 3, b'{"a": 1}']
+)
 def test_what_is_not_a_manifest_is_damaged(path, data):
     (path / MANIFEST_FILE).write_bytes(data)
     with pytest.raises(CorruptStoreError, match=r"manifest\.json: damaged"):

@@ -4,6 +4,7 @@ Slow on purpose and independent of the kernel: what the two agree on is what the
 are ``bitarray`` objects, most significant bit first.
 """
 
+import json
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -339,6 +340,22 @@ def encode_record(lists: Sequence[Sequence[int]], seed: int) -> bytes:
         at += width
     body = struct.pack("<BBHQ", id_bits, count_bits, len(lists), base) + bits.to_bytes((at + 7) // 8, "little")
     return struct.pack("<I", xxh64(body, seed) % 2**32) + body
+
+
+# --- Manifest -------------------------------------------------------------------------------------
+
+
+def manifest_checksum(content: dict[str, object]) -> str:
+    return f"{xxh64(json.dumps(content, sort_keys=True, separators=(',', ':')).encode()):016x}"
+
+
+def parse_manifest(data: bytes) -> dict[str, object]:
+    content = json.loads(data)
+    require(isinstance(content, dict), "not an object")
+    require(content.pop("checksum", None) == manifest_checksum(content), "the checksum differs")
+    if (content["format_version"], content["flags"], content["width"]) != (1, 0, 64):
+        raise VersionError("format version, flags or width")
+    return content
 
 
 # --- Log ------------------------------------------------------------------------------------------

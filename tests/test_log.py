@@ -3,6 +3,7 @@
 import os
 import random
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -268,7 +269,7 @@ def expected_of(data, boot):
 
 
 def check_as_reference(path, data):
-    """A reader sees a log as the reference does."""
+    """Check that a reader sees a log as the reference does."""
     path.write_bytes(data)
     expected = expected_of(data, boot_word())
     try:
@@ -284,7 +285,7 @@ def check_as_reference(path, data):
 
 
 def check_writer(path, seen):
-    """A writer keeps what readers see, cuts the rest off, and appends."""
+    """Check that a writer keeps what readers see, cuts the rest off, and appends."""
     writer = open_writer(path)
     assert writer.number == len(seen)
     assert path.stat().st_size == writer.place == writer.durable
@@ -309,6 +310,16 @@ def test_torn_at_every_byte(full):
                     assert len(seen) == sum(torn.startswith(data[HEADER_BYTES:place], HEADER_BYTES) for place in places[1:])
                     if size % 16 == 0 or size in places:
                         check_writer(path, seen)
+
+
+def test_cut_short_before_its_end(full):
+    """In the same boot: an error, and not a loop that waits for the rest of a record."""
+    path, _ = full
+    data = path.read_bytes()
+    for size in range(HEADER_BYTES, len(data), 5):
+        assert check_as_reference(path, data[:size]) is None
+        with pytest.raises(CorruptStoreError, match="damaged at byte"):
+            open_writer(path)
 
 
 def test_damage_at_every_byte(full):
@@ -676,7 +687,7 @@ def test_a_sync_that_fails_once_writes_the_data_again(compiled, tmp_path):
     folder.mkdir()
     create_log(folder / "log", HEADER)
     disk = Disk(folder)
-    events = record(compiled("record.c"), folder, TWO_SYNCS, os.path.dirname(__file__), fail=2)  # the first is that of opening
+    events = record(compiled("record.c"), folder, TWO_SYNCS, str(Path(__file__).parent), fail=2)  # the first is that of opening
     assert [event.kind for event in events].count("X") == 1
     for event in events:
         disk.take(event)

@@ -65,7 +65,7 @@ def rows(kind, start, end):
 
 
 def steps_of(kind):
-    """Changes of all kinds, small and of many sectors, with a merge among them."""
+    """Return changes of all kinds, small and of many sectors, with a merge among them."""
     one = rows(kind, 300, 310)
     return [
         ("insert", *rows(kind, 8, 9)),
@@ -132,7 +132,7 @@ class Images:
         self.seen = set()
 
     def check(self, image, least, most, thorough):
-        """An image has one of the states from least to most; readers and the next writer agree which."""
+        """Check that an image has one of the states from least to most; readers and the next writer agree."""
         key = frozenset((path, entry[1]) for path, entry in image.items() if thorough or ".tmp" not in path)
         if key in self.seen:
             return
@@ -192,7 +192,7 @@ def fail_everywhere(disk, events, images, chance, most_images):
 
 
 def same_as_on_disk(disk, folder):
-    """What was recorded is all that the process did."""
+    """Check that what was recorded is all that the process did."""
     for path, (content, _) in disk.now().items():
         assert (folder / path).is_dir() if content is None else (folder / path).read_bytes() == content, path
     assert {str(path.relative_to(folder)) for path in folder.rglob("*")} == {path.rstrip("/") for path in disk.now()}
@@ -265,7 +265,7 @@ def test_power_fails_after_a_sync_has_failed(recorder, tmp_path, sync):
     before = built(work, "integer")
     shutil.copytree(work, tmp_path / "kept")
     some_refused = False
-    for fail in range(2, 9 if sync == "commit" else 4):  # the first is that of opening
+    for fail in range(3, 10 if sync == "commit" else 5):  # the first two are those of opening
         shutil.rmtree(work)
         shutil.copytree(tmp_path / "kept", work)
         disk = Disk(work)

@@ -150,7 +150,7 @@ class Merge:
                     break
                 except _NumbersInUseError:
                     folder.rename(temporary)
-            remove_generation(folder.with_name(snapshot.generation.folder.name))
+            remove_generation(folder.with_name(snapshot.generation.folder.name))  # its own path may be another store's by now
         except BaseException as error:
             # Unless it has become current, the new generation is useless.
             if not self._is_current(number):

@@ -7,6 +7,7 @@ import errno
 from fpstore.change.obsolete import remove_obsolete
 from fpstore.change.writer import Writer
 from fpstore.diagnostics import logger
+from fpstore.disk.folders import sync_folder
 from fpstore.disk.locks import WriterLock
 from fpstore.disk.refusals import refused
 from fpstore.errors import FpstoreError, ReadOnlyError, StoreNotFoundError
@@ -35,9 +36,11 @@ def open_writer(tracker: Tracker, sync: str, merge_at: float | None) -> Writer:
             raise StoreNotFoundError(f"{path}: was replaced while it was opened: open it again", path=path)
         generation = tracker.snapshot().generation
         manifest = tracker.manifest
-        remove_obsolete(path, manifest.generation.number)
+        here = tracker.here()
+        sync_folder(here)  # a writer that was killed may not have: what is current now stays current
+        remove_obsolete(here, manifest.generation.number)
         before = tracker.log.told
-        log = LogWriter(generation.folder / LOG_FILE, manifest.identity, manifest.generation.number)
+        log = LogWriter(here / generation.folder.name / LOG_FILE, manifest.identity, manifest.generation.number)
         if log.durable != before:
             logger().warning("%s: a writer died: log recovered up to byte %d, %d were published", path, log.durable, before)
         # Only now are the records known that a writer logged before it died without publishing them.

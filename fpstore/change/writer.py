@@ -473,3 +473,6 @@ class Writer:
                     self._wake.notify_all()
         finally:
             self._closing = False
+        flusher = self._flusher
+        if flusher is not None and flusher.is_alive() and flusher is not threading.current_thread():
+            flusher.join()  # at the end of the interpreter it would keep what it refers to

@@ -298,6 +298,8 @@ def whole_records(descriptor: int, path: Path, seed: int, place: int, number: in
     wanted = PIECE_BYTES
     while place < end:
         data = read_at(descriptor, path, place, min(wanted, end - place))
+        if len(data) < min(wanted, end - place):
+            end = place + len(data)  # the file is cut short
         count, used, last, _, totals, *columns = _kernel.read_log(np.frombuffer(data, np.uint8), place, seed, number, 2**64 - 1)
         if count:
             yield Records(last - count + 1, last, place + used, _change(totals, columns))

@@ -219,7 +219,7 @@ class LogWriter:
     def take_back(self, place: int, number: int) -> None:
         """Let the log end at a place behind which nobody was told of anything; the record before it has this number.
 
-        That is made durable, so that the change does not come back after a power failure; where it cannot be, before the next one.
+        That is made durable, so that the change does not come back after a power failure; at the latest before the next one.
         """
         self.place, self.number = place, number
         try:

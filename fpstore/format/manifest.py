@@ -184,7 +184,7 @@ def parse_manifest(data: bytes, file: Path) -> Manifest:
             }
         )
         _check(manifest)
-    except (TypeError, KeyError, ValueError, AttributeError) as error:
+    except (TypeError, KeyError, ValueError, AttributeError, CorruptStoreError) as error:
         raise CorruptStoreError(f"{file}: malformed ({error}): run fpstore repair", path=file) from error
     return manifest
 
@@ -245,4 +245,4 @@ def generation_numbers(path: Path) -> list[int]:
         names = [entry.name for entry in path.iterdir()]
     except OSError as error:
         raise StorageError(f"{path}: {error.strerror}", path=path) from error
-    return sorted(int(name[4:]) for name in names if name.startswith("gen-") and name[4:].isdigit())
+    return sorted(int(name[4:]) for name in names if name.startswith("gen-") and name[4:].isdecimal())

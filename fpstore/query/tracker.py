@@ -212,8 +212,9 @@ class Tracker:
         status = os.fstat(self.folder)
         for path in (self.path, Path(f"/proc/self/fd/{self.folder}")):
             try:
-                if os.path.samestat(path.stat(), status):
-                    return path if path == self.path else path.readlink()
+                found = path if path == self.path else path.readlink()
+                if os.path.samestat(found.stat(), status):
+                    return found
             except OSError:
                 pass
         raise self._was_replaced()

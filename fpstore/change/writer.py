@@ -160,6 +160,11 @@ class Writer:
         self.merge_if_due(after)
         return after
 
+    def _make_nothing(self, sync: str) -> None:
+        """End a change that finds all as it should be: it may be so because of a change that is not durable yet."""
+        if sync == "commit" and self.log.durable != self.log.place:
+            self.flush()
+
     def _wait_for_more(self, rows: int, sync: str) -> None:
         self._waiting_rows += rows
         if self._waiting_rows >= (BATCH_ROWS if sync == "batch" else NONE_ROWS):
@@ -256,6 +261,7 @@ class Writer:
             new = new_pairs(snapshot, rows, in_base)
             kept, kept_ids, in_base = rows.fingerprints[new], rows.ids[new], in_base[new]
             if not len(kept):
+                self._make_nothing(sync)
                 return 0
             totals = rows.totals._replace(
                 fingerprints=snapshot.totals.fingerprints + count_absent(snapshot, kept, in_base),
@@ -272,11 +278,13 @@ class Writer:
             kind_with(snapshot, self.path, [identifier])
             matches = snapshot.probe(value, radius)
             if matches and not always:
+                self._make_nothing(sync)
                 return matches
             fingerprints = np.array([value], np.uint64)
             rows = self._rows(snapshot, fingerprints, [identifier])
             known = next((match for match in matches if match.distance == 0), None)
             if known is not None and self._has_pair(snapshot, value, rows):
+                self._make_nothing(sync)
                 return matches
             in_base = np.array([snapshot.generation.identity.locate_one(value) is not None], np.uint8)
             totals = rows.totals._replace(
@@ -314,6 +322,7 @@ class Writer:
             count = int(mask.sum())
             if not count:
                 self.unsettled = False
+                self._make_nothing(sync)
                 return snapshot, columns, mask
             kept, kept_ids = fingerprints[mask], rows.ids[mask]
             totals = rows.totals._replace(
@@ -352,6 +361,7 @@ class Writer:
 
     def _remove(self, snapshot: Snapshot, dying: Words, pairs: int, fingerprints: Words, ids: Words, sync: str) -> int:
         if not pairs:
+            self._make_nothing(sync)
             return 0
         kinds = np.concatenate([np.full(len(dying), WIPE, np.uint8), np.full(len(fingerprints), REMOVE, np.uint8)])
         fingerprints, ids = np.concatenate([dying, fingerprints]), np.concatenate([np.zeros(len(dying), np.uint64), ids])

@@ -144,7 +144,9 @@ MASKED = np.ma.array([1, 2, 3], mask=[False, True, False], dtype=np.uint64)
 RECORDS = np.ma.array([(1, 2), (3, 4)], mask=[(False, True), (False, False)], dtype=[("a", "u8"), ("b", "u8")])
 
 
-@pytest.mark.parametrize("wrap", [lambda a: a, Column, lambda a: [a], lambda a: iter([a])], ids=["array", "column", "list", "parts"])
+@pytest.mark.parametrize(
+    "wrap", [lambda a: a, Column, lambda a: [a], lambda a: iter([a])], ids=["array", "column", "list", "parts"]
+)
 @pytest.mark.parametrize("array", [MASKED, RECORDS, RECORDS[:1]], ids=["masked", "records", "one record"])
 def test_masked_values_are_refused(tmp_path, array, wrap):
     """The values under the mask were stored, and records ended in a TypeError."""

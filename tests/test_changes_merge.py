@@ -3,7 +3,6 @@
 import threading
 import time
 
-import numpy as np
 import pytest
 from living import Model, check_merged, content_of, words
 from sets import make_set

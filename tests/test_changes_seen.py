@@ -223,7 +223,6 @@ def test_a_fork_in_the_middle_of_changes_can_close(path):
 # --- A writer that dies between its commit and telling of it --------------------------------------
 
 
-
 def die_instead_of(owner, name):
     """Have this process die where it would make a call."""
     setattr(owner, name, lambda *_: os.kill(os.getpid(), signal.SIGKILL))

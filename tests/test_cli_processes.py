@@ -163,7 +163,9 @@ def test_a_build_that_cannot_write_leaves_nothing(limit: int, folder: Path) -> N
 
 @pytest.mark.parametrize("wanted", [True, False])
 @pytest.mark.parametrize(
-    ("verb", "last"), [(["build", "x.fps", "crawl.tsv"], b"tables"), (["verify", "crawl.fps"], b"strings")], ids=["build", "verify"]
+    ("verb", "last"),
+    [(["build", "x.fps", "crawl.tsv"], b"tables"), (["verify", "crawl.fps"], b"strings")],
+    ids=["build", "verify"],
 )
 def test_bars_are_shown_on_a_terminal_only_if_wanted(wanted: bool, verb: list[str], last: bytes, folder: Path) -> None:
     ours, theirs = pty.openpty()

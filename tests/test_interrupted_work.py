@@ -13,8 +13,8 @@ import fpstore
 from fpstore import _kernel
 from fpstore.errors import CorruptStoreError
 from fpstore.format import table_file as tablefile
-from fpstore.format.table_file import TableFile
 from fpstore.format.record import Change, Totals
+from fpstore.format.table_file import TableFile
 from fpstore.query import delta
 
 IDENTITY = np.arange(64, dtype=np.uint8)

@@ -47,7 +47,7 @@ ONE_ADD = np.array([ADD], np.uint8)
 class Writer:
     """The process's right to change a store, and how it does. Calls from several threads take turns.
 
-    A change is logged first, made durable if that was asked for, then taken up into the delta in memory, and then told to readers.
+    A change is logged first, made durable if that was asked for, then taken up into the delta in memory, then told to readers.
     """
 
     def __init__(self, tracker: Tracker, lock: WriterLock, log: LogWriter, sync: str, merge_at: float | None) -> None:

@@ -110,7 +110,7 @@ class Tracker:
         if self._current is None:
             self._resolve()
             return self._shown()
-        words, seen, snapshot = self._current
+        words, seen, _ = self._current
         end = words[END]
         if end & SUPERSEDED:
             if self._is_followed():

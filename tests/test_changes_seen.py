@@ -81,6 +81,29 @@ def test_without_sync_they_are_seen_after_a_flush(path):
     assert child.end() == 0
 
 
+@pytest.mark.parametrize("sync", ["batch", "none"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda store: store.insert([100], [100], "commit"),
+        lambda store: store.probe_insert(100, 100, sync="commit"),
+        lambda store: store.probe_insert(100, 100, always=True, sync="commit"),
+        lambda store: store.probe_insert_many([100], [100], sync="commit"),
+        lambda store: store.delete(fingerprints=[1], sync="commit"),
+        lambda store: store.delete(ids=[0], sync="commit"),
+    ],
+)
+def test_a_commit_of_what_is_so_already_makes_it_durable(path, monkeypatch, change, sync):
+    """It returned at once, though what it rests on could still be lost with the machine."""
+    monkeypatch.setattr("fpstore.change.writer.BATCH_SECONDS", 1000.0)
+    with fpstore.open(path, "r+") as store, fpstore.open(path) as other:
+        store.insert(100, 100, sync)
+        store.delete(fingerprints=1, sync=sync)
+        assert seen(other, 1, 100) == [True, False]
+        change(store)
+        assert seen(other, 1, 100) == [False, True]
+
+
 @pytest.mark.parametrize("sync", ["commit", "batch", "none"])
 def test_a_killed_process_loses_nothing(path, sync):
     """What was inserted is in the file when the call returns; only when the machine stops, sync decides what is lost."""

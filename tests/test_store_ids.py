@@ -239,7 +239,8 @@ def test_what_belongs_to_a_generation_alone(tmp_path):
         assert first.prober(3) is first.prober(3)
         assert first.prober(3) is not first.prober(2)
         assert first.record.first_string == 2
-        assert first.strings_bytes == (tmp_path / "s" / "gen-00000001" / "strings.mdb").stat().st_size
+        file = (tmp_path / "s" / "gen-00000001" / "strings.mdb").stat()
+        assert first.strings_bytes == min(file.st_size, file.st_blocks * 512) > 0  # without its holes
         store.insert(3, "c")
         store.merge()
         second = store.snapshot().generation

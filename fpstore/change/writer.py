@@ -165,6 +165,11 @@ class Writer:
             self.merge_if_due(after)
         return after
 
+    def _make_nothing(self, sync: str) -> None:
+        """End a change that finds all as it should be: it may be so because of a change that is not durable yet."""
+        if sync == "commit" and self.log.durable != self.log.place:
+            self.flush()
+
     def _wait_for_more(self, rows: int, sync: str) -> None:
         self._waiting_rows += rows
         if self._waiting_rows >= (BATCH_ROWS if sync == "batch" else NONE_ROWS):
@@ -262,6 +267,7 @@ class Writer:
             new = new_pairs(snapshot, rows, in_base)
             kept, kept_ids, in_base = rows.fingerprints[new], rows.ids[new], in_base[new]
             if not len(kept):
+                self._make_nothing(sync)
                 return 0
             totals = rows.totals._replace(
                 fingerprints=snapshot.totals.fingerprints + count_absent(snapshot, kept, in_base),
@@ -277,10 +283,12 @@ class Writer:
             kind = kind_with(snapshot, self.path, (identifier,))
             matches = snapshot.probe(value, radius)
             if matches and not always:
+                self._make_nothing(sync)
                 return matches
             number, strings = number_of(snapshot, identifier, self._note_reused)
             known = bool(matches) and matches[0].distance == 0
             if known and self._has_pair(snapshot, value, number):
+                self._make_nothing(sync)
                 return matches
             before = snapshot.totals
             next_row = max(before.next_row, min(number + 1, LAST_ROW)) if kind == "row" else before.next_row
@@ -322,6 +330,7 @@ class Writer:
             count = int(mask.sum())
             if not count:
                 self.unsettled = False
+                self._make_nothing(sync)
                 return snapshot, columns, mask
             kept, kept_ids = fingerprints[mask], rows.ids[mask]
             totals = rows.totals._replace(
@@ -361,6 +370,7 @@ class Writer:
 
     def _remove(self, snapshot: Snapshot, dying: Words, pairs: int, fingerprints: Words, ids: Words, sync: str) -> int:
         if not pairs:
+            self._make_nothing(sync)
             return 0
         kinds = np.repeat(np.array([WIPE, REMOVE], np.uint8), [len(dying), len(fingerprints)])
         fingerprints, ids = np.concatenate([dying, fingerprints]), np.concatenate([np.zeros(len(dying), np.uint64), ids])

@@ -140,13 +140,20 @@ class FoundGeneration:
         return bool(self.tables or self.headless)
 
     def is_of(self, manifest: Manifest) -> bool:
-        """Whether a manifest speaks of this generation, or nothing says otherwise."""
+        """Whether a manifest speaks of this generation, or nothing says otherwise.
+
+        Another store with the same fingerprints has the same tables: then the log and the id map tell.
+        """
         record = manifest.generation
         if record.number != self.number:
             return False
-        if not self.sets or (record.fingerprints, record.set_digest) in self.sets:
+        ids_digest = seal_digest(self.folder / IDS_FILE)
+        if ids_digest == record.ids_file["digest"]:
             return True
-        return seal_digest(self.folder / IDS_FILE) == record.ids_file["digest"]
+        if self.sets and (record.fingerprints, record.set_digest) not in self.sets:
+            return False
+        header = self.log.header
+        return ids_digest is None or header is None or header.identity == manifest.identity or not self.log_fits()
 
     def log_fits(self) -> bool:
         """Whether the log has an intact header, of this generation, and began with as many fingerprints as the tables hold."""

@@ -98,8 +98,10 @@ def test_a_file_cut_to_nothing_under_an_open_store(copy, name):
     assert any(str(file) in fault for fault in said["repair"][0])
 
 
-PLACES = [("table-000.fpt", place) for place in ("header", "blocks", "keys", "end")] + [
-    (name, place) for name in ("ids.mdb", "strings.mdb", "manifest.json") for place in ("header", "blocks", "end")
+PLACES = [
+    *(("table-000.fpt", place) for place in ("header", "blocks", "keys", "end")),
+    *((name, place) for name in ("ids.mdb", "strings.mdb", "log") for place in ("header", "blocks", "end")),
+    ("manifest.json", "header"),
 ]
 
 

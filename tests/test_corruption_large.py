@@ -9,12 +9,11 @@ import lmdb
 import numpy as np
 import pytest
 import xxhash
-from damage import PAGE, check, reseal, used_bytes
+from damage import PAGE, check, reseal, rewrite, used_bytes
 
 import fpstore
 from fpstore.disk import sealed as lmdb_files
 from fpstore.format.id_map import IDS_FILE
-from fpstore.format.manifest import MANIFEST_FILE
 from fpstore.format.strings import STRINGS_FILE
 
 COUNT = 600_000
@@ -116,11 +115,12 @@ def test_a_large_id_map_is_read_as_far_as_it_is_asked_for(large, tmp_path):
 # --- Strings --------------------------------------------------------------------------------------
 
 STRINGS = [f"https://example.org/{i}" for i in range(500)]
+OWN_STRINGS = f"{GENERATION}/{STRINGS_FILE}"
 DOCUMENTS = np.random.default_rng(6).integers(0, 2**64, len(STRINGS), np.uint64)
 
 
 def named(path, merged):
-    """Make a small store of strings, whose dictionary is in the store file or in a file of its own."""
+    """Make a small store of strings, whose dictionary is that of the build or of a merge."""
     fpstore.build(
         path, DOCUMENTS[:400] if merged else DOCUMENTS, STRINGS[:400] if merged else STRINGS, radius=1, design="flip-1"
     ).close()
@@ -129,7 +129,7 @@ def named(path, merged):
             store.insert(DOCUMENTS[400:], STRINGS[400:])
             store.merge()
         return f"gen-00000002/{STRINGS_FILE}"
-    return MANIFEST_FILE
+    return OWN_STRINGS
 
 
 @pytest.fixture
@@ -165,12 +165,12 @@ def test_nothing_is_deleted_or_numbered_by_a_damaged_dictionary(tmp_path, unread
     """Neither does a delete return 0 nor does an insert make a second number for a string."""
     path = tmp_path / "s"
     named(path, False)
-    data = bytearray((path / MANIFEST_FILE).read_bytes())
+    data = bytearray((path / OWN_STRINGS).read_bytes())
     wanted = STRINGS[77].encode() if what == "text" else xxhash.xxh64_digest(STRINGS[77].encode())
     at = data.find(wanted)
     assert at > 0
     data[at + 5] ^= 1
-    (path / MANIFEST_FILE).write_bytes(data)
+    (path / OWN_STRINGS).write_bytes(data)
     with fpstore.open(path, "r+") as store:
         for ask in (
             lambda: store.ids[STRINGS[77]],
@@ -190,10 +190,11 @@ def test_a_listed_number_whose_record_does_not_match_is_damage(tmp_path):
     key = xxhash.xxh64_digest(STRINGS[7].encode())
     for wrong in ((8).to_bytes(8, "big"), (10_000).to_bytes(8, "big"), b"", b"short"):
         copy = shutil.copytree(path, tmp_path / f"copy-{wrong.hex()}")
-        with lmdb.open(str(copy / MANIFEST_FILE), subdir=False, lock=False, max_dbs=4) as environment:
+        with lmdb.open(str(copy / OWN_STRINGS), subdir=False, lock=False, max_dbs=4) as environment:
             numbers = environment.open_db(b"numbers")
             with environment.begin(write=True) as transaction:
                 transaction.put(key, wrong, db=numbers)
-        reseal(copy / MANIFEST_FILE)
+        size, digest = reseal(copy / OWN_STRINGS)
+        rewrite(copy, lambda record, s=size, d=digest: record["generation"]["strings_file"].update(bytes=s, digest=d))
         with fpstore.open(copy) as store, pytest.raises(fpstore.CorruptStoreError):
             store.ids[STRINGS[7]]

@@ -78,9 +78,10 @@ def test_a_file_truncated_under_an_open_store(copy, name):
     size = file.stat().st_size
     said = asked(copy, file, size // 2 // 4096 * 4096)
     assert any(str(file) in fault for fault in said["verify"]), said["verify"]
-    assert said["backup"][0] in ("CorruptStoreError", "StorageError")
-    assert str(file) in said["backup"][1]
-    assert not (copy.parent / "s.copy").exists()
+    if name != MANIFEST_FILE:  # which a backup writes anew
+        assert said["backup"][0] in ("CorruptStoreError", "StorageError")
+        assert str(file) in said["backup"][1]
+        assert not (copy.parent / "s.copy").exists()
     faults, losses, count = said["repair"]
     assert any(str(file) in fault for fault in faults)
     assert count == COUNT or losses
@@ -97,8 +98,11 @@ def test_a_file_cut_to_nothing_under_an_open_store(copy, name):
     assert any(str(file) in fault for fault in said["repair"][0])
 
 
-PLACES = [("table-000.fpt", place) for place in ("header", "blocks", "keys", "end")] + [
-    (name, place) for name in ("ids.mdb", "strings.mdb", "manifest.json") for place in ("header", "blocks", "end")
+PLACES = [
+    *(("table-000.fpt", place) for place in ("header", "blocks", "keys", "end")),
+    *((name, place) for name in ("ids.mdb", "strings.mdb") for place in ("header", "blocks", "end")),
+    *(("log", place) for place in ("header", "end")),
+    ("manifest.json", "header"),
 ]
 
 

@@ -293,3 +293,16 @@ def test_strings_whose_numbers_exceed_the_size_of_the_file(tmp_path):
     report, held = repaired(path, right)
     assert held == right
     assert report.complete
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_the_manifest_of_a_store_with_the_same_fingerprints_is_not_used(tmp_path, number):
+    """Its tables are the same: log and ids say that it is another one."""
+    paths = tmp_path / "s", tmp_path / "other"
+    for path, kind in zip(paths, ("string", "integer"), strict=True):
+        make(path, kind, changes=number == 2)
+    right = content(paths[0])
+    shutil.copyfile(paths[1] / MANIFEST_FILE, paths[0] / MANIFEST_FILE)
+    report, held = repaired(paths[0], right)
+    assert held == right
+    assert any("the manifest of another store" in fault for fault in report.faults)

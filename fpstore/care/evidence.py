@@ -29,6 +29,7 @@ from fpstore.format.log import (
     told_end,
 )
 from fpstore.format.manifest import MANIFEST_FILE, Manifest, generation_folder, generation_numbers, read_manifest
+from fpstore.format.strings import STRINGS_FILE
 from fpstore.format.table import table_name
 from fpstore.format.table_file import TableFile
 
@@ -140,13 +141,21 @@ class FoundGeneration:
         return bool(self.tables or self.headless)
 
     def is_of(self, manifest: Manifest) -> bool:
-        """Whether a manifest speaks of this generation, or nothing says otherwise."""
+        """Whether a manifest speaks of this generation, or nothing says otherwise.
+
+        Another store with the same fingerprints has the same tables: then the log and the files of ids and strings tell.
+        """
         record = manifest.generation
         if record.number != self.number:
             return False
-        if not self.sets or (record.fingerprints, record.set_digest) in self.sets:
+        files = ((IDS_FILE, record.ids_file), (STRINGS_FILE, record.strings_file or record.ids_file))
+        digests = [(seal_digest(self.folder / name), shape["digest"]) for name, shape in files]
+        if self.sets and (record.fingerprints, record.set_digest) not in self.sets and digests[0][0] != digests[0][1]:
+            return False
+        header = self.log.header
+        if header is None or header.identity == manifest.identity or not self.log_fits():
             return True
-        return seal_digest(self.folder / IDS_FILE) == record.ids_file["digest"]
+        return all(found in (None, recorded) for found, recorded in digests)
 
     def log_fits(self) -> bool:
         """Whether the log has an intact header, of this generation, and began with as many fingerprints as the tables hold."""

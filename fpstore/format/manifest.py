@@ -12,8 +12,8 @@ import xxhash
 
 from fpstore import _kernel
 from fpstore.design.families import Design
-from fpstore.disk.files import open_file, unreadable
-from fpstore.errors import CorruptStoreError, FormatVersionError, FpstoreError, StorageError, StoreNotFoundError
+from fpstore.disk.files import open_file, read_at
+from fpstore.errors import CorruptStoreError, FormatVersionError, StorageError, StoreNotFoundError
 from fpstore.format.record import ID_KINDS
 
 MANIFEST_FILE = "manifest.json"
@@ -140,14 +140,13 @@ def read_manifest(path: Path, folder: int | None = None) -> Manifest:
     """
     file = path / MANIFEST_FILE
     try:
-        with os.fdopen(open_file(file, folder=folder), "rb") as stream:
-            data = stream.read(MOST_BYTES)
+        descriptor = open_file(file, folder=folder)
     except StoreNotFoundError as error:
         raise StoreNotFoundError(f"{path}: not an fpstore store (no {MANIFEST_FILE} in it)", path=path) from error
-    except FpstoreError:
-        raise
-    except OSError as error:
-        raise unreadable(file, 0, error) from error
+    try:
+        data = read_at(descriptor, file, 0, MOST_BYTES)
+    finally:
+        os.close(descriptor)
     return parse_manifest(data, file)
 
 

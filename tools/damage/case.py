@@ -255,11 +255,11 @@ def check_losses(held: Pairs, right: Pairs, ever: Pairs, report: fpstore.RepairR
     """Compare what a repair says it lost with what is missing."""
     kept, wanted = held.keys(), right.keys()
     told = " ".join(report.losses)
-    journal = "journal" in told or "log record" in told
-    more = kept - (ever.keys() if journal else wanted)
+    changes = "the log:" in told or "log record" in told
+    more = kept - (ever.keys() if changes else wanted)
     if more:
         raise Untrue(f"{len(more)} pairs in the new store that are not stored: {told}")
-    if journal:
+    if changes:
         return
     rows = [line.split("\t") for line in lost.read_text("utf-8").splitlines()] if lost.exists() else []
     named = {int(row[1], 16) for row in rows if row[1]}

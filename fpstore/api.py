@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from fpstore.aliases import Progress
 from fpstore.arguments import check_flag, check_path, check_progress
 from fpstore.care.reports import RepairReport
 from fpstore.design.block_bytes import DEFAULT_BLOCK_BYTES
@@ -26,7 +27,7 @@ def build(
     design: str | Iterable[Mapping[str, object] | TableSpec] = "auto",
     memory: int | str | None = None,
     threads: int | None = None,
-    progress: Callable[[str, int, int | None], None] | None = None,
+    progress: Progress | None = None,
     overwrite: bool = False,
     block_bytes: int = DEFAULT_BLOCK_BYTES,
     disk_budget: int | str | None = None,
@@ -164,7 +165,7 @@ def repair(
     lost: PathLike | None = None,
     memory: int | str | None = None,
     threads: int | None = None,
-    progress: Callable[[str, int, int | None], None] | None = None,
+    progress: Progress | None = None,
 ) -> RepairReport:
     """Make a sound store from the intact parts of a damaged one, and report what was done and what is lost.
 

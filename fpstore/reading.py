@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
+from fpstore.aliases import Progress, Words
 from fpstore.arguments import check_flag, check_path, check_progress, check_whole
 from fpstore.care.reports import Report
 from fpstore.care.stats import describe
@@ -26,7 +27,6 @@ from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker
 from fpstore.resources import parse_memory, parse_threads
 
-Words = npt.NDArray[np.uint64]
 FIRST_BATCH = 1 << 12
 
 
@@ -285,7 +285,7 @@ class Reading:
         overwrite: bool = False,
         memory: int | str | None = None,
         threads: int | None = None,
-        progress: Callable[[str, int, int | None], None] | None = None,
+        progress: Progress | None = None,
     ) -> list[Path]:
         """Write the content to several stores, by leading bits: the inverse of joining them with :meth:`fpstore.Store.merge`.
 
@@ -321,7 +321,7 @@ class Reading:
         self,
         path: str | os.PathLike[str],
         overwrite: bool = False,
-        progress: Callable[[str, int, int | None], None] | None = None,
+        progress: Progress | None = None,
     ) -> None:
         """Copy the store as it is at one moment, even while other processes insert and merge.
 
@@ -360,7 +360,7 @@ class Reading:
         snapshot = self.snapshot()
         return {**describe(snapshot, self._tracker.log.file_bytes), **self._tracker.watched()}
 
-    def verify(self, progress: Callable[[str, int, int | None], None] | None = None) -> Report:
+    def verify(self, progress: Progress | None = None) -> Report:
         """Read every byte and check it: checksums, order, counts, keys, codes, id records, and that all tables hold the same set.
 
         Parameters

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 from weakref import finalize
 
 import numpy as np
-import numpy.typing as npt
 
+from fpstore.aliases import Progress, Words
 from fpstore.arguments import check_choice, check_flag, check_path, check_progress, check_share, check_sync
 from fpstore.change.opening import open_writer
-from fpstore.change.writer import Writer
+from fpstore.change.writer import StoreWriter
 from fpstore.design.families import check_design, check_radius
 from fpstore.errors import FpstoreError, InputError, ReadOnlyError
 from fpstore.io import check_fingerprint, check_fingerprints, check_id, check_ids
 from fpstore.query.matches import Match, Matches
 from fpstore.reading import IdLookup, Reading
 from fpstore.resources import parse_memory, parse_threads
-
-Words = npt.NDArray[np.uint64]
 
 
 class Store(Reading):
@@ -46,7 +43,7 @@ class Store(Reading):
             if given[name] and mode == "r":
                 raise InputError(f"{name} is for changing a store: open it with mode='r+', or leave {name} out")
         super().__init__(path)
-        self._writer: Writer | None = None
+        self._writer: StoreWriter | None = None
         if mode == "r+":
             try:
                 self._writer = open_writer(self._tracker, sync, merge_at)
@@ -84,7 +81,7 @@ class Store(Reading):
             raise
         super().close()
 
-    def _changing(self) -> Writer:
+    def _changing(self) -> StoreWriter:
         self._check()
         if self._writer is None:
             raise ReadOnlyError(f"{self.path}: open for reading; to change it, open it with mode='r+'", path=self.path)
@@ -268,7 +265,7 @@ class Store(Reading):
         design: str | None = None,
         memory: int | str | None = None,
         threads: int | None = None,
-        progress: Callable[[str, int, int | None], None] | None = None,
+        progress: Progress | None = None,
     ) -> None:
         """Fold inserts and deletes, and other stores, into a new generation of tables.
 
@@ -318,7 +315,7 @@ class Store(Reading):
             writer.merge(memory, threads, progress, snapshots, renumber, design)
 
 
-def _close_dropped(writer: Writer) -> None:
+def _close_dropped(writer: StoreWriter) -> None:
     with suppress(FpstoreError):  # a finalizer has no caller to report to
         writer.close()
 

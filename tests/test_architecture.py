@@ -22,7 +22,7 @@ LONGEST_FILE = 500
 LAYERS = (
     ("errors",),
     ("_kernel",),  # raises the errors
-    ("start", "arguments", "threads", "diagnostics"),
+    ("start", "arguments", "threads", "diagnostics", "aliases"),
     ("resources", "disk"),
     ("io",),
     ("design",),

@@ -10,7 +10,7 @@ from living import Model, content_of, words
 
 import fpstore
 from fpstore.change import merge as merging
-from fpstore.change.writer import Writer
+from fpstore.change.writer import StoreWriter
 from fpstore.format.log_writer import LogWriter
 from fpstore.query.delta import Delta
 from fpstore.query.tracker import Tracker
@@ -132,7 +132,7 @@ def test_a_second_control_c_while_the_first_is_met(tmp_path, kind, name):
     owner = next(owner for owner, known in CALLS if known == name)
     with fpstore.open(path, "r+") as store:
         with (
-            interrupted(Writer, "recover", "before"),
+            interrupted(StoreWriter, "recover", "before"),
             interrupted(LogWriter, "take_back", "before"),
             interrupted(owner, name, "after"),
             suppress(KeyboardInterrupt),
@@ -147,7 +147,7 @@ def test_a_second_control_c_while_the_first_is_met(tmp_path, kind, name):
     ("owner", "name"),
     [
         (merging, "write_manifest"),
-        (Writer, "go_over"),
+        (StoreWriter, "go_over"),
         (Tracker, "switch"),
         (Tracker, "show"),
         (LogWriter, "supersede"),
@@ -176,7 +176,7 @@ def test_control_c_while_a_store_is_closed(tmp_path, name, moment):
     path = build(tmp_path / "s", "integer")
     store = fpstore.open(path, "r+", sync="none")
     store.insert([1000, 1001], [50, 51])
-    with interrupted(Writer, name, moment), pytest.raises(KeyboardInterrupt):
+    with interrupted(StoreWriter, name, moment), pytest.raises(KeyboardInterrupt):
         store.close()
     store.close()
     with fpstore.open(path, "r+") as again:

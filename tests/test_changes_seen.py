@@ -9,7 +9,7 @@ import pytest
 from living import CHANGES, Child, content_of, reader, words
 
 import fpstore
-from fpstore.change.writer import Writer
+from fpstore.change.writer import StoreWriter
 from fpstore.format.log_writer import LogWriter
 
 
@@ -258,7 +258,7 @@ def test_a_merge_that_a_dead_writer_did_not_tell_of(path, told):
         store.insert(50)
         pipe.recv()
         if told == "before the old log says so":
-            die_instead_of(Writer, "go_over")
+            die_instead_of(StoreWriter, "go_over")
         else:
             die_instead_of(LogWriter, "close")
         store.merge()

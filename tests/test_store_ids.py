@@ -172,7 +172,7 @@ def test_what_has_no_order_of_its_own_is_not_iterated(tmp_path):
 
 def test_each_string_is_read_once(tmp_path, monkeypatch):
     """However many matches have it; in order of the numbers, many with one call."""
-    from fpstore.disk.sealed import Reader
+    from fpstore.disk.sealed import SealedReader
 
     rng = np.random.default_rng(2)
     stored = rng.integers(0, 2**64, 2000, dtype=np.uint64)
@@ -184,9 +184,14 @@ def test_each_string_is_read_once(tmp_path, monkeypatch):
         asked = np.concatenate([rng.choice(stored, 5000), np.array(fresh * 3, np.uint64)])
         expected = [store[int(fingerprint)] for fingerprint in asked]
         read = []
-        get_many = Reader.get_many
-        monkeypatch.setattr(Reader, "get_many", lambda self, keys, *a: read.extend(keys if a else ()) or get_many(self, keys, *a))
-        monkeypatch.setattr(Reader, "get", lambda *_: pytest.fail("strings are read one by one"))
+        get_many = SealedReader.get_many
+
+        def noting(self, keys, *more):
+            read.extend(keys if more else ())
+            return get_many(self, keys, *more)
+
+        monkeypatch.setattr(SealedReader, "get_many", noting)
+        monkeypatch.setattr(SealedReader, "get", lambda *_: pytest.fail("strings are read one by one"))
         lims, ids = store.ids_of(asked)
     assert [ids[a:b] for a, b in zip(lims[:-1].tolist(), lims[1:].tolist(), strict=True)] == expected
     assert read == sorted(set(read))

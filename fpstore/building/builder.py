@@ -5,16 +5,16 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fpstore import _kernel
+from fpstore.aliases import Progress, Words
 from fpstore.arguments import check_choice, check_progress
 from fpstore.building.external_sort import COPY_ROWS, KEY_BYTES, Column, PairSorter, permuted_parts
 from fpstore.building.generation_writer import add_histogram, finish_store, in_pieces
@@ -23,21 +23,19 @@ from fpstore.design.block_bytes import DEFAULT_BLOCK_BYTES, check_block_bytes
 from fpstore.design.families import IDENTITY, Design, check_design, check_radius
 from fpstore.design.families import design as make_design
 from fpstore.design.planner import SAMPLE_SIZE, STORAGE, choose
-from fpstore.disk.sealed import Writer
+from fpstore.disk.sealed import SealedWriter
 from fpstore.errors import InputError, show
 from fpstore.format import huffman
 from fpstore.format import id_map as idmap
 from fpstore.format.manifest import IDENTITY_BYTES, GenerationRecord, Manifest, generation_folder
 from fpstore.format.record import Totals
 from fpstore.format.strings import STRINGS_FILE, StringWriter
-from fpstore.format.table import Layout, TableReader, TableWriter, table_name
+from fpstore.format.table import TableLayout, TableReader, TableWriter, table_name
 from fpstore.io import check_fingerprints, check_ids
 from fpstore.io.check import as_array
 from fpstore.resources import parse_memory, parse_threads
 from fpstore.threads import Pool, as_ended, result
 
-Words = npt.NDArray[np.uint64]
-Progress = Callable[[str, int, int | None], None]
 SLICE_ROWS = 1 << 20
 
 PHASE_READ = "reading"
@@ -217,8 +215,8 @@ class _Build:
             identity.table = self._generation / table_name(0)
         return identity, id_count
 
-    def _layout(self, identity: _Identity, table: int, histogram: Words) -> Layout:
-        return Layout(identity.design, table, self._options.block_bytes, identity.count, identity.digest, histogram)
+    def _layout(self, identity: _Identity, table: int, histogram: Words) -> TableLayout:
+        return TableLayout(identity.design, table, self._options.block_bytes, identity.count, identity.digest, histogram)
 
     def _other_tables(self, identity: _Identity) -> None:
         tables = range(1, len(identity.design.tables))
@@ -340,13 +338,13 @@ class _StringsFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file: Writer | None = None
+        self._file: SealedWriter | None = None
         self._numbers: StringWriter | None = None
 
     def number(self, strings: Sequence[str]) -> Words:
         """Return the numbers of strings; new ones are added."""
         if self._numbers is None:
-            self._file = Writer(self._path)
+            self._file = SealedWriter(self._path)
             self._numbers = StringWriter(self._file)
         return self._numbers.number(strings)
 

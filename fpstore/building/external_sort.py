@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
+from fpstore.aliases import Words
 from fpstore.design.families import TableSpec
-
-Words = npt.NDArray[np.uint64]
 
 # Bytes per row while pairs are sorted in memory: the pairs and a scratch array of the same size.
 PAIR_BYTES = 32

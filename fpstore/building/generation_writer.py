@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
+from fpstore.aliases import Progress, Words
 from fpstore.building.external_sort import COPY_ROWS, KEY_BYTES, Column, permuted_parts
-from fpstore.building.sources import Source
+from fpstore.building.sources import SortedSource
 from fpstore.design.families import IDENTITY, Design
 from fpstore.disk.locks import LOCK_FILE, MODE
 from fpstore.errors import CorruptStoreError
@@ -25,11 +26,9 @@ from fpstore.format.log import LOG_FILE, LogHeader
 from fpstore.format.log_writer import create_log
 from fpstore.format.manifest import MANIFEST_FILE, GenerationRecord, Manifest, generation_folder, write_manifest
 from fpstore.format.record import Totals
-from fpstore.format.table import Layout, TableWriter, table_name
+from fpstore.format.table import TableLayout, TableWriter, table_name
 from fpstore.threads import WAIT_SECONDS, Pool, as_ended, result
 
-Words = npt.NDArray[np.uint64]
-Progress = Callable[[str, int, int | None], None]
 PHASE_MERGE = "merging"
 
 
@@ -59,7 +58,7 @@ class GenerationWriter:
         # all have started.
         self._started = threading.Event()
 
-    def write(self, source: Source) -> None:
+    def write(self, source: SortedSource) -> None:
         """Write tables and ids, and make them durable except for the folder's own name.
 
         Raises
@@ -99,12 +98,12 @@ class GenerationWriter:
                 for writer, _ in self._syncs:
                     writer.abort()
 
-    def _sorted(self, source: Source) -> Iterator[Words]:
+    def _sorted(self, source: SortedSource) -> Iterator[Words]:
         keys = source.keys(self.design.tables[0], self._stop)
         assert keys is not None, "the first table of every store is in order of the fingerprints"
         return keys
 
-    def _id_map(self, source: Source) -> None:
+    def _id_map(self, source: SortedSource) -> None:
         """Write the ids in the blocks of the identity table."""
         records = IdMapWriter(self.folder / IDS_FILE, self.digest)
         try:
@@ -152,7 +151,7 @@ class GenerationWriter:
             with suppress(Empty):
                 return self._entry_counts.get(timeout=WAIT_SECONDS)
 
-    def _table(self, source: Source, number: int) -> None:
+    def _table(self, source: SortedSource, number: int) -> None:
         spec = self.design.tables[number]
         histogram = np.zeros(huffman.SYMBOLS, np.uint64)
         last = np.empty(0, np.uint64)
@@ -210,8 +209,8 @@ class GenerationWriter:
         """Make a table durable while the next is written."""
         self._syncs.append((writer, self._disk.submit(writer.sync)))
 
-    def _layout(self, table: int, histogram: Words) -> Layout:
-        return Layout(self.design, table, self._block_bytes, self.fingerprints, self.digest, histogram)
+    def _layout(self, table: int, histogram: Words) -> TableLayout:
+        return TableLayout(self.design, table, self._block_bytes, self.fingerprints, self.digest, histogram)
 
     def _share(self) -> int:
         return self._memory // min(self._threads, len(self.design.tables))

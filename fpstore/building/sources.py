@@ -9,16 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
+from fpstore.aliases import Words
 from fpstore.building.external_sort import COPY_ROWS, unless_stopped
 from fpstore.design.families import IDENTITY, TableSpec
 from fpstore.format.table import TableReader
 from fpstore.query.snapshot import NONE, Groups, Snapshot, cut_groups
 
-Words = npt.NDArray[np.uint64]
 T = TypeVar("T")
 
 
-class Source(Protocol):
+class SortedSource(Protocol):
     """Content that can be read in order any number of times."""
 
     def groups(self) -> Iterator[Groups]:
@@ -92,7 +92,7 @@ class Content:
 class Joined:
     """Several sources as one; a fingerprint in several of them has the ids of all."""
 
-    def __init__(self, sources: Sequence[Source]) -> None:
+    def __init__(self, sources: Sequence[SortedSource]) -> None:
         self._sources = sources
 
     def groups(self) -> Iterator[Groups]:

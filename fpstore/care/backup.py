@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+from fpstore.aliases import Progress
 from fpstore.building.generation_writer import finish_copy
 from fpstore.building.target import Target, lies_inside
 from fpstore.disk.files import open_file, read_at
@@ -23,7 +24,6 @@ from fpstore.format.table import table_name
 from fpstore.query.generation import Generation
 from fpstore.query.tracker import Tracker
 
-Progress = Callable[[str, int, int | None], None]
 PHASE_COPY = "copying"
 COPY_BYTES = 1 << 24  # at a time
 ATTEMPTS = 100

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fpstore.aliases import Progress, Words
 from fpstore.building.generation_writer import start_of_log
 from fpstore.care.evidence import DAMAGE, Evidence, Told, seal_digest
 from fpstore.care.found_log import Changes, FoundRecords
@@ -25,8 +26,6 @@ from fpstore.format.strings import STRINGS_FILE
 if TYPE_CHECKING:
     from fpstore.building.builder import Options
 
-Words = npt.NDArray[np.uint64]
-Progress = Callable[[str, int, int | None], None]
 PHASE_RECOVER = "recovering"
 BATCH_ROWS = 1 << 16
 BATCH_BYTES = 1 << 22  # of strings

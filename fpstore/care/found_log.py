@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from fpstore.aliases import Bytes, Words
 from fpstore.care.evidence import CurrentLog
 from fpstore.disk.files import opened, read_at, read_if_possible
 from fpstore.disk.refusals import refused
 from fpstore.errors import CorruptStoreError
 from fpstore.format.log import HEADER_BYTES, Records, later_records, whole_records
-from fpstore.format.record import ADD, KIND_BITS, WIPE, Change, Kinds, Totals, Words
+from fpstore.format.record import ADD, KIND_BITS, WIPE, Change, Totals
 
 NONE = np.empty(0, np.uint64)
 COPY_BYTES = 1 << 20
@@ -225,5 +226,5 @@ class Changes:
         return first + len(change.strings)
 
 
-def _kinds(changes: Sequence[Change]) -> Kinds:
+def _kinds(changes: Sequence[Change]) -> Bytes:
     return np.concatenate([np.empty(0, np.uint8), *(change.kinds & np.uint8(KIND_BITS) for change in changes)])

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from fpstore import _kernel
+from fpstore.aliases import Words
 from fpstore.building.external_sort import PairSorter
 from fpstore.building.target import temporary_prefix
 from fpstore.care.salvage import Blocks, IdRecords, intact_blocks
@@ -22,7 +22,6 @@ from fpstore.format import huffman
 from fpstore.format.table import FEED_KEYS
 from fpstore.format.table_file import TableFile
 
-Words = npt.NDArray[np.uint64]
 NONE = np.empty(0, np.uint64)
 IDENTITY_ARRAY = np.frombuffer(IDENTITY, np.uint8)
 HIGHEST = 2**64 - 1

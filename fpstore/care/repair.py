@@ -6,9 +6,10 @@ import os
 from contextlib import ExitStack
 from pathlib import Path
 
+from fpstore.aliases import Progress
 from fpstore.building.target import refuse_inside_store
 from fpstore.care.evidence import DAMAGE, Evidence
-from fpstore.care.found_content import FoundContent, Progress, batches
+from fpstore.care.found_content import FoundContent, batches
 from fpstore.care.found_settings import Settings
 from fpstore.care.in_place import InPlace, free_name, keep_still, take_lock
 from fpstore.care.lost_file import LostFile

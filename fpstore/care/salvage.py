@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
+from fpstore.aliases import Words
 from fpstore.arguments import printable
 from fpstore.design.families import Design
 from fpstore.disk import lmdb_pages as pages
@@ -28,7 +29,6 @@ from fpstore.format.id_map import record_seed
 from fpstore.format.strings import sealed_string
 from fpstore.format.table_file import TableFile
 
-Words = npt.NDArray[np.uint64]
 CODE_OFFSET = 192  # in the header of a table
 MOST_DIRECTORY_BITS = 32
 MOST_VALUE = 1 << 17  # of a dictionary: above all sizes

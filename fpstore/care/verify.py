@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from fpstore.aliases import Progress
 from fpstore.care.reports import Report
 from fpstore.errors import CorruptStoreError, FpstoreError, StoreNotFoundError
 from fpstore.format.id_map import iter_entry_counts
@@ -23,7 +24,7 @@ PHASE_LOG = "changes"
 class _Phase:
     """The rows done in one phase, reported to the caller's callback."""
 
-    def __init__(self, callback: Callable[[str, int, int | None], None] | None, name: str, total: int | None) -> None:
+    def __init__(self, callback: Progress | None, name: str, total: int | None) -> None:
         self._callback = callback
         self._name, self._total = name, total
         self.reach(0)
@@ -39,7 +40,7 @@ class _Phase:
             self._callback(self._name, done, self._total)
 
 
-def verify_store(snapshot: Snapshot, log: LogReader, progress: Callable[[str, int, int | None], None] | None = None) -> Report:
+def verify_store(snapshot: Snapshot, log: LogReader, progress: Progress | None = None) -> Report:
     """Read every table, id record, string and log record; continue after a fault, to name all damaged parts."""
     generation = snapshot.generation
     report = Report(fingerprints=generation.count)
@@ -78,7 +79,7 @@ def _check_manifest(generation: Generation, report: Report) -> None:
             raise CorruptStoreError(f"{generation.path / MANIFEST_FILE}: it has changed since it was read", path=generation.path)
 
 
-def _check_tables(generation: Generation, report: Report, progress: Callable[[str, int, int | None], None] | None) -> None:
+def _check_tables(generation: Generation, report: Report, progress: Progress | None) -> None:
     phase = _Phase(progress, PHASE_TABLES, report.fingerprints * len(generation.tables))
     for table in generation.tables:
         with _noted(report):

@@ -7,11 +7,9 @@ from bisect import bisect_right
 import numpy as np
 import numpy.typing as npt
 
+from fpstore.aliases import Bytes, Words
 from fpstore.query.batches import Columns, joined
 from fpstore.query.delta import Delta
-
-Words = npt.NDArray[np.uint64]
-Mask = npt.NDArray[np.uint8]
 
 DROPPED = 2
 
@@ -21,7 +19,7 @@ def probe_insert_in_order(
     fingerprints: Words,
     ids: Words,
     base: Columns,
-    in_base: Mask,
+    in_base: Bytes,
     returning: npt.NDArray[np.bool_],
     dropped: npt.NDArray[np.bool_],
     radius: int,

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 import numpy as np
-import numpy.typing as npt
 
+from fpstore.aliases import Progress, Words
 from fpstore.building.generation_writer import GenerationWriter
-from fpstore.building.sources import Content, Joined, Source
-from fpstore.change.merge import Host, Merge, Progress
+from fpstore.building.sources import Content, Joined, SortedSource
+from fpstore.change.merge import Host, Merge
 from fpstore.change.obsolete import remove_generation
 from fpstore.disk.refusals import refused
 from fpstore.errors import CorruptStoreError, FpstoreError, InputError
@@ -19,7 +19,6 @@ from fpstore.format.record import LAST_ROW, Totals
 from fpstore.format.strings import STRINGS_FILE, NewStrings
 from fpstore.query.snapshot import Snapshot
 
-Words = npt.NDArray[np.uint64]
 JOINED = ".joined"  # a folder for the strings of other stores
 BATCH_STRINGS = 1 << 10
 
@@ -93,8 +92,8 @@ class Join(Merge):
             raise InputError("string ids cannot be renumbered: leave renumber out")
         return kind or snapshot.totals.id_kind
 
-    def _sources(self, snapshot: Snapshot) -> Source:
-        sources: list[Source] = [Content(snapshot)]
+    def _sources(self, snapshot: Snapshot) -> SortedSource:
+        sources: list[SortedSource] = [Content(snapshot)]
         highest = _highest(snapshot) if self._renumber else 0
         delta = snapshot.delta
         if self._kind == "string":
@@ -142,7 +141,7 @@ class Join(Merge):
     def _has_strings(self, snapshot: Snapshot) -> bool:
         return self._kind == "string"
 
-    def _source(self, snapshot: Snapshot) -> Source:
+    def _source(self, snapshot: Snapshot) -> SortedSource:
         return self._joined
 
     def _totals(self, snapshot: Snapshot, written: GenerationWriter) -> Totals:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -12,8 +11,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from fpstore.aliases import Progress
 from fpstore.building.generation_writer import GenerationWriter, finish_generation
-from fpstore.building.sources import Content, Source
+from fpstore.building.sources import Content, SortedSource
 from fpstore.change.obsolete import remove_generation
 from fpstore.design.families import design as make_design
 from fpstore.design.planner import choose
@@ -30,7 +30,6 @@ from fpstore.query.generation import SAMPLE_SIZE, Generation
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker, new_delta
 
-Progress = Callable[[str, int, int | None], None]
 GROWTH = 2  # `auto` chooses again when the number of fingerprints has grown or shrunk by this factor
 UNUSED_STRINGS = 0.01  # share of unused strings from which the dictionary is written again
 
@@ -120,7 +119,7 @@ class Merge:
         """Whether the ids are strings."""
         return snapshot.totals.id_kind == "string"
 
-    def _source(self, snapshot: Snapshot) -> Source:
+    def _source(self, snapshot: Snapshot) -> SortedSource:
         """Return the content of the new generation."""
         return Content(snapshot)
 

@@ -9,13 +9,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fpstore.aliases import Bytes, Words
 from fpstore.errors import InputError
 from fpstore.format.record import Totals
 from fpstore.format.strings import MAX_STRING_BYTES
 from fpstore.query.snapshot import Snapshot
 
-Words = npt.NDArray[np.uint64]
-Mask = npt.NDArray[np.uint8]
 KIND_WORDS = {"row": "row numbers or other integers", "integer": "integers", "string": "strings"}
 
 PRESENT, ABSENT = 1, 2  # states in the delta
@@ -31,7 +30,7 @@ class Rows(NamedTuple):
     totals: Totals  # with the kind of ids and the next row after the change
 
 
-def new_pairs(snapshot: Snapshot, rows: Rows, in_base: Mask) -> npt.NDArray[np.bool_]:
+def new_pairs(snapshot: Snapshot, rows: Rows, in_base: Bytes) -> npt.NDArray[np.bool_]:
     """Return which pairs are not stored yet; of equal rows, only the first counts."""
     fingerprints, ids = rows.fingerprints, rows.ids
     new = np.ones(len(fingerprints), bool)
@@ -56,13 +55,13 @@ def new_pairs(snapshot: Snapshot, rows: Rows, in_base: Mask) -> npt.NDArray[np.b
     return new
 
 
-def absent(snapshot: Snapshot, fingerprints: Words, in_base: Mask) -> npt.NDArray[np.bool_]:
+def absent(snapshot: Snapshot, fingerprints: Words, in_base: Bytes) -> npt.NDArray[np.bool_]:
     """Return which fingerprints are not stored."""
     states = snapshot.delta.kernel.states(fingerprints, snapshot.delta.version)
     return np.asarray((states == ABSENT) | ((states == 0) & (in_base == 0)))
 
 
-def count_absent(snapshot: Snapshot, fingerprints: Words, in_base: Mask) -> int:
+def count_absent(snapshot: Snapshot, fingerprints: Words, in_base: Bytes) -> int:
     """Return the number of distinct fingerprints that are not stored."""
     return count_distinct(fingerprints[absent(snapshot, fingerprints, in_base)])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 
 from fpstore.change.obsolete import remove_obsolete
-from fpstore.change.writer import Writer
+from fpstore.change.writer import StoreWriter
 from fpstore.diagnostics import logger
 from fpstore.disk.folders import sync_folder
 from fpstore.disk.locks import WriterLock
@@ -16,7 +16,7 @@ from fpstore.format.log_writer import LogWriter
 from fpstore.query.tracker import Tracker
 
 
-def open_writer(tracker: Tracker, sync: str, merge_at: float | None) -> Writer:
+def open_writer(tracker: Tracker, sync: str, merge_at: float | None) -> StoreWriter:
     """Make this process the store's writer: take the lock, remove what a dead writer left, cut off a torn end of the log.
 
     Raises
@@ -46,7 +46,7 @@ def open_writer(tracker: Tracker, sync: str, merge_at: float | None) -> Writer:
         # Only now are the records known that a writer logged before it died without publishing them.
         tracker.take(manifest, generation, tracker.log, log.read(HEADER_BYTES, 1))
         tracker.lead()
-        return Writer(tracker, lock, log, sync, merge_at)
+        return StoreWriter(tracker, lock, log, sync, merge_at)
     except BaseException as error:
         if log is not None:
             log.close()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
+from fpstore.aliases import Progress
 from fpstore.arguments import check_whole
 from fpstore.building.generation_writer import GenerationWriter, finish_store
 from fpstore.building.sources import Part
@@ -17,7 +17,6 @@ from fpstore.format.manifest import IDENTITY_BYTES, generation_folder
 from fpstore.format.strings import STRINGS_FILE, merge_strings
 from fpstore.query.snapshot import Snapshot
 
-Progress = Callable[[str, int, int | None], None]
 MOST_BITS = 8
 
 

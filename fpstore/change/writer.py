@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from fpstore.aliases import Progress, Words
 from fpstore.arguments import check_sync
 from fpstore.change.in_order import probe_insert_in_order
 from fpstore.change.new_rows import Rows, absent, count_absent, count_distinct, kind_with, new_pairs, number_of, numbered
@@ -36,9 +37,6 @@ from fpstore.threads import is_held
 if TYPE_CHECKING:
     from fpstore.change.merge import Merge
 
-Progress = Callable[[str, int, int | None], None]
-Words = npt.NDArray[np.uint64]
-Mask = npt.NDArray[np.uint8]
 
 LEAST_CHANGES = 1 << 16  # fewer are not worth a merge
 BATCH_ROWS = 10_000  # a group of changes is made durable when it has this many rows
@@ -46,7 +44,7 @@ BATCH_SECONDS = 0.1  # or is this old
 NONE_ROWS = 1 << 20
 
 
-class Writer:
+class StoreWriter:
     """The right of a process to change a store, and the changes. Calls from several threads take turns.
 
     A change is first logged, then made durable if wanted, then applied to the delta in memory, and then published to readers.

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from math import lgamma, log, log2
 
 import numpy as np
-import numpy.typing as npt
 
 from fpstore import _kernel
+from fpstore.aliases import Words
 from fpstore.arguments import check_choice, check_whole
 from fpstore.design.block_bytes import DEFAULT_BLOCK_BYTES, check_block_bytes
 from fpstore.design.costs import BATCH_QUERIES, COLD_READ_NS, lookup_nanoseconds
@@ -32,8 +32,6 @@ ID_BYTES = 4.0
 FOLDER_BYTES = 20_480  # all else of a store: what an empty id map, an empty log and a manifest take
 SAMPLE_SIZE = 1 << 14
 STORAGE = ("hot", "cold")
-
-Words = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)

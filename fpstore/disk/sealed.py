@@ -101,7 +101,7 @@ def _reason(path: Path, error: lmdb.Error) -> str:
     return str(error).removeprefix(f"{path}: ")
 
 
-class Reader:
+class SealedReader:
     """A sealed LMDB file, open for reading; it never changes.
 
     Parameters
@@ -137,7 +137,7 @@ class Reader:
         self._closed = False
         self._pid = 0  # the process that owns what follows
         self._inode: tuple[int, int] | None = None
-        self._given_back: finalize[[int], Reader] | None = None
+        self._given_back: finalize[[int], SealedReader] | None = None
         self._descriptor = -1  # of the file that was opened, even if the path names another one later
         self._environment: lmdb.Environment | None = None
         self._transaction: lmdb.Transaction | None = None
@@ -344,7 +344,7 @@ class Reader:
                 self._given_back()
 
 
-class Writer:
+class SealedWriter:
     """An LMDB file that only this process writes; the map grows as needed, and :meth:`finish` makes the file durable."""
 
     def __init__(self, path: Path) -> None:

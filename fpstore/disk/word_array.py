@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
-import numpy.typing as npt
 
+from fpstore.aliases import Words
 from fpstore.disk.refusals import refused
 
-Words = npt.NDArray[np.uint64]
 WORD = 8
 COPY_BYTES = 1 << 20
 MARKED = 1 << 12  # rows of a sorted array per row kept in memory

@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
+from fpstore.aliases import Words
 from fpstore.arguments import printable
-from fpstore.disk.sealed import Reader, Writer
+from fpstore.disk.sealed import SealedReader, SealedWriter
 from fpstore.errors import CorruptStoreError
 
 IDS_FILE = "ids.mdb"
@@ -26,8 +27,6 @@ PENDING_IDS = 1 << 20
 TICK_ROWS = 1 << 14
 FIND_BLOCKS = 1 << 12
 LOCKED_BLOCKS = 1 << 8  # read at once while other readers wait
-
-Words = npt.NDArray[np.uint64]
 
 
 def block_key(block: int) -> bytes:
@@ -44,7 +43,7 @@ class IdMapWriter:
     """Writes ``ids.mdb``: :meth:`add` fingerprints' ids in table order and :meth:`close_blocks` as blocks are completed."""
 
     def __init__(self, path: Path, set_digest: int) -> None:
-        self._writer = Writer(path)
+        self._writer = SealedWriter(path)
         self._digest = set_digest
         self._block = 0
         self._counts: list[npt.NDArray[np.uint32]] = []
@@ -107,7 +106,7 @@ class IdMap:
     """Reads ``ids.mdb`` of a generation."""
 
     def __init__(self, path: Path, set_digest: int, shape: dict[str, int]) -> None:
-        self._reader = Reader(path, file_bytes=shape["bytes"], digest=shape["digest"], largest=shape["largest"])
+        self._reader = SealedReader(path, file_bytes=shape["bytes"], digest=shape["digest"], largest=shape["largest"])
         self._digest = set_digest
         self.path = path
 

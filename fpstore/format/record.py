@@ -6,11 +6,7 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-Words = npt.NDArray[np.uint64]
-Kinds = npt.NDArray[np.uint8]
+from fpstore.aliases import Bytes, Words
 
 ADD, REMOVE, WIPE = range(3)
 KIND_BITS = 3
@@ -51,7 +47,7 @@ class Change(NamedTuple):
     """
 
     totals: Totals
-    kinds: Kinds
+    kinds: Bytes
     fingerprints: Words
     ids: Words
     strings: list[bytes]

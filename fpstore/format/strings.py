@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from fpstore.aliases import Words
 from fpstore.arguments import MAX_ID_BYTES
-from fpstore.disk.sealed import Reader, Writer
+from fpstore.disk.sealed import SealedReader, SealedWriter
 from fpstore.errors import CorruptStoreError, InputError
 
 STRINGS_FILE = "strings.mdb"
@@ -26,13 +27,11 @@ MAX_STRING_BYTES = MAX_ID_BYTES
 APPEND_ITEMS = 1 << 11
 TICK_ROWS = 1 << 14
 
-Words = npt.NDArray[np.uint64]
-
 
 class StringWriter:
     """Numbers strings in the order of first appearance, in an LMDB file."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: SealedWriter) -> None:
         self._writer = writer
         self._names = writer.database(STRINGS)
         self._numbers = writer.database(NUMBERS)
@@ -85,7 +84,7 @@ def sealed_string(number: int, name: bytes) -> bytes:
 class Strings:
     """Reads the dictionary: numbers to strings."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: SealedReader) -> None:
         self._reader = reader
 
     def string(self, number: int) -> str:
@@ -195,9 +194,9 @@ class NewStrings:
 
     def __init__(self, path: Path, first: int) -> None:
         self._path, self.first = path, first
-        self._writer = Writer(path)
+        self._writer = SealedWriter(path)
         self._numbers = StringWriter(self._writer)
-        self._reader: Reader | None = None
+        self._reader: SealedReader | None = None
 
     def __len__(self) -> int:
         return self._numbers.count
@@ -209,7 +208,7 @@ class NewStrings:
     def _names(self) -> Strings:
         if self._reader is None:
             self._writer.finish()
-            self._reader = Reader(self._path, (STRINGS, NUMBERS))
+            self._reader = SealedReader(self._path, (STRINGS, NUMBERS))
         return Strings(self._reader)
 
     def items(self) -> Iterator[tuple[int, bytes]]:
@@ -255,7 +254,7 @@ def merge_strings(
     tick : callable
         Called now and then.
     """
-    writer = Writer(path)
+    writer = SealedWriter(path)
     try:
         names, numbers = writer.database(STRINGS), writer.database(NUMBERS)
         extra = [(first + i, name) for i, name in enumerate(added) if name and used[first + i]]
@@ -289,7 +288,7 @@ def _is_used(number: int, used: npt.NDArray[np.bool_]) -> bool:
     return number < len(used) and bool(used[number])
 
 
-def _append(writer: Writer, database: object, items: Iterator[tuple[bytes, bytes]], tick: Callable[[], None]) -> None:
+def _append(writer: SealedWriter, database: object, items: Iterator[tuple[bytes, bytes]], tick: Callable[[], None]) -> None:
     while batch := list(islice(items, APPEND_ITEMS)):
         writer.run(partial(_put_all, database, batch))
         tick()

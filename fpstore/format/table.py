@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
+from fpstore.aliases import Words
 from fpstore.arguments import printable
 from fpstore.design.families import Design, TableSpec
 from fpstore.disk.refusals import refused
@@ -23,15 +24,13 @@ from fpstore.format.table_file import TableFile
 FEED_KEYS = 1 << 15
 INDEX_AT_OPEN = 16 << 20  # bytes of keys and directory to read ahead when a table is opened
 
-Keys = npt.NDArray[np.uint64]
-
 
 def table_name(table: int) -> str:
     """Return the file name of a table."""
     return f"table-{table:03d}.fpt"
 
 
-class Layout(NamedTuple):
+class TableLayout(NamedTuple):
     """The facts that the writer of a table needs before its first key."""
 
     design: Design
@@ -54,11 +53,11 @@ class TableWriter:
     ----------
     path : Path
         The file to create.
-    layout : Layout
+    layout : TableLayout
         The histogram and the count must be those of the keys that will be fed.
     """
 
-    def __init__(self, path: Path, layout: Layout) -> None:
+    def __init__(self, path: Path, layout: TableLayout) -> None:
         self._path, self._layout = path, layout
         self._permutation = np.frombuffer(layout.spec.permutation, dtype=np.uint8)
         self._code = huffman.code_lengths(layout.histogram)
@@ -69,12 +68,12 @@ class TableWriter:
         self._blocks = np.empty(most * layout.block_bytes + _kernel.OVERREAD_BYTES, np.uint8)
         self._block_keys = np.empty(most, np.uint64)
         self._counts = np.empty(most, np.uint32)
-        self._keys: list[Keys] = []
+        self._keys: list[Words] = []
         self._fed = 0
         self._file = path.open("wb", buffering=0)
         self._write(bytes(_kernel.HEADER_BYTES))
 
-    def feed(self, keys: Keys) -> npt.NDArray[np.uint32]:
+    def feed(self, keys: Words) -> npt.NDArray[np.uint32]:
         """Append sorted, distinct, permuted keys; return the entry counts of the blocks that were completed."""
         counts = []
         for start in range(0, len(keys), FEED_KEYS):
@@ -155,7 +154,7 @@ class TableReader:
         except OSError as error:
             raise refused(self.path, error) from error
 
-    def sample_keys(self, step: int) -> Keys:
+    def sample_keys(self, step: int) -> Words:
         """Return the key of every ``step``-th block, from the first on."""
         return self.file.sample_keys(step)
 
@@ -180,7 +179,7 @@ class TableReader:
                     got=got,
                 )
 
-    def pieces(self, start: int = 0) -> Iterator[tuple[Keys, npt.NDArray[np.uint32]]]:
+    def pieces(self, start: int = 0) -> Iterator[tuple[Words, npt.NDArray[np.uint32]]]:
         """Yield (permuted keys, entry counts of their blocks) from block ``start`` on, in order, in bounded pieces."""
         return self.file.pieces(start)
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
+from fpstore.aliases import Words
 from fpstore.arguments import printable
 from fpstore.disk.files import open_file, read_at
 from fpstore.errors import CorruptStoreError, StorageError
@@ -21,7 +22,6 @@ INDEX_PIECE = 1 << 17  # keys or slots of the directory that are read or checked
 DECODE_ROOM = 1 << 18
 SPARSE = 64  # blocks between keys that are read one by one
 
-Keys = npt.NDArray[np.uint64]
 Counts = npt.NDArray[np.uint32]
 
 
@@ -73,22 +73,22 @@ class TableFile:
             )  # fmt: skip
 
     @cached_property
-    def block_keys(self) -> Keys:
+    def block_keys(self) -> Words:
         """The key index: the last entry of each block, in order."""
         return self.read_keys(0, self.kernel.block_count)
 
-    def read_keys(self, start: int, end: int) -> Keys:
+    def read_keys(self, start: int, end: int) -> Words:
         """Return the keys of successive blocks."""
         return self._words(self.kernel.keys_offset + 8 * start, end - start)
 
-    def sample_keys(self, step: int) -> Keys:
+    def sample_keys(self, step: int) -> Words:
         """Return the key of every ``step``-th block, from the first on."""
         count, at = self.kernel.block_count, self.kernel.keys_offset
         if step < SPARSE:
             return self.read_keys(0, count)[::step].copy()
         return np.concatenate([np.empty(0, np.uint64), *(self._words(at + 8 * block, 1) for block in range(0, count, step))])
 
-    def _words(self, at: int, count: int) -> Keys:
+    def _words(self, at: int, count: int) -> Words:
         words = np.empty(count, np.uint64)
         for start in range(0, count, INDEX_PIECE):
             piece = words[start : start + INDEX_PIECE]
@@ -101,7 +101,7 @@ class TableFile:
 
     # Blocks
 
-    def decode(self, start: int, end: int) -> tuple[Keys, Counts, int]:
+    def decode(self, start: int, end: int) -> tuple[Words, Counts, int]:
         """Return (permuted keys, entry counts, next block) of some successive blocks, at least one.
 
         Raises
@@ -123,7 +123,7 @@ class TableFile:
         values, counts = self.kernel.decode(blocks, keys, start, DECODE_ROOM)
         return values, counts, start + len(counts)
 
-    def _read(self, start: int, count: int) -> tuple[npt.NDArray[np.uint8], Keys]:
+    def _read(self, start: int, count: int) -> tuple[npt.NDArray[np.uint8], Words]:
         """Return blocks, padded as far as a decoder may read, and their keys, preceded by the key of the block before."""
         kernel = self.kernel
         before = min(start, 1)
@@ -136,7 +136,7 @@ class TableFile:
             raise CorruptStoreError(f"{self.path}: cut short at byte {at + len(data)}", path=self.path, got=at + len(data))
         return np.frombuffer(data + bytes(_kernel.OVERREAD_BYTES), np.uint8), keys
 
-    def pieces(self, start: int = 0) -> Iterator[tuple[Keys, Counts]]:
+    def pieces(self, start: int = 0) -> Iterator[tuple[Words, Counts]]:
         """Yield (permuted keys, entry counts of their blocks) from block ``start`` on, in order, in bounded pieces."""
         end = self.kernel.block_count
         while start < end:
@@ -159,7 +159,7 @@ class TableFile:
         kernel = self.kernel
         permutation = np.frombuffer(kernel.permutation, dtype=np.uint8)
         histogram = np.zeros(huffman.SYMBOLS, dtype=np.uint64)
-        last: Keys = np.empty(0, np.uint64)
+        last: Words = np.empty(0, np.uint64)
         count = digest = 0
         for values, _ in self.pieces():
             joined = np.concatenate([last, values])
@@ -209,9 +209,9 @@ class TableFile:
                 raise CorruptStoreError(f"{self.path}: key directory does not match the keys", path=self.path)
 
 
-def _directory_part(keys: Keys, slots: int, start: int, count: int) -> Keys:
+def _directory_part(keys: Words, slots: int, start: int, count: int) -> Words:
     """Return slots of the directory: the number of keys whose leading bits are below each slot; after the last slot, all keys."""
     lowest = np.arange(start, min(start + count, slots), dtype=np.uint64)
     lowest <<= np.uint64(65 - slots.bit_length() if slots > 1 else 0)
-    part: Keys = np.searchsorted(keys, lowest).astype(np.uint64)
+    part: Words = np.searchsorted(keys, lowest).astype(np.uint64)
     return part if len(part) == count else np.append(part, np.uint64(len(keys)))

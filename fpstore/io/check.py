@@ -7,10 +7,9 @@ from typing import Any, NoReturn, cast
 import numpy as np
 import numpy.typing as npt
 
+from fpstore.aliases import Words
 from fpstore.arguments import MAX_ID_BYTES
 from fpstore.errors import InputError, show
-
-U64 = npt.NDArray[np.uint64]
 
 MAX_U64 = 2**64 - 1
 
@@ -163,7 +162,7 @@ def check_fingerprint(value: object) -> int:
     raise InputError(f"a fingerprint is an int from 0 to 2^64 - 1 or a numpy.uint64, got {what}")
 
 
-def check_fingerprints(values: object) -> U64:
+def check_fingerprints(values: object) -> Words:
     """Convert a caller's fingerprints to a contiguous native uint64 array.
 
     Parameters
@@ -196,7 +195,7 @@ def check_fingerprints(values: object) -> U64:
     return np.ascontiguousarray(array, dtype=np.uint64)
 
 
-def check_ids(ids: object, count: int) -> U64 | list[str]:
+def check_ids(ids: object, count: int) -> Words | list[str]:
     """Convert a caller's ids to one array of integers or one list of strings.
 
     Parameters
@@ -259,7 +258,7 @@ def _check_count(length: int, count: int) -> None:
         raise InputError(f"{length} ids for {count} fingerprints: give one per fingerprint", expected=count, got=length)
 
 
-def _ids_of_list(items: list[object]) -> U64 | list[str]:
+def _ids_of_list(items: list[object]) -> Words | list[str]:
     strings = [item for item in items if isinstance(item, str)]
     if not strings:
         return _integers(items, "id")
@@ -301,7 +300,7 @@ def _as_list(values: object, what: str) -> list[object]:
     raise InputError(f"{what} must be an array or a list, got {type(values).__name__} {show(values)}", got=values)
 
 
-def _integers(items: list[object], what: str) -> U64:
+def _integers(items: list[object], what: str) -> Words:
     if not set(map(type, items)) <= {int}:
         for index, item in enumerate(items):
             if isinstance(item, bool) or not isinstance(item, int | np.integer):

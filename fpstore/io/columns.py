@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.io.check import U64
+from fpstore.aliases import Words
 from fpstore.io.source import IdKind, Ids
 
 _Positions = npt.NDArray[np.int64]
@@ -39,7 +39,7 @@ class Lines(NamedTuple):
     has_ids: bool
 
 
-def parse_block(block: bytes, separators: bytes, decimal: bool, kind: IdKind | None, plain: bool) -> tuple[U64, Ids] | None:
+def parse_block(block: bytes, separators: bytes, decimal: bool, kind: IdKind | None, plain: bool) -> tuple[Words, Ids] | None:
     r"""Parse lines of ``fingerprint`` or ``fingerprint separator id``, all of one kind, each ending in ``\n``.
 
     Returns None if a line of the block is irregular. Ids are strings unless ``kind`` is "int"; with ``plain``,
@@ -112,7 +112,7 @@ def _digits(lines: Lines, starts: _Positions, ends: _Positions, width: int, base
     return digits if not len(digits) or digits.max() < base else None
 
 
-def _parse_hex(lines: Lines, starts: _Positions, ends: _Positions) -> U64 | None:
+def _parse_hex(lines: Lines, starts: _Positions, ends: _Positions) -> Words | None:
     prefixed = (lines.buffer[starts] == _ZERO) & ((lines.buffer[starts + 1] | 32) == ord("x"))
     if bool((~prefixed & (ends - starts != _HEX_DIGITS)).any()):
         return None  # too few digits without 0x
@@ -125,7 +125,7 @@ def _parse_hex(lines: Lines, starts: _Positions, ends: _Positions) -> U64 | None
     return packed.view(">u8").reshape(-1).astype(np.uint64)
 
 
-def _parse_decimal(lines: Lines, starts: _Positions, ends: _Positions) -> U64 | None:
+def _parse_decimal(lines: Lines, starts: _Positions, ends: _Positions) -> Words | None:
     digits = _digits(lines, starts, ends, _DECIMAL_DIGITS, 10)
     if digits is None:
         return None
@@ -137,7 +137,7 @@ def _parse_decimal(lines: Lines, starts: _Positions, ends: _Positions) -> U64 | 
     return high * np.uint64(10**half) + low
 
 
-def _number(digits: _Bytes) -> U64:
+def _number(digits: _Bytes) -> Words:
     total = np.zeros(len(digits), dtype=np.uint64)
     for column in digits.T:
         total *= np.uint64(10)

@@ -6,15 +6,9 @@ from typing import cast
 
 import numpy as np
 
+from fpstore.aliases import Words
 from fpstore.errors import InputError, show
-from fpstore.io.check import (
-    MAX_U64,
-    U64,
-    check_fingerprints,
-    check_ids,
-    check_string_id,
-    parse_fingerprint,
-)
+from fpstore.io.check import MAX_U64, check_fingerprints, check_ids, check_string_id, parse_fingerprint
 from fpstore.io.columns import parse_block
 from fpstore.io.lines import BLOCK_BYTES, LineSource
 from fpstore.io.source import Batch, Fields, IdKind, IdRule, Ids, InputFile, at
@@ -67,7 +61,7 @@ class JsonlSource(LineSource):
         rule.has_ids, rule.kind = True, kind
         return Batch(fingerprints, ids)
 
-    def _fingerprints(self, values: list[object]) -> U64 | None:
+    def _fingerprints(self, values: list[object]) -> Words | None:
         if set(map(type, values)) == {int}:
             return check_fingerprints(values)
         if set(map(type, values)) != {str}:

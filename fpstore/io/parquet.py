@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from fpstore.aliases import Words
 from fpstore.disk.refusals import refused
 from fpstore.errors import InputError, MissingExtraError, StorageError
-from fpstore.io.check import U64, check_string_id
+from fpstore.io.check import check_string_id
 from fpstore.io.sink import Columns, Encoder, Sink
 from fpstore.io.source import Batch, Fields, IdRule, Ids, InputFile, Source, at, located
 
@@ -95,7 +96,7 @@ class ParquetSource(Source):
                 self.bytes_done = (self.bytes_total or 0) * done // max(self.rows or 0, 1)
                 yield Batch(fingerprints, ids)
 
-    def _integers(self, column: Any, done: int, what: str) -> U64:
+    def _integers(self, column: Any, done: int, what: str) -> Words:
         self._refuse_nulls(column, done, what)
         values = column.to_numpy(zero_copy_only=False)
         if values.dtype.kind == "i" and len(values) and values.min() < 0:

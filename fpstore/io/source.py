@@ -10,16 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
 
+from fpstore.aliases import Words
 from fpstore.arguments import printable
 from fpstore.disk.refusals import refused
 from fpstore.errors import InputError, StorageError
-from fpstore.io.check import U64, parse_integer_id
+from fpstore.io.check import parse_integer_id
 
 FORMATS = ("npy", "u64", "tsv", "csv", "txt", "jsonl", "parquet")
 
 IdType = Literal["auto", "int", "str"]
 IdKind = Literal["int", "str"]
-Ids = U64 | list[str] | None
+Ids = Words | list[str] | None
 
 STDIN_NAME = "<stdin>"
 
@@ -35,7 +36,7 @@ class Chunk(NamedTuple):
         uint64, shape (rows,), or one string per row; None if the input has no ids.
     """
 
-    fingerprints: U64
+    fingerprints: Words
     ids: Ids
 
 
@@ -46,9 +47,9 @@ class Batch(NamedTuple):
     raises at the first that is not one.
     """
 
-    fingerprints: U64
+    fingerprints: Words
     ids: Ids
-    as_integers: Callable[[], U64] | None = None
+    as_integers: Callable[[], Words] | None = None
 
 
 @dataclass(frozen=True)

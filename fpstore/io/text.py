@@ -6,8 +6,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from fpstore.aliases import Words
 from fpstore.errors import InputError, show
-from fpstore.io.check import U64, check_string_id, is_like_fingerprint, parse_fingerprint
+from fpstore.io.check import check_string_id, is_like_fingerprint, parse_fingerprint
 from fpstore.io.columns import parse_block
 from fpstore.io.lines import BLOCK_BYTES, LineSource
 from fpstore.io.source import Batch, Fields, IdRule, Ids, InputFile, at, located
@@ -60,13 +61,13 @@ class TextSource(LineSource):
         if ids is None or rule.kind is not None:
             return Batch(fingerprints, ids)
 
-        def as_integers() -> U64:
+        def as_integers() -> Words:
             integers = IdRule("auto", rule.has_ids, "int")
             return np.asarray(self._parse(block, line, layout, integers)[1], dtype=np.uint64)
 
         return Batch(fingerprints, ids, as_integers)
 
-    def _parse(self, block: bytes, line: int, layout: Layout, rule: IdRule) -> tuple[U64, Ids]:
+    def _parse(self, block: bytes, line: int, layout: Layout, rule: IdRule) -> tuple[Words, Ids]:
         """Parse a block of whole lines: at once if it is regular, otherwise line by line."""
         if layout.regular and not (self._dialect == "csv" and b'"' in block):
             columns = parse_block(block, _SEPARATORS[self._dialect], self._fields.decimal, rule.kind, rule.plain)
@@ -80,7 +81,7 @@ class TextSource(LineSource):
                     return columns
         return self.parse_lines(block, line, layout, rule)
 
-    def parse_lines(self, block: bytes, line: int, layout: Layout, rule: IdRule) -> tuple[U64, Ids]:
+    def parse_lines(self, block: bytes, line: int, layout: Layout, rule: IdRule) -> tuple[Words, Ids]:
         """Parse a block line by line; the error names the first bad line."""
         fingerprints: list[int] = []
         integers: list[int] = []

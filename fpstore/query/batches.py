@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
+from fpstore.aliases import Words
 from fpstore.threads import Pool, is_starting, result
 
 T = TypeVar("T")
-Words = npt.NDArray[np.uint64]
 Columns = tuple[npt.NDArray[np.int64], Words, npt.NDArray[np.uint8]]  # lims, fingerprints, distances
 
 PROBE_QUERIES = 1 << 16  # queries of one kernel call

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
+from fpstore.aliases import Bytes, Words
 from fpstore.errors import StorageError
-from fpstore.format.record import ADD, IN_BASE, KIND_BITS, Change, Kinds, Words
+from fpstore.format.record import ADD, IN_BASE, KIND_BITS, Change
 
 LAST_VERSION = (1 << 32) - 2
 APPLY_ROWS = 1 << 14  # applied between two checks for signals
@@ -97,10 +98,10 @@ class Delta:
             self._numbers = {known: number for number, known in enumerate(self.strings, self.first_string)}
         return self._numbers.get(string)
 
-    def in_base(self, fingerprints: Words) -> Kinds:
+    def in_base(self, fingerprints: Words) -> Bytes:
         """Return 1 for each fingerprint that is in the generation's tables."""
         blocks, _ = self._identity.locate(fingerprints)
-        known: Kinds = (blocks != ABSENT_BLOCK).astype(np.uint8)
+        known: Bytes = (blocks != ABSENT_BLOCK).astype(np.uint8)
         return known
 
     def check_room(self, versions: int, path: Path) -> None:

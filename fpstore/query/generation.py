@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
-
 from fpstore import _kernel
-from fpstore.disk.sealed import Reader
+from fpstore.aliases import Words
+from fpstore.disk.sealed import SealedReader
 from fpstore.errors import ClosedStoreError
 from fpstore.format.id_map import IDS_FILE, IdMap
 from fpstore.format.manifest import Manifest, generation_folder
 from fpstore.format.strings import NUMBERS, STRINGS, STRINGS_FILE, Strings
 from fpstore.format.table import TableReader, table_name
 
-Words = npt.NDArray[np.uint64]
 SAMPLE_SIZE = 1 << 12
 
 
@@ -44,7 +41,7 @@ class Generation:
         try:
             if shape is not None:
                 self.strings = Strings(
-                    Reader(
+                    SealedReader(
                         self.folder / STRINGS_FILE, (STRINGS, NUMBERS),
                         file_bytes=shape["bytes"], digest=shape["digest"], largest=shape["largest"],
                     )

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fpstore.aliases import Words
 from fpstore.errors import InputError, NotStoredError, show
 from fpstore.io import check_ids
 from fpstore.query.snapshot import Snapshot
-
-Words = npt.NDArray[np.uint64]
 
 
 class Ids:

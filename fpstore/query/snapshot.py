@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
+from fpstore.aliases import Words
 from fpstore.errors import CorruptStoreError, NotStoredError
 from fpstore.format.record import Totals
 from fpstore.query.batches import Columns, cut, joined, run, scanned
@@ -16,7 +17,6 @@ from fpstore.query.delta import Delta
 from fpstore.query.generation import Generation
 from fpstore.query.matches import Match
 
-Words = npt.NDArray[np.uint64]
 Groups = tuple[Words, Words, Words]  # keys, how many ids each has, the ids one after the other
 Ids = tuple[npt.NDArray[np.int64], Words | list[str]]
 NONE = np.empty(0, np.uint64)

@@ -1,23 +1,36 @@
 """The log: what is appended is read, a torn tail is cut off, and damage is told, with its place."""
 
 import os
-import random
 import struct
-from pathlib import Path
 
 import numpy as np
 import pytest
 import reference
 from hypothesis import given
 from hypothesis import strategies as st
-from powerfailure import Disk, record
+from logs import (
+    CHANGES,
+    GENERATION,
+    HEADER,
+    IDENTITY,
+    PAGE,
+    SEED,
+    change,
+    check_writer,
+    merged,
+    of_reference,
+    open_reader,
+    open_writer,
+    parts,
+    read,
+    same,
+    with_words,
+)
 
 from fpstore import _kernel
-from fpstore.errors import CorruptStoreError, FormatVersionError, StorageError, StoreNotFoundError
+from fpstore.errors import CorruptStoreError, FormatVersionError, StoreNotFoundError
 from fpstore.format import log as log_format
 from fpstore.format.log import (
-    BOOT,
-    END,
     HEADER_BYTES,
     WORDS_AT,
     LogHeader,
@@ -27,100 +40,8 @@ from fpstore.format.log import (
     later_records,
     told_end,
 )
-from fpstore.format.log_writer import LogWriter, create_log, set_end, supersede_log
+from fpstore.format.log_writer import LogWriter, supersede_log
 from fpstore.format.record import ADD, ID_KINDS, Change, Totals, pack_added_pair, pack_change
-
-IDENTITY = bytes(range(16))
-GENERATION = 3
-HEADER = LogHeader(IDENTITY, GENERATION, 7, Totals(1, 2, 3, "string"))
-SEED = HEADER.seed
-PAGE = 4096
-
-
-def change(rows, strings=(), totals=(10, 20, 30, 0)):
-    """Return a change of [(fingerprint, id, kind)]."""
-    fingerprints, ids, kinds = (
-        np.array([row[i] for row in rows], kind) for i, kind in enumerate((np.uint64, np.uint64, np.uint8))
-    )
-    return Change(Totals(*totals[:3], ID_KINDS[totals[3]]), kinds, fingerprints, ids, list(strings))
-
-
-CHANGES = [
-    change([]),
-    change([(2**64 - 1, 5, 0)]),
-    change([(1, 2, 1), (3, 0, 2), (5, 6, 0)], [b"abc", b"", "schön".encode()], (2**64 - 1, 0, 2**63, 2)),
-    change([(7, 8, 0)] * 5, [b"x" * 100], (1, 1, 1, 1)),
-    change([], [b"only a string"]),
-    change([(9, 9, 0)]),
-]
-
-
-def parts(found):
-    return (tuple(found.totals[:3]), found.totals.id_kind, *(part.tolist() for part in found[1:4]), found.strings)
-
-
-def merged(changes):
-    """Return several changes as one, as they are read."""
-    joined = [np.concatenate([part[i] for part in changes]) for i in range(1, 4)]
-    return Change(changes[-1].totals, *joined, [string for part in changes for string in part.strings])
-
-
-def of_reference(found):
-    totals, rows = found.totals, found.rows
-    return change(rows, found.strings, totals)
-
-
-def open_writer(path):
-    return LogWriter(path, IDENTITY, GENERATION)
-
-
-def open_reader(path):
-    return LogReader(path, IDENTITY, GENERATION)
-
-
-def read(path):
-    """Return the numbers of the records and the change that a reader sees, None if there is none."""
-    reader = open_reader(path)
-    try:
-        pieces = list(reader.read(HEADER_BYTES, 1))
-    finally:
-        reader.close()
-    return (pieces[-1].last, merged([piece.change for piece in pieces])) if pieces else (0, None)
-
-
-def same(found, changes):
-    number, joined = found
-    return number == len(changes) and (joined is None if not changes else parts(joined) == parts(merged(changes)))
-
-
-@pytest.fixture
-def path(tmp_path):
-    create_log(tmp_path / "log", HEADER)
-    return tmp_path / "log"
-
-
-@pytest.fixture
-def full(path):
-    """Return the path of a log with all the changes, and the places of its records."""
-    writer = open_writer(path)
-    places = []
-    for each in CHANGES:
-        places.append(writer.place)
-        writer.append(pack_change(each), durable=True)
-        writer.publish()
-    writer.close()
-    return path, [*places, path.stat().st_size]
-
-
-def with_words(data, end=None, boot=None):
-    """Return a log with other words in its header."""
-    data = bytearray(data)
-    if end is not None:
-        struct.pack_into("<Q", data, 8 * END, end_word(end))
-    if boot is not None:
-        struct.pack_into("<Q", data, 8 * BOOT, boot)
-    return bytes(data)
-
 
 # --- Records --------------------------------------------------------------------------------------
 
@@ -284,17 +205,6 @@ def check_as_reference(path, data):
     return expected
 
 
-def check_writer(path, seen):
-    """Check that a writer keeps what readers see, cuts the rest off, and appends."""
-    writer = open_writer(path)
-    assert writer.number == len(seen)
-    assert path.stat().st_size == writer.place == writer.durable
-    writer.append(pack_change(CHANGES[1]), durable=True)
-    writer.publish()
-    writer.close()
-    assert same(read(path), [*seen, CHANGES[1]])
-
-
 def test_torn_at_every_byte(full):
     """What was not told may go; what was durable is an error, which names the place."""
     path, places = full
@@ -451,246 +361,3 @@ def test_records_of_another_place_or_log_do_not_count(full, tmp_path):
         reader = LogReader(path, identity, GENERATION)
         assert not list(reader.read(HEADER_BYTES, 1))
         reader.close()
-
-
-# --- Readers and the writer -----------------------------------------------------------------------
-
-
-def test_readers_see_what_is_durable_and_no_more(path):
-    writer, reader = open_writer(path), open_reader(path)
-    seen, place = [], HEADER_BYTES
-    for i, each in enumerate(CHANGES):
-        writer.append(pack_change(each), durable=i % 2 == 0)
-        if i % 2:
-            assert not list(reader.read(place, len(seen) + 1))
-            writer.force()
-        assert reader.end == end_word(place)
-        writer.publish()
-        for records in reader.read(place, len(seen) + 1):
-            assert (records.first, records.last) == (i + 1, i + 1)
-            seen.append(records.change)
-            place = records.end
-        assert reader.end == end_word(place)
-    assert [parts(each) for each in seen] == [parts(each) for each in CHANGES]
-    writer.supersede()
-    assert reader.end == end_word(place) | 1 << 63
-    writer.close()
-    reader.close()
-    again = open_writer(path)  # whoever opens the log of the current generation knows that it is
-    assert read(path)[0] == len(CHANGES)
-    again.close()
-    assert reference.parse_log_header(path.read_bytes()).superseded is False
-
-
-def test_a_reader_from_before_the_first_writer_since_a_reboot_sees_what_is_durable_and_no_more(full):
-    """Until there is a writer, all whole records count, told or not."""
-    path, places = full
-    path.write_bytes(with_words(path.read_bytes(), places[2], boot_word() ^ 1))
-    reader = open_reader(path)
-    assert [records.last for records in reader.read(HEADER_BYTES, 1)] == [len(CHANGES)]
-    writer = open_writer(path)
-    place, number = writer.place, writer.number
-    writer.append(pack_change(CHANGES[2]))
-    assert not list(reader.read(place, number + 1))
-    writer.take_back(place, number)
-    writer.append(pack_change(CHANGES[3]), durable=True)
-    writer.publish()
-    (records,) = reader.read(place, number + 1)
-    assert parts(records.change) == parts(CHANGES[3])
-    writer.close()
-    reader.close()
-
-
-def test_a_writer_that_opens_while_a_reader_scans(full, monkeypatch):
-    """The scan began when every whole record counted; then only what is durable does."""
-    path, places = full
-    path.write_bytes(with_words(path.read_bytes(), places[2], boot_word() ^ 1))
-    reader = open_reader(path)
-    writers, scan = [], log_format.whole_records
-
-    def with_a_writer(*arguments):
-        if not writers:
-            writers.append(open_writer(path))
-            writers[0].append(pack_change(CHANGES[0]))
-        yield from scan(*arguments)
-
-    monkeypatch.setattr(log_format, "whole_records", with_a_writer)
-    assert [records.last for records in reader.read(HEADER_BYTES, 1)] == [len(CHANGES)]
-    assert writers[0].number == len(CHANGES) + 1
-    writers[0].close()
-    reader.close()
-
-
-def test_a_dead_writer_told_only_part(path):
-    """What it had written behind the end is for the next writer to find."""
-    writer = open_writer(path)
-    writer.append(pack_change(CHANGES[0]), durable=True)
-    writer.publish()
-    writer.append(pack_change(CHANGES[1]))
-    del writer
-    assert same(read(path), CHANGES[:1])
-    check_writer(path, CHANGES[:2])
-
-
-def test_space_is_made_ahead_and_given_back(path):
-    writer = open_writer(path)
-    sizes = []
-    for each in CHANGES:
-        writer.append(pack_change(each), durable=True)
-        writer.publish()
-        sizes.append(path.stat().st_size)
-    assert len(set(sizes)) == 1
-    assert sizes[0] >= writer.place + (1 << 15)
-    assert not any(path.read_bytes()[writer.place :])
-    assert path.stat().st_blocks * 512 >= sizes[0]  # no hole: a sync would have to write where it is
-    large = change([(1, 1, 0)] * 20_000)
-    steps = set()
-    for _ in range(30):
-        writer.append(pack_change(large), durable=True)
-        steps.add(path.stat().st_size - writer.place)
-    assert max(steps) > 1 << 20
-    writer.publish()
-    place = writer.place
-    writer.close()
-    assert path.stat().st_size == place
-    assert same(read(path), [*CHANGES, *[large] * 30])
-
-
-def test_a_copy_gets_its_own_end(full):
-    path, places = full
-    os.truncate(path, places[3])
-    set_end(path, places[3])
-    assert same(read(path), CHANGES[:3])
-    assert reference.parse_log_header(path.read_bytes()).end == places[3]
-
-
-# --- Writes that fail -----------------------------------------------------------------------------
-
-
-def test_a_full_disk_takes_a_record_back(small_disk):
-    folder, limit = small_disk(1 << 20)
-    if limit is not None:
-        pytest.skip("nothing can be mounted here")
-    path = folder / "log"
-    create_log(path, HEADER)
-    writer = open_writer(path)
-    filler = folder / "filler"
-    kept = []
-    for pages in (40, 18, 9, 3, 2, 1, 0):
-        free = os.statvfs(folder).f_bavail - pages
-        if free > 0:
-            with filler.open("ab") as file:
-                file.write(bytes(free * os.statvfs(folder).f_frsize))
-        for each in (change([(1, 1, 0)] * 3000), CHANGES[2], change([(2, 2, 0)] * 400)):
-            place, number = writer.place, writer.number
-            try:
-                writer.append(pack_change(each), durable=True)
-            except StorageError as error:
-                assert "No space left on device; nothing was changed" in str(error)
-                assert (writer.place, writer.number) == (place, number)
-            else:
-                writer.publish()
-                kept.append(each)
-            assert same(read(path), kept)
-    filler.unlink()
-    writer.append(pack_change(CHANGES[5]), durable=True)
-    writer.close()
-    check_writer(path, [*kept, CHANGES[5]])
-    assert 3 < len(kept) < 20
-
-
-SWEEP_SETUP = """
-import json
-from test_log import *
-
-create_log(root / "log", HEADER)
-writer = open_writer(root / "log")
-writer.append(pack_change(CHANGES[0]), durable=True)
-writer.publish()
-writer.close()
-"""
-SWEEP_OPERATION = """
-arm()
-told = []  # kept outside of the root, which is all that counts
-def tell(number):
-    with open(str(root) + ".told", "a") as file:
-        file.write(f"{number}\\n")
-open(str(root) + ".told", "w").close()
-writer = open_writer(root / "log")
-for number, each in enumerate(CHANGES[1:], 1):
-    try:
-        writer.append(pack_change(each), durable=number not in (3, 5))
-    except StorageError:
-        continue
-    if number == 3:  # made durable with the next
-        continue
-    if number == 5:
-        try:
-            writer.force()
-        except StorageError:
-            writer.force()
-    writer.publish()
-    tell(number)
-writer.close()
-"""
-SWEEP_CHECK = """
-told = {int(line) for line in open(str(root) + ".told")}
-seen = read(root / "log")
-open_writer(root / "log").close()
-numbers, joined = read(root / "log")
-assert outcome.kind != "ok" or seen[0] == numbers
-found = parts(joined)
-candidates = []
-for kept in range(1 << (len(CHANGES) - 1)):
-    chosen = [0, *(n for n in range(1, len(CHANGES)) if kept >> n - 1 & 1)]
-    if found == parts(merged([CHANGES[n] for n in chosen])) and numbers == len(chosen):
-        candidates.append(set(chosen))
-assert any(told <= chosen for chosen in candidates), (told, candidates)
-if outcome.kind == "ok":
-    assert any(chosen - {0, 3} <= told for chosen in candidates), (told, candidates)
-check_writer(root / "log", [CHANGES[n] for n in sorted(candidates[0])])
-state = outcome.kind
-"""
-
-
-def test_every_call_of_a_writer_killed_or_refused(sweep):
-    """What was told is there; what was refused is not, whichever call it was."""
-    calls, outcomes = sweep(SWEEP_SETUP, SWEEP_OPERATION, SWEEP_CHECK)
-    assert len(calls) > 10
-    assert {o.state for o in outcomes} == {"ok", "error", "killed"}
-
-
-TWO_SYNCS = """
-import os, sys
-sys.path.insert(0, sys.argv[2])
-from test_log import *
-from pathlib import Path
-
-path = Path(sys.argv[1]) / "log"
-writer = open_writer(path)
-writer.append(pack_change(CHANGES[2]))
-writer.append(pack_change(CHANGES[3]))
-try:
-    writer.force()
-    print("no error")
-except StorageError:
-    pass
-writer.force()
-writer.publish()
-os._exit(0)
-"""
-
-
-def test_a_sync_that_fails_once_writes_the_data_again(compiled, tmp_path):
-    """The system has forgotten what it could not write, and would call the next sync a success."""
-    folder = tmp_path / "root"
-    folder.mkdir()
-    create_log(folder / "log", HEADER)
-    disk = Disk(folder)
-    events = record(compiled("record.c"), folder, TWO_SYNCS, str(Path(__file__).parent), fail=2)  # the first is that of opening
-    assert [event.kind for event in events].count("X") == 1
-    for event in events:
-        disk.take(event)
-    ((content, _),) = disk.image(random.Random(0), 0).values()  # nothing that need not be there
-    found, _ = reference.read_log(content, 0)
-    assert [parts(of_reference(each)) for each in found] == [parts(each) for each in CHANGES[2:4]]

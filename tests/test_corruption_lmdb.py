@@ -70,7 +70,7 @@ def test_keys_out_of_order_are_an_error(copy):
     assert min(third, fourth) > 2
     data[third : third + 8], data[fourth : fourth + 8] = data[fourth : fourth + 8], data[third : third + 8]
     path.write_bytes(data)
-    reader = lmdb_files.Reader(path, file_bytes=reseal(path)[0])
+    reader = lmdb_files.SealedReader(path, file_bytes=reseal(path)[0])
     with pytest.raises(fpstore.CorruptStoreError, match="keys are out of order"):
         list(reader.items())
     reader.close()

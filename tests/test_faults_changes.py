@@ -371,15 +371,20 @@ def test_a_sync_that_is_refused_after_it_was_made(tmp_path, monkeypatch):
     path = tmp_path / "s"
     rows = np.random.default_rng(1).integers(0, 2**64, 100, np.uint64)
     fpstore.build(path, rows).close()
-    fdatasync, refusals = os.fdatasync, []
+    refusals = []
 
-    def refuse_once(descriptor):
-        fdatasync(descriptor)
-        if refusals:
-            refusals.pop()
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
+    def refusing(call):
+        def refuse_once(*arguments):
+            done = call(*arguments)
+            if refusals:
+                refusals.pop()
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return done
 
-    monkeypatch.setattr(os, "fdatasync", refuse_once)
+        return refuse_once
+
+    monkeypatch.setattr(os, "fdatasync", refusing(os.fdatasync))
+    monkeypatch.setattr(os, "pwritev", refusing(os.pwritev))  # writes and syncs in one call
     with fpstore.open(path, "r+") as store, fpstore.open(path) as reader:
         for change in (lambda: store.insert([5]), lambda: store.probe_insert_many([6], [200]), lambda: store.delete(ids=3)):
             refusals.append(1)

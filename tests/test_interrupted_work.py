@@ -283,7 +283,7 @@ def test_control_c_while_a_large_delta_is_opened(base):
     store = fpstore.open(base)
     with fpstore.open(base, "r+") as writer:
         writer.insert(rows ^ np.uint64(1), rows)
-    known = store._tracker._current.snapshot.delta
+    known = store._tracker._current[2].delta
     known.kernel = Interrupting(known.kernel, 2)
     with pytest.raises(KeyboardInterrupt):
         store.probe(int(rows[0]))
@@ -302,7 +302,7 @@ def test_a_handler_that_reads_while_changes_are_taken_up_sees_the_store_as_it_wa
         with fpstore.open(path) as store:
             writer.insert(rows, [f"row {i}" for i in range(ROWS)])
             seen = []
-            known = store._tracker._current.snapshot.delta
+            known = store._tracker._current[2].delta
             known.kernel = Interrupting(known.kernel, 2)
             old = signal.signal(signal.SIGINT, lambda *_: seen.append(len(store)))
             try:

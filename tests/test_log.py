@@ -41,7 +41,7 @@ from fpstore.format.log import (
     told_end,
 )
 from fpstore.format.log_writer import LogWriter, supersede_log
-from fpstore.format.record import ADD, ID_KINDS, Change, Totals, pack_added_pair, pack_change
+from fpstore.format.record import ADD, ID_KINDS, IN_BASE, Change, Totals, pack_added_pair, pack_change
 
 # --- Records --------------------------------------------------------------------------------------
 
@@ -114,10 +114,13 @@ def test_a_record_that_says_what_cannot_be_is_not_read(at, form, value):
         reference.decode_change(bytes(PAGE) + sealed(bytes(forged)), PAGE, SEED)
 
 
-@given(numbers, numbers, st.lists(st.binary(max_size=9), max_size=2), st.tuples(numbers, numbers, numbers, st.integers(0, 2)))
-def test_one_pair_is_packed_as_a_change_of_one(fingerprint, number, strings, totals):
-    one = change([(fingerprint, number, ADD)], strings, totals)
-    assert pack_added_pair(one.totals, fingerprint, number, strings) == pack_change(one)
+@given(
+    numbers, numbers, st.booleans(), st.lists(st.binary(max_size=9), max_size=2),
+    st.tuples(numbers, numbers, numbers, st.integers(0, 2)),
+)  # fmt: skip
+def test_one_pair_is_packed_as_a_change_of_one(fingerprint, number, in_base, strings, totals):
+    one = change([(fingerprint, number, ADD | IN_BASE if in_base else ADD)], strings, totals)
+    assert pack_added_pair(one.totals, fingerprint, number, in_base, strings) == pack_change(one)
 
 
 def test_a_log_is_what_the_reference_says(full):

@@ -167,7 +167,10 @@ def test_a_full_disk_takes_a_record_back(small_disk):
 
 SWEEP_SETUP = """
 import json
-from test_log import *
+from logs import *
+from fpstore.errors import StorageError
+from fpstore.format.log_writer import create_log
+from fpstore.format.record import pack_change
 
 create_log(root / "log", HEADER)
 writer = open_writer(root / "log")
@@ -229,7 +232,10 @@ def test_every_call_of_a_writer_killed_or_refused(sweep):
 TWO_SYNCS = """
 import os, sys
 sys.path.insert(0, sys.argv[2])
-from test_log import *
+from logs import *
+from fpstore.errors import StorageError
+from fpstore.format.log_writer import create_log
+from fpstore.format.record import pack_change
 from pathlib import Path
 
 path = Path(sys.argv[1]) / "log"

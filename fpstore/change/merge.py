@@ -213,8 +213,9 @@ class Merge:
         sync_folder(folder.parent)
         generation, log = None, None
         try:
-            generation = Generation(self._tracker.here(), manifest)
-            log = LogWriter(folder / LOG_FILE, manifest.identity, number)
+            home = self._tracker.here()
+            generation = Generation(home, manifest)
+            log = LogWriter(home / folder.name / LOG_FILE, manifest.identity, number)
             delta = new_delta(generation, log.header)
             self._switch(generation, delta, log, kept)
         except BaseException:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -408,12 +409,24 @@ class StoreWriter:
                     self.merge_under_way.stop()
                 logger().info("%s: merge begins, generation %d", self.path, self.tracker.manifest.generation.number)
                 self.merge_under_way.run()
+            except FpstoreError as error:
+                plain = self._by_path(error)
+                self._note_merge_error(plain)
+                raise plain from error
             except BaseException as error:
                 self._note_merge_error(error)
                 raise
             finally:
                 self.merge_under_way = None
             self._note_merge_error(None)
+
+    def _by_path(self, error: FpstoreError) -> FpstoreError:
+        """Return an error with the path of the store instead of the one through its open folder, which a merge uses."""
+        inside, path = str(self.tracker.inside()), str(self.path)
+        if inside not in str(error):
+            return error
+        facts = {name: Path(str(fact).replace(inside, path)) if name == "path" else fact for name, fact in vars(error).items()}
+        return type(error)(str(error).replace(inside, path), **facts)
 
     def _note_merge_error(self, error: BaseException | None) -> None:
         """Store the outcome of a merge where every process finds it, and log it."""

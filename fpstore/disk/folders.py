@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import hashlib
 import os
 import sys
 from contextlib import suppress
 from pathlib import Path
+
+import xxhash
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -20,7 +21,7 @@ def short_name(name: str, room: int) -> str:
     """Return a name that leaves room for so many more bytes: where it is too long, its beginning and a hash of all of it."""
     if len(os.fsencode(name)) + room <= MOST_NAME_BYTES:
         return name
-    ending = f"~{hashlib.blake2b(os.fsencode(name), digest_size=8).hexdigest()}"
+    ending = f"~{xxhash.xxh64_hexdigest(os.fsencode(name))}"
     while len(os.fsencode(name)) + len(ending) + room > MOST_NAME_BYTES:
         name = name[:-1]
     return name + ending

@@ -21,6 +21,7 @@ import xxhash
 
 from fpstore import _kernel
 from fpstore.disk.files import open_file, read_at
+from fpstore.disk.refusals import refused
 from fpstore.errors import CorruptStoreError, FormatVersionError
 from fpstore.format.record import ID_KINDS, Change, Totals
 
@@ -189,7 +190,7 @@ class LogReader:
             self.header = parse_header(read_at(self._descriptor, path, 0, HEADER_BYTES), path)
             check_belongs(self.header, path, identity, generation)
             self._seed = self.header.seed
-            self._mapped = mmap.mmap(self._descriptor, HEADER_BYTES, prot=mmap.PROT_READ)
+            self._mapped = map_header(self._descriptor, path, mmap.PROT_READ)
             self.words = memoryview(self._mapped).cast("Q")
             told_end(self.end, path)
             self._boot = boot_word()
@@ -250,6 +251,19 @@ class LogReader:
                 self.words.release()
                 self._mapped.close()
             self._given_back()
+
+
+def map_header(descriptor: int, path: Path, protection: int) -> mmap.mmap:
+    """Map the header of an open log.
+
+    Raises
+    ------
+    StorageError
+    """
+    try:
+        return mmap.mmap(descriptor, HEADER_BYTES, prot=protection)
+    except OSError as error:
+        raise refused(path, error) from error
 
 
 def log_end(descriptor: int, path: Path, identity: bytes, generation: int) -> int:

@@ -33,6 +33,7 @@ from fpstore.format.log import (
     check_tail,
     damaged_at,
     end_word,
+    map_header,
     parse_header,
     told_end,
     whole_records,
@@ -88,7 +89,7 @@ class LogWriter:
             self.header = parse_header(read_at(self._descriptor, path, 0, HEADER_BYTES), path)
             check_belongs(self.header, path, identity, generation)
             self._seed = self.header.seed
-            self._mapped = mmap.mmap(self._descriptor, HEADER_BYTES)
+            self._mapped = map_header(self._descriptor, path, mmap.PROT_READ | mmap.PROT_WRITE)
             self._words = memoryview(self._mapped).cast("Q")
             self._failed = False  # what was half written could not be taken back
             self._unsure = False  # a sync has failed, and the system may have forgotten what it could not write

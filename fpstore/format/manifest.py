@@ -13,7 +13,8 @@ import xxhash
 from fpstore import _kernel
 from fpstore.design.families import Design
 from fpstore.disk.files import open_file, read_at
-from fpstore.errors import CorruptStoreError, FormatVersionError, StorageError, StoreNotFoundError
+from fpstore.disk.refusals import refused
+from fpstore.errors import CorruptStoreError, FormatVersionError, StoreNotFoundError
 from fpstore.format.record import ID_KINDS
 
 MANIFEST_FILE = "manifest.json"
@@ -218,6 +219,14 @@ def manifest_bytes(path: Path) -> int:
         return 0
 
 
+def manifest_time(folder: int) -> float | None:
+    """Return when the manifest of an open folder was written, in seconds since 1970; None if the store was removed."""
+    try:
+        return os.stat(MANIFEST_FILE, dir_fd=folder).st_mtime
+    except OSError:
+        return None
+
+
 def is_store(path: Path) -> bool:
     """Whether a path looks like a store: a folder with a manifest."""
     return path.is_dir() and (path / MANIFEST_FILE).is_file()
@@ -243,5 +252,5 @@ def generation_numbers(path: Path) -> list[int]:
     try:
         names = [entry.name for entry in path.iterdir()]
     except OSError as error:
-        raise StorageError(f"{path}: {error.strerror}", path=path) from error
+        raise refused(path, error) from error
     return sorted(int(name[4:]) for name in names if name.startswith("gen-") and name[4:].isdecimal())

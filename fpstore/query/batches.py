@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,9 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.threads import Pool, is_starting, result
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 T = TypeVar("T")
 Columns = tuple[npt.NDArray[np.int64], Words, npt.NDArray[np.uint8]]  # lims, fingerprints, distances
@@ -51,11 +54,14 @@ def run(work: Callable[..., T], parts: list[Any], threads: int) -> list[T]:
         return [work(part, stop=None) for part in parts]
     stop = _kernel.Stop()
     with Pool(min(threads, len(parts))) as pool:
+        jobs: list[Future[T]] = []
         try:
-            jobs = [pool.submit(work, part, stop=stop) for part in parts]
+            jobs += (pool.submit(work, part, stop=stop) for part in parts)
             return [result(job) for job in jobs]
         except BaseException:
-            stop.set()  # waiting parts end as soon as they begin
+            stop.set()
+            for job in jobs:
+                job.cancel()  # the parts that wait
             raise
 
 

@@ -14,7 +14,7 @@ from fpstore.disk.fork import around_fork
 from fpstore.disk.refusals import refused
 from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError, StoreNotFoundError
 from fpstore.format.log import END, HEADER_BYTES, LOG_FILE, SUPERSEDED, LogHeader, LogReader, Records
-from fpstore.format.manifest import MANIFEST_FILE, Manifest, generation_folder, is_store, read_manifest
+from fpstore.format.manifest import MANIFEST_FILE, Manifest, generation_folder, is_store, manifest_time, read_manifest
 from fpstore.format.merge_error import MergeError
 from fpstore.query.delta import Delta
 from fpstore.query.generation import Generation
@@ -254,7 +254,7 @@ class Tracker:
         """Return the state of log and merges for ``stats``."""
         return {
             "log": {"bytes": self.log.file_bytes, "records": self._number},
-            "generation_since": os.stat(MANIFEST_FILE, dir_fd=self.folder).st_mtime,
+            "generation_since": manifest_time(self.folder),
             "merge_error": MergeError(self.folder).get(),
         }
 

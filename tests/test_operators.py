@@ -123,4 +123,4 @@ def test_metrics_for_prometheus(path):
 
 
 def test_metrics_take_no_other_output(path):
-    assert "--prometheus prints metrics alone" in failure("stats", path, "--prometheus", "--json", code=2)
+    assert "--prometheus cannot be combined" in failure("stats", path, "--prometheus", "--json", code=2)

@@ -1,8 +1,10 @@
 """fpstore: exact, compressed, on-disk Hamming-radius search over 64-bit fingerprints."""
 
-from fpstore import start as start  # first: it says why the kernel cannot be loaded
+from fpstore import start as start  # first: it explains why the kernel cannot be loaded
 from fpstore.api import build, open, repair
-from fpstore.design import Design, TableSpec
+from fpstore.care.reports import RepairReport, Report
+from fpstore.design.families import Design, TableSpec
+from fpstore.design.planner import Plan, plan
 from fpstore.errors import (
     ClosedStoreError,
     CorruptStoreError,
@@ -19,11 +21,8 @@ from fpstore.errors import (
     StoreNotFoundError,
 )
 from fpstore.hashing import SimHash
-from fpstore.idview import Ids
-from fpstore.inspection import Report
-from fpstore.matches import Match, Matches
-from fpstore.plan import Plan, plan
-from fpstore.repair import RepairReport
+from fpstore.query.ids import Ids
+from fpstore.query.matches import Match, Matches
 from fpstore.store import Store
 
 __version__ = "0.2.0"

@@ -1,4 +1,4 @@
-"""The native kernel: one call per batch, without the GIL; contiguous arrays of the stated dtype. Documented in module.cpp."""
+"""The native kernel: one call per batch, without the GIL; contiguous arrays of the stated dtype. See _native/python/."""
 
 from typing import overload
 
@@ -70,6 +70,12 @@ def find_ids(
     records: list[bytes], first_block: int, seed: int, wanted: NDArray[np.uint64], path: str
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint64]]: ...
 def merge_keys(keys: NDArray[np.uint64], drop: NDArray[np.uint64], add: NDArray[np.uint64], out: NDArray[np.uint64]) -> int: ...
+def read_log(
+    data: NDArray[np.uint8], place: int, seed: int, number: int, most: int
+) -> tuple[
+    int, int, int, int, tuple[int, int, int, int],
+    NDArray[np.uint8], NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint8],
+]: ...  # fmt: skip
 def merge_groups(
     keys: NDArray[np.uint64],
     counts: NDArray[np.uint64],
@@ -205,6 +211,7 @@ Matches = tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.uint8]]
 
 class Delta:
     def __init__(self, radius: int, bits: NDArray[np.uint8]) -> None: ...
+    def apply_one(self, kind: int, fingerprint: int, number: int, in_base: bool, version: int) -> None: ...
     def apply(
         self,
         kinds: NDArray[np.uint8],

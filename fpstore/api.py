@@ -1,18 +1,19 @@
-"""The two doors of the package: build a store, open a store."""
+"""The functions of the package: build, open and repair a store."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from fpstore.aliases import Progress
 from fpstore.arguments import check_flag, check_path, check_progress
-from fpstore.design import TableSpec, check_design
+from fpstore.care.reports import RepairReport
+from fpstore.design.block_bytes import DEFAULT_BLOCK_BYTES
+from fpstore.design.families import TableSpec, check_design
 from fpstore.errors import FormatVersionError, InputError
-from fpstore.repair import RepairReport, repair_store
 from fpstore.resources import parse_memory, parse_size, parse_threads
 from fpstore.store import Store
-from fpstore.table import DEFAULT_BLOCK_BYTES
 
 PathLike = str | os.PathLike[str]
 
@@ -26,7 +27,7 @@ def build(
     design: str | Iterable[Mapping[str, object] | TableSpec] = "auto",
     memory: int | str | None = None,
     threads: int | None = None,
-    progress: Callable[[str, int, int | None], None] | None = None,
+    progress: Progress | None = None,
     overwrite: bool = False,
     block_bytes: int = DEFAULT_BLOCK_BYTES,
     disk_budget: int | str | None = None,
@@ -40,23 +41,23 @@ def build(
     path : path-like
         The folder to create.
     fingerprints : array of uint64, shape (n,), sequence of int, iterable of such arrays, or reader of ``fpstore.io``
-        An array is one of numpy, or what turns itself into one: a pandas or polars Series, an Arrow array. Duplicates are
+        An array of numpy, or an object that converts itself to one: a pandas or polars Series, an Arrow array. Duplicates are
         allowed: a fingerprint keeps the ids of all its rows.
     ids : optional
-        One per row: non-negative integers below 2^64, or non-empty strings; with an iterable of arrays, an iterable of as many.
-        By default the row number.
+        One per row: non-negative integers below 2^64, or non-empty strings. With an iterable of arrays, an iterable of as
+        many arrays. By default the row number.
     radius : int
         The largest radius that probes answer from the tables, 0 to 7.
     design : str or iterable of table descriptions
-        See :func:`fpstore.design.design`; ``auto`` takes the planner's choice.
+        See :func:`fpstore.design.families.design`. ``auto`` is the planner's choice.
     memory : int or str, optional
         Budget such as ``"2GiB"`` (at least 64 MiB); by default a quarter of this machine's memory. Larger inputs are
         sorted through temporary files beside the target. The ids of one fingerprint are never split: while they are
-        sorted and packed they take up to 40 bytes each, whatever the budget.
+        sorted and packed, they take up to 40 bytes each, which the budget does not limit.
     threads : int, optional
         By default one per processor.
     progress : callable, optional
-        Called as ``progress(phase, done, total)``, total being None when unknown, from any thread.
+        Called as ``progress(phase, done, total)`` from any thread; total is None if it is not known.
     overwrite : bool
         Replace an existing store, in one step, once the new one is complete.
     block_bytes : int
@@ -64,10 +65,10 @@ def build(
     disk_budget : int or str, optional
         Bytes that ``auto`` may use for tables and ids, such as ``"40GB"``.
     storage : {"hot", "cold"}
-        What ``auto`` plans for: tables in the page cache, or read from disk. A design with a name is built as it is.
+        Plan for tables in the page cache, or read from disk. Only ``auto`` uses it.
     fingerprinter : Fingerprinter or dict, optional
-        What made the fingerprints: a :class:`fpstore.SimHash`, or its ``describe()``; remembered, so that a probe can use the
-        same.
+        The maker of the fingerprints: a :class:`fpstore.SimHash`, or its ``describe()``. The store remembers it, so that
+        probes can use the same.
 
     Returns
     -------
@@ -77,7 +78,7 @@ def build(
     Raises
     ------
     InputError
-        Wrong dtype, shape, range or number of ids; unknown design, or one that needs too many look-ups; see the message.
+        Wrong dtype, shape, range or number of ids; an unknown design, or one that needs too many look-ups.
     StoreExistsError
         The path exists and ``overwrite`` is false, or it is not a store.
     StorageError
@@ -91,7 +92,7 @@ def build(
     >>> store.probe(15)
     [Match(fingerprint=7, distance=1, ids=['a']), Match(fingerprint=11, distance=1, ids=['b'])]
     """
-    from fpstore.builder import Options, build_store
+    from fpstore.building.builder import Options, build_store
 
     target = check_path(path)
     overwrite = check_flag(overwrite, "overwrite")
@@ -111,7 +112,7 @@ def build(
 
 
 def _described(fingerprinter: Any) -> dict[str, Any]:
-    """Return the description of a fingerprinter, or raise InputError when no store could use it later."""
+    """Return the description of a fingerprinter, or raise InputError if a store could not use it later."""
     from fpstore.hashing import from_description
 
     try:
@@ -126,7 +127,6 @@ def open(
     *,
     sync: str = "commit",
     merge_at: float | None = None,
-    delta_bytes: int | str = "64GiB",
 ) -> Store:
     """Open a store.
 
@@ -135,30 +135,26 @@ def open(
     path : path-like
         The folder of the store.
     mode : {"r", "r+"}
-        Read only, or also change: insert, delete, merge. There is one writer at a time, and any number of readers beside it.
+        ``"r"``: read only. ``"r+"``: also insert, delete, merge. There is one writer at a time, beside any number of readers.
     sync : {"commit", "batch", "none"}
-        When changes are durable: see :meth:`fpstore.Store.insert`.
-        This, ``merge_at`` and ``delta_bytes`` are of a store that is open for changing, and refused with ``"r"``.
+        When changes are durable: see :meth:`fpstore.Store.insert`. Both this and ``merge_at`` need ``mode="r+"``.
     merge_at : float, optional
-        Merge in the background when the delta has this share of the fingerprints in the tables, such as 0.1, and at least
-        65,536 changes. By default only :meth:`fpstore.Store.merge` merges. Whoever keeps a store open for writing wants this or
-        calls :meth:`fpstore.Store.merge`: no other process, so no ``fpstore merge`` either, can merge beside the one writer.
-    delta_bytes : int or str
-        How large a delta may grow, of a store that is opened for writing for the first time and after each merge. It is
-        address space, not disk, and cannot change while the delta lives.
+        Merge in the background when the delta reaches this share of the fingerprints in the tables, such as 0.1, and
+        65,536 changes. By default only :meth:`fpstore.Store.merge` merges. A process that keeps a store open for writing
+        should use one of the two: no other process can merge, so ``fpstore merge`` is refused.
 
     Raises
     ------
     StoreNotFoundError
-        There is nothing, or something that is not a store.
+        The path does not exist or is not a store.
     CorruptStoreError, FormatVersionError
-        It is damaged, or newer than this fpstore.
+        The store is damaged, or newer than this fpstore.
     StoreLockedError
         Another process is the writer; the message names it.
     ReadOnlyError
-        It lies on read-only media, or this user may not write.
+        With ``"r+"``: the store lies on read-only media, or the user has no permission to write.
     """
-    return Store(check_path(path), mode, sync, merge_at, delta_bytes)
+    return Store(check_path(path), mode, sync, merge_at)
 
 
 def repair(
@@ -169,25 +165,26 @@ def repair(
     lost: PathLike | None = None,
     memory: int | str | None = None,
     threads: int | None = None,
-    progress: Callable[[str, int, int | None], None] | None = None,
+    progress: Progress | None = None,
 ) -> RepairReport:
-    """Make a sound store of a damaged one, from everything in it that is intact; say what was done and what is lost.
+    """Make a sound store from the intact parts of a damaged one, and report what was done and what is lost.
 
-    Each table holds the whole set, so one that is intact gives back all others. Ids, strings and changes exist once. The damaged
-    store is never changed or deleted. When nothing is wrong, nothing is written.
+    Each table holds the whole set, so one intact table restores all others. Ids, strings and changes exist only once. The
+    damaged store is never changed or deleted. If nothing is wrong, nothing is written.
 
     Parameters
     ----------
     path : path-like
         The damaged store.
     output : path-like, optional
-        The folder to create; by default the store's name and ``.repaired``.
+        The folder to create; by default the store's name with ``.repaired`` appended.
     in_place : bool
-        Put the new store in place of the damaged one, once it is complete and verified; that one gets the name with ``.damaged``.
+        Put the new store in place of the damaged one once it is complete and verified. The damaged one is kept, with
+        ``.damaged`` appended to its name.
     lost : path-like, optional
-        Where to write what is known of what was lost; by default the store's name and ``.lost.tsv``. Lines of what
-        it is (``fingerprint``: it has no id left; ``ids``: it has lost some; ``name``: the string of this number is lost; ``id``:
-        nothing has this id now), fingerprint, id.
+        The list of losses to write; by default the store's name with ``.lost.tsv`` appended. Each line has a kind, a
+        fingerprint and an id. Kinds: ``fingerprint`` (it has no id left), ``ids`` (the fingerprint has lost some ids), ``name``
+        (the string of this id number is lost), ``id`` (no fingerprint has this id now).
     memory, threads, progress : optional
         As for :func:`build`.
 
@@ -198,7 +195,7 @@ def repair(
     Raises
     ------
     StoreNotFoundError
-        There is nothing, or something that is not a store.
+        The path does not exist or is not a store.
     CorruptStoreError
         Nothing can be recovered.
     StoreExistsError
@@ -208,6 +205,8 @@ def repair(
     StorageError
         The disk is full or not writable; nothing was changed.
     """
+    from fpstore.care.repair import repair_store
+
     target = None if output is None else check_path(output, "output")
     rows = None if lost is None else check_path(lost, "lost")
     check_progress(progress)

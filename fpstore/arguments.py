@@ -1,4 +1,4 @@
-"""Arguments as users pass them: what is accepted, and one message for the rest, before any work is done."""
+"""Checks of the arguments that users pass, before any work is done."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ SYNCS = ("commit", "batch", "none")
 
 
 def printable(path: str | os.PathLike[str]) -> str:
-    r"""Return a path in characters that any stream can print, on one line: a byte that is not UTF-8 reads ``\xff``."""
+    r"""Return a path on one line, in characters that any stream can print; a byte that is not UTF-8 reads ``\xff``."""
     return one_line(os.fspath(path))
 
 
 def check_path(value: object, what: str = "path") -> Path:
-    """Return an absolute path, or raise `InputError` for what can be no path, `StorageError` for what the system refuses."""
+    """Return an absolute path; raise `InputError` if the value cannot be a path, `StorageError` if the system refuses it."""
     name = os.fspath(value) if isinstance(value, (str, os.PathLike)) else value
     if not isinstance(name, str):
         advice = ": decode it with os.fsdecode" if isinstance(name, bytes) else ""
@@ -39,26 +39,26 @@ def check_path(value: object, what: str = "path") -> Path:
 
 
 def check_choice(value: object, choices: Sequence[str], what: str) -> str:
-    """Return a word that is one of ``choices``."""
+    """Return the value if it is one of ``choices``."""
     if not isinstance(value, str) or value not in choices:
         raise InputError(f"{what} must be one of {', '.join(choices)}, got {show(value)}", expected=tuple(choices), got=value)
     return value
 
 
 def check_sync(value: object) -> str:
-    """Return a way of making changes durable."""
+    """Return the value if it is one of SYNCS."""
     return check_choice(value, SYNCS, "sync")
 
 
 def check_flag(value: object, what: str) -> bool:
-    """Return True or False; numbers and strings are neither."""
+    """Return a bool; refuse numbers and strings."""
     if not _is_flag(value):
         raise InputError(f"{what} must be True or False, got {show(value)}", got=value)
     return bool(value)
 
 
 def check_whole(value: object, least: int, most: int, what: str) -> int:
-    """Return a whole number from ``least`` to ``most``, Python's or numpy's."""
+    """Return a whole number of Python or numpy from ``least`` to ``most``."""
     try:
         number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -82,7 +82,7 @@ def check_share(value: object, what: str) -> float | None:
 
 
 def check_progress(value: object) -> None:
-    """Refuse what cannot be called."""
+    """Refuse a value that cannot be called."""
     if value is not None and not callable(value):
         raise InputError(f"progress must be a function of (phase, done, total), got {show(value)}", got=value)
 

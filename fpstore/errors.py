@@ -12,7 +12,7 @@ class FpstoreError(Exception):
     message : str
         One line for the user.
     **facts
-        What is known: ``path``, ``block``, ``line``, ``expected``, ``got``, ... Missing facts read as ``None``.
+        The known facts: ``path``, ``block``, ``line``, ``expected``, ``got``, ... Missing facts read as ``None``.
     """
 
     path: object = None
@@ -30,7 +30,7 @@ class FpstoreError(Exception):
 def one_line(text: str) -> str:
     r"""Return a text on one line that any stream can print: controls, line breaks and lone surrogates are escaped.
 
-    A surrogate that stands for a byte of a file name reads as that byte, ``\xff``.
+    A surrogate that stands for a byte of a file name is shown as that byte, ``\xff``.
     """
     if text.isprintable():
         return text
@@ -38,19 +38,19 @@ def one_line(text: str) -> str:
 
 
 def show(value: object) -> str:
-    """Return the repr of a value for a message: on one line, and cut where it is long."""
+    """Return the repr of a value for a message, on one line and shortened."""
     if isinstance(value, str):
         return repr(cut(value))
     if isinstance(value, int) and abs(value) >= SHOWN_NUMBERS:
         return "a larger number"
     try:
         return cut(one_line(repr(value)))
-    except (ValueError, RecursionError):  # a number of thousands of digits in a list
+    except (ValueError, RecursionError):  # such as a list with a number of thousands of digits
         return f"a {type(value).__name__}"
 
 
 def cut(text: str) -> str:
-    """Return a text, without its end where it is too long for a message."""
+    """Return a text, shortened if it is too long for a message."""
     return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 3] + "..."
 
 
@@ -60,11 +60,11 @@ def _escaped(character: str) -> str:
 
 
 class CorruptStoreError(FpstoreError):
-    """A byte of a store is not what was written: a checksum, an order, a count or a length is wrong."""
+    """A store is damaged: a checksum, an order, a count or a length is wrong."""
 
 
 class FormatVersionError(FpstoreError):
-    """A store or table was written by a newer fpstore, or uses a flag or width that this one does not know."""
+    """A store or table was written by another version of fpstore, or uses an unknown flag or width."""
 
 
 class StoreExistsError(FpstoreError):
@@ -80,14 +80,14 @@ class StoreLockedError(FpstoreError):
 
 
 class ReadOnlyError(FpstoreError):
-    """A change was asked of a store that is open for reading or lies on read-only media."""
+    """A store that is open for reading, or lies on read-only media, cannot be changed."""
 
 
 class NotStoredError(FpstoreError, KeyError):
-    """What was looked up is not in the store: a fingerprint, or an id."""
+    """A fingerprint or an id that was looked up is not in the store."""
 
     def __str__(self) -> str:
-        """Return the message as it is; that of a KeyError would be in quotes."""
+        """Return the message without the quotes that a KeyError adds."""
         return str(self.args[0])
 
 
@@ -96,15 +96,15 @@ class ClosedStoreError(FpstoreError):
 
 
 class InputError(FpstoreError, ValueError):
-    """An argument or an input file is not what it must be: dtype, shape, range, a line that does not parse."""
+    """An argument or an input file is wrong: its dtype, shape or range, or a line that does not parse."""
 
 
 class StorageError(FpstoreError, OSError):
-    """The system refused a read or a write: no space, no permission, an unreadable file."""
+    """The operating system refused a read or a write: no space, no permission, an unreadable file."""
 
 
 class MissingExtraError(FpstoreError, ImportError):  # type: ignore[misc]  # ImportError types path otherwise
-    """An optional dependency is not installed; the message names the extra that brings it."""
+    """An optional dependency is not installed; the message names the extra that installs it."""
 
 
 class MemoryLimitError(FpstoreError, MemoryError):

@@ -1,9 +1,9 @@
-"""Reading a store: open, probe, scan, look inside, close."""
+"""Reading a store: open, probe, scan, inspect, close."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -12,57 +12,59 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
+from fpstore.aliases import Progress, Words
 from fpstore.arguments import check_flag, check_path, check_progress, check_whole
-from fpstore.design import Design, check_radius
+from fpstore.care.reports import Report
+from fpstore.care.stats import describe
+from fpstore.care.verify import verify_store
+from fpstore.design.families import Design, check_radius
 from fpstore.errors import ClosedStoreError, InputError, NotStoredError
-from fpstore.following import Follower
-from fpstore.idview import Ids
-from fpstore.inspection import Report, describe, verify_store
 from fpstore.io import check_fingerprint, check_fingerprints
-from fpstore.matches import Match, Matches
-from fpstore.probing import PROBE_QUERIES
+from fpstore.query.batches import PROBE_QUERIES
+from fpstore.query.ids import Ids
+from fpstore.query.matches import Match, Matches
+from fpstore.query.snapshot import Snapshot
+from fpstore.query.tracker import Tracker
 from fpstore.resources import parse_memory, parse_threads
-from fpstore.view import View
 
-Words = npt.NDArray[np.uint64]
 FIRST_BATCH = 1 << 12
 
 
 class IdLookup:
-    """Looks up the ids of matches as they were when the matches were found; pickled, as they are when it is used."""
+    """Looks up the ids of matches, as of the moment when the matches were found; once pickled, as of the moment of use."""
 
-    def __init__(self, path: Path, view: View) -> None:
-        self._path, self._view = path, view
+    def __init__(self, path: Path, snapshot: Snapshot) -> None:
+        self._path, self._snapshot = path, snapshot
 
     def __call__(self, fingerprints: Words) -> tuple[npt.NDArray[np.int64], Words | list[str]]:
         """Return (lims, ids)."""
-        return self._view.ids_of(fingerprints)
+        return self._snapshot.ids_of(fingerprints)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopened, (self._path,)
 
 
 def _reopened(path: Path) -> IdLookup:
-    return IdLookup(path, Follower(path).view())
+    return IdLookup(path, Tracker(path).snapshot())
 
 
 class Reading:
-    """What can be asked of a store; :class:`fpstore.Store` adds what changes it."""
+    """The questions to a store; :class:`fpstore.Store` adds the changes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._follower = Follower(path)
-        self._radius = int(self._follower.store["design"]["radius"])
+        self._tracker = Tracker(path)
+        self._radius = self._tracker.design.radius
         self._closed = False
 
     # Life cycle
 
     def close(self) -> None:
-        """Give back every handle. Closing twice is allowed."""
+        """Close all files. Closing twice is allowed."""
         if self._closed:
             return
         self._closed = True
-        self._follower.close()
+        self._tracker.close()
 
     def __enter__(self) -> Self:
         self._check()
@@ -75,18 +77,18 @@ class Reading:
         if self._closed:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
 
-    def view(self) -> View:
-        """Return what the store holds now, which no later change will change: for what is built on fpstore."""
+    def snapshot(self) -> Snapshot:
+        """Return the store as it is now, which no later change affects; for tools that are built on fpstore."""
         if self._closed:
             self._check()
-        return self._follower.view()
+        return self._tracker.snapshot()
 
     # Properties
 
     @property
     def kernel_tables(self) -> list[_kernel.Table]:
         """The kernel's tables, in design order: for benchmarks and tests."""
-        return [table.kernel for table in self.view().generation.tables]
+        return [table.kernel for table in self.snapshot().generation.tables]
 
     @property
     def radius(self) -> int:
@@ -96,22 +98,21 @@ class Reading:
     @property
     def design(self) -> Design:
         """The tables and why they suffice."""
-        return self._follower.design if self._closed else self.view().generation.design
+        return self._tracker.design if self._closed else self.snapshot().generation.design
 
     @property
     def fingerprinter(self) -> dict[str, Any] | None:
-        """How the fingerprints were made (name, version, parameters), when the store was told."""
-        made: dict[str, Any] | None = self._follower.store["fingerprinter"]
-        return made
+        """How the fingerprints were made (name, version, parameters), or None if that is not known."""
+        return self._tracker.manifest.fingerprinter
 
     @property
     def ids(self) -> Ids:
-        """The ids: whether one exists, and which fingerprints have it."""
-        return Ids(self.view)
+        """Look-ups by id: whether an id is stored, and which fingerprints have it."""
+        return Ids(self.snapshot)
 
     def __len__(self) -> int:
-        """How many distinct fingerprints are stored."""
-        return self.view().totals.fingerprints
+        """Return the number of distinct fingerprints."""
+        return self.snapshot().totals.fingerprints
 
     def __repr__(self) -> str:
         if self._closed:
@@ -119,23 +120,23 @@ class Reading:
         return f"<fpstore.Store {str(self.path)!r}: {len(self)} fingerprints, radius {self.radius}, design {self.design.name}>"
 
     def __contains__(self, fingerprint: object) -> bool:
-        view = self.view()
+        snapshot = self.snapshot()
         try:
             value = check_fingerprint(fingerprint)
         except InputError:
             return False
-        return view.has(value)
+        return snapshot.has(value)
 
     def __iter__(self) -> Iterator[int]:
-        """Iterate over the fingerprints stored now, in ascending order, whatever is changed meanwhile; see :meth:`items`."""
-        view = self.view()
-        return (value for piece in view.fingerprints() for value in piece.tolist())
+        """Iterate over the fingerprints stored now, in ascending order; later changes have no effect. See :meth:`items`."""
+        snapshot = self.snapshot()
+        return (value for piece in snapshot.fingerprints() for value in piece.tolist())
 
     __reversed__ = None  # else Python would ask for fingerprints by place
 
     def __getitem__(self, fingerprint: int) -> list[int] | list[str]:
         """Return the ids of a stored fingerprint; KeyError when it is not stored."""
-        ids = self.view().ids_of_one(check_fingerprint(fingerprint))
+        ids = self.snapshot().ids_of_one(check_fingerprint(fingerprint))
         if not ids:
             raise NotStoredError(f"the fingerprint {int(fingerprint)} is not stored", got=fingerprint)
         return ids
@@ -168,12 +169,12 @@ class Reading:
         >>> [(m.fingerprint, m.distance) for m in store.probe(0b1001, radius=1)]
         [(8, 1), (11, 1)]
         """
-        view = self.view()
+        snapshot = self.snapshot()
         value = check_fingerprint(fingerprint)
         radius = self._radius if radius is None else check_radius(radius, 64)
         if radius > self._radius:
             return next(iter(self.scan(np.array([value], np.uint64), radius)))
-        return view.probe(value, radius)
+        return snapshot.probe(value, radius)
 
     def probe_many(self, fingerprints: Any, radius: int | None = None, threads: int | None = None) -> Matches:
         """Find every stored fingerprint within ``radius`` bits of each query.
@@ -194,19 +195,19 @@ class Reading:
         ------
         InputError, CorruptStoreError, ClosedStoreError
         """
-        view = self.view()
+        snapshot = self.snapshot()
         queries = check_fingerprints(fingerprints)
         radius = self.radius if radius is None else check_radius(radius, 64)
         if radius > self.radius:
             return self.scan(queries, radius, threads)
-        columns = view.probe_columns(queries, radius, parse_threads(threads))
+        columns = snapshot.probe_columns(queries, radius, parse_threads(threads))
         assert columns is not None
-        return Matches(*columns, IdLookup(self.path, view))
+        return Matches(*columns, IdLookup(self.path, snapshot))
 
     def probe_batches(
         self, fingerprints: Any, radius: int | None = None, threads: int | None = None, matches: int = 1 << 22
     ) -> Iterator[Matches]:
-        """Answer :meth:`probe_many` a part at a time, in bounded memory however many matches there are.
+        """Answer :meth:`probe_many` in parts, in bounded memory however many matches there are.
 
         Parameters
         ----------
@@ -216,18 +217,18 @@ class Reading:
         threads : int, optional
             By default one per processor.
         matches : int
-            The most matches to hold at once. Only a part of one query may have more.
+            The most matches to hold at once. Only a part of a single query may have more.
 
         Yields
         ------
         Matches
-            Of the next ``len(part)`` queries, in order.
+            The matches of the next ``len(part)`` queries, in order.
 
         Raises
         ------
         InputError, CorruptStoreError, ClosedStoreError
         """
-        view = self.view()
+        snapshot = self.snapshot()
         queries = check_fingerprints(fingerprints)
         radius = check_radius(self.radius if radius is None else radius, self.radius)
         matches = check_whole(matches, 1, 2**63 - 1, "matches")
@@ -236,12 +237,12 @@ class Reading:
         while start < len(queries):
             self._check()
             part = queries[start : start + size]
-            columns = view.probe_columns(part, radius, workers, max(matches // workers, 1) if len(part) > 1 else None)
-            # The tables bound what they find; what the delta adds is known only now.
+            columns = snapshot.probe_columns(part, radius, workers, max(matches // workers, 1) if len(part) > 1 else None)
+            # The tables keep to the bound; the matches of the delta are known only now.
             if columns is None or (len(part) > 1 and len(columns[1]) > matches):
                 size = max(len(part) // 2, 1)
                 continue
-            yield Matches(*columns, IdLookup(self.path, view))
+            yield Matches(*columns, IdLookup(self.path, snapshot))
             start += len(part)
             if len(columns[1]) < matches // 4:
                 size = min(size * 2, PROBE_QUERIES * workers)
@@ -249,16 +250,16 @@ class Reading:
     def scan(self, fingerprints: Any, radius: int, threads: int | None = None) -> Matches:
         """Find every stored fingerprint within any ``radius`` (0 to 64) of each query, by reading the whole first table.
 
-        The table is read once for all queries; the time grows with fingerprints x queries.
+        The table is read once for all queries. The time is proportional to fingerprints x queries.
 
         Raises
         ------
         InputError, CorruptStoreError, ClosedStoreError
         """
-        view = self.view()
+        snapshot = self.snapshot()
         queries = check_fingerprints(fingerprints)
         radius = check_radius(radius, 64)
-        return Matches(*view.scan_columns(queries, radius, parse_threads(threads)), IdLookup(self.path, view))
+        return Matches(*snapshot.scan_columns(queries, radius, parse_threads(threads)), IdLookup(self.path, snapshot))
 
     # Ids
 
@@ -268,13 +269,13 @@ class Reading:
         Raises
         ------
         KeyError
-            One of them is not stored.
+            A fingerprint is not stored.
         """
-        return self.view().ids_of(check_fingerprints(fingerprints))
+        return self.snapshot().ids_of(check_fingerprints(fingerprints))
 
     def items(self) -> Iterator[tuple[Words, npt.NDArray[np.int64], Words | list[str]]]:
-        """Yield (fingerprints, lims, ids) of everything stored now, in ascending order of fingerprint, a piece at a time."""
-        return self.view().items()
+        """Yield everything stored now as pieces (fingerprints, lims, ids), in ascending order of fingerprint."""
+        return self.snapshot().items()
 
     def split(
         self,
@@ -284,18 +285,18 @@ class Reading:
         overwrite: bool = False,
         memory: int | str | None = None,
         threads: int | None = None,
-        progress: Callable[[str, int, int | None], None] | None = None,
+        progress: Progress | None = None,
     ) -> list[Path]:
-        """Write what is stored to several stores, by leading bits: the inverse of joining them with :meth:`fpstore.Store.merge`.
+        """Write the content to several stores, by leading bits: the inverse of joining them with :meth:`fpstore.Store.merge`.
 
         Parameters
         ----------
         folder : path-like
-            Where they go, as ``00.fps``, ``01.fps``, ... for two bits; made if it is missing.
+            The folder for the stores, ``00.fps``, ``01.fps``, ... for two bits; created if it is missing.
         bits : int
-            1 to 8: there will be 2 to 256 stores, some perhaps empty.
+            1 to 8, for 2 to 256 stores, some of which may be empty.
         overwrite : bool
-            Replace stores that exist there.
+            Replace existing stores.
         memory, threads, progress
             As for :func:`fpstore.build`.
 
@@ -308,11 +309,11 @@ class Reading:
         ------
         InputError, StoreExistsError, StorageError, ClosedStoreError
         """
-        from fpstore.splitting import split_store
+        from fpstore.change.split import split_store
 
         check_progress(progress)
         target, overwrite = check_path(folder, "folder"), check_flag(overwrite, "overwrite")
-        return split_store(self.view(), target, bits, overwrite, parse_memory(memory), parse_threads(threads), progress)
+        return split_store(self.snapshot(), target, bits, overwrite, parse_memory(memory), parse_threads(threads), progress)
 
     # Looking inside
 
@@ -320,11 +321,11 @@ class Reading:
         self,
         path: str | os.PathLike[str],
         overwrite: bool = False,
-        progress: Callable[[str, int, int | None], None] | None = None,
+        progress: Progress | None = None,
     ) -> None:
-        """Copy the store as it is at one moment, while it is in use: other processes may go on inserting and merging.
+        """Copy the store as it is at one moment, even while other processes insert and merge.
 
-        The copy is a store like any other, with all that was committed before the call. It appears complete, or not at all.
+        The copy is an ordinary store with everything that was committed before the call. It appears complete or not at all.
 
         Parameters
         ----------
@@ -343,33 +344,34 @@ class Reading:
             The disk is full or not writable; there is no copy.
         InputError, ClosedStoreError
         """
-        from fpstore.backup import back_up
+        from fpstore.care.backup import back_up
 
         self._check()
         target, overwrite = check_path(path), check_flag(overwrite, "overwrite")
         check_progress(progress)
         self._settle()
-        back_up(self._follower, target, overwrite, progress)
+        back_up(self._tracker, target, overwrite, progress)
 
     def _settle(self) -> None:
-        """Make durable what a copy of the files must have."""
+        """Make durable what a copy of the files must contain."""
 
     def stats(self) -> dict[str, Any]:
-        """Return what the store holds and what each part takes; see docs/api.md for the keys."""
-        return describe(self.view(), self._follower.journal)
+        """Return the contents and sizes of the store; docs/api.md lists the keys."""
+        snapshot = self.snapshot()
+        return {**describe(snapshot, self._tracker.log.file_bytes), **self._tracker.watched()}
 
-    def verify(self, progress: Callable[[str, int, int | None], None] | None = None) -> Report:
-        """Read every byte: checksums, order, counts, keys, codes, id records, and that all tables hold the same set.
+    def verify(self, progress: Progress | None = None) -> Report:
+        """Read every byte and check it: checksums, order, counts, keys, codes, id records, and that all tables hold the same set.
 
         Parameters
         ----------
         progress : callable, optional
-            Called as ``progress(phase, done, total)``, total being None when unknown.
+            Called as ``progress(phase, done, total)``; total is None if it is not known.
 
         Returns
         -------
         Report
-            ``ok``, and the faults found, each with its file and block.
+            ``ok``, and the faults, each with its file and block.
         """
         check_progress(progress)
-        return verify_store(self.view(), self._follower.journal, progress)
+        return verify_store(self.snapshot(), self._tracker.log, progress)

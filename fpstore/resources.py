@@ -1,4 +1,4 @@
-"""Memory sizes and thread counts, as users give them."""
+"""Memory sizes and thread counts, as users write them."""
 
 from __future__ import annotations
 

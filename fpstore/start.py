@@ -1,8 +1,8 @@
-"""Loads the kernel before anything that needs it, and says why when it cannot be loaded.
+"""Loads the kernel before anything that needs it, and explains why if it cannot be loaded.
 
-FPSTORE_ISA may name an instruction set that this machine lacks; the command ``fpstore`` then ends with one line, although none of
-its own code has run yet. Or the package is the folder of the sources, found first because Python was started beside it, while the
-kernel was installed elsewhere.
+FPSTORE_ISA may name an instruction set that this machine lacks. The command ``fpstore`` then ends with one line, although none of
+its own code has run yet. Or Python was started beside the folder of the sources, so that it found that package first, while the
+kernel is installed elsewhere.
 """
 
 from __future__ import annotations

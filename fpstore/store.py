@@ -1,35 +1,32 @@
-"""The store: what can be asked of it, and what changes it."""
+"""The store: questions and changes."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
+from weakref import finalize
 
 import numpy as np
-import numpy.typing as npt
 
+from fpstore.aliases import Progress, Words
 from fpstore.arguments import check_choice, check_flag, check_path, check_progress, check_share, check_sync
-from fpstore.design import check_design, check_radius
-from fpstore.errors import InputError, ReadOnlyError
-from fpstore.io import check_fingerprint, check_fingerprints, check_ids
-from fpstore.matches import Match, Matches
-from fpstore.opening import open_writer
+from fpstore.change.opening import open_writer
+from fpstore.change.writer import StoreWriter
+from fpstore.design.families import check_design, check_radius
+from fpstore.errors import FpstoreError, InputError, ReadOnlyError
+from fpstore.io import check_fingerprint, check_fingerprints, check_id, check_ids
+from fpstore.query.matches import Match, Matches
 from fpstore.reading import IdLookup, Reading
-from fpstore.resources import parse_memory, parse_size, parse_threads
-from fpstore.writing import Writer
-
-Words = npt.NDArray[np.uint64]
-CHANGE_ROWS = 1 << 20  # of one transaction
+from fpstore.resources import parse_memory, parse_threads
 
 
 class Store(Reading):
     """An exact Hamming-radius index on disk; made by :func:`fpstore.build`, opened by :func:`fpstore.open`.
 
-    A context manager. Any number of processes may read a store at once, and each sees at once what the one writer commits; it
-    survives ``fork``; after :meth:`close` every use is an error.
+    A context manager. Any number of processes can read a store at once, beside one writer, and each sees a commit at its next
+    question. A store survives ``fork``. After :meth:`close`, every use is an error.
 
     Raises
     ------
@@ -37,47 +34,54 @@ class Store(Reading):
         From the constructor.
     """
 
-    def __init__(
-        self, path: Path, mode: str = "r", sync: str = "commit", merge_at: float | None = None, delta_bytes: int | str = "64GiB"
-    ) -> None:
+    def __init__(self, path: Path, mode: str = "r", sync: str = "commit", merge_at: float | None = None) -> None:
         check_choice(mode, ("r", "r+"), "mode")
         check_sync(sync)
-        merge_at, bytes_of_delta = check_share(merge_at, "merge_at"), parse_size(delta_bytes, "delta_bytes")
-        given = {"sync": sync != "commit", "merge_at": merge_at is not None, "delta_bytes": delta_bytes != "64GiB"}
+        merge_at = check_share(merge_at, "merge_at")
+        given = {"sync": sync != "commit", "merge_at": merge_at is not None}
         for name in given:
             if given[name] and mode == "r":
                 raise InputError(f"{name} is for changing a store: open it with mode='r+', or leave {name} out")
         super().__init__(path)
-        self._writer: Writer | None = None
+        self._writer: StoreWriter | None = None
         if mode == "r+":
             try:
-                self._writer = open_writer(self._follower, sync, merge_at, bytes_of_delta)
+                self._writer = open_writer(self._tracker, sync, merge_at)
+                # A store that is dropped, or left open at the end of the interpreter.
+                self._finalizer = finalize(self, _close_dropped, self._writer)
             except BaseException:
+                if self._writer is not None:
+                    _close_dropped(self._writer)
                 super().close()
                 raise
 
     def __reduce__(self) -> tuple[type[Store], tuple[Path]]:
-        """Pickle as the path: the other process opens the store anew, for reading."""
+        """Pickle the path; unpickling opens the store for reading."""
         self._check()
         return type(self), (self.path,)
 
     def close(self) -> None:
-        """Commit what is not committed yet, and give back every handle. Closing twice is allowed.
+        """Make all changes durable, release the writer's lock, and close all files. Closing twice is allowed.
+
+        A store that is dropped, or open when the interpreter ends normally, is closed in the same way.
 
         Raises
         ------
         StorageError
-            The last inserts of a store opened with ``sync`` other than ``"commit"`` could not be written.
+            With ``sync`` other than ``"commit"``: the last changes could not be made durable.
         """
-        if self._writer is not None:
-            self._writer.refuse_inside(merges=True)
+        writer = self._writer
+        if writer is not None and writer.is_own:
+            writer.refuse_inside(merges=True)
         try:
-            if self._writer is not None:
-                self._writer.close()
-        finally:
+            if writer is not None:
+                writer.close()
+        except FpstoreError:
             super().close()
+            raise
+        super().close()
 
-    def _changing(self) -> Writer:
+    def _changing(self) -> StoreWriter:
         self._check()
         if self._writer is None:
             raise ReadOnlyError(f"{self.path}: open for reading; to change it, open it with mode='r+'", path=self.path)
@@ -85,41 +89,47 @@ class Store(Reading):
         self._writer.refuse_inside()
         return self._writer
 
+    def stats(self) -> dict[str, Any]:
+        """Return the contents and sizes of the store; docs/api.md lists the keys."""
+        found, writer = super().stats(), self._writer
+        if writer is not None:
+            found["log"]["records"] = writer.log.number
+        return {**found, "writer": None if writer is None else writer.state()}
+
     def _settle(self) -> None:
-        with suppress(ReadOnlyError):  # who may not change the store has nothing to commit
+        with suppress(ReadOnlyError):  # a read-only store has nothing to commit
             self._changing().flush()
 
     # Changing
 
     def insert(self, fingerprints: Any, ids: Any = None, sync: str | None = None) -> int:
-        """Add fingerprints with their ids. Everybody's answers have them when this returns, and they are durable.
+        """Add fingerprints with their ids. When this returns, they are durable, and all processes find them.
 
-        An id that is stored already is not replaced: it is then found under both fingerprints. To replace a document, delete
-        its id first.
+        An id that is already stored keeps its old fingerprint too. To replace a document, delete its id first.
 
         Parameters
         ----------
         fingerprints : int, or ndarray of uint64, shape (n,), or sequence of int
         ids : optional
-            As many: integers or strings, as the store has them (the first insert into an empty store decides). By default the
-            next row numbers, in a store whose ids are row numbers.
+            One per fingerprint: integers or strings, whichever the store has (the first insert into an empty store decides).
+            By default the next row numbers, in a store whose ids are row numbers.
         sync : {"commit", "batch", "none"}, optional
-            By default that of :func:`fpstore.open`. ``"commit"``: durable on return. ``"batch"``: seen by this process on
-            return, durable and seen by others within 0.1 seconds or 10,000 rows. ``"none"``: after a million rows,
-            :meth:`flush` or :meth:`close`. What is lost when the process or the machine dies is the latest inserts, never the
-            store.
+            By default that of :func:`fpstore.open`. In every mode, the rows are in the log on return, where they outlive this
+            process, and this process finds them. They outlive the machine, and other processes find them, with ``"commit"``
+            on return, with ``"batch"`` within 0.1 seconds or 10,000 rows, with ``"none"`` after a million rows; and in each case
+            after :meth:`flush` or :meth:`close`.
 
         Returns
         -------
         int
-            How many pairs of fingerprint and id were new. A pair that is stored already stays as it is. All rows of a call are
-            one change, up to 2^20 of them; more are several changes, one after the other.
+            The number of new pairs of fingerprint and id. A pair that is already stored stays. All rows of a call are one change,
+            which is made as a whole or not at all.
 
         Raises
         ------
         InputError, ReadOnlyError, ClosedStoreError
         StorageError
-            No space: nothing was inserted.
+            The disk is full, or refuses the write: nothing was inserted.
 
         Examples
         --------
@@ -135,17 +145,12 @@ class Store(Reading):
         writer = self._changing()
         rows, checked = _rows(fingerprints, ids)
         _check_optional_sync(sync)
-        return sum(
-            writer.insert(
-                rows[start : start + CHANGE_ROWS], None if checked is None else checked[start : start + CHANGE_ROWS], sync
-            )
-            for start in range(0, len(rows), CHANGE_ROWS)
-        )
+        return writer.insert(rows, checked, sync)
 
     def probe_insert(
         self, fingerprint: int, id: int | str, radius: int | None = None, always: bool = False, sync: str | None = None
     ) -> list[Match]:
-        """Ask whether a near-duplicate is stored and, if not, insert the fingerprint, as one step.
+        """Insert a fingerprint unless a near-duplicate is stored; probe and insert are one step.
 
         Parameters
         ----------
@@ -154,14 +159,14 @@ class Store(Reading):
         radius : int, optional
             0 to the store's, which is the default.
         always : bool
-            Insert also when there are matches.
+            Insert even if there are matches.
         sync : str, optional
             See :meth:`insert`.
 
         Returns
         -------
         list of Match
-            What :meth:`probe` found before the insert. Empty: it was inserted.
+            The matches before the insert. If there are none, the fingerprint was inserted.
 
         Raises
         ------
@@ -170,10 +175,10 @@ class Store(Reading):
         writer = self._changing()
         value = check_fingerprint(fingerprint)
         radius = check_radius(self.radius if radius is None else radius, self.radius)
-        checked = check_ids([id], 1)[0]
+        identifier = check_id(id)
         always = check_flag(always, "always")
         _check_optional_sync(sync)
-        return writer.probe_insert_one(value, checked if isinstance(checked, str) else int(checked), radius, always, sync)
+        return writer.probe_insert_one(value, identifier, radius, always, sync)
 
     def probe_insert_many(
         self,
@@ -198,7 +203,7 @@ class Store(Reading):
         Returns
         -------
         Matches
-            Of each row what it found; ``inserted`` tells which rows were inserted. The ids are those after the last row.
+            The matches of each row; ``inserted`` has the rows that were inserted. The ids are those after the last row.
 
         Raises
         ------
@@ -207,21 +212,21 @@ class Store(Reading):
         writer = self._changing()
         rows, checked = _rows(fingerprints, ids)
         if checked is None:
-            raise InputError("probe_insert_many needs ids: give one for each row")
+            raise InputError("probe_insert_many needs ids: give one per row")
         radius = check_radius(self.radius if radius is None else radius, self.radius)
         always = check_flag(always, "always")
         _check_optional_sync(sync)
-        view, columns, inserted = writer.probe_insert(rows, checked, radius, always, parse_threads(threads), sync)
-        return Matches(*columns, IdLookup(self.path, view), inserted)
+        snapshot, columns, inserted = writer.probe_insert(rows, checked, radius, always, parse_threads(threads), sync)
+        return Matches(*columns, IdLookup(self.path, snapshot), inserted)
 
     def delete(self, ids: Any = None, fingerprints: Any = None, sync: str | None = None) -> int:
-        """Remove documents by their ids, or fingerprints with all their ids. They are gone from all answers when this returns.
+        """Remove documents by their ids, or fingerprints with all their ids. When this returns, they are in no answer any more.
 
         Parameters
         ----------
         ids : int, str, array or sequence, optional
-            Every fingerprint loses these ids, and is gone when it has none left. Finding ids in the tables reads the whole
-            id map, once a call: give many at a time.
+            Every fingerprint loses these ids, and is removed when it has none left. Each call reads the whole id map once, so
+            give many ids at a time.
         fingerprints : int, array of uint64 or sequence of int, optional
         sync : str, optional
             See :meth:`insert`.
@@ -229,7 +234,7 @@ class Store(Reading):
         Returns
         -------
         int
-            How many pairs of fingerprint and id were removed. What is not stored is passed over.
+            The number of pairs of fingerprint and id that were removed. What is not stored is ignored.
 
         Raises
         ------
@@ -244,12 +249,12 @@ class Store(Reading):
         return writer.delete_ids(self.ids.numbers(ids), sync)
 
     def flush(self) -> None:
-        """Make durable, and show to other processes, what was inserted with ``sync`` other than ``"commit"``.
+        """Make durable, and show to other processes, the changes made with ``sync`` other than ``"commit"``.
 
         Raises
         ------
         StorageError
-            No space: call it again when there is.
+            The disk is full, or refuses the write: free some space and call it again.
         """
         self._changing().flush()
 
@@ -260,24 +265,23 @@ class Store(Reading):
         design: str | None = None,
         memory: int | str | None = None,
         threads: int | None = None,
-        progress: Callable[[str, int, int | None], None] | None = None,
+        progress: Progress | None = None,
     ) -> None:
-        """Fold what was inserted and deleted, and other stores, into a new generation of tables.
+        """Fold inserts and deletes, and other stores, into a new generation of tables.
 
-        Readers go on meanwhile, and so do inserts of other threads unless other stores are given. What is sorted already is
-        streamed, not sorted again.
+        Readers go on meanwhile, and so do inserts of other threads unless other stores are given. Tables are merged as streams,
+        without sorting them again.
 
         Parameters
         ----------
         *others : path-like
-            Stores whose content is added; they stay as they are. Where their design has the same tables as this store's they are
-            streamed, otherwise sorted anew. A fingerprint of several stores has the ids of all.
+            Stores whose content is added; they do not change. They are streamed if they have the tables of this store's design,
+            otherwise sorted again. A fingerprint in several stores gets the ids of all.
         renumber : bool
-            Give the integer ids of each other store, in turn, the numbers after the largest so far. By default ids stay as
-            they are.
+            Renumber the integer ids of each other store, in turn, from the largest so far. By default ids do not change.
         design : str, optional
-            Keep other tables from now on; ``auto`` takes the planner's choice. By default those that there are, unless they
-            were chosen by ``auto`` for less than half or more than twice as many fingerprints: then they are chosen again.
+            Change to another design; ``auto`` is the planner's choice. By default the design stays, unless ``auto`` chose it
+            for less than half or more than twice as many fingerprints: then it is chosen again.
         memory : int or str, optional
             Budget, as for :func:`fpstore.build`.
         threads : int, optional
@@ -288,9 +292,9 @@ class Store(Reading):
         Raises
         ------
         StorageError
-            No space for the new generation beside the old: nothing was changed.
+            There is no space for the new generation beside the old one: nothing was changed.
         InputError
-            Ids of different kinds, or fingerprints that were made differently.
+            The stores have ids of different kinds, or fingerprints that were made differently.
         ReadOnlyError, StoreNotFoundError, ClosedStoreError
         """
         writer = self._changing()
@@ -303,12 +307,17 @@ class Store(Reading):
         parse_threads(threads)
         check_progress(progress)
         with ExitStack() as stack:
-            views = []
+            snapshots = []
             for path in map(check_path, others):
                 if path.exists() and path.samefile(self.path):
                     raise InputError(f"{self.path}: cannot be merged with itself")
-                views.append(stack.enter_context(Reading(path)).view())
-            writer.merge(memory, threads, progress, views, renumber, design)
+                snapshots.append(stack.enter_context(Reading(path)).snapshot())
+            writer.merge(memory, threads, progress, snapshots, renumber, design)
+
+
+def _close_dropped(writer: StoreWriter) -> None:
+    with suppress(FpstoreError):  # a finalizer has no caller to report to
+        writer.close()
 
 
 def _check_optional_sync(sync: str | None) -> None:

@@ -14,6 +14,7 @@ pytest_plugins = [
     "building",
     "commandline",
     "damage",
+    "logs",
     "faultline",
     "repairing",
     "sets",

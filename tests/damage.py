@@ -1,6 +1,7 @@
 """Damages to the files of a small store, and what comes of each: an error, the right answer, or a fault."""
 
 import faulthandler
+import json
 import os
 import random
 import shutil
@@ -10,13 +11,16 @@ from collections import Counter
 import lmdb
 import numpy as np
 import pytest
+import xxhash
 
 import fpstore
-from fpstore import layout, sealing
+from fpstore.disk import seal as sealing
 
 TABLES = ("gen-00000001/table-000.fpt", "gen-00000001/table-001.fpt", "gen-00000001/table-002.fpt")
 IDS = "gen-00000001/ids.mdb"
-STORE = "store.mdb"
+MANIFEST = "manifest.json"
+STRINGS_FILE = "gen-00000001/strings.mdb"
+LOG = "gen-00000001/log"
 RADIUS = 2
 HANG_SECONDS = 30
 
@@ -28,10 +32,10 @@ def fingerprints_of(seed):
 
 
 FINGERPRINTS = fingerprints_of(5)
-NAMES = [f"document {i}" for i in range(len(FINGERPRINTS))]
+STRINGS = [f"document {i}" for i in range(len(FINGERPRINTS))]
 
 
-def make(path, fingerprints=FINGERPRINTS, ids=NAMES, design="blocks-3-1"):
+def make(path, fingerprints=FINGERPRINTS, ids=STRINGS, design="blocks-3-1"):
     fpstore.build(path, fingerprints, ids, radius=RADIUS, design=design, block_bytes=128).close()
     return path
 
@@ -56,7 +60,7 @@ def answers(store):
         (matches.lims.tolist(), matches.fingerprints.tolist(), matches.distances.tolist()),
         (lims.tolist(), list(ids)),
         (store[one], store.probe(one), one in store, len(store)),
-        tuple(column.tolist() for column in store.ids.find(NAMES[::5])),
+        tuple(column.tolist() for column in store.ids.find(STRINGS[::5])),
         [(f.tolist(), lims.tolist(), list(ids)) for f, lims, ids in store.items()],
     )
 
@@ -165,15 +169,14 @@ NOTICED = {"refused", "noticed, error"}
 PAGE = 4096
 
 
-def rewrite(path, name, change):
-    """Change a metadata record, with a right checksum."""
-    with lmdb.open(str(path / STORE), subdir=False, lock=False, max_dbs=4) as environment:
-        meta = environment.open_db(layout.META)
-        with environment.begin(write=True) as transaction:
-            record = layout.unpack_record(transaction.get(name, db=meta), path, "test")
-            change(record)
-            transaction.put(name, layout.pack_record(record), db=meta)
-    reseal(path / STORE)
+def rewrite(path, change):
+    """Change the manifest, with a right checksum; ``change`` gets what it says, as JSON has it."""
+    content = json.loads((path / MANIFEST).read_bytes())
+    del content["checksum"]
+    change(content)
+    body = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+    content["checksum"] = f"{xxhash.xxh64_intdigest(body):016x}"
+    (path / MANIFEST).write_text(json.dumps(content), encoding="utf-8")
 
 
 def used_bytes(path):

@@ -4,8 +4,10 @@ Slow on purpose and independent of the kernel: what the two agree on is what the
 are ``bitarray`` objects, most significant bit first.
 """
 
+import json
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -31,6 +33,10 @@ WORD = 2**64
 
 class FormatError(Exception):
     """The bytes are not what docs/format.md says they must be."""
+
+
+class DamageError(Exception):
+    """A part of a file that was durable is not whole."""
 
 
 class VersionError(FormatError):
@@ -334,6 +340,138 @@ def encode_record(lists: Sequence[Sequence[int]], seed: int) -> bytes:
         at += width
     body = struct.pack("<BBHQ", id_bits, count_bits, len(lists), base) + bits.to_bytes((at + 7) // 8, "little")
     return struct.pack("<I", xxh64(body, seed) % 2**32) + body
+
+
+# --- Manifest -------------------------------------------------------------------------------------
+
+
+def manifest_checksum(content: dict[str, object]) -> str:
+    return f"{xxh64(json.dumps(content, sort_keys=True, separators=(',', ':')).encode()):016x}"
+
+
+def parse_manifest(data: bytes) -> dict[str, object]:
+    content = json.loads(data)
+    require(isinstance(content, dict), "not an object")
+    require(content.pop("checksum", None) == manifest_checksum(content), "the checksum differs")
+    if (content["format_version"], content["flags"], content["width"]) != (1, 0, 64):
+        raise VersionError("format version, flags or width")
+    return content
+
+
+# --- Log ------------------------------------------------------------------------------------------
+
+LOG_MAGIC, CHANGE_MAGIC = b"FPSTLOG\n", b"FPCHANGE"
+LOG_HEADER_BYTES = 4096
+LOG_FIELDS = struct.Struct("<8sII16sQQQQQII")  # bytes 0 to 79
+CHANGE_FIELDS = struct.Struct("<QQQQQQQQQ")  # bytes 16 to 87 of a record
+END_AT, BOOT_AT = 512, 520
+
+
+@dataclass(frozen=True)
+class LogHeader:
+    identity: bytes
+    generation: int
+    first_string: int
+    totals: tuple[int, int, int, int]  # fingerprints, ids, next row, kind of ids
+    end: int
+    superseded: bool
+    boot: int
+
+    @property
+    def seed(self) -> int:
+        """The log seed."""
+        return xxh64(self.identity, self.generation)
+
+
+def end_word(end: int) -> int:
+    return end | (end * PRIME_1 % WORD >> 49) << 48
+
+
+def parse_log_header(data: bytes) -> LogHeader:
+    require(len(data) >= LOG_HEADER_BYTES, "the log is shorter than its header")
+    require(struct.unpack_from("<Q", data, 80)[0] == xxh64(data[:80]), "the header checksum differs")
+    magic, version, header_bytes, identity, generation, first, *totals, zero = LOG_FIELDS.unpack_from(data)
+    require(magic == LOG_MAGIC, "the magic bytes differ")
+    if (version, header_bytes, zero) != (1, LOG_HEADER_BYTES, 0) or totals[3] > 2:
+        raise VersionError(f"log version {version}")
+    word, boot = struct.unpack_from("<QQ", data, END_AT)
+    superseded, word = word >> 63, word % 2**63
+    end = word % 2**48
+    require(word == end_word(end) and end >= LOG_HEADER_BYTES and end % 8 == 0, "the end is damaged")
+    return LogHeader(identity, generation, first, tuple(totals), end, bool(superseded), boot)
+
+
+@dataclass(frozen=True)
+class Change:
+    number: int
+    durable: int
+    totals: tuple[int, int, int, int]
+    rows: list[tuple[int, int, int]]  # fingerprint, id, kind
+    strings: list[bytes]
+
+
+def decode_change(data: bytes, place: int, seed: int) -> tuple[Change, int]:
+    """Return the record at a place of a log, and the place behind it."""
+    require(data[place : place + 8] == CHANGE_MAGIC and len(data) >= place + 88, "no record")
+    fields = CHANGE_FIELDS.unpack_from(data, place + 16)
+    length, number, durable, fingerprints, ids, next_row, row_count, string_count, kind = fields
+    require(length >= 88 and place + length <= len(data), "the record is longer than the log")
+    require(struct.unpack_from("<Q", data, place + 8)[0] == xxh64(data[place + 16 : place + length], seed ^ place), "checksum")
+    require(kind <= 2 and 17 * row_count <= length - 88, "rows")
+    at, end = place + 88, place + length
+    words = struct.unpack_from(f"<{2 * row_count}Q", data, at)
+    at += 16 * row_count
+    kinds = data[at : at + row_count]
+    require(max(kinds, default=0) <= 2, "kind of a row")
+    at += row_count
+    strings = []
+    for _ in range(string_count):
+        require(at + 4 <= end, "strings")
+        (size,) = struct.unpack_from("<I", data, at)
+        require(at + 4 + size <= end, "strings")
+        strings.append(data[at + 4 : at + 4 + size])
+        at += 4 + size
+    require(at == end, "the record is longer than its strings")
+    end += -end % 8
+    require(end <= len(data), "padding")
+    rows = list(zip(words[:row_count], words[row_count:], kinds, strict=True))
+    return Change(number, durable, (fingerprints, ids, next_row, kind), rows, strings), end
+
+
+def encode_change(change: Change, place: int, seed: int) -> bytes:
+    fingerprints, ids, kinds = ([row[i] for row in change.rows] for i in range(3))
+    rows = struct.pack(f"<{2 * len(kinds)}Q", *fingerprints, *ids) + bytes(kinds)
+    rest = rows + b"".join(struct.pack("<I", len(string)) + string for string in change.strings)
+    *totals, kind = change.totals
+    counts = (len(change.rows), len(change.strings), kind)
+    body = CHANGE_FIELDS.pack(88 + len(rest), change.number, change.durable, *totals, *counts) + rest
+    return CHANGE_MAGIC + struct.pack("<Q", xxh64(body, seed ^ place)) + body + bytes(-len(body) % 8)
+
+
+def read_log(data: bytes, boot: int) -> tuple[list[Change], int]:
+    """Return the changes of a log and where they end, as a reader that runs in this boot of the machine has to see them."""
+    header = parse_log_header(data)
+    exact = boot == header.boot != 0
+    readable = data[: header.end] if exact else data
+    changes: list[Change] = []
+    place = LOG_HEADER_BYTES
+    try:
+        while True:
+            change, end = decode_change(readable, place, header.seed)
+            require(change.number == len(changes) + 1, "another record is expected here")
+            changes.append(change)
+            place = end
+    except FormatError:
+        pass
+    if place < header.end:
+        raise DamageError(f"damaged at byte {place}")
+    if not exact:
+        for later in range(place, len(data), 8):
+            with suppress(FormatError):
+                change, _ = decode_change(data, later, header.seed)
+                if change.durable > place:
+                    raise DamageError(f"damaged at byte {place}")
+    return changes, place
 
 
 # --- Brute force ----------------------------------------------------------------------------------

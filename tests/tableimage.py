@@ -1,13 +1,16 @@
 """Table images made in memory by the kernel, and the key sets that the codec tests share."""
 
+import tempfile
 from collections.abc import Sequence
 from itertools import combinations, pairwise
+from pathlib import Path
 
 import numpy as np
 from bitarray.util import canonical_huffman
 from hypothesis import strategies as st
 
 from fpstore import _kernel
+from fpstore.format.table_file import TableFile
 
 IDENTITY = np.arange(64, dtype=np.uint8)
 MAX_CODE_BITS = 16
@@ -212,3 +215,11 @@ def flip_masks(prefix_bits: int, flips: int) -> np.ndarray:
     """Return every mask of at most this many of the leading bits."""
     sets = [c for n in range(flips + 1) for c in combinations(range(prefix_bits), n)]
     return np.array(sorted(sum(1 << (63 - bit) for bit in chosen) for chosen in sets), np.uint64)
+
+
+def check_index(image):
+    """Check the key index and the directory of a table, as verify does."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(image)
+        file.flush()
+        TableFile(Path(file.name)).check_index()

@@ -13,7 +13,7 @@ import fpstore
 
 ROOT = Path(__file__).parent.parent / "fpstore"
 SOURCES = sorted(ROOT.rglob("*.py"))
-NATIVE = sorted(p for p in (ROOT / "_native").iterdir() if p.is_file())
+NATIVE = sorted(p for p in (ROOT / "_native").rglob("*") if p.is_file())
 TESTS = sorted(Path(__file__).parent.glob("*.py"))
 LONGEST_FILE = 500
 
@@ -22,27 +22,19 @@ LONGEST_FILE = 500
 LAYERS = (
     ("errors",),
     ("_kernel",),  # raises the errors
-    ("start", "arguments", "refusals"),
-    ("resources", "locks", "files", "waiting", "design", "costs", "huffman", "matches", "layout", "wordarray"),
-    ("pages", "tablefile"),
-    ("sealing",),
-    ("environment",),
-    ("table", "sorting", "ids", "names", "journal", "delta", "probing", "folder", "io"),
-    ("generation", "plan", "hashing", "inorder", "lostfile"),
-    ("view",),
-    ("following", "idview", "rows", "sources", "logcheck"),
-    ("inspection", "backup", "salvage", "aside"),
-    ("merging", "upkeep"),
-    ("merge", "splitting", "remains", "settings"),
-    ("joining", "reading"),
-    ("writing",),
-    ("opening",),
+    ("start", "arguments", "threads", "diagnostics", "aliases"),
+    ("resources", "disk"),
+    ("io",),
+    ("design",),
+    ("format",),
+    ("hashing", "query"),
+    ("building",),
+    ("change",),
+    ("care",),
+    ("reading",),
     ("store",),
-    ("builder",),
-    ("repair",),
     ("api",),
     ("__init__",),
-    ("demo",),
     ("cli",),
     ("__main__",),
 )
@@ -50,17 +42,17 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 # Where each of these may be imported from: paths relative to the package.
 OWNERS = {
-    "lmdb": ("environment.py", "journal.py"),
-    "bitarray": ("huffman.py",),
+    "lmdb": ("disk/sealed.py",),
+    "bitarray": ("format/huffman.py",),
     "click": ("cli/",),
     "rich": ("cli/",),
     "pyarrow": ("io/parquet.py",),
     "PIL": ("hashing/",),
     "imagehash": ("hashing/",),
     "jieba": ("hashing/",),
-    "ctypes": ("folder.py",),
-    "mmap": ("table.py",),
-    "xxhash": ("delta.py", "layout.py", "names.py", "sealing.py"),
+    "ctypes": ("disk/folders.py",),
+    "mmap": ("format/table.py", "format/log.py", "format/log_writer.py"),
+    "xxhash": ("disk/folders.py", "disk/seal.py", "format/"),
 }
 DEPENDENCIES = {"bitarray", "click", "lmdb", "numpy", "rich", "xxhash"}
 EXTRAS = {"pyarrow", "PIL", "imagehash", "jieba"}
@@ -117,7 +109,7 @@ def test_imports_point_down(path):
             assert LEVEL[unit(module)] < LEVEL[own], f"{relative(path)}:{line} imports {module}"
 
 
-@pytest.mark.parametrize("package", ["io", "hashing", "cli"])
+@pytest.mark.parametrize("package", ["io", "hashing", "cli", "disk", "design", "format", "query", "building", "change", "care"])
 def test_packages_have_no_cycles(package):
     graph = {
         module_name(path): {m for m, _, _ in imports(path) if m.startswith(f"fpstore.{package}")}
@@ -163,7 +155,8 @@ def test_the_package_only_re_exports():
 HEAVY = {
     *("click", "rich", "pyarrow", "pandas", "PIL", "imagehash", "jieba", "bitarray", "multiprocessing", "asyncio", "unittest"),
     *("concurrent.futures", "logging", "shutil", "lzma", "bz2", "csv", "secrets", "random", "hashlib", "importlib.metadata"),
-    *("fpstore.backup", "fpstore.builder", "fpstore.merge", "fpstore.merging", "fpstore.joining", "fpstore.splitting"),
+    *("fpstore.care.backup", "fpstore.building.builder", "fpstore.building.generation_writer"),
+    *("fpstore.change.merge", "fpstore.change.join", "fpstore.change.split"),
     *("fpstore.io.reader", "fpstore.io.writers", "fpstore.hashing.documents", "fpstore.cli"),
 }
 
@@ -230,14 +223,20 @@ def test_nothing_is_decided_by_a_clock():
     assert [path.name for path in NATIVE if clock.search(path.read_text())] == []
     using = {relative(path) for path in SOURCES if clock.search(path.read_text())}
     told = {f"cli/{verb}.py" for verb in ("backup", "build", "insert", "merge")}
-    assert using == {*told, "cli/signals.py", "following.py", "writing.py"}
+    assert using == {*told, "cli/signals.py", "change/writer.py"}
 
 
 def test_only_the_binding_knows_python():
     knowing = [p.name for p in NATIVE if "nanobind/" in p.read_text() or "Python.h" in p.read_text()]
     assert knowing == ["module.hpp"]
-    including = {p.name for p in NATIVE if '"module.hpp"' in p.read_text()}
-    assert including == {"module.cpp", "module_delta.cpp", "module_merge.cpp", "module_tables.cpp"}
+    including = {relative(p.parent) for p in NATIVE if '"python/module.hpp"' in p.read_text()}
+    assert including == {"_native/python"}
+
+
+def test_the_kernel_calls_only_changes_a_delta():
+    """What blocks code is the difference of keys, which has another name."""
+    saying = {relative(path.parent) for path in NATIVE if re.search("delta", path.read_text(), re.IGNORECASE)}
+    assert saying == {"_native", "_native/delta", "_native/python"}  # the list of sources, the changes, their binding
 
 
 # --- Public names ---------------------------------------------------------------------------------

@@ -203,9 +203,8 @@ def test_every_argument_of_build(here):
 
 
 def test_every_argument_of_open(here):
-    assert names(fpstore.open) == {*OPEN, "delta_bytes"}
+    assert names(fpstore.open) == set(OPEN)
     sweep(fpstore.open, {"path": "s.fps", "mode": "r+"}, OPEN | {"path": set()}, lambda store: store and store.close())
-    sweep(fpstore.open, {"path": "s.fps", "mode": "r+"}, {"delta_bytes": SIZES}, lambda store: store and store.close())
 
 
 def test_every_argument_of_plan(here):
@@ -245,7 +244,7 @@ def test_every_argument_that_changes(here, method):
 def test_what_is_for_changing_is_refused_with_a_store_open_for_reading(here):
     with pytest.raises(fpstore.InputError, match="sync must be one of commit, batch, none, got 'foo'"):
         fpstore.open("s.fps", "r", sync="foo")
-    for name, value in (("sync", "batch"), ("merge_at", 0.1), ("delta_bytes", "1GiB")):
+    for name, value in (("sync", "batch"), ("merge_at", 0.1)):
         with pytest.raises(fpstore.InputError, match=f"{name} is for changing a store: open it with mode='r\\+'"):
             fpstore.open("s.fps", "r", **{name: value})
 

@@ -97,7 +97,7 @@ def test_readers(tmp_path, rows, expected, suffix):
 
 def test_string_ids_from_a_reader(tmp_path):
     path = tmp_path / "input.tsv"
-    path.write_text("2a\tdoc a\n2b\tdoc b\n2a\tdoc c\n")
+    path.write_text("0x2a\tdoc a\n0x2b\tdoc b\n0x2a\tdoc c\n")
     with fpstore.build(tmp_path / "s", open_reader(path)) as store:
         assert store[0x2A] == ["doc a", "doc c"]
 

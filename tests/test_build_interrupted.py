@@ -159,7 +159,7 @@ def test_control_c_leaves_nothing(tmp_path, phase, thread):
 
 FULL = """
     import resource, sys, numpy as np, fpstore
-    from fpstore import sorting
+    from fpstore.building import external_sort as sorting
     path, limit, spilled, strings = sys.argv[1:]
     if limit != "none":
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))

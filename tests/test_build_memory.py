@@ -7,7 +7,7 @@ from building import MIB, ROWS, build, make_rows, pieces, run_python, tables_of
 
 import fpstore
 from fpstore import _kernel
-from fpstore.sorting import Column
+from fpstore.building.external_sort import Column
 
 
 @pytest.mark.parametrize(
@@ -21,11 +21,12 @@ def test_spilled_builds_are_byte_identical(tmp_path, request, name, kind):
     assert build(tmp_path / "spilled", pieces(fingerprints), pieces(ids), **options) == wanted
     for threads in (1, 3):
         assert build(tmp_path / f"threads-{threads}", fingerprints, ids, threads=threads, **options) == wanted
-    assert sorted(p.name for p in (tmp_path / "spilled").iterdir()) == ["gen-00000001", "store.mdb"]
+    assert sorted(p.name for p in (tmp_path / "spilled").iterdir()) == ["gen-00000001", "manifest.json", "writer.lock"]
 
 
 def test_the_tiny_budget_does_spill(tmp_path, tiny, monkeypatch):
-    from fpstore import builder, sorting
+    from fpstore.building import builder
+    from fpstore.building import external_sort as sorting
 
     splits = []
     parts = []
@@ -54,7 +55,7 @@ def test_string_ids_in_small_memory(tmp_path, tiny):
 
 MANY_PARTS = """
     import resource, sys, numpy as np, fpstore
-    from fpstore import sorting
+    from fpstore.building import external_sort as sorting
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
     sorting.PAIR_BYTES, sorting.COPY_ROWS = 1 << 20, 1 << 12
     digits = np.arange(256, dtype=np.uint64)
@@ -115,8 +116,8 @@ def test_many_ids_a_fingerprint_are_packed_in_small_memory(tmp_path, tiny, monke
     fingerprints = np.repeat(make_rows("random", 2000)[0], 5)
     ids = np.random.default_rng(1).permutation(np.arange(10_000, dtype=np.uint64))
     expected = build(tmp_path / "a", fingerprints, ids, block_bytes=128)
-    monkeypatch.setattr("fpstore.builder.COPY_ROWS", most)
-    monkeypatch.setattr("fpstore.ids.PENDING_IDS", most)
+    monkeypatch.setattr("fpstore.building.builder.COPY_ROWS", most)
+    monkeypatch.setattr("fpstore.format.id_map.PENDING_IDS", most)
     taken, packed = [], []
     take, pack = Column.take, _kernel.pack_ids
 

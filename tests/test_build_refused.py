@@ -7,7 +7,7 @@ import pytest
 from building import listing, make_rows, pieces, run_python
 
 import fpstore
-from fpstore.design import _lookups
+from fpstore.design.families import _lookups
 from fpstore.io import open_reader
 
 ONE = np.array([1], np.uint64)
@@ -76,8 +76,8 @@ def test_a_design_with_too_many_lookups_is_refused_unread(tmp_path):
 
 
 def test_a_design_with_too_many_lookups_is_refused_before_its_tables_are_written(tmp_path, monkeypatch):
-    monkeypatch.setattr("fpstore.design.MAX_VARIANTS", 1000)
-    monkeypatch.setattr("fpstore.builder.TableWriter", None)
+    monkeypatch.setattr("fpstore.design.families.MAX_VARIANTS", 1000)
+    monkeypatch.setattr("fpstore.building.builder.TableWriter", None)
     fingerprints = make_rows("random", 1 << 14)[0]
     _lookups.cache_clear()
     with pytest.raises(fpstore.InputError, match=r"flip-1 needs .* look-ups in table 0 at radius 7"):
@@ -96,7 +96,7 @@ def test_ids_do_not_go_with_a_reader(tmp_path):
 
 def test_a_bad_line_of_a_reader_is_named(tmp_path):
     path = tmp_path / "a.tsv"
-    path.write_text("2a\nzz\n")
+    path.write_text("0x2a\nzz\n")
     with pytest.raises(fpstore.InputError, match=f"{path}:2: "):
         fpstore.build(tmp_path / "s", open_reader(path))
     assert listing(tmp_path) == ["a.tsv"]
@@ -128,3 +128,52 @@ def test_nested_designs_have_as_many_tables_as_others_at_most(tmp_path):
     with pytest.raises(fpstore.InputError, match="more than 500 tables"):
         fpstore.build(tmp_path / "s", [1, 2, 3], design="nested-32-32")
     assert list(tmp_path.iterdir()) == []
+
+
+class Column:
+    """What converts itself to an array, as columns of data frames do."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __array__(self, dtype=None, copy=None):
+        return self.array
+
+
+MASKED = np.ma.array([1, 2, 3], mask=[False, True, False], dtype=np.uint64)
+RECORDS = np.ma.array([(1, 2), (3, 4)], mask=[(False, True), (False, False)], dtype=[("a", "u8"), ("b", "u8")])
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda a: a, Column, lambda a: [a], lambda a: iter([a])], ids=["array", "column", "list", "parts"]
+)
+@pytest.mark.parametrize("array", [MASKED, RECORDS, RECORDS[:1]], ids=["masked", "records", "one record"])
+def test_masked_values_are_refused(tmp_path, array, wrap):
+    """The values under the mask were stored, and records ended in a TypeError."""
+    with pytest.raises(fpstore.InputError):
+        fpstore.build(tmp_path / "s", wrap(array))
+    with pytest.raises(fpstore.InputError):
+        fpstore.build(tmp_path / "s", [1, 2, 3][: len(array)], wrap(array))
+    assert listing(tmp_path) == []
+    path = tmp_path / "t"
+    with fpstore.build(path, [7]) as store:
+        for ask in (store.probe_many, store.ids_of, lambda a: store.scan(a, 1)):
+            with pytest.raises(fpstore.InputError):
+                ask(wrap(array))
+    with fpstore.open(path, "r+") as store:
+        for change in (
+            lambda a: store.insert(a),
+            lambda a: store.insert([1, 2, 3][: len(array)], a),
+            lambda a: store.probe_insert_many(a, [1, 2, 3][: len(array)]),
+            lambda a: store.delete(fingerprints=a),
+            lambda a: store.delete(ids=a),
+        ):
+            with pytest.raises(fpstore.InputError):
+                change(wrap(array))
+        assert len(store) == 1
+
+
+def test_a_masked_array_without_masked_values_is_an_array(tmp_path):
+    whole = np.ma.array([1, 2, 3], mask=False, dtype=np.uint64)
+    with fpstore.build(tmp_path / "s", Column(whole), whole) as store:
+        assert list(store) == [1, 2, 3]

@@ -9,8 +9,9 @@ import pytest
 from building import build, listing
 
 import fpstore
-from fpstore import folder
-from fpstore.folder import Target
+from fpstore.building import target as target_module
+from fpstore.building.target import Target
+from fpstore.disk.locks import LOCK_FILE
 
 
 def test_an_existing_store_is_replaced_only_on_request(tmp_path):
@@ -26,7 +27,7 @@ def test_an_existing_store_is_replaced_only_on_request(tmp_path):
             assert old.verify().ok
             assert new.verify().ok
     assert listing(tmp_path) == ["s"]
-    assert listing(path) == ["gen-00000001", "store.mdb"]
+    assert listing(path) == ["gen-00000001", "manifest.json", "writer.lock"]
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
@@ -135,34 +136,45 @@ def test_all_is_durable_before_the_store_gets_its_name_and_then_the_name_is(tmp_
     if overwrite:
         build(path, [1])
     synced, at_publication = {}, []
-    fsync, publish = os.fsync, Path.rename if not overwrite else folder.exchange
+    fsync, publish = os.fsync, Path.rename if not overwrite else target_module.exchange
 
     def state(status):
         return (status.st_ino, status.st_size, status.st_mtime_ns)
 
     def noted_fsync(descriptor):
         fsync(descriptor)
-        synced[Path(f"/proc/self/fd/{descriptor}").readlink()] = state(os.fstat(descriptor))
+        status = os.fstat(descriptor)
+        synced[status.st_ino] = state(status)
 
     def noted_publish(source, target):
         assert target == path
-        at_publication.extend([source, *source.rglob("*")])
-        assert {p: synced.get(p) for p in at_publication} == {p: state(p.stat()) for p in at_publication}
+        at_publication.extend([source, *(p for p in source.rglob("*") if p.name != LOCK_FILE)])  # it has no content
+        states = {p: state(p.stat()) for p in at_publication}
+        assert {p: synced.get(p.stat().st_ino) for p in at_publication} == states
         synced.clear()
         return publish(source, target)
 
     monkeypatch.setattr(os, "fsync", noted_fsync)
     if overwrite:
-        monkeypatch.setattr(folder, "exchange", noted_publish)
+        monkeypatch.setattr(target_module, "exchange", noted_publish)
     else:
         monkeypatch.setattr(Path, "rename", noted_publish)
     fpstore.build(path, [1, 2, 3], ["a", "b", "c"], design="manku-4", overwrite=overwrite).close()
     tables = [f"table-00{i}.fpt" for i in range(4)]
-    assert sorted(p.name for p in at_publication[1:]) == ["gen-00000001", "ids.mdb", "store.mdb", *tables]
-    assert list(synced) == [tmp_path]
+    assert sorted(p.name for p in at_publication[1:]) == [
+        "gen-00000001",
+        "ids.mdb",
+        "log",
+        "manifest.json",
+        "strings.mdb",
+        *tables,
+    ]
+    assert list(synced) == [tmp_path.stat().st_ino]
 
 
-@pytest.mark.parametrize("name", ["table-000.fpt", "table-003.fpt", "ids.mdb", "store.mdb", "gen-00000001"])
+@pytest.mark.parametrize(
+    "name", ["table-000.fpt", "table-003.fpt", "ids.mdb", "strings.mdb", "log", "manifest.json.tmp", "gen-00000001"]
+)
 def test_what_cannot_be_made_durable_is_no_store(tmp_path, monkeypatch, name):
     fsync = os.fsync
 

@@ -1,10 +1,9 @@
-"""Designs of stores that grow, and changes that are interrupted between memory and journal."""
+"""Designs of stores that grow, and what is counted."""
 
 import numpy as np
 import pytest
 
 import fpstore
-from fpstore import writing
 
 FRESH = np.random.default_rng(5).integers(0, 2**64, 40_000, np.uint64)
 
@@ -47,40 +46,6 @@ def test_a_design_that_was_named_stays_until_another_is(tmp_path):
         assert len(store) == len(FRESH)
 
 
-@pytest.mark.parametrize("sync", ["commit", "batch"])
-@pytest.mark.parametrize("place", ["before it is queued", "after its commit"])
-def test_an_interrupt_between_memory_and_journal(tmp_path, monkeypatch, sync, place):
-    fpstore.build(tmp_path / "s", FRESH[:100]).close()
-    with fpstore.open(tmp_path / "s", "r+", sync=sync) as store:
-        store.insert(FRESH[100:110])
-        with monkeypatch.context() as patch:
-            if place == "before it is queued":
-                patch.setattr(writing.Writer, "end", interrupted)
-            else:
-                append = type(store._follower.journal).append
-                patch.setattr(type(store._follower.journal), "append", lambda *a: (append(*a), interrupted()))
-            with pytest.raises(KeyboardInterrupt):
-                insert_and_flush(store, FRESH[110:120])
-        known = 120 if place == "after its commit" else 110
-        store.insert(FRESH[120:130])
-        assert len(store) == known + 10
-        assert [int(f) in store for f in FRESH[105:130]] == [i < known or i >= 120 for i in range(105, 130)]
-        store.flush()
-        assert store.verify().ok
-    with fpstore.open(tmp_path / "s") as store:
-        assert len(store) == known + 10
-        assert store.verify().ok
-
-
-def insert_and_flush(store, fingerprints):
-    store.insert(fingerprints)
-    store.flush()
-
-
-def interrupted(*_):
-    raise KeyboardInterrupt
-
-
 def test_verify_counts_what_is_stored_now(tmp_path):
     fpstore.build(tmp_path / "s", FRESH[:100]).close()
     with fpstore.open(tmp_path / "s", "r+") as store:
@@ -96,7 +61,8 @@ def test_stats_of_a_store_that_was_replaced(tmp_path):
     with fpstore.open(tmp_path / "s", "r+") as store:
         store.insert(FRESH[100:110])
     with fpstore.open(tmp_path / "s") as reader:
-        assert reader.stats()["bytes"]["delta"] > 0
+        before = reader.stats()
+        assert before["bytes"]["delta"] > 0
         fpstore.build(tmp_path / "s", FRESH[:7], overwrite=True).close()
         stats = reader.stats()
-        assert (stats["fingerprints"], stats["bytes"]["delta"]) == (110, 0)
+        assert (stats["fingerprints"], stats["bytes"]["delta"]) == (110, before["bytes"]["delta"])

@@ -3,14 +3,14 @@
 import threading
 import time
 
-import numpy as np
 import pytest
 from living import Model, check_merged, content_of, words
 from sets import make_set
 
 import fpstore
-from fpstore.merge import Merge
-from fpstore.merging import Written
+from fpstore.building.generation_writer import GenerationWriter
+from fpstore.change.merge import Merge
+from fpstore.format.manifest import write_manifest
 
 OPTIONS = {"radius": 3, "design": "flip-2", "block_bytes": 128}
 
@@ -94,8 +94,8 @@ def test_nothing_is_left_of_the_old_generation(path):
         for number in range(2, 6):
             store.insert([number])
             store.merge()
-            files = ["ids.mdb", "journal.mdb", "table-000.fpt", "table-001.fpt"]
-            assert listing(path) == sorted([f"gen-{number:08}", *files, "store.mdb", "writer.lock"])
+            files = ["ids.mdb", "log", "table-000.fpt", "table-001.fpt"]
+            assert listing(path) == sorted([f"gen-{number:08}", *files, "manifest.json", "writer.lock"])
             assert store.stats()["generation"] == number
             assert store.stats()["delta"]["changes"] == 0
 
@@ -118,7 +118,7 @@ def test_changes_that_cancel_out_are_merged(path):
         store.merge()
         assert content_of(store) == content
         assert store.verify().ok
-        assert len(listing(path)) == len(before) + 2  # the journal and the lock
+        assert len(listing(path)) == len(before)
 
 
 def test_a_merge_reports_its_progress(path):
@@ -138,7 +138,7 @@ def test_what_a_dead_writer_left_is_removed(path):
     for name in ("gen-00000002", "gen-00000002.tmp", "gen-00000007.tmp"):
         (path / name).mkdir()
         (path / name / "table-000.fpt").write_bytes(b"x")
-    (path / "gen-00000001" / "journal.mdb.tmp").write_bytes(b"x")
+    (path / "manifest.json.tmp").write_bytes(b"x")
     with fpstore.open(path) as store:
         assert 1 in store
     with fpstore.open(path, "r+") as store:
@@ -152,7 +152,7 @@ def test_what_a_dead_writer_left_is_removed(path):
 PLACES = {
     "before the write": (Merge, "_write", True),
     "after the write": (Merge, "_write", False),
-    "before the journal": ("fpstore.merge", "create_journal", True),
+    "before the log": ("fpstore.change.merge", "finish_generation", True),
     "after the first copy": (Merge, "_carry_over", False),
 }
 
@@ -160,7 +160,7 @@ PLACES = {
 def hold(monkeypatch, place):
     owner, name, before = PLACES[place]
     if isinstance(owner, str):
-        import fpstore.merge as owner
+        import fpstore.change.merge as owner
     return Hold(monkeypatch, owner, name, before)
 
 
@@ -201,7 +201,7 @@ def test_changes_during_a_merge_are_kept(tmp_path, path, monkeypatch, place, syn
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_names_that_come_into_use_again_during_a_merge(named, monkeypatch, place):
+def test_strings_that_come_into_use_again_during_a_merge(named, monkeypatch, place):
     held = hold(monkeypatch, place)
     gone = [f"n{i}" for i in range(0, 60, 2)]
     with fpstore.open(named, "r+") as store, fpstore.open(named) as other:
@@ -224,7 +224,7 @@ def test_names_that_come_into_use_again_during_a_merge(named, monkeypatch, place
             store.merge()
 
 
-def test_names_out_of_use_are_dropped_and_may_come_again(named):
+def test_strings_out_of_use_are_dropped_and_may_come_again(named):
     with fpstore.open(named, "r+") as store, fpstore.open(named) as other:
         store.insert(1, "x" * 60_000)
         store.merge()
@@ -250,11 +250,11 @@ def test_a_dictionary_that_is_in_use_is_taken_over(named):
     with fpstore.open(named, "r+") as store:
         store.insert(1, "more")
         store.merge()
-        files = [next(named.glob("gen-*/names.mdb")).stat().st_ino]
+        files = [next(named.glob("gen-*/strings.mdb")).stat().st_ino]
         for value in (2, 3):
             store.insert(value, "more")
             store.merge()
-            files.append(next(named.glob("gen-*/names.mdb")).stat().st_ino)
+            files.append(next(named.glob("gen-*/strings.mdb")).stat().st_ino)
             assert store[value] == ["more"]
             assert store.verify().ok
     assert len(set(files)) == 1
@@ -264,7 +264,7 @@ def test_a_dictionary_that_is_in_use_is_taken_over(named):
 
 
 def test_merges_in_the_background(path, monkeypatch):
-    monkeypatch.setattr("fpstore.writing.LEAST_CHANGES", 50)
+    monkeypatch.setattr("fpstore.change.writer.LEAST_CHANGES", 50)
     with fpstore.open(path, "r+", merge_at=0.1) as store, fpstore.open(path) as other:
         before = len(store)
         for value in range(1000, 1400):
@@ -288,16 +288,16 @@ def test_few_changes_do_not_merge(path):
 
 @pytest.mark.parametrize("background", [True, False])
 def test_closing_gives_up_a_merge(path, monkeypatch, background):
-    monkeypatch.setattr("fpstore.writing.LEAST_CHANGES", 50)
+    monkeypatch.setattr("fpstore.change.writer.LEAST_CHANGES", 50)
     reached = threading.Event()
-    original = Written._tick
+    original = GenerationWriter._tick
 
     def slow(self, rows):
         reached.set()
         time.sleep(0.3)
         original(self, rows)
 
-    monkeypatch.setattr(Written, "_tick", slow)
+    monkeypatch.setattr(GenerationWriter, "_tick", slow)
     store = fpstore.open(path, "r+", merge_at=0.01 if background else None)
     before = len(store)
     store.insert(words(range(1000, 1100)))
@@ -334,13 +334,11 @@ def test_two_merges_take_turns(path, monkeypatch):
 
 
 def test_an_interrupt_right_after_the_commit_of_a_merge(path, monkeypatch):
-    original = fpstore.journal.Journal.move
-
-    def move(self, record):
-        original(self, record)
+    def replaced(*args):
+        write_manifest(*args)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(fpstore.journal.Journal, "move", move)
+    monkeypatch.setattr(fpstore.change.merge, "write_manifest", replaced)
     with fpstore.open(path, "r+") as store, fpstore.open(path) as other:
         content = content_of(store) | {1: {len(store.ids)}}
         store.insert(1)
@@ -357,58 +355,7 @@ def test_an_interrupt_right_after_the_commit_of_a_merge(path, monkeypatch):
         assert again.stats()["generation"] == 3
 
 
-# --- A delta that is full -------------------------------------------------------------------------
-
-
-SPREAD = np.unique(np.random.default_rng(8).integers(0, 2**64, 150_000, np.uint64))
-
-
-def test_a_full_delta_is_refused_and_merged(path):
-    rows = SPREAD
-    with fpstore.open(path, "r+", delta_bytes="1MiB") as store, fpstore.open(path) as other:  # the least is 4 MiB
-        store.insert(rows)
-        changes = {
-            "insert": lambda: store.insert(rows),
-            "probe_insert_many": lambda: store.probe_insert_many(rows, range(len(rows)), always=True),
-            "queued": lambda: store.insert(rows, sync="none"),
-        }
-        before = (len(store), len(store.ids), store.stats()["delta"]["changes"])
-        for change in changes.values():
-            with pytest.raises(fpstore.StorageError, match=r"the delta is full .*merge it; nothing was changed"):
-                change()
-            assert (len(store), len(store.ids), store.stats()["delta"]["changes"]) == before
-        assert len(other) == len(store)
-        store.insert(5)  # a small one fits still
-        store.merge()
-        assert store.insert(rows) == len(rows)
-        assert store.verify().ok
-        assert len(other.ids) == len(store.ids) == len(make_set("families")) + 1 + 2 * len(rows)
-        assert np.diff(other.ids_of(rows[:5])[0]).tolist() == [2] * 5
-
-
-@pytest.mark.parametrize("sync", ["batch", "none"])
-def test_what_is_queued_fits_into_the_delta(path, sync):
-    names = len(make_set("families"))
-    with fpstore.open(path, "r+", delta_bytes="4MiB", sync=sync) as store, fpstore.open(path) as other:
-        inserted = 0
-
-        def fill():
-            nonlocal inserted
-            for start in range(0, 10**6, 9000):
-                inserted += store.insert(SPREAD[start % 140_000 :][:9000])
-
-        with pytest.raises(fpstore.StorageError, match="the delta is full"):
-            fill()
-        assert len(store.ids) == names + inserted
-        with pytest.raises(fpstore.StorageError, match="the delta is full"):
-            store.delete(fingerprints=SPREAD)
-        store.flush()
-        assert len(other.ids) == names + inserted
-        store.merge()
-        store.delete(fingerprints=SPREAD)
-        store.flush()
-        assert len(other.ids) == len(store.ids) == names
-        assert store.verify().ok
+# --- No memory -----------------------------------------------------------------------------------
 
 
 def test_a_change_that_finds_no_memory_loses_nothing_that_is_queued(path, monkeypatch):
@@ -417,7 +364,7 @@ def test_a_change_that_finds_no_memory_loses_nothing_that_is_queued(path, monkey
         store.delete(fingerprints=2)
         content = content_of(store)
 
-        original = fpstore.delta.Delta.change
+        original = fpstore.query.delta.Delta.apply
         failures = [MemoryError()]
 
         def fail_once(self, *args, **kwargs):
@@ -425,7 +372,7 @@ def test_a_change_that_finds_no_memory_loses_nothing_that_is_queued(path, monkey
                 raise failures.pop()
             original(self, *args, **kwargs)
 
-        monkeypatch.setattr("fpstore.delta.Delta.change", fail_once)
+        monkeypatch.setattr("fpstore.query.delta.Delta.apply", fail_once)
         with pytest.raises(MemoryError):
             store.insert(5)
         assert content_of(store) == content

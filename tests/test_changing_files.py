@@ -13,7 +13,7 @@ import tableimage
 
 from fpstore import _kernel
 from fpstore.errors import CorruptStoreError
-from fpstore.tablefile import TableFile
+from fpstore.format.table_file import TableFile
 
 ISAS = _kernel.available_isas()
 BLOCK_BYTES = 4096

@@ -153,7 +153,7 @@ def test_usage_errors_exit_with_2(arguments: Sequence[object], message: str, fol
 
 
 def test_damaged_stores_are_one_line(folder: Path) -> None:
-    for name in ("store.mdb", "ids.mdb", "table-0"):
+    for name in ("manifest.json", "ids.mdb", "table-0"):
         for path in sorted(Path("crawl.fps").rglob(f"{name}*")):
             data = path.read_bytes()
             for damaged in (data[: len(data) // 2], data[:100], b"", b"\xff" * len(data)):

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tableimage
-from damage import FINGERPRINTS, IDS, NAMES, NOTICED, STORE, TABLES, fingerprints_of, make, outcome, rewrite
+from damage import FINGERPRINTS, IDS, NOTICED, STRINGS, STRINGS_FILE, TABLES, fingerprints_of, make, outcome, rewrite
 
 import fpstore
-from fpstore import _kernel, layout
-from fpstore import environment as lmdb_files
-from fpstore.design import design
-from fpstore.table import TableReader
+from fpstore import _kernel
+from fpstore.design.families import design
+from fpstore.disk import sealed as lmdb_files
+from fpstore.format.table import TableReader, table_name
 
 # --- Files in the wrong place ---------------------------------------------------------------------
 
@@ -41,7 +41,7 @@ def test_tables_of_one_store_swapped(copy):
     ("other", "what"),
     [
         ({"fingerprints": fingerprints_of(6)}, "set digest"),
-        ({"fingerprints": FINGERPRINTS[1:], "ids": NAMES[1:]}, "fingerprint count"),
+        ({"fingerprints": FINGERPRINTS[1:], "ids": STRINGS[1:]}, "fingerprint count"),
         ({"design": "blocks-4-2"}, "table count"),
         ({"design": "flip-3"}, None),
     ],
@@ -87,9 +87,9 @@ def test_a_table_that_differs_in_one_field_only(tmp_path, what, other):
     assert caught.value.path == reader.path
 
 
-@pytest.mark.parametrize("name", [IDS, STORE])
+@pytest.mark.parametrize("name", [IDS, STRINGS_FILE])
 def test_lmdb_files_of_two_stores_swapped(copy, tmp_path, right, name):
-    other = make(tmp_path / "other", fingerprints=fingerprints_of(6))
+    other = make(tmp_path / "other", fingerprints=fingerprints_of(6), ids=STRINGS[::-1])
     swap(copy / name, other / name)
     assert outcome(copy, right) in NOTICED
 
@@ -124,14 +124,14 @@ def test_an_lmdb_file_in_place_of_a_table(copy):
         fpstore.open(copy)
 
 
-@pytest.mark.parametrize("name", [*TABLES, IDS, STORE])
+@pytest.mark.parametrize("name", [*TABLES, IDS, STRINGS_FILE])
 def test_an_empty_file(copy, name):
     (copy / name).write_bytes(b"")
     with pytest.raises(fpstore.CorruptStoreError):
         fpstore.open(copy)
 
 
-@pytest.mark.parametrize("name", [*TABLES, IDS, STORE])
+@pytest.mark.parametrize("name", [*TABLES, IDS, STRINGS_FILE])
 @pytest.mark.parametrize("kind", ["zeros", "noise"])
 def test_a_file_overwritten(copy, right, name, kind):
     size = (copy / name).stat().st_size
@@ -177,7 +177,7 @@ def test_a_newer_table(copy, at, size, value, message):
     ],
 )
 def test_a_newer_store(copy, key, value, message):
-    rewrite(copy, layout.STORE_KEY, lambda record: record.update({key: value}))
+    rewrite(copy, lambda record: record.update({key: value}))
     with pytest.raises(fpstore.FormatVersionError, match=message) as caught:
         fpstore.open(copy)
     assert (caught.value.expected, caught.value.got) == ({"format_version": 1, "flags": 0, "width": 64}[key], value)
@@ -188,7 +188,7 @@ def test_a_store_of_another_version_need_not_have_the_fields_of_this_one(copy):
         record.clear()
         record["format_version"] = 9
 
-    rewrite(copy, layout.STORE_KEY, change)
+    rewrite(copy, change)
     with pytest.raises(fpstore.FormatVersionError):
         fpstore.open(copy)
 
@@ -208,7 +208,7 @@ def held(path):
 
 @pytest.fixture(params=["rows", "strings", "merged"])
 def closed(request, tmp_path):
-    path = make(tmp_path / "s", ids=None if request.param == "rows" else NAMES)
+    path = make(tmp_path / "s", ids=None if request.param == "rows" else STRINGS)
     if request.param == "merged":
         with fpstore.open(path, "r+") as store:
             store.insert(5, "another")
@@ -219,23 +219,28 @@ def closed(request, tmp_path):
 def test_a_closed_store_has_no_file_open(closed):
     """Also while somebody still has it, what it held at one moment, and its matches."""
     store = fpstore.open(closed)
-    view = store.view()
+    snapshot = store.snapshot()
     matches = store.probe_many(FINGERPRINTS[:100])
     assert matches.ids()
     assert store.probe(int(FINGERPRINTS[0]), 1)
     assert len(held(closed)) >= len(TABLES) + 2
     store.close()
     # A delta keeps the table that tells it what is not new.
-    assert held(closed) == ([] if view.delta is None else [str(view.generation.folder / layout.table_name(0))])
-    for ask in (lambda: view.probe(5, 3), lambda: view.has(5), view.generation.sample, lambda: view.ids_of_one(5)):
+    assert held(closed) == ([] if snapshot.delta is None else [str(snapshot.generation.folder / table_name(0))])
+    for ask in (
+        lambda: snapshot.probe(5, 3),
+        lambda: snapshot.has(5),
+        snapshot.generation.sample,
+        lambda: snapshot.ids_of_one(5),
+    ):
         with pytest.raises(fpstore.ClosedStoreError):
             ask()
 
 
 def test_a_store_that_cannot_be_opened_leaves_no_lmdb_file_open(closed):
     """Also while somebody keeps the error."""
-    files = [file for file in closed.rglob("*") if file.suffix in (".mdb", ".fpt") and "journal" not in file.name]
-    assert len(files) >= len(TABLES) + 2
+    files = [file for file in closed.rglob("*") if file.suffix in (".mdb", ".fpt")]
+    assert len(files) >= len(TABLES) + 1
     for file in files:
         data = file.read_bytes()
         if file.suffix == ".fpt":
@@ -257,7 +262,7 @@ def test_dictionaries_of_two_stores_with_as_many_bytes_swapped(tmp_path):
         with fpstore.open(path, "r+") as store:
             store.insert(5, f"{path.name}-new")
             store.merge()
-    files = [next(path.glob(f"gen-*/{layout.NAMES_FILE}")) for path in paths]
+    files = [next(path.glob(f"gen-*/{Path(STRINGS_FILE).name}")) for path in paths]
     assert len({file.stat().st_size for file in files}) == 1
     swap(*files)
     for path, file in zip(paths, files, strict=True):

@@ -9,11 +9,12 @@ import lmdb
 import numpy as np
 import pytest
 import xxhash
-from damage import PAGE, check, reseal, used_bytes
+from damage import PAGE, check, reseal, rewrite, used_bytes
 
 import fpstore
-from fpstore import environment as lmdb_files
-from fpstore import layout
+from fpstore.disk import sealed as lmdb_files
+from fpstore.format.id_map import IDS_FILE
+from fpstore.format.strings import STRINGS_FILE
 
 COUNT = 600_000
 GENERATION = "gen-00000001"
@@ -29,7 +30,7 @@ def large(tmp_path_factory):
     """Return a store whose id map has more than 4 MiB."""
     path = tmp_path_factory.mktemp("large") / "s"
     fpstore.build(path, FINGERPRINTS, IDS, radius=1, design="flip-1").close()
-    assert used_bytes(path / GENERATION / layout.IDS_FILE) > lmdb_files.CHECKED_AT_OPEN
+    assert used_bytes(path / GENERATION / IDS_FILE) > lmdb_files.CHECKED_AT_OPEN
     return path
 
 
@@ -71,7 +72,7 @@ def overwrites(file, pages, seed):
 
 def test_a_damaged_node_in_a_large_id_map_does_not_end_the_process(large, tmp_path):
     path = shutil.copytree(large, tmp_path / "copy")
-    name = f"{GENERATION}/{layout.IDS_FILE}"
+    name = f"{GENERATION}/{IDS_FILE}"
     data = (path / name).read_bytes()
     heads = {kind: [] for kind in (BRANCH_FLAG, LEAF_FLAG)}
     for page in range(2 * PAGE, used_bytes(path / name), PAGE):
@@ -88,7 +89,7 @@ def test_a_damaged_node_in_a_large_id_map_does_not_end_the_process(large, tmp_pa
 def test_a_large_id_map_is_read_as_far_as_it_is_asked_for(large, tmp_path):
     """One damaged leaf page: what lies on others is answered, and repair loses what lies on that page only."""
     path = shutil.copytree(large, tmp_path / "copy")
-    file = path / GENERATION / layout.IDS_FILE
+    file = path / GENERATION / IDS_FILE
     data = bytearray(file.read_bytes())
     leaves = [page for page in range(2 * PAGE, used_bytes(file), PAGE) if data[page + 10] == LEAF_FLAG]
     data[leaves[len(leaves) // 2] + 2000] ^= 4
@@ -113,21 +114,22 @@ def test_a_large_id_map_is_read_as_far_as_it_is_asked_for(large, tmp_path):
 
 # --- Strings --------------------------------------------------------------------------------------
 
-NAMES = [f"https://example.org/{i}" for i in range(500)]
-DOCUMENTS = np.random.default_rng(6).integers(0, 2**64, len(NAMES), np.uint64)
+STRINGS = [f"https://example.org/{i}" for i in range(500)]
+OWN_STRINGS = f"{GENERATION}/{STRINGS_FILE}"
+DOCUMENTS = np.random.default_rng(6).integers(0, 2**64, len(STRINGS), np.uint64)
 
 
 def named(path, merged):
-    """Make a small store of strings, whose dictionary is in the store file or in a file of its own."""
+    """Make a small store of strings, whose dictionary is that of the build or of a merge."""
     fpstore.build(
-        path, DOCUMENTS[:400] if merged else DOCUMENTS, NAMES[:400] if merged else NAMES, radius=1, design="flip-1"
+        path, DOCUMENTS[:400] if merged else DOCUMENTS, STRINGS[:400] if merged else STRINGS, radius=1, design="flip-1"
     ).close()
     if merged:
         with fpstore.open(path, "r+") as store:
-            store.insert(DOCUMENTS[400:], NAMES[400:])
+            store.insert(DOCUMENTS[400:], STRINGS[400:])
             store.merge()
-        return f"gen-00000002/{layout.NAMES_FILE}"
-    return layout.STORE_FILE
+        return f"gen-00000002/{STRINGS_FILE}"
+    return OWN_STRINGS
 
 
 @pytest.fixture
@@ -137,7 +139,7 @@ def unread(monkeypatch):
 
 
 def names_asked(store):
-    return [name in store.ids for name in NAMES], [store.ids[name] for name in NAMES[::9]]
+    return [name in store.ids for name in STRINGS], [store.ids[name] for name in STRINGS[::9]]
 
 
 @pytest.mark.parametrize("merged", [False, True])
@@ -163,35 +165,36 @@ def test_nothing_is_deleted_or_numbered_by_a_damaged_dictionary(tmp_path, unread
     """Neither does a delete return 0 nor does an insert make a second number for a string."""
     path = tmp_path / "s"
     named(path, False)
-    data = bytearray((path / layout.STORE_FILE).read_bytes())
-    wanted = NAMES[77].encode() if what == "text" else xxhash.xxh64_digest(NAMES[77].encode())
+    data = bytearray((path / OWN_STRINGS).read_bytes())
+    wanted = STRINGS[77].encode() if what == "text" else xxhash.xxh64_digest(STRINGS[77].encode())
     at = data.find(wanted)
     assert at > 0
     data[at + 5] ^= 1
-    (path / layout.STORE_FILE).write_bytes(data)
+    (path / OWN_STRINGS).write_bytes(data)
     with fpstore.open(path, "r+") as store:
         for ask in (
-            lambda: store.ids[NAMES[77]],
-            lambda: NAMES[77] in store.ids,
-            lambda: store.delete(ids=[NAMES[77]]),
-            lambda: store.insert(DOCUMENTS[:1], [NAMES[77]]),
+            lambda: store.ids[STRINGS[77]],
+            lambda: STRINGS[77] in store.ids,
+            lambda: store.delete(ids=[STRINGS[77]]),
+            lambda: store.insert(DOCUMENTS[:1], [STRINGS[77]]),
         ):
             with pytest.raises(fpstore.CorruptStoreError):
                 ask()
-        assert store.stats()["ids"] == len(NAMES)
+        assert store.stats()["ids"] == len(STRINGS)
 
 
 def test_a_listed_number_whose_record_does_not_match_is_damage(tmp_path):
     """Under checksums that are right: what a faulty writer would leave."""
     path = tmp_path / "s"
     named(path, False)
-    key = xxhash.xxh64_digest(NAMES[7].encode())
+    key = xxhash.xxh64_digest(STRINGS[7].encode())
     for wrong in ((8).to_bytes(8, "big"), (10_000).to_bytes(8, "big"), b"", b"short"):
         copy = shutil.copytree(path, tmp_path / f"copy-{wrong.hex()}")
-        with lmdb.open(str(copy / layout.STORE_FILE), subdir=False, lock=False, max_dbs=4) as environment:
+        with lmdb.open(str(copy / OWN_STRINGS), subdir=False, lock=False, max_dbs=4) as environment:
             numbers = environment.open_db(b"numbers")
             with environment.begin(write=True) as transaction:
                 transaction.put(key, wrong, db=numbers)
-        reseal(copy / layout.STORE_FILE)
+        size, digest = reseal(copy / OWN_STRINGS)
+        rewrite(copy, lambda record, s=size, d=digest: record["generation"]["strings_file"].update(bytes=s, digest=d))
         with fpstore.open(copy) as store, pytest.raises(fpstore.CorruptStoreError):
-            store.ids[NAMES[7]]
+            store.ids[STRINGS[7]]

@@ -5,11 +5,13 @@ import struct
 import lmdb
 import pytest
 import xxhash
-from damage import IDS, NAMES, NOTICED, PAGE, STORE, check, cut, flips, reseal, rewrite, used_bytes
+from damage import IDS, NOTICED, PAGE, STRINGS, STRINGS_FILE, check, cut, flips, reseal, rewrite, used_bytes
 
 import fpstore
-from fpstore import environment as lmdb_files
-from fpstore import layout, sealing
+from fpstore.disk import seal as sealing
+from fpstore.disk import sealed as lmdb_files
+from fpstore.format.strings import NUMBERS
+from fpstore.format.strings import STRINGS as NAMES
 
 # --- LMDB files -----------------------------------------------------------------------------------
 
@@ -31,12 +33,12 @@ def check_unsealed(copy, name, right, places, bits=1):
     return check(copy, name, right, flips(places, bits, seed=3), VERIFIED)
 
 
-@pytest.mark.parametrize("name", [IDS, STORE])
+@pytest.mark.parametrize("name", [IDS, STRINGS_FILE])
 def test_flips_in_an_lmdb_file(copy, right, name):
     check(copy, name, right, flips(lmdb_places(copy / name, 13), 1, seed=3), {"refused"})
 
 
-@pytest.mark.parametrize("name", [IDS, STORE])
+@pytest.mark.parametrize("name", [IDS, STRINGS_FILE])
 def test_flips_in_an_lmdb_file_too_large_to_be_checked_at_open(copy, right, monkeypatch, name):
     monkeypatch.setattr(lmdb_files, "CHECKED_AT_OPEN", 0)
     results = check_unsealed(copy, name, right, lmdb_places(copy / name, 13))
@@ -44,7 +46,7 @@ def test_flips_in_an_lmdb_file_too_large_to_be_checked_at_open(copy, right, monk
     assert results["noticed, error"] > 20
 
 
-@pytest.mark.parametrize("name", [IDS, STORE])
+@pytest.mark.parametrize("name", [IDS, STRINGS_FILE])
 def test_lengths_of_values_are_not_followed_out_of_the_file(copy, right, monkeypatch, name):
     """The upper half of a value's length: LMDB itself would hand out gigabytes behind the end of the file."""
     monkeypatch.setattr(lmdb_files, "CHECKED_AT_OPEN", 0)
@@ -68,14 +70,14 @@ def test_keys_out_of_order_are_an_error(copy):
     assert min(third, fourth) > 2
     data[third : third + 8], data[fourth : fourth + 8] = data[fourth : fourth + 8], data[third : third + 8]
     path.write_bytes(data)
-    reader = lmdb_files.Reader(path, file_bytes=reseal(path)[0])
+    reader = lmdb_files.SealedReader(path, file_bytes=reseal(path)[0])
     with pytest.raises(fpstore.CorruptStoreError, match="keys are out of order"):
         list(reader.items())
     reader.close()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [IDS, STORE])
+@pytest.mark.parametrize("name", [IDS, STRINGS_FILE])
 def test_every_bit_of_an_lmdb_file(copy, right, name):
     """Of the padding, a hole that ends in the digest, only some bits and the digest's."""
     used, size = used_bytes(copy / name), (copy / name).stat().st_size
@@ -85,7 +87,7 @@ def test_every_bit_of_an_lmdb_file(copy, right, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [IDS, STORE])
+@pytest.mark.parametrize("name", [IDS, STRINGS_FILE])
 def test_every_bit_of_an_lmdb_file_too_large_to_be_checked_at_open(copy, right, monkeypatch, name):
     """All bits of page headers and of bytes that are not zero; one bit of every fourth other byte."""
     monkeypatch.setattr(lmdb_files, "CHECKED_AT_OPEN", 0)
@@ -94,7 +96,7 @@ def test_every_bit_of_an_lmdb_file_too_large_to_be_checked_at_open(copy, right, 
     check_unsealed(copy, name, right, sorted(set(range(used_bytes(copy / name))) - set(places))[::4])
 
 
-@pytest.mark.parametrize("name", [IDS, STORE])
+@pytest.mark.parametrize("name", [IDS, STRINGS_FILE])
 def test_an_lmdb_file_cut_short_is_refused(copy, right, name):
     size = (copy / name).stat().st_size
     pages = [p + i for p in range(0, size - sealing.PAD_BYTES, PAGE) for i in (-1, 0, 1, 100) if 0 <= p + i < size]
@@ -104,10 +106,10 @@ def test_an_lmdb_file_cut_short_is_refused(copy, right, name):
 def test_a_flipped_bit_in_each_name_is_noticed(copy, right, monkeypatch):
     """A document id is an answer like any other."""
     monkeypatch.setattr(lmdb_files, "CHECKED_AT_OPEN", 0)
-    data = (copy / STORE).read_bytes()
-    places = [at for name in NAMES[::20] if (at := data.find(name.encode())) >= 0]
+    data = (copy / STRINGS_FILE).read_bytes()
+    places = [at for name in STRINGS[::20] if (at := data.find(name.encode())) >= 0]
     assert len(places) > 5
-    results = check(copy, STORE, right, flips([at + 3 for at in places]), NOTICED)
+    results = check(copy, STRINGS_FILE, right, flips([at + 3 for at in places]), NOTICED)
     assert results.total() == len(places)
 
 
@@ -127,7 +129,7 @@ def test_verify_compares_id_records_with_the_blocks(copy):
     with fpstore.open(copy) as store:
         _, counts, _ = store.kernel_tables[0].decode(0, store.kernel_tables[0].block_count, 1)
         counts = counts.tolist()
-        assert store.view().generation.ids.verify(counts) == len(NAMES)
+        assert store.snapshot().generation.ids.verify(counts) == len(STRINGS)
         moved = [counts[0] - 1, counts[1] + 1, *counts[2:]]
         for wrong, message in (
             (moved, f"block 0 holds {counts[0]} fingerprints, the table {counts[0] - 1}"),
@@ -135,14 +137,14 @@ def test_verify_compares_id_records_with_the_blocks(copy):
             ([*counts, 1], f"record of block {len(counts)} is missing"),
         ):
             with pytest.raises(fpstore.CorruptStoreError, match=message):
-                store.view().generation.ids.verify(wrong)
+                store.snapshot().generation.ids.verify(wrong)
 
 
 @pytest.mark.parametrize("damage", ["no number", "another number", "number skipped"])
 def test_verify_follows_each_name_to_its_number_and_back(copy, damage):
     """Under a digest that is right: what a faulty writer would leave."""
-    with lmdb.open(str(copy / STORE), subdir=False, lock=False, max_dbs=4) as environment:
-        names, numbers = environment.open_db(b"names"), environment.open_db(b"numbers")
+    with lmdb.open(str(copy / STRINGS_FILE), subdir=False, lock=False, max_dbs=4) as environment:
+        names, numbers = environment.open_db(NAMES), environment.open_db(NUMBERS)
         with environment.begin(write=True) as transaction:
             key = (7).to_bytes(8, "big")
             value = transaction.get(key, db=names)
@@ -153,43 +155,28 @@ def test_verify_follows_each_name_to_its_number_and_back(copy, damage):
             elif damage == "another number":
                 transaction.put(digest, (8).to_bytes(8, "big") + (6).to_bytes(8, "big"), db=numbers)
             else:
-                last = len(NAMES) - 1
+                last = len(STRINGS) - 1
                 moved = (last + 1).to_bytes(8, "big")
                 old = transaction.pop(last.to_bytes(8, "big"), db=names)
                 transaction.put(moved, old, db=names)
                 transaction.put(xxhash.xxh64_digest(old[4:]), last.to_bytes(8, "big") + moved, db=numbers)
-    reseal(copy / STORE)
+    size, digest = reseal(copy / STRINGS_FILE)
+    rewrite(copy, lambda record: record["generation"]["strings_file"].update(bytes=size, digest=digest))
     with fpstore.open(copy) as store:
         (fault,) = store.verify().faults
     expected = (
-        f"id number {len(NAMES)} has a damaged name" if damage == "number skipped" else "id dictionary is damaged at number 7"
+        f"id number {len(STRINGS)} has a damaged string" if damage == "number skipped" else "id dictionary is damaged at number 7"
     )
     assert expected in fault["message"]
-    assert fault["path"] == str(copy / STORE)
+    assert fault["path"] == str(copy / STRINGS_FILE)
 
 
-# --- Metadata records -------------------------------------------------------------------------------
+# --- The manifest -----------------------------------------------------------------------------------
 
 
 def test_counts_in_the_metadata_are_checked(copy):
-    rewrite(copy, layout.GENERATION_KEY, lambda record: record.update(ids=record["ids"] + 1))
+    rewrite(copy, lambda record: record["generation"].update(ids=record["generation"]["ids"] + 1))
     with fpstore.open(copy) as store:
         report = store.verify()
     assert not report.ok
-    assert f"{len(NAMES)} ids, the store says {len(NAMES) + 1}" in report.faults[0]["message"]
-
-
-@pytest.mark.parametrize("name", [layout.STORE_KEY, layout.GENERATION_KEY])
-@pytest.mark.parametrize("damage", ["missing", "short", "checksum", "no object"])
-def test_damaged_metadata_records(copy, name, damage):
-    with lmdb.open(str(copy / STORE), subdir=False, lock=False, max_dbs=4) as environment:
-        meta = environment.open_db(layout.META)
-        with environment.begin(write=True) as transaction:
-            record = transaction.get(name, db=meta)
-            transaction.delete(name, db=meta)
-            if damage != "missing":
-                new = {"short": record[:5], "checksum": record + b" ", "no object": layout.pack_record([])}[damage]
-                transaction.put(name, new, db=meta)
-    reseal(copy / STORE)
-    with pytest.raises(fpstore.CorruptStoreError, match=f"the {name.decode()} record is"):
-        fpstore.open(copy)
+    assert f"{len(STRINGS)} ids, the manifest says {len(STRINGS) + 1}" in report.faults[0]["message"]

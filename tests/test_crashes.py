@@ -18,6 +18,7 @@ BASE = np.random.default_rng(1).integers(0, 2**64, 2000, np.uint64)
 MOST = 10**9  # ids of the rows of one thread
 LIVES = 5  # a batch is removed so many changes after it came
 SIZES = (1, 8, 300)
+SYNCS = ("commit", "batch", "none")
 CHANGERS = 2
 BACKUP, BUILT, FAILED = 100, 101, 102
 REPORT = struct.Struct("<IQQ")
@@ -43,21 +44,22 @@ class Rows:
         return {row for change in live for row in self.batch(thread, change)}
 
     def make(self, store, thread, change):
-        """Make one change; done again, it changes nothing."""
+        """Make one change; done again, it changes nothing. What is acknowledged outlives the process, durable or not."""
+        sync = SYNCS[change % 3]
         if change % 2 == 0:
             keys, ids = zip(*self.batch(thread, change), strict=True)
             if len(keys) == 1:
-                store.probe_insert(keys[0], ids[0], always=True)
+                store.probe_insert(keys[0], ids[0], always=True, sync=sync)
             elif change % 4 == 0:
-                store.insert(list(keys), list(ids))
+                store.insert(list(keys), list(ids), sync)
             else:
-                store.probe_insert_many(list(keys), list(ids), always=True, threads=1)
+                store.probe_insert_many(list(keys), list(ids), always=True, threads=1, sync=sync)
         elif change >= LIVES:
             keys, ids = zip(*self.batch(thread, change - LIVES), strict=True)
             if change % 4 == 1:
-                store.delete(ids=list(ids))
+                store.delete(ids=list(ids), sync=sync)
             else:
-                store.delete(fingerprints=list(keys))
+                store.delete(fingerprints=list(keys), sync=sync)
 
 
 def content(path, mode="r"):
@@ -183,7 +185,9 @@ def test_a_process_killed_at_random_moments(tmp_path, strings, kills):
             else:
                 acknowledged[kind] = values[0]
 
-        found = content(path)
+        told = content(path)
+        found = content(path, "r+")  # which finds what was written and not told
+        assert base <= told
         for thread in range(CHANGERS):
             least = acknowledged[thread]
             of_thread = {row for row in found if thread * MOST <= number_of(row) < (thread + 1) * MOST}
@@ -213,7 +217,7 @@ def test_a_process_killed_at_random_moments(tmp_path, strings, kills):
         store.backup(tmp_path / "copy", overwrite=True)
     generations = [p.name for p in path.iterdir() if p.is_dir()]
     assert len(generations) == 1
-    assert sorted(p.name for p in path.iterdir()) == [*generations, "store.mdb", "writer.lock"]
+    assert sorted(p.name for p in path.iterdir()) == [*generations, "manifest.json", "writer.lock"]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["built", "copy", "s"]
     assert min(reached) > kills // 2, "the process was hardly ever alive long enough to change something"
 

@@ -239,3 +239,27 @@ def test_an_empty_delta_says_nothing():
     before = delta.memory_bytes
     delta.apply(octets([ADD]), words([1]), words([1]), octets([0]), 0)
     assert before < delta.memory_bytes < 4 << 20
+
+
+def test_a_change_takes_at_most_100_bytes():
+    n = 1 << 20
+    fps = np.random.default_rng(20).integers(0, 1 << 64, n, dtype=np.uint64)
+    ids, none = np.arange(n, dtype=np.uint64), np.zeros(n, np.uint8)
+    delta = _kernel.Delta(3, IDENTITY)
+    delta.apply(none, fps, ids, none, 1)
+    assert delta.memory_bytes <= 100 * n
+    some = fps[:: n // 16].copy()
+    assert lists(*delta.probe(some, 0, 1)) == [[(fingerprint, 0)] for fingerprint in some.tolist()]
+
+
+def test_ids_are_found_from_the_first_look_up_on():
+    delta = _kernel.Delta(0, IDENTITY)
+    delta.apply(octets([ADD] * 3), words([1, 2, 3]), words([7, 7, 8]), octets([0] * 3), 1)
+    before = delta.memory_bytes
+    assert [column.tolist() for column in delta.find(words([7]), 1)] == [[1, 2], [7, 7]]
+    assert delta.memory_bytes > before  # the index of ids
+    with pytest.raises(ValueError, match="in_base"):  # what was made is taken back
+        delta.apply(octets([ADD, ADD]), words([4, 1]), words([7, 7]), octets([0, 1]), 2)
+    delta.apply(octets([ADD, REMOVE]), words([5, 1]), words([7, 7]), octets([0, 0]), 2)
+    assert [column.tolist() for column in delta.find(words([7, 8]), 2)] == [[2, 3, 5], [7, 8, 7]]
+    assert [column.tolist() for column in delta.find(words([7]), 1)] == [[1, 2], [7, 7]]

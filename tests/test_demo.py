@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import fpstore
-from fpstore import demo
+from fpstore.cli import demo_data as demo
 from fpstore.cli import main
 from fpstore.cli.demo import print_families
 

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from test_architecture import LAYERS
 
 import fpstore
 
@@ -79,7 +80,9 @@ def test_store_member_is_documented(name):
     assert inspect.getdoc(getattr(fpstore.Store, name))
 
 
-@pytest.mark.parametrize("name", ["api", "store", "plan", "design", "hashing.text", "io.check", "io.reader", "io.writers"])
+@pytest.mark.parametrize(
+    "name", ["api", "store", "design.planner", "design.families", "hashing.text", "io.check", "io.reader", "io.writers"]
+)
 def test_docstring_examples(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = doctest.testmod(importlib.import_module(f"fpstore.{name}"))
@@ -104,3 +107,25 @@ def test_stub_lists_what_the_kernel_has():
         body = stub.split(f"class {kind}:")[1].split("\nclass ")[0]
         members = set(re.findall(r"    def (\w+)", body)) - {"__init__"}
         assert members == {n for n in vars(getattr(_kernel, kind)) if not n.startswith("_")}
+
+
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+PACKAGE = ROOT / "fpstore"
+
+
+def test_architecture_page_names_files_that_exist():
+    named = re.findall(r"`([\w/]+\.(?:py|cpp|hpp|inc))`", ARCHITECTURE)
+    assert len(set(named)) > 40
+    assert [name for name in named if not ((ROOT if name.startswith("tests/") else PACKAGE) / name).is_file()] == []
+
+
+def test_architecture_page_names_every_folder():
+    folders = {p.parent.relative_to(PACKAGE).as_posix() for kind in ("py", "hpp") for p in PACKAGE.rglob(f"*.{kind}")} - {"."}
+    assert len(folders) > 10
+    assert [folder for folder in sorted(folders) if f"{folder}/" not in ARCHITECTURE] == []
+
+
+def test_architecture_page_draws_the_layers_that_the_tests_hold():
+    rows = [row.split("    ")[0].split() for row in blocks("docs/architecture.md", "text")[0].splitlines()]
+    drawn = [{unit.removesuffix(".py").rstrip("/") for unit in row} for row in rows]
+    assert drawn[::-1] == [set(units) for units in LAYERS]

@@ -1,13 +1,15 @@
 """A change that is killed at any of its writes, or refused any of them: what was acknowledged is there, and nothing half done."""
 
-from contextlib import contextmanager
+import errno
+import os
 
-import lmdb
 import numpy as np
 import pytest
 from faultline import ERRORS, MODES, states
 
 import fpstore
+from fpstore.change import merge as merging
+from fpstore.format.manifest import write_manifest
 
 # What each scenario defines: build() makes the store and what else there is; steps are [(change, model)]: change(store, root)
 # does it, and model(rows) to the expected set of (fingerprint, id).
@@ -15,11 +17,11 @@ SETUP = """
 import contextlib, ctypes, json, os, signal, numpy as np, fpstore
 from concurrent.futures import Future
 from pathlib import Path
-from fpstore import merge as merges
-from fpstore import merging
+from fpstore.change import merge as merges
+from fpstore.building import generation_writer as merging
 
 class InPlace:
-    def __init__(self, workers=None):
+    def __init__(self, threads, initializer=None):
         pass
     def __enter__(self):
         return self
@@ -34,16 +36,17 @@ class InPlace:
                 raise
             future.set_exception(error)
         return future
-    def shutdown(self, wait=True, cancel_futures=False):
+    def shutdown(self, cancel_futures=False):
         pass
 
-merging.ThreadPoolExecutor = InPlace
+merging.Pool = InPlace
 rng = np.random.default_rng(3)
 fresh = iter(rng.integers(0, 2**64, 4000, np.uint64).tolist())
 take = lambda count: [next(fresh) for _ in range(count)]
 strings = False
 name = lambda number: f"document {number}" if strings else number
-started = True  # whether the store has a journal before
+started = True  # whether the store was open for writing before
+kept = None  # what is in the file after each step, where others see less
 opening = {}
 EXTRA = (next(fresh), 10**6)
 outputs = {}  # stores that the steps make beside it, and which rows they have
@@ -176,11 +179,14 @@ CHECK = """
 path = root / "s"
 acknowledged = reached()
 extra = {(EXTRA[0], name(EXTRA[1]))}
-found = content(path)
+seen = content(path)
+found = content(path, "r+")  # which finds what was written and not told
 if outcome.kind == "killed":
-    assert found in expected[acknowledged : acknowledged + 2], f"acknowledged {acknowledged}: {len(found)} rows"
+    assert seen in expected[acknowledged : acknowledged + 2], f"acknowledged {acknowledged}: {len(seen)} rows are seen"
+    assert found in (kept or expected)[acknowledged : acknowledged + 2], f"acknowledged {acknowledged}: {len(found)} rows"
     state = "old" if found == expected[0] else "new" if found == expected[-1] else "between"
 else:
+    assert seen == found
     assert found in ([expected[-1]] if outcome.kind == "ok" else [expected[-1], expected[-1] | extra]), len(found)
     state = "new"
 if outcome.kind == "error":
@@ -190,7 +196,7 @@ if outcome.kind == "error":
 for output in outputs:
     if (root / output).exists():
         content(root / output)
-assert content(path, "r+") == found
+assert content(path) == found
 with fpstore.open(path, "r+") as store:
     if outcome.kind == "killed":
         carry_on(store, root, resume(acknowledged))
@@ -200,9 +206,9 @@ for output, has in outputs.items():
     assert content(root / output) == {row for row in expected[-1] | (found & extra) if has(row[0])}, output
 here = sorted(os.listdir(path))
 generations = [entry for entry in here if entry.startswith("gen-")]
-assert len(generations) == 1 and here == [generations[0], "store.mdb", "writer.lock"], here
+assert len(generations) == 1 and here == [generations[0], "manifest.json", "writer.lock"], here
 files = {entry for entry in os.listdir(path / generations[0]) if not entry.startswith("table-")}
-assert files - {"names.mdb"} == {"ids.mdb", "journal.mdb", "journal.mdb-lock"}, files
+assert files - {"strings.mdb"} == {"ids.mdb", "log"}, files
 for folder in (path, path / generations[0], root, root / "out"):
     left = [entry for entry in os.listdir(folder) if ".tmp" in entry] if folder.exists() else []
     assert not left or outcome.call in ("unlink", "unlinkat", "rmdir"), left
@@ -230,12 +236,13 @@ FIRST = """
 steps = [insert([(next(fresh), 100)])]
 expect()
 """
-# What is on disk after each step; what was not flushed is done again after a kill.
+# What others see after each step; what is in the file outlives the process.
 BATCH = """
 opening = {"sync": "none"}
 parts = [[(k, 100 * p + i) for i, k in enumerate(take(5))] for p in range(1, 3)]
 steps = [insert(parts[0]), insert(parts[1]), (lambda store, root: store.flush(), None)]
 expected = [expected[0]] * 3 + [expected[0] | {(k, name(i)) for k, i in parts[0] + parts[1]}]
+kept = [expected[0], expected[0] | {(k, name(i)) for k, i in parts[0]}, expected[3], expected[3]]
 resume = lambda acknowledged: 0
 """
 # The delta adds, removes and wipes, also ids of fingerprints that stay.
@@ -264,8 +271,8 @@ MEANWHILE = (
 more = [(k, name(i)) for k, i in second] + [(old[5], name(5)), (old[8], name(8))]
 gone = [old[7], second[2][0]]
 written = merges.Merge._write
-def write(self, view, temporary, number):
-    written(self, view, temporary, number)
+def write(self, snapshot, temporary):
+    written(self, snapshot, temporary)
     with self._host.turn:
         ids = [i for _, i in more] if strings else np.array([i for _, i in more], np.uint64)
         self._host.insert(np.array([k for k, _ in more], np.uint64), ids, "commit")
@@ -359,47 +366,67 @@ def test_a_fault_of_any_kind_at_the_first_opening(sweep):
     check_outcomes(outcomes)
 
 
-class Late:
-    """A handle of LMDB whose commit is refused after it was made, which a disk can do."""
-
-    def __init__(self, handle):
-        self._handle = handle
-
-    def __getattr__(self, name):
-        return getattr(self._handle, name)
-
-    def begin(self, write=False):
-        return self._committed() if write else self._handle.begin()
-
-    @contextmanager
-    def _committed(self):
-        with self._handle.begin(write=True) as transaction:
-            yield transaction
-        raise lmdb.DiskError("mdb_txn_commit: Input/output error")
-
-
-def test_a_commit_that_is_refused_after_it_was_made(tmp_path):
-    """It is there, and is made durable: an insert has done its work, and a merge must not remove the generation it made."""
+def test_a_sync_that_is_refused_after_it_was_made(tmp_path, monkeypatch):
+    """The change has not happened, also for who opens the store later; the next one is made."""
     path = tmp_path / "s"
     rows = np.random.default_rng(1).integers(0, 2**64, 100, np.uint64)
     fpstore.build(path, rows).close()
+    refusals = []
+
+    def refusing(call):
+        def refuse_once(*arguments):
+            done = call(*arguments)
+            if refusals:
+                refusals.pop()
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return done
+
+        return refuse_once
+
+    monkeypatch.setattr(os, "fdatasync", refusing(os.fdatasync))
+    monkeypatch.setattr(os, "pwritev", refusing(os.pwritev))  # writes and syncs in one call
     with fpstore.open(path, "r+") as store, fpstore.open(path) as reader:
-
-        def refuse():
-            shared = store._follower.journal._shared
-            shared.handle = Late(shared.handle)
-
-        for change, count in (
-            (lambda: store.insert([5]), 101),
-            (store.merge, 101),
-            (lambda: store.delete(fingerprints=[5]), 100),
-        ):
-            refuse()
-            change()
-            assert len(store) == len(reader) == count
-        store.insert([7], sync="none")
-        refuse()
+        for change in (lambda: store.insert([5]), lambda: store.probe_insert_many([6], [200]), lambda: store.delete(ids=3)):
+            refusals.append(1)
+            with pytest.raises(fpstore.StorageError, match="Input/output error"):
+                change()
+            assert len(store) == len(reader) == 100
+        store.insert([7], [300])
+        assert len(store) == len(reader) == 101
+        store.insert([8], [301], sync="none")
+        refusals.append(1)
+        with pytest.raises(fpstore.StorageError, match="Input/output error"):
+            store.flush()
+        assert 8 in store
+        assert 8 not in reader
         store.flush()
-        assert 7 in reader
+        assert 8 in reader
+        assert store.verify().ok
+    with fpstore.open(path, "r+") as store:
+        assert len(store) == 102
+        assert 5 not in store
+        assert store.verify().ok
+
+
+def test_a_manifest_that_is_refused_after_it_took_its_place(tmp_path, monkeypatch):
+    """A merge must not remove the generation that it has made current."""
+    path = tmp_path / "s"
+    fpstore.build(path, np.arange(100, dtype=np.uint64)).close()
+
+    def refuse(*arguments):
+        write_manifest(*arguments)
+        raise fpstore.StorageError("Input/output error")
+
+    with fpstore.open(path, "r+") as store, fpstore.open(path) as reader:
+        store.insert([500])
+        monkeypatch.setattr(merging, "write_manifest", refuse)
+        with pytest.raises(fpstore.StorageError, match="Input/output error"):
+            store.merge()
+        monkeypatch.undo()
+        assert store.stats()["generation"] == reader.stats()["generation"] == 2
+        store.insert([501])
+        assert len(store) == len(reader) == 102
         assert store.verify().ok
         assert [p.name for p in path.glob("gen-*")] == ["gen-00000002"]
+    with fpstore.open(path, "r+") as store:
+        assert len(store) == 102

@@ -10,11 +10,11 @@ from building import rows_of
 from damage import rewrite
 
 import fpstore
-from fpstore import environment, layout
-from fpstore.merging import add_histogram
+from fpstore.building.generation_writer import add_histogram
+from fpstore.disk import sealed as environment
 
 FINGERPRINTS = np.random.default_rng(3).integers(0, 2**64, 300, np.uint64)
-NAMES = [f"document {i}" for i in range(300)]
+STRINGS = [f"document {i}" for i in range(300)]
 
 
 def make(path, ids, changes=True, merge=False):
@@ -40,17 +40,17 @@ def lost_of(report):
 @pytest.fixture
 def foreign_names(tmp_path):
     """Return a store whose dictionary is that of a store with the same fingerprints and other strings, and what it held."""
-    path = make(tmp_path / "s", NAMES, merge=True)
-    other = make(tmp_path / "other", NAMES[::-1], merge=True)
+    path = make(tmp_path / "s", STRINGS, merge=True)
+    other = make(tmp_path / "other", STRINGS[::-1], merge=True)
     right = content(path)
-    shutil.copyfile(other / "gen-00000002" / "names.mdb", path / "gen-00000002" / "names.mdb")
+    shutil.copyfile(other / "gen-00000002" / "strings.mdb", path / "gen-00000002" / "strings.mdb")
     return path, right
 
 
 def test_repair_takes_nothing_from_the_dictionary_of_another_store(foreign_names):
     path, right = foreign_names
     report = fpstore.repair(path)
-    assert any("names.mdb: a file of another store" in fault for fault in report.faults)
+    assert any("strings.mdb: a file of another store" in fault for fault in report.faults)
     assert content(report.output) <= right
     assert not report.complete or content(report.output) == right
 
@@ -66,26 +66,26 @@ def test_repair_takes_nothing_from_the_ids_of_another_store(tmp_path):
     assert len(lost_of(report)) == 300
 
 
-def test_a_store_file_of_another_store_is_refused(tmp_path):
-    path, other = make(tmp_path / "s", NAMES), make(tmp_path / "other", NAMES[::-1])
+def test_a_manifest_of_another_store_is_refused(tmp_path):
+    path, other = make(tmp_path / "s", STRINGS), make(tmp_path / "other", STRINGS[::-1])
     right = content(path)
-    shutil.copyfile(other / "store.mdb", path / "store.mdb")
+    shutil.copyfile(other / "manifest.json", path / "manifest.json")
     for mode in ("r", "r+"):
-        with pytest.raises(fpstore.CorruptStoreError, match="not of the same store"):
+        with pytest.raises(fpstore.CorruptStoreError, match="another store"):
             fpstore.open(path, mode)
     report = fpstore.repair(path)
     assert not report.complete
-    assert content(report.output) <= right
+    assert content(report.output) == right
 
 
 def test_a_damaged_list_of_numbers_does_not_survive_a_merge(tmp_path, monkeypatch):
     """A merge copies which number has which hash: a wrong one would lose the string for look-ups by it."""
-    path = make(tmp_path / "s", NAMES)
+    path = make(tmp_path / "s", STRINGS)
     with fpstore.open(path, "r+") as store:
-        store.delete(ids=NAMES[:20])
+        store.delete(ids=STRINGS[:20])
         store.merge()
         store.insert([1], ["more"])
-    file = path / "gen-00000002" / "names.mdb"
+    file = path / "gen-00000002" / "strings.mdb"
     data = bytearray(file.read_bytes())
     for number in (40, 2**40):
         at = data.find(xxhash.xxh64_digest(b"document 50")) + 8
@@ -108,8 +108,8 @@ def test_keys_out_of_order_are_damage_also_without_assertions(last, keys):
 
 @pytest.mark.parametrize("tables", [7, None, ["x"], [{"permutation": "zz", "prefix_bits": 1, "flips": 0}], [{}]])
 def test_a_design_that_is_none_is_damage(tmp_path, tables):
-    path = make(tmp_path / "s", NAMES, changes=False)
-    rewrite(path, layout.STORE_KEY, lambda record: record["design"].update(tables=tables))
+    path = make(tmp_path / "s", STRINGS, changes=False)
+    rewrite(path, lambda record: record["design"].update(tables=tables))
     with pytest.raises(fpstore.CorruptStoreError):
         fpstore.open(path)
 
@@ -117,4 +117,4 @@ def test_a_design_that_is_none_is_damage(tmp_path, tables):
 @pytest.mark.parametrize("bits", [7, "x" * 64, None, {}])
 def test_a_permutation_that_is_none_is_refused_also_without_assertions(bits):
     with pytest.raises(fpstore.InputError, match="64 source bits"):
-        fpstore.design.design([{"permutation": bits, "prefix_bits": 3}], 1)
+        fpstore.design.families.design([{"permutation": bits, "prefix_bits": 3}], 1)

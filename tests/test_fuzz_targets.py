@@ -2,7 +2,6 @@
 
 import os
 import platform
-import re
 import subprocess
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
@@ -16,14 +15,14 @@ FUZZ = ROOT / "tools" / "fuzz"
 TARGETS = sorted(path.stem.removeprefix("fuzz_") for path in FUZZ.glob("fuzz_*.cpp"))
 CXX = os.environ.get("CXX", "g++")
 X86 = platform.machine() == "x86_64"
-KERNEL = ["cpu", "delta", "header", "huffman", "idpack", "merge", "near_index", "results", "target_scalar"]
-KERNEL += ["target_avx2", "target_avx512"] if X86 else []
+LISTED = [line.split() for line in (NATIVE / "sources.txt").read_text().splitlines() if line[:1] not in ("", "#")]
+# The files of the kernel, the slow ones first, and the flags of the package's own build for each.
+KERNEL = {NATIVE / name: flags for processor, name, *flags in LISTED if processor == "any" or X86}
 
 
-def set_flags(name):
-    """Return the flags of the package's own build for one file of the kernel."""
-    found = re.search(rf'\({name}\.cpp PROPERTIES\s+COMPILE_OPTIONS "([^"]*)"', (NATIVE / "CMakeLists.txt").read_text())
-    return found[1].split(";") if found else []
+def test_the_list_of_sources_names_every_file_of_the_kernel():
+    files = {path.relative_to(NATIVE).as_posix() for path in NATIVE.rglob("*.cpp") if path.parent.name != "python"}
+    assert sorted(name for _, name, *_ in LISTED) == sorted(files)
 
 
 def build(source, to, *flags):
@@ -47,7 +46,7 @@ def replay(target, parts, folder, *flags):
 def objects(tmp_path_factory):
     """Return the folder with the objects of the kernel, as users build it, and of all targets, unoptimised."""
     folder = tmp_path_factory.mktemp("objects")
-    jobs = [(NATIVE / f"{name}.cpp", "-O3", *set_flags(name)) for name in reversed(KERNEL)]  # the slow ones first
+    jobs = [(source, "-O3", *flags) for source, flags in KERNEL.items()]
     jobs += [(source, "-O0") for source in sorted(FUZZ.glob("*.cpp"))]
 
     def run(job):
@@ -60,15 +59,16 @@ def objects(tmp_path_factory):
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_fuzz_target_runs_on_the_kept_inputs_and_on_random_ones(target, objects, tmp_path):
-    replay(target, [objects / f"{name}.o" for name in [*KERNEL, "replay", f"fuzz_{target}"]], tmp_path)
+    replay(target, [objects / f"{name}.o" for name in [*(path.stem for path in KERNEL), "replay", f"fuzz_{target}"]], tmp_path)
 
 
 def test_a_mask_kept_on_the_stack_has_no_bits_of_what_was_there_before(objects, tmp_path):
     # With these checks between its lines the code has fewer registers, and GCC 12 kept a mask of eight bits on the stack of the
     # AVX-512 set: it stored one byte and read four, and matches were reported again.
-    widest, flags = KERNEL[-1], ["-O2", "-fsanitize=alignment"]
-    build(NATIVE / f"{widest}.cpp", tmp_path / "widest.o", *flags, *set_flags(widest))
-    parts = [objects / f"{name}.o" for name in [*KERNEL[:-1], "replay", "fuzz_sweep"]]
+    (widest, own), *others = KERNEL.items()
+    flags = ["-O2", "-fsanitize=alignment"]
+    build(widest, tmp_path / "widest.o", *flags, *own)
+    parts = [objects / f"{name}.o" for name in [*(path.stem for path, _ in others), "replay", "fuzz_sweep"]]
     replay("sweep", [*parts, tmp_path / "widest.o"], tmp_path, *flags)
 
 

@@ -14,7 +14,7 @@ import tableimage
 
 import fpstore
 from fpstore import _kernel
-from fpstore.table import TableReader
+from fpstore.format.table import TableReader
 
 DATA = Path(__file__).parent / "data"
 TOOL = Path(__file__).parent.parent / "tools" / "make_golden"

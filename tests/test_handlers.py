@@ -1,13 +1,19 @@
 """Signal handlers that use a store in the middle of a call of the same thread, and children of a fork."""
 
 import os
+import shutil
 import signal
+import threading
+from concurrent.futures import thread
 from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from living import Child
 
 import fpstore
+from fpstore.format.log_writer import LogWriter
+from fpstore.threads import is_held
 
 ROWS = 1 << 18
 
@@ -51,7 +57,7 @@ def store(tmp_path):
 @pytest.fixture
 def inside(store):
     """Return a function that makes a call only in the middle of a change: elsewhere a handler may change the store."""
-    return lambda call: call() if store._writer._inside else None
+    return lambda call: call() if is_held(store._writer.turn) else None
 
 
 @pytest.mark.parametrize("use", ["insert", "probe_insert", "delete", "merge", "flush", "close"])
@@ -88,6 +94,240 @@ def test_a_handler_in_the_middle_of_a_merge_is_refused_and_does_not_wait_for_its
 
     assert "in the middle of a change" in until_refused(change, in_the_merge)
     assert store.verify().ok
+
+
+SIDE_CALLS = {
+    "insert": lambda s: s.insert([2**63 + 1], [7]),
+    "delete": lambda s: s.delete(fingerprints=[2**63]),
+    "merge": lambda s: s.merge(),
+    "close": lambda s: s.close(),
+}
+
+
+def in_a_handler(work):
+    """Return a function that does some work in the handler of a signal which comes as it is called."""
+
+    def come(*_):
+        old = signal.signal(signal.SIGUSR1, lambda *_: work())
+        try:
+            signal.raise_signal(signal.SIGUSR1)
+        finally:
+            signal.signal(signal.SIGUSR1, old)
+
+    return come
+
+
+@pytest.mark.parametrize("use", SIDE_CALLS)
+@pytest.mark.parametrize("call", ["flush", "close", "backup"])
+def test_a_handler_in_a_flush_a_close_or_a_backup_is_refused(store, tmp_path, monkeypatch, call, use):
+    """Nothing is lost, and nobody waits for himself."""
+    path = store.path
+    store.insert([2**63], [5])
+    refused = []
+
+    def ask():
+        try:
+            SIDE_CALLS[use](store)
+        except fpstore.StoreLockedError as error:
+            refused.append(str(error))
+
+    force, handler = LogWriter.force, in_a_handler(ask)
+    monkeypatch.setattr(LogWriter, "force", lambda self: (handler(), force(self), handler())[1])
+    {"flush": store.flush, "close": store.close, "backup": lambda: store.backup(tmp_path / "copy")}[call]()
+    assert len(refused) == 2
+    assert "in the middle of a change" in refused[0]
+    monkeypatch.undo()
+    store.close()
+    for place in (path, tmp_path / "copy") if call == "backup" else (path,):
+        with fpstore.open(place, "r+") as again:
+            assert len(again) == 1001
+            assert again[2**63] == [5]
+            assert again.verify().ok
+            again.insert([9], [9])
+
+
+@pytest.mark.parametrize("use", ["insert", "delete", "merge", "close"])
+def test_a_handler_while_a_backup_copies(store, tmp_path, use):
+    """The copy is of the moment when it began; all but an end of the store may go on meanwhile."""
+    store.insert([2**63], [5])
+    done = []
+
+    def ask():
+        if not done:
+            done.append(use)
+            SIDE_CALLS[use](store)
+
+    handler = in_a_handler(ask)
+    store.backup(tmp_path / "copy", progress=lambda *_: handler())
+    assert done == [use]
+    with fpstore.open(tmp_path / "copy", "r+") as copy:
+        assert len(copy) == 1001
+        assert copy.verify().ok
+    store.close()
+    with fpstore.open(store.path, "r+") as again:
+        assert len(again) == {"insert": 1002, "delete": 1000}.get(use, 1001)
+        assert again.verify().ok
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("use", ["close", "merge", "insert", "flush", "delete", "backup"])
+@pytest.mark.parametrize("joined", [False, True])
+def test_the_progress_function_of_a_merge_is_refused_what_waits_for_the_merge(store, tmp_path, joined, use, threads):
+    """In threads of the merge too: they would wait for each other. Only a merge of this store alone goes on beside inserts."""
+    fpstore.build(tmp_path / "other", [2**62, 2**61], [70, 80]).close()
+    store.insert([2**63], [5])
+    calls = {**SIDE_CALLS, "flush": lambda s: s.flush(), "backup": lambda s: s.backup(tmp_path / "copy", overwrite=True)}
+    refused, taken, asked = set(), set(), set()
+
+    def progress(*_):
+        asked.add(threading.get_ident())
+        try:
+            calls[use](store)
+        except fpstore.StoreLockedError:
+            refused.add(threading.get_ident())
+        else:
+            taken.add(threading.get_ident())
+
+    store.merge(*([tmp_path / "other"] if joined else []), progress=progress, threads=threads)
+    assert asked - {threading.get_ident()}
+    if joined or use in ("merge", "close"):
+        assert (refused, taken) == (asked, set())
+    else:
+        assert taken
+    assert store.verify().ok
+    content = list(store)
+    assert len(content) == len(store)
+    store.close()
+    with fpstore.open(store.path, "r+") as again:
+        assert list(again) == content
+        assert again.verify().ok
+
+
+@pytest.mark.parametrize("inside", ["submit", "shutdown"])
+@pytest.mark.parametrize("use", ["probe_many", "scan", "merge", "merge of another", "build"])
+@pytest.mark.parametrize("call", ["probe_many", "merge"])
+def test_a_handler_that_wants_threads_while_threads_are_started(store, tmp_path, monkeypatch, call, use, inside):
+    """It waited forever for a lock of the module that starts threads, which its own thread held."""
+    queries = np.arange(1024, dtype=np.uint64)
+    fpstore.build(tmp_path / "other", [1, 2]).close()
+    other = fpstore.open(tmp_path / "other", "r+")
+    other.insert([3])
+    store.insert([2**63], [5])
+    known = len(store.probe_many(queries, threads=1).fingerprints)
+    asked, told = [], []
+    uses = {
+        "probe_many": lambda: told.append(len(store.probe_many(queries, threads=2).fingerprints)),
+        "scan": lambda: told.append(len(store.scan(queries[:600], 1, threads=2))),
+        "merge": store.merge,
+        "merge of another": other.merge,
+        "build": lambda: fpstore.build(tmp_path / "built", queries, design="manku-4", threads=2).close(),
+    }
+
+    def ask():
+        try:
+            uses[use]()
+        except fpstore.StoreLockedError as error:
+            told.append(str(error))
+
+    handler = in_a_handler(ask)
+
+    class Lock:
+        """The lock of concurrent.futures, inside which a signal comes."""
+
+        def __enter__(self):
+            lock.acquire()
+            if not asked and threading.current_thread() is threading.main_thread():
+                asked.append(1)
+                handler()
+
+        def __exit__(self, *_):
+            lock.release()
+
+    lock = thread._global_shutdown_lock
+    if inside == "submit":
+        monkeypatch.setattr(thread, "_global_shutdown_lock", Lock())
+    else:
+        shutdown = thread.ThreadPoolExecutor.shutdown
+
+        def ended(self, *args, **kwargs):
+            if not asked:
+                asked.append(1)
+                handler()
+            shutdown(self, *args, **kwargs)
+
+        monkeypatch.setattr(thread.ThreadPoolExecutor, "shutdown", ended)
+    if call == "probe_many":
+        assert len(store.probe_many(queries, threads=2).fingerprints) == known
+    else:
+        store.merge(threads=2)
+    assert asked == [1]
+    if use == "probe_many":
+        assert told == [known]
+    elif use == "scan":
+        assert told == [600]
+    else:
+        assert "signal handler" in told[0]
+    assert not (tmp_path / "built").exists()
+    assert store.verify().ok
+    other.merge()
+    other.close()
+    assert thread._global_shutdown_lock is not lock or not lock.locked()
+
+
+def test_a_child_of_a_fork_in_a_progress_function_can_close(store):
+    """It closes what it has, and leaves the store and its lock to the parent."""
+    store.insert([2**63], [5])
+    codes = []
+
+    def progress(*_):
+        if codes:
+            return
+        child = os.fork()
+        if not child:
+            try:
+                store.close()
+                os._exit(0)
+            except BaseException:
+                os._exit(1)
+        codes.append(os.waitpid(child, 0)[1])
+
+    store.merge(progress=progress)
+    assert codes == [0]
+    store.insert([2**63 + 1], [6])
+    assert store.verify().ok
+    with pytest.raises(fpstore.StoreLockedError):
+        fpstore.open(store.path, "r+")
+
+
+@pytest.mark.parametrize("how", ["overwritten", "removed"])
+def test_a_child_whose_store_was_replaced_answers_an_error_at_every_call(tmp_path, how):
+    """The first call said so, and the next ones answered."""
+    path = tmp_path / "s"
+    fpstore.build(path, [1, 2, 3], ids=[10, 20, 30]).close()
+    with fpstore.open(path, "r+") as writer:
+        writer.insert([4], [40])
+    with fpstore.open(path) as reader:
+        assert reader[1] == [10]
+        if how == "overwritten":
+            fpstore.build(path, [1, 2], ids=[100, 200], overwrite=True).close()
+        else:
+            shutil.rmtree(path)
+        asking = [lambda: reader[1], lambda: len(reader), lambda: reader.probe(1), lambda: reader.stats(), lambda: 1 in reader]
+
+        def work(pipe):
+            told = []
+            for ask in 2 * asking:
+                try:
+                    told.append(repr(ask()))
+                except fpstore.FpstoreError as error:
+                    told.append(type(error).__name__)
+            reader.close()
+            pipe.send(told)
+
+        child = Child(work)
+        assert set(child.receive()) == {"StorageError"}
+        assert child.end() == 0
+        assert reader[1] == [10]
 
 
 def test_a_child_never_answers_from_a_store_that_took_the_name(tmp_path):

@@ -10,12 +10,16 @@ import tableimage
 from building import listing, run_python
 
 import fpstore
-from fpstore import _kernel, delta, tablefile
+from fpstore import _kernel
 from fpstore.errors import CorruptStoreError
-from fpstore.tablefile import TableFile
+from fpstore.format import table_file as tablefile
+from fpstore.format.record import Change, Totals
+from fpstore.format.table_file import TableFile
+from fpstore.query import delta
 
 IDENTITY = np.arange(64, dtype=np.uint8)
 NEWEST = 2**32 - 2
+NOTHING = Totals(0, 0, 0, "integer")
 ROWS = 3 * delta.APPLY_ROWS + 100
 
 # --- Sorts ------------------------------------------------------------------------------------------
@@ -76,7 +80,8 @@ INTERRUPTED = """
     import os, signal, sys, threading
     import numpy as np
     import fpstore
-    from fpstore import _kernel, sorting
+    from fpstore import _kernel
+    from fpstore.building import external_sort as sorting
 
     path, what, name = sys.argv[1:]
     keys = np.random.default_rng(1).integers(0, 2**64, 200_000, dtype=np.uint64)
@@ -222,19 +227,19 @@ def test_control_c_ends_the_taking_up_of_changes_within_a_part(base, after):
     with fpstore.open(base) as store:
         made = [delta.Delta(3, few, store.kernel_tables[0], 0) for _ in range(2)]
     for one in made:
-        one.change(kinds[:100], few[:100], ids[:100])
+        one.apply(Change(NOTHING, kinds[:100], few[:100], ids[:100], []))
     whole, interrupted = made
     seen = interrupted.kernel.states(few, interrupted.version)
     kernel = interrupted.kernel
     interrupted.kernel = Interrupting(kernel, after)
     with pytest.raises(KeyboardInterrupt):
-        interrupted.change(kinds, few, ids)
+        interrupted.apply(Change(NOTHING, kinds, few, ids, []))
     assert kernel.operations == 100 + after * delta.APPLY_ROWS
     assert interrupted.version == 1
     assert np.array_equal(kernel.states(few, 1), seen)
     interrupted.kernel = kernel
     for one in made:
-        one.change(kinds, few, ids)
+        one.apply(Change(NOTHING, kinds, few, ids, []))
     expected, got = whole.kernel.export(NEWEST), kernel.export(NEWEST)
     assert all(np.array_equal(a, b) for a, b in zip(expected, got, strict=True))
 
@@ -242,7 +247,7 @@ def test_control_c_ends_the_taking_up_of_changes_within_a_part(base, after):
 def test_control_c_in_an_insert_leaves_the_store_as_it_was(base):
     with fpstore.open(base, "r+") as store:
         store.insert([1, 2], [3, 4])
-        known = store.view().delta
+        known = store.snapshot().delta
         known.kernel = Interrupting(known.kernel, 2)
         rows = random_words(1)
         with pytest.raises(KeyboardInterrupt):
@@ -263,11 +268,11 @@ def test_an_interrupted_insert_does_not_keep_a_store_from_closing(base):
     """Closing it does not read the delta anew: nobody would use it."""
     with fpstore.open(base, "r+") as store:
         store.insert([1], [2])
-        known = store.view().delta
+        known = store.snapshot().delta
         known.kernel = Interrupting(known.kernel, 1)
         with pytest.raises(KeyboardInterrupt):
             store.insert(random_words(1), random_words(2))
-        store._writer.reload = lambda: pytest.fail("the delta was read anew")
+        store._tracker.take = lambda *_: pytest.fail("the delta was read anew")
     assert len(fpstore.open(base)) == 1001
 
 
@@ -278,7 +283,7 @@ def test_control_c_while_a_large_delta_is_opened(base):
     store = fpstore.open(base)
     with fpstore.open(base, "r+") as writer:
         writer.insert(rows ^ np.uint64(1), rows)
-    known = store._follower._current.delta
+    known = store._tracker._current[2].delta
     known.kernel = Interrupting(known.kernel, 2)
     with pytest.raises(KeyboardInterrupt):
         store.probe(int(rows[0]))
@@ -297,7 +302,7 @@ def test_a_handler_that_reads_while_changes_are_taken_up_sees_the_store_as_it_wa
         with fpstore.open(path) as store:
             writer.insert(rows, [f"row {i}" for i in range(ROWS)])
             seen = []
-            known = store._follower._current.delta
+            known = store._tracker._current[2].delta
             known.kernel = Interrupting(known.kernel, 2)
             old = signal.signal(signal.SIGINT, lambda *_: seen.append(len(store)))
             try:

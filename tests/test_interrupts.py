@@ -194,7 +194,7 @@ INTERRUPTED = """
     prober = _kernel.Prober()
     for _ in range(20_000):
         prober.add(table, 0, 0, np.zeros(1, np.uint64))
-    store.view().generation._probers[3] = prober
+    store.snapshot().generation._probers[3] = prober
     queries = np.arange(2**63, 2**63 + 1024, dtype=np.uint64)
     works = {
         "single": lambda: store.probe(2**63),

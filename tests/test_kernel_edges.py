@@ -12,7 +12,7 @@ import tableimage
 
 import fpstore
 from fpstore import _kernel
-from fpstore.probing import cut, joined, run
+from fpstore.query.batches import cut, joined, run
 
 ISAS = _kernel.available_isas()
 SIZES = (*range(21), 63, 64, 65, 66, 1000)

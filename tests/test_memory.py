@@ -34,7 +34,7 @@ LIMITED = """
 JOIN = (
     LIMITED
     + """
-    import fpstore.joining, fpstore.plan
+    import fpstore.change.join, fpstore.design.planner
     with fpstore.open(sys.argv[1], "r+") as store:
         limit(int(sys.argv[3]))
         store.merge(sys.argv[2], memory="64MiB", threads=1)
@@ -51,7 +51,7 @@ def test_joining_many_strings_in_small_memory(tmp_path):
     code, out, err = run_python(JOIN, tmp_path / "a", tmp_path / "b", 56 << 20)
     assert (code, err) == (0, ""), err
     assert json.loads(out) == [STRINGS + 500, True, True]
-    assert sorted(p.name for p in (tmp_path / "a").iterdir()) == ["gen-00000002", "store.mdb", "writer.lock"]
+    assert sorted(p.name for p in (tmp_path / "a").iterdir()) == ["gen-00000002", "manifest.json", "writer.lock"]
 
 
 # --- Repair -----------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ def test_joining_many_strings_in_small_memory(tmp_path):
 REPAIR = (
     LIMITED
     + """
-    import fpstore.repair, fpstore.builder, fpstore.plan
+    import fpstore.care.repair, fpstore.building.builder, fpstore.design.planner
     limit(int(sys.argv[2]))
     report = fpstore.repair(sys.argv[1], memory="64MiB", threads=1)
     print(json.dumps([report.fingerprints, report.ids, report.losses, report.lost_file]))

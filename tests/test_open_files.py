@@ -11,8 +11,8 @@ import pytest
 from building import run_python
 
 import fpstore
-from fpstore.refusals import is_damage, refused
-from fpstore.repair import RepairReport
+from fpstore.care.repair import RepairReport
+from fpstore.disk.refusals import is_damage, refused
 
 # Each attempt runs in a process of its own, which may open one file more than the attempt before.
 SWEEP = """

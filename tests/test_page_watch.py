@@ -17,7 +17,7 @@ SCRIPT = """
     stored = np.random.default_rng(1).integers(0, 2**64, 50_000, dtype=np.uint64)
     queries = np.random.default_rng(2).integers(0, 2**64, 1000, dtype=np.uint64)
     store = fpstore.build(sys.argv[1], stored, design=sys.argv[2])
-    prober = store.view().generation.prober(3)
+    prober = store.snapshot().generation.prober(3)
 
     def asked(work):
         before = library.fppages_asked(), prober.fetches

@@ -11,9 +11,9 @@ import tableimage
 
 import fpstore
 from fpstore import InputError, _kernel, plan
-from fpstore.costs import work
-from fpstore.design import MANKU, MAX_VARIANTS, covers, design
-from fpstore.plan import candidates_for, choose, estimate, limit_bits, table_bits
+from fpstore.design.costs import work
+from fpstore.design.families import MANKU, MAX_VARIANTS, covers, design
+from fpstore.design.planner import candidates_for, choose, estimate, limit_bits, table_bits
 
 GIB = 1 << 30
 
@@ -220,7 +220,7 @@ def test_nothing_fits():
 
 def test_a_small_memory_does_not_stop_a_build(monkeypatch):
     # The function fpstore.plan hides its module.
-    monkeypatch.setattr(sys.modules["fpstore.plan"], "total_memory", lambda: 1000)
+    monkeypatch.setattr(sys.modules["fpstore.design.planner"], "total_memory", lambda: 1000)
     assert not plan(1 << 24, 3)[0].fits
     assert choose(1 << 24, 3).fits
     assert choose(1 << 24, 3, disk_budget=GIB // 4).disk_bytes <= GIB // 4

@@ -16,23 +16,23 @@ import numpy as np
 import pytest
 
 import fpstore
-from fpstore import environment
+from fpstore.disk import sealed as environment
 
 RNG = np.random.default_rng(9)
 CENTRES = RNG.integers(0, 2**64, 200, np.uint64)
 FINGERPRINTS = np.concatenate([CENTRES, CENTRES ^ (np.uint64(1) << RNG.integers(0, 64, 200, np.uint64))])
-NAMES = [f"document {i}" for i in range(len(FINGERPRINTS))]
+STRINGS = [f"document {i}" for i in range(len(FINGERPRINTS))]
 
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
-    monkeypatch.setattr("fpstore.probing.PROBE_QUERIES", 50)
-    monkeypatch.setattr("fpstore.probing.SCAN_BLOCKS", 3)
+    monkeypatch.setattr("fpstore.query.batches.PROBE_QUERIES", 50)
+    monkeypatch.setattr("fpstore.query.batches.SCAN_BLOCKS", 3)
 
 
 @pytest.fixture(params=["rows", "strings"])
 def store(tmp_path, request):
-    ids = NAMES if request.param == "strings" else None
+    ids = STRINGS if request.param == "strings" else None
     with fpstore.build(tmp_path / "s", FINGERPRINTS, ids, design="manku-4", block_bytes=128) as store:
         yield store
 
@@ -310,7 +310,7 @@ def test_every_file_is_given_back(tmp_path, store, how):
     store.close()
     again = fpstore.open(tmp_path / "s")
     answers(again)
-    assert sorted(files_open(tmp_path)) == ["ids.mdb", "store.mdb"]
+    assert sorted(files_open(tmp_path)) == ["ids.mdb", *(["strings.mdb"] if again.snapshot().generation.strings else [])]
     assert len(mapped(tmp_path)) >= 6
     if how == "closed":
         again.close()

@@ -8,8 +8,21 @@ import pytest
 import xxhash
 
 import fpstore
-from fpstore import environment, pages
-from fpstore.sealing import CHUNK_BYTES, DIGEST_BYTES, HASH_BYTES, HIGHEST, PAD_BYTES, PIECE_BYTES, Paths, Seal, seal, tail_bytes
+from fpstore.disk import files
+from fpstore.disk import lmdb_pages as pages
+from fpstore.disk import sealed as environment
+from fpstore.disk.seal import (
+    CHUNK_BYTES,
+    DIGEST_BYTES,
+    HASH_BYTES,
+    HIGHEST,
+    PAD_BYTES,
+    PIECE_BYTES,
+    Paths,
+    Seal,
+    seal,
+    tail_bytes,
+)
 
 USED = PIECE_BYTES + 5 * CHUNK_BYTES  # two groups of chunks
 DATA = np.random.default_rng(1).bytes(USED)
@@ -128,7 +141,7 @@ def value_of(number):
 def tree(request, tmp_path):
     """Return an LMDB file, the database that is in it, and its leaf pages: page number, first key, the key after the last."""
     path = tmp_path / "t"
-    writer = environment.Writer(path)
+    writer = environment.SealedWriter(path)
     database = writer.database(NAME) if request.param else None
     items = [(key_of(number), value_of(number)) for number in range(KEYS)]
     writer.run(lambda transaction: transaction.cursor(database).putmulti(items, append=True))
@@ -193,7 +206,7 @@ def test_a_reader_checks_what_it_reads_and_no_more(tree, leaf, monkeypatch):
     monkeypatch.setattr(environment, "CHECKED_AT_OPEN", 0)
 
     def read(way, numbers, order):
-        reader = environment.Reader(path, (NAME,) if database else ())
+        reader = environment.SealedReader(path, (NAME,) if database else ())
         try:
             return WAYS[way](reader, [key_of(number) for number in numbers[::order]], database)
         finally:
@@ -207,7 +220,7 @@ def test_a_reader_checks_what_it_reads_and_no_more(tree, leaf, monkeypatch):
         for numbers in bad:
             with pytest.raises(DAMAGED, match=f"damaged at byte {page * 4096} "):
                 read(way, numbers, order)
-    reader = environment.Reader(path, (NAME,) if database else ())
+    reader = environment.SealedReader(path, (NAME,) if database else ())
     if end == KEYS:
         with pytest.raises(DAMAGED, match="damaged at byte"):
             reader.last_key(database)
@@ -276,7 +289,7 @@ def damage_tree(path, database, damage, last_page):
 def test_a_tree_that_leads_out_of_the_file_is_damage(tree, damage):
     """Under checksums that are right: what a faulty writer would leave."""
     path, database, _ = tree
-    with pages.opened(path) as descriptor:
+    with files.opened(path) as descriptor:
         last_page = pages.latest(path, descriptor).last_page
     told = damage_tree(path, database, damage, last_page)
     seal(path, (last_page + 1) * 4096)
@@ -288,22 +301,22 @@ def test_a_file_of_another_length_or_digest_is_refused(tree):
     path, database, _ = tree
     names = (NAME,) if database else ()
     size = path.stat().st_size
-    with_digest = environment.Reader(path, names, size)
+    with_digest = environment.SealedReader(path, names, size)
     digest = with_digest.sealed_with()
     with_digest.close()
-    environment.Reader(path, names, size, digest).close()
+    environment.SealedReader(path, names, size, digest).close()
     with pytest.raises(DAMAGED, match="a file of another store"):
-        environment.Reader(path, names, size, digest ^ 1)
+        environment.SealedReader(path, names, size, digest ^ 1)
     for wrong in (size - 1, size + 1):
         with pytest.raises(DAMAGED, match=f"{size} bytes, expected {wrong}"):
-            environment.Reader(path, names, wrong)
+            environment.SealedReader(path, names, wrong)
     seal(path, path.stat().st_size - PAD_BYTES - tail_bytes_of(path), 4096)  # as long as its header does not say
     with pytest.raises(DAMAGED, match=f"{path.stat().st_size} bytes, expected {path.stat().st_size - 4096}"):
-        environment.Reader(path, names)
+        environment.SealedReader(path, names)
 
 
 def tail_bytes_of(path):
-    with pages.opened(path) as descriptor:
+    with files.opened(path) as descriptor:
         meta = pages.latest(path, descriptor)
     return tail_bytes((meta.last_page + 1) * meta.page_bytes)
 
@@ -315,10 +328,10 @@ def tail_bytes_of(path):
 def values(tmp_path):
     """Return a file whose longest value is as long as LMDB's pages are not, and that value."""
     path, value = tmp_path / "v", b"x" * (PAD_BYTES // 2 + 1)
-    writer = environment.Writer(path)
+    writer = environment.SealedWriter(path)
     writer.run(lambda transaction: transaction.put(key_of(7), value))
     size, _ = writer.finish(largest=len(value))
-    with pages.opened(path) as descriptor:
+    with files.opened(path) as descriptor:
         used = (pages.latest(path, descriptor).last_page + 1) * 4096
     room = size - used - PAD_BYTES - tail_bytes(used)
     assert len(value) <= room < len(value) + 4096  # who follows a damaged length to its end reads the hole
@@ -329,10 +342,10 @@ def test_the_longest_value_is_read_and_none_longer(values):
     path, value, size = values
     ways = (lambda r: r.get(key_of(7)), lambda r: r.get_many([key_of(7)])[0], lambda r: r.successive(key_of(7), 1)[0])
     for way in (*ways, lambda r: next(r.items())[1]):
-        reader = environment.Reader(path, file_bytes=size, largest=len(value))
+        reader = environment.SealedReader(path, file_bytes=size, largest=len(value))
         assert way(reader) == value
         reader.close()
-        reader = environment.Reader(path, file_bytes=size, largest=len(value) - 1)
+        reader = environment.SealedReader(path, file_bytes=size, largest=len(value) - 1)
         with pytest.raises(DAMAGED, match=f"a value of {len(value)} bytes"):
             way(reader)
         reader.close()
@@ -344,17 +357,17 @@ def test_a_file_that_has_no_room_for_metadata_is_refused(values):
     for length in (0, 1, 15, 4095, 4096, 4097, 8191, 8192, size // 2, size - 1):
         path.write_bytes(data[:length])
         with pytest.raises(DAMAGED, match=r"cut short|damaged"):
-            environment.Reader(path)
+            environment.SealedReader(path)
         with pytest.raises(DAMAGED, match=r"cut short|damaged"):
-            environment.Reader(path, file_bytes=length)
+            environment.SealedReader(path, file_bytes=length)
         with pytest.raises(DAMAGED, match=f"{length} bytes, expected {size}"):
-            environment.Reader(path, file_bytes=size)
+            environment.SealedReader(path, file_bytes=size)
 
 
 def test_the_hole_of_a_file_takes_nothing_on_disk(values):
     """Where the file system has holes; `stats` counts what is taken."""
     path, _, size = values
-    reader = environment.Reader(path, file_bytes=size)
+    reader = environment.SealedReader(path, file_bytes=size)
     taken = min(size, path.stat().st_blocks * 512)
     assert reader.file_bytes == taken
     reader.close()
@@ -364,7 +377,7 @@ def test_the_hole_of_a_file_takes_nothing_on_disk(values):
 def test_a_file_that_changes_its_length_while_it_is_open(values):
     path, value, size = values
     for length in (0, 4096, size // 2, size - 1, size + 1, size + 4096):
-        reader = environment.Reader(path, file_bytes=size, largest=len(value))
+        reader = environment.SealedReader(path, file_bytes=size, largest=len(value))
         data = path.read_bytes()
         os.truncate(path, length)
         with pytest.raises(DAMAGED, match=r"cut short|damaged"):
@@ -377,7 +390,7 @@ def test_a_file_that_changes_its_length_while_it_is_open(values):
 
 def test_keys_that_are_not_there(values):
     path, value, size = values
-    reader = environment.Reader(path, (NAME,), size, largest=len(value))
+    reader = environment.SealedReader(path, (NAME,), size, largest=len(value))
     for number in (0, 6, 8, 2**64 - 1):
         assert reader.get(key_of(number)) is None
         assert reader.successive(key_of(number), 2) == []
@@ -397,7 +410,7 @@ def test_keys_that_are_not_there(values):
 def test_nobody_forks_or_closes_in_the_middle_of_a_read(values, monkeypatch, way):
     """All that touches LMDB holds the lock, which a fork takes too."""
     path, value, size = values
-    reader = environment.Reader(path, file_bytes=size, largest=len(value))
+    reader = environment.SealedReader(path, file_bytes=size, largest=len(value))
     held = []
 
     class Lock:

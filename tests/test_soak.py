@@ -34,7 +34,7 @@ def test_a_writer_and_readers_for_a_while(tmp_path, ids):
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("file", ["ids.mdb", "names.mdb"])
+@pytest.mark.parametrize("file", ["ids.mdb", "strings.mdb"])
 def test_a_generation_that_is_removed_while_it_is_opened(tmp_path, monkeypatch, file, when):
     """A reader that comes between the look and the opening of a file, or of it once more, finds the next generation."""
     path = tmp_path / "s"
@@ -58,4 +58,4 @@ def test_a_generation_that_is_removed_while_it_is_opened(tmp_path, monkeypatch, 
     monkeypatch.setattr("lmdb.open", open_slowly)
     with fpstore.open(path) as store:
         assert {match.fingerprint: match.ids for match in store.probe(7)} == {5: ["a"], 6: ["b"], 7: ["c"]}
-        assert (len(merged), store.view().generation.folder.name) == (1, "gen-00000003")
+        assert (len(merged), store.snapshot().generation.folder.name) == (1, "gen-00000003")

@@ -9,7 +9,8 @@ import reference
 from sets import MAX, make_set
 
 import fpstore
-from fpstore import Match, names
+from fpstore import Match
+from fpstore.format import strings as names
 
 
 def test_ids_are_row_numbers_by_default(tmp_path):
@@ -66,12 +67,12 @@ def check_ids(store, wanted):
 
 
 LONG = "x" * 5000
-NAMES = ["a", " ", "\n", "0", "tab\there", "Grüße", "文档", "🙂" * 200, LONG, LONG + "y", "x" * 511, "x" * 512, "\x00"]
+STRINGS = ["a", " ", "\n", "0", "tab\there", "Grüße", "文档", "🙂" * 200, LONG, LONG + "y", "x" * 511, "x" * 512, "\x00"]
 
 
 def test_string_ids(tmp_path):
     rng = random.Random(2)
-    names = [*NAMES, *("".join(rng.choices(string.printable, k=rng.randint(1, 40))) for _ in range(1000))]
+    names = [*STRINGS, *("".join(rng.choices(string.printable, k=rng.randint(1, 40))) for _ in range(1000))]
     rows = [(rng.randrange(400), rng.choice(names)) for _ in range(3000)]
     rows += [(1000 + i, name) for i, name in enumerate(names)]
     wanted = {}
@@ -80,7 +81,7 @@ def test_string_ids(tmp_path):
     fingerprints, ids = zip(*rows, strict=True)
     with fpstore.build(tmp_path / "s", fingerprints, ids, block_bytes=128) as store:
         check_ids(store, wanted)
-        assert store[1000 + NAMES.index(LONG)] == [LONG]
+        assert store[1000 + STRINGS.index(LONG)] == [LONG]
         assert isinstance(store.probe(1000)[0].ids[0], str)
 
 
@@ -97,7 +98,7 @@ def test_names_with_equal_hashes_are_kept_apart(tmp_path, monkeypatch):
 
         xxh64_intdigest = staticmethod(reference.xxh64)
 
-    monkeypatch.setattr("fpstore.names.xxhash", Xxhash)
+    monkeypatch.setattr("fpstore.format.strings.xxhash", Xxhash)
     names = [f"{c}{i}" for i in range(20) for c in "abc"]
     rows = np.arange(120, dtype=np.uint64)
     parts = [rows[:60], rows[60:]]  # the second part meets the numbers of the first
@@ -108,7 +109,7 @@ def test_names_with_equal_hashes_are_kept_apart(tmp_path, monkeypatch):
 
 
 def test_more_names_than_the_first_map_holds(tmp_path, monkeypatch):
-    monkeypatch.setattr("fpstore.environment.FIRST_MAP_BYTES", 1 << 15)
+    monkeypatch.setattr("fpstore.disk.sealed.FIRST_MAP_BYTES", 1 << 15)
     names = [f"{i:05d}" * 20 for i in range(2000)]
     with fpstore.build(tmp_path / "s", np.arange(2000, dtype=np.uint64), names) as store:
         assert [store[i] for i in (0, 77, 1999)] == [[names[i]] for i in (0, 77, 1999)]
@@ -171,7 +172,7 @@ def test_what_has_no_order_of_its_own_is_not_iterated(tmp_path):
 
 def test_each_string_is_read_once(tmp_path, monkeypatch):
     """However many matches have it; in order of the numbers, many with one call."""
-    from fpstore.environment import Reader
+    from fpstore.disk.sealed import SealedReader
 
     rng = np.random.default_rng(2)
     stored = rng.integers(0, 2**64, 2000, dtype=np.uint64)
@@ -183,9 +184,14 @@ def test_each_string_is_read_once(tmp_path, monkeypatch):
         asked = np.concatenate([rng.choice(stored, 5000), np.array(fresh * 3, np.uint64)])
         expected = [store[int(fingerprint)] for fingerprint in asked]
         read = []
-        get_many = Reader.get_many
-        monkeypatch.setattr(Reader, "get_many", lambda self, keys, *a: read.extend(keys if a else ()) or get_many(self, keys, *a))
-        monkeypatch.setattr(Reader, "get", lambda *_: pytest.fail("strings are read one by one"))
+        get_many = SealedReader.get_many
+
+        def noting(self, keys, *more):
+            read.extend(keys if more else ())
+            return get_many(self, keys, *more)
+
+        monkeypatch.setattr(SealedReader, "get_many", noting)
+        monkeypatch.setattr(SealedReader, "get", lambda *_: pytest.fail("strings are read one by one"))
         lims, ids = store.ids_of(asked)
     assert [ids[a:b] for a, b in zip(lims[:-1].tolist(), lims[1:].tolist(), strict=True)] == expected
     assert read == sorted(set(read))
@@ -193,7 +199,7 @@ def test_each_string_is_read_once(tmp_path, monkeypatch):
 
 
 def test_ids_of_more_fingerprints_than_are_looked_up_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr("fpstore.view.LOOK_UPS", 7)
+    monkeypatch.setattr("fpstore.query.snapshot.LOOK_UPS", 7)
     stored = np.arange(100, dtype=np.uint64) * 2
     with fpstore.build(tmp_path / "s", np.repeat(stored, 2), np.arange(200)) as store:
         lims, ids = store.ids_of(stored[::-1])
@@ -206,17 +212,17 @@ def test_ids_of_no_length_are_refused(tmp_path):
         store.ids.find(np.array(0, np.uint64))
 
 
-def test_a_number_that_has_no_name_is_damage(tmp_path):
+def test_a_number_that_has_no_string_is_damage(tmp_path):
     fpstore.build(tmp_path / "s", [1, 2], ["a", "b"]).close()
     with fpstore.open(tmp_path / "s", "r+") as store:
         store.insert([3, 4], ["c", "d"])
-        view = store.view()
-        assert view.named([0, 1, 2, 3]) == ["a", "b", "c", "d"]
-        assert view.named([3, 0, 2, 1, 2, 0]) == ["d", "a", "c", "b", "c", "a"]
+        snapshot = store.snapshot()
+        assert snapshot.named([0, 1, 2, 3]) == ["a", "b", "c", "d"]
+        assert snapshot.named([3, 0, 2, 1, 2, 0]) == ["d", "a", "c", "b", "c", "a"]
         for number in (4, 5, 2**63):
             for numbers in ([number], [0, 1, 2, 3, number]):
-                with pytest.raises(fpstore.CorruptStoreError, match=f"id number {number} has no name"):
-                    view.named(numbers)
+                with pytest.raises(fpstore.CorruptStoreError, match=f"id number {number} has no string"):
+                    snapshot.named(numbers)
 
 
 def test_strings_of_one_hash_are_kept_by_a_merge_each_for_itself():
@@ -231,15 +237,19 @@ def test_strings_of_one_hash_are_kept_by_a_merge_each_for_itself():
 
 
 def test_what_belongs_to_a_generation_alone(tmp_path):
-    """Its look-ups are made once; the first one's dictionary is counted with the store file that it lies in."""
+    """Its look-ups are made once; a dictionary is counted where there is one."""
     fpstore.build(tmp_path / "s", [1, 2], ["a", "b"]).close()
     with fpstore.open(tmp_path / "s", "r+") as store:
-        first = store.view().generation
+        first = store.snapshot().generation
         assert first.prober(3) is first.prober(3)
         assert first.prober(3) is not first.prober(2)
-        assert (first.next_name(), first.names_bytes) == (2, 0)
+        assert first.record.first_string == 2
+        file = (tmp_path / "s" / "gen-00000001" / "strings.mdb").stat()
+        assert first.strings_bytes == min(file.st_size, file.st_blocks * 512) > 0  # without its holes
         store.insert(3, "c")
         store.merge()
-        second = store.view().generation
-        assert second.next_name() == 3
-        assert second.names_bytes == second.names.file_bytes > 0
+        second = store.snapshot().generation
+        assert second.record.first_string == 3
+        assert second.strings_bytes == second.strings.file_bytes > 0
+    with fpstore.build(tmp_path / "rows", [1, 2]) as rows:
+        assert rows.snapshot().generation.strings_bytes == 0

@@ -154,7 +154,7 @@ def test_what_is_no_store(tmp_path, store):
         fpstore.open(tmp_path / "s.fps", "w")
 
 
-@pytest.mark.parametrize("missing", ["store.mdb", "gen-00000001/ids.mdb", "gen-00000001/table-001.fpt"])
+@pytest.mark.parametrize("missing", ["manifest.json", "gen-00000001/ids.mdb", "gen-00000001/table-001.fpt"])
 def test_a_missing_file(tmp_path, store, missing):
     (tmp_path / "s.fps" / missing).unlink()
     with pytest.raises(fpstore.StoreNotFoundError):

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from sets import MAX, make_set, queries_for
 
 import fpstore
-from fpstore import design as design_module
-from fpstore.design import MANKU
+from fpstore.design import families as design_module
+from fpstore.design.families import MANKU
 
 KINDS = (
     *tableimage.KINDS,

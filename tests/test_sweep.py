@@ -15,7 +15,9 @@ def sweep(*options, faults=None, folder=None):
     """Run it, with a fault in the package of its processes; return its exit status, report and reproduction."""
     environment = dict(os.environ)
     if faults is not None:
-        (folder / "sitecustomize.py").write_text(f"import os\nfrom fpstore.view import View\n{faults}\n", encoding="utf-8")
+        (folder / "sitecustomize.py").write_text(
+            f"import os\nfrom fpstore.query.snapshot import Snapshot\n{faults}\n", encoding="utf-8"
+        )
         environment["PYTHONPATH"] = str(folder)
     command = [sys.executable, "-P", TOOLS / "sweep", "--folder", folder, *map(str, options)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
@@ -34,10 +36,10 @@ def test_a_case_is_drawn_from_its_seed_and_number(tmp_path):
 @pytest.mark.parametrize(
     ("faults", "words"),
     [
-        ("View.has = lambda self, value: True", "in store"),
-        ("View.scan_columns = lambda self, queries, radius, threads: self.probe_columns(queries, 0, threads)", "scan"),
-        ("View.probe = lambda self, value, radius: os.abort()", "ended by signal 6 (SIGABRT)"),
-        ("View.ids_of_one = lambda self, value: os._exit(3)", "ended with status 3"),
+        ("Snapshot.has = lambda self, value: True", "in store"),
+        ("Snapshot.scan_columns = lambda self, queries, radius, threads: self.probe_columns(queries, 0, threads)", "scan"),
+        ("Snapshot.probe = lambda self, value, radius: os.abort()", "ended by signal 6 (SIGABRT)"),
+        ("Snapshot.ids_of_one = lambda self, value: os._exit(3)", "ended with status 3"),
     ],
     ids=["wrong", "missing", "abort", "exit"],
 )

@@ -8,9 +8,10 @@ import tableimage
 from repairing import flip
 
 import fpstore
-from fpstore import _kernel, tablefile
-from fpstore.table import TableReader
-from fpstore.tablefile import TableFile
+from fpstore import _kernel
+from fpstore.format import table_file as tablefile
+from fpstore.format.table import TableReader
+from fpstore.format.table_file import TableFile
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The command line: one file per verb, each parses, calls the library and prints."""
+"""The command line: one file per verb. Each one parses, calls the library and prints."""
 
 from fpstore.cli.app import main
 

@@ -36,14 +36,14 @@ from fpstore.errors import CorruptStoreError, FpstoreError
 
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
-EXIT_SIGNAL = 128  # plus the number of the signal, as shells have it
-# What click 8.2 raises where 8.1 prints the help.
+EXIT_SIGNAL = 128  # plus the number of the signal, as in shells
+# Raised by click 8.2 where 8.1 prints the help.
 _NO_ARGUMENTS: type[click.UsageError] | tuple[()] = getattr(click.exceptions, "NoArgsIsHelpError", ())
 _ENDINGS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
 
 
 class Program(VerbGroup):
-    """A group whose failures are one line on standard error and an exit code; never a traceback."""
+    """A group that reports a failure as one line on standard error and an exit code, never as a traceback."""
 
     def main(
         self,
@@ -65,7 +65,7 @@ class Program(VerbGroup):
         try:
             result = super().main(args, "fpstore", complete_var, standalone_mode=False, **extra)
             if sys.stdout is not None:
-                sys.stdout.flush()  # here, where what cannot be written is an error
+                sys.stdout.flush()  # here, where a failed write is still reported
         except BrokenPipeError:
             return _reader_is_gone()
         except Interrupted as error:
@@ -97,7 +97,7 @@ class Program(VerbGroup):
         return result if isinstance(result, int) else 0
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the verb; what click would end in its own way is passed on as it is."""
+        """Run the verb; pass on unchanged the exceptions that click would handle in its own way."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -143,7 +143,7 @@ def _flush_or_drop_output() -> None:
 
 
 def _drop_output() -> None:
-    """Let nothing more be written to standard output, not even by the interpreter when it exits."""
+    """Stop all writing to standard output, even by the interpreter when it exits."""
     try:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
@@ -160,9 +160,9 @@ def main() -> None:
     $ fpstore build crawl.fps crawl.tsv
     $ fpstore probe crawl.fps 9d3a5b1c00f7e642
 
-    Exit codes: 0 success, also when a probe finds nothing; 1 an error or a fault found by verify, with one
+    Exit codes: 0 success, even if a probe finds nothing; 1 an error, or a fault found by verify, with one
     line on standard error; 2 a command line that cannot be understood, or a value out of range; 130 after
-    Ctrl-C, 143 after SIGTERM, 141 when the reader of a pipe is gone.
+    Ctrl-C, 143 after SIGTERM, 141 when the reader of a pipe has closed it.
     """
 
 

@@ -16,14 +16,14 @@ from fpstore.cli.verb import Verb
 @click.command(cls=Verb)
 @store_argument
 @click.argument("path", metavar="PATH")
-@click.option("--force", is_flag=True, help="Replace a store that exists, once the copy is complete.")
+@click.option("--force", is_flag=True, help="Replace an existing store once the copy is complete.")
 @talk_options
 @json_option
 def backup(store: str, path: str, force: bool, talk: Talk, as_json: bool) -> None:
-    """Copy a store to PATH as it is at one moment, while it is in use.
+    """Copy a store to PATH as it is at one moment, even while it is in use.
 
-    Other processes may go on inserting and merging. The copy is a store like any other, and it appears complete,
-    or not at all.
+    Other processes can go on inserting and merging. The copy is an ordinary store. It appears complete or not at
+    all.
 
     $ fpstore backup crawl.fps crawl-backup.fps
     $ fpstore backup crawl.fps crawl-backup.fps --force --json

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from fpstore.arguments import check_path
+from fpstore.building.target import lies_inside
 from fpstore.cli import documents, types
 from fpstore.cli.documents import Shingles, shingle_options, suffix_option
 from fpstore.cli.options import (
@@ -27,7 +28,6 @@ from fpstore.cli.output import count, print_json, shown, size
 from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb
 from fpstore.errors import InputError
-from fpstore.folder import lies_inside
 from fpstore.io import open_reader
 
 
@@ -57,17 +57,17 @@ from fpstore.io import open_reader
     type=types.BLOCK,
     metavar="N",
     default=None,
-    help="Bytes of a block, a power of two from 128 to 4096: larger is smaller.",
+    help="Bytes per block, a power of two from 128 to 4096. Larger blocks make smaller stores and slower probes.",
 )
 @click.option(
-    "--disk-budget", type=types.BUDGET, metavar="SIZE", help="What the design that auto chooses may take on disk, such as 40GB."
+    "--disk-budget", type=types.BUDGET, metavar="SIZE", help="Most disk space for the design that auto chooses, such as 40GB."
 )
 @click.option(
     "--storage",
     type=click.Choice(["hot", "cold"]),
     default="hot",
     show_default=True,
-    help="What auto plans for: tables in memory, or read from disk.",
+    help="Plan for tables in memory (hot) or read from disk (cold), with --design auto.",
 )
 @row_options
 @click.option("--id-field", metavar="NAME", help="JSON field or column of the ids; by default id.")
@@ -81,11 +81,11 @@ from fpstore.io import open_reader
 @click.option(
     "--text",
     is_flag=True,
-    help="Inputs are text files, or folders of them: make their fingerprints with SimHash.",
+    help="Inputs are text files or folders of them; make their fingerprints with SimHash.",
 )
 @suffix_option
 @shingle_options
-@click.option("--force", is_flag=True, help="Replace a store that exists, once the new one is complete.")
+@click.option("--force", is_flag=True, help="Replace an existing store once the new one is complete.")
 @talk_options
 @json_option
 def build(
@@ -102,13 +102,13 @@ def build(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Build the store STORE, a folder, from fingerprints and ids, or from texts.
+    """Build the store STORE, which is a folder, from fingerprints and ids, or from texts.
 
-    An INPUT is a file with one of the extensions .npy, .u64 (raw, little-endian), .tsv, .csv, .txt (a
-    fingerprint of 16 hexadecimal digits, or 0x and fewer, then an optional id), .jsonl, .parquet, or - for
-    standard input.
-    Without ids, the row number is the id. With --text it is a text file or a folder, and the path is the id.
-    The store appears complete, or not at all.
+    An INPUT is a file with the extension .npy, .u64 (raw, little-endian), .tsv, .csv, .txt (a fingerprint of 16
+    hexadecimal digits, or 0x and fewer, then an optional id), .jsonl or .parquet; - is standard input. Without ids,
+    the row number is the id. With --text, an INPUT is a text file or a folder, and the path is the id.
+
+    The store appears complete or not at all.
 
     $ fpstore build crawl.fps crawl.tsv
     $ fpstore build crawl.fps a.npy b.npy --radius 3 --design manku-10 --threads 2 --memory 1GiB --force
@@ -125,7 +125,7 @@ def build(
         del options["block_bytes"]
     for path in inputs:
         if path != "-" and lies_inside(check_path(path), check_path(store)):
-            raise InputError(f"{path}: lies inside {store}, which the build would replace: move it out of there", path=path)
+            raise InputError(f"{path}: lies inside {store}, which the build would replace: move it elsewhere", path=path)
     notices = documents.Notices()
     source: Any
     if text:
@@ -151,8 +151,8 @@ def build(
 
 
 def summary(stats: dict[str, Any]) -> str:
-    """Return what a store holds and takes, in one line."""
-    from fpstore.inspection import TELLING
+    """Return the contents and the size of a store, in one line."""
+    from fpstore.care.stats import TELLING
 
     fingerprints, taken = stats["fingerprints"], stats["bytes"]["total"]
     parts = [

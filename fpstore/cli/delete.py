@@ -21,9 +21,9 @@ from fpstore.io.source import InputFile, located, storage_errors
 @click.command(cls=Verb)
 @store_argument
 @click.argument("words", metavar="[ID...]", nargs=-1)
-@click.option("--fingerprints", is_flag=True, help="The words and lines are fingerprints, which go with all their ids.")
+@click.option("--fingerprints", is_flag=True, help="The arguments and lines are fingerprints; delete them with all their ids.")
 @click.option("--decimal", is_flag=True, help="Fingerprints are decimal, not hexadecimal.")
-@click.option("--input", "inputs", multiple=True, metavar="FILE", help="Read one a line from a file, - for standard input.")
+@click.option("--input", "inputs", multiple=True, metavar="FILE", help="Read one id per line from a file; - is standard input.")
 @talk_options
 @json_option
 def delete(
@@ -31,10 +31,9 @@ def delete(
 ) -> None:
     """Remove documents from a store by their ids, or fingerprints with all their ids.
 
-    They are gone from all answers, in every process, when this returns; the space comes back with the next
-    fpstore merge. Ids are found by reading the id map once, however many are given: give many at a time.
-    What is not stored is passed over. With --input each line is an id, as it stands; an id that holds a line
-    feed can only be given as a word.
+    When this returns, no process finds them any more. The next fpstore merge gives their space back. To find ids,
+    the id map is read once per call, so give many ids at a time. Ids that are not stored are ignored. With --input,
+    each line is an id, unchanged; an id that contains a line feed must be given as an argument.
 
     $ fpstore delete crawl.fps 17 4711
     $ fpstore delete crawl.fps --input gone.txt --quiet
@@ -68,20 +67,20 @@ def delete(
 
 
 class _Line(NamedTuple):
-    """A line of an input that is not empty, and where it stands."""
+    """A non-empty line of an input, and its place."""
 
     text: str
     name: str
     number: int
 
     def read(self, parse: Callable[[str, bool], int], decimal: bool) -> int:
-        """Return what a function reads in it; its InputError says in which line."""
+        """Return the value that a function parses from it; its InputError names the line."""
         with located(self.name, self.number):
             return parse(self.text.strip(), decimal)
 
 
 def _lines(path: str) -> list[_Line]:
-    """Return the lines of a file. Only a line feed ends one: an id may hold what Unicode also calls a line break."""
+    """Return the lines of a file. Only a line feed ends one, since an id may contain other line breaks of Unicode."""
     file = InputFile(path)
     with file.open() as stream, storage_errors(file.name):
         data = stream.read()

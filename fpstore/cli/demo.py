@@ -12,12 +12,12 @@ from pathlib import Path
 import click
 
 from fpstore.cli.build import build
+from fpstore.cli.demo_data import MODULES, families, python_sources
 from fpstore.cli.export import export
 from fpstore.cli.output import count, print_table
 from fpstore.cli.probe import probe
 from fpstore.cli.stats import stats
 from fpstore.cli.verb import Verb
-from fpstore.demo import MODULES, families, python_sources
 from fpstore.errors import StorageError, StoreExistsError
 
 _SHOWN_FAMILIES = 10
@@ -28,13 +28,13 @@ _SHOWN_PATHS = 6
 @click.option(
     "--keep",
     metavar="DIR",
-    help="Write into the folder DIR, and keep it; by default a temporary folder is removed.",
+    help="Write to the folder DIR and keep it. By default, a temporary folder is used and removed.",
 )
 def demo(keep: str | None) -> None:
     """Find the near-duplicates among the source files of this Python installation.
 
-    Builds a store in a temporary folder, prints the families that it finds (code pages of the package
-    encodings are some), the sizes, and each command as it runs it. Takes a few seconds, and needs no network.
+    Builds a store in a temporary folder and prints each command as it runs, the families that it finds (such as
+    code pages of the package encodings), and the sizes. Takes a few seconds and needs no network.
 
     $ fpstore demo
     $ fpstore demo --keep python-demo
@@ -44,23 +44,23 @@ def demo(keep: str | None) -> None:
         folder = _folder(keep, stack)
         stack.enter_context(contextlib.chdir(library))
         store, fingerprints, pairs = (str(folder / name) for name in ("python.fps", "fingerprints.tsv", "pairs.tsv"))
-        click.echo("The source files of this Python as documents, 64 bits for each:\n")
+        click.echo("The source files of this Python as documents, 64 bits per document:\n")
         _show("cd", str(library))
         options = ["--text", "--suffix", ".py"]
         _run(build, [store, *options, MODULES, *packages])
-        click.echo("\nWhich files are near one of them? Query, fingerprint, distance, id:\n")
+        click.echo("\nFiles near one of them. Query, fingerprint, distance, id:\n")
         _run(probe, [store, "--text", _example(packages)])
-        click.echo("\nAll near-duplicates: each fingerprint of the store is a query.\n")
+        click.echo("\nAll near-duplicates: every fingerprint of the store is a query.\n")
         _run(export, [store, "--output", fingerprints])
         _run(probe, [store, "--input", fingerprints, "--output", pairs])
         print_families(Path(pairs))
-        click.echo("\nWhat it takes:\n")
+        click.echo("\nSizes:\n")
         _run(stats, [store])
     click.echo(f"\nKept in {keep}." if keep else "\nThe folder is removed; fpstore demo --keep DIR keeps it.")
 
 
 def _folder(keep: str | None, stack: contextlib.ExitStack) -> Path:
-    """Return a folder for the store: one to keep, or one that the stack removes."""
+    """Return a folder for the store: the one to keep, or a temporary one that the stack removes."""
     if keep is None:
         folder = Path(tempfile.mkdtemp(prefix="fpstore-demo-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -76,7 +76,7 @@ def _folder(keep: str | None, stack: contextlib.ExitStack) -> Path:
 
 
 def _run(command: click.Command, arguments: Sequence[str]) -> None:
-    """Show a command, and run it as the shell would: with the names of modules for the pattern."""
+    """Print a command and run it as the shell would, with the names of modules in place of the pattern."""
     assert command.name is not None
     _show("fpstore", command.name, *arguments)
     expanded: list[str] = []
@@ -91,13 +91,13 @@ def _show(*words: str) -> None:
 
 
 def _example(packages: Sequence[str]) -> str:
-    """Return a file that has near-duplicates; another one if this Python does not have it."""
+    """Return a file that has near-duplicates, or another file if this Python does not have it."""
     wanted = Path("encodings", "cp1254.py")
     return str(wanted if wanted.is_file() else Path(packages[0], "__init__.py"))
 
 
 def print_families(pairs: Path) -> None:
-    """Print the families that the matches of a TSV file make."""
+    """Print the families formed by the matches of a TSV file."""
     found = families(pairs)
     noun = "family" if len(found) == 1 else "families"
     print_table(

@@ -35,7 +35,7 @@ suffix_option = click.option(
     type=types.SUFFIX,
     multiple=True,
     metavar=".EXT",
-    help="Of the files in folders, only those whose names end so; may be repeated.",
+    help="In folders, read only files whose names end with this; may be repeated.",
 )
 
 
@@ -59,21 +59,21 @@ shingle_options = grouped(
     Shingles,
     click.option(
         "--shingle", type=click.Choice(["words", "chars"]), default="words", show_default=True,
-        help="What the overlapping pieces of a text are made of.",
+        help="Unit of the overlapping pieces of a text.",
     ),
     click.option(
         "--shingle-size", type=types.whole(1, 255), default=3, show_default=True, metavar="N",
-        help="How many of them make a piece, 1 to 255.",
+        help="Number of units in a piece, 1 to 255.",
     ),
     click.option(
         "--weighting", type=click.Choice(["count", "set"]), default="count", show_default=True,
-        help="Whether each occurrence of a piece counts, or each distinct one once.",
+        help="Count each occurrence of a piece (count), or each distinct piece once (set).",
     ),
 )  # fmt: skip
 
 
 class Notices:
-    """Counts the files that are left out, to name them once at the end."""
+    """Counts the files that are skipped, to name them once at the end."""
 
     def __init__(self) -> None:
         self._seen: Counter[str] = Counter()
@@ -87,7 +87,7 @@ class Notices:
             names.append(str(path))
 
     def report(self, talk: Talk) -> None:
-        """Say what was left out, and why."""
+        """Report the skipped files and the reasons."""
         for reason, number in sorted(self._seen.items()):
             names = ", ".join(self._first[reason])
             more = f" and {number - _NAMED:,} more" if number > _NAMED else ""
@@ -107,7 +107,7 @@ def reader(
 
 
 def refuse_folders(paths: Sequence[str]) -> None:
-    """Refuse a folder where files of fingerprints are read."""
+    """Refuse a folder where files of fingerprints are expected."""
     for path in paths:
         if Path(path).is_dir():
             raise InputError(f"{path}: is a folder; --text makes fingerprints of the text files in it", path=path)
@@ -119,12 +119,12 @@ def chunks(
     suffixes: Sequence[str],
     notices: Notices,
 ) -> Iterator[Chunk]:
-    """Yield fingerprints and paths of files, folders and ``-``, standard input, in the order given."""
+    """Yield fingerprints and paths of files, folders and ``-`` (standard input), in the order given."""
     named = [path for path in paths if path != "-"]
     if len(named) == len(paths):
         yield from reader(paths, fingerprinter, suffixes, notices)
         return
-    reader(named, fingerprinter, suffixes, notices)  # a path that is missing shows before any output
+    reader(named, fingerprinter, suffixes, notices)  # reports a missing path before any output
     for path in paths:
         if path != "-":
             yield from reader([path], fingerprinter, suffixes, notices)

@@ -17,15 +17,15 @@ from fpstore.io.reader import format_of
 @click.command(cls=Verb)
 @store_argument
 @output_option("Where to write: .tsv, .csv, .txt, .jsonl, .parquet, .npy or .u64")
-@click.option("--format", "format_name", type=click.Choice(FORMATS), help="Format, whatever the name of the output.")
+@click.option("--format", "format_name", type=click.Choice(FORMATS), help="Format of the output; by default from its extension.")
 @json_option
 @talk_options
 def export(store: str, output: str, format_name: str | None, as_json: bool, talk: Talk) -> None:
     """Write the fingerprints and ids of a store, in ascending order of fingerprint.
 
-    One row `fingerprint id` for each id, which fpstore build reads again; --json is --format jsonl. The
-    formats npy and u64 hold fingerprints only: each once, without ids. Delimited text refuses an id that holds a
-    tab (.tsv) or a line break: write such ids as JSON lines or Parquet, which hold every id.
+    Writes one row `fingerprint id` per id, which fpstore build can read; --json is --format jsonl. The formats npy
+    and u64 hold each fingerprint once, without ids. An id that contains a tab (.tsv) or a line break is refused in
+    delimited text: write such ids as JSON lines or Parquet.
 
     $ fpstore export crawl.fps --output crawl-copy.tsv
     $ fpstore export crawl.fps --json | head -n 3

@@ -39,8 +39,8 @@ def text(
 ) -> None:
     """Make fingerprints of text files with SimHash.
 
-    A PATH is a file, a folder, or - for standard input. Writes a line `fingerprint path` for each, separated
-    by a tab, which fpstore build reads; with --json, objects with the fields fingerprint and id, the path.
+    A PATH is a file, a folder, or - for standard input. Writes a line `fingerprint path` per file, separated by a
+    tab, which fpstore build can read. With --json, writes objects with the fields fingerprint and id (the path).
 
     $ fpstore hash text draft.txt notes
     $ fpstore hash text notes --suffix .txt --output notes.tsv --no-progress

@@ -40,29 +40,33 @@ UNMATCHED_PARAMETERS = {"radius", "output", "threads"}
 @click.option(
     "--unmatched",
     is_flag=True,
-    help="Insert only rows without a match, stored or earlier in the input; write the matches of the others.",
+    help="Insert only rows without a match in the store or earlier in the input; write the matches of the others.",
 )
 @click.option(
-    "-r", "--radius", type=types.RADIUS, metavar="N", help="With --unmatched: largest distance; by default the store's."
+    "-r",
+    "--radius",
+    type=types.RADIUS,
+    metavar="N",
+    help="With --unmatched, the largest distance of a match; by default the store's radius.",
 )
 @output_option("With --unmatched, where to write the matches: .tsv, .csv, .jsonl or .parquet")
 @row_options
 @click.option("--id-field", metavar="NAME", help="JSON field or column of the ids; by default id.")
 @click.option("--id-type", type=click.Choice(["auto", "int", "str"]), default="auto", show_default=True, help="Type of the ids.")
-@click.option("--text", is_flag=True, help="Inputs are text files, or folders; fingerprints are made as the store's were.")
+@click.option("--text", is_flag=True, help="Inputs are text files or folders; make fingerprints in the same way as the store's.")
 @suffix_option
 @click.option(
     "--sync",
     type=click.Choice(["commit", "batch", "none"]),
     default="commit",
     show_default=True,
-    help="commit: each chunk of rows is durable before the next is read; batch, none: in larger groups.",
+    help="commit: each chunk of rows is durable before the next is read; batch, none: larger groups.",
 )
 @click.option(
     "--merge-at",
     type=types.SHARE,
     metavar="SHARE",
-    help="Merge whenever the delta has this share of the tables, such as 0.1, and at least 65,536 changes.",
+    help="Merge whenever the delta reaches this share of the tables, such as 0.1, and 65,536 changes.",
 )
 @threads_option
 @talk_options
@@ -86,10 +90,10 @@ def insert(
 ) -> None:
     """Add fingerprints and ids, or texts, to a store; inputs are as for fpstore build.
 
-    What is inserted is durable, and seen by every process that has the store open. With --unmatched a row is
-    inserted only if nothing within the radius is there, and lines `query fingerprint distance id` are written
-    for the others, as fpstore probe does. Inserts are kept beside the tables until fpstore merge. An id that is
-    stored already keeps its old fingerprint too: fpstore delete it first to replace a document.
+    When this returns, the rows are durable, and every process that has the store open finds them. With --unmatched,
+    a row is inserted only if the store has nothing within the radius; for the other rows, lines `query fingerprint
+    distance id` are written, as by fpstore probe. Inserts are kept in a log beside the tables until fpstore merge.
+    An id that is already stored keeps its old fingerprint too: to replace a document, fpstore delete its id first.
 
     $ fpstore insert crawl.fps new.tsv
     $ fpstore insert crawl.fps new.tsv --unmatched --radius 2 --output duplicates.tsv --threads 1
@@ -146,7 +150,7 @@ def insert(
 
 
 def _row_numbers(opened: Any, rows: int) -> Any:
-    totals = opened.view().totals
+    totals = opened.snapshot().totals
     if totals.id_kind != "row" and totals.ids:
-        raise InputError(f"{opened.path}: its rows have ids of their own: give one for each row")
+        raise InputError(f"{opened.path}: its rows have ids of their own: give one per row")
     return np.arange(totals.next_row, totals.next_row + rows, dtype=np.uint64)

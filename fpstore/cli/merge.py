@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 @click.command(cls=Verb)
 @store_argument
 @click.argument("others", metavar="[OTHER...]", nargs=-1)
-@click.option("--renumber", is_flag=True, help="Give the integer ids of each OTHER the numbers that follow the largest before.")
-@click.option("--design", metavar="NAME", help="Keep other tables from now on: auto, or a name that fpstore plan lists.")
+@click.option("--renumber", is_flag=True, help="Renumber the integer ids of each OTHER, in turn, from the largest so far.")
+@click.option("--design", metavar="NAME", help="Change to another design: auto, or a name that fpstore plan lists.")
 @threads_option
 @memory_option
 @talk_options
@@ -38,12 +38,11 @@ def merge(
     talk: Talk,
     as_json: bool,
 ) -> None:
-    """Fold what was inserted and deleted into the tables of a store, and join other stores to it.
+    """Fold inserts and deletes into the tables of a store, and join other stores to it.
 
-    The new tables are written beside the old ones, which need the space until then, and take their place in
-    one step; readers go on all the time. Other stores stay as they are. What is sorted already is streamed.
-    A process that has the store open for writing keeps this command away: let it merge by itself, with
-    fpstore.open(..., merge_at=0.1) or Store.merge().
+    The new tables are written beside the old ones, so there must be space for both, and replace them in one step.
+    Readers go on all the time. The other stores do not change. While another process has the store open for
+    writing, this command is refused: let that process merge, with fpstore.open(..., merge_at=0.1) or Store.merge().
 
     $ fpstore merge crawl.fps
     $ fpstore merge crawl.fps monday.fps tuesday.fps --threads 2 --memory 1GiB --no-progress
@@ -76,14 +75,14 @@ def merge(
 
 
 def _writer(store: str) -> Store:
-    """Open a store for writing; where another process has it, say how that one merges."""
+    """Open a store for writing; if another process has it, say how that process can merge."""
     import fpstore
 
     try:
         return fpstore.open(store, "r+")
     except fpstore.StoreLockedError as error:
         raise fpstore.StoreLockedError(
-            f"{error}. A process that keeps a store open merges it itself: Store.merge() there, or fpstore.open(path, 'r+', "
+            f"{error}. To merge in that process, call Store.merge() there, or open the store with fpstore.open(path, 'r+', "
             "merge_at=0.1) for merges in the background",
             path=error.path,
             got=error.got,

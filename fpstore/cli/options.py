@@ -1,4 +1,4 @@
-"""Options and arguments that several verbs share."""
+"""Options and arguments shared by several verbs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import click
 from click.core import ParameterSource
 
 from fpstore.arguments import check_path
+from fpstore.building.target import refuse_inside_store
 from fpstore.cli import types
 from fpstore.cli.streams import CLOSED, output_is_closed
 from fpstore.errors import StorageError
-from fpstore.folder import refuse_inside_store
 from fpstore.io import FORMATS
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -22,10 +22,13 @@ Decorator = Callable[[Any], Any]
 
 store_argument = click.argument("store", metavar="STORE")
 threads_option = click.option(
-    "--threads", type=types.THREADS, metavar="N", help="How many threads to use; by default one per processor."
+    "--threads", type=types.THREADS, metavar="N", help="Number of threads; by default one per processor."
 )
 memory_option = click.option(
-    "--memory", type=types.MEMORY, metavar="SIZE", help="Memory budget, such as 2GiB; by default a quarter of this machine's."
+    "--memory",
+    type=types.MEMORY,
+    metavar="SIZE",
+    help="Memory budget, such as 2GiB; by default a quarter of this machine's memory.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 json_lines_option = click.option("--json", "as_json", is_flag=True, help="Write JSON lines, one object per query.")
@@ -52,7 +55,7 @@ def _check_output(ctx: click.Context, parameter: click.Parameter, value: str) ->
 
 
 def grouped(name: str, kind: type, *options: Decorator) -> Decorator:
-    """Add options whose values are the fields of one dataclass, which the function receives as ``name``."""
+    """Add options whose values become the fields of one dataclass, which the function receives as ``name``."""
     fields = [field.name for field in dataclasses.fields(kind)]
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -79,7 +82,7 @@ def refuse(names: set[str], reason: str) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Talk:
-    """How much is said on standard error besides errors."""
+    """How much is written to standard error besides errors."""
 
     quiet: bool
     no_progress: bool
@@ -90,7 +93,7 @@ class Talk:
         return not (self.quiet or self.no_progress)
 
     def note(self, message: str) -> None:
-        """Say something on standard error, unless quiet."""
+        """Write a message to standard error, unless quiet."""
         from fpstore.cli.output import complain
 
         if not self.quiet:
@@ -100,11 +103,11 @@ class Talk:
 talk_options = grouped(
     "talk",
     Talk,
-    click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors."),
+    click.option("-q", "--quiet", is_flag=True, help="Write nothing to standard error but errors."),
     click.option(
         "--no-progress",
         is_flag=True,
-        help="Show no progress bar (the default when standard error is not a terminal).",
+        help="Do not show a progress bar (the default when standard error is not a terminal).",
     ),
 )
 
@@ -131,7 +134,7 @@ row_options = grouped(
     click.option(
         "--format",
         type=click.Choice(FORMATS),
-        help="Format of the input; by default by its extension, and tsv for standard input.",
+        help="Format of the input; by default from its extension, and tsv for standard input.",
     ),
     click.option("--decimal", is_flag=True, help="Fingerprints in text are decimal, not hexadecimal."),
     click.option(

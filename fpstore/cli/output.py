@@ -1,4 +1,4 @@
-"""What the verbs print: lines on standard error, tables, JSON, and numbers for people."""
+"""Output of the verbs: lines on standard error, tables, JSON, and numbers for people."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PLAIN_WIDTH = 160
 
 
 def complain(message: str) -> None:
-    """Write one line to standard error, whatever the message holds."""
+    """Write a message as one line to standard error."""
     click.echo(f"fpstore: {one_line(message)}", err=True)
 
 
@@ -35,11 +35,11 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     title : str
         A line above it.
     columns : sequence of str
-        Headings; when all are empty, there is no heading line.
+        Headings. If all are empty, there is no heading line.
     rows : iterable of sequences of str
         The cells.
     left : sequence of int
-        Columns that are aligned to the left; the others are numbers.
+        Columns aligned to the left; the others hold numbers.
     """
     from rich.console import Console
     from rich.table import Table
@@ -62,7 +62,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
 
 
 def shown(path: str) -> str:
-    """Return a path as it can be printed in a line, whatever its name."""
+    """Return a path in a form that can be printed on one line."""
     return printable(path)
 
 
@@ -77,5 +77,5 @@ def size(byte_count: float) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """Return a number with its noun, in the plural unless it is one."""
+    """Return a number with its noun, in the singular or plural."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -14,7 +14,7 @@ from fpstore.cli.verb import Verb
 from fpstore.errors import InputError, show
 
 if TYPE_CHECKING:
-    from fpstore.plan import Plan
+    from fpstore.design.planner import Plan
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12,
           "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}  # fmt: skip
@@ -36,7 +36,7 @@ def parse_count(text: str) -> int:
     if value is None or value != int(value):
         raise InputError(f"{show(text)} is not a number of fingerprints: write it as 16777216, 2^24, 1e9 or 16M", got=text)
     if value > _MOST:
-        raise InputError(f"{show(text)} is more than the 2^64 fingerprints that there are", got=text)
+        raise InputError(f"{show(text)} is more than 2^64, the number of all fingerprints", got=text)
     return int(value)
 
 
@@ -51,30 +51,29 @@ def parse_count(text: str) -> int:
     metavar="N",
     help="Largest radius of probes, 0 to 7.",
 )
-@click.option("--disk-budget", type=types.BUDGET, metavar="SIZE", help="What tables and ids may take on disk, such as 40GB.")
+@click.option("--disk-budget", type=types.BUDGET, metavar="SIZE", help="Most disk space for tables and ids, such as 40GB.")
 @click.option(
     "--memory-budget",
     type=types.BUDGET,
     metavar="SIZE",
-    help="Memory that the tables should fit in; by default half of this machine's when hot.",
+    help="Memory for the tables; by default half of this machine's memory with --storage hot.",
 )
 @click.option(
     "--storage",
     type=click.Choice(["hot", "cold"]),
     default="hot",
     show_default=True,
-    help="Rank for tables in memory, or for tables that are read from disk.",
+    help="Rank for tables in memory (hot) or read from disk (cold).",
 )
 @json_option
 def plan(n: int, radius: int, disk_budget: int | None, memory_budget: int | None, storage: str, as_json: bool) -> None:
     """Compare the designs for N fingerprints, best first.
 
-    N is a number such as 16777216, 2^24, 1e9, 16M (million), 16Mi (2^20) or 2G (billion). The costs are
-    estimates for uniform fingerprints: bytes per fingerprint (fp) without ids, and the time of one probe in a
-    batch on one thread, in µs with the tables in memory and in ms when every block is read from a
-    solid-state disk. fpstore build takes a name from the first column as --design. The first row is what auto
-    takes: of all that fit the one whose bytes are best worth it, where twice the bytes must bring 1.5 times the
-    speed.
+    N is a number such as 16777216, 2^24, 1e9, 16M (million), 16Mi (16 x 2^20) or 2G (billion). The costs are
+    estimates for uniform fingerprints: bytes per fingerprint (fp) without ids, and the time of one probe in a batch
+    on one thread, in µs with the tables in memory, and in ms when every block is read from a solid-state disk.
+    Pass a name from the first column to fpstore build as --design. The first row is the choice of auto: among the
+    designs that fit, the best compromise, where twice the bytes must bring 1.5 times the speed.
 
     $ fpstore plan 2^24
     $ fpstore plan 1e9 --radius 3 --disk-budget 40GB --memory-budget 16GiB

@@ -13,11 +13,11 @@ from fpstore.cli.verb import Verb
 def probe(request: asking.Request) -> None:
     """Find every stored fingerprint within the radius of each query FP, and its ids.
 
-    Writes a line `query fingerprint distance id` for each id of each match, separated by tabs, without a
-    header, the fingerprints in hexadecimal. With --json, an object for each query: {"query": ..., "matches":
-    [{"fingerprint": ..., "distance": ..., "ids": [...]}]}, and first its "document" with --text, as Parquet
-    has it in a column. A radius over the store's is answered by a scan. Finding nothing is no error: exit
-    code 0.
+    Writes a line `query fingerprint distance id` per id of each match, separated by tabs, without a header, with
+    fingerprints in hexadecimal. With --json, writes an object per query: {"query": ..., "matches":
+    [{"fingerprint": ..., "distance": ..., "ids": [...]}]}; with --text it begins with "document", which Parquet has
+    as a column. A radius above the store's is answered by a scan. Finding nothing is not an error: the exit code is
+    0.
 
     $ fpstore probe crawl.fps 9d3a5b1c00f7e642 0x2a --radius 2
     $ fpstore probe crawl.fps --decimal 42 --json --quiet

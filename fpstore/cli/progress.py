@@ -1,4 +1,4 @@
-"""Progress bars on standard error: phase, share, rate, time left. Only on a terminal."""
+"""Progress bars on standard error, on a terminal only: phase, share, rate, time left."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Source(Protocol):
-    """An input that knows how far it has been read."""
+    """An input that counts the bytes read."""
 
     @property
     def bytes_total(self) -> int | None:
@@ -29,9 +29,9 @@ class Bars:
     Parameters
     ----------
     wanted : bool
-        False shows nothing, as does a standard error that is no terminal.
+        False shows nothing; neither does a standard error that is not a terminal.
     source : Source, optional
-        Gives the share that is done, in bytes, while a phase has no total.
+        Gives the share done, in bytes, while a phase has no total.
     """
 
     def __init__(self, wanted: bool, source: Source | None = None) -> None:
@@ -86,7 +86,7 @@ def _bars() -> Progress:
     from rich.text import Text
 
     class Rate(ProgressColumn):
-        """Rows, and rows a second."""
+        """Rows, and rows per second."""
 
         def render(self, task: Any) -> Text:
             rows = task.fields["rows"]

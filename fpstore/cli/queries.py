@@ -1,4 +1,4 @@
-"""What `probe` and `scan` share: where queries come from, how many are answered at once, what is written."""
+"""The common part of `probe` and `scan`: sources of queries, sizes of batches, output."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from fpstore.errors import InputError
 from fpstore.io import Chunk, check_fingerprints, open_reader, open_writer, parse_fingerprint
 from fpstore.io.reader import format_of
 from fpstore.io.sink import Sink
-from fpstore.matches import Matches
+from fpstore.query.matches import Matches
 from fpstore.store import Store
 
 CHUNK_QUERIES = 1 << 16
-SCAN_QUERIES = 1 << 10  # more would save no time, and a signal waits until all have met a part of the table
+SCAN_QUERIES = 1 << 10  # more would not be faster, and a signal waits until all have met a part of the table
 FIRST_QUERIES = 1 << 8
-MOST_ROWS = 1 << 20  # of matches held at once, as far as the queries before tell
+MOST_ROWS = 1 << 20  # of matches held at once, as estimated from the queries before
 COLUMNS = ("query", "fingerprint", "distance", "id")
 
 Write = Callable[[Chunk, Matches], int]
@@ -46,7 +46,7 @@ Write = Callable[[Chunk, Matches], int]
 
 @dataclass(frozen=True)
 class Queries:
-    """What is asked."""
+    """The queries and their options."""
 
     words: tuple[str, ...]
     input: tuple[str, ...]
@@ -60,12 +60,12 @@ query_options = grouped(
     click.argument("words", metavar="[FP...]", nargs=-1),
     click.option(
         "--input", multiple=True, metavar="FILE",
-        help="Read queries from a file, - for standard input; may be repeated.",
+        help="Read queries from a file; - is standard input; may be repeated.",
     ),
     click.option(
         "--text", is_flag=True,
         help="FP... are text files, folders of them, or - for standard input; "
-        "their fingerprints are made as the store's were.",
+        "make fingerprints in the same way as the store's.",
     ),
     documents.suffix_option,
 )  # fmt: skip
@@ -73,7 +73,7 @@ query_options = grouped(
 
 @dataclass(frozen=True)
 class Request:
-    """What both verbs take: a store, queries, and where the matches go."""
+    """The arguments of both verbs: a store, queries, and the output for the matches."""
 
     store: str
     queries: Queries
@@ -86,7 +86,7 @@ class Request:
 
 
 def request_options(**radius: Any) -> Decorator:
-    """Return the options of both verbs, which the function receives as ``request``; ``radius`` says what is special about -r."""
+    """Return the options of both verbs, which the function receives as ``request``; ``radius`` has the settings of -r."""
     return grouped(
         "request",
         Request,
@@ -102,7 +102,7 @@ def request_options(**radius: Any) -> Decorator:
 
 
 def run(store: Store, request: Request, scanning: bool) -> None:
-    """Answer all queries and write the matches; memory stays bounded however many there are."""
+    """Answer all queries and write the matches, in bounded memory."""
     notices = documents.Notices()
     chunks, total = _chunks(store, request.queries, request.rows, notices)
     json_lines = is_json(request.output, request.as_json)
@@ -128,7 +128,7 @@ def run(store: Store, request: Request, scanning: bool) -> None:
 
 
 def _chunks(store: Store, queries: Queries, rows: Rows, notices: documents.Notices) -> tuple[Any, int | None]:
-    """Return chunks of queries (texts have their paths as ids), and how many there are if that is known."""
+    """Return chunks of queries (texts have their paths as ids), and their number if it is known."""
     if queries.text:
         refuse(ROW_PARAMETERS | {"input"}, "does not go with --text")
         if not queries.words:
@@ -148,7 +148,7 @@ def _chunks(store: Store, queries: Queries, rows: Rows, notices: documents.Notic
 
 
 class _WithoutIds:
-    """A reader's chunks without the ids, which say nothing about queries; and its progress."""
+    """A reader's chunks without ids, which queries do not need; and its progress."""
 
     def __init__(self, reader: Any) -> None:
         self._reader = reader
@@ -191,7 +191,7 @@ def _parse_word(word: str, decimal: bool) -> int:
 
 
 def fingerprinter_of(store: Store) -> Any:
-    """Return what made the fingerprints of a store."""
+    """Return the fingerprinter of a store."""
     from fpstore.hashing import from_description
 
     if store.fingerprinter is None:
@@ -204,7 +204,7 @@ def fingerprinter_of(store: Store) -> Any:
 
 
 def is_json(output: str, as_json: bool) -> bool:
-    """Whether JSON lines are wanted; a usage error when ``--json`` and the extension contradict."""
+    """Whether JSON lines are wanted; a usage error if ``--json`` and the extension contradict each other."""
     suffix = "" if output == "-" else Path(output).suffix.lower()
     if as_json and suffix in (".tsv", ".csv", ".txt", ".parquet", ".npy", ".u64"):
         raise click.UsageError(f"--json does not go with an output named *{suffix}", click.get_current_context())
@@ -240,7 +240,7 @@ def rows_writer(output: str, with_document: bool) -> Iterator[Write]:
 
 @contextmanager
 def json_lines_writer(output: str) -> Iterator[Write]:
-    """One object per query, also for those without a match."""
+    """One object per query, even without a match."""
     sink = Sink(output)
     encode = json.JSONEncoder(ensure_ascii=False).encode
     try:

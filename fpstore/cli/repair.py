@@ -15,8 +15,8 @@ from fpstore.cli.verb import Verb
 @click.command(cls=Verb)
 @store_argument
 @click.option("-o", "--output", metavar="NEW", help="The store to write; by default STORE.repaired.")
-@click.option("--yes", is_flag=True, help="Put the new store in place of STORE, which is kept as STORE.damaged.")
-@click.option("--lost", metavar="FILE", help="Where to list what is lost, if anything is; by default STORE.lost.tsv.")
+@click.option("--yes", is_flag=True, help="Put the new store in place of STORE, and keep that as STORE.damaged.")
+@click.option("--lost", metavar="FILE", help="Where to list losses, if there are any; by default STORE.lost.tsv.")
 @threads_option
 @memory_option
 @talk_options
@@ -31,11 +31,11 @@ def repair(
     talk: Talk,
     as_json: bool,
 ) -> None:
-    """Make a sound store of what is intact of a damaged one.
+    """Make a sound store from the intact parts of a damaged one.
 
-    Each table holds the whole set, so one intact table gives back all others; ids, strings and the latest changes
-    exist once. The damaged store is never changed or deleted. What was done and what is lost is printed; exit
-    code 1 when something is lost. When nothing is wrong, nothing is written.
+    Each table holds the whole set, so one intact table restores all others. Ids, strings and the latest changes exist
+    only once. The damaged store is never changed or deleted. Prints what was done and what is lost. The exit code is
+    1 if something is lost. If nothing is wrong, nothing is written.
 
     $ fpstore repair crawl.fps
     $ fpstore repair crawl.fps -o repaired.fps --lost lost.tsv --json

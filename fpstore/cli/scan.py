@@ -13,8 +13,8 @@ from fpstore.cli.verb import Verb
 def scan(request: asking.Request) -> None:
     """Find matches within any radius by reading the whole first table.
 
-    The table is read once for many queries; the time grows with the number of stored fingerprints and of
-    queries. Output is that of fpstore probe.
+    The table is read once for many queries. The time grows with the number of stored fingerprints and the number
+    of queries. The output is that of fpstore probe.
 
     $ fpstore scan crawl.fps 9d3a5b1c00f7e642 --radius 12
     $ fpstore scan crawl.fps --decimal 42 -r 20 --json --threads 2 --quiet

@@ -1,4 +1,4 @@
-"""Signals that end a program, as an exception: whatever was begun is cleaned up on the way out."""
+"""Signals that end a program, turned into an exception, so that unfinished work is cleaned up on the way out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PATIENCE_SECONDS = 2.0
 
 
 class Interrupted(BaseException):
-    """A signal asked the program to end. Not the KeyboardInterrupt that click handles in its own way."""
+    """A signal asked the program to end. It is not a KeyboardInterrupt, which click handles in its own way."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -48,5 +48,5 @@ def raised_as_exceptions() -> Iterator[None]:
         yield
     finally:
         for number in handled:
-            # After one of them the program is about to end: another must not change how.
+            # The program is about to end; another signal must not change how.
             signal.signal(number, before[number] if last < 0 else signal.SIG_IGN)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
+from fpstore.change.split import MOST_BITS
 from fpstore.cli import types
 from fpstore.cli.options import Talk, json_option, memory_option, store_argument, talk_options, threads_option
 from fpstore.cli.output import count, print_json, shown
 from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb
-from fpstore.splitting import MOST_BITS
 
 
 @click.command(cls=Verb)
@@ -20,20 +20,20 @@ from fpstore.splitting import MOST_BITS
     type=types.whole(1, MOST_BITS),
     required=True,
     metavar="N",
-    help="By how many leading bits, 1 to 8: 2 to 256 stores.",
+    help="Number of leading bits, 1 to 8: 2 to 256 stores.",
 )
 @threads_option
 @memory_option
-@click.option("--force", is_flag=True, help="Replace stores that exist.")
+@click.option("--force", is_flag=True, help="Replace existing stores.")
 @talk_options
 @json_option
 def split(
     store: str, folder: str, bits: int, threads: int | None, memory: str | None, force: bool, talk: Talk, as_json: bool
 ) -> None:
-    """Write the content of a store to several, by the leading bits of the fingerprints.
+    """Write the content of a store to several stores, by the leading bits of the fingerprints.
 
-    They are named after these bits, such as FOLDER/00.fps to FOLDER/11.fps. The store stays as it is; fpstore
-    merge joins the parts again.
+    The new stores are named after these bits, such as FOLDER/00.fps to FOLDER/11.fps. STORE does not change.
+    fpstore merge joins the parts again.
 
     $ fpstore split crawl.fps shards --bits 2
     $ fpstore split crawl.fps shards --bits 2 --force --threads 1 --memory 1GiB --quiet

@@ -12,7 +12,7 @@ from fpstore.cli.verb import Verb
 
 _PARTS = {
     "tables": "tables",
-    "keys": "of which keys",
+    "keys": "tables: keys only",
     "ids": "ids",
     "metadata": "metadata",
     "delta": "delta",
@@ -23,23 +23,30 @@ _PARTS = {
 @click.command(cls=Verb)
 @store_argument
 @json_option
-@click.option("--full", is_flag=True, help="Also read the whole first table: codes, fill of the blocks, skew.")
-def stats(store: str, as_json: bool, full: bool) -> None:
-    """Show what a store holds and what it takes.
+@click.option("--full", is_flag=True, help="Also read the whole first table, to show codes, fill of the blocks, and skew.")
+@click.option("--prometheus", is_flag=True, help="Print metrics in the text format of Prometheus.")
+def stats(store: str, as_json: bool, full: bool, prometheus: bool) -> None:
+    """Show the contents and the sizes of a store.
 
     $ fpstore stats crawl.fps
     $ fpstore stats crawl.fps --full --json
+    $ fpstore stats crawl.fps --prometheus
     """
+    if prometheus and (as_json or full):
+        raise click.UsageError("--prometheus cannot be combined with --json or --full")
     import fpstore
-    from fpstore import layout
-    from fpstore.inspection import distribution
-    from fpstore.table import TableReader
+    from fpstore.care.stats import distribution
+    from fpstore.format.manifest import generation_folder
+    from fpstore.format.table import TableReader, table_name
 
     with fpstore.open(store) as opened:
         found = opened.stats()
         if full:
-            folder = opened.path / layout.generation_name(found["generation"])
-            found["distribution"] = distribution(TableReader(folder / layout.table_name(0)))
+            folder = opened.path / generation_folder(found["generation"])
+            found["distribution"] = distribution(TableReader(folder / table_name(0)))
+    if prometheus:
+        _print_metrics(store, found)
+        return
     if as_json:
         print_json(found)
         return
@@ -61,16 +68,18 @@ def _print_store(store: str, found: dict[str, Any]) -> None:
         ("radius", str(found["radius"])),
         ("design", found["design"]["name"]),
         ("block", f"{found['block_bytes']} bytes"),
-        ("made by", made or "unknown"),
+        ("fingerprinter", made or "unknown"),
         ("generation", str(found["generation"])),
-        ("changes since", f"{found['delta']['changes']:,}, {size(found['delta']['memory'])} of memory in each process"),
+        ("delta", f"{found['delta']['changes']:,} changes, {size(found['delta']['memory'])} of memory in each process"),
         ("format version", str(found["format_version"])),
     ]
+    if found["merge_error"]:
+        rows.append(("last merge failed", found["merge_error"]))
     print_table(shown(store), ("", ""), rows, left=(0, 1))
 
 
 def _print_bytes(found: dict[str, Any]) -> None:
-    from fpstore.inspection import TELLING
+    from fpstore.care.stats import TELLING
 
     n = found["fingerprints"]
     taken = found["bytes"]
@@ -92,7 +101,7 @@ def _print_bytes(found: dict[str, Any]) -> None:
 def _print_design(found: dict[str, Any]) -> None:
     print_table(
         "\nTables",
-        ("table", "prefix bits", "flips", "look-ups a probe"),
+        ("table", "prefix bits", "flips", "look-ups per probe"),
         [
             (str(number), str(table["prefix_bits"]), str(table["flips"]), str(table["lookups"]))
             for number, table in enumerate(found["design"]["tables"])
@@ -118,7 +127,7 @@ def _print_distribution(found: dict[str, Any]) -> None:
         ("", ""),
         [
             ("blocks", f"{found['blocks']:,}"),
-            ("fingerprints a block", f"{entries['least']} to {entries['most']}, mean {entries['mean']:.1f}"),
+            ("fingerprints per block", f"{entries['least']} to {entries['most']}, mean {entries['mean']:.1f}"),
             ("fill", f"{found['fill']:.1%}"),
         ],
         left=(0, 1),
@@ -128,3 +137,30 @@ def _print_distribution(found: dict[str, Any]) -> None:
         ("prefix", "fingerprints"),
         [(run["prefix"], f"{run['fingerprints']:,}") for run in skew["largest"]],
     )
+
+
+def _print_metrics(store: str, found: dict[str, Any]) -> None:
+    """Print gauges in Prometheus' text format, version 0.0.4."""
+    label = store.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    for name, meaning, value in _metrics(found):
+        parts = value if isinstance(value, dict) else {"": value}
+        click.echo(f"# HELP fpstore_{name} {meaning}\n# TYPE fpstore_{name} gauge")
+        for part, number in parts.items():
+            extra = f',part="{part}"' if part else ""
+            click.echo(f'fpstore_{name}{{store="{label}"{extra}}} {number}')
+
+
+def _metrics(found: dict[str, Any]) -> list[tuple[str, str, Any]]:
+    parts = {part: taken for part, taken in found["bytes"].items() if part not in ("total", "keys")}
+    return [
+        ("fingerprints", "Distinct fingerprints stored.", found["fingerprints"]),
+        ("ids", "Pairs of fingerprint and id stored.", found["ids"]),
+        ("bytes", "Bytes on disk by part.", parts),
+        ("generation", "Number of the current generation.", found["generation"]),
+        ("generation_timestamp_seconds", "When the current generation was published.", found["generation_since"]),
+        ("delta_changes", "Changes since the last merge.", found["delta"]["changes"]),
+        ("delta_memory_bytes", "Memory that the changes take in each process.", found["delta"]["memory"]),
+        ("log_records", "Records in the log.", found["log"]["records"]),
+        ("log_bytes", "Bytes of the log, with the space made ahead.", found["log"]["bytes"]),
+        ("merge_failed", "1 if the last merge failed.", int(found["merge_error"] is not None)),
+    ]

@@ -10,9 +10,9 @@ CLOSED = "standard output is closed"
 
 
 def occupy_closed_streams() -> None:
-    """Let no other file get the number of a closed stream, and what is written to a closed standard output fail.
+    """Keep other files from getting the number of a closed stream, and make writes to a closed standard output fail.
 
-    Python has None for such a stream, and what is printed to that is lost without a word.
+    Python uses None for such a stream, and silently drops what is printed to it.
     """
     for number, mode in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
@@ -26,7 +26,7 @@ def occupy_closed_streams() -> None:
 
 
 def output_is_closed() -> bool:
-    """Whether nothing can be written to standard output: it was closed, or opened only to be read."""
+    """Whether standard output cannot be written to: it was closed, or opened for reading only."""
     if sys.stdout is None:
         return True
     try:

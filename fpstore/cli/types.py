@@ -1,4 +1,4 @@
-"""Types of option values: a value out of range is a usage error, exit code 2, before anything is opened or written."""
+"""Types of option values. A value out of range is a usage error (exit code 2) before anything is opened or written."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 import click
 
 from fpstore.arguments import check_share
-from fpstore.design import MAX_RADIUS, WIDTH, check_design
+from fpstore.design.block_bytes import BLOCK_BYTES
+from fpstore.design.families import MAX_RADIUS, WIDTH, check_design
 from fpstore.errors import InputError, show
 from fpstore.resources import MOST_THREADS, parse_memory, parse_size
-from fpstore.table import BLOCK_BYTES
 
 
 class Checked(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
-    """A value that a function of the library reads; what it refuses is a usage error with its message."""
+    """A value parsed by a function of the library; its InputError becomes a usage error."""
 
     def __init__(self, name: str, read: Callable[[str], Any]) -> None:
         self.name = name
         self._read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return what the function makes of the text; a default that is not a string stays as it is."""
+        """Return the function's result for a text; a default that is not a string is returned unchanged."""
         if not isinstance(value, str):
             return value
         try:

@@ -1,4 +1,4 @@
-"""Verbs: commands whose help shows the example lines of the docstring as they are written."""
+"""Verbs: commands whose help shows the example lines of the docstring unchanged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class VerbGroup(click.Group):
 
 
 def keep_lines(text: str | None) -> str | None:
-    """Mark the paragraphs of examples in the way that click knows."""
+    """Mark paragraphs of examples with click's marker for unwrapped text."""
     return None if text is None else inspect.cleandoc(text).replace(f"\n\n{EXAMPLE}", f"\n\n\b\n{EXAMPLE}")
 
 

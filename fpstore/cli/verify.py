@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -19,20 +20,23 @@ from fpstore.cli.verb import Verb
 def verify(store: str, as_json: bool, talk: Talk) -> None:
     """Read every byte of a store and check it.
 
-    Checksums, order, counts, keys, codes, id records, and that all tables hold the same set. Exit code 1 when
-    something is wrong: each fault is a line with the file and the block.
+    Checks checksums, order, counts, keys, codes, id records, the log, and that all tables hold the same set. The exit
+    code is 1 if something is wrong. Each fault is a line with the file and the block.
 
     $ fpstore verify crawl.fps
     $ fpstore verify crawl.fps --json --no-progress
     $ fpstore verify crawl.fps --quiet
     """
     import fpstore
+    from fpstore.format.manifest import looks_like_store
 
     unread = ""
     try:
         with Bars(talk.bars) as bars, fpstore.open(store) as opened:
             report = opened.verify(progress=bars if talk.bars else None)
-    except fpstore.CorruptStoreError as error:
+    except (fpstore.CorruptStoreError, fpstore.FormatVersionError, fpstore.StoreNotFoundError) as error:
+        if not looks_like_store(Path(store)):
+            raise
         report = fpstore.Report()
         report.note(error)
         unread = "; it cannot be opened, so the rest was not read"
@@ -59,7 +63,7 @@ def verify(store: str, as_json: bool, talk: Talk) -> None:
 
 
 def describe(fault: dict[str, Any]) -> str:
-    """Return a fault in one line, with the file and the block, which the message may name itself."""
+    """Return a fault in one line, with the file and the block, unless the message already names them."""
     message = str(fault["message"])
     place = "" if fault["path"] is None or fault["path"] in message else f"{fault['path']}: "
     block = "" if fault["block"] is None or f"block {fault['block']}" in message else f"block {fault['block']}: "

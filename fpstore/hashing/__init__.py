@@ -13,7 +13,7 @@ __all__ = ["Document", "DocumentReader", "Fingerprinter", "SimHash", "from_descr
 
 
 def __getattr__(name: str) -> Any:
-    """Load what reads folders when it is used: `import fpstore` needs the fingerprinters alone."""
+    """Load the readers of folders on first use: `import fpstore` needs only the fingerprinters."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from fpstore.hashing import documents

@@ -1,4 +1,4 @@
-"""Folders of text files as documents, and as a reader of fingerprints and ids."""
+"""Folders of text files, as documents or as a reader of fingerprints and ids."""
 
 import itertools
 import os
@@ -25,12 +25,12 @@ class Document(NamedTuple):
     Attributes
     ----------
     id : str
-        Its path as given, or that of the folder as given and the way from there, with ``/`` between the
-        parts; bytes of a file name that are not UTF-8 read ``\xff``.
+        Its path as given, or the folder as given and the path from there, with ``/`` between the parts. Bytes of a
+        file name that are not UTF-8 read ``\xff``.
     path : pathlib.Path
         The same, to open the file with.
     text : str
-        What it holds: UTF-8 without its byte order mark, and U+FFFD for what is not UTF-8.
+        Its content: UTF-8 without a byte order mark, with U+FFFD for bytes that are not UTF-8.
     """
 
     id: str
@@ -39,7 +39,7 @@ class Document(NamedTuple):
 
 
 def _read(walk: Walk, on_skip: Notice | None) -> Iterator[tuple[File, Document | None]]:
-    """Yield each file with its document, or with None when it is skipped, which `on_skip` is told."""
+    """Yield each file with its document, or with None if it is skipped, after calling `on_skip`."""
     for file in walk.files():
         data = walk.read(file)
         if isinstance(data, Skipped):
@@ -47,7 +47,7 @@ def _read(walk: Walk, on_skip: Notice | None) -> Iterator[tuple[File, Document |
                 on_skip(file.path, data.reason)
             yield file, None
         else:
-            # A name that is not UTF-8 has lone surrogates as a str; an id has none, so that it can be stored.
+            # The str of a name that is not UTF-8 has lone surrogates; an id has none, so that it can be stored.
             name = os.fsencode(file.path.as_posix()).decode("utf-8", "backslashreplace")
             yield file, Document(name, file.path, data.decode("utf-8-sig", "replace"))
 
@@ -66,36 +66,36 @@ def iter_documents(
     Parameters
     ----------
     paths : path or iterable of paths
-        Files and folders, taken in the order given; a path that is given twice is read twice. A symbolic link
-        that is named is followed. A store of fpstore inside a folder is passed by.
+        Files and folders, in the order given; a path that is given twice is read twice. A symbolic link that is
+        named is followed. A store of fpstore inside a folder is skipped.
     suffixes : iterable of str, optional
-        Of the files found in folders, only those whose names end so, such as ``[".txt", ".md"]``; case does
-        not matter. Named files are read whatever their names.
+        In folders, read only files whose names end with one of these, such as ``[".txt", ".md"]``; case does not
+        matter. Files that are named are always read.
     recursive : bool
-        Whether to enter the folders inside a folder.
+        Whether to enter folders inside a folder.
     follow_symlinks : bool
-        Whether to follow symbolic links found in folders; else they are passed by. A folder inside itself is
+        Whether to follow symbolic links found in folders; otherwise they are skipped. A folder inside itself is
         entered once.
     max_bytes : int, optional
         Larger files are not read.
     on_skip : callable, optional
-        Called with the path and the reason, ``"binary"``, ``"large"`` or ``"rows"``, of each file in a folder that is
-        left out: one with a NUL byte in its first 8 KiB, one larger than `max_bytes`, or one whose extension (.jsonl,
-        .csv, .tsv, .parquet, .npy, .u64) says that it holds rows, unless `suffixes` names it. What is neither a
-        file nor a folder is passed by.
+        Called with the path and the reason of each file in a folder that is skipped: ``"binary"`` (a NUL byte in its
+        first 8 KiB), ``"large"`` (larger than `max_bytes`) or ``"rows"`` (the extension .jsonl, .csv, .tsv, .parquet,
+        .npy or .u64 says that it holds rows, and `suffixes` does not name it). Entries that are neither files nor
+        folders are ignored.
 
     Yields
     ------
     Document
-        One text at a time; nothing for an empty folder.
+        One text at a time; none for an empty folder.
 
     Raises
     ------
     InputError
-        If an argument has the wrong type, or a file that is named is binary, holds rows, is larger than `max_bytes` or
-        not a regular file.
+        An argument has the wrong type, or a named file is binary, holds rows, is larger than `max_bytes` or is not a
+        regular file.
     StorageError
-        If a file or folder, named or found, is missing or cannot be read; `path` says which.
+        A file or folder is missing or cannot be read; `path` names it.
 
     Examples
     --------
@@ -111,23 +111,23 @@ def iter_documents(
 
 
 class DocumentReader:
-    """Text files as chunks of fingerprints and ids: a reader as those of `fpstore.io`, for building a store.
+    """Text files as chunks of fingerprints and ids: a reader like those of `fpstore.io`, for building a store.
 
-    Each iteration walks the folders and reads the files anew, and sets the counts to 0 first.
+    Each iteration resets the counts, walks the folders and reads the files again.
 
     Parameters
     ----------
     paths : path or iterable of paths
         Files and folders, as in `iter_documents`.
     fingerprinter : Fingerprinter
-        Of texts, such as `SimHash`.
+        A fingerprinter of texts, such as `SimHash`.
     chunk_documents : int
-        Documents in a chunk, at most; a chunk also ends when it holds 4 million characters.
+        The most documents in a chunk; a chunk also ends when it holds 4 million characters.
     suffixes, recursive, follow_symlinks, max_bytes
         As in `iter_documents`.
     on_notice : callable, optional
-        Called with the path of each file that is left out and why: ``"binary"``, ``"large"`` or ``"rows"`` as in
-        `iter_documents`, ``"empty"`` for a text without words, which has no fingerprint.
+        Called with the path of each skipped file and the reason: ``"binary"``, ``"large"`` or ``"rows"`` as in
+        `iter_documents`, or ``"empty"`` for a text without words, which has no fingerprint.
 
     Attributes
     ----------
@@ -136,9 +136,9 @@ class DocumentReader:
     has_ids : bool
         True.
     bytes_total : int
-        The sizes of the files that will be read or skipped, from a walk when first asked for.
+        The total size of the files to be read or skipped, from a walk at the first use.
     bytes_done : int
-        The sizes of those that have been.
+        The total size of those done so far.
     skipped : int
         Files that were binary, files of rows, or larger than `max_bytes`.
     empty : int
@@ -147,8 +147,8 @@ class DocumentReader:
     Raises
     ------
     InputError, StorageError
-        As `iter_documents`; if `chunk_documents` is not a positive integer; and from an iteration that has found
-        nothing to make a fingerprint of.
+        As for `iter_documents`; also if `chunk_documents` is not a positive integer, or an iteration has found no text
+        with a fingerprint.
 
     Examples
     --------
@@ -224,7 +224,7 @@ class DocumentReader:
     def _chunk(self, documents: list[Document]) -> Iterator[Chunk]:
         fingerprints = self._fingerprinter.fingerprints((document.text for document in documents), empty="zero")
         ids = [document.id for document in documents]
-        # Only a fingerprint of 0 can be that of an empty document.
+        # Only an empty document, or a rare other one, has the fingerprint 0.
         kept = np.ones(len(documents), dtype=bool)
         for i in np.flatnonzero(fingerprints == 0):
             if self._fingerprinter.is_empty(documents[i].text):

@@ -1,10 +1,10 @@
-"""The normal form of a text, from which shingles are taken: part of version 1 of `SimHash`."""
+"""The normal form of a text, from which shingles are made; part of version 1 of `SimHash`."""
 
 import re
 import unicodedata
 from functools import cache
 
-# What str.isspace() is true of beyond ASCII.
+# The characters beyond ASCII for which str.isspace() is true.
 _SPACES = "\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 _SEPARATOR = re.compile(r"[^\x00-\x7f\w]")
 _SAMPLE_STEP = 512
@@ -15,8 +15,8 @@ _SAMPLE = 16
 def ascii_table(words: bool, casefold: bool) -> bytes:
     """Return the table for ``bytes.translate`` that finishes `prepare`: separators to spaces, case folded.
 
-    It leaves bytes beyond ASCII alone, and leaves alone what `prepare` has already folded, so that texts may
-    be joined before it is applied.
+    It does not change bytes beyond ASCII, nor bytes that `prepare` has already folded, so texts may be joined before
+    it is applied.
     """
     out = bytearray(range(256))
     for code in range(128):
@@ -27,13 +27,12 @@ def ascii_table(words: bool, casefold: bool) -> bytes:
 
 
 def prepare(text: str, words: bool, normalize: bool, casefold: bool) -> bytes:
-    r"""Return the UTF-8 bytes of a text, normal but for what `ascii_table` and the kernel do.
+    r"""Return the UTF-8 bytes of a text, normalized except for the steps left to `ascii_table` and the kernel.
 
-    The whole normal form is: NFKC (if ``normalize``), ``str.casefold`` (if ``casefold``), a space for every
-    character that is no word character (``\w`` of `re`; with ``words``) or that is white space
-    (``str.isspace``; without), one space for each run of spaces, none at either end, UTF-8 in which a lone
-    surrogate takes its three bytes (``surrogatepass``). ASCII is its own NFKC, so such a text needs nothing
-    here; the kernel sees to the runs.
+    The whole normal form is: NFKC (if ``normalize``); ``str.casefold`` (if ``casefold``); a space for every character
+    that is not a word character (``\w`` of `re`; with ``words``) or that is white space (``str.isspace``; without);
+    one space for each run of spaces, and none at either end; UTF-8, in which a lone surrogate takes three bytes
+    (``surrogatepass``). ASCII is its own NFKC, so such a text needs nothing here. The kernel handles the runs.
     """
     if text.isascii():
         return text.encode("ascii")

@@ -16,7 +16,7 @@ def from_description(description: Mapping[str, Any]) -> Fingerprinter[Any]:
     Parameters
     ----------
     description : mapping
-        What `Fingerprinter.describe` returned: ``name``, ``version`` and ``parameters``.
+        The result of `Fingerprinter.describe`: ``name``, ``version`` and ``parameters``.
 
     Returns
     -------
@@ -26,9 +26,9 @@ def from_description(description: Mapping[str, Any]) -> Fingerprinter[Any]:
     Raises
     ------
     FormatVersionError
-        If this fpstore does not know the name, the version or a parameter.
+        This fpstore does not know the name, the version or a parameter.
     InputError
-        If the description is not one, lacks a parameter, or has a value out of range.
+        The description is malformed, lacks a parameter, or has a value out of range.
 
     Examples
     --------

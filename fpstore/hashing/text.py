@@ -22,23 +22,22 @@ _BATCH_BYTES = 1 << 20
 class SimHash(Fingerprinter[str]):
     r"""Simhash of texts: the similarity-preserving fingerprint of near-duplicate detection.
 
-    A text is cut into overlapping *shingles*, each is hashed to 64 bits, and bit i of the fingerprint is 1
-    when bit i is 1 in more than half of the hashes (a tie gives 0). A small edit touches few shingles and so
-    flips few bits; unrelated texts differ in about 32.
+    A text is cut into overlapping *shingles*. Each is hashed to 64 bits, and bit i of the fingerprint is 1 if bit i is
+    1 in more than half of the hashes (a tie gives 0). A small edit changes few shingles and so flips few bits;
+    unrelated texts differ in about 32 bits.
 
-    Version 1 is, exactly: the text is put in Unicode form NFKC (if `normalize`), then ``str.casefold`` is
-    applied (if `casefold`). With words, what is not a word character (``\w`` of `re`) separates: a text is
-    its maximal runs of word characters, joined by single spaces. With chars, each run of white space
-    (``str.isspace``) becomes one space, and those at the ends go. The result is encoded as UTF-8, a lone
-    surrogate as its three bytes (``surrogatepass``): every `str` has a fingerprint. A shingle is the bytes of
-    `size` successive words with the spaces between them, or of `size` successive code points; its hash is
-    XXH64 with the seed. A text of fewer units than `size` is one shingle; a text with none at all has no
-    fingerprint and is refused; `is_empty` tells. Bits keep their places: bit 63 of the fingerprint comes from bit 63
-    of the hashes.
+    Version 1 is, exactly: the text is converted to the Unicode form NFKC (if `normalize`), then ``str.casefold`` is
+    applied (if `casefold`). With words, characters that are not word characters (``\w`` of `re`) are separators: the
+    text becomes its maximal runs of word characters, joined by single spaces. With chars, each run of white space
+    (``str.isspace``) becomes one space, and spaces at the ends are removed. The result is encoded as UTF-8, a lone
+    surrogate as three bytes (``surrogatepass``), so that every `str` can be encoded. A shingle is the bytes of `size`
+    successive words with the spaces between them, or of `size` successive code points; its hash is XXH64 with the
+    seed. A text of fewer units than `size` is one shingle. A text without units has no fingerprint and is refused;
+    `is_empty` recognizes it. Bit 63 of the fingerprint comes from bit 63 of the hashes, and so on.
 
-    Scripts that put no spaces between words (Chinese, Japanese, Thai) and those whose vowel signs are no word
-    characters (Hindi) want ``shingle="chars"``. The tables of Unicode are those of the running Python: texts
-    with characters that are newer than one of two Pythons may get different fingerprints from them.
+    Use ``shingle="chars"`` for scripts without spaces between words (Chinese, Japanese, Thai), and for those whose vowel
+    signs are not word characters (Hindi). The Unicode tables are those of the running Python: two versions of Python
+    may give different fingerprints to a text with characters that one of them does not know.
 
     Parameters
     ----------
@@ -47,7 +46,7 @@ class SimHash(Fingerprinter[str]):
     size : int
         Units in a shingle, 1 to 255.
     weighting : {"count", "set"}
-        Whether each occurrence of a shingle counts, or each distinct one once.
+        Count each occurrence of a shingle, or each distinct shingle once.
     normalize : bool
         Whether to apply NFKC.
     casefold : bool
@@ -58,7 +57,7 @@ class SimHash(Fingerprinter[str]):
     Raises
     ------
     InputError
-        If a parameter has the wrong type or is out of range.
+        A parameter has the wrong type or is out of range.
 
     Notes
     -----
@@ -105,10 +104,9 @@ class SimHash(Fingerprinter[str]):
         Parameters
         ----------
         text : str, mapping of str to float, or iterable of (str, float)
-            A text; or features with their weights, of which only `seed` is a parameter: each feature is
-            hashed as it is (UTF-8, ``surrogatepass``), bit i is 1 when the weights of the hashes that have it
-            sum to more than those of the others. Weights may be negative. Features may repeat, and their
-            order does not matter.
+            A text; or features with weights. Of the parameters, only `seed` applies to features: each feature is hashed
+            unchanged (UTF-8, ``surrogatepass``), and bit i is 1 if the weights of the hashes that have it sum to more
+            than those of the others. Weights may be negative. Features may repeat; their order does not matter.
 
         Returns
         -------
@@ -118,8 +116,8 @@ class SimHash(Fingerprinter[str]):
         Raises
         ------
         InputError
-            If the argument is none of these, a text without words (with chars: of white space only) or a collection
-            without features, which have no fingerprint; if a weight or the sum of their magnitudes is not finite.
+            The argument is none of these; it is a text without words (with chars: of white space only) or a collection
+            without features, which have no fingerprint; or a weight, or the sum of their magnitudes, is not finite.
 
         Examples
         --------
@@ -140,25 +138,25 @@ class SimHash(Fingerprinter[str]):
         return self._weighted(text)
 
     def fingerprints(self, texts: Iterable[str], *, empty: str = "refuse") -> NDArray[np.uint64]:
-        """Return the fingerprints of many texts; the kernel gets them in batches of about a megabyte.
+        """Return the fingerprints of many texts, computed in batches of about a megabyte.
 
         Parameters
         ----------
         texts : iterable of str
-            Read once, in order; at most about a megabyte of text, or one text, is held at a time.
+            Read once, in order. About a megabyte of text, or one text, is in memory at a time.
         empty : {"refuse", "zero"}
-            What to do with a text without words, which has no fingerprint: raise an error, or give 0 in its place for the
-            caller to leave out, as `is_empty` tells.
+            For a text without words, which has no fingerprint: raise an error, or return 0 in its place. `is_empty`
+            recognizes such texts.
 
         Returns
         -------
         ndarray of uint64, shape (n,)
-            The fingerprint of each text, as `fingerprint` gives it.
+            The fingerprint of each text, as from `fingerprint`.
 
         Raises
         ------
         InputError
-            If `texts` is one text, an item is not a `str`, or has no words; the message has its position.
+            `texts` is a single text, or an item is not a `str` or has no words; the message has its position.
 
         Examples
         --------
@@ -185,7 +183,7 @@ class SimHash(Fingerprinter[str]):
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.uint64)
 
     def is_empty(self, text: str) -> bool:
-        """Return whether a text has no words (with chars: nothing but white space), and so no fingerprint.
+        """Return whether a text has no words (with chars: only white space), and so no fingerprint.
 
         Parameters
         ----------
@@ -195,7 +193,7 @@ class SimHash(Fingerprinter[str]):
         Raises
         ------
         InputError
-            If it is not a `str`.
+            It is not a `str`.
 
         Examples
         --------
@@ -212,7 +210,7 @@ class SimHash(Fingerprinter[str]):
 
     def _lack(self) -> str:
         unit = "words" if self.shingle == "words" else "characters but white space"
-        return f"has no {unit}, and so no fingerprint: leave it out (is_empty() tells)"
+        return f"has no {unit}, and so no fingerprint: leave it out (is_empty() finds such texts)"
 
     @property
     def _table(self) -> bytes:

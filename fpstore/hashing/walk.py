@@ -1,4 +1,4 @@
-"""The files among some paths and in the folders among them, always in the same order."""
+"""The files among given paths, and in folders among them, always in the same order."""
 
 import os
 import stat
@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fpstore.arguments import check_flag, check_path, check_whole
-from fpstore.errors import InputError, StorageError, show
-from fpstore.folder import is_store
-from fpstore.refusals import refused
+from fpstore.disk.refusals import refused
+from fpstore.errors import InputError, StorageError
+from fpstore.format.manifest import is_store
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
@@ -26,13 +26,13 @@ class File(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """Why a file was not read: in a word, and in a sentence."""
+    """The reason why a file was not read, as a word and as a sentence."""
 
     reason: str
     sentence: str
 
 
-#: Extensions of files that hold many rows: one fingerprint of the whole would be of no use.
+#: Extensions of files that hold many rows: a single fingerprint of the whole would be useless.
 ROWS = (".jsonl", ".csv", ".tsv", ".parquet", ".npy", ".u64")
 ROWS_SKIPPED = Skipped(
     "rows",
@@ -42,7 +42,7 @@ ROWS_SKIPPED = Skipped(
 
 
 class Walk:
-    """Paths, what to take of the folders among them, and how much to read: see `iter_documents`."""
+    """Paths, which files to read in folders, and how much: see `iter_documents`."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Walk:
                 yield File(path, found.st_size, named=True)
 
     def read(self, file: File) -> bytes | Skipped:
-        """Return what a file holds, or why it is skipped; raises InputError instead if it was named."""
+        """Return the content of a file, or why it is skipped; for a named file, raise InputError instead of skipping it."""
         data: bytes | Skipped
         if file.path.suffix.lower() in ROWS and (file.named or self._suffixes is None):
             return _skip(file, ROWS_SKIPPED)
@@ -93,7 +93,7 @@ class Walk:
         return _skip(file, data) if isinstance(data, Skipped) else data
 
     def _folder(self, top: Path, found: os.stat_result) -> Iterator[File]:
-        # A stack of open folders, not a recursion: a tree may be deeper than Python's stack.
+        # A stack of open folders instead of a recursion: a tree may be deeper than Python's stack.
         open_folders = [(iter(self._entries(top)), (found.st_dev, found.st_ino))]
         while open_folders:
             for path, entry in open_folders[-1][0]:
@@ -131,7 +131,7 @@ def _skip(file: File, skipped: Skipped) -> Skipped:
 
 
 def _holds_a_store(folder: Path) -> bool:
-    with suppress(OSError):  # who may not look into it is told so when it is read
+    with suppress(OSError):  # missing permission is reported when it is read
         return is_store(folder)
     return False
 
@@ -157,9 +157,9 @@ def _check_paths(paths: Paths) -> list[Path]:
 
 def _check_suffixes(suffixes: Iterable[str]) -> tuple[str, ...]:
     if isinstance(suffixes, (str, bytes)) or not isinstance(suffixes, Iterable):
-        raise InputError(f"suffixes must be a list such as ['.txt', '.md'], got {show(suffixes)}", got=suffixes)
+        raise InputError(f"suffixes must be a list such as ['.txt', '.md'], got {suffixes!r:.80}", got=suffixes)
     checked = tuple(suffixes)
     for suffix in checked:
         if not isinstance(suffix, str) or not suffix.startswith("."):
-            raise InputError(f"a suffix must be a str such as '.txt', got {show(suffix)}", got=suffix)
+            raise InputError(f"a suffix must be a str such as '.txt', got {suffix!r:.80}", got=suffix)
     return tuple(suffix.lower() for suffix in checked)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from fpstore.io.check import check_fingerprint, check_fingerprints, check_ids, format_fingerprint, parse_fingerprint
+from fpstore.io.check import check_fingerprint, check_fingerprints, check_id, check_ids, format_fingerprint, parse_fingerprint
 
 if TYPE_CHECKING:
     from fpstore.io.reader import Reader, open_reader
@@ -17,6 +17,7 @@ __all__ = [
     "Writer",
     "check_fingerprint",
     "check_fingerprints",
+    "check_id",
     "check_ids",
     "format_fingerprint",
     "open_reader",
@@ -28,7 +29,7 @@ _HOMES = {"Reader": "reader", "open_reader": "reader", "Writer": "writers", "ope
 
 
 def __getattr__(name: str) -> Any:
-    """Load readers and writers when they are used: `import fpstore` needs the checks alone."""
+    """Load readers and writers on first use: `import fpstore` needs only the checks."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

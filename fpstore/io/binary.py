@@ -51,7 +51,7 @@ class NpySource(Source):
         return dtype, shape[0], offset
 
     def batches(self, rule: IdRule) -> Iterator[Batch]:
-        """Yield windows on the mapped file; other widths and byte orders are converted."""
+        """Yield slices of the mapped file; other widths and byte orders are converted."""
         if not self.rows:
             return
         with located(self.name):
@@ -68,7 +68,7 @@ class NpySource(Source):
 
 
 class RawSource(Source):
-    """Little-endian 64-bit numbers one after the other, in a file or a stream."""
+    """Successive little-endian 64-bit numbers in a file or a stream."""
 
     def __init__(self, file: InputFile, batch_rows: int) -> None:
         super().__init__(file)
@@ -120,13 +120,13 @@ class RawEncoder(Encoder):
             self._rows += len(fingerprints)
 
     def finish(self) -> None:
-        """Put the number of rows into the header."""
+        """Write the number of rows into the header."""
         if self._numpy_header:
             self._sink.overwrite(_npy_header(self._rows))
 
 
 def _npy_header(rows: int) -> bytes:
-    """Return a version 1.0 header of constant length, so that the count can be put in at the end."""
+    """Return a version 1.0 header of constant length, so that the count can be filled in at the end."""
     room = _NPY_HEADER_BYTES - len(_NPY_MAGIC) - 2
     text = f"{{'descr': '<u8', 'fortran_order': False, 'shape': ({rows},), }}".ljust(room - 1) + "\n"
     return _NPY_MAGIC + room.to_bytes(2, "little") + text.encode("ascii")

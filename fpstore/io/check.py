@@ -1,4 +1,4 @@
-"""What a fingerprint and an id may be: one place that accepts, converts or refuses values from outside."""
+"""Checks of fingerprints and ids: the one place that accepts, converts or refuses values from outside."""
 
 import re
 from collections.abc import Sequence
@@ -7,10 +7,9 @@ from typing import Any, NoReturn, cast
 import numpy as np
 import numpy.typing as npt
 
+from fpstore.aliases import Words
 from fpstore.arguments import MAX_ID_BYTES
 from fpstore.errors import InputError, show
-
-U64 = npt.NDArray[np.uint64]
 
 MAX_U64 = 2**64 - 1
 
@@ -28,7 +27,7 @@ def parse_fingerprint(text: str, decimal: bool = False) -> int:
     ----------
     text : str
         16 hexadecimal digits of either case, or 1 to 16 after ``0x``; with ``decimal``, decimal digits. Fewer digits
-        alone are refused: they are most often a decimal number, or cut off. Blanks around the digits are ignored.
+        without ``0x`` are refused: most often they are a decimal number, or cut off. Blanks around the digits are ignored.
     decimal : bool
         Read decimal digits instead.
 
@@ -76,7 +75,7 @@ def parse_fingerprint(text: str, decimal: bool = False) -> int:
 
 
 def is_like_fingerprint(text: str, decimal: bool) -> bool:
-    """Tell whether a cell has the digits of a fingerprint, also too few of them: it is no name of a column."""
+    """Return whether a cell has digits of a fingerprint, even too few of them, and so is not the name of a column."""
     return bool((_DIGITS if decimal else _HEX_ANY).fullmatch(text.strip(" \t\r\n")))
 
 
@@ -111,7 +110,7 @@ def format_fingerprint(value: int) -> str:
 
 
 def parse_integer_id(text: str, plain: bool) -> int:
-    """Read an integer id from text; ``plain`` refuses leading zeros, which an integer would lose."""
+    """Parse an integer id; ``plain`` refuses leading zeros, which an integer would lose."""
     if not (text.isascii() and text.isdigit()):
         raise InputError(f"the id {show(text)} is not an unsigned integer", got=text)
     significant = text.lstrip("0") or "0"
@@ -123,12 +122,12 @@ def parse_integer_id(text: str, plain: bool) -> int:
 
 
 def is_plain_integer(text: str) -> bool:
-    """Tell whether a textual id survives being kept as an unsigned 64-bit integer."""
+    """Return whether a textual id can be stored as an unsigned 64-bit integer without loss."""
     return text.isascii() and text.isdigit() and len(text) <= 20 and (text[0] != "0" or len(text) == 1) and int(text) <= MAX_U64
 
 
 def check_string_id(text: str) -> str:
-    """Return the id if it is not empty, not too long and encodable as UTF-8, else raise `InputError`."""
+    """Return an id that is not empty, not too long and encodable as UTF-8; otherwise raise `InputError`."""
     if not text:
         raise InputError("the id is empty", got=text)
     try:
@@ -141,7 +140,7 @@ def check_string_id(text: str) -> str:
 
 
 def dtype_problem(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str | None:
-    """Say why an array of this dtype and shape holds no fingerprints; None if it does."""
+    """Return why an array of this dtype and shape cannot hold fingerprints, or None if it can."""
     received = f"got dtype {dtype}, shape {shape}"
     if dtype.kind == "i":
         how = f"array.view(np.{np.dtype(f'u{dtype.itemsize}').name})"
@@ -154,7 +153,7 @@ def dtype_problem(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str | None:
 
 
 def check_fingerprint(value: object) -> int:
-    """Return one fingerprint as an int, or raise InputError that says what it was."""
+    """Return one fingerprint as an int, or raise InputError."""
     if isinstance(value, np.uint64) or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**64):
         return int(value)
     if isinstance(value, np.unsignedinteger):
@@ -163,8 +162,8 @@ def check_fingerprint(value: object) -> int:
     raise InputError(f"a fingerprint is an int from 0 to 2^64 - 1 or a numpy.uint64, got {what}")
 
 
-def check_fingerprints(values: object) -> U64:
-    """Turn what a caller passed as fingerprints into a contiguous native uint64 array.
+def check_fingerprints(values: object) -> Words:
+    """Convert a caller's fingerprints to a contiguous native uint64 array.
 
     Parameters
     ----------
@@ -175,19 +174,19 @@ def check_fingerprints(values: object) -> U64:
     Returns
     -------
     numpy.ndarray
-        uint64, shape (n,), C-contiguous. It shares memory with ``values`` where no conversion was needed.
+        uint64, shape (n,), C-contiguous. It shares memory with ``values`` if no conversion was needed.
 
     Raises
     ------
     InputError
-        Signed arrays, floats, bools, negatives, strings, other shapes; the message names dtype and shape.
+        For signed arrays, floats, bools, negatives, strings and other shapes; the message names dtype and shape.
 
     Examples
     --------
     >>> check_fingerprints([1, 2**64 - 1])
     array([                   1, 18446744073709551615], dtype=uint64)
     """
-    array = _as_array(values)
+    array = as_array(values)
     if array is None:
         return _integers(_as_list(values, "fingerprints"), "fingerprint")
     problem = dtype_problem(array.dtype, array.shape)
@@ -196,8 +195,8 @@ def check_fingerprints(values: object) -> U64:
     return np.ascontiguousarray(array, dtype=np.uint64)
 
 
-def check_ids(ids: object, count: int) -> U64 | list[str]:
-    """Turn what a caller passed as ids into one array of integers or one list of strings.
+def check_ids(ids: object, count: int) -> Words | list[str]:
+    """Convert a caller's ids to one array of integers or one list of strings.
 
     Parameters
     ----------
@@ -205,7 +204,7 @@ def check_ids(ids: object, count: int) -> U64 | list[str]:
         Unsigned 64-bit integers (an array of any integer dtype without negatives, or a sequence of ints), or
         non-empty strings that UTF-8 can encode.
     count : int
-        Number of fingerprints that the ids belong to.
+        The number of fingerprints to which the ids belong.
 
     Returns
     -------
@@ -215,14 +214,14 @@ def check_ids(ids: object, count: int) -> U64 | list[str]:
     Raises
     ------
     InputError
-        Another length, mixed types, negatives, floats, bools, empty strings, lone surrogates.
+        For another length, mixed types, negatives, floats, bools, empty strings and lone surrogates.
 
     Examples
     --------
     >>> check_ids(("a", "b"), 2)
     ['a', 'b']
     """
-    array = _as_array(ids)
+    array = as_array(ids)
     if array is None:
         items = _as_list(ids, "ids")
     else:
@@ -241,12 +240,25 @@ def check_ids(ids: object, count: int) -> U64 | list[str]:
     return _ids_of_list(items)
 
 
+def check_id(value: object) -> int | str:
+    """Return one id, an int from 0 to 2^64 - 1 or a non-empty string.
+
+    Raises
+    ------
+    InputError
+    """
+    if type(value) is int and 0 <= value < 2**64:
+        return value
+    checked = check_ids([value], 1)[0]
+    return checked if isinstance(checked, str) else int(checked)
+
+
 def _check_count(length: int, count: int) -> None:
     if length != count:
-        raise InputError(f"{length} ids for {count} fingerprints: give one for each", expected=count, got=length)
+        raise InputError(f"{length} ids for {count} fingerprints: give one per fingerprint", expected=count, got=length)
 
 
-def _ids_of_list(items: list[object]) -> U64 | list[str]:
+def _ids_of_list(items: list[object]) -> Words | list[str]:
     strings = [item for item in items if isinstance(item, str)]
     if not strings:
         return _integers(items, "id")
@@ -263,13 +275,21 @@ def _ids_of_list(items: list[object]) -> U64 | list[str]:
     return strings if clean else [check_string_id(item) for item in strings]
 
 
-def _as_array(values: object) -> npt.NDArray[Any] | None:
-    """Return arrays and what converts itself to one (a pandas or polars series); None for the rest."""
-    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+def as_array(values: object) -> npt.NDArray[Any] | None:
+    """Return arrays and what converts itself to one (a pandas or polars series); None for the rest.
+
+    Raises
+    ------
+    InputError
+        Some values are masked.
+    """
+    if not isinstance(values, np.ndarray) and not hasattr(values, "__array__"):
+        return None
+    array = np.asanyarray(values)
+    # Records have a mask of their own kind, and are refused later whatever it says.
+    if isinstance(array, np.ma.MaskedArray) and array.dtype.names is None and np.ma.is_masked(array):
         raise InputError("the array has masked values: leave those rows out (array.compressed())", got=values)
-    if isinstance(values, np.ndarray):
-        return values
-    return np.asarray(values) if hasattr(values, "__array__") else None
+    return np.asarray(array)
 
 
 def _as_list(values: object, what: str) -> list[object]:
@@ -280,7 +300,7 @@ def _as_list(values: object, what: str) -> list[object]:
     raise InputError(f"{what} must be an array or a list, got {type(values).__name__} {show(values)}", got=values)
 
 
-def _integers(items: list[object], what: str) -> U64:
+def _integers(items: list[object], what: str) -> Words:
     if not set(map(type, items)) <= {int}:
         for index, item in enumerate(items):
             if isinstance(item, bool) or not isinstance(item, int | np.integer):

@@ -1,7 +1,7 @@
 """Regular delimited text, parsed a block at a time with NumPy.
 
-Every function here answers only for what it is sure of and returns None for the rest: the caller then reads
-the same block line by line (`fpstore.io.text`), which finds the exact error or accepts the odd line.
+Every function here returns a result only if it is certain, and otherwise None: the caller then reads the same
+block line by line (`fpstore.io.text`), which finds the exact error or accepts the unusual line.
 """
 
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.io.check import U64
+from fpstore.aliases import Words
 from fpstore.io.source import IdKind, Ids
 
 _Positions = npt.NDArray[np.int64]
@@ -29,7 +29,7 @@ _NIBBLE[list(b"ABCDEF")] = range(10, 16)
 
 
 class Lines(NamedTuple):
-    """The data lines of a block as positions in ``buffer``; a cut is where the separator is, or the end."""
+    """The data lines of a block as positions in ``buffer``; a cut is the place of the separator, or the end."""
 
     data: bytes
     buffer: _Bytes
@@ -39,11 +39,11 @@ class Lines(NamedTuple):
     has_ids: bool
 
 
-def parse_block(block: bytes, separators: bytes, decimal: bool, kind: IdKind | None, plain: bool) -> tuple[U64, Ids] | None:
-    r"""Parse lines of ``fingerprint`` or ``fingerprint separator id``, all alike, each ending in ``\n``.
+def parse_block(block: bytes, separators: bytes, decimal: bool, kind: IdKind | None, plain: bool) -> tuple[Words, Ids] | None:
+    r"""Parse lines of ``fingerprint`` or ``fingerprint separator id``, all of one kind, each ending in ``\n``.
 
-    Returns None when the block has an irregular line. Ids come as strings unless ``kind`` is "int"; with
-    ``plain``, integers with leading zeros are irregular.
+    Returns None if a line of the block is irregular. Ids are strings unless ``kind`` is "int"; with ``plain``,
+    integers with leading zeros are irregular.
     """
     lines = _split(block, separators)
     if lines is None:
@@ -65,7 +65,7 @@ def parse_block(block: bytes, separators: bytes, decimal: bool, kind: IdKind | N
 
 
 def _split(block: bytes, separators: bytes) -> Lines | None:
-    data = _PAD + block  # a window that ends anywhere in the block may begin before it
+    data = _PAD + block  # a slice that ends anywhere in the block may begin before it
     buffer = np.frombuffer(data, dtype=np.uint8)
     ends = np.flatnonzero(buffer == _NEWLINE)
     starts = np.empty_like(ends)
@@ -112,7 +112,7 @@ def _digits(lines: Lines, starts: _Positions, ends: _Positions, width: int, base
     return digits if not len(digits) or digits.max() < base else None
 
 
-def _parse_hex(lines: Lines, starts: _Positions, ends: _Positions) -> U64 | None:
+def _parse_hex(lines: Lines, starts: _Positions, ends: _Positions) -> Words | None:
     prefixed = (lines.buffer[starts] == _ZERO) & ((lines.buffer[starts + 1] | 32) == ord("x"))
     if bool((~prefixed & (ends - starts != _HEX_DIGITS)).any()):
         return None  # too few digits without 0x
@@ -125,7 +125,7 @@ def _parse_hex(lines: Lines, starts: _Positions, ends: _Positions) -> U64 | None
     return packed.view(">u8").reshape(-1).astype(np.uint64)
 
 
-def _parse_decimal(lines: Lines, starts: _Positions, ends: _Positions) -> U64 | None:
+def _parse_decimal(lines: Lines, starts: _Positions, ends: _Positions) -> Words | None:
     digits = _digits(lines, starts, ends, _DECIMAL_DIGITS, 10)
     if digits is None:
         return None
@@ -137,7 +137,7 @@ def _parse_decimal(lines: Lines, starts: _Positions, ends: _Positions) -> U64 | 
     return high * np.uint64(10**half) + low
 
 
-def _number(digits: _Bytes) -> U64:
+def _number(digits: _Bytes) -> Words:
     total = np.zeros(len(digits), dtype=np.uint64)
     for column in digits.T:
         total *= np.uint64(10)
@@ -146,7 +146,7 @@ def _number(digits: _Bytes) -> U64:
 
 
 def _slice_strings(lines: Lines, starts: _Positions) -> list[str] | None:
-    """Return the ids as they stand; None if the block is not UTF-8."""
+    """Return the ids unchanged; None if the block is not UTF-8."""
     spans = zip(starts.tolist(), lines.ends.tolist(), strict=True)
     if lines.data.isascii():
         text = lines.data.decode("ascii")

@@ -1,4 +1,4 @@
-"""JSON lines: one object a line, the fingerprint and the optional id in named fields."""
+"""JSON lines: one object per line, with the fingerprint and the optional id in named fields."""
 
 import json
 from collections.abc import Iterator
@@ -6,15 +6,9 @@ from typing import cast
 
 import numpy as np
 
+from fpstore.aliases import Words
 from fpstore.errors import InputError, show
-from fpstore.io.check import (
-    MAX_U64,
-    U64,
-    check_fingerprints,
-    check_ids,
-    check_string_id,
-    parse_fingerprint,
-)
+from fpstore.io.check import MAX_U64, check_fingerprints, check_ids, check_string_id, parse_fingerprint
 from fpstore.io.columns import parse_block
 from fpstore.io.lines import BLOCK_BYTES, LineSource
 from fpstore.io.source import Batch, Fields, IdKind, IdRule, Ids, InputFile, at
@@ -34,12 +28,12 @@ class JsonlSource(LineSource):
         self._needs_id = fields.id is not None
 
     def batches(self, rule: IdRule) -> Iterator[Batch]:
-        """Yield the rows of one block after the other."""
+        """Yield the rows of successive blocks."""
         for block, first in self.blocks():
             yield self._parse_alike(block, rule) or self.parse_lines(block, first, rule)
 
     def _parse_alike(self, block: bytes, rule: IdRule) -> Batch | None:
-        """Parse a block whose rows are alike, column by column; None if they are not, or one is wrong."""
+        """Parse a block of uniform rows, column by column; None if they are not uniform, or one is wrong."""
         try:
             lines = block.decode("utf-8").split("\n")[:-1]
             decoded = list(map(_raw_decode, lines))
@@ -67,19 +61,19 @@ class JsonlSource(LineSource):
         rule.has_ids, rule.kind = True, kind
         return Batch(fingerprints, ids)
 
-    def _fingerprints(self, values: list[object]) -> U64 | None:
+    def _fingerprints(self, values: list[object]) -> Words | None:
         if set(map(type, values)) == {int}:
             return check_fingerprints(values)
         if set(map(type, values)) != {str}:
             return None
         text = "\n".join(cast(list[str], values)) + "\n"
         columns = parse_block(text.encode("utf-8"), b"\t", self._decimal, None, False)
-        # One line and one row for each value: none holds a line break, none was skipped as blank.
+        # One line and one row per value: no value holds a line break, and no line was skipped as blank.
         alike = columns is not None and columns[1] is None and text.count("\n") == len(columns[0]) == len(values)
         return columns[0] if columns is not None and alike else None
 
     def parse_lines(self, block: bytes, first: int, rule: IdRule) -> Batch:
-        """Parse a block row by row; the first bad line in input order is the error."""
+        """Parse a block row by row; the error names the first bad line."""
         fingerprints: list[int] = []
         ids: list[int | str] = []
         for line, raw in enumerate(block.split(b"\n")[:-1], first):

@@ -18,7 +18,7 @@ class LineSource(Source):
         self._block_bytes = block_bytes
 
     def blocks(self) -> Iterator[tuple[bytes, int]]:
-        r"""Yield (whole lines, number of the first): each line ends in ``\n``; no byte order mark."""
+        r"""Yield (whole lines, number of the first line). Each line ends in ``\n``; a byte order mark is removed."""
         line = 1
         held: list[bytes] = []
         held_bytes = 0

@@ -1,4 +1,4 @@
-"""Parquet files, by pyarrow, which is imported when the first one is opened."""
+"""Parquet files, read and written by pyarrow, which is imported when the first one is opened."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from fpstore.aliases import Words
+from fpstore.disk.refusals import refused
 from fpstore.errors import InputError, MissingExtraError, StorageError
-from fpstore.io.check import U64, check_string_id
+from fpstore.io.check import check_string_id
 from fpstore.io.sink import Columns, Encoder, Sink
 from fpstore.io.source import Batch, Fields, IdRule, Ids, InputFile, Source, at, located
-from fpstore.refusals import refused
 
 _GROUP_ROWS = 1 << 18
 
@@ -32,7 +33,7 @@ class ParquetSource(Source):
     def __init__(self, file: InputFile, fields: Fields, batch_rows: int) -> None:
         super().__init__(file)
         if file.size is None:
-            raise at(self.name, None, "a Parquet input must be a regular file, it is read from its end")
+            raise at(self.name, None, "a Parquet input must be a regular file, because it is read from its end")
         self._arrow, self._parquet = _pyarrow(self.name)
         self._batch_rows = batch_rows
         with self._errors(), self._parquet.ParquetFile(file.path) as parquet:
@@ -95,7 +96,7 @@ class ParquetSource(Source):
                 self.bytes_done = (self.bytes_total or 0) * done // max(self.rows or 0, 1)
                 yield Batch(fingerprints, ids)
 
-    def _integers(self, column: Any, done: int, what: str) -> U64:
+    def _integers(self, column: Any, done: int, what: str) -> Words:
         self._refuse_nulls(column, done, what)
         values = column.to_numpy(zero_copy_only=False)
         if values.dtype.kind == "i" and len(values) and values.min() < 0:
@@ -130,7 +131,7 @@ class ParquetSource(Source):
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Turn what pyarrow says about a broken file into one line."""
+        """Turn pyarrow's errors about a broken file into one line."""
         try:
             yield
         except (InputError, StorageError):
@@ -156,7 +157,7 @@ class ParquetEncoder(Encoder):
         self._held_rows = 0
 
     def write(self, data: Columns) -> None:
-        """Append rows; the first decide whether a column of values holds integers or strings."""
+        """Append rows; the first ones decide whether a column of values holds integers or strings."""
         arrow = self._arrow
         if self._writer is None:
             self._open({name: isinstance(values, list) for name, values in data.items()})
@@ -167,7 +168,7 @@ class ParquetEncoder(Encoder):
             self._flush()
 
     def finish(self) -> None:
-        """Write the rest and the footer."""
+        """Write the remaining rows and the footer."""
         if self._writer is None:
             self._open({})
         self._flush()
@@ -175,7 +176,7 @@ class ParquetEncoder(Encoder):
             self._writer.close()
 
     def abort(self) -> None:
-        """Close pyarrow's writer while its file is open, or it would try when it is collected."""
+        """Close pyarrow's writer while its file is open; otherwise it would try to when it is collected."""
         self._held = []
         if self._writer is not None:
             with suppress(OSError, self._arrow.ArrowException):
@@ -190,7 +191,7 @@ class ParquetEncoder(Encoder):
                 for name, kind in self._columns.items()
             ]
         )
-        # Fingerprints hardly repeat: a dictionary of them would only be thrown away.
+        # Fingerprints hardly repeat, so a dictionary of them would be discarded.
         repeated = [name for name, kind in self._columns.items() if kind != "fingerprint"]
         with self._sink.errors():
             self._writer = self._parquet.ParquetWriter(self._sink.file, self._schema, use_dictionary=repeated)

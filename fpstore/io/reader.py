@@ -1,4 +1,4 @@
-"""Reading fingerprints and ids from files of any known format, one after the other."""
+"""Reading fingerprints and ids from successive files of any known format."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,11 +29,11 @@ class Reader:
     Attributes
     ----------
     rows : int or None
-        Total rows, where every input says so before it is read (``.npy``, ``.u64``, ``.parquet``).
+        The total number of rows, if every input has it before it is read (``.npy``, ``.u64``, ``.parquet``).
     bytes_total : int or None
-        Size of all inputs in bytes; None with a stream among them.
+        Size of all inputs in bytes; None if one is a stream.
     bytes_done : int
-        How far reading has come, in bytes.
+        Bytes read so far.
     has_ids : bool or None
         Whether rows have ids; None until the first row of a text input is read.
     """
@@ -48,7 +48,7 @@ class Reader:
 
     @property
     def bytes_done(self) -> int:
-        """How far reading has come, in bytes."""
+        """Bytes read so far."""
         return sum(source.bytes_done for source in self._sources)
 
     @property
@@ -65,7 +65,7 @@ class Reader:
         return _cut(self._settled(self._rule), self._chunk_rows)
 
     def _settled(self, rule: IdRule) -> Iterator[Batch]:
-        """Yield batches with ids of their final type: textual ids are held until there is a chunk of them."""
+        """Yield batches with ids of their final type; textual ids are held back until there is a chunk of them."""
         held: list[Batch] = []
         held_rows = 0
         for source in self._sources:
@@ -85,7 +85,7 @@ class Reader:
 
 
 def _decide(held: list[Batch], rule: IdRule, rows: int) -> Iterator[Batch]:
-    """Let the first rows decide the id type; then read the held ids as what it is."""
+    """Let the first rows decide the id type, then convert the ids that were held back."""
     if not held:
         return
     first: Iterator[str] = chain.from_iterable(batch.ids for batch in held if isinstance(batch.ids, list))
@@ -96,7 +96,7 @@ def _decide(held: list[Batch], rule: IdRule, rows: int) -> Iterator[Batch]:
 
 
 def _cut(batches: Iterable[Batch], rows: int) -> Iterator[Chunk]:
-    """Regroup batches into chunks of ``rows`` rows, the last one shorter."""
+    """Regroup batches into chunks of ``rows`` rows; the last one may be shorter."""
     held: list[Chunk] = []
     held_rows = 0
     for batch in batches:
@@ -138,7 +138,7 @@ def _total(values: Iterable[int | None]) -> int | None:
 
 
 def format_of(path: str | os.PathLike[str], format_name: str | None) -> str:
-    """Return the format: as named, else by the extension, else TSV for ``-``."""
+    """Return the format: the one named, or that of the extension, or TSV for ``-``."""
     known = ", ".join(f".{name}" for name in FORMATS)
     if format_name is not None:
         name = format_name.lower() if isinstance(format_name, str) else ""
@@ -160,26 +160,26 @@ def format_of(path: str | os.PathLike[str], format_name: str | None) -> str:
 def open_reader(
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     *,
-    format: str | None = None,  # noqa: A002 - the word users know
+    format: str | None = None,  # noqa: A002 - the word that users know
     decimal: bool = False,
     fingerprint_field: str | None = None,
     id_field: str | None = None,
     id_type: IdType = "auto",
     chunk_rows: int = CHUNK_ROWS,
 ) -> Reader:
-    r"""Open files of fingerprints, with or without ids, for reading one after the other.
+    r"""Open files of fingerprints, with or without ids, for reading in succession.
 
     Parameters
     ----------
     paths : path or iterable of paths
         ``"-"`` is standard input.
     format : str, optional
-        One of `FORMATS`, for all paths; by default each path's extension, and "tsv" for standard input.
+        One of `FORMATS`, for all paths; by default from each path's extension, and "tsv" for standard input.
     decimal : bool
         Fingerprints in text are decimal instead of hexadecimal (16 digits, or ``0x`` and 1 to 16).
     fingerprint_field, id_field : str, optional
-        Names of the JSON fields, Parquet columns, or columns in the header line of delimited text;
-        "fingerprint" and "id" by default. A field named here must be there.
+        Names of JSON fields, Parquet columns, or columns in the header line of delimited text; by default
+        "fingerprint" and "id". A field named here must exist.
     id_type : {"auto", "int", "str"}
         Type of the ids. With "auto", JSON and Parquet ids keep their type, and ids in delimited text are
         integers if those of the first chunk all are, without leading zeros and below 2**64.
@@ -194,19 +194,19 @@ def open_reader(
     Raises
     ------
     InputError
-        An unknown extension, a folder, a wrong dtype or shape, a damaged header; while iterating, the first
+        For an unknown extension, a folder, a wrong dtype or shape, or a damaged header; while iterating, for the first
         row that does not parse, as ``path:line: reason``.
     StorageError
-        A missing file, no permission.
+        A file is missing or cannot be read.
     MissingExtraError
         Parquet without pyarrow.
 
     Notes
     -----
-    A line of delimited text is a fingerprint and, after a separator, an optional id, taken as it stands: a
-    tab in ``.tsv``, a comma in ``.csv`` (where cells may be quoted), a tab, comma or blanks in ``.txt``.
+    A line of delimited text is a fingerprint and, after a separator, an optional id, which is not changed. The
+    separator is a tab in ``.tsv``, a comma in ``.csv`` (where cells may be quoted), and a tab, comma or blanks in ``.txt``.
     Blank lines and lines that start with ``#`` are skipped. A first line that names the fingerprint column is
-    a header: it puts the columns in any order, and others beside them.
+    a header: it allows columns in any order, and further columns.
 
     Examples
     --------

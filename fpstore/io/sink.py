@@ -1,4 +1,4 @@
-"""Where written bytes go: a file that appears whole or not at all, or a stream."""
+"""The target of written bytes: a file that appears whole or not at all, or a stream."""
 
 import io
 import os
@@ -12,6 +12,7 @@ from typing import IO, Any, cast
 import numpy.typing as npt
 
 from fpstore.arguments import printable
+from fpstore.disk.folders import short_name
 from fpstore.errors import InputError
 from fpstore.io.source import storage_errors
 
@@ -32,11 +33,11 @@ class Sink:
     Attributes
     ----------
     name : str
-        What messages call it.
+        The name in messages.
     file : binary or text stream
-        What is open for writing.
+        The stream that is open for writing.
     seekable : bool
-        The start can be overwritten at the end.
+        Whether the start can be overwritten at the end.
     """
 
     def __init__(self, target: str | os.PathLike[str] | IO[Any]) -> None:
@@ -59,13 +60,13 @@ class Sink:
         self.file = target if buffer is None else buffer
 
     def _open(self, path: Path) -> IO[bytes]:
-        self._path = path.resolve()  # through a symbolic link, the file it names is replaced, not the link
+        self._path = path.resolve()  # replace the target of a symbolic link, not the link
         if self._path.is_dir():
             raise InputError(f"{self.name}: is a folder, not a file", path=self.name)
         self.seekable = not self._path.exists() or self._path.is_file()
         if not self.seekable:
             return self._path.open("wb")
-        temporary = self._path.with_name(f".{self._path.name[:200]}.{os.urandom(4).hex()}.tmp")
+        temporary = self._path.with_name(f".{short_name(self._path.name, 40)}.{os.urandom(4).hex()}.tmp")
         file = temporary.open("xb")
         self._temporary = temporary
         return file
@@ -77,18 +78,18 @@ class Sink:
                 cast(IO[str], self.file).write(data.decode("utf-8"))
                 return
             rest = memoryview(data)
-            while rest:  # an unbuffered stream may take a part only
+            while rest:  # an unbuffered stream may accept only a part
                 rest = rest[self.file.write(rest) :]
 
     def overwrite(self, data: bytes) -> None:
-        """Replace the first bytes; only where `seekable`."""
+        """Replace the first bytes; only if `seekable`."""
         with self.errors():
             self.file.seek(0)
             self.file.write(data)
             self.file.seek(0, os.SEEK_END)
 
     def commit(self) -> None:
-        """Make what was written last, and visible under its name."""
+        """Make the output durable, and visible under its name."""
         with self.errors():
             self.file.flush()
             if not self._owned:
@@ -102,10 +103,10 @@ class Sink:
             self._temporary = None
 
     def abort(self) -> None:
-        """Leave nothing behind; what a stream received stays there."""
+        """Remove the output; bytes that a stream has received stay."""
         if not self._owned:
             return
-        with suppress(OSError):  # closing flushes: the failure that led here would be met again
+        with suppress(OSError):  # closing flushes, and so fails again
             self.file.close()
         if self._temporary is not None:
             self._temporary.unlink(missing_ok=True)
@@ -113,20 +114,20 @@ class Sink:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Turn what the system refuses into `StorageError`; a closed pipe passes through."""
+        """Turn an error of the system into `StorageError`; let a closed pipe pass."""
         with storage_errors(self.name):
             yield
 
 
 class Encoder(ABC):
-    """Turns columns into the bytes of one format, and puts them into a sink."""
+    """Turns columns into the bytes of one format, and writes them to a sink."""
 
     @abstractmethod
     def write(self, data: Columns) -> None:
-        """Append rows; an `InputError` comes before the first byte."""
+        """Append rows; an `InputError` is raised before anything is written."""
 
-    def finish(self) -> None:  # noqa: B027 - most formats hold nothing back
-        """Write what was held back."""
+    def finish(self) -> None:  # noqa: B027 - most formats buffer nothing
+        """Write the buffered rows."""
 
     def abort(self) -> None:  # noqa: B027 - likewise
-        """Let go of what was held back."""
+        """Drop the buffered rows."""

@@ -1,4 +1,4 @@
-"""What every input has in common: a name, a size, and the rule that holds its ids together."""
+"""The common part of all inputs: a name, a size, and the rule for the type of their ids."""
 
 import os
 import stat
@@ -10,16 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
 
+from fpstore.aliases import Words
 from fpstore.arguments import printable
+from fpstore.disk.refusals import refused
 from fpstore.errors import InputError, StorageError
-from fpstore.io.check import U64, parse_integer_id
-from fpstore.refusals import refused
+from fpstore.io.check import parse_integer_id
 
 FORMATS = ("npy", "u64", "tsv", "csv", "txt", "jsonl", "parquet")
 
 IdType = Literal["auto", "int", "str"]
 IdKind = Literal["int", "str"]
-Ids = U64 | list[str] | None
+Ids = Words | list[str] | None
 
 STDIN_NAME = "<stdin>"
 
@@ -30,30 +31,30 @@ class Chunk(NamedTuple):
     Attributes
     ----------
     fingerprints : numpy.ndarray
-        uint64, shape (rows,). It may be read-only: a window on a mapped file.
+        uint64, shape (rows,). It may be a read-only slice of a mapped file.
     ids : numpy.ndarray, list of str or None
-        uint64, shape (rows,), or one string a row; None where the input has no ids.
+        uint64, shape (rows,), or one string per row; None if the input has no ids.
     """
 
-    fingerprints: U64
+    fingerprints: Words
     ids: Ids
 
 
 class Batch(NamedTuple):
     """Rows as a source yields them.
 
-    ``as_integers`` is set while the type of textual ids is open: it reads the same ids again as integers, and
+    ``as_integers`` is set while the type of textual ids is not decided: it parses the same ids as integers, and
     raises at the first that is not one.
     """
 
-    fingerprints: U64
+    fingerprints: Words
     ids: Ids
-    as_integers: Callable[[], U64] | None = None
+    as_integers: Callable[[], Words] | None = None
 
 
 @dataclass(frozen=True)
 class Fields:
-    """What the caller says about the columns of an input."""
+    """The caller's choices for the columns of an input."""
 
     decimal: bool = False
     fingerprint: str | None = None
@@ -62,7 +63,7 @@ class Fields:
 
 @contextmanager
 def located(name: str, line: int | None = None) -> Iterator[None]:
-    """Put ``name:line:`` in front of what an `InputError` from inside says."""
+    """Put ``name:line:`` in front of the message of an `InputError` from inside."""
     try:
         yield
     except InputError as error:
@@ -77,9 +78,9 @@ def at(name: str, line: int | None, message: str) -> InputError:
 
 @dataclass
 class IdRule:
-    """What the ids of one reading are: present or not, integers or strings. The first rows decide.
+    """Whether one reading has ids, and whether they are integers or strings. The first rows decide.
 
-    ``kind`` stays None until it is decided; ``asked`` is what the caller wants it to be.
+    ``kind`` is None until it is decided; ``asked`` is the caller's choice.
     """
 
     asked: IdType
@@ -92,11 +93,11 @@ class IdRule:
 
     @property
     def plain(self) -> bool:
-        """Integers were guessed from text, so that only those that print as they came are integers."""
+        """Whether integers were guessed from text, so that an id is one only if it prints as it was written."""
         return self.asked == "auto"
 
     def expect(self, has_ids: bool) -> None:
-        """Hold rows with and without ids apart."""
+        """Refuse a mixture of rows with and without ids."""
         if self.has_ids is None:
             self.has_ids = has_ids
         elif self.has_ids != has_ids:
@@ -104,7 +105,7 @@ class IdRule:
             raise InputError(f"{now} here, but earlier rows have {before}")
 
     def expect_kind(self, kind: IdKind) -> None:
-        """Hold integer and string ids of typed inputs apart; nothing to hold where the caller chose."""
+        """Refuse a mixture of integer and string ids of typed inputs, unless the caller has chosen a type."""
         if self.kind is None:
             self.kind = kind
         elif self.asked == "auto" and self.kind != kind:
@@ -115,7 +116,7 @@ class IdRule:
             )
 
     def integer(self, text: str) -> int:
-        """Read an integer id from text; the message for a guessed type says how to choose it."""
+        """Parse an integer id; the message for a guessed type says how to choose the type."""
         try:
             return parse_integer_id(text, plain=self.plain)
         except InputError as error:
@@ -151,12 +152,12 @@ class InputFile:
                 raise InputError(f"{self.name}: is a folder, not a file", path=self.name)
             if stat.S_ISREG(status.st_mode):
                 self.size = status.st_size
-                with Path(self.path).open("rb"):  # no permission shows here, before any work is done
+                with Path(self.path).open("rb"):  # report missing permission before any work is done
                     pass
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """Open for reading from the start; standard input only once."""
+        """Open for reading from the start; standard input can be read once."""
         if not self.is_stdin:
             with ExitStack() as stack:
                 with storage_errors(self.name):
@@ -174,7 +175,7 @@ class InputFile:
 class Source(ABC):
     """One input of a `Reader`: yields its rows in batches of at most some number of rows."""
 
-    #: Ids have a type of their own (JSON, Parquet), nothing is to be guessed from text.
+    #: Whether ids have a type of their own (JSON, Parquet), so that it is not guessed from text.
     typed = True
 
     def __init__(self, file: InputFile) -> None:
@@ -201,10 +202,10 @@ def storage_errors(name: str) -> Iterator[None]:
         raise StorageError(f"{name}: no such file or folder", path=name) from error
     except OSError as error:
         raise refused(name, error) from error
-    except RuntimeError as error:  # how pathlib calls symbolic links that go in a circle
+    except RuntimeError as error:  # pathlib's error for a circle of symbolic links
         raise StorageError(f"{name}: {error}", path=name) from error
     except ValueError as error:
         if isinstance(error, InputError):
             raise
-        # open() and stat() refuse a path with a NUL character this way.
+        # The error of open() and stat() for a path with a NUL character.
         raise StorageError(f"{name!r}: {error}", path=name) from error

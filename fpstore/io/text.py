@@ -6,8 +6,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from fpstore.aliases import Words
 from fpstore.errors import InputError, show
-from fpstore.io.check import U64, check_string_id, is_like_fingerprint, parse_fingerprint
+from fpstore.io.check import check_string_id, is_like_fingerprint, parse_fingerprint
 from fpstore.io.columns import parse_block
 from fpstore.io.lines import BLOCK_BYTES, LineSource
 from fpstore.io.source import Batch, Fields, IdRule, Ids, InputFile, at, located
@@ -20,7 +21,7 @@ _BLANK = b" \t"
 
 
 class Layout(NamedTuple):
-    """Where the columns are. ``width`` is the number of columns that a header names, None without header."""
+    """The places of the columns. ``width`` is the number of columns in the header, None without a header."""
 
     fingerprint: int = 0
     id: int | None = 1
@@ -28,7 +29,7 @@ class Layout(NamedTuple):
 
     @property
     def regular(self) -> bool:
-        """The fingerprint comes first, the id or nothing next."""
+        """Whether the first column is the fingerprint and the second, if any, the id."""
         return self.fingerprint == 0 and self.id in (1, None) and self.width in (1, 2, None)
 
 
@@ -43,7 +44,7 @@ class TextSource(LineSource):
         self._fields = fields
 
     def batches(self, rule: IdRule) -> Iterator[Batch]:
-        """Yield the rows of one block after the other."""
+        """Yield the rows of successive blocks."""
         layout: Layout | None = None
         for block, line in self.blocks():
             if layout is None:
@@ -60,14 +61,14 @@ class TextSource(LineSource):
         if ids is None or rule.kind is not None:
             return Batch(fingerprints, ids)
 
-        def as_integers() -> U64:
+        def as_integers() -> Words:
             integers = IdRule("auto", rule.has_ids, "int")
             return np.asarray(self._parse(block, line, layout, integers)[1], dtype=np.uint64)
 
         return Batch(fingerprints, ids, as_integers)
 
-    def _parse(self, block: bytes, line: int, layout: Layout, rule: IdRule) -> tuple[U64, Ids]:
-        """Parse a block of whole lines: at once where it is regular, else line by line."""
+    def _parse(self, block: bytes, line: int, layout: Layout, rule: IdRule) -> tuple[Words, Ids]:
+        """Parse a block of whole lines: at once if it is regular, otherwise line by line."""
         if layout.regular and not (self._dialect == "csv" and b'"' in block):
             columns = parse_block(block, _SEPARATORS[self._dialect], self._fields.decimal, rule.kind, rule.plain)
             if columns is not None:
@@ -80,8 +81,8 @@ class TextSource(LineSource):
                     return columns
         return self.parse_lines(block, line, layout, rule)
 
-    def parse_lines(self, block: bytes, line: int, layout: Layout, rule: IdRule) -> tuple[U64, Ids]:
-        """Parse a block line by line; the first bad line in input order is the error."""
+    def parse_lines(self, block: bytes, line: int, layout: Layout, rule: IdRule) -> tuple[Words, Ids]:
+        """Parse a block line by line; the error names the first bad line."""
         fingerprints: list[int] = []
         integers: list[int] = []
         strings: list[str] = []
@@ -117,7 +118,7 @@ class TextSource(LineSource):
         return text.split(_SEPARATORS[self._dialect])
 
     def _find_layout(self, block: bytes, line: int) -> tuple[Layout | None, int]:
-        """Return the layout, by the first data line, and the bytes to skip; None without such a line."""
+        """Return the layout from the first data line, and the number of bytes to skip; None if there is no such line."""
         start = 0
         while start < len(block):
             end = block.index(b"\n", start)

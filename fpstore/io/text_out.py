@@ -1,4 +1,4 @@
-"""Rows as delimited text and as JSON lines: what `fpstore.io.text` and `fpstore.io.jsonl` read."""
+"""Rows as delimited text and as JSON lines, which `fpstore.io.text` and `fpstore.io.jsonl` can read."""
 
 import json
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ import numpy.typing as npt
 from fpstore.errors import InputError, show
 from fpstore.io.sink import Columns, Encoder, Sink
 
-#: What a cell of each dialect cannot hold: the reader would take it for the end of the cell.
+#: Characters that a cell of each dialect cannot hold, because they end a cell.
 _FORBIDDEN = {"tsv": "\t\r\n", "csv": "\r\n", "txt": "\t\r\n ,"}
 _DELIMITERS = {"tsv": "\t", "csv": ",", "txt": "\t"}
 
@@ -17,7 +17,7 @@ _json = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class TextEncoder(Encoder):
-    """Rows as TSV, CSV or blank-separated text: fingerprints in hexadecimal, no quoting but in CSV."""
+    """Rows as TSV, CSV or blank-separated text: fingerprints in hexadecimal, quoting only in CSV."""
 
     def __init__(self, sink: Sink, dialect: str, columns: Mapping[str, str], header: bool) -> None:
         self._sink = sink
@@ -53,7 +53,7 @@ class TextEncoder(Encoder):
 
 
 class JsonlEncoder(Encoder):
-    """Rows as one JSON object a line: fingerprints as strings of 16 hexadecimal digits."""
+    """Rows as one JSON object per line, with fingerprints as strings of 16 hexadecimal digits."""
 
     def __init__(self, sink: Sink, columns: Mapping[str, str]) -> None:
         self._sink = sink

@@ -20,7 +20,7 @@ from fpstore.io.text_out import JsonlEncoder, TextEncoder
 
 ColumnKind = Literal["fingerprint", "distance", "value"]
 
-#: Kinds of the columns that fpstore itself writes; any other name is a value: integers or strings.
+#: Kinds of the columns that fpstore itself writes. Columns with other names hold values: integers or strings.
 _KINDS: dict[str, ColumnKind] = {
     "fingerprint": "fingerprint",
     "query": "fingerprint",
@@ -33,7 +33,7 @@ _KINDS: dict[str, ColumnKind] = {
 class Writer:
     """Writes rows of named columns; made by `open_writer`.
 
-    As a context manager it commits at the end of the block, and leaves nothing at the target if that raised.
+    As a context manager, it commits at the end of the block. If the block raises, nothing is left at the target.
 
     Attributes
     ----------
@@ -55,15 +55,15 @@ class Writer:
         Parameters
         ----------
         data : mapping, Chunk or iterable of tuples
-            One array or list a column, all of one length; or a `Chunk`; or tuples in column order.
+            One array or list per column, all of one length; or a `Chunk`; or tuples in column order.
 
         Raises
         ------
         InputError
-            Columns are missing, unknown or of different lengths, or hold what the format cannot. Nothing was
-            written then.
+            Columns are missing, unknown or of different lengths, or hold values that the format cannot. Nothing was
+            written.
         StorageError
-            The system refused to write. Nothing is left at the target.
+            The system refused a write. Nothing is left at the target.
         """
         if self._closed:
             raise InputError(f"{self._sink.name}: the writer is closed")
@@ -83,7 +83,7 @@ class Writer:
         self.rows += count
 
     def close(self) -> None:
-        """Finish: the rows appear under the target's name. A second call does nothing."""
+        """Finish the output, so that it appears under the target's name. A second call does nothing."""
         if self._closed:
             return
         try:
@@ -95,7 +95,7 @@ class Writer:
         self._closed = True
 
     def abort(self) -> None:
-        """Give up: nothing appears at the target."""
+        """Drop the output; nothing appears at the target."""
         if not self._closed:
             self._closed = True
             self._encoder.abort()
@@ -166,12 +166,12 @@ def open_writer(
         A path is written under a temporary name and renamed by ``close``. ``"-"`` is standard output.
         A stream is flushed, not closed.
     format : str, optional
-        One of `FORMATS`; by default the extension of the path, and "tsv" for a stream.
+        One of `FORMATS`; by default from the extension of the path, and "tsv" for a stream.
     columns : sequence of str or mapping
-        Column names in order. "fingerprint", "query", "a" and "b" hold fingerprints, "distance" distances,
-        others integers or strings; a mapping to "fingerprint", "distance" or "value" says otherwise.
+        Column names in order. "fingerprint", "query", "a" and "b" hold fingerprints, "distance" holds distances, and
+        others hold integers or strings. A mapping to "fingerprint", "distance" or "value" overrides this.
     header : bool
-        Delimited text starts with a line of column names.
+        Begin delimited text with a line of column names.
 
     Returns
     -------

@@ -15,7 +15,8 @@
  *
  * FPFAULT_UNREADABLE=name:start:end needs no arming: a file whose path ends so cannot be read from byte start to end. A read there
  * fails with EIO; one that begins before it is cut short, as the kernel does. */
-#define _GNU_SOURCE
+#include "paths.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -41,7 +42,7 @@ static atomic_long count, fired;
 static long at;
 static enum mode mode;
 static int error, from, refuse_exchange;
-static char root[PATH_MAX], log_path[PATH_MAX];
+static char log_path[PATH_MAX];
 
 static const struct {
   const char* name;
@@ -81,35 +82,6 @@ long fpfault_fired(void) { return atomic_load(&fired); }
 static void die(void) {
   kill(getpid(), SIGKILL);
   for (;;) pause();
-}
-
-static int below_root(const char* path) {
-  const size_t n = strlen(root);
-  return !strncmp(path, root, n) && (path[n] == '/' || path[n] == 0);
-}
-
-static int of_fd(int fd, char out[PATH_MAX]) {
-  char link[64];
-  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-  const ssize_t n = readlink(link, out, PATH_MAX - 1);
-  if (n < 0) return 0;
-  out[n] = 0;
-  return 1;
-}
-
-/* The folder without symbolic links, and the last name as it is: the calls wrapped here that follow it only create. */
-static int of_path(int folder, const char* path, char out[PATH_MAX]) {
-  char whole[2 * PATH_MAX + 2], base[PATH_MAX] = "";
-  if (!path) return 0;
-  if (path[0] != '/' && (folder == AT_FDCWD ? !getcwd(base, sizeof base) : !of_fd(folder, base))) return 0;
-  snprintf(whole, sizeof whole, "%s/%s", base, path);
-  for (size_t n = strlen(whole); n > 1 && whole[n - 1] == '/'; --n) whole[n - 1] = 0;
-  char* name = strrchr(whole, '/');
-  *name++ = 0;
-  if (!realpath(*whole ? whole : "/", out)) return 0;
-  const size_t n = strlen(out);
-  snprintf(out + n, PATH_MAX - n, "/%s", name);
-  return 1;
 }
 
 static enum action boundary(const char* name, int kind, const char* path) {

@@ -49,11 +49,11 @@ class Cache:
 
     def _pages(self, path: Path) -> int:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-            view = np.frombuffer(mapped, np.uint8)
+            snapshot = np.frombuffer(mapped, np.uint8)
             pages = np.zeros(-(-len(mapped) // PAGE), np.uint8)
-            if self._mincore(view.ctypes.data, len(mapped), pages.ctypes.data):
+            if self._mincore(snapshot.ctypes.data, len(mapped), pages.ctypes.data):
                 raise OSError(ctypes.get_errno(), "mincore")
-            del view
+            del snapshot
         return int(np.count_nonzero(pages & 1))
 
     def settled(self) -> dict[str, int]:

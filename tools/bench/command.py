@@ -40,6 +40,7 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "skew": skew.skew,
     "insert": living.insert,
     "probe-insert": living.probe_insert,
+    "look": living.look,
     "delta": living.delta,
     "merge": living.merge,
     "pause": living.pause,

@@ -24,8 +24,8 @@ import fpstore
 from bench import data
 from bench.data import Words
 from fpstore import _kernel
-from fpstore.design import design as make_design
-from fpstore.plan import estimate
+from fpstore.design.families import design as make_design
+from fpstore.design.planner import estimate
 
 Result = dict[str, Any]
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import threading
 import time
+import timeit
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from bench.probing import single_times
 BATCH = 1000
 FRESH = 1 << 42  # seeds of what is inserted
 SYNCS = 300
-SINGLE_CALLS = 2000
 GROUPED_CALLS = 60_000
 
 
@@ -86,34 +86,22 @@ def insert(bench: Bench) -> Result:
     return out
 
 
+ROUND = 250  # syncs of the disk alone, and probe-inserts, in turn
+
+
 def probe_insert(bench: Bench) -> Result:
-    """`probe_insert` one at a time, durable in each call and in groups, and in batches; beside the disk's rate of syncs."""
+    """`probe_insert` one at a time, durable in each call (beside the disk's rate of syncs) and in groups, and in batches."""
     log2 = bench.log2()
-    out: Result = {"n": 1 << log2, "disk": _disk(bench)}
+    out: Result = {"n": 1 << log2}
     for design in bench.designs("flip-2", "manku-10"):
         path = _copy(bench.store(design, "uniform", log2), bench.folder / "insert.fps")
-        row: Result = {}
-        for number, (name, sync, calls) in enumerate((("commit", "commit", SINGLE_CALLS), ("batch", "batch", GROUPED_CALLS))):
-            calls = 500 if bench.smoke else calls
-            # Every fourth has a near-duplicate in the tables.
-            fresh = _fresh(bench, calls, number)
-            fresh[::4] = bench.queries("uniform", log2, -(-calls // 4))[: len(fresh[::4])] if not bench.smoke else fresh[::4]
-            with fpstore.open(path, "r+", sync=sync) as store:
-                times, inserted = [], 0
-                began = time.perf_counter()
-                for at, value in enumerate(fresh.tolist()):
-                    start = time.perf_counter()
-                    inserted += not store.probe_insert(value, at)
-                    times.append(time.perf_counter() - start)
-                store.flush()
-                took = time.perf_counter() - began
-            row[name] = {
-                "calls": calls,
-                "inserted": inserted,
-                "per_second": round(calls / took),
-                "microseconds": round(percentile(times, 0.5) * 1e6, 1),
-                "p99_microseconds": round(percentile(times, 0.99) * 1e6, 1),
-            }
+        calls = 500 if bench.smoke else GROUPED_CALLS
+        row: Result = {"commit": _durable(bench, path), "batch": _grouped(bench, path, _fresh(bench, calls, 1))}
+        # Every fourth has a near-duplicate in the tables.
+        mixed = _fresh(bench, calls, 2)
+        if not bench.smoke:
+            mixed[::4] = bench.queries("uniform", log2, -(-calls // 4))[: len(mixed[::4])]
+        row["batch, a fourth known"] = _grouped(bench, path, mixed)
         fresh = _fresh(bench, 2 * BATCH if bench.smoke else 100 * BATCH, 7)
         with fpstore.open(path, "r+") as store:
             began = time.perf_counter()
@@ -125,6 +113,87 @@ def probe_insert(bench: Bench) -> Result:
         bench.forget()
         shutil.rmtree(path)
     return out
+
+
+def _durable(bench: Bench, path: Path) -> Result:
+    """Insert one at a time, each call durable, in turn with 4 KiB writes and syncs to space that is there already."""
+    rounds = 2 if bench.smoke else 2 * bench.repeats
+    fresh = _fresh(bench, rounds * ROUND).tolist()
+    file = os.open(bench.folder / "sync.bin", os.O_RDWR | os.O_CREAT)
+    piece = os.urandom(4096)
+    os.pwrite(file, bytes(4096 * ROUND), 0)
+    os.fsync(file)
+    disk, own = [], []
+    with fpstore.open(path, "r+") as store:
+        for at, value in enumerate(fresh):
+            start = time.perf_counter()
+            assert not store.probe_insert(value, at)
+            own.append(time.perf_counter() - start)
+            if (at + 1) % ROUND == 0:
+                for number in range(ROUND):
+                    start = time.perf_counter()
+                    os.pwrite(file, piece, 4096 * number)
+                    os.fdatasync(file)
+                    disk.append(time.perf_counter() - start)
+    os.close(file)
+    return {
+        "calls": len(fresh),
+        "per_second": round(len(own) / sum(own)),
+        "disk_per_second": round(len(disk) / sum(disk)),
+        "ratio_of_means": ratio(sum(disk), sum(own)),
+        "ratio_of_medians": ratio(percentile(disk, 0.5), percentile(own, 0.5)),
+        "microseconds": round(percentile(own, 0.5) * 1e6, 1),
+        "p99_microseconds": round(percentile(own, 0.99) * 1e6, 1),
+        "disk_microseconds": round(percentile(disk, 0.5) * 1e6, 1),
+        "disk_p99_microseconds": round(percentile(disk, 0.99) * 1e6, 1),
+    }
+
+
+def _grouped(bench: Bench, path: Path, values: Words) -> Result:
+    """Insert one at a time, durable in groups."""
+    with fpstore.open(path, "r+", sync="batch") as store:
+        times, inserted = [], 0
+        began = time.perf_counter()
+        for at, value in enumerate(values.tolist()):
+            start = time.perf_counter()
+            inserted += not store.probe_insert(value, at)
+            times.append(time.perf_counter() - start)
+        store.flush()
+        took = time.perf_counter() - began
+    return {
+        "calls": len(values),
+        "inserted": inserted,
+        "per_second": round(len(values) / took),
+        "microseconds": round(percentile(times, 0.5) * 1e6, 1),
+        "p99_microseconds": round(percentile(times, 0.99) * 1e6, 1),
+    }
+
+
+class _Holder:
+    """Something whose one method returns what it holds: what any question costs before it looks for news."""
+
+    def __init__(self, held: object) -> None:
+        self._held = held
+
+    def get(self) -> object:
+        """Return it."""
+        return self._held
+
+
+def look(bench: Bench) -> Result:
+    """Time the look for news that each question begins with, beyond a call of a method that looks for nothing."""
+    path = _copy(bench.store("flip-2", "uniform", bench.log2(16)), bench.folder / "look.fps")
+    with fpstore.open(path, "r+") as store:
+        store.insert([7], [1 << 40])
+    number, rounds = (1000, 3) if bench.smoke else (20_000, 20 * bench.repeats)
+    with fpstore.open(path) as store:
+        calls = {"method": _Holder(store).get, "look": store._tracker.snapshot}
+        least = {name: min(timeit.repeat(call, number=number, repeat=rounds)) / number * 1e9 for name, call in calls.items()}
+    shutil.rmtree(path)
+    return {
+        **{f"{name}_nanoseconds": round(took, 1) for name, took in least.items()},
+        "beyond_nanoseconds": round(least["look"] - least["method"], 1),
+    }
 
 
 def delta(bench: Bench) -> Result:

@@ -15,9 +15,9 @@ import fpstore
 from bench.data import Words
 from bench.harness import Bench, Result, microseconds, ratio
 from fpstore import _kernel
-from fpstore.costs import BATCH_QUERIES, NANOSECONDS, Work, work
-from fpstore.design import MAX_RADIUS, TableLookup
-from fpstore.plan import SPEED_FOR_TWICE_THE_BYTES, Plan, weighted_cost
+from fpstore.design.costs import BATCH_QUERIES, NANOSECONDS, Work, work
+from fpstore.design.families import MAX_RADIUS, TableLookup
+from fpstore.design.planner import SPEED_FOR_TWICE_THE_BYTES, Plan, weighted_cost
 
 SIZES = (20, 22, 24)
 RANKED_SIZES = (20, 22)

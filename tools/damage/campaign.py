@@ -23,10 +23,9 @@ import damage
 from damage.case import Case
 from damage.files import Damage, choose, copied, kind_of
 from damage.stores import LARGE, SPECS, Store
-from fpstore import environment
+from fpstore.disk import sealed as environment
 
 FAULTS = ("wrong", "false", "dead", "slow", "foreign")  # the worst first
-KNOWN = ("journal", "journal lock")
 
 
 class Campaign:
@@ -148,16 +147,15 @@ class Tally:
         faults: list[dict[str, Any]] = [
             {
                 "file": file, "operation": operation, "verdict": verdict, "what": what, "count": len(results),
-                "known": file in KNOWN, "damages": dict(Counter(result["damage"] for result in results)),
+                "damages": dict(Counter(result["damage"] for result in results)),
                 "cases": [result["case"] for result in results[:6]],
             }
             for (file, operation, verdict, what), results in self.groups.items()
         ]  # fmt: skip
-        faults.sort(key=lambda fault: (fault["known"], (*FAULTS, "refused").index(fault["verdict"]), -fault["count"]))
-        known = {result["case"] for key, results in self.groups.items() for result in results if key[0] in KNOWN}
-        new = {result["case"] for key, results in self.groups.items() for result in results if key[0] not in KNOWN}
+        faults.sort(key=lambda fault: ((*FAULTS, "refused").index(fault["verdict"]), -fault["count"]))
+        bad = {result["case"] for results in self.groups.values() for result in results}
         return {
-            "cases": self.cases, "cases with faults": len(new), "cases with known faults": len(known),
+            "cases": self.cases, "cases with faults": len(bad),
             "by": {name: {value: dict(counts) for value, counts in sorted(each.items())} for name, each in self.by.items()},
             "repair": {file: dict(counts) for file, counts in sorted(self.repairs.items())}, "faults": faults,
         }  # fmt: skip

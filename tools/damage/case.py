@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 import fpstore
 from damage.stores import Pairs, Store, in_order
+from fpstore.design.families import design as make_design
 
 Words = npt.NDArray[np.uint64]
 CPU_SECONDS, WALL_SECONDS = 5, 120  # of one operation
@@ -223,14 +224,14 @@ class Case:
 
     def _shape(self) -> tuple[int, int]:
         spec = self._store.spec
-        design = fpstore.design.design(spec.merge_design or spec.design, spec.radius)
+        design = make_design(spec.merge_design or spec.design, spec.radius)
         return design.radius, len(design.tables)
 
     def change(self) -> None:
         """Insert, delete and merge; once something is refused, what was done before must be there, and nothing else."""
         right, store = self._store.now, None
         with self._doing("open to change"):
-            store = fpstore.open(self._path, "r+", delta_bytes="1GiB")
+            store = fpstore.open(self._path, "r+")
         if store is None:
             return
         for number, (call, arguments, returned, after) in enumerate(self._store.steps):
@@ -254,11 +255,11 @@ def check_losses(held: Pairs, right: Pairs, ever: Pairs, report: fpstore.RepairR
     """Compare what a repair says it lost with what is missing."""
     kept, wanted = held.keys(), right.keys()
     told = " ".join(report.losses)
-    journal = "journal" in told or "log record" in told
-    more = kept - (ever.keys() if journal else wanted)
+    changes = "the log:" in told or "log record" in told
+    more = kept - (ever.keys() if changes else wanted)
     if more:
         raise Untrue(f"{len(more)} pairs in the new store that are not stored: {told}")
-    if journal:
+    if changes:
         return
     rows = [line.split("\t") for line in lost.read_text("utf-8").splitlines()] if lost.exists() else []
     named = {int(row[1], 16) for row in rows if row[1]}

@@ -26,12 +26,11 @@ class Damage(NamedTuple):
 def kind_of(file: str) -> str:
     name = Path(file).name
     return {
-        "store.mdb": "store", "writer.lock": "writer lock", "ids.mdb": "ids", "names.mdb": "names", "journal.mdb": "journal",
-        "journal.mdb-lock": "journal lock",
+        "manifest.json": "manifest", "writer.lock": "writer lock", "ids.mdb": "ids", "strings.mdb": "strings", "log": "log",
     }.get(name, "table")  # fmt: skip
 
 
-WEIGHTS = {"table": 4, "ids": 4, "names": 4, "store": 4, "journal": 4, "writer lock": 1, "journal lock": 1}
+WEIGHTS = {"table": 4, "ids": 4, "strings": 4, "manifest": 4, "log": 4, "writer lock": 1}
 
 
 def choose(store: Store, chance: random.Random) -> Damage:
@@ -46,10 +45,11 @@ def choose(store: Store, chance: random.Random) -> Damage:
         return Damage(file, kind, partial(DAMAGES[kind], random.Random(chance.random())))
     others: list[Path] = []
     if kind == "foreign":
-        # The store file of the twin makes the twin of a store without changes: only its strings are others.
-        others = [store.stranger / file, *([] if which == "store" else [store.twin / file])]
+        others = [store.stranger / file, store.twin / file]
     for older in store.older if kind == "older" else []:
         others += [p for p in sorted(older.rglob(Path(file).name)) if p.read_bytes() != (store.path / file).read_bytes()]
+    if which == "log":  # an earlier log of this very generation is what the store was then
+        others = [other for other in others if kind == "foreign" or other.parent.name != Path(file).parent.name]
     others = [other for other in others if other.exists()]
     if not others:
         return Damage(file, "nothing", partial(DAMAGES["nothing"], chance))
@@ -143,7 +143,7 @@ def copied(store: Store, file: str, target: Path) -> None:
         name = str(path.relative_to(store.path))
         if path.is_dir():
             (target / name).mkdir()
-        elif name == file or kind_of(name) in ("journal", "journal lock", "writer lock"):
+        elif name == file or kind_of(name) in ("log", "writer lock"):
             shutil.copyfile(path, target / name)
         else:
             (target / name).hardlink_to(path)

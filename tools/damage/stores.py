@@ -25,7 +25,7 @@ class Spec(NamedTuple):
     fingerprint_count: int = 500
     each: int = 1  # ids of a fingerprint, at most
     name_bytes: int = 12
-    changed: bool = False  # a journal with inserts and deletes that are not merged
+    changed: bool = False  # a log with inserts and deletes that are not merged
     merged: bool = False  # a second generation before
     merge_design: str | None = None
     block_bytes: int = 128
@@ -44,8 +44,8 @@ SPECS = {
     "trusting strings": Spec("string", "blocks-3-1", 2, each=3, trusting=True),
     "trusting merged": Spec("string", each=3, changed=True, merged=True, trusting=True),
     "large ids": Spec("integer", "flip-2", fingerprint_count=13_000, each=42),  # ids.mdb of more than 4 MiB
-    "large strings": Spec("string", "flip-2", fingerprint_count=12_000, name_bytes=400),  # store.mdb
-    "large merged": Spec("string", "flip-2", fingerprint_count=12_000, name_bytes=400, changed=True, merged=True),  # names.mdb
+    "large strings": Spec("string", "flip-2", fingerprint_count=12_000, name_bytes=400),  # strings.mdb of more than 4 MiB
+    "large merged": Spec("string", "flip-2", fingerprint_count=12_000, name_bytes=400, changed=True, merged=True),
 }
 LARGE = tuple(name for name in SPECS if name.startswith("large"))
 
@@ -101,7 +101,7 @@ class Store:
         if spec.merged:
             self._keep_state()
             for path in (self.path, self.stranger, self.twin):
-                with fpstore.open(path, "r+", delta_bytes="1GiB") as store:
+                with fpstore.open(path, "r+") as store:
                     store.merge(design=spec.merge_design, memory="64MiB", threads=1)
             self._change(self.path)
             self._keep_state()
@@ -142,7 +142,7 @@ class Store:
         """Insert and delete, in several commits."""
         added = in_order(self._fingerprints(CHANGED), self.rng.integers(2**62, 2**63, CHANGED, np.uint64))
         removed = self.rng.choice(np.unique(self.now.fingerprints), CHANGED // 2, replace=False)
-        with fpstore.open(path, "r+", delta_bytes="1GiB") as store:
+        with fpstore.open(path, "r+") as store:
             for start in range(0, CHANGED, 20):
                 store.insert(added.fingerprints[start : start + 20], self.ids(added.numbers[start : start + 20]))
             store.delete(fingerprints=removed)

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <memory>
 
+#include "format/xxh64.hpp"
 #include "input.hpp"
-#include "kernels.hpp"
-#include "xxh64.hpp"
+#include "isa/kernels.hpp"
 
 using namespace fpstore;
 
@@ -132,10 +132,10 @@ inline void encode_table(Table* t, const std::vector<uint64_t>& keys, const std:
     std::vector<uint64_t> block_keys(most);
     std::vector<uint32_t> counts(most);
     size_t bad = 0;
-    size_t n = set->encode(e, keys.data(), keys.size(), blocks.data(), block_keys.data(), counts.data(), &bad);
+    size_t n = set->encode(e, keys.data(), keys.size(), {blocks.data(), block_keys.data(), counts.data()}, &bad);
     REQUIRE(n < keys.size());
-    n += set->encode_finish(e, blocks.data() + n * t->block_bytes, &block_keys[n], &counts[n]);
-    REQUIRE(set->encode_finish(e, nullptr, nullptr, nullptr) == 0);
+    n += set->encode_finish(e, {blocks.data() + n * t->block_bytes, &block_keys[n], &counts[n]});
+    REQUIRE(set->encode_finish(e, {nullptr, nullptr, nullptr}) == 0);
     blocks.resize(n * t->block_bytes);
     block_keys.resize(n);
     if (set == sets.front()) {

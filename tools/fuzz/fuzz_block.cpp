@@ -99,28 +99,29 @@ Answer ask(const Kernels& set, const Table& t, const Table& second, const Questi
   Fault fault;
   Values all;
   bool all_right = true;
-  uint64_t written, taken;
   for (uint64_t b = 0; b < t.count(); ++b) {
     uint32_t count = 0;
-    const Status status = set.decode_blocks(view, b, b + 1, w.out.get(), kRoom, &written, &taken, &count, &fault);
+    Decoded to{w.out.get(), kRoom, &count};
+    const Status status = set.decode_blocks(view, {b, b + 1}, &to, &fault);
     answer.note(status, fault);
     const bool right = decodes[b] && slow[b].back() == t.keys[b];
     REQUIRE((status == Status::ok) == right);
     all_right = all_right && right;
     if (!right) continue;
-    REQUIRE(taken == 1 && written == count && count == slow[b].size());
+    REQUIRE(to.blocks == 1 && to.written == count && count == slow[b].size());
     REQUIRE(std::equal(slow[b].begin(), slow[b].end(), w.out.get()));
     all.insert(all.end(), slow[b].begin(), slow[b].end());
   }
   // Several at once, at the end of the room, so that nothing is written past it.
   uint64_t* const out = w.out.get() + kRoom - q.room;
   std::vector<uint32_t> counts(t.count());
-  const Status decoded = set.decode_blocks(view, 0, t.count(), out, q.room, &written, &taken, counts.data(), &fault);
+  Decoded to{out, q.room, counts.data()};
+  const Status decoded = set.decode_blocks(view, {0, t.count()}, &to, &fault);
   answer.note(decoded, fault);
   if (decoded == Status::ok) {
-    REQUIRE(taken > 0 && taken <= t.count() && written <= all.size() && std::equal(out, out + written, all.begin()));
-    for (uint64_t b = 0, sum = 0; b < taken; sum += counts[b++]) REQUIRE(counts[b] == slow[b].size() && sum <= written);
-    if (taken == t.count()) REQUIRE(all_right && written == all.size());
+    REQUIRE(to.blocks > 0 && to.blocks <= t.count() && to.written <= all.size() && std::equal(out, out + to.written, all.begin()));
+    for (uint64_t b = 0, sum = 0; b < to.blocks; sum += counts[b++]) REQUIRE(counts[b] == slow[b].size() && sum <= to.written);
+    if (to.blocks == t.count()) REQUIRE(all_right && to.written == all.size());
   } else {
     REQUIRE(!all_right);
   }
@@ -128,7 +129,7 @@ Answer ask(const Kernels& set, const Table& t, const Table& second, const Questi
   std::vector<uint64_t> places(q.targets.size());
   std::vector<uint32_t> ranks(q.targets.size());
   for (size_t i = 0; i < q.targets.size(); ++i) {
-    const Status status = set.locate(view, &q.targets[i], 1, &places[i], &ranks[i], nullptr, &fault);
+    const Status status = set.locate(view, {&q.targets[i], 1}, &places[i], &ranks[i], nullptr, &fault);
     answer.note(status, fault);
     if (status != Status::ok) continue;
     if (places[i] != UINT64_MAX) REQUIRE(places[i] < t.count() && ranks[i] < load16(t.blocks.data() + places[i] * t.block_bytes + 16));
@@ -142,21 +143,21 @@ Answer ask(const Kernels& set, const Table& t, const Table& second, const Questi
                            q.variants[i].data(), q.variants[i].size()};
   Sink sink;
   ProbeCounters counters;
-  unsigned table = 99;
-  answer.probe_status =
-      set.probe(probes, 2, q.targets.data(), q.targets.size(), ProbeOptions{q.radius}, &sink, &counters, &table, &fault);
-  REQUIRE(table < 2 && (answer.probe_status == Status::ok || fault.status == answer.probe_status));
+  const Queries queries{q.targets.data(), q.targets.size()};
+  fault.table = 99;
+  answer.probe_status = set.probe({probes, 2}, queries, ProbeOptions{q.radius}, &sink, &counters, &fault);
+  REQUIRE(fault.table < 2 && (answer.probe_status == Status::ok || fault.status == answer.probe_status));
   answer.probed = take(&sink, q.targets, q.radius);
   answer.blocks_read = counters.blocks;
   answer.candidates = counters.candidates;
   ProbeOptions sweep{q.radius};
   sweep.sweep_from = 0;
-  answer.swept_status = set.probe(probes, 2, q.targets.data(), q.targets.size(), sweep, &sink, &counters, &table, &fault);
-  REQUIRE(table < 2 && (answer.swept_status == Status::ok || fault.status == answer.swept_status));
+  answer.swept_status = set.probe({probes, 2}, queries, sweep, &sink, &counters, &fault);
+  REQUIRE(fault.table < 2 && (answer.swept_status == Status::ok || fault.status == answer.swept_status));
   answer.swept = take(&sink, q.targets, q.radius);
 
-  const size_t queries = std::min<size_t>(q.targets.size(), 2);
-  const Status status = set.scan(view, q.targets.data(), queries, q.radius, 0, t.count(), &sink, nullptr, &fault);
+  const Queries few{q.targets.data(), std::min<size_t>(q.targets.size(), 2)};
+  const Status status = set.scan(view, {0, t.count()}, few, {q.radius}, &sink, &fault);
   answer.note(status, fault);
   REQUIRE((status == Status::ok) == all_right);
   answer.scanned = take(&sink, q.targets, q.radius);

@@ -21,27 +21,28 @@ void check(const Kernels& set, const Table& t, const std::pmr::vector<Values>& s
 
   uint64_t* const out = world().out.get();
   Fault fault;
-  uint64_t written, taken;
   uint32_t count;
   std::vector<uint64_t> all;
   bool fine = true;
   for (uint64_t b = 0; b < t.count(); ++b) {
-    const Status status = set.decode_blocks(view, b, b + 1, out, kRoom, &written, &taken, &count, &fault);
+    Decoded to{out, kRoom, &count};
+    const Status status = set.decode_blocks(view, {b, b + 1}, &to, &fault);
     REQUIRE((status == Status::ok) == right[b]);
     fine = fine && right[b];
     if (!right[b]) continue;
-    REQUIRE(written == slow[b].size() && count == written && std::equal(slow[b].begin(), slow[b].end(), out));
+    REQUIRE(to.written == slow[b].size() && count == to.written && std::equal(slow[b].begin(), slow[b].end(), out));
     all.insert(all.end(), slow[b].begin(), slow[b].end());
   }
   std::vector<uint32_t> counts(t.count());
   uint64_t b = 0, at = 0;
   Status status = Status::ok;
   while (b < t.count() && status == Status::ok) {
-    status = set.decode_blocks(view, b, t.count(), out, kRoom, &written, &taken, counts.data(), &fault);
+    Decoded to{out, kRoom, counts.data()};
+    status = set.decode_blocks(view, {b, t.count()}, &to, &fault);
     if (status != Status::ok) break;
-    REQUIRE(taken > 0 && at + written <= all.size() && std::equal(out, out + written, all.begin() + at));
-    b += taken;
-    at += written;
+    REQUIRE(to.blocks > 0 && at + to.written <= all.size() && std::equal(out, out + to.written, all.begin() + at));
+    b += to.blocks;
+    at += to.written;
   }
   REQUIRE((status == Status::ok) == fine);
 }

@@ -6,7 +6,7 @@
 #include <new>
 #include <set>
 
-#include "delta.hpp"
+#include "delta/delta.hpp"
 #include "input.hpp"
 
 using namespace fpstore;
@@ -138,6 +138,7 @@ class Trial {
     for (unsigned steps = 0; input_.left() && steps < most; ++steps) {
       const unsigned step = input_.byte();
       const uint32_t version = next_version(step);
+      if (step == 101) REQUIRE(delta_->index_ids());  // else the first look-up by id comes after all changes
       if (step % 4 != 3) apply(version, step);
       else probe_insert(version);
     }
@@ -215,8 +216,8 @@ class Trial {
     if ((how & 14) == 14) guard.sink.limit = how;
     size_t done = n;
     const Applied applied =
-        delta_->probe_insert(queries.data(), ids.data(), matched.data(), bases.data(), &done, radius, always, version, &guard.sink,
-                             inserted.data(), [fails] {
+        delta_->probe_insert(Asked{queries.data(), ids.data(), matched.data(), bases.data(), radius, always}, &done, version,
+                             &guard.sink, inserted.data(), [fails] {
                                if (fails) throw std::bad_alloc();
                              });
     if (model_.is_old(version)) {
@@ -304,6 +305,7 @@ class Trial {
       for (const auto& [id, added] : facts.ids)
         if (added && wanted.count(id)) expected.emplace_back(fingerprint, id);
     const Words ids(wanted.begin(), wanted.end());
+    REQUIRE(delta_->index_ids() && delta_->has_id_index());
     delta_->find(ids.data(), ids.size(), end, &got, kOn);
     REQUIRE(got == expected);
   }

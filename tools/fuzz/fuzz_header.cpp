@@ -1,10 +1,10 @@
 // Headers and codes: whatever the bytes, parse_header stays inside them, and what it accepts is what docs/format.md allows.
 #include <memory>
 
-#include "header.hpp"
+#include "format/header.hpp"
+#include "format/xxh64.hpp"
 #include "input.hpp"
-#include "kernels.hpp"
-#include "xxh64.hpp"
+#include "isa/kernels.hpp"
 
 using namespace fpstore;
 

@@ -5,9 +5,9 @@
 #include <memory>
 #include <set>
 
+#include "build/merge.hpp"
+#include "format/xxh64.hpp"
 #include "input.hpp"
-#include "merge.hpp"
-#include "xxh64.hpp"
 
 using namespace fpstore;
 

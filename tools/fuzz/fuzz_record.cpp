@@ -1,9 +1,9 @@
 // Id records: whatever the bytes, open_record stays inside them, and ids that were packed are the ids that are read.
 #include <memory>
 
-#include "idpack.hpp"
+#include "format/idpack.hpp"
+#include "format/xxh64.hpp"
 #include "input.hpp"
-#include "xxh64.hpp"
 
 using namespace fpstore;
 

@@ -4,10 +4,10 @@
 #include <memory>
 #include <tuple>
 
+#include "format/xxh64.hpp"
 #include "input.hpp"
-#include "kernels.hpp"
-#include "results.hpp"
-#include "xxh64.hpp"
+#include "isa/kernels.hpp"
+#include "search/results.hpp"
 
 using namespace fpstore;
 
@@ -133,7 +133,7 @@ void check_permuted(const std::vector<const Kernels*>& sets, Words keys, unsigne
     REQUIRE(set->permute_select(forward, in.get(), out.get(), n, low, high) == selected.size());
     REQUIRE(same(out, selected));
     REQUIRE(set->digest(inverse, permuted_in.get(), n) == digest);
-    set->permute_sort(forward, in.get(), out.get(), tmp.get(), n, bits, nullptr);
+    set->permute_sort(forward, in.get(), n, {out.get(), tmp.get()}, bits, nullptr);
     REQUIRE(same(out, expected));
     REQUIRE(same(in, keys));
   }

@@ -171,11 +171,11 @@ void check_probe(const Kernels& set, const Batch& b, const std::vector<TableProb
   ProbeCounters counters;
   ProbeOptions options{b.radius};
   options.sweep_from = sweep_from;
-  unsigned table = 99;
   Fault fault;
-  const Status status = set.probe(probes.data(), static_cast<unsigned>(probes.size()), b.queries.data(), b.queries.size(), options,
-                                  &sink, &counters, &table, &fault);
-  REQUIRE(table < probes.size());
+  fault.table = 99;
+  const Status status = set.probe({probes.data(), static_cast<unsigned>(probes.size())}, {b.queries.data(), b.queries.size()},
+                                  options, &sink, &counters, &fault);
+  REQUIRE(fault.table < probes.size());
   if (b.sound && b.probed.size() > limit) {
     REQUIRE(status == Status::out_of_memory && fault.status == status);
     release(&sink);
@@ -190,7 +190,7 @@ void check_locate(const Kernels& set, const Batch& b, const Table& t, const Tabl
   std::vector<uint64_t> blocks(wanted.size());
   std::vector<uint32_t> ranks(wanted.size());
   Fault fault;
-  const Status status = set.locate(view, wanted.data(), wanted.size(), blocks.data(), ranks.data(), nullptr, &fault);
+  const Status status = set.locate(view, {wanted.data(), wanted.size()}, blocks.data(), ranks.data(), nullptr, &fault);
   if (status != Status::ok) {
     REQUIRE(!b.sound && fault.status == status);
     return;
@@ -228,9 +228,10 @@ void check_set(const Kernels& set, const Batch& b, uint8_t behind, uint64_t clai
   Sink sink;
   Fault fault;
   const uint64_t middle = first.block_count / 2;
-  Status status = set.scan(first, b.queries.data(), b.queries.size(), b.radius, 0, middle, &sink, nullptr, &fault);
+  const Queries queries{b.queries.data(), b.queries.size()};
+  Status status = set.scan(first, {0, middle}, queries, {b.radius}, &sink, &fault);
   if (status == Status::ok)
-    status = set.scan(first, b.queries.data(), b.queries.size(), b.radius, middle, first.block_count, &sink, nullptr, &fault);
+    status = set.scan(first, {middle, first.block_count}, queries, {b.radius}, &sink, &fault);
   judge(b, status, fault, &sink, b.scanned);
 }
 

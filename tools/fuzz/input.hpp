@@ -6,9 +6,9 @@
 #include <memory_resource>
 #include <vector>
 
-#include "huffman.hpp"
-#include "kernels.hpp"
-#include "xxh64.hpp"
+#include "format/huffman.hpp"
+#include "format/xxh64.hpp"
+#include "isa/kernels.hpp"
 
 namespace fuzz {
 

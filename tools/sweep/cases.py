@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fpstore import Store
-from fpstore.design import IDENTITY, WIDTH, TableSpec
+from fpstore.design.families import IDENTITY, WIDTH, TableSpec
 from sweep.data import KINDS, Ids, Rng, Words, make_ids, make_queries
 from sweep.model import Model
 
@@ -18,7 +18,7 @@ BATCHES = (0, 1, 2, 23, 24, 25, 63, 64, 65, 1023, 1024, 1025, 2047, 2048, 2049, 
 LARGE = (5000, 70000)
 THREADS = (1, 2, 3, None)
 BLOCK_BYTES = (128, 256, 512, 1024, 2048, 4096)
-NAMES = ("rows", "integers", "strings")
+STRINGS = ("rows", "integers", "strings")
 DESIGNS = (  # and the largest radius of each
     *(("flip-1", 7), ("flip-2", 7), ("flip-3", 7), ("flip-4", 7), ("flip-5", 7), ("flip-6", 7), ("flip-7", 7), ("flip-8", 7)),
     *(("manku-4", 3), ("manku-10", 3), ("manku-16", 3), ("manku-20", 3), ("manku-28", 6), ("custom", 7), ("auto", 7)),
@@ -156,7 +156,7 @@ def draw(seed: int, number: int) -> Case:
     kind = list(KINDS)[rng.integers(0, len(KINDS))]
     rows = KINDS[kind](rng, size)
     others = np.concatenate([KINDS[kind](rng, int(rng.choice(SMALL))), rows[: rng.integers(0, 9)]])
-    id_kind = NAMES[rng.integers(0, 3)]
+    id_kind = STRINGS[rng.integers(0, 3)]
     ids = make_ids(rng, id_kind, len(rows))
     return Case(
         seed=seed,

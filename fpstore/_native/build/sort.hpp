@@ -1,0 +1,249 @@
+// Permutations and radix sorts.
+// Large inputs are scattered by their leading digit; what fits the second-level cache is sorted there by two stable
+// counting passes, and what still ties is sorted by the bits that follow. Bits that all keys share are skipped, so
+// skewed sets cost no more than uniform ones. The arrays of counts belong to functions that are left before a part is sorted in
+// turn: sorting is deep when keys tie often, and must not need a large stack.
+#pragma once
+#include "isa/kernels.hpp"
+
+namespace fpstore {
+namespace {
+
+struct Pair {
+  uint64_t key;
+  uint64_t value;
+};
+inline uint64_t key_of(uint64_t x) { return x; }
+inline uint64_t key_of(const Pair& x) { return x.key; }
+
+constexpr unsigned kScatterBits = 9;  // as many streams as the first-level cache has lines for
+constexpr unsigned kCountingBits = 18;  // both passes together
+constexpr size_t kInsertion = 24;
+constexpr size_t kStep = size_t{1} << 16;  // keys between two looks at whether to end
+template <class T>
+constexpr size_t cache_items() { return (size_t{1} << 19) / sizeof(T); }
+
+// Stable insertion sort by the bits of mask.
+template <class T>
+inline void insertion_sort(T* a, size_t n, uint64_t mask) {
+  for (size_t i = 1; i < n; ++i) {
+    const T x = a[i];
+    const uint64_t k = key_of(x) & mask;
+    size_t j = i;
+    for (; j > 0 && (key_of(a[j - 1]) & mask) > k; --j) a[j] = a[j - 1];
+    a[j] = x;
+  }
+}
+
+// Bits [depth, depth + bits) of a key; 1 <= bits and depth + bits <= 64.
+inline uint64_t digit(uint64_t key, unsigned depth, unsigned bits) { return key << depth >> (64 - bits); }
+
+inline void running_sums(uint32_t* counts, size_t digits) {
+  uint32_t sum = 0;
+  for (size_t d = 0; d < digits; ++d) {
+    const uint32_t c = counts[d];
+    counts[d] = sum;
+    sum += c;
+  }
+}
+
+// Sorts a[0, n) by the bits [depth, end) of the keys; the bits before depth are equal. tmp has the same room; the result is in a.
+template <class T>
+void sort_range(T* a, T* tmp, size_t n, unsigned depth, unsigned end, Stopper* stop);
+
+// Does a part of the work on the items from each kStep-th on, up to the next; false when the call is to end early.
+template <class Part>
+inline bool in_steps(size_t n, Stopper* stop, Part part) {
+  for (size_t from = 0; from < n; from += kStep) {
+    const size_t to = n - from < kStep ? n : from + kStep;
+    if (should_stop(stop, to - from)) return false;
+    part(from, to);
+  }
+  return true;
+}
+
+// Two stable counting passes over 1 to kCountingBits bits, lower digit first, a to tmp and back.
+template <class T>
+__attribute__((noinline)) void counting_passes(T* a, T* tmp, size_t n, unsigned depth, unsigned bits) {
+  const unsigned high = bits / 2, low = bits - high;
+  uint32_t high_counts[1u << (kCountingBits / 2)] = {}, low_counts[1u << (kCountingBits / 2)] = {};
+  for (size_t i = 0; i < n; ++i) {
+    const uint64_t key = key_of(a[i]);
+    if (high) ++high_counts[digit(key, depth, high)];
+    ++low_counts[digit(key, depth + high, low)];
+  }
+  running_sums(low_counts, size_t{1} << low);
+  for (size_t i = 0; i < n; ++i) tmp[low_counts[digit(key_of(a[i]), depth + high, low)]++] = a[i];
+  if (high) {
+    running_sums(high_counts, size_t{1} << high);
+    for (size_t i = 0; i < n; ++i) a[high_counts[digit(key_of(tmp[i]), depth, high)]++] = tmp[i];
+  } else {
+    memcpy(a, tmp, n * sizeof(T));
+  }
+}
+
+// Counting passes, and then what still ties is sorted by the bits that follow; depth is less than end.
+template <class T>
+void sort_in_cache(T* a, T* tmp, size_t n, unsigned depth, unsigned end, Stopper* stop) {
+  unsigned bits = end - depth;
+  if (bits > kCountingBits) {
+    bits = 4;
+    while (bits < kCountingBits && (size_t{1} << bits) < n * 2) ++bits;
+  }
+  counting_passes(a, tmp, n, depth, bits);
+  depth += bits;
+  if (depth >= end) return;
+  const uint64_t prefix = top_mask(depth), mask = top_mask(end);
+  for (size_t i = 1, start = 0; i <= n; ++i)
+    if (i == n || ((key_of(a[i]) ^ key_of(a[start])) & prefix)) {
+      const size_t length = i - start;
+      if (length > kInsertion) sort_range(a + start, tmp + start, length, depth, end, stop);
+      else if (length > 1) insertion_sort(a + start, length, mask);
+      start = i;
+    }
+}
+
+// Bits that all keys share, counted from the most significant; fewer are looked at when the call is to end early.
+template <class T>
+inline unsigned shared_bits(const T* a, size_t n, Stopper* stop) {
+  uint64_t difference = 0;
+  const uint64_t first = key_of(a[0]);
+  in_steps(n, stop, [&](size_t from, size_t to) {
+    for (size_t i = from; i < to; ++i) difference |= key_of(a[i]) ^ first;
+  });
+  return difference ? first_bit(difference) : 64;
+}
+
+constexpr size_t kDigits = size_t{1} << kScatterBits;
+
+// starts[d] becomes the number of keys with a digit below d; false when all keys have the same digit.
+inline bool scatter_starts(size_t* starts, size_t n) {
+  for (size_t d = 0; d < kDigits; ++d) {
+    if (starts[d + 1] == n) return false;
+    starts[d + 1] += starts[d];
+  }
+  return true;
+}
+
+// Scatters a to tmp by the first digit in which not all keys agree. Returns the first bit behind that digit; 0, with nothing done,
+// when the keys agree on all bits before end or the call is to end early.
+template <class T>
+__attribute__((noinline)) unsigned scatter(const T* a, T* tmp, size_t n, unsigned depth, unsigned end, Stopper* stop) {
+  size_t starts[kDigits + 1];
+  unsigned bits;
+  for (;;) {
+    if (depth >= end) return 0;
+    bits = end - depth < kScatterBits ? end - depth : kScatterBits;
+    memset(starts, 0, sizeof starts);
+    if (!in_steps(n, stop, [&](size_t from, size_t to) {
+          for (size_t i = from; i < to; ++i) ++starts[digit(key_of(a[i]), depth, bits) + 1];
+        }))
+      return 0;
+    if (scatter_starts(starts, n)) break;
+    depth = shared_bits(a, n, stop);
+  }
+  return in_steps(n, stop, [&](size_t from, size_t to) {
+    for (size_t i = from; i < to; ++i) tmp[starts[digit(key_of(a[i]), depth, bits)]++] = a[i];
+  }) ? depth + bits : 0;
+}
+
+// The end of the run of keys from start on that agree on the bits of mask, in [start + 1, n]; quick when it is near start + guess.
+template <class T>
+inline size_t run_end(const T* a, size_t start, size_t n, size_t guess, uint64_t mask) {
+  const uint64_t first = key_of(a[start]) & mask;
+  size_t low = start, high = n, step = guess + 1;  // low is in the run, high is not
+  while (step < high - low && (key_of(a[low + step]) & mask) == first) {
+    low += step;
+    step *= 2;
+  }
+  if (step < high - low) high = low + step;
+  while (high - low > 1) {
+    const size_t middle = low + (high - low) / 2;
+    if ((key_of(a[middle]) & mask) == first) low = middle;
+    else high = middle;
+  }
+  return high;
+}
+
+template <class T>
+void sort_range(T* a, T* tmp, size_t n, unsigned depth, unsigned end, Stopper* stop) {
+  if (depth >= end) return;  // there is no bit to sort by: a prefix of 0 bits
+  if (n <= kInsertion) return insertion_sort(a, n, top_mask(end));
+  if (n <= cache_items<T>()) return sort_in_cache(a, tmp, n, depth, end, stop);
+  depth = scatter(a, tmp, n, depth, end, stop);
+  if (depth == 0) return;
+  const uint64_t mask = top_mask(depth);
+  for (size_t start = 0; start < n;) {
+    const size_t length = run_end(tmp, start, n, n >> kScatterBits, mask) - start;
+    // The part's old place in a is free: sort in tmp with it as scratch, then move it over while it is in the cache.
+    if (length > 1) sort_range(tmp + start, a + start, length, depth, end, stop);
+    if (!in_steps(length, stop, [&](size_t from, size_t to) { memcpy(a + start + from, tmp + start + from, (to - from) * sizeof(T)); }))
+      return;
+    start += length;
+  }
+}
+
+void sort_keys(uint64_t* keys, uint64_t* tmp, size_t n, unsigned bits, Stopper* stop) { sort_range(keys, tmp, n, 0, bits, stop); }
+
+void sort_pairs(uint64_t* pairs, uint64_t* tmp, size_t n, Stopper* stop) {
+  sort_range(reinterpret_cast<Pair*>(pairs), reinterpret_cast<Pair*>(tmp), n, 0, 64, stop);
+}
+
+void permute(const Permutation& p, const uint64_t* in, uint64_t* out, size_t n) {
+  memset(out, 0, n * sizeof *out);
+  for (size_t start = 0; start < n; start += 512) {
+    const size_t stop = start + 512 < n ? start + 512 : n;
+    for (unsigned k = 0; k < p.count; ++k) {
+      const uint64_t mask = p.mask[k];
+      const unsigned left = p.rotate[k], right = (64 - left) & 63;
+      for (size_t i = start; i < stop; ++i) {
+        const uint64_t part = in[i] & mask;
+        out[i] |= (part << left) | (part >> right);
+      }
+    }
+  }
+}
+
+// The permuted keys of a sorted set, sorted by their leading bits bits (stable): the first scatter permutes on the way.
+void permute_sort(const Permutation& p, const uint64_t* in, size_t n, const SortRoom& room, unsigned bits, Stopper* stop) {
+  uint64_t *const out = room.out, *const tmp = room.tmp;
+  if (n <= cache_items<uint64_t>() || bits <= kScatterBits) {
+    if (in_steps(n, stop, [&](size_t from, size_t to) { permute(p, in + from, out + from, to - from); }))
+      sort_keys(out, tmp, n, bits, stop);
+    return;
+  }
+  constexpr size_t kPiece = 512;
+  uint64_t piece[kPiece];
+  size_t starts[kDigits + 1] = {};
+  for (size_t start = 0; start < n; start += kPiece) {
+    const size_t length = n - start < kPiece ? n - start : kPiece;
+    if (should_stop(stop, length)) return;
+    permute(p, in + start, piece, length);
+    for (size_t i = 0; i < length; ++i) ++starts[digit(piece[i], 0, kScatterBits) + 1];
+  }
+  for (size_t d = 0; d < kDigits; ++d) starts[d + 1] += starts[d];
+  for (size_t start = 0; start < n; start += kPiece) {
+    const size_t length = n - start < kPiece ? n - start : kPiece;
+    if (should_stop(stop, length)) return;
+    permute(p, in + start, piece, length);
+    for (size_t i = 0; i < length; ++i) out[starts[digit(piece[i], 0, kScatterBits)]++] = piece[i];
+  }
+  // Each start has become the end of its part.
+  for (size_t d = 0, start = 0; d < kDigits; start = starts[d++]) {
+    if (should_stop(stop, starts[d] - start)) return;
+    if (starts[d] - start > 1) sort_range(out + start, tmp + start, starts[d] - start, kScatterBits, bits, stop);
+  }
+}
+
+size_t permute_select(const Permutation& p, const uint64_t* in, uint64_t* out, size_t n, uint64_t low, uint64_t high) {
+  size_t kept = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const uint64_t x = apply(p, in[i]);
+    out[kept] = x;
+    kept += (x >= low) & (x <= high);
+  }
+  return kept;
+}
+
+}  // namespace
+}  // namespace fpstore

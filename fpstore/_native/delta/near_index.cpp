@@ -1,0 +1,107 @@
+#include "delta/near_index.hpp"
+
+#include <sys/mman.h>
+
+namespace fpstore {
+
+void* resize_pages(void* pages, size_t from, size_t to) {
+  // From here on large pages pay: look-ups go all over the array.
+  constexpr size_t kLarge = size_t{8} << 20;
+  if (to == 0) {
+    if (from) munmap(pages, from);
+    return nullptr;
+  }
+  void* p = from ? mremap(pages, from, to, MREMAP_MAYMOVE)
+                 : mmap(nullptr, to, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) return nullptr;
+  // Advice that cannot be taken is no fault.
+  if (to >= kLarge) (void)madvise(p, to, MADV_HUGEPAGE);
+  return p;
+}
+
+NearIndex::NearIndex(unsigned radius, const uint8_t bits[64])
+    : blocks_(radius + 1), words_((blocks_ + 3) / 4), lookup_(words_ * 8 * 256) {
+  first_[0] = 0;
+  for (unsigned b = 0; b < blocks_; ++b) {
+    unsigned used = 0;
+    masks_[b] = 0;
+    for (unsigned i = b; i < 64 && used < kBucketBits; i += blocks_, ++used) {
+      const unsigned place = 63 - bits[i];  // from the least significant bit
+      masks_[b] |= uint64_t{1} << place;
+      for (unsigned value = 0; value < 256; ++value)
+        lookup_[(b / 4 * 8 + place / 8) * 256 + value] |= uint64_t{value >> (place % 8) & 1} << (16 * (b % 4) + used);
+    }
+    first_[b + 1] = first_[b] + (uint64_t{1} << used);
+  }
+}
+
+uint64_t NearIndex::bytes() const {
+  uint64_t sum = buckets_.bytes() + lookup_.size() * sizeof(uint64_t);
+  for (const Class& c : classes_) sum += c.keys.bytes() + c.owners.bytes();
+  return sum;
+}
+
+// Room for one more key in each bucket of a fingerprint.
+bool NearIndex::reserve(const Places& at) {
+  if (!buckets_.size()) {
+    if (!buckets_.reserve(first_[blocks_])) return false;
+    buckets_.resize(first_[blocks_]);
+  }
+  uint8_t moving[kMaxBlocks];  // the classes that buckets move to
+  unsigned count = 0;
+  for (unsigned b = 0; b < blocks_; ++b) {
+    const uint32_t size = bucket(b, at).size;
+    if (size == kMostKeys) return false;
+    if (!is_full(size)) continue;
+    const unsigned c = class_of(size + 1);
+    moving[count++] = static_cast<uint8_t>(c);
+    const uint64_t cells = classes_[c].owners.size() + static_cast<uint64_t>(std::count(moving, moving + count, c));
+    if (!classes_[c].owners.reserve(cells) || !classes_[c].keys.reserve(cells * capacity(c))) return false;
+  }
+  return true;
+}
+
+bool NearIndex::add(uint64_t fingerprint, const Places& at) {
+  if (!reserve(at)) return false;
+  for (unsigned b = 0; b < blocks_; ++b) append(static_cast<uint32_t>(first_[b]) + at.bucket[b], fingerprint);
+  ++size_;
+  return true;
+}
+
+void NearIndex::append(uint32_t number, uint64_t fingerprint) {
+  Bucket& h = buckets_[number];
+  if (is_full(h.size)) enlarge(number);
+  cell(class_of(h.size + 1), h.cell)[h.size] = fingerprint;
+  ++h.size;
+}
+
+// Moves the keys of a full bucket to a cell that has room for one more.
+void NearIndex::enlarge(uint32_t number) {
+  Bucket& h = buckets_[number];
+  const unsigned c = class_of(h.size + 1);
+  const uint32_t larger = static_cast<uint32_t>(classes_[c].owners.size());
+  classes_[c].owners.push(number);
+  classes_[c].keys.resize(classes_[c].keys.size() + capacity(c));
+  if (h.size) {
+    const unsigned before = class_of(h.size);
+    memcpy(cell(c, larger), cell(before, h.cell), h.size * sizeof(uint64_t));
+    remove_cell(before, h.cell);
+  }
+  h.cell = larger;
+}
+
+void NearIndex::remove_cell(unsigned c, uint32_t i) {
+  Class& of = classes_[c];
+  const uint32_t last = static_cast<uint32_t>(of.owners.size()) - 1;
+  if (i != last) {
+    memcpy(cell(c, i), cell(c, last), capacity(c) * sizeof(uint64_t));
+    of.owners[i] = of.owners[last];
+    buckets_[of.owners[i]].cell = i;
+  }
+  of.owners.pop();
+  of.keys.resize(last * capacity(c));
+  of.owners.trim();
+  of.keys.trim();
+}
+
+}  // namespace fpstore

@@ -1,0 +1,163 @@
+// An index of fingerprints in memory for a Hamming radius: blocks of bits of which one agrees (pigeonhole). Knows nothing of
+// Python.
+#pragma once
+#include <algorithm>
+#include <vector>
+
+#include "delta/column.hpp"
+#include "isa/kernels.hpp"
+
+namespace fpstore {
+
+// The bits are dealt to radius + 1 blocks; two fingerprints within the radius agree in one of them, and within a smaller radius q
+// in one of the first q + 1. Each block has a bucket of fingerprints for every value of its leading bits.
+class NearIndex {
+ public:
+  static constexpr unsigned kMaxRadius = 7;
+  static constexpr unsigned kMaxBlocks = kMaxRadius + 1;
+  static constexpr unsigned kBucketBits = 16;
+  static constexpr unsigned kChunk = 256;  // keys compared at a time
+
+  struct Bucket {
+    uint32_t cell;  // its place among those of the same capacity
+    uint32_t size;
+  };
+  // The bucket of a fingerprint in each block.
+  struct Places {
+    uint16_t bucket[kMaxBlocks];
+  };
+
+  NearIndex(unsigned radius, const uint8_t bits[64]);
+
+  unsigned radius() const { return blocks_ - 1; }
+  uint64_t size() const { return size_; }
+  uint64_t bytes() const;
+
+  Places places(uint64_t fingerprint) const {
+    uint64_t words[kMaxBlocks / 4] = {};
+    for (unsigned w = 0; w < words_; ++w)
+      for (unsigned i = 0; i < 8; ++i) words[w] |= lookup_[(w * 8 + i) * 256 + (fingerprint >> (8 * i) & 0xFF)];
+    Places p;
+    for (unsigned b = 0; b < kMaxBlocks; ++b) p.bucket[b] = static_cast<uint16_t>(words[b / 4] >> (16 * (b % 4)));
+    return p;
+  }
+
+  // Adds a fingerprint that is not there; false, with nothing changed, when memory runs out.
+  bool add(uint64_t fingerprint, const Places& at);
+
+  // The two steps of what a look at a fingerprint's buckets waits for: where they are, and what is in them.
+  void prefetch_buckets(const Places& at, unsigned radius) const {
+    if (!size_) return;
+    for (unsigned b = 0; b <= radius; ++b) fetch_line(&bucket(b, at));
+  }
+  void prefetch_keys(const Places& at, unsigned radius) const {
+    if (!size_) return;
+    for (unsigned b = 0; b <= radius; ++b) {
+      const Bucket h = bucket(b, at);
+      const char* p = reinterpret_cast<const char*>(keys(h));
+      for (uint32_t i = 0; i < h.size && i < kAhead; i += 8) fetch_line(p + i * sizeof(uint64_t));
+    }
+  }
+  // The places where a fingerprint would be appended, or what would be moved before.
+  void prefetch_ends(const Places& at) const {
+    if (!size_) return;
+    for (unsigned b = 0; b < blocks_; ++b) {
+      const Bucket h = bucket(b, at);
+      const uint64_t* const k = keys(h);
+      for (uint32_t i = is_full(h.size) ? 0 : h.size; i <= h.size && i < kAhead; i += 8) fetch_line(k + i);
+    }
+  }
+
+  // How many keys a probe compares.
+  uint64_t size_of(const Places& at, unsigned radius) const {
+    uint64_t keys = 0;
+    for (unsigned b = 0; size_ && b <= radius; ++b) keys += bucket(b, at).size;
+    return keys;
+  }
+
+  // Calls emit(fingerprint, distance) once for each fingerprint within the radius, which is at most that of the index; emit may
+  // refuse.
+  template <class Emit>
+  bool probe(const Kernels& kernels, uint64_t query, unsigned radius, const Places& at, const Emit& emit) const {
+    if (!size_) return true;
+    uint32_t hits[kChunk];
+    for (unsigned b = 0; b <= radius; ++b) {
+      const Bucket h = bucket(b, at);
+      const uint64_t* k = keys(h);
+      for (uint32_t i = 0; i < h.size; i += kChunk) {
+        const size_t found = kernels.near(k + i, std::min<size_t>(h.size - i, kChunk), query, radius, hits);
+        for (size_t j = 0; j < found; ++j) {
+          const uint64_t key = k[i + hits[j]], difference = key ^ query;
+          bool before = false;  // an earlier block has reported it
+          for (unsigned a = 0; a < b; ++a) before |= (difference & masks_[a]) == 0;
+          if (!before && !emit(key, static_cast<unsigned>(__builtin_popcountll(difference)))) return false;
+        }
+      }
+    }
+    return true;
+  }
+
+  // Calls visit(keys, count) with all fingerprints, at most kScan at a time; visit may refuse.
+  static constexpr unsigned kScan = 4096;
+  template <class Visit>
+  bool scan(const Visit& visit) const {
+    if (!size_) return true;
+    std::vector<uint64_t> some(kScan);
+    size_t held = 0;
+    for (uint64_t i = 0; i < first_[1]; ++i) {
+      const Bucket h = buckets_[i];
+      for (uint32_t done = 0; done < h.size;) {
+        const uint32_t n = std::min<uint32_t>(h.size - done, static_cast<uint32_t>(kScan - held));
+        memcpy(some.data() + held, keys(h) + done, n * sizeof(uint64_t));
+        held += n;
+        done += n;
+        if (held == kScan) {
+          if (!visit(some.data(), held)) return false;
+          held = 0;
+        }
+      }
+    }
+    return !held || visit(some.data(), held);
+  }
+
+ private:
+  static constexpr uint32_t kAhead = 32;  // keys of a bucket that are prefetched
+  // Capacities are 4, 6, 8, 12, 16, 24, ...: class 2k is 4 << k keys.
+  static constexpr unsigned kClasses = 60;
+  static constexpr uint32_t kMostKeys = uint32_t{1} << 31;  // of a bucket
+  static unsigned class_of(uint32_t size) {
+    if (size <= 4) return 0;
+    const unsigned log2 = 31 - static_cast<unsigned>(__builtin_clz(size - 1));  // 2 or more
+    return 2 * log2 - 3 + ((size - 1) >> (log2 - 1) & 1);
+  }
+  static uint64_t capacity(unsigned c) { return uint64_t{4 + 2 * (c & 1)} << c / 2; }
+  static bool is_full(uint32_t size) { return size == 0 || class_of(size + 1) != class_of(size); }
+
+  const Bucket& bucket(unsigned block, const Places& at) const { return buckets_[first_[block] + at.bucket[block]]; }
+  uint64_t* cell(unsigned c, uint64_t i) { return classes_[c].keys.data() + i * capacity(c); }
+  const uint64_t* keys(const Bucket& h) const {
+    const unsigned c = class_of(h.size);
+    return classes_[c].keys.data() + h.cell * capacity(c);
+  }
+  bool reserve(const Places& at);
+  void append(uint32_t number, uint64_t fingerprint);
+  void enlarge(uint32_t number);
+  void remove_cell(unsigned c, uint32_t i);
+
+  // The keys of buckets of one capacity, in cells close together: what a bucket leaves when it grows is filled with the last one.
+  struct Class {
+    Column<uint64_t> keys;
+    Column<uint32_t> owners;  // the number of each cell's bucket
+  };
+
+  unsigned blocks_;
+  unsigned words_;                       // of four bucket numbers each
+  uint64_t masks_[kMaxBlocks];           // the bits that number the buckets of a block
+  uint64_t first_[kMaxBlocks + 1];       // first bucket of each block
+  std::vector<uint64_t> lookup_;         // for each word and byte of a fingerprint, what the byte gives to four bucket numbers
+  Column<Bucket> buckets_;               // none before the first fingerprint
+  Class classes_[kClasses];              // the size of a bucket says which: nothing is ever taken out
+  uint64_t size_ = 0;
+};
+
+}  // namespace fpstore

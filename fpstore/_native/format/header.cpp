@@ -1,0 +1,177 @@
+#include "format/header.hpp"
+
+#include "format/huffman.hpp"
+#include "format/xxh64.hpp"
+
+namespace fpstore {
+
+namespace {
+
+constexpr uint8_t kMagic[8] = {'F', 'P', 'S', 'T', 'A', 'B', 'L', 'E'};
+constexpr unsigned kPermutationAt = 128;
+constexpr unsigned kCodeAt = 192;
+constexpr unsigned kReservedAt = 256;
+constexpr unsigned kChecksumAt = kHeaderBytes - 8;
+
+void layout(TableHeader* h) {
+  h->blocks_offset = kHeaderBytes;
+  h->keys_offset = h->blocks_offset + h->block_count * h->block_bytes;
+  h->directory_offset = h->keys_offset + h->block_count * 8;
+  h->file_bytes = h->directory_offset + ((uint64_t{1} << h->directory_bits) + 1) * 8;
+}
+
+Status fail(Fault* fault, Status status, uint64_t expected, uint64_t got) {
+  fault->status = status;
+  fault->expected = expected;
+  fault->got = got;
+  return status;
+}
+
+bool is_permutation(const uint8_t permutation[64]) {
+  uint64_t seen = 0;
+  for (unsigned i = 0; i < 64; ++i) {
+    if (permutation[i] > 63) return false;
+    seen |= uint64_t{1} << permutation[i];
+  }
+  return seen == ~uint64_t{0};
+}
+
+}  // namespace
+
+const char* describe(Status status) {
+  switch (status) {
+    case Status::ok: return "ok";
+    case Status::bad_magic: return "not a fpstore table file (magic bytes differ)";
+    case Status::bad_header_checksum: return "header checksum differs";
+    case Status::unknown_version: return "unknown format version";
+    case Status::unknown_flags: return "unknown flags";
+    case Status::unknown_width: return "unknown fingerprint width";
+    case Status::bad_header_field: return "header field out of range";
+    case Status::bad_permutation: return "header permutation is not a permutation of 64 bits";
+    case Status::bad_code: return "Huffman code lengths are not a complete code";
+    case Status::bad_file_size: return "file size differs from the header";
+    case Status::bad_block_checksum: return "block checksum differs";
+    case Status::bad_block_count: return "block entry count out of range";
+    case Status::bad_block_bits: return "block bit streams do not fit the block";
+    case Status::bad_block_order: return "block entries out of order";
+    case Status::bad_key: return "key index does not match the block";
+    case Status::bad_directory: return "key directory does not match the keys";
+    case Status::bad_digest: return "the table holds another set of fingerprints than its header says";
+    case Status::bad_padding: return "padding is not zero";
+    case Status::bad_record: return "id record is damaged";
+    case Status::out_of_memory: return "out of memory";
+    case Status::interrupted: return "interrupted";
+  }
+  return "unknown fault";
+}
+
+uint64_t block_seed(const TableHeader& h) {
+  uint8_t bytes[128];
+  memcpy(bytes, h.permutation, 64);
+  memcpy(bytes + 64, h.code_bits, 64);
+  return xxh64(bytes, sizeof bytes, h.set_digest);
+}
+
+unsigned directory_bits_for(uint64_t block_count) {
+  unsigned bits = 0;
+  while (bits < kMaxDirectoryBits && (block_count >> (bits + 4)) > 0) ++bits;
+  return bits;
+}
+
+static void read_fields(const uint8_t* p, TableHeader* h) {
+  h->flags = load32(p + 12);
+  h->width = load16(p + 16);
+  h->table = load16(p + 18);
+  h->table_count = load16(p + 20);
+  h->prefix_bits = load16(p + 22);
+  h->flips = load16(p + 24);
+  h->directory_bits = load16(p + 26);
+  h->block_bytes = load32(p + 28);
+  h->fingerprint_count = load64(p + 32);
+  h->block_count = load64(p + 40);
+  h->blocks_offset = load64(p + 48);
+  h->keys_offset = load64(p + 56);
+  h->directory_offset = load64(p + 64);
+  h->file_bytes = load64(p + 72);
+  h->set_digest = load64(p + 80);
+  memcpy(h->permutation, p + kPermutationAt, 64);
+  memcpy(h->code_bits, p + kCodeAt, 64);
+}
+
+// Whether the fields agree with the limits of the format, with each other and with the size of the file.
+static Status check_fields(const TableHeader& h, uint64_t file_bytes, Fault* fault) {
+  if (h.flags != 0) return fail(fault, Status::unknown_flags, 0, h.flags);
+  if (h.width != 64) return fail(fault, Status::unknown_width, 64, h.width);
+  if (h.table >= h.table_count) return fail(fault, Status::bad_header_field, h.table_count, h.table);
+  if (h.prefix_bits > 64) return fail(fault, Status::bad_header_field, 64, h.prefix_bits);
+  if (h.flips > h.prefix_bits) return fail(fault, Status::bad_header_field, h.prefix_bits, h.flips);
+  if (h.block_bytes < kMinBlockBytes || h.block_bytes > kMaxBlockBytes || (h.block_bytes & (h.block_bytes - 1)))
+    return fail(fault, Status::bad_header_field, kMaxBlockBytes, h.block_bytes);
+  if (h.directory_bits > kMaxDirectoryBits)
+    return fail(fault, Status::bad_header_field, kMaxDirectoryBits, h.directory_bits);
+  // No sum of the layout overflows: a file has fewer than 2^63 bytes, and the blocks are a part of it.
+  if (file_bytes >> 63) return fail(fault, Status::bad_file_size, h.file_bytes, file_bytes);
+  if (h.block_count > file_bytes / h.block_bytes)
+    return fail(fault, Status::bad_header_field, file_bytes / h.block_bytes, h.block_count);
+  if (h.fingerprint_count < h.block_count || h.fingerprint_count / kMaxEntries > h.block_count ||
+      (h.block_count == 0 && h.fingerprint_count != 0))
+    return fail(fault, Status::bad_header_field, h.block_count, h.fingerprint_count);
+  if (!is_permutation(h.permutation)) return fail(fault, Status::bad_permutation, 0, 0);
+  EncodeTable table;  // checked alike, and a tenth of the size of what decodes
+  if (make_encode_table(h.code_bits, &table) != Status::ok) return fail(fault, Status::bad_code, 0, 0);
+  TableHeader expected = h;
+  layout(&expected);
+  if (h.blocks_offset != expected.blocks_offset || h.keys_offset != expected.keys_offset ||
+      h.directory_offset != expected.directory_offset || h.file_bytes != expected.file_bytes)
+    return fail(fault, Status::bad_header_field, expected.file_bytes, h.file_bytes);
+  if (h.file_bytes != file_bytes) return fail(fault, Status::bad_file_size, h.file_bytes, file_bytes);
+  return Status::ok;
+}
+
+Status parse_header(const uint8_t* data, uint64_t file_bytes, TableHeader* h, Fault* fault) {
+  *fault = Fault{};
+  if (file_bytes < kHeaderBytes) return fail(fault, Status::bad_file_size, kHeaderBytes, file_bytes);
+  // A mapped file may change at any time: one copy is checked and taken apart.
+  uint8_t p[kHeaderBytes];
+  memcpy(p, data, kHeaderBytes);
+  if (memcmp(p, kMagic, 8) != 0) return fail(fault, Status::bad_magic, 0, 0);
+  h->version = load32(p + 8);
+  // The version is looked at before the checksum: a newer format may keep its checksum elsewhere.
+  if (h->version == 0 || h->version > kFormatVersion)
+    return fail(fault, Status::unknown_version, kFormatVersion, h->version);
+  const uint64_t checksum = xxh64(p, kChecksumAt, 0), stored = load64(p + kChecksumAt);
+  if (checksum != stored) return fail(fault, Status::bad_header_checksum, stored, checksum);
+  read_fields(p, h);
+  if (check_fields(*h, file_bytes, fault) != Status::ok) return fault->status;
+  for (unsigned i = 88; i < kChecksumAt; ++i)
+    if ((i < kPermutationAt || i >= kReservedAt) && p[i] != 0) return fail(fault, Status::bad_padding, 0, i);
+  return Status::ok;
+}
+
+void write_header(TableHeader* h, uint8_t* p) {
+  h->directory_bits = static_cast<uint16_t>(directory_bits_for(h->block_count));
+  layout(h);
+  memset(p, 0, kHeaderBytes);
+  memcpy(p, kMagic, 8);
+  store32(p + 8, h->version);
+  store32(p + 12, h->flags);
+  store16(p + 16, h->width);
+  store16(p + 18, h->table);
+  store16(p + 20, h->table_count);
+  store16(p + 22, h->prefix_bits);
+  store16(p + 24, h->flips);
+  store16(p + 26, h->directory_bits);
+  store32(p + 28, h->block_bytes);
+  store64(p + 32, h->fingerprint_count);
+  store64(p + 40, h->block_count);
+  store64(p + 48, h->blocks_offset);
+  store64(p + 56, h->keys_offset);
+  store64(p + 64, h->directory_offset);
+  store64(p + 72, h->file_bytes);
+  store64(p + 80, h->set_digest);
+  memcpy(p + kPermutationAt, h->permutation, 64);
+  memcpy(p + kCodeAt, h->code_bits, 64);
+  store64(p + kChecksumAt, xxh64(p, kChecksumAt, 0));
+}
+
+}  // namespace fpstore

@@ -1,0 +1,168 @@
+#include "format/idpack.hpp"
+
+#include "format/xxh64.hpp"
+
+namespace fpstore {
+
+namespace {
+
+unsigned width(uint64_t x) { return x ? 64 - first_bit(x) : 0; }
+
+struct Shape {
+  uint64_t base;
+  unsigned id_bits;
+  unsigned count_bits;
+};
+
+Shape shape_of(const uint64_t* ids, const uint64_t* lims, uint64_t n) {
+  uint64_t low = UINT64_MAX, high = 0, most = 1;
+  for (uint64_t i = lims[0]; i < lims[n]; ++i) {
+    if (ids[i] < low) low = ids[i];
+    if (ids[i] > high) high = ids[i];
+  }
+  for (uint64_t i = 0; i < n; ++i)
+    if (lims[i + 1] - lims[i] > most) most = lims[i + 1] - lims[i];
+  return Shape{low, width(high - low), width(most - 1)};
+}
+
+uint64_t size_of(const Shape& s, uint64_t count, uint64_t total) {
+  return kRecordHeaderBytes + (count * s.count_bits + total * s.id_bits + 7) / 8;
+}
+
+// Little-endian bit stream: the first value in the lowest bits of the first byte.
+struct Packer {
+  uint8_t* p;
+  unsigned __int128 word = 0;
+  unsigned filled = 0;
+
+  void put(uint64_t value, unsigned bits) {
+    word |= static_cast<unsigned __int128>(value) << filled;
+    for (filled += bits; filled >= 8; filled -= 8, word >>= 8) *p++ = static_cast<uint8_t>(word);
+  }
+  uint8_t* flush() {
+    if (filled) *p++ = static_cast<uint8_t>(word);
+    return p;
+  }
+};
+
+constexpr unsigned kFieldBytes = 9;  // a field of 64 bits that starts within a byte
+
+// p has kFieldBytes readable bytes behind the byte in which the field starts; bits is not 0.
+inline uint64_t wide_field(const uint8_t* p, uint64_t at, unsigned bits) {
+  const uint8_t* q = p + at / 8;
+  const unsigned shift = at & 7;
+  const uint64_t word = load64(q) >> shift | uint64_t{q[8]} << 1 << (63 - shift);
+  return word & (~uint64_t{0} >> (64 - bits));
+}
+
+// Reads no byte at or behind end.
+uint64_t field(const uint8_t* p, const uint8_t* end, uint64_t at, unsigned bits) {
+  if (bits == 0) return 0;
+  const uint8_t* q = p + at / 8;
+  if (static_cast<uint64_t>(end - q) >= kFieldBytes) return wide_field(p, at, bits);
+  uint8_t last[kFieldBytes] = {};
+  memcpy(last, q, static_cast<size_t>(end - q));
+  return wide_field(last, at & 7, bits);
+}
+
+// n fields one after the other, each with base added.
+void unpack(const uint8_t* p, const uint8_t* end, uint64_t at, unsigned bits, uint64_t n, uint64_t base, uint64_t* out) {
+  if (bits == 0) {
+    for (uint64_t i = 0; i < n; ++i) out[i] = base;
+    return;
+  }
+  const uint64_t size = static_cast<uint64_t>(end - p);
+  const uint64_t last_start = size < kFieldBytes ? 0 : (size - kFieldBytes) * 8 + 7;  // of a field that can be read wide
+  uint64_t wide = size < kFieldBytes || at > last_start ? 0 : (last_start - at) / bits + 1;
+  if (wide > n) wide = n;
+  uint64_t i = 0;
+  if (bits <= 57) {  // with the bits before it in its byte, within one load
+    const uint64_t mask = ~uint64_t{0} >> (64 - bits);
+    for (; i < wide; ++i, at += bits) out[i] = base + (load64(p + at / 8) >> (at & 7) & mask);
+  } else {
+    for (; i < wide; ++i, at += bits) out[i] = base + wide_field(p, at, bits);
+  }
+  for (; i < n; ++i, at += bits) out[i] = base + field(p, end, at, bits);
+}
+
+uint64_t ids_at(const IdRecord& r) { return static_cast<uint64_t>(r.count) * r.count_bits; }
+
+}  // namespace
+
+uint64_t record_bytes(const uint64_t* ids, const uint64_t* lims, uint64_t n) {
+  return size_of(shape_of(ids, lims, n), n, lims[n] - lims[0]);
+}
+
+uint8_t* pack_record(const uint64_t* ids, const uint64_t* lims, uint64_t n, uint64_t seed, uint8_t* out) {
+  const Shape s = shape_of(ids, lims, n);
+  out[4] = static_cast<uint8_t>(s.id_bits);
+  out[5] = static_cast<uint8_t>(s.count_bits);
+  store16(out + 6, static_cast<uint16_t>(n));
+  store64(out + 8, s.base);
+  Packer packer{out + kRecordHeaderBytes};
+  for (uint64_t i = 0; i < n; ++i) packer.put(lims[i + 1] - lims[i] - 1, s.count_bits);
+  for (uint64_t i = lims[0]; i < lims[n]; ++i) packer.put(ids[i] - s.base, s.id_bits);
+  uint8_t* end = packer.flush();
+  store32(out, static_cast<uint32_t>(xxh64(out + 4, static_cast<size_t>(end - out) - 4, seed)));
+  return end;
+}
+
+uint64_t count_at(const IdRecord& r, uint32_t rank) {
+  return 1 + field(r.bits, r.end, static_cast<uint64_t>(rank) * r.count_bits, r.count_bits);
+}
+
+uint64_t id_at(const IdRecord& r, uint64_t place) {
+  return r.base + field(r.bits, r.end, ids_at(r) + place * r.id_bits, r.id_bits);
+}
+
+void unpack_counts(const IdRecord& r, uint64_t* counts) { unpack(r.bits, r.end, 0, r.count_bits, r.count, 1, counts); }
+
+void unpack_ids(const IdRecord& r, uint64_t* ids) { unpack(r.bits, r.end, ids_at(r), r.id_bits, r.total, r.base, ids); }
+
+uint64_t ids_of_rank(const IdRecord& r, uint32_t rank, uint64_t* first) {
+  if (r.count_bits == 0) {
+    *first = rank;
+    return 1;
+  }
+  *first = 0;
+  for (uint32_t i = 0; i < rank; ++i) *first += count_at(r, i);
+  return count_at(r, rank);
+}
+
+Status open_record(const uint8_t* data, uint64_t size, uint64_t seed, IdRecord* r, Fault* fault) {
+  *fault = Fault{Status::bad_record, UINT64_MAX, kRecordHeaderBytes, size};
+  if (size < kRecordHeaderBytes) return fault->status;
+  const uint32_t checksum = static_cast<uint32_t>(xxh64(data + 4, size - 4, seed));
+  if (checksum != load32(data)) {
+    *fault = Fault{Status::bad_record, UINT64_MAX, load32(data), checksum};
+    return fault->status;
+  }
+  r->id_bits = data[4];
+  r->count_bits = data[5];
+  r->count = load16(data + 6);
+  r->base = load64(data + 8);
+  r->bits = data + kRecordHeaderBytes;
+  r->end = data + size;
+  if (r->id_bits > 64 || r->count_bits > 56 || r->count == 0 || (r->count_bits && !r->id_bits)) return fault->status;
+  // The counts must lie in the record before they are summed; the sum is bounded because each id takes a bit or more.
+  const uint64_t bits = (size - kRecordHeaderBytes) * 8;
+  if (static_cast<uint64_t>(r->count) * r->count_bits > bits) return fault->status;
+  r->total = r->count;
+  if (r->count_bits) {
+    r->total = 0;
+    constexpr uint32_t kChunk = 64;  // so many counts of 56 bits do not overflow their sum
+    uint64_t counts[kChunk];
+    for (uint32_t i = 0; i < r->count; i += kChunk) {
+      const uint32_t n = r->count - i < kChunk ? r->count - i : kChunk;
+      unpack(r->bits, r->end, static_cast<uint64_t>(i) * r->count_bits, r->count_bits, n, 1, counts);
+      for (uint32_t j = 0; j < n; ++j) r->total += counts[j];
+      if (r->total > bits) return fault->status;
+    }
+  }
+  const Shape s{r->base, r->id_bits, r->count_bits};
+  if (size_of(s, r->count, r->total) != size) return fault->status;
+  *fault = Fault{};
+  return Status::ok;
+}
+
+}  // namespace fpstore

@@ -1,0 +1,36 @@
+// Id records: the document ids of one block of the identity table, bit-packed in rank order (docs/format.md, "Id map").
+#pragma once
+#include "format/common.hpp"
+
+namespace fpstore {
+
+constexpr unsigned kRecordHeaderBytes = 16;
+
+// Bytes of the record for fingerprints [first, first + n) whose ids are ids[lims[i], lims[i + 1]), each list ascending.
+uint64_t record_bytes(const uint64_t* ids, const uint64_t* lims, uint64_t n);
+
+// Writes that record (record_bytes() bytes) for the given block; every list holds at least one id. Returns its end.
+uint8_t* pack_record(const uint64_t* ids, const uint64_t* lims, uint64_t n, uint64_t seed, uint8_t* out);
+
+// A checked record: after ok, counts and ids can be read without further checks.
+struct IdRecord {
+  const uint8_t* bits;
+  const uint8_t* end;
+  uint64_t base;
+  uint64_t total;  // ids in the record
+  uint32_t count;  // fingerprints in the record
+  unsigned id_bits;
+  unsigned count_bits;
+};
+Status open_record(const uint8_t* data, uint64_t size, uint64_t seed, IdRecord* record, Fault* fault);
+
+// ids of the fingerprint of this rank (number_of them, first the place of the first in the record); rank < record.count.
+uint64_t ids_of_rank(const IdRecord& record, uint32_t rank, uint64_t* first);
+uint64_t id_at(const IdRecord& record, uint64_t place);
+uint64_t count_at(const IdRecord& record, uint32_t rank);
+
+// All of a record: counts of record.count places, ids of record.total.
+void unpack_counts(const IdRecord& record, uint64_t* counts);
+void unpack_ids(const IdRecord& record, uint64_t* ids);
+
+}  // namespace fpstore

@@ -1,0 +1,56 @@
+// AVX2 and BMI: the compiler's own vectors, and explicit ones where codes and keys are searched.
+#pragma once
+#include <immintrin.h>
+#include "isa/portable.hpp"
+
+namespace fpstore {
+namespace {
+
+struct Avx2 : Portable {
+  static uint32_t tail_bits(const uint8_t* h, uint32_t n) {
+    uint32_t i = 0;
+    __m256i sum = _mm256_setzero_si256();
+    for (; i + 32 <= n; i += 32)
+      sum = _mm256_add_epi64(sum, _mm256_sad_epu8(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(h + i)),
+                                                  _mm256_setzero_si256()));
+    const __m128i half = _mm_add_epi64(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
+    const uint32_t total = static_cast<uint32_t>(_mm_cvtsi128_si64(half) + _mm_extract_epi64(half, 1));
+    return 63 * i - total + Portable::tail_bits(h + i, n - i);
+  }
+
+  // Reads up to 31 bytes past n: h is scratch with that much room.
+  static uint32_t find_at_most(const uint8_t* h, uint32_t from, uint32_t n, unsigned limit) {
+    const __m256i bound = _mm256_set1_epi8(static_cast<char>(limit));
+    for (; from < n; from += 32) {
+      const __m256i x = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(h + from));
+      const uint32_t hits = static_cast<uint32_t>(_mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_min_epu8(x, bound), x)));
+      if (hits) {
+        const uint32_t at = from + static_cast<uint32_t>(__builtin_ctz(hits));
+        return at < n ? at : n;
+      }
+    }
+    return n;
+  }
+
+  static size_t near(const uint64_t* keys, size_t n, uint64_t query, unsigned radius, uint32_t* places) {
+    const __m256i base = _mm256_set1_epi64x(static_cast<long long>(query));
+    const __m256i bound = _mm256_set1_epi64x(static_cast<long long>(radius) + 1);
+    const __m256i low = _mm256_set1_epi8(15);
+    const __m256i bits = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4));
+    size_t count = 0, i = 0;
+    for (; i + 4 <= n; i += 4) {
+      const __m256i x = _mm256_xor_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(keys + i)), base);
+      const __m256i halves = _mm256_add_epi8(_mm256_shuffle_epi8(bits, _mm256_and_si256(x, low)),
+                                             _mm256_shuffle_epi8(bits, _mm256_and_si256(_mm256_srli_epi16(x, 4), low)));
+      const __m256i distance = _mm256_sad_epu8(halves, _mm256_setzero_si256());
+      unsigned hits = static_cast<unsigned>(_mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpgt_epi64(bound, distance))));
+      for (; hits; hits &= hits - 1) places[count++] = static_cast<uint32_t>(i) + static_cast<uint32_t>(__builtin_ctz(hits));
+    }
+    for (; i < n; ++i)
+      if (static_cast<unsigned>(__builtin_popcountll(keys[i] ^ query)) <= radius) places[count++] = static_cast<uint32_t>(i);
+    return count;
+  }
+};
+
+}  // namespace
+}  // namespace fpstore

@@ -1,0 +1,282 @@
+// AVX-512, of machines that have all the parts of it that are named below.
+#pragma once
+#include "isa/avx2.hpp"
+
+namespace fpstore {
+namespace {
+
+// The eight bits of a mask as a number; a plain conversion is not safe. GCC 12 merges it with the comparison that made the mask, and
+// splits what it merged into one that writes the low byte of the number alone. Where the number is kept on the stack, its upper
+// bytes are then what was there before (tests/test_fuzz_targets.py shows it). The compiler cannot merge anything with an asm.
+inline unsigned bits_of(__mmask8 mask) {
+  asm("" : "+r"(mask));
+  return mask;
+}
+
+// The four lanes of an XXH64 fill half a vector: two blocks side by side, and two such pairs to wait for each other less.
+inline __m512i hash_lanes(__m512i acc, __m512i input) {
+  const __m512i p1 = _mm512_set1_epi64(static_cast<long long>(xxh::kP1)), p2 = _mm512_set1_epi64(static_cast<long long>(xxh::kP2));
+  return _mm512_mullo_epi64(_mm512_rol_epi64(_mm512_add_epi64(acc, _mm512_mullo_epi64(input, p2)), 31), p1);
+}
+
+inline __m512i hash_load(const uint8_t* a, const uint8_t* b) {
+  return _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(a))),
+                            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b)), 1);
+}
+
+template <unsigned Pairs>
+inline void hash_pairs(const uint8_t* const* data, size_t length, const uint64_t* seeds, uint64_t* out) {
+  using namespace xxh;
+  const __m512i start = _mm512_broadcast_i64x4(
+      _mm256_setr_epi64x(static_cast<long long>(kP1 + kP2), static_cast<long long>(kP2), 0, -static_cast<long long>(kP1)));
+  const __m512i rotations = _mm512_broadcast_i64x4(_mm256_setr_epi64x(1, 7, 12, 18));
+  __m512i acc[Pairs];
+  for (unsigned k = 0; k < Pairs; ++k)
+    acc[k] = _mm512_add_epi64(start, _mm512_inserti64x4(_mm512_set1_epi64(static_cast<long long>(seeds[2 * k])),
+                                                        _mm256_set1_epi64x(static_cast<long long>(seeds[2 * k + 1])), 1));
+  size_t i = 0;
+  for (; i + 32 <= length; i += 32)
+    for (unsigned k = 0; k < Pairs; ++k) acc[k] = hash_lanes(acc[k], hash_load(data[2 * k] + i, data[2 * k + 1] + i));
+  for (unsigned k = 0; k < Pairs; ++k) {
+    alignas(64) uint64_t folded[8], rotated[8];
+    _mm512_store_si512(rotated, _mm512_rolv_epi64(acc[k], rotations));
+    _mm512_store_si512(folded, hash_lanes(_mm512_setzero_si512(), acc[k]));
+    for (unsigned j = 0; j < 2; ++j) {
+      const uint64_t *f = folded + 4 * j, *r = rotated + 4 * j;
+      uint64_t h = r[0] + r[1] + r[2] + r[3];
+      for (unsigned l = 0; l < 4; ++l) h = (h ^ f[l]) * kP1 + kP4;
+      out[2 * k + j] = h + length;
+    }
+  }
+  for (; i < length; i += 8)
+    for (unsigned k = 0; k < 2 * Pairs; ++k) out[k] = rotl(out[k] ^ lane(0, load64(data[k] + i)), 27) * kP1 + kP4;
+  for (unsigned k = 0; k < 2 * Pairs; ++k) out[k] = avalanche(out[k]);
+}
+
+// What eight entries are, when each is v ORed with what it keeps of the one before, all but the bits of m, and the last before them
+// is e.
+inline __m512i follow(__m512i v, __m512i m, __m512i e) {
+  const __m512i up1 = _mm512_setr_epi64(0, 0, 1, 2, 3, 4, 5, 6);
+  const __m512i up2 = _mm512_setr_epi64(0, 0, 0, 1, 2, 3, 4, 5);
+  const __m512i up4 = _mm512_setr_epi64(0, 0, 0, 0, 0, 1, 2, 3);
+  v = _mm512_ternarylogic_epi64(v, _mm512_maskz_permutexvar_epi64(0xFE, up1, v), m, 0xF4);
+  m = _mm512_mask_or_epi64(m, 0xFE, m, _mm512_permutexvar_epi64(up1, m));
+  v = _mm512_ternarylogic_epi64(v, _mm512_maskz_permutexvar_epi64(0xFC, up2, v), m, 0xF4);
+  m = _mm512_mask_or_epi64(m, 0xFC, m, _mm512_permutexvar_epi64(up2, m));
+  v = _mm512_ternarylogic_epi64(v, _mm512_maskz_permutexvar_epi64(0xF0, up4, v), m, 0xF4);
+  m = _mm512_mask_or_epi64(m, 0xF0, m, _mm512_permutexvar_epi64(up4, m));
+  return _mm512_ternarylogic_epi64(v, e, m, 0xF4);
+}
+
+inline bool has_long_tail(const uint8_t* h, uint32_t n) {
+  for (uint32_t i = 0; i < n; i += 64) {
+    const __mmask64 live = n - i >= 64 ? ~__mmask64{0} : (__mmask64{1} << (n - i)) - 1;
+    if (_mm512_mask_cmplt_epu8_mask(live, _mm512_loadu_si512(h + i), _mm512_set1_epi8(kShortTailFrom))) return true;
+  }
+  return false;
+}
+
+// One seek on its way, in a block whose codes fit two vectors; a step is that of the loop in seek(), without its branches: a seek that
+// is done takes empty steps while others go on. Four of them wait for their loads and vectors together.
+struct Seeker {
+  const uint8_t* block;
+  const uint8_t* h;
+  uint64_t target;
+  uint64_t value;
+  uint64_t end[2];  // a bit behind the last code
+  uint32_t n;
+  uint32_t index;
+  uint32_t at;
+
+  bool open() const { return value < target; }
+  void step() {
+    const bool live = open();
+    const __m512i bound = _mm512_set1_epi8(live ? static_cast<char>(_lzcnt_u64(value ^ target)) : -1);
+    const __m512i h0 = _mm512_loadu_si512(h), h1 = _mm512_loadu_si512(h + 64);
+    const uint32_t from = index > 64 ? index - 64 : 0;
+    const uint64_t m0 = (_mm512_cmple_epu8_mask(h0, bound) | end[0]) & ~_bzhi_u64(~uint64_t{0}, index);
+    const uint64_t m1 = (_mm512_cmple_epu8_mask(h1, bound) | end[1]) & ~_bzhi_u64(~uint64_t{0}, from);
+    const uint32_t j = static_cast<uint32_t>(m0 ? _tzcnt_u64(m0) : 64 + _tzcnt_u64(m1));
+    const __mmask64 r0 = _bzhi_u64(~_bzhi_u64(~uint64_t{0}, index), j);
+    const __mmask64 r1 = _bzhi_u64(~_bzhi_u64(~uint64_t{0}, from), j > 64 ? j - 64 : 0);
+    const __m512i zero = _mm512_setzero_si512();
+    const __m512i sums = _mm512_add_epi64(_mm512_sad_epu8(_mm512_maskz_mov_epi8(r0, h0), zero),
+                                          _mm512_sad_epu8(_mm512_maskz_mov_epi8(r1, h1), zero));
+    const uint32_t place = at + 63 * (j - index) - static_cast<uint32_t>(_mm512_reduce_add_epi64(sums));
+    const uint64_t next = keep_before(value, h[j] & 63) | tail_value(block, place, h[j] & 63);
+    // Behind the last code is no entry: the seek ends with n + 1 read, and index tells.
+    value = live ? (j < n ? next : ~uint64_t{0}) : value;
+    at = live ? place + 63 - (h[j] & 63) : at;
+    index = live ? j + 1 : index;
+  }
+};
+
+// F, BW, DQ, VL, CD, VPOPCNTDQ, VBMI, VBMI2.
+struct Avx512 : Avx2 {
+  static constexpr uint64_t kExpandFrom = 8;
+  static constexpr unsigned kExpandShared = 2;
+
+  static void hash_group(const uint8_t* const* data, size_t length, const uint64_t* seeds, unsigned n, uint64_t* out) {
+    if (n == 4) {
+      hash_pairs<2>(data, length, seeds, out);
+      return;
+    }
+    if (n >= 2) hash_pairs<1>(data, length, seeds, out);
+    if (n & 1) out[n - 1] = xxh64(data[n - 1], length, seeds[n - 1]);
+  }
+
+  static uint32_t code_bits(const DecodeTable& code, const uint8_t* h, uint32_t n) {
+    const __m512i lengths = _mm512_permutexvar_epi8(_mm512_loadu_si512(h), _mm512_loadu_si512(code.bits));
+    const __m256i live = _mm512_castsi512_si256(_mm512_maskz_mov_epi8((uint64_t{1} << n) - 1, lengths));
+    const __m256i sums = _mm256_sad_epu8(live, _mm256_setzero_si256());
+    const __m128i half = _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+    return static_cast<uint32_t>(_mm_cvtsi128_si64(half) + _mm_extract_epi64(half, 1));
+  }
+  static_assert(kRoundSymbols <= 32, "code_bits() sums the lower half of a vector");
+
+  static uint32_t tail_bits(const uint8_t* h, uint32_t n) {
+    __m512i sum = _mm512_setzero_si512();
+    for (uint32_t i = 0; i < n; i += 64) {
+      const __mmask64 live = n - i >= 64 ? ~__mmask64{0} : (__mmask64{1} << (n - i)) - 1;
+      sum = _mm512_add_epi64(sum, _mm512_sad_epu8(_mm512_maskz_loadu_epi8(live, h + i), _mm512_setzero_si512()));
+    }
+    return 63 * n - static_cast<uint32_t>(_mm512_reduce_add_epi64(sum));
+  }
+
+  // Eight entries at a time. Their tails take at most 8 x 63 bits, so one 64-byte load holds them all and a byte permutation brings
+  // each to its lane, most significant byte first, from the bit before it on, where its set bit belongs. An entry is what it keeps of its
+  // predecessor ORed with its tail, and that composition is associative: with m the bits that are not kept, (m1, v1) then (m2, v2) is
+  // (m1 | m2, (v1 & ~m2) | v2), so three doubling steps turn eight of them into functions of the last entry before. Loads are masked
+  // at the end of the block. What lies past the last entry has no part in it: the doubling goes upwards only.
+  static uint64_t expand(const Tails& tails, const uint8_t* h, uint32_t n, uint64_t previous, uint64_t* out) {
+    const uint8_t* const p = tails.p;
+    const uint32_t limit = tails.limit;
+    uint32_t at = tails.at;
+    const __m512i spread = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 8, 8, 8, 8, 8, 8, 8, 8));
+    const __m512i reversed = _mm512_broadcast_i32x4(_mm_setr_epi8(7, 6, 5, 4, 3, 2, 1, 0, 7, 6, 5, 4, 3, 2, 1, 0));
+    const __m512i before = _mm512_setr_epi64(0, 0xFF, 0xFFFF, 0xFFFFFF, 0xFFFFFFFF, 0xFFFFFFFFFF, 0xFFFFFFFFFFFF, 0xFFFFFFFFFFFFFF);
+    const __m512i steps = _mm512_setr_epi64(0, 63, 126, 189, 252, 315, 378, 441);
+    const __m512i ones = _mm512_set1_epi64(-1);
+    const __m512i top = _mm512_set1_epi64(INT64_MIN);
+    const __m512i seven = _mm512_set1_epi64(7);
+    if (__builtin_expect(has_long_tail(h, n), 0)) return Portable::expand(tails, h, n, previous, out);
+    __m512i e = _mm512_set1_epi64(static_cast<long long>(previous));
+    --at;
+    for (uint32_t i = 0; i < n; i += 8) {
+      const __m128i codes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(h + i));
+      const uint32_t total = 8 * 63 - static_cast<uint32_t>(_mm_cvtsi128_si32(_mm_sad_epu8(codes, _mm_setzero_si128())));
+      const __m512i sums = _mm512_sad_epu8(_mm512_and_si512(_mm512_broadcastq_epi64(codes), before), _mm512_setzero_si512());
+      const __m512i where = _mm512_sub_epi64(_mm512_add_epi64(steps, _mm512_set1_epi64(at & 7)), sums);
+      const uint32_t from = at >> 3;
+      const __m512i bytes = __builtin_expect(from + 64 <= limit, 1)
+                                ? _mm512_loadu_si512(p + from)
+                                : _mm512_maskz_loadu_epi8(_bzhi_u64(~uint64_t{0}, limit - from), p + from);
+      at += total;
+      const __m512i index = _mm512_add_epi8(_mm512_shuffle_epi8(_mm512_srli_epi64(where, 3), spread), reversed);
+      const __m512i w = _mm512_sllv_epi64(_mm512_permutexvar_epi8(index, bytes), _mm512_and_si512(where, seven));
+      const __m512i s = _mm512_cvtepu8_epi64(codes);
+      const __m512i v = _mm512_srlv_epi64(_mm512_or_si512(w, top), s);
+      const __m512i m = _mm512_srlv_epi64(ones, s);
+      const __m512i values = follow(v, m, e);
+      if (__builtin_expect(n - i < 8, 0)) {
+        _mm512_mask_storeu_epi64(out + i, static_cast<__mmask8>((1u << (n - i)) - 1), values);
+        e = _mm512_permutexvar_epi64(_mm512_set1_epi64(n - i - 1), values);
+      } else {
+        _mm512_storeu_si512(out + i, values);
+        e = _mm512_permutexvar_epi64(seven, values);
+      }
+    }
+    return static_cast<uint64_t>(_mm_cvtsi128_si64(_mm512_castsi512_si128(e)));
+  }
+
+  static uint32_t find_at_most(const uint8_t* h, uint32_t from, uint32_t n, unsigned limit) {
+    const __m512i bound = _mm512_set1_epi8(static_cast<char>(limit));
+    for (; from < n; from += 64) {
+      const __mmask64 live = n - from >= 64 ? ~__mmask64{0} : (__mmask64{1} << (n - from)) - 1;
+      const __mmask64 hits = _mm512_mask_cmple_epu8_mask(live, _mm512_maskz_loadu_epi8(live, h + from), bound);
+      if (hits) return from + static_cast<uint32_t>(__builtin_ctzll(hits));
+    }
+    return n;
+  }
+
+  static uint64_t count_below(const uint64_t* keys, uint64_t n, uint64_t target) {
+    const __m512i bound = _mm512_set1_epi64(static_cast<long long>(target));
+    uint64_t below = 0;
+    for (uint64_t i = 0; i < n; i += 8) {
+      const __mmask8 live = static_cast<__mmask8>(n - i >= 8 ? 0xFF : (1u << (n - i)) - 1);
+      const __mmask8 lower = _mm512_mask_cmplt_epu64_mask(live, _mm512_maskz_loadu_epi64(live, keys + i), bound);
+      const unsigned smaller = static_cast<unsigned>(__builtin_popcount(bits_of(lower)));
+      below += smaller;
+      if (smaller < 8) break;
+    }
+    return below;
+  }
+
+  static bool match_values(const ScanQuery& q, const uint64_t* values, uint32_t n) {
+    const __m512i base = _mm512_set1_epi64(static_cast<long long>(q.permuted));
+    const __m512i bound = _mm512_set1_epi64(q.radius);
+    for (uint32_t i = 0; i < n; i += 8) {
+      const __mmask8 live = static_cast<__mmask8>(n - i >= 8 ? 0xFF : (1u << (n - i)) - 1);
+      const __m512i distance = _mm512_popcnt_epi64(_mm512_xor_si512(_mm512_maskz_loadu_epi64(live, values + i), base));
+      unsigned hits = bits_of(_mm512_mask_cmple_epu64_mask(live, distance, bound));
+      for (; hits; hits &= hits - 1)
+        if (!emit(q, values[i + static_cast<unsigned>(__builtin_ctz(hits))])) return false;
+    }
+    return true;
+  }
+
+  static bool filter_values(const Emitter& out, const Item& item, uint64_t mask, const uint64_t* values, uint32_t n) {
+    const __m512i base = _mm512_set1_epi64(static_cast<long long>(item.base));
+    const __m512i bound = _mm512_set1_epi64(out.options.radius);
+    for (uint32_t i = 0; i < n; i += 8) {
+      // What lies past n is scratch, told apart only when something is near.
+      const __m512i distance = _mm512_popcnt_epi64(_mm512_xor_si512(_mm512_loadu_si512(values + i), base));
+      unsigned hits = bits_of(_mm512_cmple_epu64_mask(distance, bound));
+      if (__builtin_expect(hits == 0, 1)) continue;
+      if (n - i < 8) hits &= (1u << (n - i)) - 1;
+      for (; hits; hits &= hits - 1)
+        if (!Portable::filter_values(out, item, mask, values + i + static_cast<unsigned>(__builtin_ctz(hits)), 1)) return false;
+    }
+    return true;
+  }
+
+  static bool seek_together(const Seek* seeks, unsigned n, Cursor* cursors, bool* fine) {
+    Seeker s[kWays];
+    bool fit = n > 1;
+    for (unsigned k = 0; k < n; ++k) fit &= seeks[k].head->count <= 128;
+    if (!fit) return false;
+    for (unsigned k = 0; k < kWays; ++k) {
+      const Seek& from = seeks[k < n ? k : 0];
+      const uint32_t codes = from.head->count - 1;
+      s[k] = Seeker{from.block, from.h, from.target, k < n ? from.head->first : ~uint64_t{0},
+                    {codes < 64 ? uint64_t{1} << codes : 0, codes < 64 ? 0 : uint64_t{1} << (codes - 64)}, codes, 0, from.head->tail_at};
+    }
+    bool open;
+    do {
+      open = false;
+      for (unsigned k = 0; k < kWays; ++k) s[k].step();
+      for (unsigned k = 0; k < kWays; ++k) open |= s[k].open();
+    } while (open);
+    for (unsigned k = 0; k < n; ++k) {
+      fine[k] = s[k].index <= s[k].n;
+      cursors[k] = Cursor{s[k].index, s[k].at, s[k].value};
+    }
+    return true;
+  }
+
+  static size_t near(const uint64_t* keys, size_t n, uint64_t query, unsigned radius, uint32_t* places) {
+    const __m512i base = _mm512_set1_epi64(static_cast<long long>(query));
+    const __m512i bound = _mm512_set1_epi64(radius);
+    size_t count = 0;
+    for (size_t i = 0; i < n; i += 8) {
+      const __mmask8 live = static_cast<__mmask8>(n - i >= 8 ? 0xFF : (1u << (n - i)) - 1);
+      const __m512i distance = _mm512_popcnt_epi64(_mm512_xor_si512(_mm512_maskz_loadu_epi64(live, keys + i), base));
+      for (unsigned hits = bits_of(_mm512_mask_cmple_epu64_mask(live, distance, bound)); hits; hits &= hits - 1)
+        places[count++] = static_cast<uint32_t>(i) + static_cast<uint32_t>(__builtin_ctz(hits));
+    }
+    return count;
+  }
+};
+
+}  // namespace
+}  // namespace fpstore

@@ -1,0 +1,125 @@
+// The baseline instruction set: always there, and what the other sets are tested against.
+#pragma once
+#include "search/matches.hpp"
+#include "search/seek.hpp"
+
+namespace fpstore {
+namespace {
+
+// Sums of bytes by shifts, which compilers turn into vectors; a call of __builtin_popcountll() without the instruction is slower.
+inline uint64_t bit_count(uint64_t x) {
+  x -= x >> 1 & 0x5555555555555555;
+  x = (x & 0x3333333333333333) + (x >> 2 & 0x3333333333333333);
+  x = (x + (x >> 4)) & 0x0F0F0F0F0F0F0F0F;
+  x += x >> 8;
+  x += x >> 16;
+  return (x + (x >> 32)) & 0x7F;
+}
+
+// The steps of the kernels that an instruction set may have instructions for, in portable C++. The other sets are made from this
+// one: what they replace has the same name and parameters.
+struct Portable {
+  // From how many expected entries of a prefix on, and from how many look-ups in one block on, comparing all its entries beats
+  // looking for the prefix in its codes.
+  static constexpr uint64_t kExpandFrom = 64;
+  static constexpr unsigned kExpandShared = UINT32_MAX;  // never: looking is cheaper
+
+  // XXH64 of length bytes at each of up to kWays places, length at least 32 and a multiple of 8.
+  static void hash_group(const uint8_t* const* data, size_t length, const uint64_t* seeds, unsigned n, uint64_t* out) {
+    for (unsigned i = 0; i < n; ++i) out[i] = xxh64(data[i], length, seeds[i]);
+  }
+
+  // Total length of the codes of h[0, n), in bits; n is at most kRoundSymbols, and 64 bytes of h can be read.
+  static uint32_t code_bits(const DecodeTable& code, const uint8_t* h, uint32_t n) {
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i < n; ++i) sum += code.bits[h[i]];
+    return sum;
+  }
+
+  // Total length of the tails of h[0, n), in bits.
+  static uint32_t tail_bits(const uint8_t* h, uint32_t n) {
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i < n; ++i) sum += h[i];
+    return 63 * n - sum;
+  }
+
+  // Entries from h[0, n) and the entry e before them into out; the tails must lie inside the block. Returns the last entry.
+  static uint64_t expand(const Tails& tails, const uint8_t* h, uint32_t n, uint64_t e, uint64_t* out) {
+    const uint8_t* const p = tails.p;
+    uint32_t at = tails.at;
+    uint8_t least = kSymbols;
+    for (uint32_t i = 0; i < n; ++i) least = h[i] < least ? h[i] : least;
+    if (__builtin_expect(least < kShortTailFrom, 0)) {
+      for (uint32_t i = 0; i < n; ++i) {
+        out[i] = e = keep_before(e, h[i]) | tail_value(p, at, h[i]);
+        at += 63 - h[i];
+      }
+      return e;
+    }
+    --at;  // where the set bit belongs
+    for (uint32_t i = 0; i < n; ++i) {
+      const unsigned s = h[i];
+      const uint64_t w = load64be(p + (at >> 3)) << (at & 7) | uint64_t{1} << 63;
+      out[i] = e = keep_before(e, s) | w >> s;
+      at += 63 - s;
+    }
+    return e;
+  }
+
+  // The first entry of h[from, n) whose first differing bit is at or before limit; n if none.
+  static uint32_t find_at_most(const uint8_t* h, uint32_t from, uint32_t n, unsigned limit) {
+    while (from < n && h[from] > limit) ++from;
+    return from;
+  }
+
+  // How many of keys[0, n) are smaller than target, n small.
+  static uint64_t count_below(const uint64_t* keys, uint64_t n, uint64_t target) {
+    uint64_t below = 0;
+    for (uint64_t i = 0; i < n; ++i) below += keys[i] < target;
+    return below;
+  }
+
+  // Reports the entries of values[0, n) within the radius of a query of a scan. False when memory runs out.
+  static bool match_values(const ScanQuery& q, const uint64_t* values, uint32_t n) {
+    for (uint32_t i = 0; i < n; ++i)
+      if (__builtin_expect(static_cast<unsigned>(__builtin_popcountll(values[i] ^ q.permuted)) <= q.radius, 0))
+        if (!emit(q, values[i])) return false;
+    return true;
+  }
+
+  // The same for a look-up, of those that have its prefix.
+  static bool filter_values(const Emitter& out, const Item& item, uint64_t mask, const uint64_t* values, uint32_t n) {
+    for (uint32_t i = 0; i < n; ++i) {
+      const unsigned distance = static_cast<unsigned>(__builtin_popcountll(values[i] ^ item.base));
+      if (distance <= out.options.radius && (values[i] & mask) == item.target &&
+          !emit(out, item, values[i], distance))
+        return false;
+    }
+    return true;
+  }
+
+  // Does seek_group() for seeks that this set can take together; false, with nothing done, when it cannot.
+  static bool seek_together(const Seek*, unsigned, Cursor*, bool*) { return false; }
+
+  // Writes the places of those within the radius, ascending, and returns how many; places has room for n.
+  static size_t near(const uint64_t* keys, size_t n, uint64_t query, unsigned radius, uint32_t* places) {
+    size_t count = 0;
+    for (size_t i = 0; i < n;) {
+      const size_t end = n - i < 4 ? n : i + 4;
+      if (end == i + 4) {
+        uint64_t any = 0;  // the sign of distance - (radius + 1)
+        for (size_t j = 0; j < 4; ++j) any |= bit_count(keys[i + j] ^ query) - (radius + 1);
+        if (!(any >> 63)) {
+          i = end;
+          continue;
+        }
+      }
+      for (; i < end; ++i)
+        if (bit_count(keys[i] ^ query) <= radius) places[count++] = static_cast<uint32_t>(i);
+    }
+    return count;
+  }
+};
+
+}  // namespace
+}  // namespace fpstore

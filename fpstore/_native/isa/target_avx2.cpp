@@ -1,0 +1,9 @@
+// The kernels for AVX2 and BMI machines.
+#include "isa/avx2.hpp"
+#include "isa/kernel_set.hpp"
+
+namespace fpstore {
+
+const Kernels kAvx2 = make_set<Avx2>("avx2");
+
+}  // namespace fpstore

@@ -1,0 +1,9 @@
+// The kernels for AVX-512 machines.
+#include "isa/avx512.hpp"
+#include "isa/kernel_set.hpp"
+
+namespace fpstore {
+
+const Kernels kAvx512 = make_set<Avx512>("avx512");
+
+}  // namespace fpstore

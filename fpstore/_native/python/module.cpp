@@ -1,0 +1,313 @@
+// The functions of the module. With the other module_*.cpp the only part of the kernel that knows Python: arrays in, one call without
+// the GIL, arrays or an exception out.
+#include "format/idpack.hpp"
+#include "format/xxh64.hpp"
+#include "python/module.hpp"
+#include "search/results.hpp"
+#include "text/simhash.hpp"
+
+#include <stdexcept>
+
+namespace fpstore {
+namespace {
+
+Permutation permutation_of(const Bytes& source, bool inverse) {
+  if (source.size() != 64) throw nb::value_error("a permutation has 64 entries");
+  uint64_t seen = 0;
+  for (unsigned i = 0; i < 64; ++i) seen |= uint64_t{source.data()[i] < 64} << (source.data()[i] & 63);
+  if (seen != ~uint64_t{0}) throw nb::value_error("not a permutation of 0..63");
+  Permutation forward, backward;
+  make_permutation(source.data(), &forward, &backward);
+  return inverse ? backward : forward;
+}
+
+nb::object permute(Words keys, Bytes permutation, bool inverse) {
+  const Permutation p = permutation_of(permutation, inverse);
+  Buffer<uint64_t> out(keys.size());
+  {
+    nb::gil_scoped_release release;
+    kernels().permute(p, keys.data(), out.get(), keys.size());
+  }
+  return out.array(keys.size());
+}
+
+// Writes the permuted keys that lie in [low, high] to out, which must be as long as keys; returns how many.
+size_t permute_select(Words keys, Bytes permutation, uint64_t low, uint64_t high, MutableWords out) {
+  const Permutation p = permutation_of(permutation, false);
+  if (out.size() < keys.size()) throw nb::value_error("out is too short");
+  nb::gil_scoped_release release;
+  return kernels().permute_select(p, keys.data(), out.data(), keys.size(), low, high);
+}
+
+// What was being sorted when the sort was stopped is in no order.
+template <class Sort>
+void sort_until_stopped(const Stop* stop, Sort sort) {
+  Stopper stopping = stopper(stop);
+  nb::gil_scoped_release release;
+  sort(&stopping);
+  if (stopping.ended) throw Interrupted();
+}
+
+// Permutes keys that are in ascending order and sorts them by their leading bits, stable, into out.
+void permute_sort(Words keys, Bytes permutation, MutableWords out, MutableWords scratch, unsigned bits, const Stop* stop) {
+  const Permutation p = permutation_of(permutation, false);
+  if (out.size() < keys.size() || scratch.size() < keys.size()) throw nb::value_error("out or scratch is too short");
+  if (bits < 1 || bits > 64) throw nb::value_error("bits is 1 to 64");
+  sort_until_stopped(stop, [&](Stopper* stopping) {
+    kernels().permute_sort(p, keys.data(), keys.size(), SortRoom{out.data(), scratch.data()}, bits, stopping);
+  });
+}
+
+void sort_keys(MutableWords keys, MutableWords scratch, unsigned bits, const Stop* stop) {
+  if (scratch.size() < keys.size()) throw nb::value_error("scratch is too short");
+  if (bits < 1 || bits > 64) throw nb::value_error("bits is 1 to 64");
+  sort_until_stopped(stop, [&](Stopper* stopping) {
+    kernels().sort_keys(keys.data(), scratch.data(), keys.size(), bits, stopping);
+  });
+}
+
+void sort_pairs(MutableWords pairs, MutableWords scratch, const Stop* stop) {
+  if (pairs.size() % 2 || scratch.size() < pairs.size()) throw nb::value_error("scratch is too short");
+  sort_until_stopped(stop, [&](Stopper* stopping) {
+    kernels().sort_pairs(pairs.data(), scratch.data(), pairs.size() / 2, stopping);
+  });
+}
+
+// Splits sorted pairs without further memory: the distinct keys go to the first half of out, their ids to the second, and how
+// many ids each has to the front of pairs. Returns (number of keys, number of ids).
+nb::tuple group(MutableWords pairs, MutableWords out, const Stop* stop) {
+  const size_t n = pairs.size() / 2;
+  if (pairs.size() % 2 || out.size() < pairs.size()) throw nb::value_error("out is too short");
+  uint64_t groups, ids;
+  Stopper stopping = stopper(stop);
+  {
+    nb::gil_scoped_release release;
+    groups = group_pairs(pairs.data(), n, out.data(), out.data() + n, &ids, &stopping);
+  }
+  return nb::make_tuple(groups, ids);
+}
+
+// Adds the histogram of h into counts (64 places); returns the index of the first key out of order, or len(keys).
+size_t histogram(Words keys, MutableWords counts) {
+  if (counts.size() != kSymbols) throw nb::value_error("counts has 64 places");
+  nb::gil_scoped_release release;
+  return kernels().histogram(keys.data(), keys.size(), counts.data());
+}
+
+uint64_t digest(Words keys, Bytes permutation) {
+  const Permutation inverse = permutation_of(permutation, true);
+  nb::gil_scoped_release release;
+  return kernels().digest(inverse, keys.data(), keys.size());
+}
+
+TableHeader header_of(Bytes permutation, Bytes code_bits, uint64_t set_digest) {
+  if (permutation.size() != 64 || code_bits.size() != kSymbols) throw nb::value_error("64 entries are wanted");
+  TableHeader h;
+  memcpy(h.permutation, permutation.data(), 64);
+  memcpy(h.code_bits, code_bits.data(), 64);
+  h.set_digest = set_digest;
+  return h;
+}
+
+nb::bytes make_header(Bytes permutation, Bytes code_bits, uint64_t set_digest, uint64_t fingerprint_count, uint64_t block_count,
+                      uint32_t block_bytes, unsigned table, unsigned table_count, unsigned prefix_bits, unsigned flips) {
+  TableHeader h = header_of(permutation, code_bits, set_digest);
+  h.fingerprint_count = fingerprint_count;
+  h.block_count = block_count;
+  h.block_bytes = block_bytes;
+  h.table = static_cast<uint16_t>(table);
+  h.table_count = static_cast<uint16_t>(table_count);
+  h.prefix_bits = static_cast<uint16_t>(prefix_bits);
+  h.flips = static_cast<uint16_t>(flips);
+  std::vector<uint8_t> out(kHeaderBytes);
+  write_header(&h, out.data());
+  return nb::bytes(reinterpret_cast<const char*>(out.data()), out.size());
+}
+
+// The directory of a sorted key index: slot x holds the number of keys below x in their leading bits.
+nb::object make_directory(Words keys) {
+  const unsigned bits = directory_bits_for(keys.size());
+  const uint64_t slots = uint64_t{1} << bits;
+  Buffer<uint64_t> out(slots + 1);
+  uint64_t b = 0;
+  for (uint64_t slot = 0; slot < slots; ++slot) {
+    if (bits)
+      while (b < keys.size() && keys.data()[b] < slot << (64 - bits)) ++b;
+    out.get()[slot] = b;
+  }
+  out.get()[slots] = keys.size();
+  return out.array(slots + 1);
+}
+
+// Id records of successive blocks with the given entry counts: (bytes, offsets). seed is that of the first block.
+nb::tuple pack_ids(Words ids, Words lims, Counts block_counts, uint64_t seed) {
+  uint64_t fingerprints = 0;
+  for (size_t b = 0; b < block_counts.size(); ++b) {
+    if (block_counts.data()[b] < 1 || block_counts.data()[b] > kMaxEntries) throw nb::value_error("a block has 1 to 32768 entries");
+    fingerprints += block_counts.data()[b];
+  }
+  if (lims.size() != fingerprints + 1 || lims.data()[fingerprints] > ids.size())
+    throw nb::value_error("lims, ids and block counts disagree");
+  for (uint64_t i = 0; i < fingerprints; ++i)
+    if (lims.data()[i] >= lims.data()[i + 1]) throw nb::value_error("every fingerprint needs an id");
+  Buffer<uint64_t> offsets(block_counts.size() + 1);
+  uint64_t* const o = offsets.get();
+  std::unique_ptr<uint8_t[]> bytes;
+  {
+    nb::gil_scoped_release release;
+    o[0] = 0;
+    uint64_t first = 0;
+    for (size_t b = 0; b < block_counts.size(); first += block_counts.data()[b++])
+      o[b + 1] = o[b] + record_bytes(ids.data(), lims.data() + first, block_counts.data()[b]);
+    bytes.reset(new uint8_t[o[block_counts.size()] + 1]);
+    first = 0;
+    for (size_t b = 0; b < block_counts.size(); first += block_counts.data()[b++])
+      pack_record(ids.data(), lims.data() + first, block_counts.data()[b], seed + b, bytes.get() + o[b]);
+  }
+  nb::bytes blob(reinterpret_cast<const char*>(bytes.get()), o[block_counts.size()]);
+  return nb::make_tuple(blob, offsets.array(block_counts.size() + 1));
+}
+
+IdRecord record_of(const nb::bytes& data, uint64_t seed, const std::string& path) {
+  IdRecord record;
+  Fault fault;
+  check(open_record(reinterpret_cast<const uint8_t*>(data.c_str()), data.size(), seed, &record, &fault), fault, path);
+  return record;
+}
+
+// The ids of one rank of a record.
+nb::list unpack_rank(nb::bytes data, uint64_t seed, uint32_t rank, const std::string& path) {
+  const IdRecord record = record_of(data, seed, path);
+  if (rank >= record.count) raise_fault(Fault{Status::bad_record, UINT64_MAX, rank, record.count}, path);
+  uint64_t first;
+  const uint64_t n = ids_of_rank(record, rank, &first);
+  nb::list out;
+  for (uint64_t i = 0; i < n; ++i) out.append(id_at(record, first + i));
+  return out;
+}
+
+// (counts, ids) of a whole record.
+nb::tuple unpack_record(nb::bytes data, uint64_t seed, const std::string& path) {
+  const IdRecord record = record_of(data, seed, path);
+  Buffer<uint64_t> counts(record.count), ids(record.total);
+  unpack_counts(record, counts.get());
+  unpack_ids(record, ids.get());
+  return nb::make_tuple(counts.array(record.count), ids.array(record.total));
+}
+
+// (lims, ids) of many places: ids of rank ranks[i] in records[record[i]], which is that of block blocks[record[i]].
+nb::tuple gather_ids(nb::list records, Words blocks, Words record, Counts ranks, uint64_t seed, const std::string& path) {
+  const size_t n = record.size();
+  if (ranks.size() != n || blocks.size() != nb::len(records)) throw nb::value_error("columns of different lengths");
+  std::vector<IdRecord> opened(blocks.size());
+  for (size_t i = 0; i < blocks.size(); ++i)
+    opened[i] = record_of(nb::cast<nb::bytes>(records[i]), seed + blocks.data()[i], path);  // records keeps the bytes alive
+  Buffer<int64_t> lims(n + 1);
+  int64_t* const l = lims.get();
+  std::vector<uint64_t> firsts(n);
+  l[0] = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const uint64_t place = record.data()[i];
+    if (place >= opened.size()) throw nb::index_error("no such record");
+    const uint32_t rank = ranks.data()[i];
+    if (rank >= opened[place].count) raise_fault(Fault{Status::bad_record, blocks.data()[place], rank, opened[place].count}, path);
+    l[i + 1] = l[i] + static_cast<int64_t>(ids_of_rank(opened[place], rank, &firsts[i]));
+  }
+  const size_t total = static_cast<size_t>(l[n]);
+  Buffer<uint64_t> ids(total);
+  {
+    nb::gil_scoped_release release;
+    for (size_t i = 0; i < n; ++i)
+      for (int64_t j = l[i]; j < l[i + 1]; ++j)
+        ids.get()[j] = id_at(opened[record.data()[i]], firsts[i] + static_cast<uint64_t>(j - l[i]));
+  }
+  return nb::make_tuple(lims.array(n + 1), ids.array(total));
+}
+
+// Fingerprints of normalised texts, given as one UTF-8 buffer and len(texts) + 1 offsets.
+nb::object simhash(nb::bytes text, Words offsets, bool words, unsigned length, bool distinct, uint64_t seed) {
+  const size_t n = offsets.size() ? offsets.size() - 1 : 0;
+  for (size_t i = 0; i < n; ++i)
+    if (offsets.data()[i] > offsets.data()[i + 1]) throw nb::value_error("offsets descend");
+  if (n && offsets.data()[n] > text.size()) throw nb::value_error("offsets run past the text");
+  if (length < 1) throw nb::value_error("shingle length is at least 1");
+  Buffer<uint64_t> out(n);
+  bool fine;
+  {
+    nb::gil_scoped_release release;
+    fine = simhash_texts(reinterpret_cast<const uint8_t*>(text.c_str()), offsets.data(), n,
+                         SimhashOptions{words, length, distinct, seed}, out.get());
+  }
+  if (!fine) raise("MemoryLimitError", "out of memory while hashing texts: hash shorter ones", nb::dict());
+  return out.array(n);
+}
+
+std::vector<std::string> available() {
+  std::vector<std::string> names;
+  for (const char* name : {"scalar", "avx2", "avx512"})
+    if (kernels_named(name)) names.emplace_back(name);
+  return names;
+}
+
+// Refuses to load when FPSTORE_ISA names what is not there: the exception becomes an ImportError.
+void check_wanted_isa() {
+  std::string wanted = wanted_isa();
+  if (wanted.empty() || kernels_named(wanted.c_str())) return;
+  for (char& c : wanted)
+    if (c < ' ' || c > '~') c = '?';  // one line of ASCII, whatever the environment holds
+  std::string names;
+  for (const std::string& name : available()) names += (names.empty() ? "" : ", ") + name;
+  throw std::runtime_error("FPSTORE_ISA is '" + wanted + "', an instruction set that is unknown or that this machine lacks; it has " +
+                           names + " (unset it to use the best)");
+}
+
+}  // namespace
+}  // namespace fpstore
+
+NB_MODULE(_kernel, m) {
+  using namespace fpstore;
+  check_wanted_isa();
+  m.attr("FORMAT_VERSION") = kFormatVersion;
+  m.attr("HEADER_BYTES") = kHeaderBytes;
+  m.attr("MAX_CODE_BITS") = kMaxCodeBits;
+  m.attr("MAX_ENTRIES") = kMaxEntries;
+  m.attr("OVERREAD_BYTES") = kOverread;
+  m.def("isa", [] { return std::string(kernels().name); });
+  m.def("available_isas", &available);
+  m.def("select_isa", [](const std::string& name) {
+    if (!select_kernels(name.c_str())) throw nb::value_error("this machine has no such instruction set");
+  }, "name"_a);
+  m.def("xxh64", [](nb::bytes data, uint64_t seed) {
+    return xxh64(reinterpret_cast<const uint8_t*>(data.c_str()), data.size(), seed);
+  }, "data"_a, "seed"_a = 0);
+  m.def("permute", &permute, nb::arg("keys").noconvert(), "permutation"_a, "inverse"_a = false);
+  m.def("permute_select", &permute_select, nb::arg("keys").noconvert(), "permutation"_a, "low"_a, "high"_a, nb::arg("out").noconvert());
+  m.def("permute_sort", &permute_sort, nb::arg("keys").noconvert(), "permutation"_a, nb::arg("out").noconvert(),
+        nb::arg("scratch").noconvert(), "bits"_a, "stop"_a = nb::none());
+  m.def("sort_keys", &sort_keys, nb::arg("keys").noconvert(), nb::arg("scratch").noconvert(), "bits"_a = 64,
+        "stop"_a = nb::none());
+  m.def("sort_pairs", &sort_pairs, nb::arg("pairs").noconvert(), nb::arg("scratch").noconvert(), "stop"_a = nb::none());
+  m.def("group_pairs", &group, nb::arg("pairs").noconvert(), nb::arg("out").noconvert(), "stop"_a = nb::none());
+  m.def("histogram", &histogram, nb::arg("keys").noconvert(), nb::arg("counts").noconvert());
+  m.def("digest", &digest, nb::arg("keys").noconvert(), "permutation"_a);
+  m.def("make_header", &make_header, "permutation"_a, "code_bits"_a, "set_digest"_a, "fingerprint_count"_a, "block_count"_a,
+        "block_bytes"_a, "table"_a, "table_count"_a, "prefix_bits"_a, "flips"_a);
+  m.def("block_seed", [](Bytes permutation, Bytes code_bits, uint64_t set_digest) {
+    return block_seed(header_of(permutation, code_bits, set_digest));
+  }, "permutation"_a, "code_bits"_a, "set_digest"_a);
+  m.def("make_directory", &make_directory, nb::arg("keys").noconvert());
+  m.def("pack_ids", &pack_ids, nb::arg("ids").noconvert(), nb::arg("lims").noconvert(), nb::arg("block_counts").noconvert(), "seed"_a);
+  m.def("unpack_rank", &unpack_rank, "record"_a, "seed"_a, "rank"_a, "path"_a);
+  m.def("unpack_record", &unpack_record, "record"_a, "seed"_a, "path"_a);
+  m.def("gather_ids", &gather_ids, "records"_a, nb::arg("blocks").noconvert(), nb::arg("record").noconvert(),
+        nb::arg("ranks").noconvert(), "seed"_a, "path"_a);
+  m.def("simhash", &simhash, "text"_a, nb::arg("offsets").noconvert(), "words"_a, "length"_a, "distinct"_a, "seed"_a);
+  m.def("simhash_weighted", [](Words hashes, Doubles weights) {
+    if (hashes.size() != weights.size()) throw nb::value_error("one weight a hash");
+    return simhash_weighted(hashes.data(), weights.data(), hashes.size());
+  }, nb::arg("hashes").noconvert(), nb::arg("weights").noconvert());
+  bind_tables(m);
+  bind_merge(m);
+  bind_log(m);
+  bind_delta(m);
+}

@@ -1,0 +1,397 @@
+// The class Delta of the module: the changes on top of the tables, shared by threads.
+#include "delta/delta.hpp"
+#include "python/module.hpp"
+#include "search/results.hpp"
+
+namespace fpstore {
+namespace {
+
+using Lims = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Columns = std::tuple<Lims, Words, Bytes>;
+
+[[noreturn]] void raise_memory() {
+  raise("MemoryLimitError", "out of memory in the changes of the store: compact it", nb::dict());
+}
+
+void need(bool condition, const char* message) {
+  if (!condition) throw nb::value_error(message);
+}
+
+// lims of n lists over a column of this size.
+void check_lims(const Lims& lims, size_t n, size_t size) {
+  need(lims.size() == n + 1 && lims.data()[0] == 0, "lims has a place more than there are lists and starts at 0");
+  for (size_t i = 0; i < n; ++i) need(lims.data()[i] <= lims.data()[i + 1], "lims descend");
+  need(static_cast<uint64_t>(lims.data()[n]) <= size, "lims run past the column");
+}
+
+constexpr uint64_t kPauseWork = 1 << 14;
+
+// Shared access for short calls: the GIL is kept unless there is a wait.
+class Brief {
+ public:
+  explicit Brief(const Delta& delta) : gate_(delta.gate) { enter(); }
+  ~Brief() { gate_.unlock_shared(); }
+  Brief(const Brief&) = delete;
+  Brief& operator=(const Brief&) = delete;
+
+  void pause(uint64_t work) {
+    if ((work_ += work) < kPauseWork) return;
+    gate_.unlock_shared();
+    const bool ended = should_stop(&stopping_, std::exchange(work_, 0));
+    enter();
+    if (ended) throw Interrupted();
+  }
+
+ private:
+  void enter() {
+    if (gate_.try_lock_shared()) return;
+    nb::gil_scoped_release release;
+    gate_.lock_shared();
+  }
+
+  Gate& gate_;
+  Stopper stopping_ = stopper(nullptr);
+  uint64_t work_ = 0;
+};
+
+// Shared access without the GIL, for batches. It is given up now and then, so that signals are met and writers do not wait long.
+struct Shared {
+  nb::gil_scoped_release release;
+  std::shared_lock<Gate> lock;
+  Stopper stopping;
+  uint64_t waiting = 0;
+  explicit Shared(const Delta& delta, const Stop* stop = nullptr) : lock(delta.gate), stopping(stopper(stop)) {}
+
+  void pause(uint64_t work) {
+    if ((waiting += work) < kPauseWork) return;
+    lock.unlock();
+    const bool ended = should_stop(&stopping, std::exchange(waiting, 0));
+    lock.lock();
+    if (ended) throw Interrupted();
+  }
+  Pause pauses() {
+    return [this](uint64_t work) { pause(work); };
+  }
+};
+
+struct Exclusive {
+  nb::gil_scoped_release release;
+  std::unique_lock<Gate> lock;
+  explicit Exclusive(const Delta& delta) : lock(delta.gate) {}
+};
+
+template <class T>
+nb::object array_of(const std::vector<T>& values) {
+  Buffer<T> out(values.size());
+  std::copy(values.begin(), values.end(), out.get());
+  return out.array(values.size());
+}
+
+// Matches in the order in which they are handed out; made without the GIL.
+struct Ordered {
+  size_t queries, count;
+  Buffer<int64_t> lims;
+  Buffer<uint64_t> fingerprints;
+  Buffer<uint8_t> distances;
+
+  Ordered(const Sink& sink, size_t n, Stopper* stop)
+      : queries(n), count(sink.count), lims(n + 1), fingerprints(count), distances(count) {
+    const Status status = order_matches(sink, n, lims.get(), fingerprints.get(), distances.get(), stop);
+    if (status == Status::interrupted) throw Interrupted();
+    if (status != Status::ok) throw std::bad_alloc();
+  }
+  nb::tuple columns() { return nb::make_tuple(lims.array(queries + 1), fingerprints.array(count), distances.array(count)); }
+};
+
+void check_applied(Applied applied) {
+  switch (applied) {
+    case Applied::ok:
+      return;
+    case Applied::out_of_memory:
+      raise_memory();
+    case Applied::base_changed:
+      throw nb::value_error("in_base differs from what it was for the same fingerprint");
+    case Applied::old_version:
+      throw nb::value_error("a version below that of the last changes");
+  }
+}
+
+void make(Delta* self, unsigned radius, Bytes bits) {
+  need(radius <= NearIndex::kMaxRadius, "radius is 0 to 7");
+  need(bits.size() == 64, "bits has 64 entries");
+  uint64_t seen = 0;
+  for (unsigned i = 0; i < 64; ++i) seen |= uint64_t{bits.data()[i] < 64} << (bits.data()[i] & 63);
+  need(seen == ~uint64_t{0}, "bits is not a permutation of 0..63");
+  new (self) Delta(radius, bits.data());
+}
+
+// Takes up a change of one row. The GIL is kept unless there is a wait: one row is a short matter.
+void apply_one(Delta& d, uint8_t kind, uint64_t fingerprint, uint64_t id, bool in_base, uint32_t version) {
+  need(kind < 3, "kinds are 0 to 2");
+  const uint8_t base = in_base;
+  if (!d.gate.try_lock()) {
+    nb::gil_scoped_release release;
+    d.gate.lock();
+  }
+  std::unique_lock<Gate> access(d.gate, std::adopt_lock);
+  const Applied applied = d.apply(Changes{&kind, &fingerprint, &id, &base, 1}, version);
+  access.unlock();
+  check_applied(applied);
+}
+
+void apply_changes(Delta& d, Bytes kinds, Words fingerprints, Words ids, Bytes in_base, uint32_t version) {
+  const size_t n = kinds.size();
+  need(fingerprints.size() == n && ids.size() == n && in_base.size() == n, "columns of different lengths");
+  for (size_t i = 0; i < n; ++i) need(kinds.data()[i] < 3, "kinds are 0 to 2");
+  Applied applied;
+  {
+    Exclusive access(d);
+    applied = d.apply(Changes{kinds.data(), fingerprints.data(), ids.data(), in_base.data(), n}, version);
+  }
+  check_applied(applied);
+}
+
+void check_queries(const Delta& d, size_t n, unsigned radius) {
+  need(n <= UINT32_MAX, "at most 2^32 - 1 queries a call");
+  need(radius <= d.radius(), "the radius is above that of the delta");
+}
+
+nb::tuple probe(const Delta& d, Words queries, unsigned radius, uint32_t version, const Stop* stop) {
+  check_queries(d, queries.size(), radius);
+  SinkGuard guard;
+  std::optional<Ordered> out;
+  {
+    Shared access(d, stop);
+    const bool fine = d.probe(queries.data(), queries.size(), radius, d.end_of(version), &guard.sink, access.pauses());
+    access.lock.unlock();
+    if (fine) out.emplace(guard.sink, queries.size(), &access.stopping);
+  }
+  if (!out) raise_memory();
+  return out->columns();
+}
+
+nb::list probe_one(const Delta& d, uint64_t query, unsigned radius, uint32_t version) {
+  check_queries(d, 1, radius);
+  SinkGuard guard;
+  Sink& sink = guard.sink;
+  bool fine;
+  {
+    Brief access(d);
+    fine = d.probe(&query, 1, radius, d.end_of(version), &sink, [&](uint64_t work) { access.pause(work); });
+  }
+  if (!fine) raise_memory();
+  Stopper stopping = stopper(nullptr);
+  std::sort(sink.matches, sink.matches + sink.count, [&](const Match& a, const Match& b) {
+    if (should_stop(&stopping, 1)) throw Interrupted();
+    return a.distance != b.distance ? a.distance < b.distance : a.fingerprint < b.fingerprint;
+  });
+  nb::list out;
+  for (uint64_t i = 0; i < sink.count; ++i) {
+    if (should_stop(&stopping, kBlockWork)) throw Interrupted();
+    out.append(nb::make_tuple(sink.matches[i].fingerprint, sink.matches[i].distance));
+  }
+  return out;
+}
+
+nb::tuple scan(const Delta& d, Words queries, unsigned radius, uint32_t version) {
+  need(queries.size() <= UINT32_MAX, "at most 2^32 - 1 queries a call");
+  need(radius <= 64, "radius is 0 to 64");
+  SinkGuard guard;
+  std::optional<Ordered> out;
+  {
+    Shared access(d);
+    const bool fine = d.scan(queries.data(), queries.size(), radius, d.end_of(version), &guard.sink, access.pauses());
+    access.lock.unlock();
+    if (fine) out.emplace(guard.sink, queries.size(), &access.stopping);
+  }
+  if (!out) raise_memory();
+  return out->columns();
+}
+
+// What the delta says of each fingerprint: 0 nothing, 1 present, 2 absent.
+nb::object states(const Delta& d, Words fingerprints, uint32_t version) {
+  Buffer<uint8_t> out(fingerprints.size());
+  {
+    Shared access(d);
+    d.states(fingerprints.data(), fingerprints.size(), d.end_of(version), out.get(), access.pauses());
+  }
+  return out.array(fingerprints.size());
+}
+
+unsigned state(const Delta& d, uint64_t fingerprint, uint32_t version) {
+  Brief access(d);
+  return static_cast<unsigned>(d.state(fingerprint, d.end_of(version)));
+}
+
+// Merges the matches of the base, without those that are absent now, and those of the delta.
+nb::tuple combine(const Delta& d, Columns base, Columns found, uint32_t version) {
+  const auto& [base_lims, base_fingerprints, base_distances] = base;
+  const auto& [lims, fingerprints, distances] = found;
+  const size_t n = lims.size() ? lims.size() - 1 : 0;
+  check_lims(base_lims, n, std::min(base_fingerprints.size(), base_distances.size()));
+  check_lims(lims, n, std::min(fingerprints.size(), distances.size()));
+  const size_t total = base_fingerprints.size() + fingerprints.size();
+  Buffer<int64_t> out_lims(n + 1);
+  Buffer<uint64_t> out_fingerprints(total);
+  Buffer<uint8_t> out_distances(total);
+  std::vector<uint8_t> said(base_fingerprints.size());
+  int64_t* const l = out_lims.get();
+  l[0] = 0;
+  {
+    Shared access(d);
+    if (d.removals()) d.states(base_fingerprints.data(), said.size(), d.end_of(version), said.data(), access.pauses());
+    access.lock.unlock();
+    int64_t at = 0;
+    const auto take = [&](const Words& f, const Bytes& r, int64_t i) {
+      out_fingerprints.get()[at] = f.data()[i];
+      out_distances.get()[at++] = r.data()[i];
+    };
+    for (size_t q = 0; q < n; ++q) {
+      int64_t j = lims.data()[q];
+      const int64_t end = lims.data()[q + 1];
+      for (int64_t i = base_lims.data()[q]; i < base_lims.data()[q + 1]; ++i) {
+        if (static_cast<Said>(said[static_cast<size_t>(i)]) == Said::absent) continue;
+        const uint64_t fingerprint = base_fingerprints.data()[i];
+        const uint8_t distance = base_distances.data()[i];
+        for (; j < end && (distances.data()[j] < distance ||
+                           (distances.data()[j] == distance && fingerprints.data()[j] < fingerprint)); ++j)
+          take(fingerprints, distances, j);
+        take(base_fingerprints, base_distances, i);
+      }
+      for (; j < end; ++j) take(fingerprints, distances, j);
+      l[q + 1] = at;
+    }
+  }
+  const size_t kept = static_cast<size_t>(l[n]);
+  return nb::make_tuple(out_lims.array(n + 1), out_fingerprints.array(kept), out_distances.array(kept));
+}
+
+nb::tuple ids(const Delta& d, Words fingerprints, Lims lims, Words base_ids, uint32_t version) {
+  const size_t n = fingerprints.size();
+  check_lims(lims, n, base_ids.size());
+  Buffer<int64_t> out_lims(n + 1);
+  std::vector<uint64_t> out;
+  out_lims.get()[0] = 0;
+  {
+    Shared access(d);
+    const uint32_t end = d.end_of(version);
+    for (size_t i = 0; i < n; ++i) {
+      access.pause(kBlockWork);
+      const int64_t first = lims.data()[i];
+      d.ids(fingerprints.data()[i], base_ids.data() + first, static_cast<size_t>(lims.data()[i + 1] - first), end, &out);
+      out_lims.get()[i + 1] = static_cast<int64_t>(out.size());
+    }
+  }
+  return nb::make_tuple(out_lims.array(n + 1), array_of(out));
+}
+
+std::vector<uint64_t> ids_one(const Delta& d, uint64_t fingerprint, std::vector<uint64_t> base_ids, uint32_t version) {
+  std::vector<uint64_t> out;
+  Brief access(d);
+  d.ids(fingerprint, base_ids.data(), base_ids.size(), d.end_of(version), &out);
+  return out;
+}
+
+// What the delta says of each pair: 0 nothing, 1 present, 2 absent.
+nb::object pairs(const Delta& d, Words fingerprints, Words ids, uint32_t version) {
+  const size_t n = fingerprints.size();
+  need(ids.size() == n, "columns of different lengths");
+  Buffer<uint8_t> out(n);
+  {
+    Shared access(d);
+    d.pairs(fingerprints.data(), ids.data(), n, d.end_of(version), out.get(), access.pauses());
+  }
+  return out.array(n);
+}
+
+nb::tuple find(Delta& d, Words ids, uint32_t version) {
+  std::vector<std::pair<uint64_t, uint64_t>> found;
+  bool indexed;
+  {
+    Brief access(d);
+    indexed = d.has_id_index();
+  }
+  if (!indexed) {
+    Exclusive access(d);
+    indexed = d.index_ids();
+  }
+  if (!indexed) raise_memory();
+  {
+    Shared access(d);
+    d.find(ids.data(), ids.size(), d.end_of(version), &found, access.pauses());
+  }
+  Buffer<uint64_t> fingerprints(found.size()), wanted(found.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    fingerprints.get()[i] = found[i].first;
+    wanted.get()[i] = found[i].second;
+  }
+  return nb::make_tuple(fingerprints.array(found.size()), wanted.array(found.size()));
+}
+
+// Of the rows that were taken, which are fewer than all when those were a good deal of work: the caller goes on with the others.
+nb::tuple probe_insert(Delta& d, Words queries, Words ids, Bytes matched, Bytes in_base, unsigned radius, bool always,
+                       uint32_t version) {
+  size_t n = queries.size();
+  check_queries(d, n, radius);
+  need(ids.size() == n && matched.size() == n && in_base.size() == n, "columns of different lengths");
+  for (size_t i = 0; i < n; ++i) need(matched.data()[i] < 3, "matched is 0 to 2");
+  SinkGuard guard;
+  Buffer<uint8_t> inserted(n);
+  std::optional<Ordered> out;
+  Applied applied;
+  {
+    Exclusive access(d);
+    const Asked rows{queries.data(), ids.data(), matched.data(), in_base.data(), radius, always};
+    applied = d.probe_insert(rows, &n, version, &guard.sink, inserted.get(), [&] { out.emplace(guard.sink, n, nullptr); });
+  }
+  check_applied(applied);
+  nb::tuple columns = out->columns();
+  return nb::make_tuple(columns[0], columns[1], columns[2], inserted.array(n));
+}
+
+// (fingerprints, in_base, wiped, add_lims, add_ids, remove_lims, remove_ids) of the fingerprints with changes, ascending.
+nb::tuple export_state(const Delta& d, uint32_t version) {
+  Export e;
+  {
+    Shared access(d);
+    d.export_state(d.end_of(version), &e, access.pauses());
+  }
+  return nb::make_tuple(array_of(e.fingerprints), array_of(e.in_base), array_of(e.wiped), array_of(e.add_lims),
+                        array_of(e.add_ids), array_of(e.remove_lims), array_of(e.remove_ids));
+}
+
+template <uint64_t (Delta::*Get)() const>
+uint64_t number(const Delta& d) {
+  Brief access(d);
+  return (d.*Get)();
+}
+
+}  // namespace
+
+void bind_delta(nb::module_& m) {
+  nb::class_<Delta>(m, "Delta")
+      .def("__init__", &make, "radius"_a, nb::arg("bits").noconvert())
+      .def("apply_one", &apply_one, "kind"_a, "fingerprint"_a, "number"_a, "in_base"_a, "version"_a)
+      .def("apply", &apply_changes, nb::arg("kinds").noconvert(), nb::arg("fingerprints").noconvert(), nb::arg("ids").noconvert(),
+           nb::arg("in_base").noconvert(), "version"_a)
+      .def("probe", &probe, nb::arg("queries").noconvert(), "radius"_a, "version"_a, "stop"_a = nb::none())
+      .def("probe_one", &probe_one, "query"_a, "radius"_a, "version"_a)
+      .def("scan", &scan, nb::arg("queries").noconvert(), "radius"_a, "version"_a)
+      .def("states", &states, nb::arg("fingerprints").noconvert(), "version"_a)
+      .def("state", &state, "fingerprint"_a, "version"_a)
+      .def("combine", &combine, "base"_a, "found"_a, "version"_a)
+      .def("ids", &ids, nb::arg("fingerprints").noconvert(), nb::arg("lims").noconvert(), nb::arg("base_ids").noconvert(),
+           "version"_a)
+      .def("ids_one", &ids_one, "fingerprint"_a, "base_ids"_a, "version"_a)
+      .def("pairs", &pairs, nb::arg("fingerprints").noconvert(), nb::arg("ids").noconvert(), "version"_a)
+      .def("find", &find, nb::arg("ids").noconvert(), "version"_a)
+      .def("probe_insert", &probe_insert, nb::arg("queries").noconvert(), nb::arg("ids").noconvert(),
+           nb::arg("matched").noconvert(), nb::arg("in_base").noconvert(), "radius"_a, "always"_a, "version"_a)
+      .def("export", &export_state, "version"_a)
+      .def_prop_ro("entries", &number<&Delta::entries>)
+      .def_prop_ro("operations", &number<&Delta::operations>)
+      .def_prop_ro("memory_bytes", &number<&Delta::bytes>)
+      .def_prop_ro("removals", &number<&Delta::removals>);
+}
+
+}  // namespace fpstore

@@ -1,0 +1,144 @@
+// The functions of streaming merges: checks of what Python hands over, one call without the GIL, arrays out.
+#include "build/merge.hpp"
+#include "python/module.hpp"
+
+namespace fpstore {
+namespace {
+
+// The records of a list, kept alive while they are read without the GIL, and opened.
+struct Records {
+  std::vector<nb::bytes> kept;
+  std::vector<RecordBytes> bytes;
+  std::vector<IdRecord> opened;
+
+  explicit Records(const nb::list& records) {
+    for (nb::handle record : records) {
+      if (!nb::isinstance<nb::bytes>(record)) throw nb::type_error("records are bytes");
+      const nb::bytes& data = kept.emplace_back(nb::borrow<nb::bytes>(record));
+      bytes.push_back(RecordBytes{reinterpret_cast<const uint8_t*>(data.c_str()), data.size()});
+    }
+  }
+};
+
+Keys keys_of(const Words& keys) { return Keys{keys.data(), keys.size()}; }
+
+Keys checked(const Words& keys) {
+  if (!strictly_ascending(keys.data(), keys.size())) throw nb::value_error("keys must ascend");
+  return keys_of(keys);
+}
+
+Groups checked(const Words& keys, const Words& counts, const Words& ids) {
+  if (counts.size() != keys.size()) throw nb::value_error("columns of different lengths");
+  const Groups groups{keys_of(keys), counts.data(), ids.data(), ids.size()};
+  if (const char* fault = fault_of(groups)) throw nb::value_error(fault);
+  return groups;
+}
+
+// Columns with room for two sets of groups.
+struct GroupColumns {
+  Buffer<uint64_t> keys, counts, ids;
+  GroupsOut out;
+
+  GroupColumns(size_t n, size_t id_count)
+      : keys(n), counts(n), ids(id_count), out{keys.get(), counts.get(), ids.get()} {}
+  nb::tuple arrays() { return nb::make_tuple(keys.array(out.n), counts.array(out.n), ids.array(out.id_count)); }
+};
+
+// (counts, ids) of the records of successive blocks; seed is that of block 0.
+nb::tuple unpack_records(nb::list records, uint64_t first_block, uint64_t seed, const std::string& path) {
+  Records r(records);
+  Fault fault;
+  Status status;
+  std::optional<Buffer<uint64_t>> counts, ids;
+  size_t count = 0, total = 0;
+  {
+    nb::gil_scoped_release release;
+    status = open_records(r.bytes, first_block, seed, &r.opened, &fault);
+    if (status == Status::ok) {
+      for (const IdRecord& record : r.opened) {
+        count += record.count;
+        total += record.total;
+      }
+      counts.emplace(count);
+      ids.emplace(total);
+      uint64_t *c = counts->get(), *i = ids->get();
+      for (const IdRecord& record : r.opened) {
+        unpack_counts(record, c);
+        unpack_ids(record, i);
+        c += record.count;
+        i += record.total;
+      }
+    }
+  }
+  check(status, fault, path);
+  return nb::make_tuple(counts->array(count), ids->array(total));
+}
+
+// (blocks, ranks, ids) of every place whose id is wanted.
+nb::tuple find_wanted(nb::list records, uint64_t first_block, uint64_t seed, Words wanted, const std::string& path) {
+  Records r(records);
+  Fault fault;
+  Status status;
+  std::vector<Place> found;
+  {
+    nb::gil_scoped_release release;
+    const Keys sorted = checked(wanted);
+    status = open_records(r.bytes, first_block, seed, &r.opened, &fault);
+    if (status == Status::ok) found = find_ids(r.opened, first_block, sorted.keys, sorted.n);
+  }
+  check(status, fault, path);
+  Buffer<uint64_t> blocks(found.size()), ids(found.size());
+  Buffer<uint32_t> ranks(found.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    blocks.get()[i] = found[i].block;
+    ranks.get()[i] = found[i].rank;
+    ids.get()[i] = found[i].id;
+  }
+  return nb::make_tuple(blocks.array(found.size()), ranks.array(found.size()), ids.array(found.size()));
+}
+
+// Writes (keys without drop) and add to out, which has room for keys and add; returns how many.
+size_t merge(Words keys, Words drop, Words add, MutableWords out) {
+  if (out.size() < keys.size() + add.size()) throw nb::value_error("out is too short");
+  for (const Words& in : {keys, drop, add})
+    if (in.size() && in.data() < out.data() + out.size() && out.data() < in.data() + in.size())
+      throw nb::value_error("out lies over an input");
+  nb::gil_scoped_release release;
+  return merge_keys(checked(keys), checked(drop), checked(add), out.data());
+}
+
+nb::tuple merge_with_ids(Words keys, Words counts, Words ids, Words drop, Words add, Words add_counts, Words add_ids) {
+  GroupColumns columns(keys.size() + add.size(), ids.size() + add_ids.size());
+  {
+    nb::gil_scoped_release release;
+    if (!merge_groups(checked(keys, counts, ids), checked(drop), checked(add, add_counts, add_ids), &columns.out))
+      throw nb::value_error("a key to add is among those kept");
+  }
+  return columns.arrays();
+}
+
+nb::tuple union_with_ids(Words keys_a, Words counts_a, Words ids_a, Words keys_b, Words counts_b, Words ids_b) {
+  GroupColumns columns(keys_a.size() + keys_b.size(), ids_a.size() + ids_b.size());
+  {
+    nb::gil_scoped_release release;
+    if (!union_groups(checked(keys_a, counts_a, ids_a), checked(keys_b, counts_b, ids_b), &columns.out))
+      throw nb::value_error("the ids of a key must ascend");
+  }
+  return columns.arrays();
+}
+
+}  // namespace
+
+void bind_merge(nb::module_& m) {
+  m.def("unpack_records", &unpack_records, "records"_a, "first_block"_a, "seed"_a, "path"_a);
+  m.def("find_ids", &find_wanted, "records"_a, "first_block"_a, "seed"_a, nb::arg("wanted").noconvert(), "path"_a);
+  m.def("merge_keys", &merge, nb::arg("keys").noconvert(), nb::arg("drop").noconvert(), nb::arg("add").noconvert(),
+        nb::arg("out").noconvert());
+  m.def("merge_groups", &merge_with_ids, nb::arg("keys").noconvert(), nb::arg("counts").noconvert(), nb::arg("ids").noconvert(),
+        nb::arg("drop").noconvert(), nb::arg("add").noconvert(), nb::arg("add_counts").noconvert(), nb::arg("add_ids").noconvert());
+  m.def("union_groups", &union_with_ids, nb::arg("keys_a").noconvert(), nb::arg("counts_a").noconvert(),
+        nb::arg("ids_a").noconvert(), nb::arg("keys_b").noconvert(), nb::arg("counts_b").noconvert(),
+        nb::arg("ids_b").noconvert());
+}
+
+}  // namespace fpstore

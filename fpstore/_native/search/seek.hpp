@@ -1,0 +1,55 @@
+// Finding the place of a key inside an opened block.
+#pragma once
+#include "format/block_decode.hpp"
+
+namespace fpstore {
+namespace {
+
+// Where reading starts in a block: entry index (0 is the raw first fingerprint), its value, and where the next tail begins.
+struct Cursor {
+  uint32_t index;
+  uint32_t at;
+  uint64_t value;
+};
+
+// Finds the first entry >= target from the codes alone, reading a tail only where the first differing bit is that of the
+// target itself (at most one per leading bit): while an entry e < target shares its first lcp bits with the target, the
+// entries with h > lcp stay below it, one with h < lcp has passed it, and one with h = lcp must be looked at.
+// False when every entry is smaller, which a block whose key is >= target cannot hold.
+template <class Isa>
+inline bool seek(const uint8_t* p, const BlockHead& head, const uint8_t* h, uint64_t target, Cursor* c) {
+  uint64_t e = head.first;
+  uint32_t at = head.tail_at;
+  uint32_t i = 0;  // entry i + 1 has its code in h[i]
+  const uint32_t n = head.count - 1;
+  while (e < target) {
+    const unsigned lcp = first_bit(e ^ target);
+    const uint32_t j = Isa::find_at_most(h, i, n, lcp);
+    if (j == n) return false;
+    at += Isa::tail_bits(h + i, j - i);
+    // The entries between keep the bits before lcp; e is only used for those.
+    e = keep_before(e, h[j]) | tail_value(p, at, h[j]);
+    at += 63 - h[j];
+    i = j + 1;
+  }
+  *c = Cursor{i, at, e};
+  return true;
+}
+
+// One of up to kWays seeks side by side.
+struct Seek {
+  const uint8_t* block;
+  const BlockHead* head;
+  const uint8_t* h;
+  uint64_t target;
+};
+
+// Finds the first entry >= target in each of up to kWays opened blocks; false in fine where there is none.
+template <class Isa>
+inline void seek_group(const Seek* seeks, unsigned n, Cursor* cursors, bool* fine) {
+  if (Isa::seek_together(seeks, n, cursors, fine)) return;
+  for (unsigned i = 0; i < n; ++i) fine[i] = seek<Isa>(seeks[i].block, *seeks[i].head, seeks[i].h, seeks[i].target, cursors + i);
+}
+
+}  // namespace
+}  // namespace fpstore

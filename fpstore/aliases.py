@@ -1,0 +1,13 @@
+"""Names for types that many modules use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+Words = npt.NDArray[np.uint64]
+Bytes = npt.NDArray[np.uint8]
+Lims = npt.NDArray[np.int64]  # where each list of a column begins, and where the last ends
+Progress = Callable[[str, int, int | None], None]  # called as progress(phase, done, total)

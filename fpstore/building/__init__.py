@@ -1,0 +1,1 @@
+"""From outside input to the files of a generation."""

@@ -1,0 +1,280 @@
+"""External sort: input of any size in a fixed memory budget (partition by leading bits, sort each part, stream it out)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel
+from fpstore.aliases import Words
+from fpstore.design.families import TableSpec
+
+# Bytes per row while pairs are sorted in memory: the pairs and a scratch array of the same size.
+PAIR_BYTES = 32
+KEY_BYTES = 16
+SPLIT_BITS = 8
+COPY_ROWS = 1 << 18  # rows that are copied, read or written between two checks for a stop
+
+
+class Groups(NamedTuple):
+    """Sorted rows: distinct keys, the number of ids of each, and all ids in order; with memory that can be used again.
+
+    ``per_key`` lies in ``memory``, which may be overwritten only after the counts have been used.
+    """
+
+    keys: Words
+    per_key: Words
+    ids: Words
+    memory: Words
+
+
+class Column:
+    """A growing column of words, in memory, or in a file if a path is given.
+
+    The file is open only while it is written or read: there may be thousands of columns, and few open files.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._parts: list[Words] = []
+        self._path = path
+        self._taken = 0
+        self.rows = 0
+        if path is not None:
+            path.touch(exist_ok=False)
+
+    def append(self, part: Words) -> None:
+        """Add rows at the end."""
+        part = np.ascontiguousarray(part)
+        self.rows += len(part)
+        if self._path is None:
+            self._parts.append(part)
+        elif len(part):
+            with self._path.open("ab", buffering=0) as file:
+                view = part.data.cast("B")
+                while len(view):
+                    view = view[file.write(view[: 8 * COPY_ROWS]) :]
+
+    def pieces(self, rows: int = COPY_ROWS) -> Iterator[Words]:
+        """Yield the rows in order, at most ``rows`` at a time."""
+        if self._path is None:
+            for part in self._parts:
+                for start in range(0, len(part), rows):
+                    yield part[start : start + rows]
+            return
+        for start in range(0, self.rows, rows):
+            yield self._read(start, min(rows, self.rows - start))
+
+    def _read(self, start: int, rows: int) -> Words:
+        assert self._path is not None
+        out = np.empty(rows, np.uint64)
+        view = out.data.cast("B") if rows else memoryview(b"")
+        with self._path.open("rb", buffering=0) as file:
+            file.seek(start * 8)
+            while len(view):
+                got = file.readinto(view[: 8 * COPY_ROWS])
+                if not got:
+                    raise OSError("a temporary file is shorter than what was written to it")
+                view = view[got:]
+        return out
+
+    def take(self, rows: int) -> Words:
+        """Return the next rows, after those returned before."""
+        start, self._taken = self._taken, self._taken + rows
+        return self.whole()[start : start + rows] if self._path is None else self._read(start, rows)
+
+    def whole(self) -> Words:
+        """Return all rows in one array."""
+        if self._path is not None:
+            return self._read(0, self.rows)
+        if len(self._parts) != 1:
+            self._parts = [np.concatenate(self._parts) if self._parts else np.empty(0, np.uint64)]
+        return self._parts[0]
+
+    def close(self) -> None:
+        """Drop the rows."""
+        self._parts = []
+        if self._path is not None:
+            self._path.unlink()
+            self._path = None
+
+
+def unless_stopped(pieces: Iterator[Words], stop: _kernel.Stop | None) -> Iterator[Words]:
+    """Yield the pieces, with InterruptedError in place of the next once ``stop`` is set."""
+    for piece in pieces:
+        if stop is not None and stop.is_set():
+            raise InterruptedError
+        yield piece
+
+
+class PairSorter:
+    """Sorts (fingerprint, id) rows: :meth:`add` them in any order, then iterate over :meth:`groups`.
+
+    Parameters
+    ----------
+    memory : int
+        Budget in bytes. Beyond it, rows are spilled to one file per value of their leading 8 bits; a part that is still too
+        large is split by the next 8 bits, and so on.
+    folder : Path
+        The folder for temporary files.
+    rows : int, optional
+        The number of rows that will be added, if it is known.
+    """
+
+    def __init__(self, memory: int, folder: Path, rows: int | None = None) -> None:
+        self._memory = memory
+        self._folder = folder
+        self._parts: dict[int, Column] | None = None
+        fits = rows is not None and rows * PAIR_BYTES <= memory
+        self._pairs: Words = np.empty(2 * rows if fits and rows else 0, np.uint64)
+        self.rows = 0
+
+    def add(self, fingerprints: Words, ids: Words) -> None:
+        """Append rows."""
+        start, self.rows = self.rows, self.rows + len(fingerprints)
+        if self._parts is None and self.rows * PAIR_BYTES > self._memory:
+            self._parts = {}
+            for first in range(0, 2 * start, 2 * COPY_ROWS):
+                _split(self._pairs[first : min(first + 2 * COPY_ROWS, 2 * start)], 0, self._parts, self._folder)
+            self._pairs = np.empty(0, np.uint64)
+        if self._parts is None and len(self._pairs) < 2 * self.rows:
+            larger = np.empty(max(2 * self.rows, min(3 * self.rows, self._memory // 16)), np.uint64)
+            for first in range(0, 2 * start, COPY_ROWS):
+                place = slice(first, min(first + COPY_ROWS, 2 * start))
+                larger[place] = self._pairs[place]
+            self._pairs = larger
+        for first in range(0, len(fingerprints), COPY_ROWS):
+            piece = slice(first, first + COPY_ROWS)
+            count = len(fingerprints[piece])
+            at = 2 * (start + first)
+            pairs = self._pairs[at : at + 2 * count] if self._parts is None else np.empty(2 * count, np.uint64)
+            pairs[0::2], pairs[1::2] = fingerprints[piece], ids[piece]
+            if self._parts is not None:
+                _split(pairs, 0, self._parts, self._folder)
+
+    @property
+    def spilled(self) -> bool:
+        """Whether the rows did not fit into the budget."""
+        return self._parts is not None
+
+    def groups(self, tick: Callable[[int], None]) -> Iterator[Groups]:
+        """Yield the sorted rows in parts, grouped by key; call ``tick`` with the number of rows sorted."""
+        if self._parts is None:
+            pairs, self._pairs = self._pairs[: 2 * self.rows], np.empty(0, np.uint64)
+            if self.rows:
+                yield _sorted_groups(pairs)
+                tick(self.rows)
+            return
+        yield from self._parts_in_order(self._parts, SPLIT_BITS, tick)
+
+    def _parts_in_order(self, parts: dict[int, Column], depth: int, tick: Callable[[int], None]) -> Iterator[Groups]:
+        for digit in sorted(parts):
+            column = parts.pop(digit)
+            rows = column.rows // 2
+            if rows * PAIR_BYTES > self._memory and depth < 64:
+                finer: dict[int, Column] = {}
+                for piece in column.pieces(2 * COPY_ROWS):
+                    _split(piece, depth, finer, self._folder)
+                column.close()
+                yield from self._parts_in_order(finer, depth + SPLIT_BITS, tick)
+                continue
+            pairs = column.whole()
+            column.close()
+            yield _sorted_groups(pairs)
+            tick(rows)
+
+
+def _split(pairs: Words, depth: int, parts: dict[int, Column], folder: Path) -> None:
+    """Append each row to the part of its 8 bits at ``depth``."""
+    pairs = pairs.reshape(-1, 2)
+    digits = ((pairs[:, 0] << np.uint64(depth)) >> np.uint64(64 - SPLIT_BITS)).astype(np.uint8)
+    order = np.argsort(digits, kind="stable")
+    pairs = pairs[order]
+    ends = np.cumsum(np.bincount(digits, minlength=1 << SPLIT_BITS))
+    start = 0
+    for digit, end in enumerate(ends.tolist()):
+        if end > start:
+            if digit not in parts:
+                parts[digit] = Column(folder / f"pairs-{depth:02d}-{digit:03d}.tmp")
+            parts[digit].append(pairs[start:end].reshape(-1))
+        start = end
+
+
+def _sorted_groups(pairs: Words) -> Groups:
+    out = np.empty_like(pairs)
+    _kernel.sort_pairs(pairs, out)
+    key_count, id_count = _kernel.group_pairs(pairs, out)
+    rows = len(pairs) // 2
+    return Groups(out[:key_count], pairs[:key_count], out[rows : rows + id_count], pairs)
+
+
+def permuted_parts(
+    keys: Callable[[], Iterator[Words]], count: int, spec: TableSpec, memory: int, stop: _kernel.Stop | None = None
+) -> Iterator[Words]:
+    """Yield the permuted keys of a sorted set in order, in parts that fit into the budget; each part is valid until the next.
+
+    Parameters
+    ----------
+    keys : callable
+        Starts a pass over the fingerprints in ascending order. There is one pass per part, and a few more to find
+        their bounds: decoding the identity table again is cheaper than writing parts to disk and reading them back.
+    count : int
+        The number of fingerprints.
+    spec : TableSpec
+        The table to sort for.
+    memory : int
+        Budget in bytes.
+    stop : Stop, optional
+        When another thread sets it, this ends soon with InterruptedError.
+    """
+    permutation = np.frombuffer(spec.permutation, np.uint8)
+    rows = max(memory // KEY_BYTES, 4 * COPY_ROWS)
+    bounds = [(0, 2**64 - 1, count)] if count <= rows else _bounds(lambda: unless_stopped(keys(), stop), permutation, rows)
+    # Two arrays for all parts: each part overwrites the one before.
+    room, other = (np.empty(max((size for _, _, size in bounds), default=0), np.uint64) for _ in range(2))
+    for low, high, size in bounds:
+        part, scratch = room[:size], other[:size]
+        start = 0
+        for piece in unless_stopped(keys(), stop):
+            kept = np.empty(len(piece), np.uint64)
+            n = _kernel.permute_select(piece, permutation, low, high, kept)
+            part[start : start + n] = kept[:n]
+            start += n
+        _kernel.sort_keys(part, scratch, spec.sort_bits, stop)
+        yield part
+
+
+def _bounds(keys: Callable[[], Iterator[Words]], permutation: npt.NDArray[np.uint8], rows: int) -> list[tuple[int, int, int]]:
+    """Cut the permuted key space into ranges (low, high, size) of at most ``rows`` keys, in order."""
+    out: list[tuple[int, int, int]] = []
+
+    def cut(prefix: int, depth: int) -> None:
+        bits = min(12, 64 - depth)
+        counts = np.zeros(1 << bits, np.int64)
+        low = prefix << (64 - depth) if depth else 0
+        high = low + (1 << (64 - depth)) - 1
+        for piece in keys():
+            kept = np.empty(len(piece), np.uint64)
+            n = _kernel.permute_select(piece, permutation, low, high, kept)
+            digits = (kept[:n] << np.uint64(depth)) >> np.uint64(64 - bits)
+            counts += np.bincount(digits.astype(np.int64), minlength=1 << bits)
+        width = 64 - depth - bits
+        start, size = low, 0
+        for digit, n in enumerate(counts.tolist()):
+            first = low + (digit << width)
+            if size and size + n > rows:
+                out.append((start, first - 1, size))
+                start, size = first, 0
+            if n > rows:
+                cut((prefix << bits) | digit, depth + bits)
+                start = first + (1 << width)
+            else:
+                size += n
+        if size:
+            out.append((start, high, size))
+
+    cut(0, 0)
+    return out

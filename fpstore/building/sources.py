@@ -1,0 +1,206 @@
+"""Sources of sorted content for tables: a snapshot, several snapshots together, or a part of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel
+from fpstore.aliases import Words
+from fpstore.building.external_sort import COPY_ROWS, unless_stopped
+from fpstore.design.families import IDENTITY, TableSpec
+from fpstore.format.table import TableReader
+from fpstore.query.snapshot import NONE, Groups, Snapshot, cut_groups
+
+T = TypeVar("T")
+
+
+class SortedSource(Protocol):
+    """Content that can be read in order any number of times."""
+
+    def groups(self) -> Iterator[Groups]:
+        """Start a pass over (fingerprints, number of ids of each, id numbers), ascending."""
+
+    def keys(self, spec: TableSpec, stop: _kernel.Stop | None = None) -> Iterator[Words] | None:
+        """Start a pass over the permuted fingerprints, ascending; None if no table has them in this order.
+
+        When another thread sets ``stop``, the pass ends soon with InterruptedError.
+        """
+
+    def shape(self) -> tuple[int, int] | None:
+        """Return the number of fingerprints and their digest; None if that takes a pass."""
+
+
+class Content:
+    """The content of a snapshot: each table is brought up to date with the delta while it is decoded.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+    renumber : callable, optional
+        Maps id numbers to other numbers.
+    """
+
+    def __init__(self, snapshot: Snapshot, renumber: Callable[[Words], Words] | None = None) -> None:
+        self._snapshot = snapshot
+        self._renumber = renumber
+        changed, added = snapshot.changed
+        self._drop, self._add = changed[~snapshot.has_all(changed)], added[0]
+
+    def groups(self) -> Iterator[Groups]:
+        """Start a pass over everything, with ids."""
+        if self._renumber is None:
+            yield from self._snapshot.groups()
+            return
+        for keys, counts, ids in self._snapshot.groups():
+            yield _in_order(keys, counts, self._renumber(ids))
+
+    def keys(self, spec: TableSpec, stop: _kernel.Stop | None = None) -> Iterator[Words] | None:
+        """Start a pass over the table with this permutation, if there is one."""
+        table = next((t for t in self._snapshot.generation.tables if t.kernel.permutation == spec.permutation), None)
+        return None if table is None else self._updated(table, np.frombuffer(spec.permutation, np.uint8), stop)
+
+    def shape(self) -> tuple[int, int]:
+        """Return the number of fingerprints and their digest."""
+        record = self._snapshot.generation.record
+        identity = np.frombuffer(IDENTITY, np.uint8)
+        added, dropped = (_kernel.digest(keys, identity) for keys in (self._add, self._drop))
+        count = record.fingerprints + len(self._add) - len(self._drop)
+        return count, (record.set_digest + added - dropped) % 2**64
+
+    def _updated(self, table: TableReader, permutation: npt.NDArray[np.uint8], stop: _kernel.Stop | None) -> Iterator[Words]:
+        drop, add = np.empty_like(self._drop), np.empty_like(self._add)
+        for keys, out in ((self._drop, drop), (self._add, add)):
+            _kernel.permute_sort(keys, permutation, out, np.empty_like(out), 64, stop)
+        dropped = added = 0
+        for keys in unless_stopped((values for values, _ in table.pieces()), stop):
+            drop_end = dropped + int(np.searchsorted(drop[dropped:], keys[-1], side="right"))
+            add_end = added + int(np.searchsorted(add[added:], keys[-1], side="right"))
+            if drop_end > dropped or add_end > added:
+                out = np.empty(len(keys) + add_end - added, np.uint64)
+                n = _kernel.merge_keys(keys, drop[dropped:drop_end], add[added:add_end], out)
+                dropped, added = drop_end, add_end
+                keys = out[:n]
+            if len(keys):
+                yield keys
+        yield from (add[i : i + COPY_ROWS] for i in range(added, len(add), COPY_ROWS))
+
+
+class Joined:
+    """Several sources as one; a fingerprint in several of them has the ids of all."""
+
+    def __init__(self, sources: Sequence[SortedSource]) -> None:
+        self._sources = sources
+
+    def groups(self) -> Iterator[Groups]:
+        """Start a pass over everything, with ids."""
+        return _union_all([source.groups() for source in self._sources], cut_groups, _union_groups)
+
+    def keys(self, spec: TableSpec, stop: _kernel.Stop | None = None) -> Iterator[Words] | None:
+        """Start a pass over the tables with this permutation, if all sources have one."""
+        streams: list[Iterator[tuple[Words]]] = []
+        for source in self._sources:
+            keys = source.keys(spec, stop)
+            if keys is None:
+                return None
+            streams.append((piece,) for piece in keys)
+        return (piece for (piece,) in _union_all(streams, _cut_keys, _union_keys))
+
+    def shape(self) -> None:
+        """Return None: the overlap of the sources is not known beforehand."""
+
+
+class Part:
+    """The fingerprints of a snapshot that start with a prefix.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+    bits, prefix : int
+        The number of leading bits, and their value.
+    """
+
+    def __init__(self, snapshot: Snapshot, bits: int, prefix: int) -> None:
+        self._content = Content(snapshot)
+        self.first = np.uint64(prefix << (64 - bits))
+        self.last = np.uint64((((prefix + 1) << (64 - bits)) - 1) & (2**64 - 1))
+
+    def groups(self) -> Iterator[Groups]:
+        """Start a pass over the part, with ids."""
+        for group in self._content.groups():
+            if group[0][0] > self.last:
+                return
+            _, rest = cut_groups(group, self.first, "left")
+            part, _ = cut_groups(rest, self.last, "right")
+            if len(part[0]):
+                yield part
+
+    def keys(self, spec: TableSpec, stop: _kernel.Stop | None = None) -> Iterator[Words] | None:
+        """Start a pass over those entries of a table that belong to the part."""
+        keys = self._content.keys(spec, stop)
+        return None if keys is None else self._selected(keys, np.frombuffer(spec.permutation, np.uint8))
+
+    def shape(self) -> None:
+        """Return None: that takes a pass."""
+
+    def _selected(self, keys: Iterator[Words], permutation: npt.NDArray[np.uint8]) -> Iterator[Words]:
+        for piece in keys:
+            plain = _kernel.permute(piece, permutation, inverse=True)
+            kept = piece[(plain >= self.first) & (plain <= self.last)]
+            if len(kept):
+                yield kept
+
+
+def _union_all(
+    streams: list[Iterator[T]], cut: Callable[[T, np.uint64, str], tuple[T, T]], unite: Callable[[T, T], T]
+) -> Iterator[T]:
+    """Merge ascending streams as a balanced tree, so that each piece passes through few unions."""
+    while len(streams) > 1:
+        pairs = [_union(streams[i], streams[i + 1], cut, unite) for i in range(0, len(streams) - 1, 2)]
+        streams = pairs + streams[len(pairs) * 2 :]
+    return streams[0]
+
+
+def _union(
+    left: Iterator[T], right: Iterator[T], cut: Callable[[T, np.uint64, str], tuple[T, T]], unite: Callable[[T, T], T]
+) -> Iterator[T]:
+    """Merge two ascending streams of pieces, each a tuple that starts with its keys, in the memory of two pieces."""
+    a, b = next(left, None), next(right, None)
+    while a is not None and b is not None:
+        bound = min(a[0][-1], b[0][-1])  # type: ignore[index]
+        below_a, a_rest = cut(a, bound, "right")
+        below_b, b_rest = cut(b, bound, "right")
+        yield unite(below_a, below_b)
+        a = a_rest if len(a_rest[0]) else next(left, None)  # type: ignore[index]
+        b = b_rest if len(b_rest[0]) else next(right, None)  # type: ignore[index]
+    for first, stream in ((a, left), (b, right)):
+        if first is not None:
+            yield first
+            yield from stream
+
+
+def _cut_keys(piece: tuple[Words], bound: np.uint64, side: str) -> tuple[tuple[Words], tuple[Words]]:
+    at = int(np.searchsorted(piece[0], bound, side=side))  # type: ignore[call-overload]
+    return (piece[0][:at],), (piece[0][at:],)
+
+
+def _union_keys(a: tuple[Words], b: tuple[Words]) -> tuple[Words]:
+    out = np.empty(len(a[0]) + len(b[0]), np.uint64)
+    return (out[: _kernel.merge_keys(a[0], NONE, b[0], out)],)
+
+
+def _union_groups(a: Groups, b: Groups) -> Groups:
+    return _kernel.union_groups(*a, *b)
+
+
+def _in_order(keys: Words, counts: Words, ids: Words) -> Groups:
+    """Sort the ids of each fingerprint again, and drop repeated ones."""
+    owner = np.repeat(np.arange(len(keys)), counts.astype(np.int64))
+    order = np.lexsort((ids, owner))
+    owner, ids = owner[order], ids[order]
+    new = np.ones(len(ids), bool)
+    new[1:] = (np.diff(owner) != 0) | (np.diff(ids) != 0)
+    return keys, np.bincount(owner[new], minlength=len(keys)).astype(np.uint64), ids[new]

@@ -1,0 +1,205 @@
+"""Building a folder beside its target and moving it into place in one step, or leaving no trace."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import glob
+import os
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from fpstore.disk.folders import ASIDE, exchange, remove_tree, short_name, sync_folder
+from fpstore.disk.locks import LOCK_FILE, WriterLock
+from fpstore.disk.refusals import refused
+from fpstore.errors import FpstoreError, InputError, StorageError, StoreExistsError
+from fpstore.format.manifest import is_store
+
+TEMPORARY_ROOM = 40  # bytes that the names of temporary folders are longer than that of the target
+
+
+class Target:
+    """Context manager: yields a temporary folder next to the target, and on success makes it the target.
+
+    The folder is locked while its builder lives, so the next build can tell one that was abandoned (a killed process)
+    and remove it. With ``overwrite``, an existing store is exchanged with the new one in one system call.
+
+    Raises
+    ------
+    StoreExistsError
+        The target exists and ``overwrite`` is false, or it exists and is not a store.
+    StorageError
+        The system refused a write, because of space or permission.
+    """
+
+    def __init__(self, path: Path, overwrite: bool) -> None:
+        self.path = path.resolve() if overwrite and is_store(path) else path  # of a link, the store that it names
+        self._overwrite = overwrite
+        self._folder: Path
+        self._lock = -1
+        self._writer: WriterLock | None = None  # of the store that is replaced: nobody changes it meanwhile
+
+    def __enter__(self) -> Path:
+        try:
+            self._prepare()
+        except BaseException as error:  # __exit__ will not be called
+            self._let_writers()
+            if isinstance(error, OSError) and not isinstance(error, FpstoreError):
+                raise self._refused(self.path, error) from error
+            raise
+        return self._folder
+
+    def _prepare(self) -> None:
+        path = self.path
+        refuse_inside_store(path)
+        self._put_back()
+        if path.is_symlink() or path.exists():
+            if not self._overwrite:
+                raise StoreExistsError(f"{path} exists: choose another path, or replace it with overwrite (--force)", path=path)
+            if not is_store(path):
+                raise StoreExistsError(f"{path} exists and is not an fpstore store: it will not be replaced", path=path)
+            self._keep_writers_away()
+        if not path.parent.is_dir():
+            raise StorageError(f"{path.parent}: no such folder", path=path.parent)
+        self._remove_abandoned()
+        while not self._make_folder():
+            pass
+
+    def _make_folder(self) -> bool:
+        """Make the temporary folder and lock it; False if another builder removed it, as abandoned, before it was locked."""
+        self._folder = self.path.parent / f"{temporary_prefix(self.path)}{os.getpid()}-{os.urandom(4).hex()}"
+        try:
+            self._folder.mkdir()
+            with suppress(FileNotFoundError, BlockingIOError):
+                self._lock = os.open(self._folder, os.O_RDONLY)
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(self._lock), self._folder.stat()):
+                    return True
+            self._unlock()
+            return False
+        except BaseException as error:  # also a signal: __exit__ will not be called
+            self._unlock()
+            remove_tree(self._folder)
+            if not isinstance(error, OSError):
+                raise
+            raise refused(f"{self.path}: cannot write beside it", error) from error
+
+    def _unlock(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+        self._lock = -1
+
+    def _keep_writers_away(self) -> None:
+        """Take the lock of the store that is replaced, if anybody has ever written to it."""
+        if self._writer is None and (self.path / LOCK_FILE).exists():
+            with suppress(OSError):  # where the lock cannot be opened there is no writer
+                self._writer = WriterLock(self.path)
+
+    def _let_writers(self) -> None:
+        if self._writer is not None:
+            self._writer.release()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            if error is None:
+                try:
+                    self._publish()
+                except FpstoreError:
+                    raise
+                except OSError as failure:
+                    raise self._refused(self.path, failure) from failure
+            elif isinstance(error, OSError) and not isinstance(error, (FpstoreError, InterruptedError, BrokenPipeError)):
+                raise self._refused(error.filename or self.path, error) from error
+        finally:
+            if self._folder.exists():
+                remove_tree(self._folder)
+            self._unlock()
+            self._let_writers()
+
+    def _refused(self, place: object, error: OSError) -> StorageError:
+        room = ": free some space" if error.errno == errno.ENOSPC else ""
+        return refused(place, error, f"{room}; nothing was changed")
+
+    def _publish(self) -> None:
+        for folder, _, _ in os.walk(self._folder, topdown=False):
+            sync_folder(Path(folder))
+        replaced = self._overwrite and self.path.exists()
+        if replaced:
+            self._keep_writers_away()  # the first one may have come meanwhile
+            exchange(self._folder, self.path)
+        else:
+            if self.path.exists():
+                raise StoreExistsError(f"{self.path} appeared while it was built: nothing was changed", path=self.path)
+            self._folder.rename(self.path)
+        try:
+            sync_folder(self.path.parent)
+        except OSError:
+            self._take_back(replaced)
+            raise
+
+    def _take_back(self, replaced: bool) -> None:
+        """Undo the last step of a build that failed after it, so that an error always means that nothing was changed."""
+        try:
+            if replaced:
+                exchange(self._folder, self.path)
+            else:
+                self.path.rename(self._folder)
+        except OSError as error:
+            raise StorageError(
+                f"{self.path}: the new store is in place, but may be lost in a power failure ({error.strerror})", path=self.path
+            ) from error
+
+    def _put_back(self) -> None:
+        """Put the old store back, if a builder was killed while it was set aside."""
+        if not (self.path.is_symlink() or self.path.exists()):
+            for aside in self.path.parent.glob(f"{glob.escape(temporary_prefix(self.path))}*{ASIDE}"):
+                if is_store(aside):
+                    try:
+                        aside.rename(self.path)
+                    except OSError as error:
+                        raise self._refused(self.path, error) from error
+                    return
+
+    def _remove_abandoned(self) -> None:
+        for folder in self.path.parent.glob(f"{glob.escape(temporary_prefix(self.path))}*"):
+            try:
+                lock = os.open(folder, os.O_RDONLY)
+            except OSError:
+                continue
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                continue
+            else:
+                remove_tree(folder)
+            finally:
+                os.close(lock)
+
+
+def temporary_prefix(path: Path) -> str:
+    """Return how the names of temporary folders for a target begin."""
+    return f".{short_name(path.name, TEMPORARY_ROOM)}.tmp-"
+
+
+def refuse_inside_store(path: Path) -> None:
+    """Raise InputError if a file or folder to be written would lie inside a store, where nothing else belongs."""
+    folder = _resolved(path.parent)
+    for parent in () if folder is None else (folder, *folder.parents):
+        with suppress(PermissionError):
+            if is_store(parent):
+                raise InputError(f"{path}: would lie inside the store {parent}: choose a path outside it", path=path)
+
+
+def lies_inside(path: Path, folder: Path) -> bool:
+    """Whether a path is a folder or lies in it, with all links followed."""
+    inner, outer = _resolved(path), _resolved(folder)
+    return inner is not None and outer is not None and inner.is_relative_to(outer)
+
+
+def _resolved(path: Path) -> Path | None:
+    """Follow all links; None if they form a circle, or cannot be followed."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):
+        return None

@@ -1,0 +1,1 @@
+"""Care of a store: verify, stats, backup, repair."""

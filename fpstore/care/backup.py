@@ -1,0 +1,168 @@
+"""Backups: exact copies of a store in use, as of one moment."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from fpstore.aliases import Progress
+from fpstore.building.generation_writer import finish_copy
+from fpstore.building.target import Target, lies_inside
+from fpstore.disk.files import open_file, read_at
+from fpstore.disk.refusals import refused
+from fpstore.disk.seal import opened_seal
+from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError
+from fpstore.format.id_map import IDS_FILE
+from fpstore.format.log import LOG_FILE, log_end
+from fpstore.format.log_writer import set_end
+from fpstore.format.strings import STRINGS_FILE
+from fpstore.format.table import table_name
+from fpstore.query.generation import Generation
+from fpstore.query.tracker import Tracker
+
+PHASE_COPY = "copying"
+COPY_BYTES = 1 << 24  # at a time
+ATTEMPTS = 100
+PAUSE_SECONDS = 0.01
+# The errors of a file system that cannot copy within the kernel, or between these two files, or that cannot read one of them.
+_NO_COPY_RANGE = (errno.EIO, errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM, errno.ETXTBSY)
+
+
+def back_up(tracker: Tracker, path: Path, overwrite: bool, progress: Progress | None) -> None:
+    """Copy a store to ``path`` as of one moment; the copy appears complete or not at all.
+
+    Raises
+    ------
+    InputError, StoreExistsError, StorageError, StoreNotFoundError, CorruptStoreError
+    """
+    if lies_inside(path, tracker.path):
+        raise InputError(f"{path}: a backup cannot lie inside the store itself: choose a path outside it", path=path)
+    for attempt in range(ATTEMPTS):
+        generation = tracker.snapshot().generation
+        with ExitStack() as opened:
+            try:
+                files = _open_files(generation, tracker.folder, opened)
+            except StoreNotFoundError:
+                tracker.check_same()
+                # A merge removes the generation before: try again, unless this one is current.
+                if tracker.snapshot().generation is generation and attempt > 1:
+                    raise
+                time.sleep(PAUSE_SECONDS)
+                continue
+            _copy(generation, files, path, overwrite, progress)
+            return
+    raise CorruptStoreError(f"{tracker.path}: the current generation could not be found", path=tracker.path)
+
+
+def _open_files(generation: Generation, store: int, opened: ExitStack) -> dict[str, int]:
+    """Open all files of a generation of an open folder, so that they can be read whatever is merged; return their descriptors."""
+    names = [table_name(table) for table in range(len(generation.design.tables))] + [IDS_FILE, LOG_FILE]
+    if generation.strings is not None:
+        names.append(STRINGS_FILE)
+    folder = _open_folder(generation, store)
+    opened.callback(os.close, folder)
+    files = {}
+    for name in names:
+        file = generation.folder / name
+        descriptor = open_file(file, folder=folder)
+        opened.callback(os.close, descriptor)
+        files[name] = descriptor
+    _check_whole(generation, files)
+    return files
+
+
+def _open_folder(generation: Generation, store: int) -> int:
+    try:
+        return os.open(generation.folder.name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=store)
+    except FileNotFoundError as error:
+        raise StoreNotFoundError(f"{generation.folder}: missing ({error.strerror})", path=generation.folder) from error
+    except OSError as error:
+        raise refused(generation.folder, error) from error
+
+
+def _check_whole(generation: Generation, files: dict[str, int]) -> None:
+    """Refuse to copy a file that has become shorter; read nothing through a mapping, which could end the process."""
+    for table in generation.tables:
+        table.file.check_size()
+    for name, descriptor in files.items():
+        if name.endswith(".mdb"):
+            opened_seal(generation.folder / name, descriptor)
+
+
+def _copy(generation: Generation, files: dict[str, int], path: Path, overwrite: bool, progress: Progress | None) -> None:
+    manifest, log_file = generation.manifest, generation.folder / LOG_FILE
+    with Target(path, overwrite) as folder:
+        target = folder / generation.folder.name
+        target.mkdir()
+        # The copied part of the log decides the moment; the other files never change.
+        end = log_end(files[LOG_FILE], log_file, manifest.identity, generation.record.number)
+        sizes = {name: os.fstat(descriptor).st_size if name != LOG_FILE else end for name, descriptor in files.items()}
+        done, total = 0, sum(sizes.values())
+        for name, descriptor in files.items():
+            for copied in copy_file(generation.folder / name, descriptor, target / name, sizes[name]):
+                done += copied
+                if progress is not None:
+                    progress(PHASE_COPY, done, total)
+        set_end(target / LOG_FILE, end)
+        finish_copy(folder, manifest)
+
+
+def copy_file(path: Path, source: int, target: Path, size: int) -> Iterator[int]:
+    """Copy the start of an open file durably to a new one, holes as holes; yield the number of bytes of each step.
+
+    Raises
+    ------
+    CorruptStoreError
+        A place of the file cannot be read, or the file becomes shorter meanwhile.
+    """
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        os.ftruncate(descriptor, size)
+        done = 0
+        for start, end in _data(source, size):
+            at = start
+            while at < end:
+                copied = _copy_some(path, source, descriptor, at, min(end - at, COPY_BYTES))
+                if not copied:
+                    raise CorruptStoreError(f"{path}: became shorter than {at} bytes while it was copied", path=path, got=at)
+                at += copied
+                yield at - done
+                done = at
+        os.fsync(descriptor)
+        if done < size:
+            yield size - done
+    finally:
+        os.close(descriptor)
+
+
+def _data(source: int, size: int) -> Iterator[tuple[int, int]]:
+    """Yield the parts of a file that are not holes."""
+    end = 0
+    while end < size:
+        try:
+            start = min(os.lseek(source, end, os.SEEK_DATA), size)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # only a hole is left
+                return
+            yield end, size  # the file system does not know its holes
+            return
+        end = min(os.lseek(source, start, os.SEEK_HOLE), size)  # a log goes on behind what is copied of it
+        yield start, end
+
+
+def _copy_some(path: Path, source: int, target: int, at: int, count: int) -> int:
+    try:
+        return os.copy_file_range(source, target, count, at, at)
+    except OSError as error:
+        if error.errno not in _NO_COPY_RANGE:
+            raise
+    # Reading shows whether the source has failed, and where.
+    data = memoryview(read_at(source, path, at, count))
+    written = 0
+    while written < len(data):
+        written += os.pwrite(target, data[written:], at + written)
+    return written

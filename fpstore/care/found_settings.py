@@ -1,0 +1,146 @@
+"""Design, settings and counts of a damaged store's current generation, from whatever is intact.
+
+A merge may change the design, so the manifest of another generation does not vouch for it; then the headers of the tables tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fpstore.care.evidence import DAMAGE, Evidence, Told
+from fpstore.care.salvage import with_new_header
+from fpstore.design.block_bytes import DEFAULT_BLOCK_BYTES
+from fpstore.design.families import IDENTITY, MAX_RADIUS, Design, TableSpec, covers, design, named_like
+from fpstore.errors import CorruptStoreError, InputError
+from fpstore.format.table import table_name
+from fpstore.format.table_file import TableFile
+
+
+class Settings:
+    """The settings of the current generation, and its tables that can be read.
+
+    Parameters
+    ----------
+    path : Path
+        The store.
+    evidence : Evidence
+    told : Told
+
+    Attributes
+    ----------
+    fingerprinter, auto : dict or None
+        As in the manifest; None when it is lost.
+    design : Design
+    count, digest : int
+        Of the set of fingerprints of the generation.
+    tables : list of TableFile
+        Those that hold parts of that set.
+    """
+
+    def __init__(self, path: Path, evidence: Evidence, told: Told) -> None:
+        self._path, self._told = path, told
+        self._manifest, self._related = evidence.manifest, evidence.related
+        self._folder, self._headless = evidence.generation.folder, evidence.generation.headless
+        self.fingerprinter = None if self._related is None else self._related.fingerprinter
+        self.auto = None if self._related is None else self._related.auto
+        for fault in evidence.generation.faults:
+            told.note(fault)
+        self.tables: list[TableFile] = []
+        self._find_set(evidence)
+        self.block_bytes = next((table.kernel.block_bytes for table in self.tables), self._recorded_block_bytes())
+        self.design = self._find_design()
+        self.tables = [table for table in self.tables if self._fits(table)]
+        self.tables += self._without_headers()
+
+    def _recorded_block_bytes(self) -> int:
+        return DEFAULT_BLOCK_BYTES if self._related is None else self._related.block_bytes
+
+    def shape(self) -> Any:
+        """Return the design as the builder takes it: by its name if that gives the same tables, else table by table."""
+        try:
+            if design(self.design.name, self.design.radius).tables == self.design.tables:
+                return self.design.name
+        except InputError:
+            pass
+        return list(self.design.tables)
+
+    def _find_set(self, evidence: Evidence) -> None:
+        """Find out which set the tables hold."""
+        found = evidence.generation
+        if self._manifest is not None:
+            record = self._manifest.generation
+            self.count, self.digest = record.fingerprints, record.set_digest
+        elif found.sets:
+            self.count, self.digest = found.sets.most_common(1)[0][0]
+        else:
+            raise CorruptStoreError(
+                f"{self._path}: neither a table nor a record of what it held is left: nothing can be recovered", path=self._path
+            )
+        for table in found.tables:
+            if (table.kernel.fingerprint_count, table.kernel.set_digest) == (self.count, self.digest):
+                self.tables.append(table)
+            else:
+                self._told.note(CorruptStoreError(f"{table.path}: a file of another store", path=table.path))
+
+    # The design
+
+    def _find_design(self) -> Design:
+        recorded = None if self._related is None else self._related.design
+        if recorded is None:
+            return self._design_of_tables(None)
+        if self._manifest is not None or not self.tables or all(_is_of(recorded, table) for table in self.tables):
+            return recorded
+        return self._design_of_tables(recorded.radius)
+
+    def _design_of_tables(self, radius: int | None) -> Design:
+        """Make out the design from the headers of the tables; without a radius, for the largest that they cover."""
+        told = self._told
+        known = {t.kernel.table: _spec(t) for t in self.tables}
+        if not known:
+            raise CorruptStoreError(f"{self._path}: neither its settings nor a table are left", path=self._path)
+        table_count = self.tables[0].kernel.table_count
+        made = named_like(known, table_count, radius)
+        if made is None:
+            specs = [known[i] for i in sorted(known)]
+            radius = max((r for r in range((MAX_RADIUS if radius is None else radius) + 1) if covers(specs, r)), default=0)
+            if 0 not in known:
+                specs.insert(0, TableSpec(IDENTITY, 64))
+            made = Design("custom", radius, tuple(specs))
+        how = ", the largest it covers" if self._related is None else ""
+        told.actions.append(f"made out the design from the tables: {made.name}, radius {made.radius}{how}")
+        if self._related is None:
+            told.losses.append("the settings: what made the fingerprints is not known, nor the radius that was asked for")
+        elif made.radius < self._related.design.radius:
+            told.losses.append(f"tables, and what they were is not known: the new store has radius {made.radius}")
+        return made
+
+    def _fits(self, table: TableFile) -> bool:
+        if _is_of(self.design, table):
+            return True
+        self._told.note(CorruptStoreError(f"{table.path}: a table of another design", path=table.path))
+        return False
+
+    def _without_headers(self) -> Iterator[TableFile]:
+        """Open the tables whose own headers are damaged."""
+        for number in range(len(self.design.tables)):
+            file = self._folder / table_name(number)
+            if file not in self._headless:
+                continue
+            try:
+                yield with_new_header(file, self.design, number, self.count, self.digest, self.block_bytes)
+            except DAMAGE as error:
+                self._told.note(error)
+            else:
+                self._told.actions.append(f"read {file} with a new header in place of the damaged one")
+
+
+def _spec(table: TableFile) -> TableSpec:
+    return TableSpec(table.kernel.permutation, table.kernel.prefix_bits, table.kernel.flips)
+
+
+def _is_of(made: Design, table: TableFile) -> bool:
+    """Whether a table has its place in a design."""
+    number = table.kernel.table
+    return table.kernel.table_count == len(made.tables) and made.tables[number] == _spec(table)

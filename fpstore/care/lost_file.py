@@ -1,0 +1,73 @@
+"""The list of losses of a repair, written as they are found, under a temporary name until it is complete."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from fpstore.errors import InputError, StorageError
+from fpstore.io.sink import Sink
+
+HELD_ROWS = 1 << 12
+
+
+class LostFile:
+    """Rows of a kind, a fingerprint and an id, each of which may be empty. Without a row there is no file in the end.
+
+    Parameters
+    ----------
+    path : Path
+        The final name.
+
+    Attributes
+    ----------
+    counts : Counter
+        The number of rows of each kind.
+
+    Raises
+    ------
+    StorageError
+        It cannot be written there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.counts: Counter[str] = Counter()
+        self._rows: list[str] = []
+        try:
+            self._sink = Sink(path)
+        except InputError as error:  # it names a folder
+            raise StorageError(f"{path}: {error}", path=path) from error
+
+    def add(self, kind: str, fingerprint: str, identifier: str) -> None:
+        """Append a row.
+
+        Raises
+        ------
+        StorageError
+        """
+        self.counts[kind] += 1
+        self._rows.append(f"{kind}\t{fingerprint}\t{identifier}\n")
+        if len(self._rows) >= HELD_ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._sink.write("".join(self._rows).encode())
+        self._rows.clear()
+
+    def finish(self) -> bool:
+        """Make the file durable under its final name; return whether there is a file.
+
+        Raises
+        ------
+        StorageError
+        """
+        if not self.counts:
+            return False
+        self._flush()
+        self._sink.commit()
+        return True
+
+    def abort(self) -> None:
+        """Remove the file, unless it is finished."""
+        self._sink.abort()

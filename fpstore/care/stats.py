@@ -1,0 +1,120 @@
+"""Statistics of a store: sizes and distributions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel
+from fpstore.design.families import Design
+from fpstore.design.planner import limit_bits
+from fpstore.format import huffman
+from fpstore.format.manifest import FORMAT_VERSION, manifest_bytes
+from fpstore.format.table import TableReader
+from fpstore.query.snapshot import Snapshot
+
+SKEW_BITS = 16
+TELLING = 4096  # with fewer fingerprints, headers, pages and last blocks dominate, so bytes per fingerprint mean nothing
+
+
+def describe(snapshot: Snapshot, log_bytes: int) -> dict[str, Any]:
+    """Return the figures of ``Store.stats``."""
+    generation, delta = snapshot.generation, snapshot.delta.kernel
+    manifest, record, design, tables = generation.manifest, generation.record, generation.design, generation.tables
+    n = record.fingerprints
+    table_bytes = sum(t.kernel.file_bytes for t in tables)
+    key_bytes = sum(t.kernel.file_bytes - t.kernel.keys_offset for t in tables)
+    id_bytes, string_bytes = generation.ids.file_bytes, generation.strings_bytes
+    metadata_bytes = manifest_bytes(generation.path)
+    total = table_bytes + id_bytes + string_bytes + log_bytes + metadata_bytes
+    bits = table_bytes * 8 / n / len(tables) if n else 0.0
+    limit = limit_bits(n)
+    stored = snapshot.totals.fingerprints
+    return {
+        "fingerprints": stored,
+        "ids": snapshot.totals.ids,
+        "radius": design.radius,
+        "design": {
+            "name": design.name,
+            "tables": [
+                {"prefix_bits": t.prefix_bits, "flips": t.flips, "lookups": look.variant_count if look else 0}
+                for t, look in zip(design.tables, _by_table(design, n), strict=True)
+            ],
+        },
+        "bytes": {
+            "tables": table_bytes,
+            "keys": key_bytes,
+            "ids": id_bytes,
+            "strings": string_bytes,
+            "delta": log_bytes,
+            "metadata": metadata_bytes,
+            "total": total,
+        },
+        "bytes_per_fingerprint": {
+            "tables": table_bytes / stored if stored else 0.0,
+            "keys": key_bytes / stored if stored else 0.0,
+            "ids": id_bytes / stored if stored else 0.0,
+            "total": total / stored if stored else 0.0,
+        },
+        "delta": {
+            "fingerprints": delta.entries if snapshot.version else 0,
+            "changes": delta.operations if snapshot.version else 0,
+            "memory": delta.memory_bytes if snapshot.version else 0,
+            "tables": n,
+        },
+        "bits_per_fingerprint": bits,
+        "limit_bits_per_fingerprint": limit,
+        "ratio_to_limit": bits / limit if n >= TELLING else None,
+        "ratio_to_raw": bits / 64 if n >= TELLING else None,
+        "block_bytes": manifest.block_bytes,
+        "id_kind": snapshot.totals.id_kind,
+        "generation": record.number,
+        "format_version": FORMAT_VERSION,
+        "fingerprinter": manifest.fingerprinter,
+    }
+
+
+def _by_table(design: Design, n: int) -> list[Any]:
+    lookups = {look.table: look for look in design.lookups(n)}
+    return [lookups.get(i) for i in range(len(design.tables))]
+
+
+def distribution(table: TableReader) -> dict[str, Any]:
+    """Read a whole table and return its h histogram, code lengths, fill of blocks, and largest runs of equal leading bits."""
+    histogram = np.zeros(huffman.SYMBOLS, np.uint64)
+    last: npt.NDArray[np.uint64] = np.empty(0, np.uint64)
+    runs = np.zeros(1 << SKEW_BITS, np.int64)
+    entry_counts: list[npt.NDArray[np.uint32]] = []
+    for values, counts in table.pieces():
+        _kernel.histogram(np.concatenate([last, values]), histogram)
+        last = values[-1:]
+        runs += np.bincount((values >> np.uint64(64 - SKEW_BITS)).astype(np.int64), minlength=1 << SKEW_BITS)
+        entry_counts.append(counts)
+    entries = np.concatenate(entry_counts) if entry_counts else np.empty(0, np.uint32)
+    n = int(runs.sum())
+    largest = np.argsort(runs)[::-1][:5]
+    code_bits = np.frombuffer(table.kernel.code_bits, np.uint8)
+    pairs = int(histogram.sum())
+    used = int((histogram * code_bits).sum()) + int((histogram * (63 - np.arange(64, dtype=np.uint64))).sum())
+    payload = len(entries) * (table.kernel.block_bytes - 20) * 8
+    return {
+        "h": {int(h): int(histogram[h]) for h in np.flatnonzero(histogram)},
+        "code_bits": {int(h): int(code_bits[h]) for h in np.flatnonzero(histogram)},
+        "mean_code_bits": float((histogram * code_bits).sum() / pairs) if pairs else 0.0,
+        "blocks": len(entries),
+        "entries_per_block": {
+            "least": int(entries.min()) if len(entries) else 0,
+            "mean": float(entries.mean()) if len(entries) else 0.0,
+            "most": int(entries.max()) if len(entries) else 0,
+        },
+        # The bits of a block's first entry count as header; the codes of h at block bounds are not stored.
+        "fill": min(used / payload, 1.0) if payload else 0.0,
+        "skew": {
+            "prefix_bits": SKEW_BITS,
+            "distinct_prefixes": int(np.count_nonzero(runs)),
+            "largest": [{"prefix": f"{int(p):04x}", "fingerprints": int(runs[p])} for p in largest if runs[p]],
+            "largest_share": float(runs.max() / n) if n else 0.0,
+        },
+    }

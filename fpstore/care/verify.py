@@ -1,0 +1,125 @@
+"""Verification: reads and checks every byte of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from fpstore.aliases import Progress
+from fpstore.care.reports import Report
+from fpstore.errors import CorruptStoreError, FpstoreError, StoreNotFoundError
+from fpstore.format.id_map import iter_entry_counts
+from fpstore.format.log import HEADER_BYTES, LogReader
+from fpstore.format.manifest import MANIFEST_FILE, read_manifest
+from fpstore.format.record import LAST_ROW
+from fpstore.query.generation import Generation
+from fpstore.query.snapshot import Snapshot
+
+PHASE_TABLES = "tables"
+PHASE_IDS = "ids"
+PHASE_STRINGS = "strings"
+PHASE_LOG = "changes"
+
+
+class _Phase:
+    """The rows done in one phase, reported to the caller's callback."""
+
+    def __init__(self, callback: Progress | None, name: str, total: int | None) -> None:
+        self._callback = callback
+        self._name, self._total = name, total
+        self.reach(0)
+
+    def tick(self, rows: int) -> None:
+        """Add to the rows done."""
+        self.reach(self._done + rows)
+
+    def reach(self, done: int) -> None:
+        """Report how many rows are done."""
+        self._done = done
+        if self._callback:
+            self._callback(self._name, done, self._total)
+
+
+def verify_store(snapshot: Snapshot, log: LogReader, progress: Progress | None = None) -> Report:
+    """Read every table, id record, string and log record; continue after a fault, to name all damaged parts."""
+    generation = snapshot.generation
+    report = Report(fingerprints=generation.count)
+    _check_manifest(generation, report)
+    _check_tables(generation, report, progress)
+    _check_ids(generation, report, _Phase(progress, PHASE_IDS, report.fingerprints))
+    if generation.strings is not None:
+        phase = _Phase(progress, PHASE_STRINGS, None)
+        with _noted(report):
+            generation.strings.verify(phase.tick)
+    phase = _Phase(progress, PHASE_LOG, None)
+    with _noted(report):
+        for records in log.read(HEADER_BYTES, 1):
+            phase.tick(len(records.change.kinds))
+    if report.ok and snapshot.version:
+        with _noted(report):
+            check_totals(snapshot, phase.tick)
+            report.fingerprints, report.ids = snapshot.totals.fingerprints, snapshot.totals.ids
+    return report
+
+
+@contextmanager
+def _noted(report: Report) -> Iterator[None]:
+    try:
+        yield
+    except FpstoreError as error:
+        report.note(error)
+
+
+def _check_manifest(generation: Generation, report: Report) -> None:
+    """Read the manifest again; ignore it if it belongs to another generation or store by now."""
+    with _noted(report), suppress(StoreNotFoundError):
+        manifest = read_manifest(generation.path)
+        same = (manifest.identity, manifest.generation.number) == (generation.manifest.identity, generation.record.number)
+        if same and manifest != generation.manifest:
+            raise CorruptStoreError(f"{generation.path / MANIFEST_FILE}: it has changed since it was read", path=generation.path)
+
+
+def _check_tables(generation: Generation, report: Report, progress: Progress | None) -> None:
+    phase = _Phase(progress, PHASE_TABLES, report.fingerprints * len(generation.tables))
+    for table in generation.tables:
+        with _noted(report):
+            table.verify(phase.tick)
+        report.tables += 1
+        report.blocks += table.kernel.block_count
+        phase.reach(report.fingerprints * report.tables)
+
+
+def _check_ids(generation: Generation, report: Report, phase: _Phase) -> None:
+    ids, expected = generation.ids, generation.record.ids
+    with _noted(report):
+        report.ids = ids.verify(iter_entry_counts(counts for _, counts in generation.tables[0].pieces()), phase.tick)
+        if report.ids != expected:
+            raise CorruptStoreError(
+                f"{ids.path}: {report.ids} ids, the manifest says {expected}", path=ids.path, expected=expected, got=report.ids
+            )
+
+
+def check_totals(snapshot: Snapshot, tick: Callable[[int], None]) -> None:
+    """Count the content of tables and delta together, and compare the counts with the last record.
+
+    Raises
+    ------
+    CorruptStoreError
+    """
+    totals, path = snapshot.totals, snapshot.generation.folder
+    bound = totals.next_row if totals.id_kind == "row" and totals.next_row < LAST_ROW else 2**64
+    if totals.id_kind == "string":
+        bound = snapshot.delta.next_string
+    fingerprints = ids = 0
+    for keys, _, numbers in snapshot.groups():
+        fingerprints += len(keys)
+        ids += len(numbers)
+        if len(numbers) and int(numbers.max()) >= bound:
+            highest = int(numbers.max())
+            raise CorruptStoreError(f"{path}: there is an id number {highest}", path=path, expected=bound, got=highest)
+        tick(len(keys))
+    for what, expected, got in (("fingerprints", totals.fingerprints, fingerprints), ("ids", totals.ids, ids)):
+        if expected != got:
+            raise CorruptStoreError(
+                f"{path}: tables and delta hold {got} {what}, the log says {expected}", path=path, expected=expected, got=got
+            )

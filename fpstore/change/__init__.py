@@ -1,0 +1,1 @@
+"""Changes to a store, all made by its single writer."""

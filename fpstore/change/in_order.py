@@ -1,0 +1,75 @@
+"""A batch of probes and inserts, row by row: the second of two near-duplicates finds the first."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.aliases import Bytes, Words
+from fpstore.query.batches import Columns, joined
+from fpstore.query.delta import Delta
+
+DROPPED = 2
+
+
+def probe_insert_in_order(
+    delta: Delta,
+    fingerprints: Words,
+    ids: Words,
+    base: Columns,
+    in_base: Bytes,
+    returning: npt.NDArray[np.bool_],
+    dropped: npt.NDArray[np.bool_],
+    radius: int,
+    always: bool,
+) -> tuple[Columns, npt.NDArray[np.bool_]]:
+    """Probe and insert rows in the delta, at new versions; return the columns of their matches, and which were inserted.
+
+    Parameters
+    ----------
+    delta : Delta
+    fingerprints, ids : ndarray of uint64
+        The rows.
+    base : Columns
+        The matches of each row in the tables, even those deleted since.
+    in_base : ndarray of uint8
+        1 for each fingerprint that is in the tables.
+    returning : ndarray of bool
+        Which fingerprints are in the tables but deleted. Once such a row is inserted, later rows find it in the tables again.
+    dropped : ndarray of bool
+        Which rows are never inserted.
+    radius : int
+    always : bool
+        Whether rows with matches are inserted too.
+    """
+    ends = sorted({*(np.flatnonzero(returning) + 1).tolist(), len(fingerprints)})
+    parts: list[Columns] = []
+    masks = [np.zeros(0, bool)]
+    start = 0
+    while start < len(fingerprints):
+        end = ends[bisect_right(ends, start)]
+        near = delta.kernel.combine(_part(base, start, end), _nothing(end - start), delta.version)
+        matched = (np.diff(near[0]) > 0).astype(np.uint8)
+        matched[dropped[start:end]] = DROPPED
+        version = delta.version + 1
+        lims, found, distances, inserted = delta.kernel.probe_insert(
+            fingerprints[start:end], ids[start:end], matched, in_base[start:end], radius, always, version
+        )
+        delta.version = version
+        taken = len(inserted)  # fewer than given, if a row has many matches
+        parts.append(delta.kernel.combine(_part(near, 0, taken), (lims, found, distances), version))
+        masks.append(inserted.astype(bool))
+        start += taken
+    return joined(parts), np.concatenate(masks)
+
+
+def _part(columns: Columns, start: int, end: int) -> Columns:
+    lims, fingerprints, distances = columns
+    a, b = lims[start], lims[end]
+    return lims[start : end + 1] - a, fingerprints[a:b], distances[a:b]
+
+
+def _nothing(queries: int) -> Columns:
+    return np.zeros(queries + 1, np.int64), np.empty(0, np.uint64), np.empty(0, np.uint8)

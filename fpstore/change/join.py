@@ -1,0 +1,167 @@
+"""Joining whole stores into one: a merge of the content of several stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+
+import numpy as np
+
+from fpstore.aliases import Progress, Words
+from fpstore.building.generation_writer import GenerationWriter
+from fpstore.building.sources import Content, Joined, SortedSource
+from fpstore.change.merge import Host, Merge
+from fpstore.change.obsolete import remove_generation
+from fpstore.disk.refusals import refused
+from fpstore.errors import CorruptStoreError, FpstoreError, InputError
+from fpstore.format.manifest import generation_folder
+from fpstore.format.record import LAST_ROW, Totals
+from fpstore.format.strings import STRINGS_FILE, NewStrings
+from fpstore.query.snapshot import Snapshot
+
+JOINED = ".joined"  # a folder for the strings of other stores
+BATCH_STRINGS = 1 << 10
+
+
+class Join(Merge):
+    """Merges the content of other stores, and the delta, into a new generation. Inserts wait meanwhile.
+
+    Parameters
+    ----------
+    others : sequence of Snapshot
+    renumber : bool
+        Renumber the integer ids of each other store, in turn, from the largest so far.
+
+    Raises
+    ------
+    InputError
+        The ids or the fingerprints of the stores are of different kinds.
+    """
+
+    keeps_the_turn = True
+
+    def __init__(
+        self,
+        host: Host,
+        others: Sequence[Snapshot],
+        renumber: bool,
+        memory: int,
+        threads: int,
+        progress: Progress | None,
+        design: str | None = None,
+    ) -> None:
+        super().__init__(host, memory, threads, progress, design)
+        self._others, self._renumber = others, renumber
+
+    def run(self) -> None:
+        """Merge, holding the writer's turn: the strings of the other stores take the next numbers."""
+        with self._host.turn:
+            snapshot = self._freeze()
+            self._kind = self._common_kind(snapshot)
+            self._next_row = snapshot.totals.next_row
+            self._folder = self._tracker.inside() / (generation_folder(snapshot.generation.record.number + 1) + JOINED)
+            try:
+                remove_generation(self._folder)
+                self._folder.mkdir()
+                self._joined = self._sources(snapshot)
+                self._replace(snapshot)
+            except OSError as error:
+                if isinstance(error, (FpstoreError, InterruptedError)):
+                    raise
+                raise refused(self._path, error, "; nothing was merged") from error
+            finally:
+                if self._new_strings is not None:
+                    self._new_strings.close()
+                remove_generation(self._folder)
+
+    def _common_kind(self, snapshot: Snapshot) -> str:
+        made = snapshot.generation.manifest.fingerprinter
+        kind = snapshot.totals.id_kind if snapshot.totals.ids else None
+        for other in self._others:
+            theirs = other.generation.manifest.fingerprinter
+            if made is not None and theirs is not None and made != theirs:
+                raise InputError(f"{other.generation.path}: its fingerprints were made in another way than those of {self._path}")
+            if not other.totals.ids:
+                continue
+            if kind is not None and (kind == "string") != (other.totals.id_kind == "string"):
+                raise InputError(
+                    f"{other.generation.path}: its ids are of another kind (integers or strings) than those of {self._path}"
+                )
+            kind = other.totals.id_kind if kind in (None, other.totals.id_kind) else "integer"
+        if kind == "string" and self._renumber:
+            raise InputError("string ids cannot be renumbered: leave renumber out")
+        return kind or snapshot.totals.id_kind
+
+    def _sources(self, snapshot: Snapshot) -> SortedSource:
+        sources: list[SortedSource] = [Content(snapshot)]
+        highest = _highest(snapshot) if self._renumber else 0
+        delta = snapshot.delta
+        if self._kind == "string":
+            self._new_strings = NewStrings(self._folder / STRINGS_FILE, delta.first_string + len(self._strings))
+        for other in self._others:
+            if self._new_strings is not None:
+                sources.append(Content(other, self._translation(snapshot, other, self._new_strings)))
+            elif self._renumber:
+                sources.append(Content(other, _shift(highest)))
+                highest += _highest(other)
+                if highest > 2**64:
+                    raise InputError(f"{other.generation.path}: its ids would go over 2^64-1: merge without renumber")
+                self._next_row = max(self._next_row, min(highest, LAST_ROW))
+            else:
+                sources.append(Content(other))
+                self._next_row = max(self._next_row, other.totals.next_row)
+        return Joined(sources)
+
+    def _translation(self, snapshot: Snapshot, other: Snapshot, new: NewStrings) -> Callable[[Words], Words]:
+        """Give each string of another store a number in this one; keep the table of numbers in a file."""
+        last = other.delta.next_string
+        file = self._folder / f"numbers-{len(list(self._folder.iterdir()))}"
+        table: Words = np.memmap(file, np.uint64, "w+", shape=(max(last, 1),))
+        strings_of = _strings_of(other)
+        while batch := list(islice(strings_of, BATCH_STRINGS)):
+            theirs = np.array([number for number, _ in batch], np.uint64)
+            if int(theirs.max()) >= last:
+                raise CorruptStoreError(f"{other.generation.folder}: id number {theirs.max()} should not exist")
+            strings = [name.decode() for _, name in batch]
+            known = [snapshot.number_of(name) for name in strings]
+            fresh = iter(new.number([name for name, number in zip(strings, known, strict=True) if number is None]).tolist())
+            table[theirs] = [next(fresh) if number is None else number for number in known]
+
+        def translated(ids: Words) -> Words:
+            if len(ids) and int(ids.max()) >= last:
+                raise CorruptStoreError(f"{other.generation.folder}: id number {ids.max()} has no string")
+            found: Words = np.asarray(table[ids])
+            return found
+
+        return translated
+
+    def _expected(self, snapshot: Snapshot) -> int:
+        return snapshot.totals.fingerprints + sum(other.totals.fingerprints for other in self._others)
+
+    def _has_strings(self, snapshot: Snapshot) -> bool:
+        return self._kind == "string"
+
+    def _source(self, snapshot: Snapshot) -> SortedSource:
+        return self._joined
+
+    def _totals(self, snapshot: Snapshot, written: GenerationWriter) -> Totals:
+        return Totals(written.fingerprints, written.ids, self._next_row, self._kind)
+
+
+def _strings_of(snapshot: Snapshot) -> Iterator[tuple[int, bytes]]:
+    """Yield (number, string) from the dictionary and the delta."""
+    if snapshot.generation.strings is not None:
+        yield from snapshot.generation.strings.items()
+    delta = snapshot.delta
+    yield from ((number, string) for number, string in enumerate(delta.strings, delta.first_string) if string)
+
+
+def _highest(snapshot: Snapshot) -> int:
+    """Return a number above all ids."""
+    if snapshot.totals.id_kind == "row":
+        return snapshot.totals.next_row
+    return max((int(ids.max(initial=0)) + 1 for _, _, ids in snapshot.groups()), default=0)
+
+
+def _shift(by: int) -> Callable[[Words], Words]:
+    return lambda ids: ids + np.uint64(by)

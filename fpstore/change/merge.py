@@ -1,0 +1,292 @@
+"""A merge: folds the delta into a new generation beside the current one, and then replaces that in one step."""
+
+from __future__ import annotations
+
+import os
+import threading
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.aliases import Progress
+from fpstore.building.generation_writer import GenerationWriter, finish_generation
+from fpstore.building.sources import Content, SortedSource
+from fpstore.change.obsolete import remove_generation
+from fpstore.design.families import design as make_design
+from fpstore.design.planner import choose
+from fpstore.disk.folders import sync_folder
+from fpstore.disk.refusals import refused
+from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, StorageError
+from fpstore.format.log import LOG_FILE, LogReader
+from fpstore.format.log_writer import LogWriter
+from fpstore.format.manifest import TEMPORARY, Manifest, generation_folder, read_manifest, write_manifest
+from fpstore.format.record import IN_BASE, KIND_BITS, Totals, pack_change
+from fpstore.format.strings import STRINGS_FILE, NewStrings, merge_strings
+from fpstore.query.delta import Delta
+from fpstore.query.generation import SAMPLE_SIZE, Generation
+from fpstore.query.snapshot import Snapshot
+from fpstore.query.tracker import Tracker, new_delta
+
+GROWTH = 2  # `auto` chooses again when the number of fingerprints has grown or shrunk by this factor
+UNUSED_STRINGS = 0.01  # share of unused strings from which the dictionary is written again
+
+
+class Host(Protocol):
+    """The part of the writer that a merge uses."""
+
+    tracker: Tracker
+    log: LogWriter
+    unsettled: bool
+    telling: set[int]
+    numbers_in_use: set[int]
+
+    turn: threading.RLock
+
+    def flush(self) -> None:
+        """Make durable what is logged."""
+
+    def settle(self) -> None:
+        """After an interrupt, make memory what the files are."""
+
+    def recover(self) -> None:
+        """Settle in the middle of an exception."""
+
+    def go_over(self, snapshot: Snapshot, log: LogWriter, reader: LogReader) -> None:
+        """Go over to another generation."""
+
+
+class _NumbersInUseError(Exception):
+    """A string that the new dictionary leaves out was inserted again meanwhile."""
+
+
+def _tell(host: Host, progress: Progress, phase: str, done: int, total: int | None) -> None:
+    """Call a user's progress function, and note that this thread does so: the merge waits for it."""
+    thread = threading.get_ident()
+    try:
+        host.telling.add(thread)
+        progress(phase, done, total)
+    finally:
+        host.telling.discard(thread)
+
+
+class Merge:
+    """One merge of the delta as of the moment when :meth:`run` begins. Readers and inserts go on meanwhile."""
+
+    keeps_the_turn = False  # so that nothing can be changed meanwhile
+
+    def __init__(self, host: Host, memory: int, threads: int, progress: Progress | None, design: str | None = None) -> None:
+        self._host = host
+        self._tracker = host.tracker
+        self._path = host.tracker.path
+        self._memory, self._threads = memory, threads
+        self._progress = None if progress is None else partial(_tell, host, progress)
+        self._design = design
+        self._written: GenerationWriter | None = None
+        self._new_strings: NewStrings | None = None  # of other stores
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Make :meth:`run` end soon with ClosedStoreError, and without a change."""
+        self._stopped = True
+        if self._written is not None:
+            self._written.stop()
+
+    def run(self) -> None:
+        """Merge, unless there is nothing to merge.
+
+        Raises
+        ------
+        StorageError, CorruptStoreError, ClosedStoreError
+        """
+        with self._host.turn:
+            snapshot = self._freeze()
+        if snapshot.version or self._design is not None:
+            self._replace(snapshot)
+
+    def _freeze(self) -> Snapshot:
+        """Return the current snapshot as the content to be merged."""
+        self._host.settle()
+        snapshot = self._tracker.snapshot()
+        self._frozen = self._host.log.place, self._host.log.number
+        self._strings = list(snapshot.delta.strings)
+        self._host.numbers_in_use.clear()
+        return snapshot
+
+    def _has_strings(self, snapshot: Snapshot) -> bool:
+        """Whether the ids are strings."""
+        return snapshot.totals.id_kind == "string"
+
+    def _source(self, snapshot: Snapshot) -> SortedSource:
+        """Return the content of the new generation."""
+        return Content(snapshot)
+
+    def _totals(self, snapshot: Snapshot, written: GenerationWriter) -> Totals:
+        """Return the totals of the new generation."""
+        totals = snapshot.totals
+        if (written.fingerprints, written.ids) != (totals.fingerprints, totals.ids):
+            raise CorruptStoreError(
+                f"{self._path}: the tables and the delta hold {written.fingerprints} fingerprints with {written.ids} ids, the "
+                f"log says {totals.fingerprints} with {totals.ids}", path=self._path,
+            )  # fmt: skip
+        return totals
+
+    def _replace(self, snapshot: Snapshot) -> None:
+        """Write the new generation, and replace that of this snapshot."""
+        number = snapshot.generation.record.number + 1
+        folder = self._tracker.inside() / generation_folder(number)
+        temporary = folder.with_name(folder.name + TEMPORARY)
+        try:
+            remove_generation(temporary)
+            remove_generation(folder)
+            temporary.mkdir()
+            self._write(snapshot, temporary)
+            while True:
+                try:
+                    self._finish(snapshot, temporary, folder, number)
+                    break
+                except _NumbersInUseError:
+                    folder.rename(temporary)
+            remove_generation(folder.with_name(snapshot.generation.folder.name))  # its own path may be another store's by now
+        except BaseException as error:
+            # Unless it has become current, the new generation is useless.
+            if not self._is_current(number):
+                remove_generation(folder)
+                remove_generation(temporary)
+            if isinstance(error, InterruptedError):
+                raise ClosedStoreError(f"{self._path}: closed during a merge, which was stopped", path=self._path) from error
+            if isinstance(error, OSError) and not isinstance(error, FpstoreError):
+                raise refused(self._path, error, "; nothing was merged") from error
+            raise
+
+    def _write(self, snapshot: Snapshot, temporary: Path) -> None:
+        self._manifest = self._redesigned(snapshot)
+        written = GenerationWriter(
+            temporary, self._manifest.design, self._manifest.block_bytes, self._memory, self._threads, self._progress
+        )
+        self._written = written
+        if self._stopped:
+            written.stop()
+        self._first_string = snapshot.delta.first_string + len(self._strings) + len(self._new_strings or ())
+        if self._has_strings(snapshot):
+            written.used = np.zeros(self._first_string, bool)
+        written.write(self._source(snapshot))
+        self._start = self._totals(snapshot, written)
+
+    def _redesigned(self, snapshot: Snapshot) -> Manifest:
+        """Return the manifest, with another design if one is wanted, or if `auto` chose for another number of fingerprints."""
+        generation = snapshot.generation
+        manifest, radius = generation.manifest, generation.design.radius
+        count = self._expected(snapshot)
+        if self._design is not None and self._design != "auto":
+            made = make_design(self._design, radius)
+            made.lookups(count)  # InputError: a probe would make too many
+            return manifest._replace(design=made, auto=None)
+        auto = manifest.auto or ({} if self._design == "auto" else None)
+        if auto is None or (self._design is None and auto["planned_for"] / GROWTH <= count <= auto["planned_for"] * GROWTH):
+            return manifest
+        sample = np.concatenate([generation.sample(), snapshot.changed[1][0][:SAMPLE_SIZE]])
+        chosen = choose(
+            count, radius, disk_budget=auto.get("disk_budget"), storage=auto.get("storage", "hot"),
+            block_bytes=manifest.block_bytes, sample=sample,
+        ).design  # fmt: skip
+        return manifest._replace(design=chosen, auto={"disk_budget": None, "storage": "hot", **auto, "planned_for": count})
+
+    def _expected(self, snapshot: Snapshot) -> int:
+        """Return the approximate number of fingerprints afterwards."""
+        return snapshot.totals.fingerprints
+
+    def _finish(self, snapshot: Snapshot, temporary: Path, folder: Path, number: int) -> None:
+        """Write the dictionary and the log, and make the generation current."""
+        written = self._written
+        assert written is not None
+        kept, strings_file = None, None
+        if written.used is not None:
+            kept, strings_file = self._dictionary(snapshot, temporary, written.used)
+        manifest = self._manifest._replace(generation=written.record(number, self._start, self._first_string, strings_file))
+        (temporary / LOG_FILE).unlink(missing_ok=True)
+        finish_generation(temporary, manifest)
+        sync_folder(temporary)
+        temporary.rename(folder)
+        sync_folder(folder.parent)
+        generation, log = None, None
+        try:
+            home = self._tracker.here()
+            generation = Generation(home, manifest)
+            log = LogWriter(home / folder.name / LOG_FILE, manifest.identity, number)
+            delta = new_delta(generation, log.header)
+            self._switch(generation, delta, log, kept)
+        except BaseException:
+            if not self._is_current(number):
+                if log is not None:
+                    log.close()
+                if generation is not None:
+                    generation.close()
+            raise
+
+    def _switch(self, generation: Generation, delta: Delta, log: LogWriter, kept: npt.NDArray[np.bool_] | None) -> None:
+        """Copy the changes made since the merge began, and make the generation current."""
+        host, tracker, manifest = self._host, self._tracker, generation.manifest
+        snapshot = Snapshot(generation, delta, 0, self._start)
+        place, record, snapshot = self._carry_over(*self._frozen, self._host.log.durable, log, snapshot)
+        with host.turn:
+            host.flush()
+            _, _, snapshot = self._carry_over(place, record, host.log.place, log, snapshot)
+            if kept is not None and any(n < self._first_string and not kept[n] for n in host.numbers_in_use):
+                raise _NumbersInUseError
+            log.sync()
+            reader = LogReader(log.path, manifest.identity, manifest.generation.number)
+            try:
+                host.unsettled = True  # an interrupt may come right after the rename, which nobody takes back
+                write_manifest(tracker.folder, manifest)
+                host.go_over(snapshot, log, reader)
+                host.unsettled = False
+            except BaseException as error:
+                host.recover()
+                if isinstance(error, OSError) and not isinstance(error, FpstoreError) and self._is_current(log.header.generation):
+                    raise StorageError(
+                        f"{self._path}: the new generation is in place, but may be lost in a power failure ({error.strerror})",
+                        path=self._path,
+                    ) from error
+                raise
+
+    def _is_current(self, number: int) -> bool:
+        """Whether the store has this generation, whatever memory says; where nobody can tell, it may."""
+        try:
+            return read_manifest(self._path, self._tracker.folder).generation.number == number
+        except FpstoreError:
+            return True
+
+    def _carry_over(self, place: int, number: int, end: int, log: LogWriter, snapshot: Snapshot) -> tuple[int, int, Snapshot]:
+        """Copy the records after a place of the old log to the new log and its delta; return where they end."""
+        for records in self._host.log.read(place, number + 1, max(end, place)):
+            change = records.change
+            kinds = (change.kinds & np.uint8(KIND_BITS)) + np.uint8(IN_BASE) * snapshot.delta.in_base(change.fingerprints)
+            change = change._replace(kinds=kinds)
+            log.append(pack_change(change))
+            snapshot.delta.apply(change)
+            snapshot = Snapshot(snapshot.generation, snapshot.delta, snapshot.delta.version, records.change.totals)
+            place, number = records.end, records.last
+        log.force()
+        return place, number, snapshot
+
+    def _dictionary(
+        self, snapshot: Snapshot, temporary: Path, used: npt.NDArray[np.bool_]
+    ) -> tuple[npt.NDArray[np.bool_] | None, dict[str, int] | None]:
+        """Write the dictionary, or keep the old one if that is as good; return which numbers it has, or None for all."""
+        generation = snapshot.generation
+        kept = used.copy()
+        with self._host.turn:  # inserts go on
+            kept[[number for number in self._host.numbers_in_use if number < len(kept)]] = True
+        target = temporary / STRINGS_FILE
+        target.unlink(missing_ok=True)
+        if not any(self._strings) and not self._new_strings and int((~kept).sum()) <= UNUSED_STRINGS * len(kept):
+            if generation.record.strings_file:
+                os.link(temporary.with_name(generation.folder.name) / STRINGS_FILE, target)
+            return None, generation.record.strings_file
+        assert self._written is not None
+        return kept, merge_strings(
+            target, generation.strings, self._strings, snapshot.delta.first_string, self._new_strings, kept, self._written.tick
+        )

@@ -1,0 +1,149 @@
+"""Rows to be added: which of their pairs and fingerprints are already stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.aliases import Bytes, Words
+from fpstore.errors import InputError
+from fpstore.format.record import Totals
+from fpstore.format.strings import MAX_STRING_BYTES
+from fpstore.query.snapshot import Snapshot
+
+KIND_WORDS = {"row": "row numbers or other integers", "integer": "integers", "string": "strings"}
+
+PRESENT, ABSENT = 1, 2  # states in the delta
+MANY_IDS = 64  # per row; if there are more, they are searched and not put into a set
+
+
+class Rows(NamedTuple):
+    """Rows to be added, with their ids as numbers, new strings, and the totals afterwards."""
+
+    fingerprints: Words
+    ids: Words
+    strings: list[bytes]  # those that have no number yet
+    totals: Totals  # with the kind of ids and the next row after the change
+
+
+def new_pairs(snapshot: Snapshot, rows: Rows, in_base: Bytes) -> npt.NDArray[np.bool_]:
+    """Return which pairs are not stored yet; of equal rows, only the first counts."""
+    fingerprints, ids = rows.fingerprints, rows.ids
+    new = np.ones(len(fingerprints), bool)
+    order = np.lexsort((ids, fingerprints))
+    same = (np.diff(fingerprints[order]) == 0) & (np.diff(ids[order]) == 0)
+    new[order[1:][same]] = False  # lexsort is stable: the first of equal pairs comes first
+    known = snapshot.delta.kernel.pairs(fingerprints, ids, snapshot.delta.version)
+    new &= known != PRESENT
+    ask = np.flatnonzero(new & (known == 0) & (in_base != 0))
+    if len(ask):
+        distinct, place = np.unique(fingerprints[ask], return_inverse=True)
+        lims, numbers = snapshot.base_numbers(distinct)
+        owner = np.repeat(np.arange(len(distinct)), np.diff(lims))
+        stored = set(zip(owner.tolist(), numbers.tolist(), strict=True)) if len(numbers) < MANY_IDS * len(ask) else None
+        for row, at in zip(ask.tolist(), place.tolist(), strict=True):
+            if stored is not None:
+                new[row] = (at, int(ids[row])) not in stored
+            else:
+                part = numbers[lims[at] : lims[at + 1]]
+                found = int(np.searchsorted(part, ids[row]))
+                new[row] = found == len(part) or part[found] != ids[row]
+    return new
+
+
+def absent(snapshot: Snapshot, fingerprints: Words, in_base: Bytes) -> npt.NDArray[np.bool_]:
+    """Return which fingerprints are not stored."""
+    states = snapshot.delta.kernel.states(fingerprints, snapshot.delta.version)
+    return np.asarray((states == ABSENT) | ((states == 0) & (in_base == 0)))
+
+
+def count_absent(snapshot: Snapshot, fingerprints: Words, in_base: Bytes) -> int:
+    """Return the number of distinct fingerprints that are not stored."""
+    return count_distinct(fingerprints[absent(snapshot, fingerprints, in_base)])
+
+
+def count_distinct(values: Words) -> int:
+    """Return the number of distinct values; for a few thousand, a sort is several times as fast as NumPy's hash table."""
+    return int(np.count_nonzero(np.diff(np.sort(values)))) + 1 if len(values) else 0
+
+
+def is_fresh(snapshot: Snapshot) -> bool:
+    """Whether a store has never had an id, so that the next ids decide the kind."""
+    totals = snapshot.totals
+    return totals.ids == 0 and totals.next_row == 0 and not snapshot.delta.strings
+
+
+def numbered(
+    snapshot: Snapshot, path: Path, fingerprints: Words, ids: Words | Sequence[int | str] | None, reused: Callable[[int], object]
+) -> Rows:
+    """Turn ids into numbers, and compute the totals afterwards; call ``reused`` with the number of each known string.
+
+    Raises
+    ------
+    InputError
+        The ids are of another kind than the store's, or the row numbers are used up.
+    """
+    totals = snapshot.totals
+    if ids is None:
+        if totals.id_kind != "row" and not is_fresh(snapshot):
+            raise InputError(f"{path}: its ids are {KIND_WORDS[totals.id_kind]}: give one for each row")
+        end = totals.next_row + len(fingerprints)
+        if end >= 2**64:
+            raise InputError(f"{path}: the row numbers are used up: give ids")
+        numbers = np.arange(totals.next_row, end, dtype=np.uint64)
+        return Rows(fingerprints, numbers, [], totals._replace(next_row=end, id_kind="row"))
+    kind = kind_with(snapshot, path, ids)
+    if not len(ids) or not isinstance(ids[0], str):
+        numbers = np.asarray(ids, np.uint64)
+        return Rows(fingerprints, numbers, [], totals._replace(id_kind=kind).counting(numbers))
+    numbers, strings = _numbers(snapshot, ids, reused)  # type: ignore[arg-type]
+    return Rows(fingerprints, numbers, strings, totals._replace(id_kind=kind))
+
+
+def kind_with(snapshot: Snapshot, path: Path, ids: Words | Sequence[int | str]) -> str:
+    """Return the kind of ids of the store once these are added.
+
+    Raises
+    ------
+    InputError
+        The store has ids of another kind.
+    """
+    had = snapshot.totals.id_kind
+    if not len(ids):
+        return had
+    strings = isinstance(ids[0], str)
+    if is_fresh(snapshot):
+        return "string" if strings else "integer"
+    if strings != (had == "string"):
+        raise InputError(f"{path}: its ids are {KIND_WORDS[had]}, got {'strings' if strings else 'integers'}")
+    return had
+
+
+def _numbers(snapshot: Snapshot, ids: Sequence[str], reused: Callable[[int], object]) -> tuple[Words, list[bytes]]:
+    numbers: dict[str, int] = {}
+    strings: list[bytes] = []
+    following = snapshot.delta.next_string
+    for string in dict.fromkeys(ids):
+        number = snapshot.number_of(string)
+        if number is not None:
+            reused(number)
+        else:
+            encoded = string.encode()
+            if len(encoded) > MAX_STRING_BYTES:
+                raise InputError(f"a string id takes at most {MAX_STRING_BYTES} bytes of UTF-8, got one of {len(encoded)}")
+            number = following + len(strings)
+            strings.append(encoded)
+        numbers[string] = number
+    return np.fromiter((numbers[string] for string in ids), np.uint64, len(ids)), strings
+
+
+def number_of(snapshot: Snapshot, identifier: int | str, reused: Callable[[int], object]) -> tuple[int, list[bytes]]:
+    """Return the number of one id, and a list with its string if that is new; see :func:`numbered`."""
+    if isinstance(identifier, str):
+        numbers, strings = _numbers(snapshot, [identifier], reused)
+        return int(numbers[0]), strings
+    return identifier, []

@@ -1,0 +1,31 @@
+"""Removal of obsolete generations."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from fpstore.diagnostics import logger
+from fpstore.disk.folders import remove_tree
+from fpstore.format.log import LOG_FILE
+from fpstore.format.log_writer import supersede_log
+from fpstore.format.manifest import MANIFEST_FILE, TEMPORARY, generation_folder
+
+
+def remove_obsolete(path: Path, current: int) -> None:
+    """Remove the generations that are not current, and temporary files of a writer that died."""
+    for entry in list(path.iterdir()):
+        if entry.name.startswith("gen-") and entry.name != generation_folder(current):
+            logger().info("%s: obsolete, removed", entry)
+            remove_generation(entry)
+    (path / (MANIFEST_FILE + TEMPORARY)).unlink(missing_ok=True)
+
+
+def remove_generation(folder: Path) -> None:
+    """Remove a generation, after marking its log so that its readers look for the current generation.
+
+    Processes that have its files open can go on reading them. The disk space is free when the last of them has closed the files.
+    """
+    supersede_log(folder / LOG_FILE)
+    with suppress(OSError):
+        remove_tree(folder)

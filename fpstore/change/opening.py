@@ -1,0 +1,56 @@
+"""Opening a store for writing."""
+
+from __future__ import annotations
+
+import errno
+
+from fpstore.change.obsolete import remove_obsolete
+from fpstore.change.writer import StoreWriter
+from fpstore.diagnostics import logger
+from fpstore.disk.folders import sync_folder
+from fpstore.disk.locks import WriterLock
+from fpstore.disk.refusals import refused
+from fpstore.errors import FpstoreError, ReadOnlyError, StoreNotFoundError
+from fpstore.format.log import HEADER_BYTES, LOG_FILE
+from fpstore.format.log_writer import LogWriter
+from fpstore.query.tracker import Tracker
+
+
+def open_writer(tracker: Tracker, sync: str, merge_at: float | None) -> StoreWriter:
+    """Make this process the store's writer: take the lock, remove what a dead writer left, cut off a torn end of the log.
+
+    Raises
+    ------
+    StoreLockedError, ReadOnlyError, StorageError, CorruptStoreError
+    """
+    path = tracker.path
+    try:
+        lock = WriterLock(tracker.here())
+    except OSError as error:
+        if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            raise ReadOnlyError(f"{path}: cannot be changed ({error.strerror})", path=path) from error
+        raise error if isinstance(error, FpstoreError) else refused(path, error) from error
+    log = None
+    try:
+        if not tracker.is_same():
+            raise StoreNotFoundError(f"{path}: was replaced while it was opened: open it again", path=path)
+        generation = tracker.snapshot().generation
+        manifest = tracker.manifest
+        here = tracker.here()
+        sync_folder(here)  # a writer that was killed may not have: what is current now stays current
+        remove_obsolete(here, manifest.generation.number)
+        before = tracker.log.told
+        log = LogWriter(here / generation.folder.name / LOG_FILE, manifest.identity, manifest.generation.number)
+        if log.durable != before:
+            logger().warning("%s: a writer died: log recovered up to byte %d, %d were published", path, log.durable, before)
+        # Only now are the records known that a writer logged before it died without publishing them.
+        tracker.take(manifest, generation, tracker.log, log.read(HEADER_BYTES, 1))
+        tracker.lead()
+        return StoreWriter(tracker, lock, log, sync, merge_at)
+    except BaseException as error:
+        if log is not None:
+            log.close()
+        lock.release()
+        if isinstance(error, OSError) and not isinstance(error, FpstoreError):
+            raise refused(path, error, "; nothing was changed") from error
+        raise

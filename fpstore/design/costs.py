@@ -1,0 +1,65 @@
+"""Cost model of look-ups: amounts of work and measured prices.
+
+The times were measured on a processor with AVX2 but not AVX-512, or on one restricted to AVX2 (``FPSTORE_ISA=avx2``). AVX-512
+opens and compares blocks faster, so there designs with many candidates are cheaper than estimated. A design must not depend on
+the machine that chose it, so these constants are used everywhere.
+"""
+
+from __future__ import annotations
+
+from math import exp
+from typing import NamedTuple
+
+BATCH_QUERIES = 1 << 12  # the size of the costed batch: about the share of one thread in a large batch
+COLD_READ_NS = 100_000.0  # one random page read from a solid-state disk, not overlapped
+
+# As in the kernel (Portable, Avx2 and Avx512 in _native/isa).
+EXPAND_FROM = 64  # a look-up that expects this many entries compares whole blocks
+GROUP_LOOKUPS = 64  # look-ups that pass through the stages together
+SORTED_LOOKUPS = 1 << 11  # the fewest look-ups in one table that are sorted
+SORTED_DENSITY = 3 / 8  # look-ups per block of the table from which they are sorted
+
+
+class Work(NamedTuple):
+    """The average work of one look-up, in the units priced by :data:`NANOSECONDS`."""
+
+    lookups: float  # directory, key, place in the block
+    blocks: float  # read, checked, codes decoded
+    decoded: float  # entries decoded one by one and compared
+    expanded: float  # whole blocks decoded
+    compared: float  # entries of these blocks compared
+
+
+# Fitted by `python tools/bench costs` (docs/benchmarks.md, "Planner constants"), AVX2.
+NANOSECONDS = Work(lookups=138.0, blocks=216.0, decoded=2.1, expanded=140.0, compared=0.2)
+
+
+def work(fingerprint_count: int, per_block: float, found: float, lookups: float) -> Work:
+    """Return the work of one look-up in a table.
+
+    Parameters
+    ----------
+    fingerprint_count : int
+    per_block : float
+        Entries per block.
+    found : float
+        Entries with the prefix, on average.
+    lookups : float
+        Look-ups of the batch in this table. If there are many, they are sorted and share the blocks that they open.
+    """
+    blocks = max(fingerprint_count / per_block, 1.0)
+    spanned = min(1 + found / per_block, blocks)
+    opened = spanned
+    if lookups >= max(SORTED_LOOKUPS, SORTED_DENSITY * blocks):
+        density = lookups / blocks
+        # A block is opened once if any look-up spans it, and again at the end of a group.
+        opened = min((1 - exp(-density * spanned)) / density + spanned / GROUP_LOOKUPS, spanned)
+    if found < EXPAND_FROM:
+        return Work(1, opened, found, 0, 0)
+    return Work(1, opened, 0, opened, spanned * per_block)
+
+
+def lookup_nanoseconds(fingerprint_count: int, per_block: float, found: float, lookups: float) -> float:
+    """Return the estimated time of one look-up, tables in memory, on one thread."""
+    done = work(fingerprint_count, per_block, found, lookups)
+    return sum(amount * price for amount, price in zip(done, NANOSECONDS, strict=True))

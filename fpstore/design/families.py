@@ -1,0 +1,414 @@
+"""Designs: the permuted tables that a store keeps, such that every pair within the radius meets in one of them.
+
+A table leads with some of the 64 bits. A pair of fingerprints *meets* in a table when they differ in at most ``flips`` of
+its leading ``prefix_bits``. A design is exact for a radius if, wherever that many errors fall, there is a table in which the
+pair meets (Manku, Jain, Das Sarma, WWW 2007, section 3; with flips, the general pigeonhole principle of Qin et al.,
+ICDE 2018).
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import comb
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.errors import CorruptStoreError, InputError, show
+
+WIDTH = 64
+MAX_RADIUS = 7
+MAX_TABLES = 500
+MAX_VARIANTS = 1 << 20
+IDENTITY = bytes(range(WIDTH))
+
+# manku-N: the designs of the paper by their number of tables, with the largest radius for which each is exact without flips.
+MANKU = {
+    "manku-4": ("blocks-4-1", 3),
+    "manku-10": ("blocks-5-2", 3),
+    "manku-16": ("nested-4-4", 3),
+    "manku-20": ("blocks-6-3", 3),
+    "manku-28": ("blocks-8-2", 6),
+}
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """One table of a design.
+
+    Parameters
+    ----------
+    permutation : bytes
+        64 entries; entry i is the source bit of bit i, where 0 is the most significant bit.
+    prefix_bits : int
+        The number of leading bits (after the permutation) that a look-up fixes.
+    flips : int
+        The number of leading bits that may differ.
+    """
+
+    permutation: bytes
+    prefix_bits: int
+    flips: int = 0
+
+    def __post_init__(self) -> None:
+        if sorted(self.permutation) != list(range(WIDTH)):
+            raise InputError("a table's permutation must hold each of the bits 0 to 63 once")
+        if not 0 <= self.prefix_bits <= WIDTH:
+            raise InputError(f"prefix_bits must be 0 to {WIDTH}, got {self.prefix_bits}")
+        if not 0 <= self.flips <= self.prefix_bits:
+            raise InputError(f"flips must be 0 to prefix_bits ({self.prefix_bits}), got {self.flips}")
+
+    @property
+    def leading(self) -> frozenset[int]:
+        """The source bits that lead, where 0 is the most significant bit."""
+        return frozenset(self.permutation[: self.prefix_bits])
+
+    @property
+    def sort_bits(self) -> int:
+        """The number of leading bits that must be sorted, in a set that was sorted before it was permuted.
+
+        The bits after them keep their source order, so keys that tie on the leading bits are already in order.
+        """
+        bits = WIDTH - 1
+        while bits > 0 and self.permutation[bits - 1] < self.permutation[bits]:
+            bits -= 1
+        return max(bits, 1)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the table as plain data."""
+        return {"permutation": self.permutation.hex(), "prefix_bits": self.prefix_bits, "flips": self.flips}
+
+
+@dataclass(frozen=True)
+class TableLookup:
+    """The look-up of a probe in one table: all entries whose leading bits equal the query's XOR one of the masks."""
+
+    table: int
+    prefix_bits: int
+    flips: int
+
+    @property
+    def variant_count(self) -> int:
+        """The number of prefix look-ups per query."""
+        return sum(comb(self.prefix_bits, i) for i in range(self.flips + 1))
+
+    @cached_property
+    def masks(self) -> npt.NDArray[np.uint64]:
+        """The masks, ascending: at most ``flips`` of the leading ``prefix_bits`` set."""
+        masks = [
+            sum(1 << (WIDTH - 1 - bit) for bit in bits)
+            for count in range(self.flips + 1)
+            for bits in itertools.combinations(range(self.prefix_bits), count)
+        ]
+        return np.array(sorted(masks), dtype=np.uint64)
+
+
+@dataclass(frozen=True)
+class Design:
+    """The tables of a store, exact for every radius up to ``radius``."""
+
+    name: str
+    radius: int
+    tables: tuple[TableSpec, ...]
+
+    def lookups(self, fingerprint_count: int, radius: int | None = None) -> tuple[TableLookup, ...]:
+        """Return the look-ups of a probe over a set of this size, for a radius up to the design's.
+
+        Tables and flips that a smaller radius does not need are omitted. Where flips are needed, only about log2 n
+        leading bits are used: flips below that would lead to a block that is already open.
+        """
+        return _lookups(self, max(fingerprint_count, 1).bit_length() - 1, self.radius if radius is None else radius)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the design as plain data."""
+        return {"name": self.name, "radius": self.radius, "tables": [t.to_json() for t in self.tables]}
+
+    @staticmethod
+    def from_json(data: Mapping[str, object]) -> Design:
+        """Rebuild a design written by :meth:`to_json`."""
+        try:
+            tables: Any = data["tables"]
+            return Design(
+                str(data["name"]),
+                int(str(data["radius"])),
+                tuple(TableSpec(bytes.fromhex(t["permutation"]), int(t["prefix_bits"]), int(t["flips"])) for t in tables),
+            )
+        except (KeyError, ValueError, TypeError) as error:
+            raise CorruptStoreError("the manifest's design is malformed: run fpstore repair") from error
+
+
+# With flips, a look-up uses about log2 n - FLIP_SLACK_BITS leading bits, so that each meets about 2^FLIP_SLACK_BITS entries of a
+# block that it has opened anyway, and fewer look-ups are needed. Swept by `tools/bench sweep`; see docs/design.md.
+FLIP_SLACK_BITS = 2
+
+
+@lru_cache(maxsize=256)
+def _needed(design: Design, radius: int) -> tuple[tuple[int, TableSpec], ...]:
+    """Return the tables and flips that a radius needs, by position in the design."""
+    # Flips are dropped first: a look-up in one more table costs less than the flips of another.
+    specs = list(enumerate(design.tables))
+    for place, (table, spec) in enumerate(specs):
+        while spec.flips > 0:
+            less = TableSpec(spec.permutation, spec.prefix_bits, spec.flips - 1)
+            if not covers([less if i == place else s for i, (_, s) in enumerate(specs)], radius):
+                break
+            spec = less
+            specs[place] = (table, spec)
+    for place in range(len(specs) - 1, -1, -1):
+        fewer = specs[:place] + specs[place + 1 :]
+        if fewer and covers([s for _, s in fewer], radius):
+            specs = fewer
+    return tuple(specs)
+
+
+@lru_cache(maxsize=256)
+def _lookups(design: Design, log2_count: int, radius: int) -> tuple[TableLookup, ...]:
+    if radius == 0:
+        return (TableLookup(0, WIDTH, 0),)
+    result = []
+    for table, spec in _needed(design, radius):
+        prefix = spec.prefix_bits
+        if spec.flips:
+            prefix = min(prefix, max(log2_count - FLIP_SLACK_BITS, 0))
+        lookup = TableLookup(table, prefix, min(spec.flips, prefix))
+        if lookup.variant_count > MAX_VARIANTS:
+            raise InputError(
+                f"design {design.name} needs {lookup.variant_count} look-ups in table {table} at radius {radius}; "
+                f"at most {MAX_VARIANTS} are allowed: choose a design with more tables"
+            )
+        result.append(lookup)
+    return tuple(result)
+
+
+def covers(tables: Sequence[TableSpec], radius: int) -> bool:
+    """Whether, for every placement of ``radius`` errors, some table has at most its flips on the leading bits.
+
+    Bits that lead in the same tables are equivalent, so errors are placed on classes of bits. The search tries to defeat every
+    table, by placing more errors on its leading bits than it has flips. It branches on the undefeated table with the fewest
+    classes, one of which must get an error, and drops a class when all placements with it have been tried. Two facts keep the
+    search small: a class can be skipped if another one with enough room hits the same undefeated tables and more; and the
+    classes that hit the most undefeated tables bound what the remaining errors can do.
+    """
+    members_of = [0] * WIDTH  # for each source bit, the tables in which it leads, as bits
+    for i, table in enumerate(tables):
+        for bit in table.permutation[: table.prefix_bits]:
+            members_of[bit] |= 1 << i
+
+    def defeat(needs: dict[int, int], classes: Mapping[int, int], left: int) -> bool:
+        """Place at most ``left`` errors so that each undefeated table (one bit each) gets as many as it needs."""
+        if not needs:
+            return True
+        if max(needs.values()) > left:
+            return False
+        still = sum(needs)
+        merged: Counter[int] = Counter()
+        for members, room in classes.items():
+            if room and members & still:
+                merged[members & still] += room
+        rooms = merged.items()
+        hits = itertools.chain.from_iterable([members.bit_count()] * min(room, left) for members, room in rooms)
+        if sum(sorted(hits, reverse=True)[:left]) < sum(needs.values()):
+            return False
+        worthwhile = _worthwhile(merged, max(needs.values()))
+        choices = min(([m for m in worthwhile if m & table] for table in needs), key=len)
+        for members in choices:
+            rest = {t: n - bool(t & members) for t, n in needs.items()}
+            worthwhile[members] -= 1
+            if defeat({t: n for t, n in rest.items() if n}, worthwhile, left - 1):
+                return True
+            del worthwhile[members]
+        return False
+
+    return not defeat({1 << i: t.flips + 1 for i, t in enumerate(tables)}, Counter(members_of), radius)
+
+
+def _worthwhile(classes: Mapping[int, int], most: int) -> dict[int, int]:
+    """Drop each class whose errors, at most ``most``, could also lie on another class that hits all its tables."""
+    kept: dict[int, int] = {}
+    roomy: list[int] = []
+    for members in sorted(classes, key=int.bit_count, reverse=True):
+        if any(members & other == members for other in roomy):
+            continue
+        kept[members] = classes[members]
+        if kept[members] >= most:
+            roomy.append(members)
+    return kept
+
+
+def block_lengths(block_count: int, bits: int = WIDTH) -> list[int]:
+    """Cut ``bits`` into blocks whose lengths differ by at most one, longer ones first."""
+    short, longer = divmod(bits, block_count)
+    return [short + 1] * longer + [short] * (block_count - longer)
+
+
+def _cut(source: Sequence[int], block_count: int) -> list[list[int]]:
+    cuts = [0, *itertools.accumulate(block_lengths(block_count, len(source)))]
+    return [list(source[a:b]) for a, b in itertools.pairwise(cuts)]
+
+
+def _table(leading: Sequence[int], flips: int) -> TableSpec:
+    rest = [bit for bit in range(WIDTH) if bit not in set(leading)]
+    return TableSpec(bytes([*leading, *rest]), len(leading), flips)
+
+
+def blocks(block_count: int, leading_count: int, radius: int) -> list[TableSpec]:
+    """Every choice of ``leading_count`` of ``block_count`` blocks leads in one table (Manku, section 3.1).
+
+    If the other blocks cannot hold all errors, even the best choice has some; the tables then need that many flips.
+    """
+    if not 1 <= leading_count <= block_count <= WIDTH:
+        raise InputError(f"blocks-M-C needs 1 <= C <= M <= {WIDTH}, got M={block_count}, C={leading_count}")
+    if comb(block_count, leading_count) > MAX_TABLES:
+        raise InputError(f"blocks-{block_count}-{leading_count} has more than {MAX_TABLES} tables")
+    cut = _cut(range(WIDTH), block_count)
+    full, extra = divmod(radius, block_count)
+    flips = full * leading_count + max(0, extra - (block_count - leading_count))
+    return [_table([bit for block in chosen for bit in block], flips) for chosen in itertools.combinations(cut, leading_count)]
+
+
+def striped(block_count: int, leading_count: int, radius: int) -> list[TableSpec]:
+    """Like :func:`blocks`, but with the bits dealt to the blocks in turn, so that constant or skewed runs of bits spoil no block.
+
+    The identity table, which gives the order of the ids, is looked up only for the query itself.
+    """
+    dealt = [bit for start in range(block_count) for bit in range(start, WIDTH, block_count)]
+    tables = blocks(block_count, leading_count, radius)
+    return [
+        TableSpec(IDENTITY, WIDTH),
+        *(_table([dealt[bit] for bit in t.permutation[: t.prefix_bits]], t.flips) for t in tables),
+    ]
+
+
+def nested(outer_count: int, inner_count: int, radius: int) -> list[TableSpec]:
+    """One of ``outer_count`` blocks leads, then one of ``inner_count`` blocks of the other bits (Manku, section 3.1.2)."""
+    if not 2 <= outer_count <= WIDTH or not 2 <= inner_count <= WIDTH - WIDTH // outer_count:
+        raise InputError(f"nested-A-B needs A and B of at least 2, got A={outer_count}, B={inner_count}")
+    if radius >= min(outer_count, inner_count):
+        raise InputError(
+            f"nested-{outer_count}-{inner_count} is exact up to radius {min(outer_count, inner_count) - 1}, got {radius}"
+        )
+    if outer_count * inner_count > MAX_TABLES:
+        raise InputError(f"nested-{outer_count}-{inner_count} has more than {MAX_TABLES} tables")
+    tables = []
+    for outer in _cut(range(WIDTH), outer_count):
+        others = [bit for bit in range(WIDTH) if bit not in set(outer)]
+        tables += [_table([*outer, *inner], 0) for inner in _cut(others, inner_count)]
+    return tables
+
+
+def flip(block_count: int, radius: int) -> list[TableSpec]:
+    """Each of ``block_count`` disjoint blocks leads one table with r_i flips; sum(r_i + 1) = radius + 1 (GPH, ICDE 2018)."""
+    if not 1 <= block_count <= radius + 1:
+        raise InputError(f"flip-M at radius {radius} needs 1 <= M <= {radius + 1}, got M={block_count}")
+    base, extra = divmod(radius + 1 - block_count, block_count)
+    cut = _cut(range(WIDTH), block_count)
+    return [_table(block, base + (i >= block_count - extra)) for i, block in enumerate(cut)]
+
+
+def check_radius(radius: object, most: int = MAX_RADIUS) -> int:
+    """Return the radius as an int, or raise :class:`InputError` if it is not a whole number from 0 to ``most``."""
+    if isinstance(radius, (bool, np.bool_)) or not isinstance(radius, (int, np.integer)) or not 0 <= radius <= most:
+        raise InputError(f"radius must be a whole number from 0 to {most}, got {show(radius)}")
+    return int(radius)
+
+
+def check_design(name: object, radius: object) -> str | list[Mapping[str, object] | TableSpec]:
+    """Return a design for :func:`fpstore.build`, ``auto`` or one that is exact for the radius; otherwise raise InputError."""
+    if isinstance(name, (bytes, Mapping)) or not isinstance(name, Iterable):
+        raise InputError(f"design must be auto, the name of a design or a list of tables, got {show(name)}", got=name)
+    described = name if isinstance(name, str) else list(name)
+    if described != "auto":
+        design(described, check_radius(radius))
+    return described
+
+
+def design(name: str | Iterable[Mapping[str, object] | TableSpec], radius: int = 3) -> Design:
+    """Make a design from its name, or from a list of table descriptions.
+
+    Parameters
+    ----------
+    name : str or iterable of dict
+        ``manku-4``, ``manku-10``, ``manku-16``, ``manku-20``, ``manku-28``, ``blocks-M-C``, ``striped-M-C``, ``nested-A-B``,
+        ``flip-M``; or tables, each a :class:`TableSpec` or a dict with ``permutation`` (64 source bits, most significant first),
+        ``prefix_bits`` and ``flips``. The first table must be the identity: the id map follows its blocks.
+    radius : int
+        The largest radius for which it must be exact, 0 to 7.
+
+    Raises
+    ------
+    InputError
+        The name is unknown, the design is not exact for the radius, or the tables leave some pair uncovered.
+
+    Examples
+    --------
+    >>> from fpstore.design.families import design
+    >>> [t.prefix_bits for t in design("flip-2", radius=3).tables]
+    [32, 32]
+    """
+    radius = check_radius(radius)
+    if isinstance(name, str):
+        return Design(name, radius, tuple(_named(name, radius)))
+    tables = tuple(t if isinstance(t, TableSpec) else _described(t) for t in name)
+    if not tables:
+        raise InputError("a design needs at least one table")
+    if len(tables) > MAX_TABLES:
+        raise InputError(f"a design has at most {MAX_TABLES} tables, got {len(tables)}")
+    if tables[0].permutation != IDENTITY:
+        raise InputError("the first table of a design must have the identity permutation (0, 1, ..., 63)")
+    if not covers(tables, radius):
+        raise InputError(f"these {len(tables)} tables are not exact for radius {radius}: some pairs meet in none of them")
+    return Design("custom", radius, tables)
+
+
+def _described(table: Mapping[str, object]) -> TableSpec:
+    try:
+        bits = table["permutation"]
+        if not isinstance(bits, (list, tuple, bytes)):
+            raise TypeError
+        permutation, prefix_bits = bytes(bits), int(str(table["prefix_bits"]))
+        flips = int(str(table.get("flips", 0)))
+    except (KeyError, ValueError, TypeError) as error:
+        raise InputError("a table description is a dict with permutation (64 source bits), prefix_bits and flips") from error
+    return TableSpec(permutation, prefix_bits, flips)
+
+
+def _named(name: str, radius: int) -> list[TableSpec]:
+    full = name
+    if name in MANKU:
+        full, most = MANKU[name]
+        if radius > most:
+            raise InputError(f"{name} is exact up to radius {most}, got {radius}: {full} keeps its shape and adds flips")
+    match = re.fullmatch(r"(blocks|striped|nested)-(\d{1,2})-(\d{1,2})|(flip)-(\d{1,2})", full)
+    if match is None:
+        raise InputError(
+            f"unknown design {show(name)}: use auto, {', '.join(MANKU)}, blocks-M-C, striped-M-C, nested-A-B or flip-M "
+            "(fpstore plan lists them)"
+        )
+    if match[4]:
+        return flip(int(match[5]), radius)
+    family = {"blocks": blocks, "striped": striped, "nested": nested}[match[1]]
+    return family(int(match[2]), int(match[3]), radius)
+
+
+def named_like(known: Mapping[int, TableSpec], table_count: int, radius: int | None = None) -> Design | None:
+    """Return the named design that has these tables, by default for the largest radius for which it has them."""
+    names = [*MANKU, *(f"flip-{m}" for m in range(1, MAX_RADIUS + 2))]
+    for m in range(1, WIDTH + 1):
+        names += [f"blocks-{m}-{c}" for c in range(1, m + 1) if comb(m, c) == table_count]
+        names += [f"striped-{m}-{c}" for c in range(1, m + 1) if comb(m, c) + 1 == table_count]
+        names += [f"nested-{m}-{table_count // m}"] if table_count % m == 0 else []
+    for tried in range(MAX_RADIUS, -1, -1) if radius is None else (radius,):
+        for name in names:
+            try:
+                tables = tuple(_named(name, tried))
+            except InputError:
+                continue
+            if len(tables) == table_count and all(tables[i] == spec for i, spec in known.items()):
+                return Design(name, tried, tables)
+    return None

@@ -1,0 +1,326 @@
+"""The planner: the costs of each design for a set of n fingerprints, and the choice of ``auto`` within the budgets.
+
+Sizes follow from the code (docs/design.md), times from the constants of :mod:`fpstore.design.costs`, the same on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import lgamma, log, log2
+
+import numpy as np
+
+from fpstore import _kernel
+from fpstore.aliases import Words
+from fpstore.arguments import check_choice, check_whole
+from fpstore.design.block_bytes import DEFAULT_BLOCK_BYTES, check_block_bytes
+from fpstore.design.costs import BATCH_QUERIES, COLD_READ_NS, lookup_nanoseconds
+from fpstore.design.families import MANKU, MAX_RADIUS, Design, TableSpec, check_radius
+from fpstore.design.families import design as make_design
+from fpstore.errors import InputError
+from fpstore.io import check_fingerprints
+from fpstore.resources import parse_size, total_memory
+
+# `auto` accepts twice the bytes for this many times the speed.
+SPEED_FOR_TWICE_THE_BYTES = 1.5
+
+CODE_BITS = 3.29  # mean code length of h on uniform keys
+ENTRY_OVERHEAD_BITS = (20 + 8 + 1 - 8 + 2.7) * 8  # block header, key, directory, less the first fingerprint, padding
+HEADER_BYTES = 4096  # of a table file
+ID_BYTES = 4.0
+FOLDER_BYTES = 20_480  # all else of a store: what an empty id map, an empty log and a manifest take
+SAMPLE_SIZE = 1 << 14
+STORAGE = ("hot", "cold")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One design with its estimated costs.
+
+    Attributes
+    ----------
+    design : Design
+    bytes_per_fingerprint : float
+        Of all tables, without ids.
+    disk_bytes : int
+        Tables, dense ids, and the files of an empty store.
+    lookups : int
+        Prefix look-ups per probe.
+    candidates : float
+        Entries compared per probe, on uniform data.
+    microseconds : float
+        Estimated time of one probe in a batch of 4,096, one thread, tables in memory, on a processor with AVX2.
+    cold_milliseconds : float
+        Estimated time of one probe when every block comes from a solid-state disk, one read at a time.
+    fits : bool
+        Whether the design is within the budgets.
+    reason : str
+        Why it is not, or an empty string.
+    chosen : bool
+        Whether ``design="auto"`` takes this one, by :func:`knee`.
+    """
+
+    design: Design
+    bytes_per_fingerprint: float
+    disk_bytes: int
+    lookups: int
+    candidates: float
+    microseconds: float
+    cold_milliseconds: float
+    fits: bool
+    reason: str
+    chosen: bool = False
+
+    @property
+    def name(self) -> str:
+        """The design's name."""
+        return self.design.name
+
+
+def limit_bits(fingerprint_count: int) -> float:
+    """Return log2 C(2^64, n) / n: the fewest bits per fingerprint that a set of n can take on average."""
+    n = fingerprint_count
+    if n == 0:
+        return 0.0
+    # log2 of 2^64 (2^64 - 1) ... (2^64 - n + 1) / n!; the falling factorial is 2^64n to within n^2 / 2^65.
+    falling = 64.0 * n - n * (n - 1) / 2 / 2.0**64 / log(2)
+    return (falling - lgamma(n + 1) / log(2)) / n
+
+
+def table_bits(fingerprint_count: int, block_bytes: int = DEFAULT_BLOCK_BYTES) -> float:
+    """Return the estimated bits per fingerprint of one table for uniform keys, including all overhead."""
+    n = max(fingerprint_count, 1)
+    entry = max(64 - log2(max(n, 2)), 1.0) + CODE_BITS
+    per_block = max((block_bytes * 8 - 20 * 8 - 22) / entry + 1, 1.0)
+    # A file has whole blocks, and at least one.
+    bits = max(entry + ENTRY_OVERHEAD_BITS / min(per_block, n), (block_bytes + 24) * 8 / n)
+    return bits + HEADER_BYTES * 8 / n
+
+
+class Sample:
+    """A random sample of a set's fingerprints, and estimates from it.
+
+    Parameters
+    ----------
+    fingerprints : ndarray of uint64
+    """
+
+    def __init__(self, fingerprints: Words) -> None:
+        self._values = np.ascontiguousarray(fingerprints[:: max(len(fingerprints) // SAMPLE_SIZE, 1)][:SAMPLE_SIZE])
+        bits = self._values[:, None] >> np.arange(63, -1, -1, dtype=np.uint64) & np.uint64(1)
+        ones = bits.mean(axis=0) if len(self._values) else np.full(64, 0.5)
+        # How likely the other value of each source bit is, relative to its own.
+        self._evenness = np.minimum(ones, 1 - ones) / np.maximum(ones, 1 - ones)
+
+    def share(self, table: TableSpec, prefix_bits: int) -> float:
+        """Return the share of the set that has the same leading bits in a table as one of its fingerprints."""
+        permuted = _kernel.permute(self._values, np.frombuffer(table.permutation, np.uint8), False)
+        leading = permuted >> np.uint64(64 - prefix_bits) if prefix_bits else np.zeros_like(permuted)
+        _, counts = np.unique(leading, return_counts=True)
+        m = len(self._values)
+        pairs = float(np.sum(counts * (counts - 1.0)))
+        return max(pairs / (m * (m - 1)), 2.0**-prefix_bits)
+
+    def flipped(self, table: TableSpec, prefix_bits: int) -> float:
+        """Return the average number of entries of a look-up with one flipped bit, relative to one with none."""
+        return float(self._evenness[list(table.permutation[:prefix_bits])].mean()) if prefix_bits else 1.0
+
+    @property
+    def skewed(self) -> bool:
+        """Whether some 16 successive bits take far fewer values than random bits would."""
+        m = len(self._values)
+        if m < SAMPLE_SIZE:
+            return False
+        quarters = [TableSpec(bytes((bit + start) % 64 for bit in range(64)), 16) for start in range(0, 64, 16)]
+        return any(self.share(quarter, 16) > 1.5 / 2**16 for quarter in quarters)
+
+
+def estimate(
+    candidate: Design,
+    fingerprint_count: int,
+    *,
+    sample: Sample | None = None,
+    disk_budget: int | None = None,
+    memory_budget: int | None = None,
+    block_bytes: int = DEFAULT_BLOCK_BYTES,
+) -> Plan:
+    """Return the estimated costs of a design over n fingerprints: uniform ones, or a set like the sample."""
+    n = max(fingerprint_count, 1)
+    bits = table_bits(n, block_bytes)
+    per_block = max(block_bytes * 8 / bits, 1.0)
+    lookups = 0
+    candidates = nanoseconds = reads = 0.0
+    for lookup in candidate.lookups(n):
+        found = n / 2.0**lookup.prefix_bits
+        if sample is not None:
+            table = candidate.tables[lookup.table]
+            own = n * sample.share(table, lookup.prefix_bits)
+            others = sample.flipped(table, lookup.prefix_bits) * (lookup.variant_count - 1)
+            found = own * (1 + others) / lookup.variant_count
+        more_blocks = found / per_block
+        lookups += lookup.variant_count
+        candidates += lookup.variant_count * found
+        in_batch = BATCH_QUERIES * lookup.variant_count
+        nanoseconds += lookup.variant_count * lookup_nanoseconds(n, per_block, found, in_batch)
+        reads += lookup.variant_count * (1 + more_blocks * block_bytes / 4096)
+    tables_bytes = int(n * bits / 8 * len(candidate.tables))
+    disk_bytes = tables_bytes + int(n * ID_BYTES) + FOLDER_BYTES
+    reason = ""
+    if disk_budget is not None and disk_bytes > disk_budget:
+        reason = "over the disk budget"
+    elif memory_budget is not None and tables_bytes > memory_budget:
+        reason = "over the memory budget"
+    return Plan(
+        candidate, bits / 8 * len(candidate.tables), disk_bytes, lookups, candidates, nanoseconds / 1000,
+        reads * COLD_READ_NS / 1e6, not reason, reason,
+    )  # fmt: skip
+
+
+def candidates_for(radius: int, skewed: bool = False) -> Iterator[Design]:
+    """Yield the designs worth considering for a radius: the paper's, other blocks, nested, flips, striped ones for skew."""
+    names = [name for name, (_, most) in MANKU.items() if radius <= most]
+    shapes = {MANKU[name][0] for name in names}
+    for block_count in range(radius + 2, min(radius + 5, 12)):
+        for leading_count in range(1, block_count - radius + 1):
+            name = f"blocks-{block_count}-{leading_count}"
+            if name not in shapes and leading_count < block_count:
+                names.append(name)
+    if radius:
+        nest = f"nested-{radius + 1}-{radius + 1}"
+        if nest not in shapes:
+            names.append(nest)
+    names += [f"flip-{count}" for count in range(1, radius + 2)]
+    if skewed and radius:
+        names += [name.replace("blocks", "striped") for name in [*shapes, *names] if name.startswith("blocks")]
+    seen = set()
+    for name in names:
+        made = make_design(name, radius)
+        if len(made.tables) <= 100 and made.tables not in seen:
+            seen.add(made.tables)
+            yield made
+
+
+def plan(
+    n: int,
+    radius: int = 3,
+    *,
+    disk_budget: int | str | None = None,
+    memory_budget: int | str | None = None,
+    storage: str = "hot",
+    block_bytes: int = DEFAULT_BLOCK_BYTES,
+    sample: Words | None = None,
+) -> list[Plan]:
+    """Estimate every design for a set of n fingerprints, the one that ``auto`` takes first.
+
+    Parameters
+    ----------
+    n : int
+        The number of fingerprints.
+    radius : int
+        The largest radius of probes, 0 to 7.
+    disk_budget : int or str, optional
+        Bytes that tables and ids may take on disk, such as ``"40GB"``.
+    memory_budget : int or str, optional
+        Bytes of memory for the tables in the page cache; by default half of this machine's memory if ``storage`` is hot.
+    storage : {"hot", "cold"}
+        Whether the tables will be in the page cache (rank by microseconds) or on disk (rank by reads).
+
+    sample : ndarray of uint64, optional
+        A random sample of the set, of which 16,384 fingerprints are used. If it is skewed, the entries that look-ups meet are
+        estimated from its shared prefixes, and striped designs are compared too.
+
+    Returns
+    -------
+    list of Plan
+        The chosen design (see :func:`knee`), then the others that fit, then those that do not, each group by estimated time.
+
+    Raises
+    ------
+    InputError
+        A negative n, a radius outside 0 to 7, an unknown kind of storage.
+
+    Examples
+    --------
+    >>> import fpstore
+    >>> best = fpstore.plan(1 << 24, radius=3)[0]
+    >>> best.fits
+    True
+    """
+    radius = check_radius(radius, MAX_RADIUS)
+    n = check_whole(n, 0, 2**64, "n")
+    check_choice(storage, STORAGE, "storage")
+    check_block_bytes(block_bytes)
+    disk_budget = None if disk_budget is None else parse_size(disk_budget, "disk_budget")
+    memory_budget = None if memory_budget is None else parse_size(memory_budget, "memory_budget")
+    if memory_budget is None and storage == "hot":
+        memory_budget = total_memory() // 2
+    plans = []
+    measured = None if sample is None else Sample(check_fingerprints(sample))
+    if measured is not None and not measured.skewed:
+        measured = None
+    for candidate in candidates_for(radius, measured is not None):
+        try:
+            plans.append(
+                estimate(
+                    candidate, n, sample=measured, disk_budget=disk_budget, memory_budget=memory_budget, block_bytes=block_bytes
+                )
+            )  # fmt: skip
+        except InputError:
+            continue  # more look-ups than a probe may make
+
+    plans.sort(key=lambda p: (not p.fits, _cost(p, storage), p.bytes_per_fingerprint))
+    if plans[0].fits:
+        best = knee([p for p in plans if p.fits], storage)
+        plans.remove(best)
+        plans.insert(0, replace(best, chosen=True))
+    return plans
+
+
+def _cost(p: Plan, storage: str) -> float:
+    return p.microseconds if storage == "hot" else p.cold_milliseconds
+
+
+def weighted_cost(p: Plan, storage: str = "hot") -> float:
+    """Return time x bytes^0.585, which ``auto`` minimizes: twice the bytes weigh as much as 1.5 times the time.
+
+    So the best plan never takes more than twice the bytes of one that takes at most 1.5 times its time, nor more than four times
+    the bytes of one that takes at most 2.25 times its time, and so on.
+    """
+    return _cost(p, storage) * float(p.bytes_per_fingerprint ** log2(SPEED_FOR_TWICE_THE_BYTES))
+
+
+def knee(plans: Sequence[Plan], storage: str = "hot") -> Plan:
+    """Return the plan with the lowest weighted cost (:func:`worth`), and among equals the smaller.
+
+    Parameters
+    ----------
+    plans : sequence of Plan
+        At least one.
+    storage : {"hot", "cold"}
+        Which of the two times counts.
+    """
+    return min(plans, key=lambda p: (weighted_cost(p, storage), p.bytes_per_fingerprint, p.name))
+
+
+def choose(
+    n: int,
+    radius: int,
+    *,
+    disk_budget: int | None = None,
+    storage: str = "hot",
+    block_bytes: int = DEFAULT_BLOCK_BYTES,
+    sample: Words | None = None,
+) -> Plan:
+    """Return the plan that ``design="auto"`` takes; InputError if none fits the disk budget."""
+    plans = plan(n, radius, disk_budget=disk_budget, storage=storage, block_bytes=block_bytes, sample=sample)
+    if not plans[0].fits:
+        # A store over the memory budget works, with misses of the page cache; one over the disk budget cannot be built.
+        plans = plan(n, radius, disk_budget=disk_budget, storage="cold", block_bytes=block_bytes, sample=sample)
+    if not plans[0].fits:
+        least = min(plans, key=lambda p: p.disk_bytes)
+        raise InputError(
+            f"no design fits the disk budget: {least.name} is the smallest at {least.disk_bytes} bytes",
+            expected=disk_budget,
+        )
+    return plans[0]

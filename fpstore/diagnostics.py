@@ -1,0 +1,21 @@
+"""The logger ``fpstore``. It is silent until the program that uses fpstore configures logging."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import logging
+
+_logger: logging.Logger | None = None
+
+
+def logger() -> logging.Logger:
+    """Return the logger; the module ``logging`` is loaded on first use."""
+    global _logger
+    if _logger is None:
+        import logging
+
+        _logger = logging.getLogger("fpstore")
+        _logger.addHandler(logging.NullHandler())
+    return _logger

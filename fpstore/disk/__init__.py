@@ -1,0 +1,1 @@
+"""Files and folders on disk: atomic folders, locks, sealed LMDB files. Nothing here knows what a store is."""

@@ -1,0 +1,67 @@
+"""Folders: making them durable, removing them, and exchanging two in one step."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import xxhash
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+ASIDE = "-old"
+MOST_NAME_BYTES = 255
+
+
+def short_name(name: str, room: int) -> str:
+    """Return a name that leaves room for so many more bytes: where it is too long, its beginning and a hash of all of it."""
+    if len(os.fsencode(name)) + room <= MOST_NAME_BYTES:
+        return name
+    ending = f"~{xxhash.xxh64_hexdigest(os.fsencode(name))}"
+    while len(os.fsencode(name)) + len(ending) + room > MOST_NAME_BYTES:
+        name = name[:-1]
+    return name + ending
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder and its contents as far as possible."""
+    import shutil  # imports all the archive modules
+
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def sync_folder(path: Path) -> None:
+    """Make the entries of a folder durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def exchange(new: Path, old: Path) -> None:
+    """Swap two folders in one step; afterwards ``new`` names the old one.
+
+    If the file system cannot do that, use renames, and undo them if one is refused; the old folder may then stay aside.
+    """
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None, use_errno=True)
+        if hasattr(libc, "renameat2"):
+            result = libc.renameat2(_AT_FDCWD, os.fsencode(new), _AT_FDCWD, os.fsencode(old), ctypes.c_uint(_RENAME_EXCHANGE))
+            if result == 0:
+                return
+            if ctypes.get_errno() not in (errno.EINVAL, errno.ENOSYS):
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(old))
+    aside = new.with_name(new.name + ASIDE)
+    old.rename(aside)
+    try:
+        new.rename(old)
+    except OSError:
+        aside.rename(old)
+        raise
+    with suppress(OSError):  # the new one is in place, and the next build removes the other
+        aside.rename(new)

@@ -1,0 +1,78 @@
+"""The lock of a store's single writer."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from fpstore.disk.fork import around_fork
+from fpstore.errors import StoreLockedError
+
+LOCK_FILE = "writer.lock"
+MODE = 0o664
+
+
+class WriterLock:
+    """The right to change a store: a lock on ``writer.lock`` that the system releases when the process dies.
+
+    Raises
+    ------
+    StoreLockedError
+        Another writer has it; the message names the process.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / LOCK_FILE
+        self.owner = os.getpid()
+        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = _holder(self._descriptor)
+            os.close(self._descriptor)
+            who = "this process" if holder == str(os.getpid()) else f"process {holder}"
+            raise StoreLockedError(
+                f"{folder}: {who} has it open for writing, and there is one writer at a time: insert, delete and merge in "
+                "that process, or wait until it has closed the store",
+                path=folder,
+                got=holder,
+            ) from None
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+        try:
+            _held.add(self)
+            with suppress(OSError):  # on a full disk the lock holds, but without the process number
+                os.ftruncate(self._descriptor, 0)
+                os.pwrite(self._descriptor, f"{self.owner}\n".encode(), 0)
+        except BaseException:  # such as a signal: release it here
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Release the lock. Releasing it twice is allowed."""
+        if self._descriptor >= 0:
+            if self.owner == os.getpid():  # a child between fork and exec may hold the descriptor too
+                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+            # A Ctrl-C comes before both of the next lines or after them: another release would close a file of others.
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+        _held.discard(self)
+
+
+_held: set[WriterLock] = set()
+
+
+def _after_fork_in_child() -> None:
+    """Leave the locks to the parent."""
+    for lock in list(_held):
+        lock.release()
+
+
+around_fork(in_child=_after_fork_in_child)
+
+
+def _holder(descriptor: int) -> str:
+    return os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()

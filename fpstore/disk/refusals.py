@@ -1,0 +1,24 @@
+"""System errors as FpstoreErrors that say what to do."""
+
+from __future__ import annotations
+
+import errno
+
+from fpstore.errors import ClosedStoreError, FpstoreError, MemoryLimitError, StorageError
+
+TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
+
+
+def refused(place: object, error: OSError, then: str = "") -> StorageError:
+    """Return an error of the system as a StorageError that says what to do; ``then`` states the consequence."""
+    reason = error.strerror or str(error)
+    if error.errno in TOO_MANY_FILES:
+        reason += ": close other stores and files, or raise the limit (ulimit -n)"
+    return StorageError(f"{place}: {reason}{then}", path=place, errno=error.errno)
+
+
+def is_damage(error: FpstoreError) -> bool:
+    """Whether an error concerns the store rather than this process (memory, open files, a closed store)."""
+    if isinstance(error, (MemoryLimitError, ClosedStoreError)):
+        return False
+    return not (isinstance(error, StorageError) and error.errno in TOO_MANY_FILES)

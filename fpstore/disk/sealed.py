@@ -1,0 +1,391 @@
+"""LMDB environments, opened once per process and path: the only file that imports lmdb.
+
+LMDB allows one open handle per process and file, forbids the use of a handle after ``fork``, and needs a map size fixed in
+advance. Here handles are shared and counted, a forked child opens its own, and a writer that has the file to itself grows the map
+when it is full.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary, finalize
+
+import lmdb
+
+from fpstore.disk.files import open_file
+from fpstore.disk.fork import around_fork
+from fpstore.disk.refusals import TOO_MANY_FILES, refused
+from fpstore.disk.seal import HIGHEST, PAD_BYTES, Paths, seal, tail_bytes
+from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError, StoreNotFoundError
+
+T = TypeVar("T")
+
+FIRST_MAP_BYTES = 1 << 24
+BATCH_ITEMS = 256
+KEYS_AT_ONCE = 128  # few enough that their buffers do not trigger the garbage collector
+CHECKED_AT_OPEN = 4 << 20  # a file of at most this many bytes is checked whole when it is opened
+FULL_BYTES = 1 << 16  # a disk with less room than this is called full
+# One lock around all reading, so that no thread closes or forks in the middle of a read. Reads are short and mostly hold the GIL.
+_lock = threading.RLock()
+_shared: WeakValueDictionary[tuple[int, int], lmdb.Environment] = WeakValueDictionary()
+
+
+def _after_fork_in_child() -> None:
+    """Close the parent's handles: LMDB forbids their use, and they would keep their files from being opened again."""
+    global _lock
+    _lock = threading.RLock()
+    inherited = list(_shared.values())
+    _shared.clear()
+    for environment in inherited:
+        environment.close()
+
+
+def lock() -> Any:
+    """Return this process's lock around all reading of LMDB."""
+    return _lock
+
+
+# The lambdas look up the lock of the process that forks, which may be a child itself.
+around_fork(before=lambda: _lock.acquire(), in_parent=lambda: _lock.release(), in_child=_after_fork_in_child)
+
+
+@contextmanager
+def translated(path: Path, *but: type[lmdb.Error]) -> Iterator[None]:
+    """Turn LMDB's errors into fpstore's, except those named, which the caller handles."""
+    try:
+        yield
+    except but:
+        raise
+    except lmdb.Error as error:
+        raise _translate(path, error) from error
+
+
+DAMAGED = (
+    lmdb.CorruptedError,
+    lmdb.InvalidError,
+    lmdb.PageNotFoundError,
+    lmdb.VersionMismatchError,
+    lmdb.BadTxnError,
+    lmdb.PanicError,
+    lmdb.BadDbiError,
+    lmdb.BadValsizeError,
+)
+
+
+def _translate(path: Path, error: lmdb.Error) -> CorruptStoreError | StorageError | StoreNotFoundError:
+    if isinstance(error, DAMAGED):
+        return CorruptStoreError(f"{path}: LMDB file is damaged ({error})", path=path)
+    if os.strerror(errno.ENOENT) in str(error):
+        return StoreNotFoundError(f"{path}: missing ({os.strerror(errno.ENOENT)})", path=path)
+    for number in TOO_MANY_FILES:
+        if os.strerror(number) in str(error):
+            return refused(path, OSError(number, os.strerror(number)))
+    return StorageError(f"{path}: {_reason(path, error)}", path=path)
+
+
+def _reason(path: Path, error: lmdb.Error) -> str:
+    """Return the reason of an error. LMDB reports a write cut short by a full disk as an input/output error."""
+    full = os.strerror(errno.ENOSPC) in str(error)
+    with suppress(OSError):
+        disk = os.statvfs(path.parent)
+        full |= os.strerror(errno.EIO) in str(error) and disk.f_bavail * disk.f_frsize < FULL_BYTES
+    if full:
+        return f"{os.strerror(errno.ENOSPC)}: free some space; nothing was changed"
+    return str(error).removeprefix(f"{path}: ")
+
+
+class SealedReader:
+    """A sealed LMDB file, open for reading; it never changes.
+
+    Parameters
+    ----------
+    path : Path
+    databases : sequence of bytes
+        Named databases that may be read. LMDB shows a handle only to transactions begun after it was opened, so all are opened
+        at once.
+    file_bytes : int, optional
+        The size that the file must have; by default that of its pages and PAD_BYTES. The last 8 bytes are a digest.
+    digest : int, optional
+        The digest that the file must have, if it is known, so that no other file can take its place.
+    largest : int
+        The longest value in the file. LMDB has no checksums and follows the lengths it reads: a damaged one leads at most this
+        far and two 16-bit offsets further, where the padding lies. Longer values are refused unread.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        databases: Sequence[bytes] = (),
+        file_bytes: int | None = None,
+        digest: int | None = None,
+        largest: int = 0,
+    ) -> None:
+        self.path = path
+        self._file_bytes = file_bytes
+        self._digest = digest
+        self._paths: Paths
+        self._whole = False  # every page has been checked
+        self._longest = max(largest, PAD_BYTES // 2)
+        self._names = databases
+        self._closed = False
+        self._pid = 0  # the process that owns what follows
+        self._inode: tuple[int, int] | None = None
+        self._given_back: finalize[[int], SealedReader] | None = None
+        self._descriptor = -1  # of the file that was opened, even if the path names another one later
+        self._environment: lmdb.Environment | None = None
+        self._transaction: lmdb.Transaction | None = None
+        self._databases: dict[bytes | None, Any] = {}
+        with _lock:
+            try:
+                self._open()
+            except BaseException:
+                self.close()
+                raise
+
+    def _open(self) -> None:
+        if self._descriptor < 0:
+            self._descriptor = open_file(self.path)
+            self._given_back = finalize(self, os.close, self._descriptor)
+        try:
+            status = self.path.stat()
+        except FileNotFoundError as error:  # perhaps a merge has removed it just now
+            raise StoreNotFoundError(f"{self.path}: missing ({error.strerror})", path=self.path) from error
+        except OSError as error:
+            raise refused(self.path, error) from error
+        inode = (status.st_dev, status.st_ino)
+        if self._inode not in (None, inode):
+            raise StorageError(f"{self.path}: was replaced before this process read it: open the store again", path=self.path)
+        if self._pid == 0:
+            self._check_file(os.fstat(self._descriptor).st_size)
+        environment = _shared.get(inode)
+        if environment is None:
+            with translated(self.path):
+                environment = lmdb.open(
+                    os.fsencode(self.path), subdir=False, readonly=True, lock=False, max_dbs=4, readahead=False
+                )
+        try:
+            with translated(self.path):
+                databases: dict[bytes | None, Any] = {None: None}
+                for name in self._names:
+                    with suppress(lmdb.NotFoundError):
+                        databases[name] = environment.open_db(name, create=False)
+                self._transaction = environment.begin(buffers=True)
+        except BaseException:
+            if inode not in _shared:  # the error would keep the file open, and it can be opened only once
+                environment.close()
+            raise
+        _shared[inode] = self._environment = environment
+        self._databases, self._inode, self._pid = databases, inode, os.getpid()
+
+    def _check_file(self, size: int) -> None:
+        """Refuse a file that is cut short, or of another store, or small and damaged, before LMDB reads it."""
+        if self._file_bytes not in (None, size):
+            raise CorruptStoreError(
+                f"{self.path}: LMDB file is cut short or damaged ({size} bytes, expected {self._file_bytes})",
+                path=self.path,
+                expected=self._file_bytes,
+                got=size,
+            )
+        self._paths = Paths(self.path, self._descriptor, bool(self._names))
+        if self._file_bytes is None and size != (expected := self._paths.used + PAD_BYTES + tail_bytes(self._paths.used)):
+            raise CorruptStoreError(
+                f"{self.path}: LMDB file is cut short or damaged ({size} bytes, expected {expected})",
+                path=self.path,
+                expected=expected,
+                got=size,
+            )
+        if self._digest not in (None, got := self._paths.seal.digest):
+            raise CorruptStoreError(
+                f"{self.path}: LMDB file is damaged, or a file of another store (digest differs)",
+                path=self.path,
+                expected=self._digest,
+                got=got,
+            )
+        if self._paths.used <= CHECKED_AT_OPEN:
+            self._check_all()
+
+    def _check_all(self) -> None:
+        """Check every page, once, before all of them are read."""
+        if not self._whole:
+            self._paths.seal.check_all()
+            self._whole = True
+
+    def _ready(self, database: bytes | None) -> tuple[Any, Any]:
+        """Return the transaction and the handle of a database, opened in this process; the caller holds the lock."""
+        if self._closed:
+            raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
+        if self._pid != os.getpid():
+            self._open()
+        if database not in self._databases:
+            assert database is not None
+            raise CorruptStoreError(f"{self.path}: database {database.decode()} is missing", path=self.path)
+        return self._transaction, self._databases[database]
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes that the file takes on disk; its padding is a hole if the file system has holes."""
+        status = os.fstat(self._descriptor) if self._descriptor >= 0 and not self._closed else self.path.stat()
+        return min(status.st_size, status.st_blocks * 512)
+
+    def verify(self) -> None:
+        """Check every page, without LMDB."""
+        if self._closed:
+            raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
+        Paths(self.path, self._descriptor, bool(self._names)).seal.check_all()
+
+    def sealed_with(self) -> int:
+        """Return the digest of the file."""
+        return self._paths.seal.digest
+
+    def _copied(self, value: memoryview[int]) -> bytes:
+        if len(value) > self._longest:
+            raise CorruptStoreError(
+                f"{self.path}: LMDB file is damaged (a value of {len(value)} bytes)", path=self.path, got=len(value)
+            )
+        return bytes(value)
+
+    def get(self, key: bytes, database: bytes | None = None) -> bytes | None:
+        """Return the value of a key, or None; CorruptStoreError if there is no such database."""
+        with _lock:
+            transaction, handle = self._ready(database)
+            if not self._whole:
+                number, marks = int.from_bytes(key, "big"), self._paths.marks
+                if database is not None or number >= len(marks) or not marks[number]:
+                    self._paths.reach(number, database)
+            try:
+                value = transaction.get(key, db=handle)
+            except lmdb.Error as error:
+                raise _translate(self.path, error) from error
+            return None if value is None else self._copied(value)
+
+    def get_many(self, keys: Sequence[bytes], database: bytes | None = None) -> list[bytes | None]:
+        """Return the value of each key, or None. Ascending keys are found fastest."""
+        out: list[bytes | None] = []
+        for start in range(0, len(keys), KEYS_AT_ONCE):
+            part = keys[start : start + KEYS_AT_ONCE]
+            with _lock, translated(self.path):
+                transaction, handle = self._ready(database)
+                if not self._whole:
+                    self._reach_many(part, database)
+                found = transaction.cursor(db=handle).getmulti(part)
+                if len(found) == len(part):
+                    out += [self._copied(value) for _, value in found]
+                else:
+                    values = {bytes(key): self._copied(value) for key, value in found}
+                    out += [values.get(key) for key in part]
+        return out
+
+    def successive(self, first: bytes, count: int, database: bytes | None = None) -> list[bytes]:
+        """Return the values of successive numbers, as keys of 8 bytes, from an existing one on; fewer if the keys end."""
+        with _lock, translated(self.path):
+            transaction, handle = self._ready(database)
+            if not self._whole:
+                low = int.from_bytes(first, "big")
+                self._paths.reach_range(low, low + count - 1, database)
+            cursor = transaction.cursor(db=handle)
+            if not cursor.set_key(first):
+                return []
+            return [self._copied(value) for value in islice(cursor.iternext(keys=False, values=True), count)]
+
+    def _reach_many(self, keys: Sequence[bytes], database: bytes | None) -> None:
+        """Check the pages on the way to keys; ascending keys take fewer steps."""
+        low = after = 0
+        for number in [int.from_bytes(key, "big") for key in keys]:
+            marks = self._paths.marks if database is None else b""
+            if not low <= number < after and not (number < len(marks) and marks[number]):
+                low, after = number, self._paths.reach(number, database)
+
+    def last_key(self, database: bytes | None = None) -> bytes | None:
+        """Return the greatest key, or None if there is none or no such database."""
+        with _lock, translated(self.path):
+            if database not in self._databases:
+                return None
+            transaction, handle = self._ready(database)
+            if not self._whole:
+                self._paths.reach(HIGHEST, database)
+            cursor = transaction.cursor(db=handle)
+            return bytes(cursor.key()) if cursor.last() else None
+
+    def items(self, database: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """Yield (key, value) in key order."""
+        if self._closed:
+            raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
+        self._check_all()  # without the lock, since it takes long
+        last = b""
+        while True:
+            with _lock, translated(self.path):
+                transaction, handle = self._ready(database)
+                cursor = transaction.cursor(db=handle)
+                # First the key after the empty one, later the key after the last one.
+                found = cursor.set_range(last) and (bytes(cursor.key()) > last or cursor.next())
+                items = islice(cursor.iternext(), BATCH_ITEMS) if found else ()
+                batch = [(bytes(key), self._copied(value)) for key, value in items]
+            for key, value in batch:
+                if key <= last:
+                    raise CorruptStoreError(f"{self.path}: keys are out of order", path=self.path, expected=last, got=key)
+                yield key, value
+                last = key
+            if not batch:
+                return
+
+    def close(self) -> None:
+        """Release the handle; the file is closed with its last reader. Closing twice is allowed."""
+        with _lock:
+            self._closed = True
+            self._databases, self._transaction, self._environment = {}, None, None
+            if self._given_back is not None:
+                self._given_back()
+
+
+class SealedWriter:
+    """An LMDB file that only this process writes; the map grows as needed, and :meth:`finish` makes the file durable."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with translated(path):
+            self._environment = lmdb.open(
+                os.fsencode(path),
+                subdir=False,
+                lock=False,
+                sync=False,
+                metasync=False,
+                max_dbs=4,
+                map_size=FIRST_MAP_BYTES,
+            )
+        self._databases: dict[bytes, object] = {}
+
+    def run(self, work: Callable[[lmdb.Transaction], T]) -> T:
+        """Run ``work(transaction)`` and commit; if the map is full, grow it and run the work again."""
+        while True:
+            try:
+                with translated(self.path, lmdb.MapFullError), self._environment.begin(write=True) as transaction:
+                    return work(transaction)
+            except lmdb.MapFullError:
+                self._environment.set_mapsize(self._environment.info()["map_size"] * 2)
+
+    def database(self, name: bytes) -> object:
+        """Return the handle of a named database, which is created if it is missing."""
+        if name not in self._databases:
+            with translated(self.path):
+                self._databases[name] = self._environment.open_db(name)
+        return self._databases[name]
+
+    def finish(self, largest: int = 0) -> tuple[int, int]:
+        """Sync and close the file, pad it with a hole for reads of damaged lengths, and return its size and digest."""
+        with translated(self.path):
+            self._environment.sync(True)
+        page = int(self._environment.stat()["psize"])
+        used = (int(self._environment.info()["last_pgno"]) + 1) * page
+        self._environment.close()
+        return seal(self.path, used, -(-largest // page) * page)
+
+    def abort(self) -> None:
+        """Close without syncing."""
+        self._environment.close()

@@ -1,0 +1,45 @@
+"""The Huffman code of a table, from the histogram of its first differing bit positions (Manku, section 3.3)."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel
+
+SYMBOLS = 64
+
+
+def code_lengths(histogram: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
+    """Return the code length of each h; 0 for positions that do not occur.
+
+    Rare positions are counted as at least a 2^-14th of all, doubling until no code is longer than the format allows (16 bits):
+    that costs less than a thousandth of a bit per fingerprint. At least two positions get a code, so that the code is complete.
+
+    Parameters
+    ----------
+    histogram : ndarray of uint64, shape (64,)
+        The number of occurrences of each position.
+
+    Returns
+    -------
+    ndarray of uint8, shape (64,)
+    """
+    from bitarray.util import canonical_huffman
+
+    total = int(histogram.sum())
+    present = [int(s) for s in np.flatnonzero(histogram)]
+    for filler in (SYMBOLS - 1, SYMBOLS - 2):
+        if len(present) < 2 and filler not in present:
+            present.append(filler)
+    lengths = np.zeros(SYMBOLS, dtype=np.uint8)
+    shift = 14
+    while True:
+        least = max(1, total >> shift)
+        codes, _, _ = canonical_huffman({s: max(int(histogram[s]), least) for s in present})
+        if max(map(len, codes.values())) <= _kernel.MAX_CODE_BITS:
+            break
+        shift -= 1
+    for symbol, code in codes.items():
+        lengths[symbol] = len(code)
+    return lengths

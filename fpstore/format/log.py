@@ -1,0 +1,389 @@
+"""The log of a generation: what was inserted and deleted since its tables were written, in order.
+
+A file that only grows. Behind a header each record has its length, its number, a checksum that depends on the store, the
+generation and the place, and a change. The header also has one word that moves: the end of what is durable. The writer stores it
+after each sync; a reader compares it with the last one it saw, and reads what is between. docs/format.md ("Log") is normative.
+"""
+
+from __future__ import annotations
+
+import itertools
+import mmap
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from weakref import finalize
+
+import numpy as np
+import xxhash
+
+from fpstore import _kernel
+from fpstore.disk.files import open_file, read_at
+from fpstore.disk.refusals import refused
+from fpstore.errors import CorruptStoreError, FormatVersionError
+from fpstore.format.record import ID_KINDS, Change, Totals
+
+LOG_FILE = "log"
+HEADER_BYTES = 4096
+MAGIC = b"FPSTLOG\n"
+RECORD_MAGIC = b"FPCHANGE"
+VERSION = 1
+IDENTITY_BYTES = 16
+_HEADER = struct.Struct("<8sII16sQQQQQII")  # without the checksum that ends it
+RECORD = struct.Struct("<QQQ")  # length, number, what was durable when it was written
+_CHECKED_FROM = 16
+HEAD = _CHECKED_FROM + RECORD.size
+ALIGN = 8
+WORDS_AT = 512  # of the header: the words that move, each 8 bytes
+END, BOOT = WORDS_AT // 8, WORDS_AT // 8 + 1
+SUPERSEDED = 1 << 63
+_END_BITS, _END_CHECK_BITS = 48, 15
+_END_FACTOR = 0x9E3779B185EBCA87
+PIECE_BYTES = 1 << 26  # read at a time, unless one record is larger
+_ANY = 0
+
+
+class LogHeader(NamedTuple):
+    """What a log belongs to, and what there was at its start.
+
+    Attributes
+    ----------
+    identity : bytes
+        Of the store, 16 bytes.
+    generation : int
+    first_string : int
+        The number of the first string that is not in the generation's dictionary.
+    totals : Totals
+    """
+
+    identity: bytes
+    generation: int
+    first_string: int
+    totals: Totals
+
+    @property
+    def seed(self) -> int:
+        """The seed of the checksums; that of a record at a place is this XOR the place."""
+        return xxhash.xxh64_intdigest(self.identity, self.generation)
+
+    def pack(self) -> bytes:
+        """Return the bytes that do not move, with their checksum."""
+        totals = self.totals
+        data = _HEADER.pack(
+            MAGIC, VERSION, HEADER_BYTES, self.identity, self.generation, self.first_string,
+            totals.fingerprints, totals.ids, totals.next_row, ID_KINDS.index(totals.id_kind), 0,
+        )  # fmt: skip
+        return data + xxhash.xxh64_intdigest(data).to_bytes(8, "little")
+
+
+def parse_header(data: bytes, path: Path) -> LogHeader:
+    """Check and parse the header of a log.
+
+    Raises
+    ------
+    CorruptStoreError, FormatVersionError
+    """
+    if len(data) < HEADER_BYTES:
+        raise CorruptStoreError(f"{path}: the log is cut short ({len(data)} bytes): run fpstore repair", path=path)
+    if xxhash.xxh64_intdigest(data[: _HEADER.size]) != int.from_bytes(data[_HEADER.size : _HEADER.size + 8], "little"):
+        raise CorruptStoreError(f"{path}: the header of the log is damaged (checksum differs): run fpstore repair", path=path)
+    magic, version, header_bytes, identity, generation, first, fingerprints, ids, row, kind, flags = _HEADER.unpack_from(data)
+    if magic != MAGIC:
+        raise CorruptStoreError(f"{path}: not a log", path=path)
+    if (version, header_bytes, flags) != (VERSION, HEADER_BYTES, 0) or kind >= len(ID_KINDS):
+        raise FormatVersionError(
+            f"{path}: a log of version {version}, this fpstore reads {VERSION}", path=path, expected=VERSION, got=version
+        )
+    return LogHeader(identity, generation, first, Totals(fingerprints, ids, row, ID_KINDS[kind]))
+
+
+def claimed_header(data: bytes) -> LogHeader | None:
+    """Return what a damaged header of a log says, or None when it cannot be read at all; nothing vouches for it."""
+    if len(data) < _HEADER.size or data[: len(MAGIC)] == bytes(len(MAGIC)):
+        return None
+    _, _, _, identity, generation, first, fingerprints, ids, row, kind, _ = _HEADER.unpack_from(data)
+    return LogHeader(identity, generation, first, Totals(fingerprints, ids, row, ID_KINDS[kind % len(ID_KINDS)]))
+
+
+def boot_word() -> int:
+    """Return 64 bits that tell this run of the machine from others; 0 where the system does not say.
+
+    What a file system has cached outlives a process, not the machine.
+    """
+    try:
+        identity = Path("/proc/sys/kernel/random/boot_id").read_bytes()
+    except OSError:
+        return 0
+    return xxhash.xxh64_intdigest(identity.strip()) or 1
+
+
+def end_word(end: int) -> int:
+    """Return the word that tells an end: 48 bits of it, 15 that check them, and the bit SUPERSEDED, which is not set."""
+    return (end * _END_FACTOR % 2**64 >> 64 - _END_CHECK_BITS) << _END_BITS | end
+
+
+def told_end(word: int, path: Path) -> int:
+    """Return the end that a word tells.
+
+    Raises
+    ------
+    CorruptStoreError
+        The word is damaged.
+    """
+    word &= ~SUPERSEDED
+    end = word & ((1 << _END_BITS) - 1)
+    if end < HEADER_BYTES or end % ALIGN or word != end_word(end):
+        raise CorruptStoreError(
+            f"{path}: the log is damaged at byte {WORDS_AT} (where it ends): run fpstore repair", path=path, got=WORDS_AT
+        )
+    return end
+
+
+class Records(NamedTuple):
+    """Successive records, put together as one change.
+
+    Attributes
+    ----------
+    first, last : int
+        Their numbers.
+    end : int
+        The place behind the last.
+    change : Change
+    """
+
+    first: int
+    last: int
+    end: int
+    change: Change
+
+
+class LogReader:
+    """A log, open for reading. It writes and locks nothing, and survives a fork.
+
+    Parameters
+    ----------
+    path : Path
+    identity, generation : bytes, int
+        What the log must belong to.
+
+    Attributes
+    ----------
+    header : LogHeader
+    words : memoryview of 8-byte words
+        Of the header. The one at END moves: it tells the end of what is durable, with SUPERSEDED when another generation is
+        current. To look at it is one load of 8 aligned bytes, without a system call.
+
+    Raises
+    ------
+    StoreNotFoundError
+        There is none: a merge may have removed it.
+    CorruptStoreError, FormatVersionError, StorageError
+    """
+
+    def __init__(self, path: Path, identity: bytes, generation: int) -> None:
+        self.path = path
+        self._descriptor = open_file(path)
+        self._given_back = finalize(self, os.close, self._descriptor)
+        try:
+            self.header = parse_header(read_at(self._descriptor, path, 0, HEADER_BYTES), path)
+            check_belongs(self.header, path, identity, generation)
+            self._seed = self.header.seed
+            self._mapped = map_header(self._descriptor, path, mmap.PROT_READ)
+            self.words = memoryview(self._mapped).cast("Q")
+            told_end(self.end, path)
+            self._boot = boot_word()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def end(self) -> int:
+        """The word at END."""
+        return self.words[END]
+
+    @property
+    def told(self) -> int:
+        """The place that the word at END tells."""
+        return told_end(self.end, self.path)
+
+    def read(self, place: int, number: int) -> Iterator[Records]:
+        """Yield what is between a place and the end, in pieces; ``number`` is that of the first record there.
+
+        When the machine has stopped since the end was stored, whole records behind it count too: they may have been acknowledged.
+
+        Raises
+        ------
+        CorruptStoreError
+            A record is damaged; the error names the place.
+        """
+        exact = None
+        while exact != self._is_exact():  # a writer that opens the log makes its end exact
+            exact = self._is_exact()
+            told = told_end(self.end, self.path)
+            end = told if exact else os.fstat(self._descriptor).st_size
+            for records in whole_records(self._descriptor, self.path, self._seed, place, number, end):
+                if exact != self._is_exact():
+                    break  # it may be what that writer has not made durable yet
+                yield records
+                place, number = records.end, records.last + 1
+        if exact:
+            if place < told:
+                raise damaged_at(self.path, place)
+        else:
+            check_tail(self._descriptor, self.path, self._seed, place, told)
+
+    def _is_exact(self) -> bool:
+        """Whether the end is what was stored last: the machine has not stopped since a writer opened the log."""
+        return self.words[BOOT] == self._boot != 0
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes that the file takes on disk."""
+        status = os.fstat(self._descriptor)
+        return min(status.st_size, status.st_blocks * 512)
+
+    def close(self) -> None:
+        """Give the file back. Closing twice is allowed."""
+        if self._given_back.alive:
+            if hasattr(self, "words"):
+                self.words.release()
+                self._mapped.close()
+            self._given_back()
+
+
+def map_header(descriptor: int, path: Path, protection: int) -> mmap.mmap:
+    """Map the header of an open log.
+
+    Raises
+    ------
+    StorageError
+    """
+    try:
+        return mmap.mmap(descriptor, HEADER_BYTES, prot=protection)
+    except OSError as error:
+        raise refused(path, error) from error
+
+
+def log_end(descriptor: int, path: Path, identity: bytes, generation: int) -> int:
+    """Return the end of what an open log has that is durable, when it belongs to this store and generation.
+
+    Raises
+    ------
+    CorruptStoreError, FormatVersionError
+    """
+    data = read_at(descriptor, path, 0, HEADER_BYTES)
+    header = parse_header(data, path)
+    check_belongs(header, path, identity, generation)
+    word, boot = (int.from_bytes(data[8 * at : 8 * at + 8], "little") for at in (END, BOOT))
+    told = told_end(word, path)
+    if boot == boot_word() != 0:
+        return told
+    place, number = HEADER_BYTES, 1
+    for records in whole_records(descriptor, path, header.seed, place, number, os.fstat(descriptor).st_size):
+        place = records.end
+    check_tail(descriptor, path, header.seed, place, told)
+    return place
+
+
+def check_belongs(header: LogHeader, path: Path, identity: bytes, generation: int) -> None:
+    """Refuse the log of another store or generation.
+
+    Raises
+    ------
+    CorruptStoreError
+    """
+    if (header.identity, header.generation) != (identity, generation):
+        what = "another store" if header.identity != identity else f"generation {header.generation}"
+        raise CorruptStoreError(
+            f"{path}: the log of {what}: run fpstore repair", path=path, expected=generation, got=header.generation
+        )
+
+
+def whole_records(descriptor: int, path: Path, seed: int, place: int, number: int, end: int) -> Iterator[Records]:
+    """Yield the whole records from a place on, up to the first that is not whole, in pieces.
+
+    Raises
+    ------
+    CorruptStoreError
+        The disk cannot read a place.
+    """
+    wanted = PIECE_BYTES
+    while place < end:
+        data = read_at(descriptor, path, place, min(wanted, end - place))
+        if len(data) < min(wanted, end - place):
+            end = place + len(data)  # the file is cut short
+        count, used, last, _, totals, *columns = _kernel.read_log(np.frombuffer(data, np.uint8), place, seed, number, 2**64 - 1)
+        if count:
+            yield Records(last - count + 1, last, place + used, _change(totals, columns))
+            place, number, wanted = place + used, last + 1, PIECE_BYTES
+            continue
+        # Perhaps it is longer than what was read, unless the file ends there.
+        length = int.from_bytes(data[_CHECKED_FROM : _CHECKED_FROM + 8], "little")
+        if len(data) < wanted or data[:8] != RECORD_MAGIC or not len(data) < length <= end - place:
+            return
+        wanted = length + ALIGN
+
+
+def _change(totals: tuple[int, int, int, int], columns: list[Any]) -> Change:
+    kinds, fingerprints, ids, lims, strings = columns
+    data, cuts = strings.tobytes(), lims.tolist()
+    return Change(
+        Totals(*totals[:3], ID_KINDS[totals[3]]),
+        kinds,
+        fingerprints,
+        ids,
+        [data[start:end] for start, end in itertools.pairwise(cuts)],
+    )
+
+
+def check_tail(descriptor: int, path: Path, seed: int, place: int, told: int) -> None:
+    """Refuse a log whose records stop being whole at a place that was durable.
+
+    It was if the end told in the header is behind it, or if a later record says so. Otherwise a machine stopped while the record
+    was written, and nobody was told that it is there.
+
+    Raises
+    ------
+    CorruptStoreError
+    """
+    if place < told or any(durable > place for _, durable, _ in later_records(descriptor, path, seed, place)):
+        raise damaged_at(path, place)
+
+
+def damaged_at(path: Path, place: int) -> CorruptStoreError:
+    """Return the error for a record that is not whole."""
+    return CorruptStoreError(
+        f"{path}: the log is damaged at byte {place} (a record is not whole): run fpstore repair", path=path, got=place
+    )
+
+
+def later_records(descriptor: int, path: Path, seed: int, place: int) -> Iterator[tuple[int, int, Records]]:
+    """Yield (place, what was durable when it was written, record) of each whole record from a place on, whatever lies between."""
+    size = os.fstat(descriptor).st_size
+    place += -place % ALIGN
+    while (found := _find(descriptor, path, place, size)) is not None:
+        head = read_at(descriptor, path, found, HEAD)
+        length = int.from_bytes(head[_CHECKED_FROM : _CHECKED_FROM + 8], "little")
+        place = found + ALIGN
+        if not HEAD <= length <= size - found:
+            continue
+        data = read_at(descriptor, path, found, length + -length % ALIGN)
+        count, used, last, durable, totals, *columns = _kernel.read_log(np.frombuffer(data, np.uint8), found, seed, _ANY, 1)
+        if count:
+            place = found + used
+            yield found, durable, Records(last, last, place, _change(totals, columns))
+
+
+def _find(descriptor: int, path: Path, place: int, size: int) -> int | None:
+    """Return the next place where a record may begin."""
+    while place < size:
+        data = read_at(descriptor, path, place, min(PIECE_BYTES, size - place))
+        at = data.find(RECORD_MAGIC)
+        while at >= 0:
+            if at % ALIGN == 0:
+                return place + at
+            at = data.find(RECORD_MAGIC, at + 1)
+        place += max(len(data) - len(data) % ALIGN, ALIGN)
+    return None

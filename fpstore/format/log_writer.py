@@ -1,0 +1,323 @@
+"""Appending to the log of a generation; docs/format.md ("Log") is normative."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from weakref import finalize
+
+import xxhash
+
+from fpstore.disk.files import open_file, read_at
+from fpstore.disk.refusals import refused
+from fpstore.errors import CorruptStoreError, FormatVersionError, FpstoreError, StorageError
+from fpstore.format.log import (
+    ALIGN,
+    BOOT,
+    END,
+    HEAD,
+    HEADER_BYTES,
+    PIECE_BYTES,
+    RECORD,
+    RECORD_MAGIC,
+    SUPERSEDED,
+    WORDS_AT,
+    LogHeader,
+    Records,
+    boot_word,
+    check_belongs,
+    check_tail,
+    damaged_at,
+    end_word,
+    map_header,
+    parse_header,
+    told_end,
+    whole_records,
+)
+
+LEAST_STEP, MOST_STEP = 1 << 16, 1 << 24  # how much space is made ahead
+_WRITES_DURABLY = hasattr(os, "RWF_DSYNC")
+
+
+def create_log(path: Path, header: LogHeader) -> None:
+    """Write an empty, durable log; the caller makes its name durable.
+
+    Raises
+    ------
+    OSError
+    """
+    words = struct.pack("<QQ", end_word(HEADER_BYTES), boot_word())
+    data = header.pack().ljust(WORDS_AT, b"\0") + words
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o664)
+    try:
+        write_all(descriptor, data.ljust(HEADER_BYTES, b"\0"), 0)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class LogWriter:
+    """A log, open for appending by the process that holds the writer's lock.
+
+    Opening it makes it end with its last whole record: a torn tail is cut off, and what was durable and never told is kept.
+
+    Parameters
+    ----------
+    path : Path
+    identity, generation : bytes, int
+        What the log must belong to.
+
+    Attributes
+    ----------
+    number : int
+        Of the last record.
+    place : int
+        The end of what was appended, durable or not.
+    durable : int
+        The end of what is durable and told.
+    """
+
+    def __init__(self, path: Path, identity: bytes, generation: int) -> None:
+        self.path = path
+        self._descriptor = open_file(path, os.O_RDWR)
+        self._given_back = finalize(self, os.close, self._descriptor)
+        try:
+            self.header = parse_header(read_at(self._descriptor, path, 0, HEADER_BYTES), path)
+            check_belongs(self.header, path, identity, generation)
+            self._seed = self.header.seed
+            self._mapped = map_header(self._descriptor, path, mmap.PROT_READ | mmap.PROT_WRITE)
+            self._words = memoryview(self._mapped).cast("Q")
+            self._failed = False  # what was half written could not be taken back
+            self._unsure = False  # a sync has failed, and the system may have forgotten what it could not write
+            self._recover()
+        except BaseException:
+            self.close()
+            raise
+
+    def _recover(self) -> None:
+        told = told_end(self._words[END], self.path)
+        self._size = os.fstat(self._descriptor).st_size
+        self.place, self.number = HEADER_BYTES, 0
+        for records in whole_records(self._descriptor, self.path, self._seed, HEADER_BYTES, 1, self._size):
+            self.place, self.number = records.end, records.last
+        check_tail(self._descriptor, self.path, self._seed, self.place, told)
+        # Remains of a record that was never told must not be taken for one later.
+        try:
+            os.ftruncate(self._descriptor, self.place)
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise refused(self.path, error) from error
+        self._size = self._furthest = self._forced = self.place
+        self._step = LEAST_STEP
+        self._words[BOOT] = boot_word()
+        self.publish()
+
+    # Appending
+
+    def append(self, payload: bytes, durable: bool = False) -> None:
+        """Write the next record. Others see it after :meth:`publish`, when it is durable.
+
+        Parameters
+        ----------
+        payload : bytes
+            A packed change.
+        durable : bool
+            Make it and all before it durable.
+
+        Raises
+        ------
+        StorageError
+            Nothing was changed; what was appended before stays, durable or not.
+        """
+        if self._failed:
+            raise StorageError(
+                f"{self.path}: could not be written, and what was half written could not be taken back: open the store again",
+                path=self.path,
+            )
+        place, number = self.place, self.number
+        length = HEAD + len(payload)
+        body = RECORD.pack(length, number + 1, self.durable) + payload
+        checksum = xxhash.xxh64_intdigest(body, self._seed ^ place)
+        record = b"".join((RECORD_MAGIC, checksum.to_bytes(8, "little"), body, bytes(-length % ALIGN)))
+        end = place + len(record)
+        try:
+            if end > self._size:
+                self._make_room(end)
+            if end > self._furthest:
+                self._furthest = end
+            if durable and place == self.durable and not self._unsure:
+                self._unsure = True
+                _write_durably(self._descriptor, record, place)
+                self._unsure = False
+                self._forced = end
+            else:
+                write_all(self._descriptor, record, place)
+            self.place, self.number = end, number + 1
+            if durable:
+                self.force()
+        except BaseException as error:
+            self.take_back(place, number)
+            if isinstance(error, OSError) and not isinstance(error, FpstoreError):
+                raise refused(self.path, error, "; nothing was changed") from error
+            raise
+
+    def _make_room(self, end: int) -> None:
+        """Write zeros up to a place and, if there is space, some way behind it: the next syncs have no metadata to write then."""
+        try:
+            self._write_zeros(end + self._step)
+        except OSError:
+            self._write_zeros(end)
+        self._step = min(2 * self._step, MOST_STEP)
+
+    def _write_zeros(self, end: int) -> None:
+        for start in range(self._size, end, MOST_STEP):
+            write_all(self._descriptor, bytes(min(MOST_STEP, end - start)), start)
+        self._size = max(self._size, end)
+
+    def force(self) -> None:
+        """Make durable what was appended; others do not see it yet.
+
+        Raises
+        ------
+        StorageError
+            It stays appended: call this again, or :meth:`take_back`.
+        """
+        if self._forced == self.place:
+            return
+        try:
+            if self._unsure:  # the system forgets what it could not write: write it again
+                for start in range(self.durable, self._furthest, PIECE_BYTES):
+                    count = min(PIECE_BYTES, self._furthest - start)
+                    write_all(self._descriptor, read_at(self._descriptor, self.path, start, count), start)
+            self._unsure = True
+            os.fdatasync(self._descriptor)
+        except OSError as error:
+            raise error if isinstance(error, StorageError) else refused(self.path, error) from error
+        self._unsure = False
+        self._forced = self.place
+
+    def publish(self) -> None:
+        """Let others see what :meth:`force` has made durable."""
+        self.durable = self._furthest = self.place
+        self._words[END] = end_word(self.durable)  # one store of 8 aligned bytes
+
+    def sync(self) -> None:
+        """Make durable what was appended, and let others see it.
+
+        Raises
+        ------
+        StorageError
+            It stays appended: call this again.
+        """
+        if self.durable != self.place:
+            self.force()
+            self.publish()
+
+    def take_back(self, place: int, number: int) -> None:
+        """Let the log end at a place behind which nobody was told of anything; the record before it has this number.
+
+        That is made durable, so that the change does not come back after a power failure; at the latest before the next one.
+        """
+        self.place, self.number = place, number
+        try:
+            write_all(self._descriptor, bytes(len(RECORD_MAGIC)), place)
+        except OSError:
+            self._failed = os.fstat(self._descriptor).st_size > place
+            return
+        self._furthest = max(self._furthest, place + len(RECORD_MAGIC))
+        self._size = max(self._size, self._furthest)
+        self._forced, self._unsure = self.durable - 1, True
+        with suppress(OSError):
+            self.force()
+
+    def read(self, place: int, number: int, end: int | None = None) -> Iterator[Records]:
+        """Yield what was appended from a place on, in pieces; ``number`` is that of the first record there.
+
+        Up to ``end``, such as :attr:`durable`; by default all, which only the thread that appends may ask for.
+
+        Raises
+        ------
+        CorruptStoreError
+        """
+        end = self.place if end is None else end
+        for records in whole_records(self._descriptor, self.path, self._seed, place, number, end):
+            yield records
+            place = records.end
+        if place != end:
+            raise damaged_at(self.path, place)
+
+    def supersede(self) -> None:
+        """Tell readers that another generation is current."""
+        self._words[END] |= SUPERSEDED
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes of what was appended."""
+        return self.place
+
+    def close(self) -> None:
+        """Give the file back, without the space that was made ahead. Closing twice is allowed."""
+        if self._given_back.alive:
+            if hasattr(self, "durable") and self.durable == self.place and not self._words[END] & SUPERSEDED:
+                with suppress(OSError):
+                    os.ftruncate(self._descriptor, self.place)
+                    os.fdatasync(self._descriptor)  # the end too: it tells damage of the last record from one that was torn
+            if hasattr(self, "_words"):
+                self._words.release()
+                self._mapped.close()
+            self._given_back()
+
+
+def set_end(path: Path, end: int) -> None:
+    """Store the end of a copied log, durably.
+
+    Raises
+    ------
+    OSError
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        write_all(descriptor, struct.pack("<QQ", end_word(end), boot_word()), WORDS_AT)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def supersede_log(path: Path) -> None:
+    """Tell the readers of a log that another generation is current; a log that cannot be written has none to be told."""
+    with suppress(OSError, CorruptStoreError, FormatVersionError):
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            parse_header(read_at(descriptor, path, 0, HEADER_BYTES), path)
+            with mmap.mmap(descriptor, HEADER_BYTES) as mapped, memoryview(mapped) as view, view.cast("Q") as words:
+                words[END] |= SUPERSEDED
+        finally:
+            os.close(descriptor)
+
+
+def _write_durably(descriptor: int, record: bytes, at: int) -> None:
+    """Write a record and wait until it is durable, in one call where the system has one; other dirty pages can wait."""
+    if not _WRITES_DURABLY:
+        write_all(descriptor, record, at)
+        os.fdatasync(descriptor)
+        return
+    done = os.pwritev(descriptor, (record,), at, os.RWF_DSYNC)
+    while done < len(record):
+        done += os.pwritev(descriptor, (record[done:],), at + done, os.RWF_DSYNC)
+
+
+def write_all(descriptor: int, data: bytes | memoryview, at: int) -> None:
+    """Write all of the data at a place.
+
+    Raises
+    ------
+    OSError
+    """
+    view = memoryview(data)
+    while len(view):
+        written = os.pwrite(descriptor, view, at)
+        view, at = view[written:], at + written

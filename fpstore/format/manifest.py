@@ -1,0 +1,256 @@
+"""The manifest: describes a store and names its current generation; replaced as a whole, by a rename."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import xxhash
+
+from fpstore import _kernel
+from fpstore.design.families import Design
+from fpstore.disk.files import open_file, read_at
+from fpstore.disk.refusals import refused
+from fpstore.errors import CorruptStoreError, FormatVersionError, StoreNotFoundError
+from fpstore.format.record import ID_KINDS
+
+MANIFEST_FILE = "manifest.json"
+TEMPORARY = ".tmp"
+FORMAT_VERSION: int = _kernel.FORMAT_VERSION
+MOST_BYTES = 1 << 20
+_KNOWN = (("format_version", FORMAT_VERSION), ("width", 64), ("flags", 0))
+_SHAPE = {"bytes", "digest", "largest"}
+IDENTITY_BYTES = 16
+
+
+class GenerationRecord(NamedTuple):
+    """The record of one generation of files.
+
+    Attributes
+    ----------
+    number : int
+    fingerprints, ids : int
+        The numbers of fingerprints in its tables and of ids in its id map.
+    next_row : int
+        The id of the next row that comes without one.
+    id_kind : str
+        ``row``, ``integer`` or ``string``.
+    first_string : int
+        The number of the first string that is not in its dictionary.
+    set_digest : int
+        The digest of its set of fingerprints.
+    ids_file : dict
+        The expected ``bytes``, ``digest`` and ``largest`` record of the id map.
+    strings_file : dict or None
+        The same for the dictionary of strings.
+    """
+
+    number: int
+    fingerprints: int
+    ids: int
+    next_row: int
+    id_kind: str
+    first_string: int
+    set_digest: int
+    ids_file: dict[str, int]
+    strings_file: dict[str, int] | None
+
+
+class Manifest(NamedTuple):
+    """The content of a manifest.
+
+    Attributes
+    ----------
+    identity : bytes
+        16 random bytes, made with the store. Its log names them, and so fits no other store.
+    design : Design
+    block_bytes : int
+    fingerprinter : dict or None
+        How the fingerprints were made.
+    auto : dict or None
+        The planner's arguments, if it chose the design.
+    generation : GenerationRecord
+        The current one.
+    """
+
+    identity: bytes
+    design: Design
+    block_bytes: int
+    fingerprinter: dict[str, Any] | None
+    auto: dict[str, Any] | None
+    generation: GenerationRecord
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of the file, without its checksum."""
+        return {
+            **dict(_KNOWN),
+            **self._asdict(),
+            "identity": self.identity.hex(),
+            "design": self.design.to_json(),
+            "generation": self.generation._asdict(),
+        }
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    body = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+    return f"{xxhash.xxh64_intdigest(body):016x}"
+
+
+def write_manifest(folder: int, manifest: Manifest) -> None:
+    """Write the manifest of a store whose folder is open, in one durable step.
+
+    Parameters
+    ----------
+    folder : int
+        The descriptor of the folder, so that a store that is renamed meanwhile gets its own manifest.
+    manifest : Manifest
+
+    Raises
+    ------
+    OSError
+        The old manifest stays.
+    """
+    content = manifest.to_json()
+    text = json.dumps({**content, "checksum": _checksum(content)}, indent=1) + "\n"
+    temporary = MANIFEST_FILE + TEMPORARY
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o664, dir_fd=folder)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(descriptor)
+        os.rename(temporary, MANIFEST_FILE, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary, dir_fd=folder)
+        raise
+    os.fsync(folder)
+
+
+def read_manifest(path: Path, folder: int | None = None) -> Manifest:
+    """Read and check the manifest of a store, given by its path or its open folder.
+
+    Raises
+    ------
+    StoreNotFoundError
+        There is no manifest.
+    CorruptStoreError, FormatVersionError, StorageError
+    """
+    file = path / MANIFEST_FILE
+    try:
+        descriptor = open_file(file, folder=folder)
+    except StoreNotFoundError as error:
+        raise StoreNotFoundError(f"{path}: not an fpstore store (no {MANIFEST_FILE} in it)", path=path) from error
+    try:
+        data = read_at(descriptor, file, 0, MOST_BYTES)
+    finally:
+        os.close(descriptor)
+    return parse_manifest(data, file)
+
+
+def parse_manifest(data: bytes, file: Path) -> Manifest:
+    """Check and parse the bytes of a manifest.
+
+    Raises
+    ------
+    CorruptStoreError, FormatVersionError
+    """
+    try:
+        content = json.loads(data)
+        told = content.pop("checksum")
+        got = _checksum(content)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise CorruptStoreError(f"{file}: damaged ({type(error).__name__}): run fpstore repair", path=file) from error
+    if told != got:
+        raise CorruptStoreError(f"{file}: damaged (checksum differs): run fpstore repair", path=file, expected=told, got=got)
+    for key, known in _KNOWN:
+        if (value := content.pop(key, None)) != known:
+            newer = isinstance(value, int) and value > known
+            raise FormatVersionError(
+                f"{file}: {key.replace('_', ' ')} {value!r} is not known (this fpstore reads {known})"
+                + (": upgrade fpstore to read it" if newer else ""),
+                path=file, expected=known, got=value,
+            )  # fmt: skip
+    try:
+        manifest = Manifest(
+            **{
+                **content,
+                "identity": bytes.fromhex(content["identity"]),
+                "design": Design.from_json(content["design"]),
+                "generation": GenerationRecord(**content["generation"]),
+            }
+        )
+        _check(manifest)
+    except (TypeError, KeyError, ValueError, AttributeError, CorruptStoreError) as error:
+        raise CorruptStoreError(f"{file}: malformed ({error}): run fpstore repair", path=file) from error
+    return manifest
+
+
+def _check(manifest: Manifest) -> None:
+    """Raise ValueError where a manifest with a right checksum says what cannot be."""
+    record = manifest.generation
+    shapes = [record.ids_file, *([] if record.strings_file is None else [record.strings_file])]
+    counts = (record.number, record.fingerprints, record.ids, record.next_row, record.first_string, record.set_digest)
+    for wrong, what in (
+        (len(manifest.identity) != IDENTITY_BYTES, "identity"),
+        (not _is_count(manifest.block_bytes), "block bytes"),
+        (not isinstance(manifest.fingerprinter, dict | None), "fingerprinter"),
+        (not isinstance(manifest.auto, dict | None), "auto"),
+        (not all(map(_is_count, counts)), "counts"),
+        (record.id_kind not in ID_KINDS, "kind of ids"),
+        (any(set(shape) != _SHAPE or not all(map(_is_count, shape.values())) for shape in shapes), "files"),
+    ):
+        if wrong:
+            raise ValueError(what)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and 0 <= value < 2**64
+
+
+def manifest_bytes(path: Path) -> int:
+    """Return the size of a store's manifest; 0 if it was removed."""
+    try:
+        return (path / MANIFEST_FILE).stat().st_size
+    except OSError:
+        return 0
+
+
+def manifest_time(folder: int) -> float | None:
+    """Return when the manifest of an open folder was written, in seconds since 1970; None if the store was removed."""
+    try:
+        return os.stat(MANIFEST_FILE, dir_fd=folder).st_mtime
+    except OSError:
+        return None
+
+
+def is_store(path: Path) -> bool:
+    """Whether a path looks like a store: a folder with a manifest."""
+    return path.is_dir() and (path / MANIFEST_FILE).is_file()
+
+
+def looks_like_store(path: Path) -> bool:
+    """Whether a path is a store or what is left of one: a folder with a manifest, of whatever kind, or with generations."""
+    return path.is_dir() and (os.path.lexists(path / MANIFEST_FILE) or bool(generation_numbers(path)))
+
+
+def generation_folder(number: int) -> str:
+    """Return the name of a generation's folder."""
+    return f"gen-{number:08d}"
+
+
+def generation_numbers(path: Path) -> list[int]:
+    """Return the numbers of the generation folders of a store, ascending.
+
+    Raises
+    ------
+    StorageError
+    """
+    try:
+        names = [entry.name for entry in path.iterdir()]
+    except OSError as error:
+        raise refused(path, error) from error
+    return sorted(int(name[4:]) for name in names if name.startswith("gen-") and name[4:].isdecimal())

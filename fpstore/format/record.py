@@ -1,0 +1,89 @@
+"""A change as stored in the log: rows that were added or removed together."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from fpstore.aliases import Bytes, Words
+
+ADD, REMOVE, WIPE = range(3)
+KIND_BITS = 3
+IN_BASE = 4  # beside the kind: the fingerprint is in the generation's tables
+ID_KINDS = ("row", "integer", "string")
+LAST_ROW = 2**64 - 1
+_PAYLOAD = struct.Struct("<QQQQQQ")  # fingerprints, ids and next row afterwards; rows, strings, kind of ids
+_ADDED_PAIR = struct.Struct("<QQQQQQQQB")
+_LENGTH = struct.Struct("<I")
+
+
+class Totals(NamedTuple):
+    """The totals of a store after a change."""
+
+    fingerprints: int
+    ids: int
+    next_row: int  # the id of the next row that comes without one
+    id_kind: str
+
+    def counting(self, numbers: Words) -> Totals:
+        """Return these totals with a next row above the given row numbers."""
+        if self.id_kind != "row" or not len(numbers):
+            return self
+        return self._replace(next_row=max(self.next_row, min(int(numbers.max()) + 1, LAST_ROW)))
+
+
+class Change(NamedTuple):
+    """Rows that were added or removed together, and the totals afterwards.
+
+    Attributes
+    ----------
+    totals : Totals
+    kinds : ndarray of uint8, shape (n,)
+        ADD, REMOVE or WIPE, with IN_BASE where it holds.
+    fingerprints, ids : ndarray of uint64, shape (n,)
+    strings : list of bytes
+        Strings that get a number with this change, in the order of the numbers. The number of an empty one stays unused.
+    """
+
+    totals: Totals
+    kinds: Bytes
+    fingerprints: Words
+    ids: Words
+    strings: list[bytes]
+
+
+def pack_change(change: Change) -> bytes:
+    """Return the payload of a log record (docs/format.md, "Log")."""
+    totals = change.totals
+    return b"".join(
+        (
+            _PAYLOAD.pack(
+                totals.fingerprints, totals.ids, totals.next_row, len(change.kinds), len(change.strings),
+                ID_KINDS.index(totals.id_kind),
+            ),
+            change.fingerprints.astype("<u8", copy=False).tobytes(),
+            change.ids.astype("<u8", copy=False).tobytes(),
+            change.kinds.tobytes(),
+            *_framed(change.strings),
+        )
+    )  # fmt: skip
+
+
+def pack_added_pair(totals: Totals, fingerprint: int, number: int, in_base: bool, strings: list[bytes]) -> bytes:
+    """Return the payload of a record that adds one pair: the same as from :func:`pack_change`, but without arrays."""
+    return b"".join(
+        (
+            _ADDED_PAIR.pack(
+                totals.fingerprints, totals.ids, totals.next_row, 1, len(strings), ID_KINDS.index(totals.id_kind),
+                fingerprint, number, ADD | IN_BASE if in_base else ADD,
+            ),
+            *_framed(strings),
+        )
+    )  # fmt: skip
+
+
+def _framed(strings: Iterable[bytes]) -> Iterable[bytes]:
+    for string in strings:
+        yield _LENGTH.pack(len(string))
+        yield string

@@ -1,0 +1,188 @@
+"""Table files: a writer that takes sorted keys in a stream, and a reader over a memory map."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel
+from fpstore.aliases import Words
+from fpstore.arguments import printable
+from fpstore.design.families import Design, TableSpec
+from fpstore.disk.refusals import refused
+from fpstore.errors import CorruptStoreError
+from fpstore.format import huffman
+from fpstore.format.table_file import TableFile
+
+FEED_KEYS = 1 << 15
+INDEX_AT_OPEN = 16 << 20  # bytes of keys and directory to read ahead when a table is opened
+
+
+def table_name(table: int) -> str:
+    """Return the file name of a table."""
+    return f"table-{table:03d}.fpt"
+
+
+class TableLayout(NamedTuple):
+    """The facts that the writer of a table needs before its first key."""
+
+    design: Design
+    table: int
+    block_bytes: int
+    fingerprint_count: int
+    set_digest: int
+    histogram: npt.NDArray[np.uint64]
+
+    @property
+    def spec(self) -> TableSpec:
+        """The table's place in the design."""
+        return self.design.tables[self.table]
+
+
+class TableWriter:
+    """Writes one table: :meth:`feed` sorted permuted keys, then :meth:`finish`.
+
+    Parameters
+    ----------
+    path : Path
+        The file to create.
+    layout : TableLayout
+        The histogram and the count must be those of the keys that will be fed.
+    """
+
+    def __init__(self, path: Path, layout: TableLayout) -> None:
+        self._path, self._layout = path, layout
+        self._permutation = np.frombuffer(layout.spec.permutation, dtype=np.uint8)
+        self._code = huffman.code_lengths(layout.histogram)
+        seed = _kernel.block_seed(self._permutation, self._code, layout.set_digest)
+        self._encoder = _kernel.BlockEncoder(self._code, layout.block_bytes, seed)
+        # The output of a feed stays in the second-level cache until it is written.
+        most = self._encoder.most_blocks(FEED_KEYS)
+        self._blocks = np.empty(most * layout.block_bytes + _kernel.OVERREAD_BYTES, np.uint8)
+        self._block_keys = np.empty(most, np.uint64)
+        self._counts = np.empty(most, np.uint32)
+        self._keys: list[Words] = []
+        self._fed = 0
+        self._file = path.open("wb", buffering=0)
+        self._write(bytes(_kernel.HEADER_BYTES))
+
+    def feed(self, keys: Words) -> npt.NDArray[np.uint32]:
+        """Append sorted, distinct, permuted keys; return the entry counts of the blocks that were completed."""
+        counts = []
+        for start in range(0, len(keys), FEED_KEYS):
+            n = self._encoder.feed(keys[start : start + FEED_KEYS], self._blocks, self._block_keys, self._counts)
+            self._write(self._blocks[: n * self._layout.block_bytes])
+            self._keys.append(self._block_keys[:n].copy())
+            counts.append(self._counts[:n].copy())
+        self._fed += len(keys)
+        return np.concatenate(counts) if counts else np.empty(0, np.uint32)
+
+    def finish(self) -> npt.NDArray[np.uint32]:
+        """Write the last block, the index and the header, and return the last block's entry count, if any.
+
+        The file is complete, but durable only after :meth:`sync`.
+        """
+        layout = self._layout
+        if self._fed != layout.fingerprint_count:
+            raise CorruptStoreError(f"{self._path}: it would hold {self._fed} keys instead of {layout.fingerprint_count}")
+        block, key, count = self._encoder.finish()
+        self._write(block)
+        keys = np.concatenate([*self._keys, key])
+        self._write(keys)
+        self._write(_kernel.make_directory(keys))
+        header = _kernel.make_header(
+            self._permutation, self._code, layout.set_digest, self._fed, len(keys), layout.block_bytes, layout.table,
+            len(layout.design.tables), layout.spec.prefix_bits, layout.spec.flips,
+        )  # fmt: skip
+        self._file.seek(0)
+        self._write(header)
+        return count
+
+    def sync(self) -> None:
+        """Make the file durable and close it."""
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+    def abort(self) -> None:
+        """Close the file, finished or not."""
+        self._file.close()
+
+    def _write(self, data: bytes | npt.NDArray[np.generic]) -> None:
+        view = memoryview(data) if isinstance(data, bytes) else data.reshape(-1).view(np.uint8).data
+        while len(view):
+            view = view[self._file.write(view) :]
+
+
+class TableReader:
+    """A table file: mapped for probes, which the kernel verifies, and read with ``pread`` for everything else.
+
+    Parameters
+    ----------
+    path : Path
+
+    Raises
+    ------
+    StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.file = TableFile(path)  # so that a header that cannot be read is an error, not a signal
+        blocks = self._mapped()
+        # Probes need only the blocks that they look into, and a small key index at once.
+        blocks.madvise(mmap.MADV_RANDOM)
+        self.kernel = _kernel.Table(np.frombuffer(blocks, dtype=np.uint8), printable(path))
+        page = self.kernel.keys_offset // mmap.PAGESIZE * mmap.PAGESIZE
+        if len(blocks) - page <= INDEX_AT_OPEN:
+            blocks.madvise(mmap.MADV_WILLNEED, page)
+
+    @cached_property
+    def in_order(self) -> _kernel.Table:
+        """The table for a scan, through a separate mapping for which the system reads ahead."""
+        return _kernel.Table(np.frombuffer(self._mapped(), dtype=np.uint8), printable(self.path))
+
+    def _mapped(self) -> mmap.mmap:
+        try:
+            return mmap.mmap(self.file.fileno(), 0, access=mmap.ACCESS_READ)
+        except OSError as error:
+            raise refused(self.path, error) from error
+
+    def sample_keys(self, step: int) -> Words:
+        """Return the key of every ``step``-th block, from the first on."""
+        return self.file.sample_keys(step)
+
+    def check_place(self, design: Design, table: int, fingerprint_count: int, set_digest: int) -> None:
+        """Refuse an intact file that belongs to another place in the design or another set."""
+        spec, kernel = design.tables[table], self.kernel
+        wanted = {
+            "table": (table, kernel.table),
+            "table count": (len(design.tables), kernel.table_count),
+            "permutation": (spec.permutation, kernel.permutation),
+            "prefix bits": (spec.prefix_bits, kernel.prefix_bits),
+            "flips": (spec.flips, kernel.flips),
+            "fingerprint count": (fingerprint_count, kernel.fingerprint_count),
+            "set digest": (set_digest, kernel.set_digest),
+        }
+        for what, (expected, got) in wanted.items():
+            if expected != got:
+                raise CorruptStoreError(
+                    f"{self.path}: {what} is {got!r}, the store expects {expected!r}: a file of another store or table?",
+                    path=self.path,
+                    expected=expected,
+                    got=got,
+                )
+
+    def pieces(self, start: int = 0) -> Iterator[tuple[Words, npt.NDArray[np.uint32]]]:
+        """Yield (permuted keys, entry counts of their blocks) from block ``start`` on, in order, in bounded pieces."""
+        return self.file.pieces(start)
+
+    def verify(self, tick: Callable[[int], None] = lambda rows: None) -> None:
+        """Read and check everything; call ``tick`` with the number of entries of each piece."""
+        self.file.verify(tick)

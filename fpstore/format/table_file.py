@@ -1,0 +1,217 @@
+"""A table file read in parts with ``pread``, for whole tables and damaged ones: a mapping could end the process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel
+from fpstore.aliases import Words
+from fpstore.arguments import printable
+from fpstore.disk.files import open_file, read_at
+from fpstore.errors import CorruptStoreError, StorageError
+from fpstore.format import huffman
+
+PIECE_BYTES = 1 << 20  # of blocks, read at once
+INDEX_PIECE = 1 << 17  # keys or slots of the directory that are read or checked at once
+DECODE_ROOM = 1 << 18
+SPARSE = 64  # blocks between keys that are read one by one
+
+Counts = npt.NDArray[np.uint32]
+
+
+class TableFile:
+    """A table file.
+
+    Parameters
+    ----------
+    path : Path
+    header : bytes, optional
+        A header to use instead of the file's own, which is damaged.
+
+    Raises
+    ------
+    StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
+    """
+
+    def __init__(self, path: Path, header: bytes | None = None) -> None:
+        self.path = path
+        self._descriptor = -1
+        self._descriptor = open_file(path)
+        size = os.fstat(self._descriptor).st_size
+        if size == 0:
+            raise CorruptStoreError(f"{path}: the table file is empty", path=path)
+        if header is None:
+            header = read_at(self._descriptor, path, 0, _kernel.HEADER_BYTES)
+        self.kernel = _kernel.TableParts(np.frombuffer(header, np.uint8), size, printable(path))
+
+    def __del__(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def fileno(self) -> int:
+        """Return the descriptor, which is closed with this object."""
+        return self._descriptor
+
+    def check_size(self) -> None:
+        """Refuse a file that has become shorter or longer since it was opened.
+
+        Raises
+        ------
+        CorruptStoreError
+        """
+        size, expected = os.fstat(self._descriptor).st_size, self.kernel.file_bytes
+        if size != expected:
+            raise CorruptStoreError(
+                f"{self.path}: the table file has {size} bytes, its header says {expected}: run fpstore repair",
+                path=self.path, expected=expected, got=size,
+            )  # fmt: skip
+
+    @cached_property
+    def block_keys(self) -> Words:
+        """The key index: the last entry of each block, in order."""
+        return self.read_keys(0, self.kernel.block_count)
+
+    def read_keys(self, start: int, end: int) -> Words:
+        """Return the keys of successive blocks."""
+        return self._words(self.kernel.keys_offset + 8 * start, end - start)
+
+    def sample_keys(self, step: int) -> Words:
+        """Return the key of every ``step``-th block, from the first on."""
+        count, at = self.kernel.block_count, self.kernel.keys_offset
+        if step < SPARSE:
+            return self.read_keys(0, count)[::step].copy()
+        return np.concatenate([np.empty(0, np.uint64), *(self._words(at + 8 * block, 1) for block in range(0, count, step))])
+
+    def _words(self, at: int, count: int) -> Words:
+        words = np.empty(count, np.uint64)
+        for start in range(0, count, INDEX_PIECE):
+            piece = words[start : start + INDEX_PIECE]
+            data = read_at(self._descriptor, self.path, at + 8 * start, 8 * len(piece))
+            if len(data) < 8 * len(piece):
+                end = at + 8 * start + len(data)
+                raise CorruptStoreError(f"{self.path}: cut short at byte {end}", path=self.path, got=end)
+            piece[:] = np.frombuffer(data, "<u8")
+        return words
+
+    # Blocks
+
+    def decode(self, start: int, end: int) -> tuple[Words, Counts, int]:
+        """Return (permuted keys, entry counts, next block) of some successive blocks, at least one.
+
+        Raises
+        ------
+        CorruptStoreError
+            A block is damaged or cannot be read; its number is in ``block``. The blocks before it were not returned.
+        StorageError
+        """
+        count = min(end - start, max(PIECE_BYTES // self.kernel.block_bytes, 1))
+        while True:
+            try:
+                blocks, keys = self._read(start, count)
+                break
+            except (CorruptStoreError, StorageError) as error:
+                if count == 1:
+                    error.block = start
+                    raise
+                count = (count + 1) // 2
+        values, counts = self.kernel.decode(blocks, keys, start, DECODE_ROOM)
+        return values, counts, start + len(counts)
+
+    def _read(self, start: int, count: int) -> tuple[npt.NDArray[np.uint8], Words]:
+        """Return blocks, padded as far as a decoder may read, and their keys, preceded by the key of the block before."""
+        kernel = self.kernel
+        before = min(start, 1)
+        keys = self.read_keys(start - before, start + count)
+        if not before:
+            keys = np.concatenate([np.zeros(1, np.uint64), keys])
+        at = _kernel.HEADER_BYTES + start * kernel.block_bytes
+        data = read_at(self._descriptor, self.path, at, count * kernel.block_bytes)
+        if len(data) < count * kernel.block_bytes:
+            raise CorruptStoreError(f"{self.path}: cut short at byte {at + len(data)}", path=self.path, got=at + len(data))
+        return np.frombuffer(data + bytes(_kernel.OVERREAD_BYTES), np.uint8), keys
+
+    def pieces(self, start: int = 0) -> Iterator[tuple[Words, Counts]]:
+        """Yield (permuted keys, entry counts of their blocks) from block ``start`` on, in order, in bounded pieces."""
+        end = self.kernel.block_count
+        while start < end:
+            values, counts, start = self.decode(start, end)
+            yield values, counts
+
+    # Everything
+
+    def verify(self, tick: Callable[[int], None] = lambda rows: None) -> None:
+        """Read everything: index, directory, each block's checksum, lengths, key and order, the count and the set digest.
+
+        ``tick`` is called with the number of entries of each piece.
+
+        Raises
+        ------
+        CorruptStoreError, StorageError
+            The first fault.
+        """
+        self.check_size()
+        kernel = self.kernel
+        permutation = np.frombuffer(kernel.permutation, dtype=np.uint8)
+        histogram = np.zeros(huffman.SYMBOLS, dtype=np.uint64)
+        last: Words = np.empty(0, np.uint64)
+        count = digest = 0
+        for values, _ in self.pieces():
+            joined = np.concatenate([last, values])
+            bad = _kernel.histogram(joined, histogram)
+            if bad != len(joined):
+                raise CorruptStoreError(
+                    f"{self.path}: entry {count + bad - len(last)} is out of order",
+                    path=self.path,
+                    expected=int(joined[bad - 1]),
+                    got=int(joined[bad]),
+                )
+            digest += _kernel.digest(values, permutation)
+            count += len(values)
+            last = values[-1:]
+            tick(len(values))
+        self.check_index()
+        for what, expected, got in (
+            ("fingerprint count", kernel.fingerprint_count, count),
+            ("set digest", kernel.set_digest, digest % 2**64),
+        ):
+            if expected != got:
+                raise CorruptStoreError(
+                    f"{self.path}: {what} is {got}, the header says {expected}",
+                    path=self.path,
+                    expected=expected,
+                    got=got,
+                )
+
+    def check_index(self) -> None:
+        """Check that the keys ascend, and that the directory belongs to them.
+
+        Raises
+        ------
+        CorruptStoreError, StorageError
+        """
+        kernel, keys = self.kernel, self.block_keys
+        for start in range(0, len(keys), INDEX_PIECE):
+            piece = keys[start : start + INDEX_PIECE + 1]
+            wrong = np.flatnonzero(piece[1:] <= piece[:-1])
+            if len(wrong):
+                block = start + int(wrong[0]) + 1
+                raise CorruptStoreError(f"{self.path}: block {block}: key index is out of order", path=self.path, block=block)
+        slots = (kernel.file_bytes - kernel.directory_offset) // 8 - 1
+        for start in range(0, slots + 1, INDEX_PIECE):
+            found = self._words(kernel.directory_offset + 8 * start, min(INDEX_PIECE, slots + 1 - start))
+            if not np.array_equal(found, _directory_part(keys, slots, start, len(found))):
+                raise CorruptStoreError(f"{self.path}: key directory does not match the keys", path=self.path)
+
+
+def _directory_part(keys: Words, slots: int, start: int, count: int) -> Words:
+    """Return slots of the directory: the number of keys whose leading bits are below each slot; after the last slot, all keys."""
+    lowest = np.arange(start, min(start + count, slots), dtype=np.uint64)
+    lowest <<= np.uint64(65 - slots.bit_length() if slots > 1 else 0)
+    part: Words = np.searchsorted(keys, lowest).astype(np.uint64)
+    return part if len(part) == count else np.append(part, np.uint64(len(keys)))

@@ -1,0 +1,1 @@
+"""Questions to a store as of one moment."""

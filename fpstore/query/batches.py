@@ -1,0 +1,92 @@
+"""Batches of queries: cutting them into kernel calls for threads, and joining their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel
+from fpstore.aliases import Words
+from fpstore.threads import Pool, is_starting, result
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+T = TypeVar("T")
+Columns = tuple[npt.NDArray[np.int64], Words, npt.NDArray[np.uint8]]  # lims, fingerprints, distances
+
+PROBE_QUERIES = 1 << 16  # queries of one kernel call
+SPLIT_QUERIES = 1 << 8  # fewer are not worth another thread
+SCAN_BLOCKS = 1 << 13  # blocks and queries of one kernel call of a scan
+SCAN_QUERIES = 1 << 8
+
+
+def cut(queries: Words, threads: int) -> list[Words]:
+    """Cut a batch evenly for the threads, into as few parts as possible: a large part opens each block for many queries."""
+    count = max(-(-len(queries) // PROBE_QUERIES), min(threads, len(queries) // SPLIT_QUERIES), 1)
+    count = -(-count // threads) * threads if count > 1 else 1
+    return [part for part in np.array_split(queries, count) if len(part)]
+
+
+def joined(columns: list[Columns]) -> Columns:
+    """Concatenate the columns of successive parts."""
+    if len(columns) == 1:
+        return columns[0]
+    lims = np.zeros(sum(len(c[0]) - 1 for c in columns) + 1, np.int64)
+    np.cumsum(np.concatenate([np.zeros(0, np.int64), *(np.diff(c[0]) for c in columns)]), out=lims[1:])
+    return (
+        lims,
+        np.concatenate([np.empty(0, np.uint64), *(c[1] for c in columns)]),
+        np.concatenate([np.empty(0, np.uint8), *(c[2] for c in columns)]),
+    )
+
+
+def run(work: Callable[..., T], parts: list[Any], threads: int) -> list[T]:
+    """Run ``work(part, stop=...)`` on each part, in threads if there is enough to do; return the results in order.
+
+    This thread receives a Ctrl-C while the others work, and stops them. If it works itself, the kernel checks for signals. A
+    signal handler that interrupted the start of threads starts none.
+    """
+    if threads == 1 or len(parts) < 2 or is_starting():
+        return [work(part, stop=None) for part in parts]
+    stop = _kernel.Stop()
+    with Pool(min(threads, len(parts))) as pool:
+        jobs: list[Future[T]] = []
+        try:
+            jobs += (pool.submit(work, part, stop=stop) for part in parts)
+            return [result(job) for job in jobs]
+        except BaseException:
+            stop.set()
+            for job in jobs:
+                job.cancel()  # the parts that wait
+            raise
+
+
+def scanned(kernel: _kernel.Table, queries: Words, radius: int, threads: int) -> Columns:
+    """Compare each query with every entry of the identity table."""
+    parts = [
+        (q, b, min(b + SCAN_BLOCKS, kernel.block_count))
+        for q in range(0, len(queries), SCAN_QUERIES)
+        for b in range(0, kernel.block_count, SCAN_BLOCKS)
+    ]
+
+    def work(part: tuple[int, int, int], stop: _kernel.Stop | None) -> Columns:
+        first, start, end = part
+        return kernel.scan(queries[first : first + SCAN_QUERIES], radius, start, end, stop=stop)
+
+    columns = run(work, parts, threads)
+    number = np.concatenate(
+        [
+            np.empty(0, np.int64),
+            *(np.repeat(np.arange(len(c[0]) - 1) + p[0], np.diff(c[0])) for p, c in zip(parts, columns, strict=True)),
+        ]
+    )
+    found = np.concatenate([np.empty(0, np.uint64), *(c[1] for c in columns)])
+    distances = np.concatenate([np.empty(0, np.uint8), *(c[2] for c in columns)])
+    order = np.lexsort((found, distances, number))
+    lims = np.zeros(len(queries) + 1, np.int64)
+    np.cumsum(np.bincount(number, minlength=len(queries)), out=lims[1:])
+    return lims, found[order], distances[order]

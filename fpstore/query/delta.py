@@ -1,0 +1,124 @@
+"""The delta: inserts and deletes since the current generation was made, in memory, for probes.
+
+The log has the same changes on disk (``format/log.py``; docs/design.md, "The delta").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel
+from fpstore.aliases import Bytes, Words
+from fpstore.errors import StorageError
+from fpstore.format.record import ADD, IN_BASE, KIND_BITS, Change
+
+LAST_VERSION = (1 << 32) - 2
+APPLY_ROWS = 1 << 14  # applied between two checks for signals
+ABSENT_BLOCK = np.uint64(2**64 - 1)
+
+
+class Delta:
+    """The applied changes of a log, in memory.
+
+    Parameters
+    ----------
+    radius : int
+        The store's.
+    sample : ndarray of uint64
+        Some stored fingerprints; the bits in which they vary most separate the fingerprints of the delta best.
+    identity : _kernel.Table
+        The identity table of the generation.
+    first_string : int
+        The number of the first string that is not in the generation's dictionary.
+
+    Attributes
+    ----------
+    version : int
+        The number of the last change. A question as of a version sees the changes up to it.
+    strings : list of bytes
+        The strings with the numbers from ``first_string`` on; empty ones are unused.
+    """
+
+    def __init__(self, radius: int, sample: Words, identity: _kernel.Table, first_string: int) -> None:
+        self.kernel = _kernel.Delta(radius, deal_bits(sample))
+        self._identity = identity
+        self.first_string = first_string
+        self.strings: list[bytes] = []
+        self._numbers: dict[bytes, int] | None = None  # made on first use
+        self.version = 0
+
+    def apply(self, change: Change) -> None:
+        """Apply a change, at a new version.
+
+        When an exception ends this, the rows applied so far stay at that version, which is not visible. They do no harm when
+        all of them are applied again: each sets what the fingerprint and its id are, whatever they were.
+
+        Raises
+        ------
+        MemoryLimitError
+        """
+        kinds, in_base = change.kinds & np.uint8(KIND_BITS), change.kinds // np.uint8(IN_BASE)
+        for start in range(0, len(kinds), APPLY_ROWS):
+            part = slice(start, start + APPLY_ROWS)
+            self.kernel.apply(kinds[part], change.fingerprints[part], change.ids[part], in_base[part], self.version + 1)
+        self.version += 1
+        self.note_strings(change.strings)
+
+    def add_one(self, fingerprint: int, number: int, in_base: bool, strings: list[bytes]) -> None:
+        """Apply one added pair, at a new version, or on an error nothing.
+
+        Raises
+        ------
+        MemoryLimitError
+        """
+        self.kernel.apply_one(ADD, fingerprint, number, in_base, self.version + 1)
+        self.version += 1
+        if strings:
+            self.note_strings(strings)
+
+    def note_strings(self, strings: Iterable[bytes]) -> None:
+        """Append strings that have got numbers."""
+        for string in strings:
+            if self._numbers is not None:
+                self._numbers[string] = self.first_string + len(self.strings)
+            self.strings.append(string)
+
+    @property
+    def next_string(self) -> int:
+        """The number of the next new string."""
+        return self.first_string + len(self.strings)
+
+    def number_of(self, string: bytes) -> int | None:
+        """Return the number of a string that came with the delta, or None."""
+        if self._numbers is None:
+            self._numbers = {known: number for number, known in enumerate(self.strings, self.first_string)}
+        return self._numbers.get(string)
+
+    def in_base(self, fingerprints: Words) -> Bytes:
+        """Return 1 for each fingerprint that is in the generation's tables."""
+        blocks, _ = self._identity.locate(fingerprints)
+        known: Bytes = (blocks != ABSENT_BLOCK).astype(np.uint8)
+        return known
+
+    def check_room(self, versions: int, path: Path) -> None:
+        """Refuse changes if there are no versions left for them.
+
+        Raises
+        ------
+        StorageError
+        """
+        if self.version + versions > LAST_VERSION:
+            raise StorageError(f"{path}: the delta has {self.version} changes: merge it; nothing was changed", path=path)
+
+
+def deal_bits(sample: Words) -> npt.NDArray[np.uint8]:
+    """Return the 64 bit numbers, those first that are set in about half of the sample."""
+    if not len(sample):
+        return np.arange(64, dtype=np.uint8)
+    ones = np.unpackbits(sample.astype(">u8").view(np.uint8).reshape(-1, 8), axis=1).sum(axis=0)
+    order: npt.NDArray[np.uint8] = np.argsort(np.abs(ones - len(sample) / 2), kind="stable").astype(np.uint8)
+    return order

@@ -1,0 +1,101 @@
+"""The immutable part of a store, opened by one process: the tables, the id map and the dictionary of one generation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fpstore import _kernel
+from fpstore.aliases import Words
+from fpstore.disk.sealed import SealedReader
+from fpstore.errors import ClosedStoreError
+from fpstore.format.id_map import IDS_FILE, IdMap
+from fpstore.format.manifest import Manifest, generation_folder
+from fpstore.format.strings import NUMBERS, STRINGS, STRINGS_FILE, Strings
+from fpstore.format.table import TableReader, table_name
+
+SAMPLE_SIZE = 1 << 12
+
+
+class Generation:
+    """The open files of one generation. They never change, and may be removed while they are open.
+
+    Parameters
+    ----------
+    path : Path
+        The store.
+    manifest : Manifest
+        Names the generation and describes its files.
+    """
+
+    def __init__(self, path: Path, manifest: Manifest) -> None:
+        self.path, self.manifest = path, manifest
+        self.record, self.design = manifest.generation, manifest.design
+        self.folder = path / generation_folder(self.record.number)
+        count, digest = self.record.fingerprints, self.record.set_digest
+        self._tables = [TableReader(self.folder / table_name(i)) for i in range(len(self.design.tables))]
+        for i, table in enumerate(self.tables):
+            table.check_place(self.design, i, count, digest)
+        self.ids = IdMap(self.folder / IDS_FILE, digest, self.record.ids_file)
+        self.strings: Strings | None = None
+        shape = self.record.strings_file
+        try:
+            if shape is not None:
+                self.strings = Strings(
+                    SealedReader(
+                        self.folder / STRINGS_FILE, (STRINGS, NUMBERS),
+                        file_bytes=shape["bytes"], digest=shape["digest"], largest=shape["largest"],
+                    )
+                )  # fmt: skip
+        except BaseException:
+            self.ids.close()
+            raise
+        self._probers: dict[int, _kernel.Prober] = {}
+        self._identity: _kernel.Table | None = self._tables[0].kernel
+
+    @property
+    def tables(self) -> list[TableReader]:
+        """The tables in design order; ClosedStoreError once they are closed."""
+        tables = self._tables
+        if not tables:
+            raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
+        return tables
+
+    @property
+    def count(self) -> int:
+        """The number of fingerprints in the tables."""
+        return self.record.fingerprints
+
+    @property
+    def identity(self) -> _kernel.Table:
+        """The table in order of the fingerprints themselves; ClosedStoreError once it is closed."""
+        identity = self._identity
+        return self.tables[0].kernel if identity is None else identity
+
+    def prober(self, radius: int) -> _kernel.Prober:
+        """Return the tables with the look-ups of a radius."""
+        prober = self._probers.get(radius)
+        if prober is None:
+            prober = _kernel.Prober()
+            for lookup in self.design.lookups(self.count, radius):
+                prober.add(self.tables[lookup.table].kernel, lookup.prefix_bits, lookup.flips, lookup.masks)
+            self._probers[radius] = prober
+        return prober
+
+    @property
+    def strings_bytes(self) -> int:
+        """Bytes that the dictionary takes on disk."""
+        return 0 if self.strings is None else self.strings.file_bytes
+
+    def sample(self) -> Words:
+        """Return some fingerprints, evenly spread over the sorted set."""
+        table = self.tables[0]
+        return table.sample_keys(max(table.kernel.block_count // SAMPLE_SIZE, 1))
+
+    def close(self) -> None:
+        """Close all files."""
+        self._probers = {}
+        self._tables = []
+        self._identity = None
+        self.ids.close()
+        if self.strings is not None:
+            self.strings.close()

@@ -1,0 +1,113 @@
+"""Look-ups by id: which fingerprints have an id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.aliases import Words
+from fpstore.errors import InputError, NotStoredError, show
+from fpstore.io import check_ids
+from fpstore.query.snapshot import Snapshot
+
+
+class Ids:
+    """Look-ups by id; what :attr:`fpstore.Store.ids` returns.
+
+    The tables are ordered by fingerprint, so each call reads the whole id map once, whatever the number of ids.
+
+    Examples
+    --------
+    >>> import fpstore, tempfile, os
+    >>> store = fpstore.build(os.path.join(tempfile.mkdtemp(), "s.fps"), [7, 11], ids=["a", "b"])
+    >>> "b" in store.ids, store.ids["b"], len(store.ids)
+    (True, [11], 2)
+    """
+
+    def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
+        self._snapshot = snapshot
+
+    def __len__(self) -> int:
+        """Return the number of stored pairs of fingerprint and id."""
+        return self._snapshot().totals.ids
+
+    def __contains__(self, identifier: object) -> bool:
+        if not isinstance(identifier, (int, str, np.integer)) or isinstance(identifier, bool):
+            return False
+        try:
+            numbers = self.numbers(identifier)
+        except InputError:
+            return False
+        return len(self._snapshot().with_ids(numbers)[0]) > 0
+
+    # Python would otherwise ask for 0, 1, 2, ... until one is missing.
+    __iter__ = None
+    __reversed__ = None
+
+    def __getitem__(self, identifier: int | str) -> list[int]:
+        """Return the fingerprints that have an id, ascending; KeyError if there are none."""
+        fingerprints, _ = self._snapshot().with_ids(self.numbers(identifier))
+        if not len(fingerprints):
+            raise NotStoredError(f"the id {show(identifier)} is not stored", got=identifier)
+        return list(map(int, fingerprints))
+
+    def find(self, ids: Any) -> tuple[npt.NDArray[np.int64], Words]:
+        """Return (lims, fingerprints); those that have the m-th id are ``fingerprints[lims[m]:lims[m + 1]]``, ascending.
+
+        Parameters
+        ----------
+        ids : array of integers, or sequence of int or str
+            Ids that are not stored have no fingerprints.
+
+        Raises
+        ------
+        InputError
+        """
+        snapshot = self._snapshot()
+        listed = _listed(ids)
+        checked = check_ids(listed, len(listed))
+        if isinstance(checked, list) != (snapshot.totals.id_kind == "string"):
+            return np.zeros(len(checked) + 1, np.int64), np.empty(0, np.uint64)
+        if isinstance(checked, list):
+            known = [snapshot.number_of(name) for name in checked]
+            wanted = np.array([0 if number is None else number for number in known], np.uint64)
+            stored = np.array([number is not None for number in known], bool)
+        else:
+            wanted, stored = checked, np.ones(len(checked), bool)
+        fingerprints, numbers = snapshot.with_ids(wanted[stored])
+        starts = np.searchsorted(numbers, wanted)
+        ends = np.where(stored, np.searchsorted(numbers, wanted, side="right"), starts)
+        lims = np.zeros(len(checked) + 1, np.int64)
+        np.cumsum(ends - starts, out=lims[1:])
+        parts = [fingerprints[start:end] for start, end in zip(starts, ends, strict=True)]
+        return lims, np.concatenate([np.empty(0, np.uint64), *parts])
+
+    def numbers(self, ids: Any) -> Words:
+        """Return the numbers of one or many ids, without strings that are not stored."""
+        one = isinstance(ids, (int, str, np.integer)) and not isinstance(ids, bool)
+        listed = [ids] if one else _listed(ids)
+        checked = check_ids(listed, len(listed))
+        snapshot = self._snapshot()
+        if not len(checked):
+            return np.empty(0, np.uint64)
+        strings = isinstance(checked, list)
+        if strings != (snapshot.totals.id_kind == "string") and snapshot.totals.ids:
+            kinds = ("integers", "strings") if strings else ("strings", "integers")
+            raise InputError(f"the ids of this store are {kinds[0]}, got {kinds[1]}")
+        if isinstance(checked, np.ndarray):
+            return checked
+        numbers = (snapshot.number_of(name) for name in dict.fromkeys(checked))
+        return np.array([number for number in numbers if number is not None], np.uint64)
+
+
+def _listed(ids: Any) -> Any:
+    """Return ids as a collection that has a length."""
+    if hasattr(ids, "__len__") and getattr(ids, "shape", None) != ():
+        return ids
+    try:
+        return list(ids)
+    except TypeError:
+        raise InputError(f"ids must be integers or strings, got {type(ids).__name__}") from None

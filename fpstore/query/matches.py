@@ -1,0 +1,76 @@
+"""The results of probes: a match, and the columns of many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+
+class Match(NamedTuple):
+    """A stored fingerprint within the radius of a query.
+
+    Attributes
+    ----------
+    fingerprint : int
+    distance : int
+        The number of bits in which it differs from the query.
+    ids : list of int or list of str
+        The documents that have the fingerprint.
+    """
+
+    fingerprint: int
+    distance: int
+    ids: list[int] | list[str]
+
+
+IdLookup = Callable[[npt.NDArray[np.uint64]], tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64] | list[str]]]
+
+
+class Matches:
+    """The matches of many queries, in columns. Iterates as one list of :class:`Match` per query.
+
+    Attributes
+    ----------
+    lims : ndarray of int64, shape (queries + 1,)
+        The matches of query q are at ``lims[q]:lims[q + 1]``.
+    fingerprints : ndarray of uint64, shape (matches,)
+        By query, distance, fingerprint.
+    distances : ndarray of uint8, shape (matches,)
+    inserted : ndarray of bool, shape (queries,), or None
+        Of :meth:`fpstore.Store.probe_insert_many`: which queries were inserted.
+    """
+
+    def __init__(
+        self,
+        lims: npt.NDArray[np.int64],
+        fingerprints: npt.NDArray[np.uint64],
+        distances: npt.NDArray[np.uint8],
+        look_up: IdLookup,
+        inserted: npt.NDArray[np.bool_] | None = None,
+    ) -> None:
+        self.lims = lims
+        self.fingerprints = fingerprints
+        self.distances = distances
+        self._look_up = look_up
+        self.inserted = inserted
+
+    def ids(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64] | list[str]]:
+        """Return (lims, ids): the ids of match m are ``ids[lims[m]:lims[m + 1]]``; uint64, or strings in a list."""
+        return self._look_up(self.fingerprints)
+
+    def __len__(self) -> int:
+        """Return the number of queries."""
+        return len(self.lims) - 1
+
+    def __iter__(self) -> Iterator[list[Match]]:
+        lims, ids = self.ids()
+        plain = ids if isinstance(ids, list) else ids.tolist()
+        fingerprints, distances = self.fingerprints.tolist(), self.distances.tolist()
+        for start, end in zip(self.lims[:-1].tolist(), self.lims[1:].tolist(), strict=True):
+            yield [Match(fingerprints[m], distances[m], plain[lims[m] : lims[m + 1]]) for m in range(start, end)]
+
+    def __repr__(self) -> str:
+        return f"<fpstore.Matches: {len(self.fingerprints)} matches of {len(self)} queries>"

@@ -1,0 +1,295 @@
+"""A store as of one moment: a generation and the delta up to one record. All questions are answered here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property, partial
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel
+from fpstore.aliases import Words
+from fpstore.errors import CorruptStoreError, NotStoredError
+from fpstore.format.record import Totals
+from fpstore.query.batches import Columns, cut, joined, run, scanned
+from fpstore.query.delta import Delta
+from fpstore.query.generation import Generation
+from fpstore.query.matches import Match
+
+Groups = tuple[Words, Words, Words]  # keys, how many ids each has, the ids one after the other
+Ids = tuple[npt.NDArray[np.int64], Words | list[str]]
+NONE = np.empty(0, np.uint64)
+PIECE_KEYS = 1 << 18
+FEW_STRINGS = 4  # up to this many are looked up one by one
+LOOK_UPS = 1 << 16  # ids of this many fingerprints are looked up at once
+NOWHERE = np.uint64(2**64 - 1)
+ABSENT = 2
+
+
+class Snapshot:
+    """One consistent state of a store; later inserts, deletes and merges do not affect it.
+
+    Parameters
+    ----------
+    generation : Generation
+    delta : Delta
+    version : int
+        The number of the last log record that belongs to it.
+    totals : Totals
+        Its totals.
+    """
+
+    def __init__(self, generation: Generation, delta: Delta, version: int, totals: Totals) -> None:
+        self.generation = generation
+        self.delta = delta
+        self.version = version
+        self.totals = totals
+        # Without changes there is nothing to look up.
+        self._changes: _kernel.Delta | None = delta.kernel if version else None
+
+    # Probing
+
+    def probe(self, value: int, radius: int) -> list[Match]:
+        """Return the matches of one fingerprint, by distance and fingerprint."""
+        generation, changes = self.generation, self._changes
+        found = generation.prober(radius).probe_one(value, radius, generation.identity)
+        ids = generation.ids
+        if changes is None:
+            if not found:
+                return []
+            if self.totals.id_kind != "string":
+                return [Match(f, distance, ids.get(block, rank)) for f, distance, block, rank in found]
+            return [Match(f, distance, self.named(ids.get(block, rank))) for f, distance, block, rank in found]
+        version = self.version
+        added = changes.probe_one(value, radius, version)
+        matches = [
+            Match(f, distance, self.named(changes.ids_one(f, ids.get(block, rank), version)))
+            for f, distance, block, rank in found
+            if not changes.removals or changes.state(f, version) != ABSENT
+        ]
+        if added:
+            matches += [Match(f, distance, self.named(changes.ids_one(f, [], version))) for f, distance in added]
+            if len(matches) > len(added):
+                matches.sort(key=lambda match: (match.distance, match.fingerprint))
+        return matches
+
+    def probe_columns(self, queries: Words, radius: int, threads: int, most: int | None = None) -> Columns | None:
+        """Return the columns of the matches of many queries; None if a part has more than ``most``."""
+        columns: list[Columns | None] = run(partial(self._probe_part, radius=radius, most=most), cut(queries, threads), threads)
+        found = [column for column in columns if column is not None]
+        return joined(found) if len(found) == len(columns) else None
+
+    def _probe_part(
+        self, queries: Words, radius: int, most: int | None = None, stop: _kernel.Stop | None = None
+    ) -> Columns | None:
+        found = self.generation.prober(radius).probe(queries, radius, most=most, stop=stop)
+        if found is None or self._changes is None:
+            return None if found is None else found[:3]
+        return self._changes.combine(found[:3], self._changes.probe(queries, radius, self.version, stop=stop), self.version)
+
+    def base_columns(self, queries: Words, radius: int, threads: int) -> Columns:
+        """Return the columns of the matches in the tables, including those deleted since."""
+        prober = self.generation.prober(radius)
+        return joined([found[:3] for found in run(partial(prober.probe, radius=radius), cut(queries, threads), threads)])
+
+    def scan_columns(self, queries: Words, radius: int, threads: int) -> Columns:
+        """Return the columns of the matches at any radius."""
+        found = scanned(self.generation.tables[0].in_order, queries, radius, threads)
+        if self._changes is None:
+            return found
+        return self._changes.combine(found, self._changes.scan(queries, radius, self.version), self.version)
+
+    def has(self, value: int) -> bool:
+        """Whether a fingerprint is stored."""
+        state = 0 if self._changes is None else self._changes.state(value, self.version)
+        return state == 1 if state else self.generation.identity.locate_one(value) is not None
+
+    def has_all(self, fingerprints: Words) -> npt.NDArray[np.bool_]:
+        """Return which of these fingerprints of the tables are still stored."""
+        if self._changes is None:
+            return np.ones(len(fingerprints), bool)
+        still: npt.NDArray[np.bool_] = self._changes.states(fingerprints, self.version) != ABSENT
+        return still
+
+    # Ids
+
+    def ids_of_one(self, value: int) -> list[int] | list[str]:
+        """Return the ids of a fingerprint; none if it is not stored."""
+        place = self.generation.identity.locate_one(value)
+        ids = [] if place is None else self.generation.ids.get(*place)
+        if self._changes is not None:
+            ids = self._changes.ids_one(value, ids, self.version)
+        return self.named(ids)
+
+    def ids_of(self, fingerprints: Words) -> Ids:
+        """Return (lims, ids) of stored fingerprints; KeyError if one is not stored."""
+        lims, numbers = self.numbers_of(fingerprints)
+        missing = np.flatnonzero(np.diff(lims) == 0)
+        if len(missing):
+            first = int(fingerprints[missing[0]])
+            raise NotStoredError(f"the fingerprint {first} is not stored: `in` tells which ones are", got=first)
+        return lims, numbers if self.totals.id_kind != "string" else self._strings_of(numbers)
+
+    def numbers_of(self, fingerprints: Words) -> tuple[npt.NDArray[np.int64], Words]:
+        """Return (lims, id numbers) of fingerprints; those that are not stored have none."""
+        if len(fingerprints) > LOOK_UPS:
+            cuts = range(0, len(fingerprints), LOOK_UPS)
+            parts = [self.numbers_of(fingerprints[start : start + LOOK_UPS]) for start in cuts]
+            sizes = np.concatenate([np.zeros(1, np.int64), *(np.diff(lims) for lims, _ in parts)])
+            return np.cumsum(sizes, dtype=np.int64), np.concatenate([numbers for _, numbers in parts])
+        lims, numbers = self.base_numbers(fingerprints)
+        if self._changes is not None:
+            lims, numbers = self._changes.ids(fingerprints, lims, numbers, self.version)
+        return lims, numbers
+
+    def base_numbers(self, fingerprints: Words) -> tuple[npt.NDArray[np.int64], Words]:
+        """Return (lims, id numbers) of fingerprints, from the tables only."""
+        blocks, ranks = self.generation.identity.locate(fingerprints)
+        here = blocks != NOWHERE
+        if here.all():
+            return self.generation.ids.gather(blocks, ranks)
+        found, numbers = self.generation.ids.gather(blocks[here], ranks[here])
+        counts = np.zeros(len(fingerprints), np.int64)
+        counts[here] = np.diff(found)
+        lims = np.zeros(len(fingerprints) + 1, np.int64)
+        np.cumsum(counts, out=lims[1:])
+        return lims, numbers
+
+    def named(self, numbers: list[int]) -> list[int] | list[str]:
+        """Return the ids of id numbers: the numbers themselves, or their strings."""
+        if self.totals.id_kind != "string":
+            return numbers
+        if len(numbers) <= FEW_STRINGS:
+            return [self._string(number) for number in numbers]
+        return self._strings_of(np.array(numbers, np.uint64))
+
+    def _strings_of(self, numbers: Words) -> list[str]:
+        """Return the strings of many numbers. Each distinct one is read once, in order."""
+        distinct, place = np.unique(numbers, return_inverse=True)
+        strings, delta = self.generation.strings, self.delta
+        known = int(np.searchsorted(distinct, np.uint64(delta.first_string)))
+        read = strings.several(distinct[:known]) if strings is not None else [self._string(n) for n in distinct[:known].tolist()]
+        read += [self._string(number) for number in distinct[known:].tolist()]
+        return list(map(read.__getitem__, place.tolist()))
+
+    def _string(self, number: int) -> str:
+        delta, strings = self.delta, self.generation.strings
+        if number >= delta.first_string:
+            if number - delta.first_string < len(delta.strings):
+                return delta.strings[number - delta.first_string].decode()
+        elif strings is not None:
+            return strings.string(number)
+        path = self.generation.folder
+        raise CorruptStoreError(f"{path}: id number {number} has no string", path=path)
+
+    def number_of(self, name: str) -> int | None:
+        """Return the number of a string id, or None if it has none."""
+        encoded = name.encode()
+        if (number := self.delta.number_of(encoded)) is not None:
+            return number
+        return None if self.generation.strings is None else self.generation.strings.number(encoded)
+
+    def with_ids(self, numbers: Words) -> tuple[Words, Words]:
+        """Return (fingerprints, id numbers) of all stored pairs that have one of these ids, by id and fingerprint."""
+        wanted = np.unique(numbers)
+        generation = self.generation
+        blocks, ranks, ids = generation.ids.find(wanted, generation.identity.block_count)
+        fingerprints = self._at(blocks, ranks)
+        if self._changes is not None:
+            kept = self._changes.pairs(fingerprints, ids, self.version) == 0
+            added, added_ids = self._changes.find(wanted, self.version)
+            fingerprints, ids = np.concatenate([fingerprints[kept], added]), np.concatenate([ids[kept], added_ids])
+        order = np.lexsort((fingerprints, ids))
+        return fingerprints[order], ids[order]
+
+    def _at(self, blocks: Words, ranks: npt.NDArray[np.uint32]) -> Words:
+        """Return the fingerprints at places of the identity table; the blocks ascend."""
+        out = np.empty(len(blocks), np.uint64)
+        if not len(blocks):
+            return out
+        distinct, starts = np.unique(blocks, return_index=True)
+        table = self.generation.tables[0]
+        for block, start, end in zip(distinct.tolist(), starts, np.append(starts[1:], len(blocks)), strict=True):
+            entries, _, _ = table.kernel.decode(block, block + 1, 0)
+            out[start:end] = entries[ranks[start:end]]
+        return out
+
+    # Everything
+
+    def groups(self) -> Iterator[Groups]:
+        """Yield everything as pieces (fingerprints, number of ids of each, id numbers), in ascending order."""
+        changed, added = self.changed
+        block = 0
+        for keys, entry_counts in self.generation.tables[0].pieces():
+            counts, ids = self.generation.ids.blocks(block, len(entry_counts))
+            block += len(entry_counts)
+            last = keys[-1]
+            end = int(np.searchsorted(changed, last, side="right"))
+            fresh, added = cut_groups(added, last, "right")
+            if end or len(fresh[0]):
+                if end:
+                    fresh = _kernel.union_groups(*fresh, *self._changed(keys, counts, ids, changed[:end]))
+                keys, counts, ids = _kernel.merge_groups(keys, counts, ids, changed[:end], *fresh)
+                changed = changed[end:]
+            if len(keys):
+                yield keys, counts, ids
+        while len(added[0]):
+            piece, added = cut_groups(added, added[0][min(PIECE_KEYS, len(added[0])) - 1], "right")
+            yield piece
+
+    @cached_property
+    def changed(self) -> tuple[Words, Groups]:
+        """All changes: the fingerprints of the tables whose ids changed, and the groups that were added, both ascending."""
+        if self._changes is None:
+            return NONE, (NONE, NONE, NONE)
+        fingerprints, in_base, _, lims, ids = self._changes.export(self.version)[:5]
+        known = in_base != 0
+        counts = np.diff(lims).astype(np.uint64)
+        counts[known] = 0
+        if known.any():
+            ids = ids[np.repeat(~known, np.diff(lims))]
+        stays = counts > 0
+        return fingerprints[known], (fingerprints[stays], counts[stays], ids)
+
+    def _changed(self, keys: Words, counts: Words, ids: Words, changed: Words) -> Groups:
+        """Return the current groups of the changed fingerprints in a piece of the tables, without the deleted ones."""
+        places = np.searchsorted(keys, changed)
+        assert self._changes is not None
+        starts = (np.cumsum(counts) - counts)[places]
+        lims = np.zeros(len(changed) + 1, np.int64)
+        np.cumsum(counts[places], out=lims[1:])
+        lims, new = self._changes.ids(changed, lims, _slices(ids, starts, counts[places]), self.version)
+        sizes = np.diff(lims).astype(np.uint64)
+        stays = sizes > 0
+        return changed[stays], sizes[stays], new
+
+    def fingerprints(self) -> Iterator[Words]:
+        """Yield all fingerprints as pieces, in ascending order."""
+        pieces = self.generation.tables[0].pieces() if self._changes is None else self.groups()
+        for piece in pieces:
+            yield piece[0]
+
+    def items(self) -> Iterator[tuple[Words, npt.NDArray[np.int64], Words | list[str]]]:
+        """Yield everything as pieces (fingerprints, lims, ids), in ascending order."""
+        for keys, counts, numbers in self.groups():
+            lims = np.zeros(len(keys) + 1, np.int64)
+            np.cumsum(counts, out=lims[1:])
+            yield keys, lims, numbers if self.totals.id_kind != "string" else self._strings_of(numbers)
+
+
+def cut_groups(group: Groups, bound: np.uint64, side: str) -> tuple[Groups, Groups]:
+    """Cut a piece at a fingerprint."""
+    keys, counts, ids = group
+    at = int(np.searchsorted(keys, bound, side=side))  # type: ignore[call-overload]
+    taken = int(counts[:at].sum())
+    return (keys[:at], counts[:at], ids[:taken]), (keys[at:], counts[at:], ids[taken:])
+
+
+def _slices(values: Words, starts: Words, sizes: Words) -> Words:
+    """Return ``values[start:start + size]`` of each slice, one after the other."""
+    lengths = sizes.astype(np.int64)
+    before = np.cumsum(lengths) - lengths
+    places = np.arange(int(lengths.sum())) + np.repeat(starts.astype(np.int64) - before, lengths)
+    out: Words = values[places]
+    return out

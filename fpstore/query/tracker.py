@@ -1,0 +1,299 @@
+"""The tracker: which snapshot of a store is current, as other processes commit and merge."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from weakref import WeakSet, finalize
+
+from fpstore.design.families import Design
+from fpstore.disk.fork import around_fork
+from fpstore.disk.refusals import refused
+from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError, StoreNotFoundError
+from fpstore.format.log import END, HEADER_BYTES, LOG_FILE, SUPERSEDED, LogHeader, LogReader, Records
+from fpstore.format.manifest import MANIFEST_FILE, Manifest, generation_folder, is_store, manifest_time, read_manifest
+from fpstore.format.merge_error import MergeError
+from fpstore.query.delta import Delta
+from fpstore.query.generation import Generation
+from fpstore.query.snapshot import Snapshot
+from fpstore.threads import is_held
+
+ATTEMPTS = 100
+PAUSE_SECONDS = 0.002
+_STILL = memoryview(bytes(HEADER_BYTES)).cast("Q")  # for a writer, which shows its own snapshots
+
+_trackers: WeakSet[Tracker] = WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for tracker in _trackers:
+        tracker.after_fork()
+
+
+around_fork(in_child=_after_fork_in_child)
+
+
+# (words, seen, snapshot): while the word at END equals ``seen``, the snapshot is current. Every question unpacks it, so it is a
+# plain tuple.
+_Current = tuple[memoryview, int, Snapshot]
+
+
+class Tracker:
+    """The files of a store that one process has open, brought up to date by :meth:`snapshot`.
+
+    Parameters
+    ----------
+    path : Path
+
+    Attributes
+    ----------
+    manifest : Manifest
+    log : LogReader
+        The log of the generation that this process has open.
+
+    Raises
+    ------
+    StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
+    """
+
+    def __init__(self, path: Path) -> None:
+        if not path.exists():
+            raise StoreNotFoundError(f"{path}: no such store", path=path)
+        if not is_store(path):
+            raise StoreNotFoundError(f"{path}: not an fpstore store (no {MANIFEST_FILE} in it)", path=path)
+        self.path = path
+        self._lock = threading.RLock()
+        self._closed = False
+        self._current: _Current | None = None
+        self._generation: Generation | None = None
+        self._place, self._number = HEADER_BYTES, 0  # the end of what was read of the log, and the number of the last record
+        try:
+            self.folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise refused(path, error) from error
+        self._given_back = finalize(self, os.close, self.folder)
+        _trackers.add(self)
+        try:
+            self._resolve()
+        except BaseException:
+            self.close()
+            raise
+
+    # Up to date
+
+    def snapshot(self) -> Snapshot:
+        """Return the current snapshot.
+
+        Raises
+        ------
+        ClosedStoreError, CorruptStoreError, StorageError
+        """
+        try:
+            words, seen, snapshot = self._current  # type: ignore[misc]  # None is met below
+            if words[END] == seen:
+                return snapshot
+        except (TypeError, ValueError):  # closed, perhaps by another thread just now, or forked
+            pass
+        if is_held(self._lock) and self._current is not None:
+            return self._current[2]  # for a signal handler in the middle of a refresh: the state before it
+        with self._lock:
+            return self._refresh()
+
+    def _refresh(self) -> Snapshot:
+        if self._closed:
+            raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
+        if self._current is None:
+            self._resolve()
+            return self._shown()
+        words, seen, _ = self._current
+        end = words[END]
+        if end & SUPERSEDED:
+            if self._is_followed():
+                self._resolve()
+            else:
+                self._read(end)
+        elif end != seen:
+            self._read(end)
+        return self._shown()
+
+    def _shown(self) -> Snapshot:
+        assert self._current is not None
+        return self._current[2]
+
+    def _is_followed(self) -> bool:
+        """Whether this store has another generation now; a store that was replaced as a whole keeps its own."""
+        try:
+            return read_manifest(self.path, self.folder).generation.number != self.manifest.generation.number
+        except StoreNotFoundError:
+            return False
+
+    def _read(self, end: int) -> None:
+        """Apply the new records of the log."""
+        assert self._current is not None
+        snapshot = self._current[2]
+        assert snapshot.delta is not None
+        try:
+            for records in self.log.read(self._place, self._number + 1):
+                snapshot.delta.apply(records.change)
+                snapshot = Snapshot(snapshot.generation, snapshot.delta, snapshot.delta.version, records.change.totals)
+                self._place, self._number = records.end, records.last
+            self._current = self.log.words, end, snapshot
+        except BaseException:
+            self._current = None  # half of a record may have been applied: read the log again
+            raise
+
+    @property
+    def design(self) -> Design:
+        """The design of the generation that is open."""
+        return self.manifest.design
+
+    # Opening
+
+    def _resolve(self) -> None:
+        """Open the current generation; a merge may replace it meanwhile."""
+        for attempt in range(ATTEMPTS):
+            try:
+                manifest = read_manifest(self.path, self.folder)
+            except StoreNotFoundError:
+                self.check_same()
+                raise
+            try:
+                self._open(manifest)
+                return
+            except (StoreNotFoundError, CorruptStoreError):
+                # A generation that a merge has just removed looks like a damaged one.
+                if attempt + 1 == ATTEMPTS or read_manifest(self.path, self.folder).generation == manifest.generation:
+                    raise
+            time.sleep(PAUSE_SECONDS)
+
+    def _open(self, manifest: Manifest) -> None:
+        path = self.here()
+        number = manifest.generation.number
+        log = LogReader(path / generation_folder(number) / LOG_FILE, manifest.identity, number)
+        known = self._generation
+        generation = None
+        try:
+            # After a fork, the files of the parent are used; only state that may be half changed is built again.
+            generation = known if known is not None and known.record == manifest.generation else Generation(path, manifest)
+            self.take(manifest, generation, log, log.read(HEADER_BYTES, 1))
+        except BaseException:
+            log.close()
+            if generation is not None and generation is not known:
+                generation.close()
+            raise
+
+    def take(self, manifest: Manifest, generation: Generation, log: LogReader, changes: Iterable[Records]) -> None:
+        """Make a generation current, with these records, which are the first of its log."""
+        end = log.end
+        header = log.header
+        delta = new_delta(generation, header)
+        snapshot = Snapshot(generation, delta, 0, header.totals)
+        place, number = HEADER_BYTES, 0
+        for records in changes:
+            delta.apply(records.change)
+            snapshot = Snapshot(generation, delta, delta.version, records.change.totals)
+            place, number = records.end, records.last
+        self.manifest, self.log, self._generation = manifest, log, generation
+        self._place, self._number = place, number
+        # The next question finds out whether there is another generation meanwhile.
+        self._current = log.words, end & ~SUPERSEDED, snapshot
+
+    def here(self) -> Path:
+        """Return a path of the store that was opened, which may have been renamed.
+
+        Raises
+        ------
+        StorageError
+            It cannot be found: another store may have taken its name.
+        """
+        status = os.fstat(self.folder)
+        for path in (self.path, Path(f"/proc/self/fd/{self.folder}")):
+            try:
+                found = path if path == self.path else path.readlink()
+                if os.path.samestat(found.stat(), status):
+                    return found
+            except OSError:
+                pass
+        raise self._was_replaced()
+
+    def _was_replaced(self) -> StorageError:
+        return StorageError(f"{self.path}: was replaced or removed: open the store again", path=self.path)
+
+    def check_same(self) -> None:
+        """Refuse a store that was replaced or removed.
+
+        Raises
+        ------
+        StorageError
+        """
+        if not self.is_same():
+            raise self._was_replaced()
+
+    def inside(self) -> Path:
+        """Return a path that leads into the store that was opened, even if it was renamed; for creating and removing files.
+
+        Raises
+        ------
+        StorageError
+            As :meth:`here`, where the system has no path that leads through a descriptor.
+        """
+        path = Path(f"/proc/self/fd/{self.folder}")
+        return path if path.is_dir() else self.here()
+
+    def is_same(self) -> bool:
+        """Whether the path still names the store that was opened."""
+        try:
+            return os.path.samestat(self.path.stat(), os.fstat(self.folder))
+        except OSError:
+            return False
+
+    def watched(self) -> dict[str, object]:
+        """Return the state of log and merges for ``stats``."""
+        return {
+            "log": {"bytes": self.log.file_bytes, "records": self._number},
+            "generation_since": manifest_time(self.folder),
+            "merge_error": MergeError(self.folder).get(),
+        }
+
+    # For the writer
+
+    def lead(self) -> None:
+        """Stop following the log: this process is the writer, and shows its own snapshots."""
+        self.show(self.snapshot())
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Make a snapshot current that this process, the writer, has made."""
+        self._current = _STILL, 0, snapshot
+
+    def switch(self, manifest: Manifest, snapshot: Snapshot, log: LogReader) -> None:
+        """Switch to another generation, which this process has made."""
+        with self._lock:
+            self.manifest, self.log, self._generation = manifest, log, snapshot.generation
+            self.show(snapshot)
+
+    # Life cycle
+
+    def after_fork(self) -> None:
+        """In a child, drop the locks and the state that a thread of the parent may have held or half changed."""
+        self._lock = threading.RLock()
+        self._current = None
+
+    def close(self) -> None:
+        """Close all files. Closing twice is allowed."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._current = None
+            if self._generation is not None:
+                self._generation.close()
+                self.log.close()
+            self._given_back()
+
+
+def new_delta(generation: Generation, header: LogHeader) -> Delta:
+    """Return an empty delta for a generation."""
+    return Delta(generation.design.radius, generation.sample(), generation.identity, header.first_string)

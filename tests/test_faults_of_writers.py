@@ -1,0 +1,429 @@
+"""Faults that a writer must not have: changes in another store, changes lost at the end of a process, locks kept."""
+
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import textwrap
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import fpstore
+from fpstore.change.opening import open_writer
+from fpstore.cli import main
+from fpstore.format.log import end_word
+from fpstore.query.tracker import Tracker
+
+RNG = np.random.default_rng(17)
+FINGERPRINTS = RNG.integers(0, 2**64, 600, np.uint64)
+MAX = 2**64 - 1
+
+
+def rows_of(store):
+    found = set()
+    for keys, lims, ids in store.items():
+        ids = ids if isinstance(ids, list) else ids.tolist()
+        found |= {(key, i) for key, a, b in zip(keys.tolist(), lims, lims[1:], strict=False) for i in ids[a:b]}
+    return found
+
+
+def pairs(start, end):
+    return set(zip(FINGERPRINTS[start:end].tolist(), range(start, end), strict=True))
+
+
+def build(path, start, end, **options):
+    fpstore.build(path, FINGERPRINTS[start:end], list(range(start, end)), design="flip-2", threads=1, **options).close()
+    return path
+
+
+def run_python(script, *arguments):
+    """Run a process to its normal end, silently."""
+    process = subprocess.run(
+        [sys.executable, "-P", "-c", textwrap.dedent(script), *map(str, arguments)], capture_output=True, text=True, timeout=120
+    )
+    assert (process.returncode, process.stderr) == (0, "")
+    return process.stdout
+
+
+# --- Stores that are renamed and replaced ---------------------------------------------------------
+
+
+def test_changes_go_to_the_store_that_is_open_whatever_has_its_old_name(tmp_path):
+    a, b, moved = tmp_path / "a", tmp_path / "b", tmp_path / "moved"
+    build(a, 0, 100)
+    build(b, 100, 200)
+    with fpstore.open(a, "r+") as writer:
+        writer.insert(FINGERPRINTS[200:210], list(range(200, 210)))
+    with fpstore.open(a) as reader:
+        a.rename(moved)
+        b.rename(a)
+        other = fpstore.open(a)
+        before = {path: path.read_bytes() for path in a.rglob("*") if path.is_file()}
+        with fpstore.open(moved, "r+") as writer:
+            writer.insert(FINGERPRINTS[300:310], list(range(300, 310)))
+            expected = pairs(0, 100) | pairs(200, 210) | pairs(300, 310)
+            assert rows_of(writer) == rows_of(reader) == expected
+            writer.merge(threads=1)
+            writer.delete(ids=list(range(50)))
+            expected -= pairs(0, 50)
+            assert rows_of(writer) == rows_of(reader) == expected
+        assert rows_of(other) == pairs(100, 200)
+        other.close()
+        assert {path: path.read_bytes() for path in a.rglob("*") if path.is_file()} == before
+    with fpstore.open(moved) as store:
+        assert store.verify().ok
+        assert rows_of(store) == expected
+
+
+def test_a_writer_whose_store_is_renamed_goes_on_in_it(tmp_path):
+    a, moved = build(tmp_path / "a", 0, 100), tmp_path / "moved"
+    with fpstore.open(a, "r+") as writer, fpstore.open(a) as reader:
+        a.rename(moved)
+        build(a, 100, 200)
+        writer.insert(FINGERPRINTS[200:210], list(range(200, 210)))
+        writer.merge(threads=1)
+        writer.insert(FINGERPRINTS[210:220], list(range(210, 220)))
+        writer.merge(threads=1)
+        assert rows_of(writer) == rows_of(reader) == pairs(0, 100) | pairs(200, 220)
+        for store, copy in ((writer, tmp_path / "copy"), (reader, tmp_path / "other copy")):
+            store.backup(copy)
+            with fpstore.open(copy) as copied:
+                assert rows_of(copied) == pairs(0, 100) | pairs(200, 220)
+    with fpstore.open(a) as store:
+        assert rows_of(store) == pairs(100, 200)
+        assert store.verify().ok
+    with fpstore.open(moved, "r+") as store:
+        assert rows_of(store) == pairs(0, 100) | pairs(200, 220)
+        assert store.verify().ok
+
+
+def test_a_store_is_replaced_while_it_is_read(tmp_path):
+    """Readers keep what they have opened; whoever opens it anew has the new one."""
+    path = build(tmp_path / "s", 0, 100)
+    with fpstore.open(path, "r+") as store:
+        store.insert(FINGERPRINTS[200:210], list(range(200, 210)))
+    with fpstore.open(path) as reader:
+        for start in (100, 300):
+            build(path, start, start + 50, overwrite=True)
+            assert rows_of(reader) == pairs(0, 100) | pairs(200, 210)
+            with fpstore.open(path, "r+") as store:
+                store.insert(FINGERPRINTS[500:501], [500])
+                assert rows_of(store) == pairs(start, start + 50) | pairs(500, 501)
+            assert rows_of(reader) == pairs(0, 100) | pairs(200, 210)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["s"]
+
+
+def test_no_writer_gets_in_while_a_store_is_replaced(tmp_path):
+    """From the start to the end of the build, also when nobody has ever written to the store."""
+    path = build(tmp_path / "s", 0, 100)
+    refused = []
+
+    def parts():
+        yield FINGERPRINTS[100:200]
+        with fpstore.open(path) as reader:
+            assert rows_of(reader) == pairs(0, 100)
+        with pytest.raises(fpstore.StoreLockedError) as caught:
+            fpstore.open(path, "r+")
+        refused.append(str(caught.value))
+        yield FINGERPRINTS[200:250]
+
+    fpstore.build(path, parts(), design="flip-2", threads=1, overwrite=True).close()
+    assert refused
+    with fpstore.open(path, "r+") as store:
+        assert len(store) == 150
+
+
+def test_a_writer_that_comes_when_its_store_was_just_replaced_is_told(tmp_path):
+    """It has looked the store up before the replacement, and takes the lock after it."""
+    path = build(tmp_path / "s", 0, 100)
+    tracker = Tracker(path)
+    build(path, 100, 200, overwrite=True)
+    with pytest.raises((fpstore.StoreNotFoundError, fpstore.StorageError), match="was replaced"):
+        open_writer(tracker, "commit", None)
+    tracker.close()
+    with fpstore.open(path, "r+") as store:
+        assert rows_of(store) == pairs(100, 200)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["s"]
+
+
+def test_a_merge_links_the_strings_of_its_own_store(tmp_path):
+    a, moved = tmp_path / "a", tmp_path / "moved"
+    fpstore.build(a, [1, 2], ["one", "two"], threads=1).close()
+    with fpstore.open(a, "r+") as writer:
+        a.rename(moved)
+        fpstore.build(a, [1, 2], ["eins", "zwei"], threads=1).close()
+        writer.insert([3], ["one"])  # no new string: the dictionary is taken over
+        writer.merge(threads=1)
+        assert rows_of(writer) == {(1, "one"), (2, "two"), (3, "one")}
+    for path in (a, moved):
+        with fpstore.open(path) as store:
+            assert store.verify().ok
+            assert len(store) == (3 if path == moved else 2)
+
+
+# --- Processes that end without closing -----------------------------------------------------------
+
+LEFT_OPEN = """
+    import sys, threading
+    import numpy as np, fpstore
+
+    path, sync, how = sys.argv[1:]
+    fingerprints = np.random.default_rng(17).integers(0, 2**64, 600, np.uint64)
+    merge_at = 0.5 if how == "merging" else None
+    store = fpstore.open(path, "r+", sync=sync, merge_at=merge_at)
+    if how == "merging":
+        more = np.random.default_rng(1).integers(0, 2**64, 70_000, np.uint64)
+        store.insert(more, np.arange(1_000_000, 1_070_000, dtype=np.uint64))
+    for start in range(100, 200, 10):
+        store.insert(fingerprints[start : start + 10], list(range(start, start + 10)))
+    store.delete(ids=[0])
+    if how == "thread":
+        thread = threading.Thread(target=lambda: store.probe(1))
+        thread.start()
+    elif how == "dropped":
+        del store
+        with fpstore.open(path, "r+") as again:
+            assert len(again) == 199
+    elif how == "class":
+        class Keeper:
+            kept = store
+    elif how == "cycle":
+        store.itself = store
+        del store
+    elif how == "error":
+        sys.exit()
+"""
+
+
+@pytest.mark.parametrize("how", ["global", "dropped", "cycle", "class", "thread", "error", "merging"])
+@pytest.mark.parametrize("sync", ["commit", "batch", "none"])
+def test_a_store_left_without_close_loses_nothing(tmp_path, sync, how):
+    """At the normal end of the interpreter, silently: no leaks are reported, and the lock is free."""
+    path = build(tmp_path / "s", 0, 100)
+    assert run_python(LEFT_OPEN, path, sync, how) == ""
+    with fpstore.open(path, "r+") as store:
+        found = rows_of(store)
+        assert pairs(0, 200) - pairs(0, 1) == {row for row in found if row[1] < 1_000_000}
+        assert len(found) == 199 + (70_000 if how == "merging" else 0)
+        log = path / f"gen-{store.stats()['generation']:08d}" / "log"
+    assert log.stat().st_size % 4096 or log.stat().st_size < 1 << 16  # closed: without the space that was made ahead
+
+
+@pytest.mark.parametrize("sync", ["commit", "batch", "none"])
+def test_a_writer_that_is_dropped_gives_its_lock_back(tmp_path, sync):
+    path = build(tmp_path / "s", 0, 100)
+    for round_ in range(3):
+        store = fpstore.open(path, "r+", sync=sync)
+        store.insert(FINGERPRINTS[100 + round_ : 101 + round_], [100 + round_])
+        threads = [thread for thread in threading.enumerate() if thread.name == "fpstore-flush"]
+        del store
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+    with fpstore.open(path, "r+") as store:
+        assert rows_of(store) == pairs(0, 103)
+
+
+# --- One call is one change -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["insert", "probe_insert_many"])
+def test_a_large_call_is_one_record(tmp_path, how):
+    """Whatever its size: another process never sees a part, and neither does the next writer of one that was cut off."""
+    count = (1 << 20) + 1000
+    path = build(tmp_path / "s", 0, 10)
+    many = np.unique(RNG.integers(0, 2**64, count + 100, np.uint64))[:count]
+    ids = np.arange(1000, 1000 + count, dtype=np.uint64)
+    with fpstore.open(path) as reader:
+        with fpstore.open(path, "r+") as store:
+            if how == "insert":
+                assert store.insert(many, ids) == count
+            else:
+                assert store.probe_insert_many(many, ids, radius=0, threads=1).inserted.all()
+            assert len(store) == len(reader) == 10 + count
+            assert store.snapshot().version == 1
+            assert store.delete(fingerprints=many) == count
+            assert len(store) == len(reader) == 10
+            assert store.snapshot().version == 2
+        log = path / "gen-00000001" / "log"
+        assert log.read_bytes().count(b"FPCHANGE") == 2
+    os.truncate(log, 10_000_000)
+    with pytest.raises(fpstore.CorruptStoreError, match="damaged at byte 4096"):  # it was durable: it is not cut off silently
+        fpstore.open(path, "r+")
+    with log.open("r+b") as file:  # as a machine leaves it that stops while the first record is written
+        file.seek(512)
+        file.write(struct.pack("<QQ", end_word(4096), 1))
+    for mode in ("r", "r+"):
+        with fpstore.open(path, mode) as store:
+            assert rows_of(store) == pairs(0, 10)
+
+
+# --- Wrong use ------------------------------------------------------------------------------------
+
+WRONG = [
+    (["insert", "{store}", "{hashes}", "--suffix", ".md"], 2),
+    (["insert", "{store}", "{missing}"], None),
+    (["insert", "{store}"], 2),
+    (["insert", "{store}", "{folder}"], None),
+    (["insert", "{store}", "{hashes}", "--sync", "never"], 2),
+    (["delete", "{store}"], 2),
+    (["delete", "{store}", "--ids", "{missing}"], None),
+    (["delete", "{store}", "--input", "{missing}"], None),
+    (["merge", "{store}", "{missing}"], None),
+    (["merge", "{store}", "{store}"], None),
+    (["merge", "{store}", "--renumber"], None),
+    (["merge", "{store}", "--design", "nonsense"], None),
+]
+
+
+@pytest.mark.parametrize(("arguments", "status"), WRONG, ids=[" ".join(arguments[:1] + arguments[2:]) for arguments, _ in WRONG])
+def test_wrong_use_changes_nothing(tmp_path, arguments, status):
+    from click.testing import CliRunner
+
+    path = build(tmp_path / "s", 0, 100)
+    (tmp_path / "h.tsv").write_text("00000000000000ff\t7000\n")
+    (tmp_path / "empty").mkdir()
+    names = {"store": path, "hashes": tmp_path / "h.tsv", "missing": tmp_path / "missing.tsv", "folder": tmp_path / "empty"}
+    before = contents(path)
+    result = CliRunner().invoke(main, [argument.format(**names) for argument in arguments])
+    assert result.exit_code == status if status else result.exit_code in (1, 2)
+    assert contents(path) == before
+
+
+def contents(path):
+    """Return all files but that of the lock, which says who had it last."""
+    return {entry: entry.is_file() and entry.read_bytes() for entry in path.rglob("*") if entry.name != "writer.lock"}
+
+
+# --- Row numbers at their end ---------------------------------------------------------------------
+
+
+def test_a_merge_that_reaches_the_last_row_number_leaves_a_store_that_can_be_changed(tmp_path):
+    a, b = tmp_path / "a", tmp_path / "b"
+    for path in (a, b):
+        fpstore.build(path, [1, 2] if path == a else [30, 40], design="flip-2", threads=1).close()
+    with fpstore.open(b, "r+") as store:
+        store.insert([50], [MAX])  # the last row number that there is
+    for renumber in (False, True):
+        target = tmp_path / f"target-{renumber}"
+        shutil.copytree(a, target)
+        with fpstore.open(target, "r+") as store:
+            if renumber:
+                with pytest.raises(fpstore.InputError):
+                    store.merge(b, renumber=True, threads=1)
+                rows = {(1, 0), (2, 1)}
+            else:
+                store.merge(b, threads=1)
+                rows = {(1, 0), (2, 1), (30, 0), (40, 1), (50, MAX)}
+            assert rows_of(store) == rows
+            store.insert([60], [5])
+            assert store.delete(ids=[0]) == sum(number == 0 for _, number in rows)
+            rows = {row for row in rows if row[1]} | {(60, 5)}
+            assert rows_of(store) == rows
+        with fpstore.open(target, "r+") as store:
+            assert rows_of(store) == rows
+            store.merge(threads=1)
+            assert rows_of(store) == rows
+            assert store.verify().ok
+
+
+@pytest.mark.parametrize("last", [MAX, MAX - 1, MAX - 3])
+def test_other_stores_are_renumbered_up_to_the_last_number(tmp_path, last):
+    a, b = tmp_path / "a", tmp_path / "b"
+    fpstore.build(a, [1, 2], [0, last], design="flip-2", threads=1).close()
+    fpstore.build(b, [30, 40], [0, 1], design="flip-2", threads=1).close()
+    with fpstore.open(a, "r+") as store:
+        try:
+            store.merge(b, renumber=True, threads=1)
+        except fpstore.InputError:
+            assert last > MAX - 2
+        else:
+            assert last <= MAX - 2
+        before = rows_of(store)
+        store.insert([70], [7])
+        assert store.delete(ids=[0]) == 1
+        assert rows_of(store) == before - {(1, 0)} | {(70, 7)}
+    with fpstore.open(a) as store:
+        assert store.verify().ok
+
+
+# --- Locks and children ---------------------------------------------------------------------------
+
+
+def test_a_store_is_reopened_while_children_are_forked(tmp_path):
+    """A child between fork and exec has the descriptor of the lock too: the owner unlocks, and does not only close."""
+    path = build(tmp_path / "s", 0, 100)
+    end = threading.Event()
+    started = []
+
+    def run_children():
+        while not end.is_set():
+            started.append(subprocess.run(["true"]).returncode)
+            child = os.fork()
+            if child == 0:
+                os._exit(0)
+            started.append(os.waitpid(child, 0)[1])
+
+    with ThreadPoolExecutor(2) as pool:
+        jobs = [pool.submit(run_children) for _ in range(2)]
+        try:
+            for _ in range(600):
+                fpstore.open(path, "r+").close()
+        finally:
+            end.set()
+        for job in jobs:
+            job.result()
+    assert len(started) > 20
+    assert not any(started)
+
+
+@pytest.mark.parametrize("how", ["close", "drop", "kill"])
+def test_a_child_that_lives_on_does_not_keep_the_lock(tmp_path, how):
+    path = build(tmp_path / "s", 0, 100)
+    store = fpstore.open(path, "r+")
+    store.insert(FINGERPRINTS[100:101], [100])
+    asked, answered = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.read(asked[0], 1)
+            with fpstore.open(path) as reader:
+                assert rows_of(reader) == pairs(0, 102)
+            assert rows_of(store) == pairs(0, 102)  # reads on
+            for change in (lambda: store.insert([1], [1000]), lambda: store.delete(ids=[1]), store.merge, store.flush):
+                with pytest.raises(fpstore.ReadOnlyError, match="only that process may change it"):
+                    change()
+            store.close()
+            status = 0
+        finally:
+            os.write(answered[1], bytes([status]))
+            os._exit(status)
+    try:
+        if how == "close":
+            store.close()
+        elif how == "drop":
+            del store
+        elif how == "kill":  # the lock of a dead process, as it is for another one
+            run_python("import fpstore, os, sys; store = fpstore.open(sys.argv[1] + 'x', 'r+'); os._exit(0)", build_x(path))
+            store.close()
+        with fpstore.open(path, "r+") as again:
+            again.insert(FINGERPRINTS[101:102], [101])
+            os.write(asked[1], b".")
+            assert os.read(answered[0], 1) == b"\0"
+    finally:
+        os.write(asked[1], b".")
+        os.waitpid(child, 0)
+        for descriptor in (*asked, *answered):
+            os.close(descriptor)
+    with fpstore.open(path) as store:
+        assert rows_of(store) == pairs(0, 102)
+
+
+def build_x(path):
+    build(path.with_name("sx"), 0, 10)
+    return path

@@ -1,0 +1,198 @@
+"""The manifest: replaced as a whole, and believed only when its checksum and all that it says fit."""
+
+import json
+import os
+import shutil
+
+import pytest
+import reference
+
+import fpstore
+from fpstore.errors import CorruptStoreError, FormatVersionError, StoreNotFoundError
+from fpstore.format.manifest import (
+    MANIFEST_FILE,
+    generation_numbers,
+    is_store,
+    parse_manifest,
+    read_manifest,
+    write_manifest,
+)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    path = tmp_path_factory.mktemp("manifest") / "s"
+    fpstore.build(path, [1, 2, 3], ["a", "b", "ü"], fingerprinter=fpstore.SimHash(), threads=1).close()
+    return path
+
+
+@pytest.fixture
+def path(store, tmp_path):
+    shutil.copytree(store, tmp_path / "s")
+    return tmp_path / "s"
+
+
+def sealed(content):
+    """Return the bytes of a manifest with a right checksum."""
+    body = {key: value for key, value in content.items() if key != "checksum"}
+    return json.dumps(body | {"checksum": reference.manifest_checksum(body)}).encode()
+
+
+def test_a_manifest_is_what_the_reference_says(path):
+    data = (path / MANIFEST_FILE).read_bytes()
+    content = reference.parse_manifest(data)
+    manifest = read_manifest(path)
+    assert content["identity"] == manifest.identity.hex()
+    assert content["generation"] == manifest.generation._asdict()
+    assert content["design"] == manifest.design.to_json()
+    assert list(json.loads(data)) == [
+        "format_version", "width", "flags", "identity", "design", "block_bytes", "fingerprinter", "auto", "generation",
+        "checksum",
+    ]  # fmt: skip
+    assert data.count(b"\n") > 20  # to be read by people
+
+
+def test_a_manifest_is_written_and_read(path):
+    manifest = read_manifest(path)
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        other = manifest._replace(generation=manifest.generation._replace(number=2**40), fingerprinter={"name": "größer 😀"})
+        write_manifest(folder, other)
+        assert read_manifest(path, folder) == read_manifest(path) == other
+        assert sorted(entry.name for entry in path.iterdir()) == ["gen-00000001", MANIFEST_FILE, "writer.lock"]
+        reference.parse_manifest((path / MANIFEST_FILE).read_bytes())
+        moved = path.with_name("moved")
+        path.rename(moved)
+        write_manifest(folder, manifest)  # by the folder that is open
+        assert read_manifest(moved, folder) == manifest
+    finally:
+        os.close(folder)
+
+
+def test_damage_at_every_byte_of_a_manifest(path):
+    """It is found, or it is of no meaning."""
+    good = (path / MANIFEST_FILE).read_bytes()
+    manifest = parse_manifest(good, path)
+    blank = 0
+    for at in range(len(good)):
+        for damaged in (good[:at] + bytes([good[at] ^ 1 << at % 8]) + good[at + 1 :], good[:at], good[:at] + good[at + 1 :]):
+            try:
+                assert parse_manifest(damaged, path) == manifest
+                blank += 1
+            except CorruptStoreError as error:
+                assert "run fpstore repair" in str(error)
+                assert "\n" not in str(error)
+                with pytest.raises((reference.FormatError, ValueError)):
+                    reference.parse_manifest(damaged)
+    assert blank < len(good)
+
+
+@pytest.mark.parametrize("key", ["format_version", "width", "flags"])
+@pytest.mark.parametrize("value", [2, 65, None, "1", -1])
+def test_another_version_is_told_apart_from_damage(path, key, value):
+    content = json.loads((path / MANIFEST_FILE).read_bytes())
+    (path / MANIFEST_FILE).write_bytes(sealed(content | {key: value}))
+    with pytest.raises(FormatVersionError, match=key.replace("_", " ")) as caught:
+        fpstore.open(path)
+    assert ("upgrade fpstore" in str(caught.value)) is (isinstance(value, int) and value > json.loads(json.dumps(content))[key])
+
+
+WRONG = [
+    ("identity", "00"), ("identity", "zz" * 16), ("identity", None), ("identity", 7),
+    ("design", None), ("design", {}), ("design", {"name": "x", "radius": 3, "tables": 5}), ("design", []),
+    ("block_bytes", "512"), ("block_bytes", -1), ("block_bytes", 1.5), ("block_bytes", True if False else None),
+    ("fingerprinter", 7), ("fingerprinter", []), ("auto", "hot"), ("generation", None), ("generation", 5), ("generation", {}),
+    ("more", 1),
+]  # fmt: skip
+WRONG_GENERATION = [
+    ("number", -1), ("number", "1"), ("fingerprints", 2**64), ("ids", None), ("next_row", -1), ("next_row", 1e3),
+    ("id_kind", "float"), ("id_kind", None), ("first_string", -1), ("set_digest", 2**64), ("ids_file", None), ("ids_file", {}),
+    ("ids_file", {"bytes": 1, "digest": 1}), ("ids_file", {"bytes": 1, "digest": 1, "largest": "x"}), ("strings_file", 3),
+    ("strings_file", {"bytes": -1, "digest": 1, "largest": 1}), ("more", 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "value"), WRONG + [("generation", pair) for pair in WRONG_GENERATION])
+def test_what_cannot_be_is_malformed_under_a_right_checksum(path, key, value):
+    content = json.loads((path / MANIFEST_FILE).read_bytes())
+    changed = {key: content[key] | dict([value])} if isinstance(value, tuple) else {key: value}
+    for data in (sealed(content | changed), sealed({k: v for k, v in content.items() if k != key})):
+        if key == "more" and data == sealed(content):
+            continue
+        (path / MANIFEST_FILE).write_bytes(data)
+        for mode in ("r", "r+"):
+            with pytest.raises(CorruptStoreError, match="malformed") as caught:
+                fpstore.open(path, mode)
+            assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{}", b"[]", b"null", b"7", b'{"checksum": 7}', b"\xff", b"[" * 100_000, b"{" * 3, b'{"a": 1}']
+)
+def test_what_is_not_a_manifest_is_damaged(path, data):
+    (path / MANIFEST_FILE).write_bytes(data)
+    with pytest.raises(CorruptStoreError, match=r"manifest\.json: damaged"):
+        fpstore.open(path)
+
+
+def test_a_folder_without_a_manifest_is_not_a_store(path):
+    (path / MANIFEST_FILE).unlink()
+    assert not is_store(path)
+    for opened in (read_manifest, fpstore.open):
+        with pytest.raises(StoreNotFoundError, match=r"no manifest\.json in it"):
+            opened(path)
+
+
+def test_generation_folders_are_numbered(path):
+    for name in ("gen-00000012", "gen-123456789", "gen-00000003.tmp", "gen-x", "gen-", "gen-²", "other"):
+        (path / name).mkdir()
+    assert generation_numbers(path) == [1, 12, 123456789]
+
+
+def test_the_tables_of_another_generation_are_refused(path, tmp_path):
+    """What the manifest says of its files is checked."""
+    other = tmp_path / "other"
+    fpstore.build(other, [7, 8], ["x", "y"], threads=1).close()
+    (path / MANIFEST_FILE).write_bytes((other / MANIFEST_FILE).read_bytes())
+    with pytest.raises(CorruptStoreError):
+        fpstore.open(path)
+
+
+SETUP = """
+import shutil, fpstore
+from test_manifest import *
+path = root / "s"
+fpstore.build(path, [1, 2, 3], [4, 5, 6], threads=1).close()
+"""
+OPERATION = """
+path = root / "s"
+folder = os.open(path, os.O_RDONLY)
+manifest = read_manifest(path)
+arm()
+try:
+    write_manifest(folder, manifest._replace(fingerprinter={"name": "new"}))
+except OSError as error:
+    raise fpstore.StorageError(str(error)) from error
+finally:
+    os.close(folder)
+"""
+CHECK = """
+found = read_manifest(root / "s").fingerprinter
+assert found in (None, {"name": "new"})
+if outcome.kind == "ok":
+    assert found
+if outcome.kind == "error":
+    assert not found or outcome.call == "fsync" and outcome.path == "s"  # renamed, and perhaps not durable
+    assert not (root / "s" / "manifest.json.tmp").exists()
+with fpstore.open(root / "s", "r+") as store:
+    assert len(store) == 3
+assert not (root / "s" / "manifest.json.tmp").exists()
+state = bool(found)
+"""
+
+
+def test_every_call_of_a_replacement_killed_or_refused(sweep):
+    """There is the old one or the new one, and nothing beside it after the next writer."""
+    calls, outcomes = sweep(SETUP, OPERATION, CHECK)
+    assert len(calls) >= 5
+    assert {o.state for o in outcomes} == {False, True}

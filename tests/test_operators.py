@@ -1,0 +1,126 @@
+"""What operators see: the logger, the error of a merge that failed, stats and metrics."""
+
+import errno
+import json
+import logging
+import os
+import re
+
+import numpy as np
+import pytest
+from commandline import failure, fine
+
+import fpstore
+from fpstore.change import merge, writer
+
+ROWS = np.arange(0, 1 << 40, 1 << 30, dtype=np.uint64)
+
+
+@pytest.fixture
+def path(tmp_path):
+    fpstore.build(tmp_path / "s", ROWS).close()
+    return tmp_path / "s"
+
+
+def fill_the_disk(patch):
+    def refuse(folder):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
+
+    patch.setattr(merge, "sync_folder", refuse)
+
+
+def failed_in_the_background(path, patch):
+    """Insert until a merge in the background has begun, and wait until it has failed."""
+    patch.setattr(writer, "LEAST_CHANGES", 1)
+    fill_the_disk(patch)
+    with fpstore.open(path, "r+", merge_at=0.0001) as store:
+        store.insert([5])
+        merger = store._writer._merger
+        if merger is not None:
+            merger.join()
+        return store.stats()
+
+
+def test_a_merge_in_the_background_that_fails_is_seen_by_every_process(path, monkeypatch, caplog):
+    with monkeypatch.context() as patch, caplog.at_level(logging.INFO, "fpstore"):
+        found = failed_in_the_background(path, patch)
+    assert "No space left on device" in found["merge_error"]
+    assert str(path) in found["merge_error"]
+    assert [record.levelname for record in caplog.records if "merge failed" in record.message] == ["ERROR"]
+    with fpstore.open(path) as reader:
+        assert reader.stats()["merge_error"] == found["merge_error"]
+        assert len(reader) == len(ROWS) + 1
+    assert json.loads(fine("stats", path, "--json"))["merge_error"] == found["merge_error"]
+    assert "last merge failed" in fine("stats", path)
+    with fpstore.open(path, "r+") as store:
+        store.merge()
+        assert store.stats()["merge_error"] is None
+    with fpstore.open(path) as reader:
+        assert reader.stats()["merge_error"] is None
+
+
+def test_merges_and_what_a_dead_writer_left_are_logged(path, caplog):
+    child = os.fork()
+    if child == 0:
+        store = fpstore.open(path, "r+", sync="none")
+        store.insert([7])
+        os._exit(0)
+    os.waitpid(child, 0)
+    with caplog.at_level(logging.INFO, "fpstore"), fpstore.open(path, "r+") as store:
+        assert 7 in store
+        store.merge()
+    levels = [(record.levelname, record.message.removeprefix(f"{path}: ")) for record in caplog.records]
+    assert levels[0][0] == "WARNING"
+    assert levels[0][1].startswith("a writer died: log recovered up to byte ")
+    assert levels[1:] == [
+        ("INFO", "merge begins, generation 1"),
+        ("INFO", f"merged, generation 2: {len(ROWS) + 1} fingerprints"),
+    ]
+
+
+def test_nothing_is_printed_where_logging_is_not_configured(path, monkeypatch, capfd):
+    with monkeypatch.context() as patch:
+        failed_in_the_background(path, patch)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_stats_of_a_writer_and_of_a_reader(path):
+    with fpstore.open(path, "r+", sync="none") as store, fpstore.open(path) as reader:
+        store.insert([7, 8])
+        found = store.stats()
+        assert found["writer"] == {"process": os.getpid(), "sync": "none", "waiting_rows": 2, "merging": False}
+        assert found["log"]["records"] == 1
+        assert found["log"]["bytes"] > 4096
+        assert reader.stats()["writer"] is None
+        assert reader.stats()["log"]["records"] == 0
+        store.flush()
+        assert store.stats()["writer"]["waiting_rows"] == 0
+        assert reader.stats()["log"]["records"] == 1
+
+
+def test_metrics_for_prometheus(path):
+    with fpstore.open(path, "r+") as store:
+        store.insert([7])
+        store.merge()
+        store.insert([8])
+    out = fine("stats", path, "--prometheus")
+    with fpstore.open(path) as store:
+        found = store.stats()
+    values = {}
+    for line in out.splitlines():
+        if not line.startswith("#"):
+            name, labels, value = re.fullmatch(r'(\w+)\{store="[^"]*"(?:,part="(\w+)")?\} (\S+)', line).groups()
+            values[name, labels] = float(value)
+    assert values["fpstore_fingerprints", None] == found["fingerprints"] == len(ROWS) + 2
+    assert values["fpstore_generation", None] == 2
+    assert values["fpstore_delta_changes", None] == values["fpstore_log_records", None] == 1
+    assert values["fpstore_merge_failed", None] == 0
+    assert values["fpstore_generation_timestamp_seconds", None] == pytest.approx((path / "manifest.json").stat().st_mtime)
+    assert sum(value for (name, _), value in values.items() if name == "fpstore_bytes") == found["bytes"]["total"]
+    helps = re.findall(r"^# HELP (\w+) ", out, flags=re.M)
+    assert helps == re.findall(r"^# TYPE (\w+) gauge$", out, flags=re.M)
+    assert set(helps) == {name for name, _ in values}
+
+
+def test_metrics_take_no_other_output(path):
+    assert "--prometheus cannot be combined" in failure("stats", path, "--prometheus", "--json", code=2)

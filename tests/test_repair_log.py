@@ -1,0 +1,308 @@
+"""Repair of a log: it is used where its store and generation fit, and every record that is intact is kept."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from building import rows_of
+from damage import rewrite
+from repairing import COUNT, FINGERPRINTS, GENERATION, MORE, content, current, damage_block, damaged, flip, ids_of, make, repaired
+
+import fpstore
+from fpstore.format.log import BOOT, END, HEADER_BYTES, LOG_FILE, LogReader, later_records
+from fpstore.format.log_writer import set_end
+from fpstore.format.manifest import MANIFEST_FILE, read_manifest
+from fpstore.format.table import table_name
+
+NO_LOG = "the log: all that was inserted or deleted since the last merge, if anything was"
+
+
+def records_of(path):
+    """Return (place, end, change) of each record of the log."""
+    manifest, file = read_manifest(path), path / current(path) / LOG_FILE
+    log = LogReader(file, manifest.identity, manifest.generation.number)
+    with file.open("rb") as stream:
+        found = [(place, r.end, r.change) for place, _, r in later_records(stream.fileno(), file, log.header.seed, HEADER_BYTES)]
+    log.close()
+    return found
+
+
+def merged_twice(path):
+    """Return a store of generation 2 with changes, the log of generation 1, and what the store holds."""
+    make(path, "string")
+    old = (path / GENERATION / LOG_FILE).read_bytes()
+    with fpstore.open(path, "r+") as store:
+        store.merge()
+        store.delete(fingerprints=FINGERPRINTS[10:30])
+        store.insert(MORE[:20] ^ np.uint64(1), ids_of("string", 5000, 20))
+    return old, content(path)
+
+
+def test_the_log_of_an_earlier_generation_is_not_used(tmp_path):
+    path = tmp_path / "s"
+    old, right = merged_twice(path)
+    with fpstore.open(path) as store:
+        base = store.snapshot().generation.record
+    (path / current(path) / LOG_FILE).write_bytes(old)
+    with pytest.raises(fpstore.CorruptStoreError, match="the log of generation 1"):
+        fpstore.open(path)
+    report, held = repaired(path, right)
+    assert not report.complete
+    assert report.losses == [NO_LOG]
+    assert any("log of generation 1" in fault for fault in report.faults)
+    assert len(held) == base.ids
+    assert not any("applied" in action for action in report.actions)
+
+
+@pytest.mark.parametrize("with_manifest", [True, False])
+def test_the_log_of_another_store_is_not_used(tmp_path, with_manifest):
+    path, other = make(tmp_path / "s", "string"), tmp_path / "other"
+    right = content(path)
+    fpstore.build(other, FINGERPRINTS[:50], ids_of("string", 0, 50), radius=2).close()
+    with fpstore.open(other, "r+") as store:
+        store.delete(fingerprints=FINGERPRINTS[:40])
+        store.insert([5], ["foreign"])
+    shutil.copyfile(other / GENERATION / LOG_FILE, path / GENERATION / LOG_FILE)
+    if not with_manifest:
+        (path / MANIFEST_FILE).unlink()
+    report, held = repaired(path, right)
+    assert NO_LOG in report.losses
+    assert any("the log of another store" in fault for fault in report.faults)
+    assert held == {(int(f), f"document {i}") for i, f in enumerate(FINGERPRINTS)}
+
+
+@pytest.mark.parametrize("kind", ["string", "row", "integer"])
+@pytest.mark.parametrize("number", [1, 10, 31])
+def test_a_record_in_the_middle_that_is_lost(tmp_path, kind, number):
+    """All others are applied, with the right strings."""
+    path = make(tmp_path / "s", kind)
+    right, records = content(path), records_of(path)
+    place, _, change = records[number - 1]
+    flip(path / GENERATION / LOG_FILE, place + 60)
+    with pytest.raises(fpstore.CorruptStoreError, match=rf"log is damaged at byte {place} "):
+        fpstore.open(path)
+    report, held = repaired(path, right)
+    lost = set(change.fingerprints.tolist())
+    assert {f for f, _ in right - held} == lost
+    assert held < right
+    assert report.losses[0].startswith(f"log records {number}: what they inserted is missing")
+    assert f"applied {len(records) - 1} log records" in report.actions
+
+
+def test_several_records_that_are_lost_and_the_last(tmp_path):
+    path = make(tmp_path / "s", "string")
+    right, records = content(path), records_of(path)
+    for number in (3, 4, 7, len(records)):
+        flip(path / GENERATION / LOG_FILE, records[number - 1][0] + 41)
+    report, held = repaired(path, right)
+    lost = {f for number in (3, 4, 7, len(records)) for f in records[number - 1][2].fingerprints.tolist()}
+    assert {f for f, _ in right - held} == lost
+    assert report.losses[0].startswith("log records 3 to 4, 7: ")
+    assert report.losses[1].startswith(f"log records after {len(records) - 1}: ")
+
+
+@pytest.mark.parametrize("at", [0, 10, 16, 31, 33, 48, 80, 87])
+def test_a_damaged_header_of_the_log_with_an_intact_manifest(changed, tmp_path, at):
+    """The manifest says which store and generation it was: the records vouch for themselves."""
+    path, right = changed
+    copy = damaged(path, tmp_path)
+    flip(copy / current(copy) / LOG_FILE, at, 1)
+    report, held = repaired(copy, right)
+    assert report.complete, report.losses
+    assert held == right
+    assert any("the header of the log is damaged" in fault for fault in report.faults)
+
+
+def test_a_header_of_the_log_that_is_gone(changed, tmp_path):
+    path, right = changed
+    copy = damaged(path, tmp_path)
+    log = copy / current(copy) / LOG_FILE
+    log.write_bytes(bytes(HEADER_BYTES) + log.read_bytes()[HEADER_BYTES:])
+    report, held = repaired(copy, right)
+    assert held == right
+    assert report.losses == [
+        f"log records after {len(records_of(path))}, if there were any: what they inserted is missing, what they deleted is back"
+    ]
+
+
+def test_a_damaged_header_of_the_log_without_a_manifest(tmp_path):
+    """The identity in it is right if the records say so."""
+    path = make(tmp_path / "s", "string")
+    right = content(path)
+    (path / MANIFEST_FILE).unlink()
+    flip(path / GENERATION / LOG_FILE, 50)
+    _, held = repaired(path, right)
+    assert held == right
+
+
+def test_a_word_for_the_end_that_names_an_earlier_record_is_damage(tmp_path):
+    """One flipped bit must not let a log end early, where a record ends."""
+    fpstore.build(tmp_path / "s", [1, 2, 3], [1, 2, 3], radius=1).close()
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        for i in range(64):
+            store.insert([100 + i], [100 + i])
+    right = content(tmp_path / "s")
+    log = tmp_path / "s" / GENERATION / LOG_FILE
+    refused = 0
+    for bit in range(63):
+        flip(log, 8 * END + bit // 8, bit % 8)
+        with pytest.raises(fpstore.CorruptStoreError, match="the log is damaged at byte 512"):
+            fpstore.open(tmp_path / "s")
+        refused += 1
+        _, held = repaired(tmp_path / "s", right)
+        assert held == right
+        flip(log, 8 * END + bit // 8, bit % 8)
+    assert refused == 63
+    flip(log, 8 * END + 7, 7)  # it says that another generation is current, and the manifest that it is not
+    flip(log, 8 * BOOT, 0)
+    assert content(tmp_path / "s") == right
+
+
+def test_a_log_that_is_cut_inside_a_record_ends_in_an_error(tmp_path):
+    """Nothing waits for bytes that the file does not have."""
+    path = make(tmp_path / "s", "string")
+    right, records = content(path), records_of(path)
+    log = path / GENERATION / LOG_FILE
+    data = log.read_bytes()
+    for cut in (records[-1][0] + 30, records[-1][1] - 9, records[5][0] + 50, records[5][0], HEADER_BYTES + 3, HEADER_BYTES):
+        log.write_bytes(data[:cut])
+        with pytest.raises(fpstore.CorruptStoreError, match="log is damaged at byte"):
+            fpstore.open(path)
+        report, _ = repaired(path, right)
+        whole = sum(end <= cut for _, end, _ in records)
+        assert report.losses[0].startswith(f"log records after {whole}: ")
+
+
+def test_records_behind_the_end_and_a_gap_do_not_come_back(tmp_path):
+    """They were taken back: their call ended with an error."""
+    path = make(tmp_path / "s", "integer")
+    right, records = content(path), records_of(path)
+    log = path / GENERATION / LOG_FILE
+    place = records[-2][0]
+    set_end(log, place)
+    flip(log, place)  # the one before the last was taken back, and what came behind it is still there
+    damage_block(path / GENERATION / table_name(0), 0)
+    gone = {f for r in records[-2:] for f in r[2].fingerprints.tolist()}
+    report, _ = repaired(path, {(f, i) for f, i in right if f not in gone})
+    assert report.complete, report.losses
+
+
+@pytest.mark.parametrize("what", ["truncated", "not json", "checksum", "other keys", "missing keys", "folder", "empty"])
+def test_a_manifest_that_cannot_be_used(changed, tmp_path, what):
+    path, right = changed
+    copy = damaged(path, tmp_path)
+    file = copy / MANIFEST_FILE
+    text = file.read_text()
+    if what == "truncated":
+        file.write_text(text[:200])
+    elif what == "not json":
+        file.write_bytes(b"\0\1\2" * 100)
+    elif what == "checksum":
+        file.write_text(text.replace('"radius": 2', '"radius": 3'))
+    elif what == "other keys":
+        rewrite(copy, lambda content: content.update(more=1))
+    elif what == "missing keys":
+        rewrite(copy, lambda content: content.pop("design"))
+    elif what == "empty":
+        file.write_bytes(b"")
+    else:
+        file.unlink()
+        file.mkdir()
+    with pytest.raises((fpstore.CorruptStoreError, fpstore.StoreNotFoundError)):
+        fpstore.open(copy)
+    report, held = repaired(copy, right)
+    assert held == right
+    assert report.losses == ["the settings: what made the fingerprints is not known, nor the radius that was asked for"]
+
+
+def test_the_manifest_of_another_store_is_not_used(tmp_path):
+    path, other = make(tmp_path / "s", "string"), tmp_path / "other"
+    right = content(path)
+    fpstore.build(other, FINGERPRINTS[:50], radius=3, fingerprinter=fpstore.SimHash(seed=77)).close()
+    shutil.copyfile(other / MANIFEST_FILE, path / MANIFEST_FILE)
+    with pytest.raises(fpstore.CorruptStoreError):
+        fpstore.open(path)
+    report, held = repaired(path, right)
+    assert held == right
+    assert any("the manifest of another store" in fault for fault in report.faults)
+    with fpstore.open(report.output) as store:
+        assert store.fingerprinter is None
+
+
+def test_an_older_manifest_of_the_same_store(tmp_path):
+    """The generation that it speaks of is not there: the one that is there is kept, and what no merge changes is taken."""
+    path = make(tmp_path / "s", "string")
+    old = (path / MANIFEST_FILE).read_bytes()
+    with fpstore.open(path, "r+") as store:
+        fingerprinter = store.fingerprinter
+        store.merge()
+        store.insert([9], ["later"])
+    right = content(path)
+    (path / MANIFEST_FILE).write_bytes(old)
+    report, held = repaired(path, right)
+    assert report.complete, report.losses
+    assert held == right
+    with fpstore.open(report.output) as store:
+        assert store.fingerprinter == fingerprinter
+
+
+def test_a_superseded_generation_is_kept_when_it_is_the_only_one(tmp_path):
+    path = make(tmp_path / "s", "string")
+    before = content(path)
+    shutil.copytree(path / GENERATION, tmp_path / "kept")
+    with fpstore.open(path, "r+") as store:
+        store.merge()
+        store.insert([9], ["later"])
+    right = content(path)
+    shutil.move(tmp_path / "kept", path / GENERATION)
+    flip(path / GENERATION / LOG_FILE, 8 * END + 7, 7)
+    (path / MANIFEST_FILE).unlink()
+    report, held = repaired(path, right)
+    assert held == right  # of two, that which is not superseded
+    shutil.rmtree(path / "gen-00000002")
+    report = fpstore.repair(path, tmp_path / "older")
+    assert content(report.output) == before
+    assert not report.complete
+    assert any("what an earlier one held" in loss for loss in report.losses)
+
+
+def test_a_repaired_store_has_an_identity_of_its_own(tmp_path):
+    path = make(tmp_path / "s", "string")
+    damage_block(path / GENERATION / table_name(0), 1)
+    report = fpstore.repair(path)
+    identities = [json.loads((p / MANIFEST_FILE).read_text())["identity"] for p in (path, tmp_path / "s.repaired")]
+    assert len(set(identities)) == 2
+    with fpstore.open(report.output, "r+") as store:
+        store.insert([1], ["one"])
+        assert {f for f, _ in rows_of(store)} >= set(FINGERPRINTS[6:].tolist())
+        assert len(store) > COUNT
+
+
+def test_strings_whose_numbers_exceed_the_size_of_the_file(tmp_path):
+    """A store that has had many strings numbers new ones on, also when few are left."""
+    path = tmp_path / "s"
+    fpstore.build(path, FINGERPRINTS[:3], ["a", "b", "c"], radius=2, design="flip-2").close()
+    many = np.random.default_rng(3).integers(0, 2**64, 400_000, np.uint64)
+    with fpstore.open(path, "r+", sync="none") as store:
+        store.insert(many, [f"d{i}" for i in range(len(many))])
+        store.delete(fingerprints=many[:-2])
+        store.merge()
+    right = content(path)
+    damage_block(path / current(path) / table_name(0), 0)
+    report, held = repaired(path, right)
+    assert held == right
+    assert report.complete
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_the_manifest_of_a_store_with_the_same_fingerprints_is_not_used(tmp_path, number):
+    """Its tables are the same: log and ids say that it is another one."""
+    paths = tmp_path / "s", tmp_path / "other"
+    for path, kind in zip(paths, ("string", "integer"), strict=True):
+        make(path, kind, changes=number == 2)
+    right = content(paths[0])
+    shutil.copyfile(paths[1] / MANIFEST_FILE, paths[0] / MANIFEST_FILE)
+    report, held = repaired(paths[0], right)
+    assert held == right
+    assert any("the manifest of another store" in fault for fault in report.faults)

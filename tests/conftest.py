@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
+NO_MOUNTS = "nothing can be mounted here"
 CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1, 2
 pytest_plugins = [
     "building",
@@ -57,6 +58,19 @@ def small_disk(tmp_path):
         _unmount(folder)
 
 
+@pytest.fixture
+def mounted_disk(small_disk):
+    """Return make(size_bytes): a folder on a file system of that size."""
+
+    def make(size_bytes):
+        folder, limit = small_disk(size_bytes)
+        if limit is not None:
+            pytest.skip(NO_MOUNTS)
+        return folder
+
+    return make
+
+
 @contextmanager
 def _bound_by_modes():
     """Let the modes of files bind root as they bind others: this thread lacks the two capabilities that override them.
@@ -103,7 +117,7 @@ def read_only(request, with_mode):
     @contextmanager
     def make(folder):
         if not _mounted(folder, "--bind", folder):
-            pytest.skip("nothing can be mounted here")
+            pytest.skip(NO_MOUNTS)
         try:
             assert _mounted(folder, "-o", "remount,bind,ro")
             yield

@@ -146,10 +146,8 @@ def test_a_missing_file_ends_a_backup(path, tmp_path):
     assert listing(tmp_path) == ["s"]
 
 
-def test_a_full_disk_leaves_no_part_of_a_backup(path, small_disk):
-    disk, limit = small_disk(60_000)
-    if limit is not None:
-        pytest.skip("nothing can be mounted here")
+def test_a_full_disk_leaves_no_part_of_a_backup(path, mounted_disk):
+    disk = mounted_disk(60_000)
     with fpstore.open(path) as store, pytest.raises(fpstore.StorageError, match="No space left"):
         store.backup(disk / "b")
     assert listing(disk) == []

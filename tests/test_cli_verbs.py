@@ -21,6 +21,11 @@ def test_stats(folder: Path) -> None:
     assert re.search(r"^fingerprints +2$", out, re.MULTILINE)
     assert re.search(r"^total +[\d,]+ +[\d.]+ kB$", out, re.MULTILINE)
     assert "simhash" in out
+    taken = {
+        name: int(number.replace(",", "")) for name, number in re.findall(r"^(\w+) +([\d,]+) +[\d.]+ k?B\b", out, re.MULTILINE)
+    }
+    assert taken["strings"] > 0
+    assert taken.pop("total") == sum(taken.values())  # the keys are among the tables, and their row has two words
     fpstore.build("empty.fps", []).close()
     assert "fingerprints    0" in fine("stats", "empty.fps", "--full")
 

@@ -131,11 +131,8 @@ def expected_after(stage, before):
 
 
 @pytest.fixture
-def disk(small_disk):
-    folder, limit = small_disk(DISK_BYTES)
-    if limit is not None:
-        pytest.skip("nothing can be mounted here")
-    return folder
+def disk(mounted_disk):
+    return mounted_disk(DISK_BYTES)
 
 
 @pytest.fixture

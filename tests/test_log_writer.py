@@ -1,5 +1,6 @@
 """Writers of a log: beside readers, after other writers, and where the system refuses."""
 
+import errno
 import os
 import random
 from pathlib import Path
@@ -30,16 +31,16 @@ def test_readers_see_what_is_durable_and_no_more(path):
         if i % 2:
             assert not list(reader.read(place, len(seen) + 1))
             writer.force()
-        assert reader.end == end_word(place)
+        assert reader.word == end_word(place)
         writer.publish()
         for records in reader.read(place, len(seen) + 1):
             assert (records.first, records.last) == (i + 1, i + 1)
             seen.append(records.change)
             place = records.end
-        assert reader.end == end_word(place)
+        assert reader.word == end_word(place)
     assert [parts(each) for each in seen] == [parts(each) for each in CHANGES]
     writer.supersede()
-    assert reader.end == end_word(place) | 1 << 63
+    assert reader.word == end_word(place) | 1 << 63
     writer.close()
     reader.close()
     again = open_writer(path)  # whoever opens the log of the current generation knows that it is
@@ -133,10 +134,8 @@ def test_a_copy_gets_its_own_end(full):
 # --- Writes that fail -----------------------------------------------------------------------------
 
 
-def test_a_full_disk_takes_a_record_back(small_disk):
-    folder, limit = small_disk(1 << 20)
-    if limit is not None:
-        pytest.skip("nothing can be mounted here")
+def test_a_full_disk_takes_a_record_back(mounted_disk):
+    folder = mounted_disk(1 << 20)
     path = folder / "log"
     create_log(path, HEADER)
     writer = open_writer(path)
@@ -266,3 +265,22 @@ def test_a_sync_that_fails_once_writes_the_data_again(compiled, tmp_path):
     ((content, _),) = disk.image(random.Random(0), 0).values()  # nothing that need not be there
     found, _ = reference.read_log(content, 0)
     assert [parts(of_reference(each)) for each in found] == [parts(each) for each in CHANGES[2:4]]
+
+
+@pytest.mark.parametrize("refusal", [errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL])
+def test_a_system_that_cannot_write_and_sync_in_one_call_does_both(full, monkeypatch, refusal):
+    path, _ = full
+    calls, fdatasync = [], os.fdatasync
+
+    def refuse(*_):
+        calls.append("refused")
+        raise OSError(refusal, os.strerror(refusal))
+
+    monkeypatch.setattr(os, "pwritev", refuse)
+    monkeypatch.setattr(os, "fdatasync", lambda descriptor: (calls.append("synced"), fdatasync(descriptor)))
+    writer = open_writer(path)
+    writer.append(pack_change(CHANGES[1]), durable=True)
+    assert calls == ["refused", "synced"]
+    writer.publish()
+    writer.close()
+    assert same(read(path), [*CHANGES, CHANGES[1]])

@@ -131,7 +131,7 @@ class FoundContent:
         else:
             told.losses += records.losses()
             if records.count:
-                told.actions.append(f"applied {records.count} log records")
+                told.actions.append(f"applied {records.count} log record{'s' if records.count != 1 else ''}")
         self._changes = Changes([] if records is None else records.pieces, None if start is None else start.first_string)
         self.expected: Totals | None = None if start is None else start.totals
         if records is not None and records.totals is not None:

@@ -99,7 +99,8 @@ def numbered(
     kind = kind_with(snapshot, path, ids)
     if not len(ids) or not isinstance(ids[0], str):
         numbers = np.asarray(ids, np.uint64)
-        return Rows(fingerprints, numbers, [], totals._replace(id_kind=kind).counting(numbers))
+        totals = totals._replace(id_kind=kind)
+        return Rows(fingerprints, numbers, [], totals.counting(int(numbers.max())) if len(numbers) else totals)
     numbers, strings = _numbers(snapshot, ids, reused)  # type: ignore[arg-type]
     return Rows(fingerprints, numbers, strings, totals._replace(id_kind=kind))
 

@@ -26,7 +26,7 @@ from fpstore.format.log import HEADER_BYTES, LOG_FILE, LogReader
 from fpstore.format.log_writer import LogWriter
 from fpstore.format.manifest import generation_folder, read_manifest
 from fpstore.format.merge_error import MergeError
-from fpstore.format.record import ADD, IN_BASE, LAST_ROW, REMOVE, WIPE, Change, Totals, pack_added_pair, pack_change
+from fpstore.format.record import ADD, IN_BASE, REMOVE, WIPE, Change, Totals, pack_added_pair, pack_change
 from fpstore.query.batches import Columns
 from fpstore.query.generation import Generation
 from fpstore.query.matches import Match
@@ -69,7 +69,6 @@ class StoreWriter:
         self._taken_up = log.number  # of the last record that memory has
         self.merging = threading.RLock()
         self.telling: set[int] = set()  # threads in the progress function of a merge
-        self.merge_error: BaseException | None = None  # of the last merge in the background
         self._merger: threading.Thread | None = None
         self._retry_at = 0
         self.merge_under_way: Merge | None = None
@@ -244,7 +243,7 @@ class StoreWriter:
         """Go over to another generation, which has become current."""
         old = self.log
         old.supersede()
-        self.tracker.switch(snapshot.generation.manifest, snapshot, reader)
+        self.tracker.switch(snapshot, reader)
         self.log, self._taken_up = log, log.number
         old.close()
 
@@ -290,8 +289,7 @@ class StoreWriter:
                 self._make_nothing(sync)
                 return matches
             before = snapshot.totals
-            next_row = max(before.next_row, min(number + 1, LAST_ROW)) if kind == "row" else before.next_row
-            totals = Totals(before.fingerprints + (not known), before.ids + 1, next_row, kind)
+            totals = Totals(before.fingerprints + (not known), before.ids + 1, before.next_row, kind).counting(number)
             delta = snapshot.delta
             # A fingerprint that the probe has not found is in the tables only if it was deleted from them.
             look = known or delta.kernel.removals
@@ -336,7 +334,7 @@ class StoreWriter:
                 fingerprints=snapshot.totals.fingerprints + count_distinct(fingerprints[mask & missing]),
                 ids=snapshot.totals.ids + count,
                 next_row=snapshot.totals.next_row,
-            ).counting(kept_ids)
+            ).counting(int(kept_ids.max()))
             # The number of a string that was not needed stays unused.
             used = set(kept_ids.tolist()) if rows.strings else ()
             strings = [string if number in used else b"" for number, string in enumerate(rows.strings, delta.next_string)]
@@ -430,7 +428,6 @@ class StoreWriter:
 
     def _note_merge_error(self, error: BaseException | None) -> None:
         """Store the outcome of a merge where every process finds it, and log it."""
-        self.merge_error = error
         note = MergeError(self.tracker.folder)
         if error is None:
             note.clear()

@@ -14,6 +14,7 @@ _PARTS = {
     "tables": "tables",
     "keys": "tables: keys only",
     "ids": "ids",
+    "strings": "strings",
     "metadata": "metadata",
     "delta": "delta",
     "total": "total",

@@ -30,7 +30,6 @@ HEADER_BYTES = 4096
 MAGIC = b"FPSTLOG\n"
 RECORD_MAGIC = b"FPCHANGE"
 VERSION = 1
-IDENTITY_BYTES = 16
 _HEADER = struct.Struct("<8sII16sQQQQQII")  # without the checksum that ends it
 RECORD = struct.Struct("<QQQ")  # length, number, what was durable when it was written
 _CHECKED_FROM = 16
@@ -184,29 +183,27 @@ class LogReader:
 
     def __init__(self, path: Path, identity: bytes, generation: int) -> None:
         self.path = path
-        self._descriptor = open_file(path)
+        self._descriptor, self.header = open_log(path, identity, generation)
         self._given_back = finalize(self, os.close, self._descriptor)
+        self._seed = self.header.seed
         try:
-            self.header = parse_header(read_at(self._descriptor, path, 0, HEADER_BYTES), path)
-            check_belongs(self.header, path, identity, generation)
-            self._seed = self.header.seed
             self._mapped = map_header(self._descriptor, path, mmap.PROT_READ)
             self.words = memoryview(self._mapped).cast("Q")
-            told_end(self.end, path)
+            told_end(self.word, path)
             self._boot = boot_word()
         except BaseException:
             self.close()
             raise
 
     @property
-    def end(self) -> int:
+    def word(self) -> int:
         """The word at END."""
         return self.words[END]
 
     @property
     def told(self) -> int:
         """The place that the word at END tells."""
-        return told_end(self.end, self.path)
+        return told_end(self.word, self.path)
 
     def read(self, place: int, number: int) -> Iterator[Records]:
         """Yield what is between a place and the end, in pieces; ``number`` is that of the first record there.
@@ -221,7 +218,7 @@ class LogReader:
         exact = None
         while exact != self._is_exact():  # a writer that opens the log makes its end exact
             exact = self._is_exact()
-            told = told_end(self.end, self.path)
+            told = self.told
             end = told if exact else os.fstat(self._descriptor).st_size
             for records in whole_records(self._descriptor, self.path, self._seed, place, number, end):
                 if exact != self._is_exact():
@@ -251,6 +248,23 @@ class LogReader:
                 self.words.release()
                 self._mapped.close()
             self._given_back()
+
+
+def open_log(path: Path, identity: bytes, generation: int, flags: int = os.O_RDONLY) -> tuple[int, LogHeader]:
+    """Open the log of a generation; return its descriptor and its header, which are checked.
+
+    Raises
+    ------
+    StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
+    """
+    descriptor = open_file(path, flags)
+    try:
+        header = parse_header(read_at(descriptor, path, 0, HEADER_BYTES), path)
+        check_belongs(header, path, identity, generation)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor, header
 
 
 def map_header(descriptor: int, path: Path, protection: int) -> mmap.mmap:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import struct
@@ -12,7 +13,7 @@ from weakref import finalize
 
 import xxhash
 
-from fpstore.disk.files import open_file, read_at
+from fpstore.disk.files import read_at
 from fpstore.disk.refusals import refused
 from fpstore.errors import CorruptStoreError, FormatVersionError, FpstoreError, StorageError
 from fpstore.format.log import (
@@ -29,18 +30,19 @@ from fpstore.format.log import (
     LogHeader,
     Records,
     boot_word,
-    check_belongs,
     check_tail,
     damaged_at,
     end_word,
     map_header,
+    open_log,
     parse_header,
     told_end,
     whole_records,
 )
 
 LEAST_STEP, MOST_STEP = 1 << 16, 1 << 24  # how much space is made ahead
-_WRITES_DURABLY = hasattr(os, "RWF_DSYNC")
+_DSYNC: int = getattr(os, "RWF_DSYNC", 0)
+_NO_FLAGS = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)  # of a kernel or a sandbox that does not know the flag
 
 
 def create_log(path: Path, header: LogHeader) -> None:
@@ -83,12 +85,10 @@ class LogWriter:
 
     def __init__(self, path: Path, identity: bytes, generation: int) -> None:
         self.path = path
-        self._descriptor = open_file(path, os.O_RDWR)
+        self._descriptor, self.header = open_log(path, identity, generation, os.O_RDWR)
         self._given_back = finalize(self, os.close, self._descriptor)
+        self._seed = self.header.seed
         try:
-            self.header = parse_header(read_at(self._descriptor, path, 0, HEADER_BYTES), path)
-            check_belongs(self.header, path, identity, generation)
-            self._seed = self.header.seed
             self._mapped = map_header(self._descriptor, path, mmap.PROT_READ | mmap.PROT_WRITE)
             self._words = memoryview(self._mapped).cast("Q")
             self._failed = False  # what was half written could not be taken back
@@ -254,11 +254,6 @@ class LogWriter:
         """Tell readers that another generation is current."""
         self._words[END] |= SUPERSEDED
 
-    @property
-    def file_bytes(self) -> int:
-        """Bytes of what was appended."""
-        return self.place
-
     def close(self) -> None:
         """Give the file back, without the space that was made ahead. Closing twice is allowed."""
         if self._given_back.alive:
@@ -301,13 +296,17 @@ def supersede_log(path: Path) -> None:
 
 def _write_durably(descriptor: int, record: bytes, at: int) -> None:
     """Write a record and wait until it is durable, in one call where the system has one; other dirty pages can wait."""
-    if not _WRITES_DURABLY:
-        write_all(descriptor, record, at)
-        os.fdatasync(descriptor)
-        return
-    done = os.pwritev(descriptor, (record,), at, os.RWF_DSYNC)
-    while done < len(record):
-        done += os.pwritev(descriptor, (record[done:],), at + done, os.RWF_DSYNC)
+    done = 0
+    if _DSYNC:
+        try:
+            while done < len(record):
+                done += os.pwritev(descriptor, (record[done:],), at + done, _DSYNC)
+            return
+        except OSError as error:
+            if error.errno not in _NO_FLAGS:
+                raise
+    write_all(descriptor, record[done:], at + done)
+    os.fdatasync(descriptor)
 
 
 def write_all(descriptor: int, data: bytes | memoryview, at: int) -> None:

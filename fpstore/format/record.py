@@ -26,11 +26,11 @@ class Totals(NamedTuple):
     next_row: int  # the id of the next row that comes without one
     id_kind: str
 
-    def counting(self, numbers: Words) -> Totals:
-        """Return these totals with a next row above the given row numbers."""
-        if self.id_kind != "row" or not len(numbers):
+    def counting(self, number: int) -> Totals:
+        """Return these totals with a next row above the highest number given, if the ids are row numbers."""
+        if self.id_kind != "row" or number < self.next_row:
             return self
-        return self._replace(next_row=max(self.next_row, min(int(numbers.max()) + 1, LAST_ROW)))
+        return self._replace(next_row=min(number + 1, LAST_ROW))
 
 
 class Change(NamedTuple):

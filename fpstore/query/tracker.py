@@ -134,7 +134,6 @@ class Tracker:
         """Apply the new records of the log."""
         assert self._current is not None
         snapshot = self._current[2]
-        assert snapshot.delta is not None
         try:
             for records in self.log.read(self._place, self._number + 1):
                 snapshot.delta.apply(records.change)
@@ -187,8 +186,7 @@ class Tracker:
 
     def take(self, manifest: Manifest, generation: Generation, log: LogReader, changes: Iterable[Records]) -> None:
         """Make a generation current, with these records, which are the first of its log."""
-        end = log.end
-        header = log.header
+        end, header = log.word, log.header
         delta = new_delta(generation, header)
         snapshot = Snapshot(generation, delta, 0, header.totals)
         place, number = HEADER_BYTES, 0
@@ -268,10 +266,10 @@ class Tracker:
         """Make a snapshot current that this process, the writer, has made."""
         self._current = _STILL, 0, snapshot
 
-    def switch(self, manifest: Manifest, snapshot: Snapshot, log: LogReader) -> None:
+    def switch(self, snapshot: Snapshot, log: LogReader) -> None:
         """Switch to another generation, which this process has made."""
         with self._lock:
-            self.manifest, self.log, self._generation = manifest, log, snapshot.generation
+            self.manifest, self.log, self._generation = snapshot.generation.manifest, log, snapshot.generation
             self.show(snapshot)
 
     # Life cycle

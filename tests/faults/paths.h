@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,3 +38,13 @@ static int of_path(int folder, const char* path, char out[PATH_MAX]) {
   snprintf(out + n, PATH_MAX - n, "/%s", name);
   return 1;
 }
+
+/* The permissions of a call of open(), which has them where it may create a file. */
+#define MODE(flags)                                    \
+  mode_t permissions = 0;                              \
+  if ((flags) & (O_CREAT | __O_TMPFILE)) {             \
+    va_list arguments;                                 \
+    va_start(arguments, flags);                        \
+    permissions = (mode_t)va_arg(arguments, unsigned); \
+    va_end(arguments);                                 \
+  }

@@ -120,14 +120,6 @@ static int opened(int folder, const char* path, int flags, mode_t mode) {
   return (int)unlock(fd);
 }
 
-#define MODE(flags)                                    \
-  mode_t permissions = 0;                              \
-  if ((flags) & (O_CREAT | __O_TMPFILE)) {             \
-    va_list arguments;                                 \
-    va_start(arguments, flags);                        \
-    permissions = (mode_t)va_arg(arguments, unsigned); \
-    va_end(arguments);                                 \
-  }
 #define OPEN(name)                                      \
   int name(const char* path, int flags, ...) {          \
     MODE(flags)                                         \

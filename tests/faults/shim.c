@@ -250,14 +250,6 @@ ALLOCATE(fallocate)
 ALLOCATE(fallocate64)
 
 #define CREATES(flags) ((flags) & (O_CREAT | O_TRUNC))
-#define MODE(flags)                                    \
-  mode_t permissions = 0;                              \
-  if ((flags) & (O_CREAT | __O_TMPFILE)) {             \
-    va_list arguments;                                 \
-    va_start(arguments, flags);                        \
-    permissions = (mode_t)va_arg(arguments, unsigned); \
-    va_end(arguments);                                 \
-  }
 
 #define OPEN(name)                                                                                      \
   int name(const char* path, int flags, ...) {                                                          \

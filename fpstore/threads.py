@@ -1,38 +1,23 @@
-"""Threads and signals: waiting so that a Ctrl-C acts, and starting threads so that a handler cannot wait for itself."""
+"""Threads and signals: waiting so that a Ctrl-C acts, and threads that an interrupt cannot lose.
+
+The parts of ``threading`` and ``concurrent.futures`` that are written in Python keep a lock forever if a signal comes while they
+take it. The classes here wait with ``SimpleQueue``, which is made for signals.
+"""
 
 from __future__ import annotations
 
+import _thread
+import atexit
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
-
-from fpstore.errors import StoreLockedError
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
+from typing import Any, Generic, Self, TypeVar
 
 T = TypeVar("T")
 WAIT_SECONDS = 0.05  # between two checks for signals
-
-
-def as_ended(jobs: Iterable[Future[T]]) -> Iterator[Future[T]]:
-    """Yield jobs in the order in which they end."""
-    from concurrent.futures import FIRST_COMPLETED, wait
-
-    left = set(jobs)
-    while left:
-        done, left = wait(left, WAIT_SECONDS, FIRST_COMPLETED)
-        yield from done
-
-
-def result(job: Future[T]) -> T:
-    """Return the result of a job, or raise its exception."""
-    from concurrent.futures import wait
-
-    while not job.done():
-        wait([job], WAIT_SECONDS)
-    return job.result()
 
 
 def is_held(lock: threading.RLock) -> bool:
@@ -41,54 +26,170 @@ def is_held(lock: threading.RLock) -> bool:
     return held
 
 
-_here = threading.local()
+def _wait(wakes: SimpleQueue[None]) -> None:
+    with suppress(Empty):
+        wakes.get(timeout=WAIT_SECONDS)
 
 
-def is_starting() -> bool:
-    """Whether this thread is starting or ending threads, which a signal handler has interrupted.
+class Worker:
+    """A thread that is waited for even if an interrupt came while it was started.
 
-    Python holds locks meanwhile for which the handler would wait forever if it started threads too.
+    ``threading.Thread.start`` waits until the thread runs. An interrupt meanwhile leaves a thread that nobody knows to have
+    started: it works on beside whatever the caller does next, and is cut off when the interpreter ends.
     """
-    starting: bool = getattr(_here, "starting", False)
-    return starting
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._work: Callable[[], object] | None = work
+        self._process = os.getpid()
+        self._running = False
+        self._wakes: SimpleQueue[None] = SimpleQueue()
+
+    def start(self) -> None:
+        """Start the thread.
+
+        Raises
+        ------
+        RuntimeError
+            The system has no more threads.
+        """
+        start, run, nothing = _thread.start_new_thread, self._run, ()
+        try:
+            # Python runs no signal handler between an assignment and the call that follows.
+            self._running = True
+            start(run, nothing)
+        except RuntimeError:
+            self._running = False
+            raise
+
+    def _run(self) -> None:
+        try:
+            assert self._work is not None
+            self._work()
+        finally:
+            self._work = None
+            self._running = False
+            self._wakes.put(None)
+
+    def is_alive(self) -> bool:
+        """Whether the thread was started and has not ended; false in the child of a fork."""
+        return self._running and self._process == os.getpid()
+
+    def wait(self) -> None:
+        """Wait until the thread has ended."""
+        while self.is_alive():
+            _wait(self._wakes)
+
+
+class Job(Generic[T]):
+    """Some work of a pool."""
+
+    def __init__(self, work: Callable[[], T], wakes: SimpleQueue[None]) -> None:
+        self._work: Callable[[], T] | None = work
+        self._wakes = wakes
+        self._error: BaseException | None = None
+        self._result: T
+        self.is_done = False
+
+    def run(self) -> None:
+        """Do the work."""
+        assert self._work is not None
+        try:
+            self._result = self._work()
+        except BaseException as error:
+            self._error = error
+        self._end()
+
+    def cancel(self) -> None:
+        """Forget the work: its result is InterruptedError."""
+        self._error = InterruptedError("cancelled")
+        self._end()
+
+    def _end(self) -> None:
+        self._work = None  # what it holds is released now
+        self.is_done = True
+        self._wakes.put(None)
+
+    def result(self) -> T:
+        """Wait for the result, and return it or raise the exception of the work."""
+        while not self.is_done:
+            _wait(self._wakes)
+        if self._error is not None:
+            try:
+                raise self._error
+            finally:
+                del self  # the exception refers to this frame
+        return self._result
 
 
 class Pool:
-    """Threads that work until the end of a ``with`` block. In a handler that interrupted the start of others, it is refused.
+    """Threads that do some work and end with a ``with`` block."""
 
-    Raises
-    ------
-    StoreLockedError
-    """
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._workers: list[Worker] = []
+        self._jobs: SimpleQueue[Job[Any] | None] = SimpleQueue()
+        self._wakes: SimpleQueue[None] = SimpleQueue()
+        _pools.add(self)
 
-    def __init__(self, threads: int, initializer: Callable[[], object] | None = None) -> None:
-        from concurrent.futures import ThreadPoolExecutor
-
-        if is_starting():
-            raise StoreLockedError(
-                "this thread is starting or ending threads, which a signal handler has interrupted: build or merge when that "
-                "call has ended"
-            )
-        self._executor = ThreadPoolExecutor(threads, initializer=initializer)
-
-    def submit(self, work: Callable[..., T], *arguments: Any, **named: Any) -> Future[T]:
+    def submit(self, work: Callable[..., T], *arguments: Any, **named: Any) -> Job[T]:
         """Have a thread do some work."""
-        try:
-            _here.starting = True
-            return self._executor.submit(work, *arguments, **named)
-        finally:
-            _here.starting = False
+        job = Job(lambda: work(*arguments, **named), self._wakes)
+        self._jobs.put(job)
+        if len(self._workers) < self._threads:
+            worker = Worker(self._work)
+            self._workers.append(worker)
+            worker.start()
+        return job
 
-    def shutdown(self, cancel_futures: bool = False) -> None:
-        """Wait for the threads to end."""
-        try:
-            _here.starting = True
-            self._executor.shutdown(wait=True, cancel_futures=cancel_futures)
-        finally:
-            _here.starting = False
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job.run()
+            del job  # now, not when there is another
+
+    def as_done(self, jobs: Iterable[Job[T]]) -> Iterator[Job[T]]:
+        """Yield jobs in the order in which they end."""
+        left = list(jobs)
+        while left:
+            done = [job for job in left if job.is_done]
+            left = [job for job in left if job not in done]
+            yield from done
+            if not done:
+                _wait(self._wakes)
+
+    def cancel(self) -> None:
+        """Forget the work that waits for a thread."""
+        with suppress(Empty):
+            while (job := self._jobs.get_nowait()) is not None:
+                job.cancel()
+
+    def shutdown(self) -> None:
+        """Wait until all work is done and the threads have ended; an interrupt is raised then."""
+        interrupt: BaseException | None = None
+        for _ in self._workers:
+            self._jobs.put(None)
+        while any(worker.is_alive() for worker in self._workers):
+            try:
+                for worker in self._workers:
+                    worker.wait()
+            except BaseException as error:
+                interrupt = error
+        _pools.discard(self)
+        if interrupt is not None:
+            raise interrupt
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.shutdown()
+
+
+_pools: set[Pool] = set()
+
+
+@atexit.register
+def _shut_down() -> None:
+    """End the threads of pools whose ``with`` block an interrupt left at once, before the interpreter cuts them off."""
+    for pool in list(_pools):
+        pool.cancel()
+        pool.shutdown()

@@ -21,7 +21,7 @@ from fpstore.change import merge as merges
 from fpstore.building import generation_writer as merging
 
 class InPlace:
-    def __init__(self, threads, initializer=None):
+    def __init__(self, threads):
         pass
     def __enter__(self):
         return self

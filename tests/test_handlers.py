@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import threading
-from concurrent.futures import thread
 from contextlib import contextmanager
 
 import numpy as np
@@ -13,7 +12,7 @@ from living import Child
 
 import fpstore
 from fpstore.format.log_writer import LogWriter
-from fpstore.threads import is_held
+from fpstore.threads import Pool, is_held
 
 ROWS = 1 << 18
 
@@ -216,8 +215,8 @@ def test_a_handler_that_wants_threads_while_threads_are_started(store, tmp_path,
     known = len(store.probe_many(queries, threads=1).fingerprints)
     asked, told = [], []
     uses = {
-        "probe_many": lambda: told.append(len(store.probe_many(queries, threads=2).fingerprints)),
-        "scan": lambda: told.append(len(store.scan(queries[:600], 1, threads=2))),
+        "probe_many": lambda: len(store.probe_many(queries, threads=2).fingerprints),
+        "scan": lambda: len(store.scan(queries[:600], 1, threads=2)),
         "merge": store.merge,
         "merge of another": other.merge,
         "build": lambda: fpstore.build(tmp_path / "built", queries, design="manku-4", threads=2).close(),
@@ -225,78 +224,32 @@ def test_a_handler_that_wants_threads_while_threads_are_started(store, tmp_path,
 
     def ask():
         try:
-            uses[use]()
+            told.append(uses[use]())
         except fpstore.StoreLockedError as error:
             told.append(str(error))
 
-    handler = in_a_handler(ask)
+    handler, method = in_a_handler(ask), getattr(Pool, inside)
 
-    class Lock:
-        """The lock of concurrent.futures, inside which a signal comes."""
+    def interrupted(*args, **kwargs):
+        if not asked and threading.current_thread() is threading.main_thread():
+            asked.append(1)
+            handler()
+        return method(*args, **kwargs)
 
-        def __enter__(self):
-            lock.acquire()
-            if not asked and threading.current_thread() is threading.main_thread():
-                asked.append(1)
-                handler()
-
-        def __exit__(self, *_):
-            lock.release()
-
-    lock = thread._global_shutdown_lock
-    if inside == "submit":
-        monkeypatch.setattr(thread, "_global_shutdown_lock", Lock())
-    else:
-        shutdown = thread.ThreadPoolExecutor.shutdown
-
-        def ended(self, *args, **kwargs):
-            if not asked:
-                asked.append(1)
-                handler()
-            shutdown(self, *args, **kwargs)
-
-        monkeypatch.setattr(thread.ThreadPoolExecutor, "shutdown", ended)
+    monkeypatch.setattr(Pool, inside, interrupted)
     if call == "probe_many":
         assert len(store.probe_many(queries, threads=2).fingerprints) == known
     else:
         store.merge(threads=2)
     assert asked == [1]
-    if use == "probe_many":
-        assert told == [known]
-    elif use == "scan":
-        assert told == [600]
-    else:
+    if use == "merge" and call == "merge":
         assert "signal handler" in told[0]
-    assert not (tmp_path / "built").exists()
+    else:
+        assert told == [{"probe_many": known, "scan": 600}.get(use)]
+    assert (tmp_path / "built").exists() == (use == "build")
     assert store.verify().ok
-    other.merge()
+    assert other.stats()["delta"]["changes"] == (0 if use == "merge of another" else 1)
     other.close()
-    assert thread._global_shutdown_lock is not lock or not lock.locked()
-
-
-def test_a_child_of_a_fork_in_a_progress_function_can_close(store):
-    """It closes what it has, and leaves the store and its lock to the parent."""
-    store.insert([2**63], [5])
-    codes = []
-
-    def progress(*_):
-        if codes:
-            return
-        child = os.fork()
-        if not child:
-            try:
-                store.close()
-                os._exit(0)
-            except BaseException:
-                os._exit(1)
-        codes.append(os.waitpid(child, 0)[1])
-
-    store.merge(progress=progress)
-    assert codes == [0]
-    store.insert([2**63 + 1], [6])
-    assert store.verify().ok
-    with pytest.raises(fpstore.StoreLockedError):
-        fpstore.open(store.path, "r+")
 
 
 @pytest.mark.parametrize("how", ["overwritten", "removed"])

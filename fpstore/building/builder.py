@@ -6,7 +6,6 @@ import itertools
 import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,7 @@ from fpstore.format.table import TableLayout, TableReader, TableWriter, table_na
 from fpstore.io import check_fingerprints, check_ids
 from fpstore.io.check import as_array
 from fpstore.resources import parse_memory, parse_threads
-from fpstore.threads import Pool, as_ended, result
+from fpstore.threads import Job, Pool
 
 SLICE_ROWS = 1 << 20
 
@@ -121,7 +120,7 @@ class _Build:
         self._generation.mkdir()
         # Tables are synced while the next ones are built.
         self._disk = Pool(1)
-        self._syncs: list[tuple[TableWriter, Future[None]]] = []
+        self._syncs: list[tuple[TableWriter, Job[None]]] = []
         self._temporary = folder / "tmp"
         self._temporary.mkdir()
 
@@ -152,7 +151,7 @@ class _Build:
             identity, id_count = self._identity_table(sorter)
             self._other_tables(identity)
             for _, sync in self._syncs:
-                result(sync)
+                sync.result()
             kind = self._options.id_kind or kind
             totals = Totals(identity.count, id_count, self._options.rows if self._options.id_kind else row, kind)
             self._temporary.rmdir()
@@ -161,7 +160,8 @@ class _Build:
             strings.abort()
             raise
         finally:
-            self._disk.shutdown(cancel_futures=True)
+            self._disk.cancel()
+            self._disk.shutdown()
             for writer, _ in self._syncs:
                 writer.abort()
 
@@ -236,12 +236,8 @@ class _Build:
         memory = self._memory // len(workspaces)
         waiting = iter(tables)
         lock = threading.Lock()
-        # A Ctrl-C while the pool starts its threads can lose track of one, so that it is never joined: so no thread begins
-        # before all have started.
-        started = threading.Event()
 
         def work(workspace: Words | None) -> None:
-            started.wait()
             while True:
                 self._progress.tick(0)
                 with lock:
@@ -257,18 +253,15 @@ class _Build:
 
         identity.memory = None
         if len(workspaces) == 1:
-            started.set()
             work(workspaces[0])
             return
         with Pool(len(workspaces)) as pool:
             try:
-                futures = [pool.submit(work, workspace) for workspace in workspaces]
-                started.set()
-                for future in as_ended(futures):
-                    future.result()
+                jobs = [pool.submit(work, workspace) for workspace in workspaces]
+                for job in pool.as_done(jobs):
+                    job.result()
             except BaseException:
                 self._progress.stop.set()
-                started.set()
                 raise
 
     def _table_in_memory(self, identity: _Identity, table: int, workspace: Words) -> None:

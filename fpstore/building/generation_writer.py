@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -27,7 +26,7 @@ from fpstore.format.log_writer import create_log
 from fpstore.format.manifest import MANIFEST_FILE, GenerationRecord, Manifest, generation_folder, write_manifest
 from fpstore.format.record import Totals
 from fpstore.format.table import TableLayout, TableWriter, table_name
-from fpstore.threads import WAIT_SECONDS, Pool, as_ended, result
+from fpstore.threads import WAIT_SECONDS, Job, Pool
 
 PHASE_MERGE = "merging"
 
@@ -47,16 +46,13 @@ class GenerationWriter:
         self._memory, self._threads = memory, threads
         self._progress = progress
         self._rooms: list[Words] = []  # arrays for the keys of a table, free for the next ones
-        self._syncs: list[tuple[TableWriter, Future[None]]] = []
+        self._syncs: list[tuple[TableWriter, Job[None]]] = []
         self._entry_counts: SimpleQueue[npt.NDArray[np.uint32]] = SimpleQueue()  # of the identity table's blocks
         self._waiting = np.empty(0, np.uint32)
         self._packed = 0
         self._done = 0
         self._lock = threading.Lock()
         self._stop = _kernel.Stop()
-        # A Ctrl-C while a pool starts its threads can lose track of one, so that it is never joined: so no thread begins before
-        # all have started.
-        self._started = threading.Event()
 
     def write(self, source: SortedSource) -> None:
         """Write tables and ids, and make them durable except for the folder's own name.
@@ -77,24 +73,23 @@ class GenerationWriter:
             self.fingerprints, self.digest = shape
         with Pool(1) as self._disk:
             try:
-                with Pool(self._threads, initializer=self._started.wait) as pool:
+                with Pool(self._threads) as pool:
                     try:
                         # The ids wait for the blocks of the identity table, so it begins first.
                         jobs = [pool.submit(self._table, source, 0), pool.submit(self._id_map, source)]
                         jobs += [pool.submit(self._table, source, table) for table in range(1, len(self.design.tables))]
-                        self._started.set()
-                        for job in as_ended(jobs):
+                        for job in pool.as_done(jobs):
                             job.result()
                     except BaseException:
                         self._stop.set()
-                        self._started.set()
-                        pool.shutdown(cancel_futures=True)
+                        pool.cancel()
                         raise
                 for _, sync in self._syncs:
-                    result(sync)
+                    sync.result()
             finally:
                 self._rooms.clear()
-                self._disk.shutdown(cancel_futures=True)
+                self._disk.cancel()
+                self._disk.shutdown()
                 for writer, _ in self._syncs:
                     writer.abort()
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.aliases import Words
-from fpstore.threads import Pool, is_starting, result
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
+from fpstore.threads import Job, Pool
 
 T = TypeVar("T")
 Columns = tuple[npt.NDArray[np.int64], Words, npt.NDArray[np.uint8]]  # lims, fingerprints, distances
@@ -47,21 +44,19 @@ def joined(columns: list[Columns]) -> Columns:
 def run(work: Callable[..., T], parts: list[Any], threads: int) -> list[T]:
     """Run ``work(part, stop=...)`` on each part, in threads if there is enough to do; return the results in order.
 
-    This thread receives a Ctrl-C while the others work, and stops them. If it works itself, the kernel checks for signals. A
-    signal handler that interrupted the start of threads starts none.
+    This thread receives a Ctrl-C while the others work, and stops them. If it works itself, the kernel checks for signals.
     """
-    if threads == 1 or len(parts) < 2 or is_starting():
+    if threads == 1 or len(parts) < 2:
         return [work(part, stop=None) for part in parts]
     stop = _kernel.Stop()
     with Pool(min(threads, len(parts))) as pool:
-        jobs: list[Future[T]] = []
+        jobs: list[Job[T]] = []
         try:
             jobs += (pool.submit(work, part, stop=stop) for part in parts)
-            return [result(job) for job in jobs]
+            return [job.result() for job in jobs]
         except BaseException:
             stop.set()
-            for job in jobs:
-                job.cancel()  # the parts that wait
+            pool.cancel()
             raise
 
 

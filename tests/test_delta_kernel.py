@@ -71,11 +71,18 @@ def check_export(pair: Pair, version: int) -> None:
         assert set(added) | (set() if gone else pair.model.base.get(fp, set()) - set(removed)) == content.get(fp, set())
 
 
+@pytest.mark.parametrize("loaded", [0, 3, 6])
 @pytest.mark.parametrize("radius", range(8))
-def test_every_version_reads_as_the_model_says(isa, radius):
+def test_every_version_reads_as_the_model_says(isa, radius, loaded):
+    """Also those that came when the delta was loaded, before it was indexed."""
     pair = Pair(radius, radius, IDENTITY if radius == 2 else SHUFFLED)
-    for count in (1, 5, 40, 17, 100, 3):
+    for number, count in enumerate((1, 5, 40, 17, 100, 3)):
+        if number < loaded:
+            pair.delta.load(count)
+        elif number == loaded:
+            pair.delta.index()
         pair.apply(count)
+    pair.delta.index()
     for version in range(pair.version + 2):
         check(pair, version)
     check(pair, NEWEST)
@@ -145,11 +152,34 @@ def test_a_query_sees_the_one_before_it():
     assert delta.ids_one(7, [], 8) == []
 
 
+def test_a_delta_that_is_loading_is_not_probed():
+    """Its fingerprints are not in the index yet: each answer would lack them."""
+    delta, none = _kernel.Delta(1, IDENTITY), octets([0])
+    delta.load(10)
+    delta.apply(none, words([5]), words([7]), none, 1)
+    for ask in (
+        lambda: delta.probe(words([5]), 1, 1),
+        lambda: delta.probe_one(5, 1, 1),
+        lambda: delta.scan(words([5]), 1, 1),
+        lambda: delta.probe_insert(words([5]), words([7]), none, none, 1, False, 2),
+    ):
+        with pytest.raises(ValueError, match="loading"):
+            ask()
+    assert delta.state(5, 1) == 1
+    delta.index()
+    assert delta.probe_one(5, 1, 1) == [(5, 0)]
+    with pytest.raises(ValueError, match="changes already"):
+        delta.load(1)
+    delta.index()  # nothing is left to index
+    assert delta.probe_one(5, 1, 1) == [(5, 0)]
+
+
 # --- Many -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("loaded", [0, 754, 6000])
 @pytest.mark.parametrize("radius", [0, 1, 3, 7])
-def test_buckets_of_every_size(isa, radius):
+def test_buckets_of_every_size(isa, radius, loaded):
     """Fingerprints in one cluster fill few buckets, and the others are in nearly as many as there are."""
     rng = np.random.default_rng(radius)
     centre = rng.integers(0, 2**64, 1, np.uint64)
@@ -160,10 +190,15 @@ def test_buckets_of_every_size(isa, radius):
     delta = _kernel.Delta(radius, SHUFFLED)
     done = 0
     for size in (1, 2, 3, 15, 16, 17, 700, n):
+        if done < loaded:
+            delta.load(size)
+        else:
+            delta.index()
         part = fps[done : done + size]
         none = np.zeros(len(part), np.uint8)
         delta.apply(none, part, part, none, done)
         done += len(part)
+    delta.index()
     queries = np.concatenate([rng.choice(fps, 40) ^ (np.uint64(1) << rng.integers(0, 64, 40, np.uint64)), centre ^ flips[:20]])
     for version, seen in ((36, 37), (700, 754), (754, n)):
         distances = np.bitwise_count(queries[:, None] ^ fps[None, :seen])

@@ -190,10 +190,10 @@ class Tracker:
         delta = new_delta(generation, header)
         snapshot = Snapshot(generation, delta, 0, header.totals)
         place, number = HEADER_BYTES, 0
-        for records in changes:
-            delta.apply(records.change)
-            snapshot = Snapshot(generation, delta, delta.version, records.change.totals)
-            place, number = records.end, records.last
+        last = delta.load(changes)
+        if last is not None:
+            snapshot = Snapshot(generation, delta, delta.version, last.change.totals)
+            place, number = last.end, last.last
         self.manifest, self.log, self._generation = manifest, log, generation
         self._place, self._number = place, number
         # The next question finds out whether there is another generation meanwhile.

@@ -131,6 +131,7 @@ class Trial {
     }
     ids_ = 1 + input_.byte() % 24;
     based_ = input_.word();
+    if (based_ >> 62 == 0) REQUIRE(delta_->load(random_.below(40)));
   }
 
   void run() {
@@ -139,9 +140,15 @@ class Trial {
       const unsigned step = input_.byte();
       const uint32_t version = next_version(step);
       if (step == 101) REQUIRE(delta_->index_ids());  // else the first look-up by id comes after all changes
-      if (step % 4 != 3) apply(version, step);
-      else probe_insert(version);
+      if (step % 4 == 3) {
+        REQUIRE(delta_->index(kOn));
+        probe_insert(version);
+      } else {
+        if (delta_->is_loading() && step == 100) REQUIRE(delta_->load(700));
+        apply(version, step);
+      }
     }
+    REQUIRE(delta_->index(kOn) && !delta_->is_loading());
     check_totals();
     // Now, or as one of the versions saw it.
     const bool before = !model_.versions.empty() && random_.below(2);

@@ -43,10 +43,6 @@ class Gate {
   std::shared_mutex access_;
 };
 
-// What a reader calls between two steps, with the work of the last. It may give up the gate meanwhile: what is visible at a version
-// stays as it is. It may throw.
-using Pause = std::function<void(uint64_t)>;
-
 enum class Change : uint8_t { add, remove, wipe };
 
 struct Changes {
@@ -67,6 +63,13 @@ struct Asked {
   bool always;  // add also what has a match
 };
 
+// Adds a match; false when memory runs out.
+inline bool push(Sink* sink, uint64_t fingerprint, size_t query, unsigned distance) {
+  if (sink->count == sink->capacity && !grow(sink)) return false;
+  sink->matches[sink->count++] = Match{fingerprint, static_cast<uint32_t>(query), distance};
+  return true;
+}
+
 // What the delta says of a fingerprint's or a pair's presence.
 enum class Said : uint8_t { nothing, present, absent };
 
@@ -83,8 +86,8 @@ struct Export {
 // Each change has a serial number, and a reader sees those below the end of its version. A fingerprint has an entry; a
 // fingerprint and an id of which a change speaks are a pair. Entries and pairs carry their newest event and link to older ones. A
 // fingerprint that becomes absent loses all its ids, so the newest absence of an entry outdates what came before in its pairs.
-// The caller holds the gate: shared for const members, alone for the others. Members may throw std::bad_alloc, and then have
-// changed nothing.
+// The caller holds the gate: shared for const members, alone for the others. A pause of a reader may give it up meanwhile: what is
+// visible at a version stays as it is. Members may throw std::bad_alloc, and then have changed nothing.
 class Delta {
  public:
   Delta(unsigned radius, const uint8_t bits[64]) : index_(radius, bits) {}
@@ -97,8 +100,13 @@ class Delta {
   uint64_t removals() const { return removals_; }
   uint64_t bytes() const;
 
-  // Versions do not descend; all changes are taken or none.
+  // Versions do not descend; all changes are taken or none. A delta that is loading does not index fingerprints: index() does,
+  // all at once, before anything is probed.
   Applied apply(const Changes& rows, uint32_t version);
+  // An empty delta begins to load, or one that does makes room for more changes. These two are false when memory runs out.
+  bool load(uint64_t changes);
+  bool index(const Pause& pause);
+  bool is_loading() const { return is_loading_; }
 
   // What probe() finds now goes to the sink; queries without a match (or all) are added. Only the first *n are taken, and *n is set
   // to them, when those are a good deal of work. All is taken back when deliver, which is called at the end, throws std::bad_alloc.
@@ -171,6 +179,7 @@ class Delta {
 
   void prefetch(const uint64_t* fingerprints, const uint64_t* ids, const uint8_t* in_base, size_t n, NearIndex::Places* places,
                 uint64_t* hashes) const;
+  bool reserve_entries(uint64_t more);
   uint32_t put_entry(uint64_t hash, uint64_t fingerprint, bool in_base, const NearIndex::Places& at);
   uint32_t put_pair(uint32_t entry, uint64_t id);
   bool reserve_id();
@@ -194,11 +203,60 @@ class Delta {
   Slots id_slots_;
   Column<uint32_t> next_of_id_;
   bool has_id_index_ = false;
+  bool is_loading_ = false;
   uint32_t serial_ = 0;
   uint64_t removals_ = 0;
   const uint64_t seed_ = random_seed();  // fingerprints may be chosen to collide
 
   uint64_t random_seed() const;
 };
+
+inline uint64_t Delta::mix(uint64_t x) const {
+  x = (x ^ seed_) * 0xBF58476D1CE4E5B9;
+  x = (x ^ (x >> 32)) * 0x94D049BB133111EB;
+  x = (x ^ (x >> 29)) * 0xBF58476D1CE4E5B9;
+  return x ^ (x >> 32);
+}
+
+inline uint32_t Delta::find_entry(uint64_t hash, uint64_t fingerprint) const {
+  return entry_slots_.find(hash, [&](uint32_t e) { return entries_[e].fingerprint == fingerprint; });
+}
+
+// The second step after entry_slots_.prefetch().
+inline void Delta::prefetch_entry(uint64_t hash) const {
+  const uint32_t entry = entry_slots_.peek(hash);
+  if (entry != kNone) fetch_line(&entries_[entry]);
+}
+
+inline uint32_t Delta::find_pair(uint32_t entry, uint64_t id) const {
+  if (entries_[entry].pair_count > kWalk)
+    return pair_slots_.find(pair_hash(entry, id), [&](uint32_t p) { return pairs_[p].entry == entry && pairs_[p].id == id; });
+  uint32_t p = entries_[entry].pairs;
+  while (p != kNone && pairs_[p].id != id) p = pairs_[p].next_of_entry;
+  return p;
+}
+
+// The newest event before end, if any.
+inline const Delta::Event* Delta::newest(const Event& event, uint32_t end) const {
+  const Event* e = &event;
+  while (e->serial >= end) {
+    if (!e->older) return nullptr;
+    e = &history_[e->older - 1];
+  }
+  return e;
+}
+
+// Few steps: presence and absence take turns.
+inline const Delta::Event* Delta::newest_absence(const Entry& entry, uint32_t end) const {
+  const Event* e = newest(entry.presence, end);
+  while (e && e->holds) e = e->older ? &history_[e->older - 1] : nullptr;
+  return e;
+}
+
+inline Said Delta::said_of(const Pair* pair, const Event* absence, uint32_t end) const {
+  const Event* e = pair ? newest(pair->presence, end) : nullptr;
+  if (e && (!absence || e->serial > absence->serial)) return e->holds ? Said::present : Said::absent;
+  return absence ? Said::absent : Said::nothing;
+}
 
 }  // namespace fpstore

@@ -41,12 +41,15 @@ uint64_t NearIndex::bytes() const {
   return sum;
 }
 
+bool NearIndex::make_buckets() {
+  if (!buckets_.reserve(first_[blocks_])) return false;
+  buckets_.resize(first_[blocks_]);
+  return true;
+}
+
 // Room for one more key in each bucket of a fingerprint.
 bool NearIndex::reserve(const Places& at) {
-  if (!buckets_.size()) {
-    if (!buckets_.reserve(first_[blocks_])) return false;
-    buckets_.resize(first_[blocks_]);
-  }
+  if (!buckets_.size() && !make_buckets()) return false;
   uint8_t moving[kMaxBlocks];  // the classes that buckets move to
   unsigned count = 0;
   for (unsigned b = 0; b < blocks_; ++b) {
@@ -73,6 +76,73 @@ void NearIndex::append(uint32_t number, uint64_t fingerprint) {
   if (is_full(h.size)) enlarge(number);
   cell(class_of(h.size + 1), h.cell)[h.size] = fingerprint;
   ++h.size;
+}
+
+// Calls ahead(bucket) for the buckets of each fingerprint, and visit(bucket, fingerprint) some time later.
+template <class Ahead, class Visit>
+void NearIndex::each_place(const uint64_t* fingerprints, size_t n, const Pause& pause, const Ahead& ahead,
+                           const Visit& visit) const {
+  uint32_t buckets[kGroup * kMaxBlocks];
+  for (size_t i = 0; i < n; i += kGroup) {
+    if (i % kScan == 0) pause(kScan);
+    const size_t m = std::min<size_t>(kGroup, n - i);
+    size_t count = 0;
+    for (size_t j = 0; j < m; ++j) {
+      const Places at = places(fingerprints[i + j]);
+      for (unsigned b = 0; b < blocks_; ++b) ahead(buckets[count++] = static_cast<uint32_t>(first_[b]) + at.bucket[b]);
+    }
+    for (size_t k = 0; k < count; ++k) visit(buckets[k], fingerprints[i + k / blocks_]);
+  }
+}
+
+// A cell of the right capacity for each bucket, whose size is known and whose keys are not there yet.
+bool NearIndex::give_cells() {
+  uint64_t cells[kClasses] = {};
+  for (uint64_t i = 0; i < buckets_.size(); ++i)
+    if (buckets_[i].size) ++cells[class_of(buckets_[i].size)];
+  for (unsigned c = 0; c < kClasses; ++c) {
+    if (!cells[c]) continue;
+    if (!classes_[c].owners.reserve(cells[c]) || !classes_[c].keys.reserve(cells[c] * capacity(c))) return false;
+    classes_[c].keys.resize(cells[c] * capacity(c));
+  }
+  for (uint64_t i = 0; i < buckets_.size(); ++i) {
+    if (!buckets_[i].size) continue;
+    Column<uint32_t>& owners = classes_[class_of(buckets_[i].size)].owners;
+    buckets_[i].cell = static_cast<uint32_t>(owners.size());
+    owners.push(static_cast<uint32_t>(i));
+  }
+  return true;
+}
+
+void NearIndex::clear() {
+  if (buckets_.size()) memset(buckets_.data(), 0, buckets_.bytes());
+  for (Class& of : classes_) {
+    of.owners.resize(0);
+    of.keys.resize(0);
+  }
+}
+
+bool NearIndex::fill(const uint64_t* fingerprints, size_t n, const Pause& pause) {
+  if (!n) return true;
+  if (n > kMostKeys || (!buckets_.size() && !make_buckets())) return false;
+  try {
+    std::vector<uint64_t*> next(buckets_.size());  // where the next key of a bucket goes
+    each_place(fingerprints, n, pause, [](uint32_t) {}, [&](uint32_t bucket, uint64_t) { ++buckets_[bucket].size; });
+    if (!give_cells()) {
+      clear();
+      return false;
+    }
+    for (uint64_t i = 0; i < buckets_.size(); ++i)
+      if (buckets_[i].size) next[i] = cell(class_of(buckets_[i].size), buckets_[i].cell);
+    each_place(
+        fingerprints, n, pause, [&](uint32_t bucket) { fetch_line(next[bucket]); },
+        [&](uint32_t bucket, uint64_t fingerprint) { *next[bucket]++ = fingerprint; });
+  } catch (...) {
+    clear();
+    throw;
+  }
+  size_ = n;
+  return true;
 }
 
 // Moves the keys of a full bucket to a cell that has room for one more.

@@ -2,12 +2,16 @@
 // Python.
 #pragma once
 #include <algorithm>
+#include <functional>
 #include <vector>
 
 #include "delta/column.hpp"
 #include "isa/kernels.hpp"
 
 namespace fpstore {
+
+// What a long job calls between two steps, with the work of the last. It may throw.
+using Pause = std::function<void(uint64_t)>;
 
 // The bits are dealt to radius + 1 blocks; two fingerprints within the radius agree in one of them, and within a smaller radius q
 // in one of the first q + 1. Each block has a bucket of fingerprints for every value of its leading bits.
@@ -17,6 +21,7 @@ class NearIndex {
   static constexpr unsigned kMaxBlocks = kMaxRadius + 1;
   static constexpr unsigned kBucketBits = 16;
   static constexpr unsigned kChunk = 256;  // keys compared at a time
+  static constexpr unsigned kGroup = 16;   // fingerprints whose memory is asked for together
 
   struct Bucket {
     uint32_t cell;  // its place among those of the same capacity
@@ -44,6 +49,9 @@ class NearIndex {
 
   // Adds a fingerprint that is not there; false, with nothing changed, when memory runs out.
   bool add(uint64_t fingerprint, const Places& at);
+
+  // Adds distinct fingerprints to an empty index, in a few passes; false, with nothing added, when memory runs out.
+  bool fill(const uint64_t* fingerprints, size_t n, const Pause& pause);
 
   // The two steps of what a look at a fingerprint's buckets waits for: where they are, and what is in them.
   void prefetch_buckets(const Places& at, unsigned radius) const {
@@ -140,6 +148,11 @@ class NearIndex {
     return classes_[c].keys.data() + h.cell * capacity(c);
   }
   bool reserve(const Places& at);
+  bool make_buckets();
+  bool give_cells();
+  void clear();
+  template <class Ahead, class Visit>
+  void each_place(const uint64_t* fingerprints, size_t n, const Pause& pause, const Ahead& ahead, const Visit& visit) const;
   void append(uint32_t number, uint64_t fingerprint);
   void enlarge(uint32_t number);
   void remove_cell(unsigned c, uint32_t i);

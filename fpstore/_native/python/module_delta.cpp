@@ -151,7 +151,31 @@ void apply_changes(Delta& d, Bytes kinds, Words fingerprints, Words ids, Bytes i
   check_applied(applied);
 }
 
+// Without the GIL; the gate is kept, as nobody else has a delta that is loading.
+void load(Delta& d, uint64_t changes) {
+  bool fine;
+  {
+    Exclusive access(d);
+    need(!d.entries() || d.is_loading(), "the delta has changes already");
+    fine = d.load(changes);
+  }
+  if (!fine) raise_memory();
+}
+
+void index(Delta& d) {
+  bool fine;
+  {
+    Exclusive access(d);
+    Stopper stopping = stopper(nullptr);
+    fine = d.index([&](uint64_t work) {
+      if (should_stop(&stopping, work)) throw Interrupted();
+    });
+  }
+  if (!fine) raise_memory();
+}
+
 void check_queries(const Delta& d, size_t n, unsigned radius) {
+  need(!d.is_loading(), "the delta is loading: index it first");
   need(n <= UINT32_MAX, "at most 2^32 - 1 queries a call");
   need(radius <= d.radius(), "the radius is above that of the delta");
 }
@@ -196,6 +220,7 @@ nb::list probe_one(const Delta& d, uint64_t query, unsigned radius, uint32_t ver
 nb::tuple scan(const Delta& d, Words queries, unsigned radius, uint32_t version) {
   need(queries.size() <= UINT32_MAX, "at most 2^32 - 1 queries a call");
   need(radius <= 64, "radius is 0 to 64");
+  need(!d.is_loading(), "the delta is loading: index it first");
   SinkGuard guard;
   std::optional<Ordered> out;
   {
@@ -371,6 +396,8 @@ uint64_t number(const Delta& d) {
 void bind_delta(nb::module_& m) {
   nb::class_<Delta>(m, "Delta")
       .def("__init__", &make, "radius"_a, nb::arg("bits").noconvert())
+      .def("load", &load, "changes"_a)
+      .def("index", &index)
       .def("apply_one", &apply_one, "kind"_a, "fingerprint"_a, "number"_a, "in_base"_a, "version"_a)
       .def("apply", &apply_changes, nb::arg("kinds").noconvert(), nb::arg("fingerprints").noconvert(), nb::arg("ids").noconvert(),
            nb::arg("in_base").noconvert(), "version"_a)

@@ -120,10 +120,21 @@ void NearIndex::clear() {
     of.owners.resize(0);
     of.keys.resize(0);
   }
+  size_ = 0;
 }
 
 bool NearIndex::fill(const uint64_t* fingerprints, size_t n, const Pause& pause) {
-  if (!n) return true;
+  if (n && n >= first_[1] / kFewPerBucket) return fill_buckets(fingerprints, n, pause);
+  for (size_t i = 0; i < n; ++i) {
+    if (add(fingerprints[i], places(fingerprints[i]))) continue;
+    clear();
+    return false;
+  }
+  return true;
+}
+
+// In passes over all of them: each bucket is made as large as it will be.
+bool NearIndex::fill_buckets(const uint64_t* fingerprints, size_t n, const Pause& pause) {
   if (n > kMostKeys || (!buckets_.size() && !make_buckets())) return false;
   try {
     std::vector<uint64_t*> next(buckets_.size());  // where the next key of a bucket goes

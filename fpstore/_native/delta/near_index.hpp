@@ -19,7 +19,11 @@ class NearIndex {
  public:
   static constexpr unsigned kMaxRadius = 7;
   static constexpr unsigned kMaxBlocks = kMaxRadius + 1;
+#ifdef FPSTORE_BUCKET_BITS
+  static constexpr unsigned kBucketBits = FPSTORE_BUCKET_BITS;  // fewer, so that a fuzzer fills buckets
+#else
   static constexpr unsigned kBucketBits = 16;
+#endif
   static constexpr unsigned kChunk = 256;  // keys compared at a time
   static constexpr unsigned kGroup = 16;   // fingerprints whose memory is asked for together
 
@@ -50,7 +54,7 @@ class NearIndex {
   // Adds a fingerprint that is not there; false, with nothing changed, when memory runs out.
   bool add(uint64_t fingerprint, const Places& at);
 
-  // Adds distinct fingerprints to an empty index, in a few passes; false, with nothing added, when memory runs out.
+  // Adds distinct fingerprints to an empty index; false, with nothing added, when memory runs out.
   bool fill(const uint64_t* fingerprints, size_t n, const Pause& pause);
 
   // The two steps of what a look at a fingerprint's buckets waits for: where they are, and what is in them.
@@ -129,6 +133,7 @@ class NearIndex {
   }
 
  private:
+  static constexpr uint64_t kFewPerBucket = 8;  // a fill with fewer than a fingerprint for so many buckets adds them one by one
   static constexpr uint32_t kAhead = 32;  // keys of a bucket that are prefetched
   // Capacities are 4, 6, 8, 12, 16, 24, ...: class 2k is 4 << k keys.
   static constexpr unsigned kClasses = 60;
@@ -149,6 +154,7 @@ class NearIndex {
   }
   bool reserve(const Places& at);
   bool make_buckets();
+  bool fill_buckets(const uint64_t* fingerprints, size_t n, const Pause& pause);
   bool give_cells();
   void clear();
   template <class Ahead, class Visit>

@@ -16,6 +16,8 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
+from fpstore.errors import StorageError
+
 T = TypeVar("T")
 WAIT_SECONDS = 0.05  # between two checks for signals
 
@@ -132,14 +134,29 @@ class Pool:
         _pools.add(self)
 
     def submit(self, work: Callable[..., T], *arguments: Any, **named: Any) -> Job[T]:
-        """Have a thread do some work."""
+        """Have a thread do some work. If the system has no more threads, those that were started do it.
+
+        Raises
+        ------
+        StorageError
+            It has none at all.
+        """
         job = Job(lambda: work(*arguments, **named), self._wakes)
         self._jobs.put(job)
         if len(self._workers) < self._threads:
-            worker = Worker(self._work)
-            self._workers.append(worker)
-            worker.start()
+            self._start()
         return job
+
+    def _start(self) -> None:
+        worker = Worker(self._work)
+        self._workers.append(worker)
+        try:
+            worker.start()
+        except RuntimeError as error:
+            self._workers.remove(worker)
+            if not self._workers:
+                raise StorageError(f"the system refuses another thread ({error}): end other programs") from error
+            self._threads = len(self._workers)  # those that it has allowed do the work
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:

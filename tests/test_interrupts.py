@@ -261,6 +261,45 @@ def test_an_interrupt_never_loses_a_thread_that_is_being_started():
     assert run_python(STARTED) == (0, "interrupted True\n", "")
 
 
+FEW_THREADS = """
+    import sys, threading
+    import numpy as np
+    import fpstore
+    from fpstore.threads import Pool
+
+    threads = int(sys.argv[2])
+    start = Pool._start
+
+    def started(pool):
+        if len(pool._workers) == threads:
+            threading.stack_size(1 << 46)  # which the system does not have
+        try:
+            start(pool)
+        finally:
+            threading.stack_size(0)
+
+    Pool._start = started
+    fingerprints = np.arange(10_000, dtype=np.uint64)
+    try:
+        fpstore.build(sys.argv[1], fingerprints, design="manku-4", threads=3).close()
+        store = fpstore.open(sys.argv[1], "r+")
+        store.insert([2**63], [5])
+        store.merge(threads=3)
+        found = store.probe_many(fingerprints, threads=3)
+        print(store.verify().ok, len(found.fingerprints) > 10_000)
+    except fpstore.StorageError as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize("threads", [0, 1, 2])
+def test_work_is_done_by_the_threads_that_the_system_allows(tmp_path, threads):
+    """A thread that could not be started ended a build with an error of Python's own, however many others there were."""
+    said = "True True\n" if threads else "the system refuses another thread (can't start new thread): end other programs\n"
+    assert run_python(FEW_THREADS, tmp_path / "s", threads) == (0, said, "")
+    assert (tmp_path / "s").exists() == bool(threads)
+
+
 def test_a_handler_may_use_the_store(store):
     """Handlers run inside a probe: no lock is held, and the probe goes on with what it was at."""
     found = []

@@ -109,18 +109,19 @@ class IdMap:
         self._reader = SealedReader(path, file_bytes=shape["bytes"], digest=shape["digest"], largest=shape["largest"])
         self._digest = set_digest
         self.path = path
+        self._name = printable(path)  # in messages of the kernel
 
     def get(self, block: int, rank: int) -> list[int]:
         """Return the id numbers of one fingerprint, ascending."""
-        return _kernel.unpack_rank(self._record(block), record_seed(self._digest, block), rank, printable(self.path))
+        return _kernel.unpack_rank(self._record(block), record_seed(self._digest, block), rank, self._name)
 
     def block(self, block: int) -> tuple[Words, Words]:
         """Return (ids per fingerprint, ids) of a whole block."""
-        return _kernel.unpack_record(self._record(block), record_seed(self._digest, block), printable(self.path))
+        return _kernel.unpack_record(self._record(block), record_seed(self._digest, block), self._name)
 
     def blocks(self, first: int, count: int) -> tuple[Words, Words]:
         """Return (ids per fingerprint, ids) of successive blocks."""
-        return _kernel.unpack_records(self._records(first, count), first, record_seed(self._digest, 0), printable(self.path))
+        return _kernel.unpack_records(self._records(first, count), first, record_seed(self._digest, 0), self._name)
 
     def _records(self, first: int, count: int) -> list[bytes]:
         """Return the records of successive blocks. A missing one shows as damage of those that follow."""
@@ -138,7 +139,7 @@ class IdMap:
         parts = []
         for first in range(0, block_count, FIND_BLOCKS):
             records = self._records(first, min(FIND_BLOCKS, block_count - first))
-            parts.append(_kernel.find_ids(records, first, record_seed(self._digest, 0), wanted, printable(self.path)))
+            parts.append(_kernel.find_ids(records, first, record_seed(self._digest, 0), wanted, self._name))
         if not parts:
             return np.empty(0, np.uint64), np.empty(0, np.uint32), np.empty(0, np.uint64)
         blocks, ranks, ids = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -153,7 +154,7 @@ class IdMap:
         if len(found) != len(keys):
             raise self._missing(int(distinct[records.index(None)]))
         return _kernel.gather_ids(
-            found, distinct, record.astype(np.uint64), ranks, record_seed(self._digest, 0), printable(self.path)
+            found, distinct, record.astype(np.uint64), ranks, record_seed(self._digest, 0), self._name
         )
 
     def _record(self, block: int) -> bytes:
@@ -177,7 +178,7 @@ class IdMap:
             key, record = next(records, (None, b""))
             if key != block_key(block):
                 raise CorruptStoreError(f"{self.path}: the id record of block {block} is missing", path=self.path, block=block)
-            counts, ids = _kernel.unpack_record(record, record_seed(self._digest, block), printable(self.path))
+            counts, ids = _kernel.unpack_record(record, record_seed(self._digest, block), self._name)
             if len(counts) != expected:
                 raise CorruptStoreError(
                     f"{self.path}: the id record of block {block} holds {len(counts)} fingerprints, the table {expected}",

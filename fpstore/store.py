@@ -29,7 +29,7 @@ from fpstore.query.ids import IdLookup, Ids
 from fpstore.query.matches import Match, Matches
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker
-from fpstore.resources import parse_memory, parse_threads
+from fpstore.resources import Resources, parse_memory, parse_threads
 
 FIRST_BATCH = 1 << 12
 
@@ -572,7 +572,8 @@ class Store:
 
         check_progress(progress)
         target, overwrite = check_path(folder, "folder"), check_flag(overwrite, "overwrite")
-        return split_store(self.snapshot(), target, bits, overwrite, parse_memory(memory), parse_threads(threads), progress)
+        resources = Resources(parse_memory(memory), parse_threads(threads), progress)
+        return split_store(self.snapshot(), target, bits, overwrite, resources)
 
     def backup(
         self,

@@ -156,7 +156,7 @@ def test_the_package_only_re_exports():
 HEAVY = {
     *("click", "rich", "pyarrow", "pandas", "PIL", "imagehash", "jieba", "bitarray", "multiprocessing", "asyncio", "unittest"),
     *("concurrent.futures", "logging", "shutil", "lzma", "bz2", "csv", "secrets", "random", "hashlib", "importlib.metadata"),
-    *("fpstore.care.backup", "fpstore.building.builder", "fpstore.building.generation_writer"),
+    *("fpstore.care.backup", "fpstore.building.builder", "fpstore.building.generation_writer", "fpstore.building.streaming"),
     *("fpstore.change.merge", "fpstore.change.join", "fpstore.change.split"),
     *("fpstore.io.reader", "fpstore.io.writers", "fpstore.hashing.documents", "fpstore.cli"),
 }

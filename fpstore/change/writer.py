@@ -32,7 +32,7 @@ from fpstore.query.generation import Generation
 from fpstore.query.matches import Match
 from fpstore.query.snapshot import NONE, Snapshot
 from fpstore.query.tracker import Tracker
-from fpstore.resources import parse_memory, parse_threads
+from fpstore.resources import Resources, parse_memory, parse_threads
 from fpstore.threads import is_held
 
 if TYPE_CHECKING:
@@ -396,12 +396,10 @@ class StoreWriter:
             self.check()
             if self._closing:
                 raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
-            budget, workers = parse_memory(memory), parse_threads(threads)
+            resources = Resources(parse_memory(memory), parse_threads(threads), progress)
             try:
                 self.merge_under_way = (
-                    Join(self, others, renumber, budget, workers, progress, design)
-                    if others
-                    else Merge(self, budget, workers, progress, design)
+                    Join(self, others, renumber, resources, design) if others else Merge(self, resources, design)
                 )
                 if self._closing:  # close may not have seen this merge yet
                     self.merge_under_way.stop()

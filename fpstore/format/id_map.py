@@ -51,14 +51,12 @@ class IdMapWriter:
         self._ids: list[Words] = []
         self._waiting_blocks = self._waiting_ids = 0
         self._largest = 0
-        self.added = 0  # fingerprints
 
     def add(self, per_fingerprint: Words, ids: Words) -> None:
         """Append the ids of successive fingerprints: the number of ids of each, and all ids in order."""
         self._per_fingerprint.append(per_fingerprint)
         self._ids.append(ids)
         self._waiting_ids += len(ids)
-        self.added += len(per_fingerprint)
 
     def close_blocks(self, entry_counts: npt.NDArray[np.uint32], last: bool = False) -> None:
         """Note completed blocks; records are written in batches."""

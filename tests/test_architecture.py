@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 
 import fpstore
+import fpstore.hashing
+import fpstore.io
 
 ROOT = Path(__file__).parent.parent / "fpstore"
 SOURCES = sorted(ROOT.rglob("*.py"))
 NATIVE = sorted(p for p in (ROOT / "_native").rglob("*") if p.is_file())
 TESTS = sorted(Path(__file__).parent.glob("*.py"))
 LONGEST_FILE = 500
+MOST_LINES, MOST_PARAMETERS = 40, 6  # of a function: its code fits a screen; what users call may take more parameters
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef)
 MOST_CODE = 420  # lines of a Python module without docstrings and blank lines: a class that users hold is not split for its docs
 
@@ -201,6 +204,27 @@ def code_lines(first, last, text, inside):
     }
     lines = text.splitlines()
     return sum(bool(lines[line - 1].strip()) for line in range(first, last + 1) if line not in docs)
+
+
+PUBLIC = {*fpstore.__all__, *fpstore.hashing.__all__, *fpstore.io.__all__}
+
+
+def is_verb(function):
+    return any("click.command" in ast.unparse(decorator) for decorator in function.decorator_list)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_functions_fit_a_screen(path):
+    text = path.read_text()
+    for parent in ast.walk(ast.parse(text)):
+        for function in ast.iter_child_nodes(parent):
+            if not isinstance(function, ast.FunctionDef):
+                continue
+            where = f"{relative(path)}:{function.lineno} {function.name}"
+            assert code_lines(function.body[0].lineno, function.end_lineno, text, function) <= MOST_LINES, where
+            if not (is_verb(function) or {function.name, getattr(parent, "name", None)} & PUBLIC):
+                names = [argument.arg for argument in (*function.args.args, *function.args.kwonlyargs)]
+                assert len(set(names) - {"self", "cls"}) <= MOST_PARAMETERS, where
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=relative)

@@ -151,9 +151,7 @@ class IdMap:
         found = [record for record in records if record is not None]
         if len(found) != len(keys):
             raise self._missing(int(distinct[records.index(None)]))
-        return _kernel.gather_ids(
-            found, distinct, record.astype(np.uint64), ranks, record_seed(self._digest, 0), self._name
-        )
+        return _kernel.gather_ids(found, distinct, record.astype(np.uint64), ranks, record_seed(self._digest, 0), self._name)
 
     def _record(self, block: int) -> bytes:
         record = self._reader.get(block_key(block))

@@ -12,7 +12,7 @@ from fpstore.care.reports import RepairReport
 from fpstore.design.block_bytes import DEFAULT_BLOCK_BYTES
 from fpstore.design.families import TableSpec, check_design
 from fpstore.errors import FormatVersionError, InputError
-from fpstore.resources import parse_memory, parse_size, parse_threads
+from fpstore.resources import Resources, parse_memory, parse_size, parse_threads
 from fpstore.store import Store
 
 PathLike = str | os.PathLike[str]
@@ -210,6 +210,5 @@ def repair(
     target = None if output is None else check_path(output, "output")
     rows = None if lost is None else check_path(lost, "lost")
     check_progress(progress)
-    return repair_store(
-        check_path(path), target, check_flag(in_place, "in_place"), rows, parse_memory(memory), parse_threads(threads), progress
-    )
+    resources = Resources(parse_memory(memory), parse_threads(threads), progress)
+    return repair_store(check_path(path), target, check_flag(in_place, "in_place"), rows, resources)

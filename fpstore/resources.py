@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import NamedTuple
 
+from fpstore.aliases import Progress
 from fpstore.arguments import check_whole
 from fpstore.errors import InputError, show
 
@@ -13,6 +15,14 @@ _UNITS = {"": 1, "b": 1, "k": 1000, "kb": 1000, "kib": 1 << 10, "m": 10**6, "mb"
           "g": 10**9, "gb": 10**9, "gib": 1 << 30, "t": 10**12, "tb": 10**12, "tib": 1 << 40}  # fmt: skip
 LEAST_MEMORY = 64 << 20
 MOST_THREADS = 1024
+
+
+class Resources(NamedTuple):
+    """What a long piece of work may use: bytes of memory, and threads; and whom it tells how far it is."""
+
+    memory: int
+    threads: int
+    progress: Progress | None = None
 
 
 def total_memory() -> int:

@@ -10,12 +10,17 @@ from pathlib import Path
 import pytest
 
 import fpstore
+import fpstore.hashing
+import fpstore.io
 
 ROOT = Path(__file__).parent.parent / "fpstore"
 SOURCES = sorted(ROOT.rglob("*.py"))
 NATIVE = sorted(p for p in (ROOT / "_native").rglob("*") if p.is_file())
 TESTS = sorted(Path(__file__).parent.glob("*.py"))
 LONGEST_FILE = 500
+MOST_LINES, MOST_PARAMETERS = 40, 6  # of a function: its code fits a screen; what users call may take more parameters
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef)
+MOST_CODE = 420  # lines of a Python module without docstrings and blank lines: a class that users hold is not split for its docs
 
 # A module imports only what stands above it here; those of one line do not know each other. A package is one name; what its own
 # modules import from each other must have no cycle.
@@ -31,7 +36,6 @@ LAYERS = (
     ("building",),
     ("change",),
     ("care",),
-    ("reading",),
     ("store",),
     ("api",),
     ("__init__",),
@@ -155,7 +159,7 @@ def test_the_package_only_re_exports():
 HEAVY = {
     *("click", "rich", "pyarrow", "pandas", "PIL", "imagehash", "jieba", "bitarray", "multiprocessing", "asyncio", "unittest"),
     *("concurrent.futures", "logging", "shutil", "lzma", "bz2", "csv", "secrets", "random", "hashlib", "importlib.metadata"),
-    *("fpstore.care.backup", "fpstore.building.builder", "fpstore.building.generation_writer"),
+    *("fpstore.care.backup", "fpstore.building.builder", "fpstore.building.generation_writer", "fpstore.building.streaming"),
     *("fpstore.change.merge", "fpstore.change.join", "fpstore.change.split"),
     *("fpstore.io.reader", "fpstore.io.writers", "fpstore.hashing.documents", "fpstore.cli"),
 }
@@ -185,9 +189,48 @@ def test_opening_and_probing_load_nothing_heavy(tmp_path):
 # --- Sources --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", [*SOURCES, *NATIVE], ids=relative)
-def test_files_stay_small(path):
+@pytest.mark.parametrize("path", NATIVE, ids=relative)
+def test_kernel_files_stay_small(path):
     assert len(path.read_text().splitlines()) <= LONGEST_FILE
+
+
+def code_lines(first, last, text, inside):
+    """Count the lines from ``first`` to ``last`` of a source that are neither blank nor in a docstring inside."""
+    docs = {
+        line
+        for node in ast.walk(inside)
+        if isinstance(node, DOCUMENTED) and ast.get_docstring(node) is not None
+        for line in range(node.body[0].lineno, node.body[0].end_lineno + 1)
+    }
+    lines = text.splitlines()
+    return sum(bool(lines[line - 1].strip()) for line in range(first, last + 1) if line not in docs)
+
+
+PUBLIC = {*fpstore.__all__, *fpstore.hashing.__all__, *fpstore.io.__all__}
+
+
+def is_verb(function):
+    return any("click.command" in ast.unparse(decorator) for decorator in function.decorator_list)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_functions_fit_a_screen(path):
+    text = path.read_text()
+    for parent in ast.walk(ast.parse(text)):
+        for function in ast.iter_child_nodes(parent):
+            if not isinstance(function, ast.FunctionDef):
+                continue
+            where = f"{relative(path)}:{function.lineno} {function.name}"
+            assert code_lines(function.body[0].lineno, function.end_lineno, text, function) <= MOST_LINES, where
+            if not (is_verb(function) or {function.name, getattr(parent, "name", None)} & PUBLIC):
+                names = [argument.arg for argument in (*function.args.args, *function.args.kwonlyargs)]
+                assert len(set(names) - {"self", "cls"}) <= MOST_PARAMETERS, where
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_modules_stay_small(path):
+    text = path.read_text()
+    assert code_lines(1, len(text.splitlines()), text, ast.parse(text)) <= MOST_CODE
 
 
 def test_test_modules_stay_small():

@@ -77,7 +77,7 @@ def test_a_design_with_too_many_lookups_is_refused_unread(tmp_path):
 
 def test_a_design_with_too_many_lookups_is_refused_before_its_tables_are_written(tmp_path, monkeypatch):
     monkeypatch.setattr("fpstore.design.families.MAX_VARIANTS", 1000)
-    monkeypatch.setattr("fpstore.building.builder.TableWriter", None)
+    monkeypatch.setattr("fpstore.building.generation_writer.TableWriter", None)
     fingerprints = make_rows("random", 1 << 14)[0]
     _lookups.cache_clear()
     with pytest.raises(fpstore.InputError, match=r"flip-1 needs .* look-ups in table 0 at radius 7"):

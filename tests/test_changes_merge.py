@@ -8,7 +8,7 @@ from living import Model, check_merged, content_of, words
 from sets import make_set
 
 import fpstore
-from fpstore.building.generation_writer import GenerationWriter
+from fpstore.building.work import Work
 from fpstore.change.merge import Merge
 from fpstore.format.manifest import write_manifest
 
@@ -290,14 +290,14 @@ def test_few_changes_do_not_merge(path):
 def test_closing_gives_up_a_merge(path, monkeypatch, background):
     monkeypatch.setattr("fpstore.change.writer.LEAST_CHANGES", 50)
     reached = threading.Event()
-    original = GenerationWriter._tick
+    original = Work.tick
 
-    def slow(self, rows):
+    def slow(self, rows=0):
         reached.set()
         time.sleep(0.3)
         original(self, rows)
 
-    monkeypatch.setattr(GenerationWriter, "_tick", slow)
+    monkeypatch.setattr(Work, "tick", slow)
     store = fpstore.open(path, "r+", merge_at=0.01 if background else None)
     before = len(store)
     store.insert(words(range(1000, 1100)))

@@ -176,6 +176,71 @@ def test_a_bug_is_one_line_too(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "in broken" in run("stats", "crawl.fps").stderr
 
 
+WRONG_USES: list[tuple[Sequence[object], int]] = [
+    (["insert", "crawl.fps", "missing.tsv"], 1),
+    (["insert", "crawl.fps", "new.tsv", "missing.tsv"], 1),
+    (["insert", "crawl.fps", "notes"], 1),
+    (["insert", "crawl.fps", "draft.txt"], 1),
+    (["insert", "crawl.fps", "words.tsv"], 1),
+    (["insert", "crawl.fps", "broken.parquet"], 1),
+    (["insert", "crawl.fps", "missing.tsv", "--unmatched"], 1),
+    (["insert", "crawl.fps", "new.tsv", "--unmatched", "-o", "no/m.tsv"], 1),
+    (["insert", "crawl.fps", "new.tsv", "--unmatched", "-o", "m.docx"], 1),
+    (["insert", "crawl.fps", "new.tsv", "--unmatched", "-r", 4], 1),
+    (["insert", "crawl.fps", "new.tsv", "--suffix", ".md"], 2),
+    (["insert", "crawl.fps", "new.tsv", "-r", 2], 2),
+    (["insert", "crawl.fps", "new.tsv", "--merge-at", 0], 2),
+    (["insert", "crawl.fps", "notes", "--text"], 1),
+    (["insert", "notes.fps", "missing", "--text"], 1),
+    (["insert", "notes.fps", "notes/empty.md", "--text"], 1),
+    (["insert", "notes.fps", "notes/picture.txt", "--text"], 1),
+    (["insert", "notes.fps", "-", "--text"], 2),
+    (["insert", "notes.fps", "notes", "--text", "--decimal"], 2),
+    (["insert", "crawl.fps"], 2),
+    (["delete", "crawl.fps"], 2),
+    (["delete", "crawl.fps", "--decimal", "a"], 2),
+    (["delete", "crawl.fps", "--fingerprints", "xyz"], 2),
+    (["delete", "crawl.fps", "--fingerprints", "--input", "words.tsv"], 1),
+    (["delete", "crawl.fps", "--input", "missing.txt"], 1),
+    (["delete", "numbers.fps", "one"], 1),
+    (["delete", "numbers.fps", "--input", "gone.txt"], 1),
+    (["merge", "crawl.fps", "missing.fps"], 1),
+    (["merge", "crawl.fps", "monday.fps", "notes"], 1),
+    (["merge", "crawl.fps", "crawl.fps"], 1),
+    (["merge", "crawl.fps", "--renumber"], 2),
+    (["merge", "crawl.fps", "--design", "best"], 2),
+    (["merge", "crawl.fps", "--memory", "1"], 2),
+    (["build", "crawl.fps", "missing.tsv", "--force"], 1),
+    (["build", "crawl.fps", "missing", "--text", "--force"], 1),
+    (["build", "crawl.fps", "new.tsv"], 1),
+    (["build", "crawl.fps", "new.tsv", "--force", "--design", "best"], 2),
+    (["backup", "missing.fps", "crawl.fps", "--force"], 1),
+    (["backup", "monday.fps", "crawl.fps"], 1),
+    (["repair", "crawl.fps", "--yes", "-o", "x"], 2),
+    (["repair", "crawl.fps", "--memory", "1"], 2),
+    (["split", "crawl.fps", "out", "--bits", 9], 2),
+]
+
+
+def _files_of_stores() -> dict[Path, tuple[int, bytes]]:
+    """Return the time of the last change of everything in the stores here, and the bytes of the files."""
+    return {
+        path: (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b"")
+        for store in Path().glob("*.fps")
+        for path in (store, *store.rglob("*"))
+    }
+
+
+@pytest.mark.parametrize(("arguments", "code"), WRONG_USES, ids=lambda value: str(value)[:70])
+def test_wrong_use_changes_nothing_in_a_store(arguments: Sequence[object], code: int, folder: Path) -> None:
+    _bad_files()
+    for store in ("crawl.fps", "notes.fps", "numbers.fps"):
+        fpstore.open(store, "r+").close()  # there is a lock, whose time and content would change
+    before = _files_of_stores()
+    failure(*arguments, code=code)
+    assert _files_of_stores() == before
+
+
 def test_merge_beside_a_long_lived_writer_says_how_it_merges(folder: Path) -> None:
     with fpstore.open("crawl.fps", "r+"):
         message = failure("merge", "crawl.fps")

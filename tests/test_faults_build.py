@@ -6,23 +6,11 @@ from faultline import ERRORS, MODES, states
 # Old and new rows; the tables are synced where they are written, so that the calls come in the same order every time.
 SETUP = """
 import os, numpy as np, fpstore
-from concurrent.futures import Future, ThreadPoolExecutor
-from fpstore.building import builder
+from inplace import InPlace
+from fpstore.building import generation_writer
+from fpstore.threads import Pool
 
-class InPlace:
-    def __init__(self, workers):
-        pass
-    def submit(self, work, *args):
-        future = Future()
-        try:
-            future.set_result(work(*args))
-        except BaseException as error:
-            future.set_exception(error)
-        return future
-    def shutdown(self, cancel_futures=False):
-        pass
-
-builder.ThreadPoolExecutor = InPlace
+generation_writer.Pool = InPlace
 rng = np.random.default_rng(1)
 fingerprints = rng.choice(rng.integers(0, 2**64, 280, np.uint64), 300)
 numbers = [int(i) for i in rng.permutation(300)]
@@ -58,7 +46,7 @@ options["memory"] = "64MiB"
 fingerprints = fingerprints >> np.uint64(8) | rng.choice(np.array([1, 128, 255], np.uint64), 300) << np.uint64(56)
 """
 THREADS = """
-builder.ThreadPoolExecutor = ThreadPoolExecutor
+generation_writer.Pool = Pool
 options |= {"threads": 2, "design": "manku-4"}
 """
 OPERATION = """

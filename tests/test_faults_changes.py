@@ -15,31 +15,12 @@ from fpstore.format.manifest import write_manifest
 # does it, and model(rows) to the expected set of (fingerprint, id).
 SETUP = """
 import contextlib, ctypes, json, os, signal, numpy as np, fpstore
-from concurrent.futures import Future
+from inplace import InPlace
 from pathlib import Path
 from fpstore.change import merge as merges
-from fpstore.building import generation_writer as merging
+from fpstore.building import generation_writer, work
 
-class InPlace:
-    def __init__(self, threads):
-        pass
-    def __enter__(self):
-        return self
-    def __exit__(self, *error):
-        pass
-    def submit(self, work, *args):
-        future = Future()
-        try:
-            future.set_result(work(*args))
-        except BaseException as error:
-            if work.__name__ != "sync":  # what comes after it would wait for it
-                raise
-            future.set_exception(error)
-        return future
-    def shutdown(self, cancel_futures=False):
-        pass
-
-merging.Pool = InPlace
+generation_writer.Pool = work.Pool = InPlace
 rng = np.random.default_rng(3)
 fresh = iter(rng.integers(0, 2**64, 4000, np.uint64).tolist())
 take = lambda count: [next(fresh) for _ in range(count)]

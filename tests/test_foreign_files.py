@@ -10,7 +10,7 @@ from building import rows_of
 from damage import rewrite
 
 import fpstore
-from fpstore.building.generation_writer import add_histogram
+from fpstore.building.generation_writer import Histogram
 from fpstore.disk import sealed as environment
 
 FINGERPRINTS = np.random.default_rng(3).integers(0, 2**64, 300, np.uint64)
@@ -102,8 +102,10 @@ def test_a_damaged_list_of_numbers_does_not_survive_a_merge(tmp_path, monkeypatc
 
 @pytest.mark.parametrize(("last", "keys"), [([], [5, 4]), ([], [5, 5]), ([7], [7, 8]), ([7], [6]), ([1], [2, 9, 3])])
 def test_keys_out_of_order_are_damage_also_without_assertions(last, keys):
+    histogram = Histogram()
+    histogram.add(np.array(last, np.uint64))
     with pytest.raises(fpstore.CorruptStoreError, match="out of order"):
-        add_histogram(np.array(last, np.uint64), np.array(keys, np.uint64), np.zeros(64, np.uint64))
+        histogram.add(np.array(keys, np.uint64))
 
 
 @pytest.mark.parametrize("tables", [7, None, ["x"], [{"permutation": "zz", "prefix_bits": 1, "flips": 0}], [{}]])

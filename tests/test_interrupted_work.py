@@ -102,12 +102,14 @@ INTERRUPTED = """
             os.kill(os.getpid(), signal.SIGINT)
         while not stop.is_set():
             pass
-        ends.append("sorted")
+        end = "sorted"
         try:
             sort(*arguments)
         except InterruptedError:
-            ends[-1] = "stopped"
+            end = "stopped"
             raise
+        finally:
+            ends.append(end)
 
     setattr(_kernel, name, interrupted)
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -100,6 +100,50 @@ class Column:
         if self._path is not None:
             self._path.unlink()
             self._path = None
+
+
+class Room:
+    """A column in an array that is used again: no longer than the array."""
+
+    def __init__(self, array: Words) -> None:
+        self.array = array
+        self._rows = 0
+
+    def append(self, part: Words) -> None:
+        """Add rows at the end."""
+        self.array[self._rows : self._rows + len(part)] = part
+        self._rows += len(part)
+
+    def pieces(self) -> Iterator[Words]:
+        """Yield the rows in order."""
+        return in_pieces([self.array[: self._rows]])
+
+
+class Spool:
+    """Starts passes over keys that come only once: the first keeps them in a column, which the next ones read."""
+
+    def __init__(self, keys: Iterable[Words], column: Column | Room) -> None:
+        self._keys: Iterable[Words] | None = keys
+        self._column = column
+
+    def __call__(self) -> Iterator[Words]:
+        """Start a pass."""
+        if self._keys is None:
+            return self._column.pieces()
+        keys, self._keys = self._keys, None
+        return self._kept(keys)
+
+    def _kept(self, keys: Iterable[Words]) -> Iterator[Words]:
+        for piece in in_pieces(keys):
+            self._column.append(piece)
+            yield piece
+
+
+def in_pieces(parts: Iterable[Words]) -> Iterator[Words]:
+    """Cut successive parts into pieces of at most COPY_ROWS."""
+    for part in parts:
+        for start in range(0, len(part), COPY_ROWS):
+            yield part[start : start + COPY_ROWS]
 
 
 def unless_stopped(pieces: Iterator[Words], stop: _kernel.Stop | None) -> Iterator[Words]:

@@ -184,14 +184,12 @@ class FoundSet:
         """Return how many entries each block of the identity table had, when its writer would do the same again; else None."""
         if not self.has_gaps or not self.complete:
             return None
-        from fpstore.building.generation_writer import add_histogram
+        from fpstore.building.generation_writer import Histogram
 
-        histogram = np.zeros(huffman.SYMBOLS, np.uint64)
-        last = NONE
+        histogram = Histogram()
         for values in self.keys():
-            add_histogram(last, values, histogram)
-            last = values[-1:]
-        code = huffman.code_lengths(histogram)
+            histogram.add(values)
+        code = huffman.code_lengths(histogram.counts)
         encoder = _kernel.BlockEncoder(code, self._block_bytes, _kernel.block_seed(IDENTITY_ARRAY, code, self._digest))
         most = encoder.most_blocks(FEED_KEYS)
         blocks = np.empty(most * self._block_bytes + _kernel.OVERREAD_BYTES, np.uint8)

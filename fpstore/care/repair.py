@@ -6,7 +6,6 @@ import os
 from contextlib import ExitStack
 from pathlib import Path
 
-from fpstore.aliases import Progress
 from fpstore.building.target import refuse_inside_store
 from fpstore.care.evidence import DAMAGE, Evidence
 from fpstore.care.found_content import FoundContent, batches
@@ -22,18 +21,10 @@ from fpstore.format.id_map import IDS_FILE
 from fpstore.format.manifest import looks_like_store
 from fpstore.format.strings import STRINGS_FILE
 from fpstore.query.tracker import Tracker
-from fpstore.resources import parse_memory, parse_threads
+from fpstore.resources import Resources
 
 
-def repair_store(
-    path: Path,
-    output: Path | None,
-    in_place: bool,
-    lost: Path | None,
-    memory: int | str | None,
-    threads: int | None,
-    progress: Progress | None,
-) -> RepairReport:
+def repair_store(path: Path, output: Path | None, in_place: bool, lost: Path | None, resources: Resources) -> RepairReport:
     """Make a sound store of a damaged one; see :func:`fpstore.repair`."""
     if output is not None and in_place:
         raise InputError("a repair writes either to another path or in place: give output or in_place, not both")
@@ -56,7 +47,7 @@ def repair_store(
             stack.callback(place.close)
         elif (lock := keep_still(path)) is not None:
             stack.callback(os.close, lock)
-        _Repair(path, report, progress).run(place or target, lost, memory, threads)
+        _Repair(path, report, resources).run(place or target, lost)
         if not report.sound and place is not None:
             report.output, report.damaged = str(path), str(place.swap())
             report.actions.append(f"{path} is the repaired store now; the damaged one is {report.damaged}")
@@ -70,12 +61,12 @@ def _note_left(aside: Path | None, report: RepairReport) -> None:
 
 
 class _Repair:
-    def __init__(self, path: Path, report: RepairReport, progress: Progress | None) -> None:
-        self._path, self._report, self._progress = path, report, progress
+    def __init__(self, path: Path, report: RepairReport, resources: Resources) -> None:
+        self._path, self._report, self._resources = path, report, resources
+        self._progress = resources.progress
 
-    def run(self, place: Path | InPlace, lost: Path, memory: int | str | None, threads: int | None) -> None:
+    def run(self, place: Path | InPlace, lost: Path) -> None:
         report = self._report
-        self._memory, threads = parse_memory(memory), parse_threads(threads)
         self._evidence = Evidence(self._path, report)
         if self._is_sound():
             report.sound = True
@@ -91,9 +82,9 @@ class _Repair:
         with ExitStack() as stack:
             self._lost = LostFile(lost)
             stack.callback(self._lost.abort)
-            self._content = FoundContent(self._evidence, self._settings, target, self._memory, report)
+            self._content = FoundContent(self._evidence, self._settings, target, self._resources.memory, report)
             stack.callback(self._content.close)
-            self._write(target, threads)
+            self._write(target)
 
     def _is_sound(self) -> bool:
         report, folder = self._report, self._evidence.generation.folder
@@ -118,15 +109,15 @@ class _Repair:
         report.faults += [fault["message"] for fault in found.faults]
         return found.ok
 
-    def _write(self, target: Path, threads: int) -> None:
+    def _write(self, target: Path) -> None:
         """Write the new store and the list of what is lost."""
         from fpstore.building.builder import Options, build_store
 
         settings, content = self._settings, self._content
         options = Options(
-            radius=settings.design.radius, design=settings.shape(), memory=self._memory, threads=threads,
-            block_bytes=settings.block_bytes, fingerprinter=settings.fingerprinter, progress=self._progress,
-            id_kind=content.id_kind, rows=content.next_row, auto=settings.auto,
+            radius=settings.design.radius, design=settings.shape(), memory=self._resources.memory,
+            threads=self._resources.threads, block_bytes=settings.block_bytes, fingerprinter=settings.fingerprinter,
+            progress=self._progress, id_kind=content.id_kind, rows=content.next_row, auto=settings.auto,
         ).checked()  # fmt: skip
         options.reserved = content.memory
         build_store(target, batches(content.rows(options, self._lost, self._progress)), None, options, overwrite=False)

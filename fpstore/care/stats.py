@@ -13,6 +13,7 @@ from fpstore.design.planner import limit_bits
 from fpstore.format import huffman
 from fpstore.format.manifest import FORMAT_VERSION, manifest_bytes
 from fpstore.format.table import TableReader
+from fpstore.query.generation import Generation
 from fpstore.query.snapshot import Snapshot
 
 SKEW_BITS = 16
@@ -21,17 +22,9 @@ TELLING = 4096  # with fewer fingerprints, headers, pages and last blocks domina
 
 def describe(snapshot: Snapshot, log_bytes: int) -> dict[str, Any]:
     """Return the figures of ``Store.stats``."""
-    generation, delta = snapshot.generation, snapshot.delta.kernel
-    manifest, record, design, tables = generation.manifest, generation.record, generation.design, generation.tables
-    n = record.fingerprints
-    table_bytes = sum(t.kernel.file_bytes for t in tables)
-    key_bytes = sum(t.kernel.file_bytes - t.kernel.keys_offset for t in tables)
-    id_bytes, string_bytes = generation.ids.file_bytes, generation.strings_bytes
-    metadata_bytes = manifest_bytes(generation.path)
-    total = table_bytes + id_bytes + string_bytes + log_bytes + metadata_bytes
-    bits = table_bytes * 8 / n / len(tables) if n else 0.0
-    limit = limit_bits(n)
-    stored = snapshot.totals.fingerprints
+    generation = snapshot.generation
+    manifest, record, design = generation.manifest, generation.record, generation.design
+    sizes, stored = _sizes(generation, log_bytes), snapshot.totals.fingerprints
     return {
         "fingerprints": stored,
         "ids": snapshot.totals.ids,
@@ -40,39 +33,53 @@ def describe(snapshot: Snapshot, log_bytes: int) -> dict[str, Any]:
             "name": design.name,
             "tables": [
                 {"prefix_bits": t.prefix_bits, "flips": t.flips, "lookups": look.variant_count if look else 0}
-                for t, look in zip(design.tables, _by_table(design, n), strict=True)
+                for t, look in zip(design.tables, _by_table(design, record.fingerprints), strict=True)
             ],
         },
-        "bytes": {
-            "tables": table_bytes,
-            "keys": key_bytes,
-            "ids": id_bytes,
-            "strings": string_bytes,
-            "delta": log_bytes,
-            "metadata": metadata_bytes,
-            "total": total,
-        },
-        "bytes_per_fingerprint": {
-            "tables": table_bytes / stored if stored else 0.0,
-            "keys": key_bytes / stored if stored else 0.0,
-            "ids": id_bytes / stored if stored else 0.0,
-            "total": total / stored if stored else 0.0,
-        },
-        "delta": {
-            "fingerprints": delta.entries if snapshot.version else 0,
-            "changes": delta.operations if snapshot.version else 0,
-            "memory": delta.memory_bytes if snapshot.version else 0,
-            "tables": n,
-        },
-        "bits_per_fingerprint": bits,
-        "limit_bits_per_fingerprint": limit,
-        "ratio_to_limit": bits / limit if n >= TELLING else None,
-        "ratio_to_raw": bits / 64 if n >= TELLING else None,
+        "bytes": sizes,
+        "bytes_per_fingerprint": {kind: sizes[kind] / stored if stored else 0.0 for kind in ("tables", "keys", "ids", "total")},
+        "delta": _delta(snapshot),
+        **_compression(sizes["tables"], record.fingerprints, len(design.tables)),
         "block_bytes": manifest.block_bytes,
         "id_kind": snapshot.totals.id_kind,
         "generation": record.number,
         "format_version": FORMAT_VERSION,
         "fingerprinter": manifest.fingerprinter,
+    }
+
+
+def _sizes(generation: Generation, log_bytes: int) -> dict[str, int]:
+    """Return the bytes of each kind of file, and of the parts of tables that stay in memory."""
+    tables = [table.kernel for table in generation.tables]
+    files = {
+        "tables": sum(table.file_bytes for table in tables),
+        "keys": sum(table.file_bytes - table.keys_offset for table in tables),  # in the files of the tables
+        "ids": generation.ids.file_bytes,
+        "strings": generation.strings_bytes,
+        "delta": log_bytes,
+        "metadata": manifest_bytes(generation.path),
+    }
+    return {**files, "total": sum(files.values()) - files["keys"]}
+
+
+def _delta(snapshot: Snapshot) -> dict[str, int]:
+    delta, changed = snapshot.delta.kernel, snapshot.version > 0
+    return {
+        "fingerprints": delta.entries if changed else 0,
+        "changes": delta.operations if changed else 0,
+        "memory": delta.memory_bytes if changed else 0,
+        "tables": snapshot.generation.record.fingerprints,
+    }
+
+
+def _compression(table_bytes: int, fingerprints: int, tables: int) -> dict[str, float | None]:
+    bits = table_bytes * 8 / fingerprints / tables if fingerprints else 0.0
+    limit = limit_bits(fingerprints)
+    return {
+        "bits_per_fingerprint": bits,
+        "limit_bits_per_fingerprint": limit,
+        "ratio_to_limit": bits / limit if fingerprints >= TELLING else None,
+        "ratio_to_raw": bits / 64 if fingerprints >= TELLING else None,
     }
 
 

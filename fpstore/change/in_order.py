@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,48 +15,54 @@ from fpstore.query.delta import Delta
 DROPPED = 2
 
 
-def probe_insert_in_order(
-    delta: Delta,
-    fingerprints: Words,
-    ids: Words,
-    base: Columns,
-    in_base: Bytes,
-    returning: npt.NDArray[np.bool_],
-    dropped: npt.NDArray[np.bool_],
-    radius: int,
-    always: bool,
-) -> tuple[Columns, npt.NDArray[np.bool_]]:
-    """Probe and insert rows in the delta, at new versions; return the columns of their matches, and which were inserted.
+class RowsInOrder(NamedTuple):
+    """The rows of a batch, and what the tables have of them.
 
-    Parameters
+    Attributes
     ----------
-    delta : Delta
     fingerprints, ids : ndarray of uint64
-        The rows.
-    base : Columns
-        The matches of each row in the tables, even those deleted since.
     in_base : ndarray of uint8
         1 for each fingerprint that is in the tables.
     returning : ndarray of bool
         Which fingerprints are in the tables but deleted. Once such a row is inserted, later rows find it in the tables again.
     dropped : ndarray of bool
         Which rows are never inserted.
+    near : Columns
+        The matches of each row in the tables, even those deleted since.
+    """
+
+    fingerprints: Words
+    ids: Words
+    in_base: Bytes
+    returning: npt.NDArray[np.bool_]
+    dropped: npt.NDArray[np.bool_]
+    near: Columns
+
+
+def probe_insert_in_order(delta: Delta, rows: RowsInOrder, radius: int, always: bool) -> tuple[Columns, npt.NDArray[np.bool_]]:
+    """Probe and insert rows in the delta, at new versions; return the columns of their matches, and which were inserted.
+
+    Parameters
+    ----------
+    delta : Delta
+    rows : RowsInOrder
     radius : int
     always : bool
         Whether rows with matches are inserted too.
     """
-    ends = sorted({*(np.flatnonzero(returning) + 1).tolist(), len(fingerprints)})
+    fingerprints = rows.fingerprints
+    ends = sorted({*(np.flatnonzero(rows.returning) + 1).tolist(), len(fingerprints)})
     parts: list[Columns] = []
     masks = [np.zeros(0, bool)]
     start = 0
     while start < len(fingerprints):
         end = ends[bisect_right(ends, start)]
-        near = delta.kernel.combine(_part(base, start, end), _nothing(end - start), delta.version)
+        near = delta.kernel.combine(_part(rows.near, start, end), _nothing(end - start), delta.version)
         matched = (np.diff(near[0]) > 0).astype(np.uint8)
-        matched[dropped[start:end]] = DROPPED
+        matched[rows.dropped[start:end]] = DROPPED
         version = delta.version + 1
         lims, found, distances, inserted = delta.kernel.probe_insert(
-            fingerprints[start:end], ids[start:end], matched, in_base[start:end], radius, always, version
+            fingerprints[start:end], rows.ids[start:end], matched, rows.in_base[start:end], radius, always, version
         )
         delta.version = version
         taken = len(inserted)  # fewer than given, if a row has many matches

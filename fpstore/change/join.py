@@ -7,7 +7,7 @@ from itertools import islice
 
 import numpy as np
 
-from fpstore.aliases import Progress, Words
+from fpstore.aliases import Words
 from fpstore.building.generation_writer import GenerationWriter
 from fpstore.building.sources import Content, Joined, SortedSource
 from fpstore.change.merge import Host, Merge
@@ -18,6 +18,7 @@ from fpstore.format.manifest import generation_folder
 from fpstore.format.record import LAST_ROW, Totals
 from fpstore.format.strings import STRINGS_FILE, NewStrings
 from fpstore.query.snapshot import Snapshot
+from fpstore.resources import Resources
 
 JOINED = ".joined"  # a folder for the strings of other stores
 BATCH_STRINGS = 1 << 10
@@ -41,16 +42,9 @@ class Join(Merge):
     keeps_the_turn = True
 
     def __init__(
-        self,
-        host: Host,
-        others: Sequence[Snapshot],
-        renumber: bool,
-        memory: int,
-        threads: int,
-        progress: Progress | None,
-        design: str | None = None,
+        self, host: Host, others: Sequence[Snapshot], renumber: bool, resources: Resources, design: str | None = None
     ) -> None:
-        super().__init__(host, memory, threads, progress, design)
+        super().__init__(host, resources, design)
         self._others, self._renumber = others, renumber
 
     def run(self) -> None:

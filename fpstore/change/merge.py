@@ -14,6 +14,8 @@ import numpy.typing as npt
 from fpstore.aliases import Progress
 from fpstore.building.generation_writer import GenerationWriter, finish_generation
 from fpstore.building.sources import Content, SortedSource
+from fpstore.building.streaming import write_sorted
+from fpstore.building.work import Work
 from fpstore.change.obsolete import remove_generation
 from fpstore.design.families import design as make_design
 from fpstore.design.planner import choose
@@ -24,11 +26,12 @@ from fpstore.format.log import LOG_FILE, LogReader
 from fpstore.format.log_writer import LogWriter
 from fpstore.format.manifest import TEMPORARY, Manifest, generation_folder, read_manifest, write_manifest
 from fpstore.format.record import IN_BASE, KIND_BITS, Totals, pack_change
-from fpstore.format.strings import STRINGS_FILE, NewStrings, merge_strings
+from fpstore.format.strings import STRINGS_FILE, NewStrings, StringSources, merge_strings
 from fpstore.query.delta import Delta
 from fpstore.query.generation import SAMPLE_SIZE, Generation
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker, new_delta
+from fpstore.resources import Resources
 
 GROWTH = 2  # `auto` chooses again when the number of fingerprints has grown or shrunk by this factor
 UNUSED_STRINGS = 0.01  # share of unused strings from which the dictionary is written again
@@ -77,22 +80,20 @@ class Merge:
 
     keeps_the_turn = False  # so that nothing can be changed meanwhile
 
-    def __init__(self, host: Host, memory: int, threads: int, progress: Progress | None, design: str | None = None) -> None:
+    def __init__(self, host: Host, resources: Resources, design: str | None = None) -> None:
         self._host = host
         self._tracker = host.tracker
         self._path = host.tracker.path
-        self._memory, self._threads = memory, threads
-        self._progress = None if progress is None else partial(_tell, host, progress)
+        self._resources = resources
+        progress = resources.progress
+        self._work = Work(None if progress is None else partial(_tell, host, progress))
         self._design = design
         self._written: GenerationWriter | None = None
         self._new_strings: NewStrings | None = None  # of other stores
-        self._stopped = False
 
     def stop(self) -> None:
         """Make :meth:`run` end soon with ClosedStoreError, and without a change."""
-        self._stopped = True
-        if self._written is not None:
-            self._written.stop()
+        self._work.stop.set()
 
     def run(self) -> None:
         """Merge, unless there is nothing to merge.
@@ -163,16 +164,11 @@ class Merge:
 
     def _write(self, snapshot: Snapshot, temporary: Path) -> None:
         self._manifest = self._redesigned(snapshot)
-        written = GenerationWriter(
-            temporary, self._manifest.design, self._manifest.block_bytes, self._memory, self._threads, self._progress
-        )
-        self._written = written
-        if self._stopped:
-            written.stop()
+        self._written = written = GenerationWriter(temporary, self._manifest.block_bytes, self._work)
         self._first_string = snapshot.delta.first_string + len(self._strings) + len(self._new_strings or ())
-        if self._has_strings(snapshot):
-            written.used = np.zeros(self._first_string, bool)
-        written.write(self._source(snapshot))
+        written.first_string = self._first_string
+        self._used = np.zeros(self._first_string, bool) if self._has_strings(snapshot) else None
+        write_sorted(written, self._source(snapshot), self._manifest.design, self._resources, self._used)
         self._start = self._totals(snapshot, written)
 
     def _redesigned(self, snapshot: Snapshot) -> Manifest:
@@ -202,10 +198,10 @@ class Merge:
         """Write the dictionary and the log, and make the generation current."""
         written = self._written
         assert written is not None
-        kept, strings_file = None, None
-        if written.used is not None:
-            kept, strings_file = self._dictionary(snapshot, temporary, written.used)
-        manifest = self._manifest._replace(generation=written.record(number, self._start, self._first_string, strings_file))
+        kept = None
+        if self._used is not None:
+            kept, written.strings_file = self._dictionary(snapshot, temporary, self._used)
+        manifest = self._manifest._replace(generation=written.record(number, self._start))
         (temporary / LOG_FILE).unlink(missing_ok=True)
         finish_generation(temporary, manifest)
         sync_folder(temporary)
@@ -286,7 +282,5 @@ class Merge:
             if generation.record.strings_file:
                 os.link(temporary.with_name(generation.folder.name) / STRINGS_FILE, target)
             return None, generation.record.strings_file
-        assert self._written is not None
-        return kept, merge_strings(
-            target, generation.strings, self._strings, snapshot.delta.first_string, self._new_strings, kept, self._written.tick
-        )
+        found = StringSources(generation.strings, self._strings, snapshot.delta.first_string, self._new_strings)
+        return kept, merge_strings(target, found, kept, self._work.tick)

@@ -7,22 +7,22 @@ from pathlib import Path
 
 import numpy as np
 
-from fpstore.aliases import Progress
 from fpstore.arguments import check_whole
 from fpstore.building.generation_writer import GenerationWriter, finish_store
 from fpstore.building.sources import Part
+from fpstore.building.streaming import write_sorted
 from fpstore.building.target import Target, refuse_inside_store
+from fpstore.building.work import Work
 from fpstore.disk.refusals import refused
 from fpstore.format.manifest import IDENTITY_BYTES, generation_folder
-from fpstore.format.strings import STRINGS_FILE, merge_strings
+from fpstore.format.strings import STRINGS_FILE, StringSources, merge_strings
 from fpstore.query.snapshot import Snapshot
+from fpstore.resources import Resources
 
 MOST_BITS = 8
 
 
-def split_store(
-    snapshot: Snapshot, folder: Path, bits: int, overwrite: bool, memory: int, threads: int, progress: Progress | None
-) -> list[Path]:
+def split_store(snapshot: Snapshot, folder: Path, bits: int, overwrite: bool, resources: Resources) -> list[Path]:
     """Write one store per value of the leading bits; return their paths."""
     bits = check_whole(bits, 1, MOST_BITS, "bits")
     refuse_inside_store(folder / "0.fps")
@@ -34,32 +34,21 @@ def split_store(
     for prefix in range(1 << bits):
         path = folder / f"{prefix:0{bits}b}.fps"
         with Target(path, overwrite) as temporary:
-            _write_part(snapshot, temporary, bits, prefix, memory, threads, progress)
+            _write_part(snapshot, Part(snapshot, bits, prefix), temporary, resources)
         paths.append(path)
     return paths
 
 
-def _write_part(
-    snapshot: Snapshot, folder: Path, bits: int, prefix: int, memory: int, threads: int, progress: Progress | None
-) -> None:
+def _write_part(snapshot: Snapshot, part: Part, folder: Path, resources: Resources) -> None:
     generation, manifest = folder / generation_folder(1), snapshot.generation.manifest
     generation.mkdir()
     delta, totals = snapshot.delta, snapshot.totals
-    writer = GenerationWriter(generation, manifest.design, manifest.block_bytes, memory, threads, progress)
-    if totals.id_kind == "string":
-        writer.used = np.zeros(delta.next_string, bool)
-    writer.write(Part(snapshot, bits, prefix))
-    strings_file = None
-    if writer.used is not None:
-        strings_file = merge_strings(
-            generation / STRINGS_FILE,
-            snapshot.generation.strings,
-            delta.strings,
-            delta.first_string,
-            None,
-            writer.used,
-            writer.tick,
-        )
-    totals = totals._replace(fingerprints=writer.fingerprints, ids=writer.ids)
-    record = writer.record(1, totals, delta.next_string, strings_file)
+    writer = GenerationWriter(generation, manifest.block_bytes, Work(resources.progress))
+    writer.first_string = delta.next_string
+    used = np.zeros(delta.next_string, bool) if totals.id_kind == "string" else None
+    write_sorted(writer, part, manifest.design, resources, used)
+    if used is not None:
+        strings = StringSources(snapshot.generation.strings, delta.strings, delta.first_string)
+        writer.strings_file = merge_strings(generation / STRINGS_FILE, strings, used, writer.work.tick)
+    record = writer.record(1, totals)
     finish_store(folder, manifest._replace(identity=os.urandom(IDENTITY_BYTES), generation=record))

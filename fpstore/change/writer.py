@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from fpstore.aliases import Progress, Words
 from fpstore.arguments import check_sync
-from fpstore.change.in_order import probe_insert_in_order
+from fpstore.change.in_order import RowsInOrder, probe_insert_in_order
 from fpstore.change.new_rows import Rows, absent, count_absent, count_distinct, kind_with, new_pairs, number_of, numbered
 from fpstore.change.obsolete import remove_obsolete
 from fpstore.diagnostics import logger
@@ -32,7 +32,7 @@ from fpstore.query.generation import Generation
 from fpstore.query.matches import Match
 from fpstore.query.snapshot import NONE, Snapshot
 from fpstore.query.tracker import Tracker
-from fpstore.resources import parse_memory, parse_threads
+from fpstore.resources import Resources, parse_memory, parse_threads
 from fpstore.threads import is_held
 
 if TYPE_CHECKING:
@@ -310,17 +310,15 @@ class StoreWriter:
             snapshot, sync = self.begin(sync)
             delta = snapshot.delta
             rows = self._rows(snapshot, fingerprints, ids)
-            columns = snapshot.base_columns(fingerprints, radius, threads)
+            near = snapshot.base_columns(fingerprints, radius, threads)
             in_base = delta.in_base(fingerprints)
             dropped = ~new_pairs(snapshot, rows, in_base) if always else np.zeros(len(fingerprints), bool)
             missing = absent(snapshot, fingerprints, in_base)
-            returning = missing & (in_base != 0)
+            batch = RowsInOrder(fingerprints, rows.ids, in_base, missing & (in_base != 0), dropped, near)
             delta.check_room(len(fingerprints) + 1, self.path)
             self.unsettled = True  # each row meets those before it, so the delta has them before the log
             try:
-                columns, mask = probe_insert_in_order(
-                    delta, fingerprints, rows.ids, columns, in_base, returning, dropped, radius, always
-                )
+                columns, mask = probe_insert_in_order(delta, batch, radius, always)
             except BaseException:
                 self.recover()
                 raise
@@ -396,12 +394,10 @@ class StoreWriter:
             self.check()
             if self._closing:
                 raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
-            budget, workers = parse_memory(memory), parse_threads(threads)
+            resources = Resources(parse_memory(memory), parse_threads(threads), progress)
             try:
                 self.merge_under_way = (
-                    Join(self, others, renumber, budget, workers, progress, design)
-                    if others
-                    else Merge(self, budget, workers, progress, design)
+                    Join(self, others, renumber, resources, design) if others else Merge(self, resources, design)
                 )
                 if self._closing:  # close may not have seen this merge yet
                     self.merge_under_way.stop()

@@ -50,14 +50,12 @@ def delete(
     values: Any = queries.parse_words(words, decimal) if fingerprints else None
     if fingerprints:
         values = np.concatenate([values, check_fingerprints([line.read(parse_fingerprint, decimal) for line in lines])])
+    with fpstore.open(store) as known:
+        strings = known.snapshot().totals.id_kind == "string"
+    if not fingerprints:
+        values = [*words, *(line.text for line in lines)] if strings else _integers(words, lines)
     with fpstore.open(store, "r+") as opened:
-        if fingerprints:
-            removed = opened.delete(fingerprints=values)
-        elif opened.stats()["id_kind"] == "string":
-            removed = opened.delete(ids=[*words, *(line.text for line in lines)])
-        else:
-            numbers = [parse_integer_id(word.strip(), plain=False) for word in words]
-            removed = opened.delete(ids=numbers + [line.read(parse_integer_id, False) for line in lines])
+        removed = opened.delete(fingerprints=values) if fingerprints else opened.delete(ids=values)
         holds = {"fingerprints": len(opened), "ids": len(opened.ids)}
     if as_json:
         print_json({"removed": removed, **holds})
@@ -77,6 +75,12 @@ class _Line(NamedTuple):
         """Return the value that a function parses from it; its InputError names the line."""
         with located(self.name, self.number):
             return parse(self.text.strip(), decimal)
+
+
+def _integers(words: Sequence[str], lines: Sequence[_Line]) -> list[int]:
+    """Return integer ids given as arguments and as lines."""
+    numbers = [parse_integer_id(word.strip(), plain=False) for word in words]
+    return numbers + [line.read(parse_integer_id, False) for line in lines]
 
 
 def _lines(path: str) -> list[_Line]:

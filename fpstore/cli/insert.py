@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from functools import partial
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
+from fpstore.aliases import Words
 from fpstore.cli import documents, queries, types
 from fpstore.cli.documents import suffix_option
 from fpstore.cli.options import (
@@ -27,8 +30,12 @@ from fpstore.cli.options import (
 from fpstore.cli.output import complain, count, print_json, shown
 from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb
+from fpstore.design.families import check_radius
 from fpstore.errors import InputError
 from fpstore.io import Chunk, open_reader
+
+if TYPE_CHECKING:
+    from fpstore.store import Store
 
 CHUNK_ROWS = 1 << 16
 UNMATCHED_PARAMETERS = {"radius", "output", "threads"}
@@ -104,40 +111,24 @@ def insert(
     """
     import fpstore
 
-    if not unmatched:
-        refuse(UNMATCHED_PARAMETERS, "needs --unmatched")
-    if text:
-        if "-" in inputs:
-            types.fail("--text reads files and folders, not standard input: write it to a file first")
-        refuse(ROW_PARAMETERS, "does not go with --text")
-    else:
-        refuse(documents.FOLDER_PARAMETERS, "needs --text")
-        documents.refuse_folders(inputs)
+    _check_usage(inputs, unmatched, text)
     notices = documents.Notices()
     began = time.monotonic()
-    with fpstore.open(store, "r+", sync=sync, merge_at=merge_at) as opened:
-        source: Any
-        if text:
-            source = documents.reader(inputs, queries.fingerprinter_of(opened), suffix, notices)
-        else:
-            source = open_reader(inputs, id_field=id_field, id_type=id_type, chunk_rows=CHUNK_ROWS, **rows.arguments)
-        done = inserted = 0
-        writing: AbstractContextManager[queries.Write | None] = nullcontext()
-        if unmatched:
-            json_lines = queries.is_json(output, False)
-            writing = queries.json_lines_writer(output) if json_lines else queries.rows_writer(output, False)
-        with Bars(talk.bars, source) as bars, writing as write:
-            for chunk in source:
-                if write is None:
-                    inserted += opened.insert(chunk.fingerprints, chunk.ids)
-                else:
-                    ids = chunk.ids if chunk.ids is not None else _row_numbers(opened, len(chunk.fingerprints))
-                    matches = opened.probe_insert_many(chunk.fingerprints, ids, radius, threads=threads)
-                    write(Chunk(chunk.fingerprints, None), matches)
-                    inserted += int(np.count_nonzero(matches.inserted))  # type: ignore[arg-type]
+    with fpstore.open(store) as known:
+        check_radius(known.radius if radius is None else radius, known.radius)
+        source: Any = documents.reader(inputs, queries.fingerprinter_of(known), suffix, notices) if text else None
+    if source is None:
+        source = open_reader(inputs, id_field=id_field, id_type=id_type, chunk_rows=CHUNK_ROWS, **rows.arguments)
+    with Bars(talk.bars, source) as bars, _writer_of_matches(output if unmatched else None) as write:
+        chunks = _begun(source)
+        with fpstore.open(store, "r+", sync=sync, merge_at=merge_at) as opened:
+            add = partial(_add, opened) if write is None else partial(_add_unmatched, opened, write, radius, threads)
+            done = inserted = 0
+            for chunk in chunks:
+                inserted += add(chunk)
                 done += len(chunk.fingerprints)
                 bars("inserting", done, getattr(source, "rows", None))
-        holds = {"fingerprints": len(opened), "ids": len(opened.ids)}
+            holds = {"fingerprints": len(opened), "ids": len(opened.ids)}
     notices.report(talk)
     if as_json and not (unmatched and output == "-"):
         print_json({"rows": done, "inserted": inserted, **holds})
@@ -149,8 +140,43 @@ def insert(
             click.echo(line)
 
 
-def _row_numbers(opened: Any, rows: int) -> Any:
-    totals = opened.snapshot().totals
+def _check_usage(inputs: Sequence[str], unmatched: bool, text: bool) -> None:
+    if not unmatched:
+        refuse(UNMATCHED_PARAMETERS, "needs --unmatched")
+    if text:
+        if "-" in inputs:
+            types.fail("--text reads files and folders, not standard input: write it to a file first")
+        refuse(ROW_PARAMETERS, "does not go with --text")
+    else:
+        refuse(documents.FOLDER_PARAMETERS, "needs --text")
+        documents.refuse_folders(inputs)
+
+
+def _writer_of_matches(output: str | None) -> AbstractContextManager[queries.Write | None]:
+    if output is None:
+        return nullcontext()
+    return queries.json_lines_writer(output) if queries.is_json(output, False) else queries.rows_writer(output, False)
+
+
+def _begun(source: Iterable[Chunk]) -> Iterator[Chunk]:
+    """Read the first rows, before the store is opened for writing: an input that is wrong from the start changes nothing."""
+    chunks = iter(source)
+    return chain(list(islice(chunks, 1)), chunks)
+
+
+def _add(store: Store, chunk: Chunk) -> int:
+    return store.insert(chunk.fingerprints, chunk.ids)
+
+
+def _add_unmatched(store: Store, write: queries.Write, radius: int | None, threads: int | None, chunk: Chunk) -> int:
+    ids = chunk.ids if chunk.ids is not None else _row_numbers(store, len(chunk.fingerprints))
+    matches = store.probe_insert_many(chunk.fingerprints, ids, radius, threads=threads)
+    write(Chunk(chunk.fingerprints, None), matches)
+    return int(np.count_nonzero(matches.inserted))  # type: ignore[arg-type]
+
+
+def _row_numbers(store: Store, rows: int) -> Words:
+    totals = store.snapshot().totals
     if totals.id_kind != "row" and totals.ids:
-        raise InputError(f"{opened.path}: its rows have ids of their own: give one per row")
+        raise InputError(f"{store.path}: its rows have ids of their own: give one per row")
     return np.arange(totals.next_row, totals.next_row + rows, dtype=np.uint64)

@@ -14,6 +14,7 @@ from fpstore.cli.options import Talk, json_option, memory_option, store_argument
 from fpstore.cli.output import print_json, shown
 from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb
+from fpstore.errors import InputError
 
 if TYPE_CHECKING:
     from fpstore.store import Store
@@ -52,11 +53,14 @@ def merge(
     import fpstore
 
     began = time.monotonic()
-    if design is not None:
-        with fpstore.open(store) as opened:
-            types.usage_error_for_design(design, opened.radius)
     if renumber and not others:
         types.fail("--renumber needs an OTHER store")
+    with fpstore.open(store) as opened:
+        types.usage_error_for_design(design, opened.radius)
+    for other in others:  # before STORE is opened for writing
+        with fpstore.open(other) as read:
+            if read.path.samefile(store):
+                raise InputError(f"{store}: cannot be merged with itself", path=store)
     with _writer(store) as opened:
         with Bars(talk.bars) as bars:
             opened.merge(

@@ -51,14 +51,12 @@ class IdMapWriter:
         self._ids: list[Words] = []
         self._waiting_blocks = self._waiting_ids = 0
         self._largest = 0
-        self.added = 0  # fingerprints
 
     def add(self, per_fingerprint: Words, ids: Words) -> None:
         """Append the ids of successive fingerprints: the number of ids of each, and all ids in order."""
         self._per_fingerprint.append(per_fingerprint)
         self._ids.append(ids)
         self._waiting_ids += len(ids)
-        self.added += len(per_fingerprint)
 
     def close_blocks(self, entry_counts: npt.NDArray[np.uint32], last: bool = False) -> None:
         """Note completed blocks; records are written in batches."""
@@ -153,9 +151,7 @@ class IdMap:
         found = [record for record in records if record is not None]
         if len(found) != len(keys):
             raise self._missing(int(distinct[records.index(None)]))
-        return _kernel.gather_ids(
-            found, distinct, record.astype(np.uint64), ranks, record_seed(self._digest, 0), self._name
-        )
+        return _kernel.gather_ids(found, distinct, record.astype(np.uint64), ranks, record_seed(self._digest, 0), self._name)
 
     def _record(self, block: int) -> bytes:
         record = self._reader.get(block_key(block))

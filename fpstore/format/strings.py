@@ -9,7 +9,7 @@ from functools import partial
 from itertools import chain, groupby, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -228,32 +228,40 @@ class NewStrings:
             self._reader.close()
 
 
-def merge_strings(
-    path: Path,
-    old: Strings | None,
-    added: Sequence[bytes],
-    first: int,
-    joined: NewStrings | None,
-    used: npt.NDArray[np.bool_],
-    tick: Callable[[], None],
-) -> dict[str, int]:
+class StringSources(NamedTuple):
+    """Where the strings of a new dictionary come from.
+
+    Attributes
+    ----------
+    old : Strings or None
+        The dictionary with the numbers below ``first``.
+    added : sequence of bytes
+        The strings with the numbers from ``first`` on; the numbers of empty ones are unused.
+    first : int
+    joined : NewStrings or None
+        The strings with the numbers after those.
+    """
+
+    old: Strings | None
+    added: Sequence[bytes]
+    first: int
+    joined: NewStrings | None = None
+
+
+def merge_strings(path: Path, sources: StringSources, used: npt.NDArray[np.bool_], tick: Callable[[], None]) -> dict[str, int]:
     """Write a dictionary of the strings whose numbers are in use, and return its record for the manifest.
 
     Parameters
     ----------
     path : Path
         The file to create.
-    old : Strings or None
-        The dictionary with the numbers below ``first``.
-    added : sequence of bytes
-        The strings with the numbers from ``first`` on; the numbers of empty ones are unused.
-    joined : NewStrings or None
-        The strings with the numbers after those.
+    sources : StringSources
     used : ndarray of bool
         Whether each of these numbers is in use.
     tick : callable
         Called now and then.
     """
+    old, added, first, joined = sources
     writer = SealedWriter(path)
     try:
         names, numbers = writer.database(STRINGS), writer.database(NUMBERS)

@@ -36,31 +36,8 @@ def from_description(description: Mapping[str, Any]) -> Fingerprinter[Any]:
     >>> from_description(SimHash(size=2).describe()) == SimHash(size=2)
     True
     """
-    if not isinstance(description, Mapping) or set(description) != {"name", "version", "parameters"}:
-        raise InputError(
-            f"a fingerprinter is described by name, version and parameters: got {show(description)}",
-            got=description,
-        )
-    name, version, parameters = (description[key] for key in ("name", "version", "parameters"))
-    if not isinstance(name, str) or type(version) is not int or not isinstance(parameters, Mapping):
-        raise InputError(
-            f"a fingerprinter has a name (str), a version (int) and parameters (dict): got {show(description)}",
-            got=description,
-        )
-    kind = _KNOWN.get(name)
-    if kind is None:
-        raise FormatVersionError(
-            f"unknown fingerprinter {show(name)}: this fpstore knows {', '.join(sorted(_KNOWN))}; "
-            "upgrade fpstore, or make the fingerprints yourself and pass them",
-            expected=sorted(_KNOWN),
-            got=name,
-        )
-    if version != kind.version:
-        raise FormatVersionError(
-            f"unknown version {version} of fingerprinter {show(name)}: this one makes {kind.version}; upgrade fpstore",
-            expected=kind.version,
-            got=version,
-        )
+    name, version, parameters = _checked(description)
+    kind = _kind(name, version)
     import inspect
 
     known = list(inspect.signature(kind).parameters)
@@ -79,3 +56,37 @@ def from_description(description: Mapping[str, Any]) -> Fingerprinter[Any]:
             got=parameters,
         )
     return kind(**parameters)
+
+
+def _checked(description: Mapping[str, Any]) -> tuple[str, int, Mapping[str, Any]]:
+    """Return the name, the version and the parameters."""
+    if not isinstance(description, Mapping) or set(description) != {"name", "version", "parameters"}:
+        raise InputError(
+            f"a fingerprinter is described by name, version and parameters: got {show(description)}",
+            got=description,
+        )
+    name, version, parameters = (description[key] for key in ("name", "version", "parameters"))
+    if not isinstance(name, str) or type(version) is not int or not isinstance(parameters, Mapping):
+        raise InputError(
+            f"a fingerprinter has a name (str), a version (int) and parameters (dict): got {show(description)}",
+            got=description,
+        )
+    return name, version, parameters
+
+
+def _kind(name: str, version: int) -> type[Fingerprinter[Any]]:
+    kind = _KNOWN.get(name)
+    if kind is None:
+        raise FormatVersionError(
+            f"unknown fingerprinter {show(name)}: this fpstore knows {', '.join(sorted(_KNOWN))}; "
+            "upgrade fpstore, or make the fingerprints yourself and pass them",
+            expected=sorted(_KNOWN),
+            got=name,
+        )
+    if version != kind.version:
+        raise FormatVersionError(
+            f"unknown version {version} of fingerprinter {show(name)}: this one makes {kind.version}; upgrade fpstore",
+            expected=kind.version,
+            got=version,
+        )
+    return kind

@@ -1,8 +1,9 @@
-"""Look-ups by id: which fingerprints have an id."""
+"""Look-ups of ids: which fingerprints have an id, and which ids matches have."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from fpstore.aliases import Words
 from fpstore.errors import InputError, NotStoredError, show
 from fpstore.io import check_ids
 from fpstore.query.snapshot import Snapshot
+from fpstore.query.tracker import Tracker
 
 
 class Ids:
@@ -111,3 +113,21 @@ def _listed(ids: Any) -> Any:
         return list(ids)
     except TypeError:
         raise InputError(f"ids must be integers or strings, got {type(ids).__name__}") from None
+
+
+class IdLookup:
+    """Looks up the ids of matches, as of the moment when the matches were found; once pickled, as of the moment of use."""
+
+    def __init__(self, path: Path, snapshot: Snapshot) -> None:
+        self._path, self._snapshot = path, snapshot
+
+    def __call__(self, fingerprints: Words) -> tuple[npt.NDArray[np.int64], Words | list[str]]:
+        """Return (lims, ids)."""
+        return self._snapshot.ids_of(fingerprints)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (self._path,)
+
+
+def _reopened(path: Path) -> IdLookup:
+    return IdLookup(path, Tracker(path).snapshot())

@@ -1,8 +1,7 @@
 // Block encoder.
 #pragma once
-#include "format/common.hpp"
+#include "build/output.hpp"
 #include "format/xxh64.hpp"
-#include "isa/kernels.hpp"
 
 namespace fpstore {
 namespace {

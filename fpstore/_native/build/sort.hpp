@@ -4,7 +4,9 @@
 // skewed sets cost no more than uniform ones. The arrays of counts belong to functions that are left before a part is sorted in
 // turn: sorting is deep when keys tie often, and must not need a large stack.
 #pragma once
-#include "isa/kernels.hpp"
+#include "build/output.hpp"
+#include "format/permutation.hpp"
+#include "isa/runtime.hpp"
 
 namespace fpstore {
 namespace {

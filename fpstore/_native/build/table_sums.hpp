@@ -1,7 +1,7 @@
 // What a table says of all its keys: how often each h comes, and their digest.
 #pragma once
+#include "format/permutation.hpp"
 #include "format/xxh64.hpp"
-#include "isa/kernels.hpp"
 
 namespace fpstore {
 namespace {

@@ -1,8 +1,8 @@
 // What is in a block and where, checked.
 #pragma once
 #include "format/common.hpp"
+#include "format/table_view.hpp"
 #include "format/xxh64.hpp"
-#include "isa/kernels.hpp"
 
 namespace fpstore {
 namespace {

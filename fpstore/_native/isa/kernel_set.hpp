@@ -5,6 +5,7 @@
 #include "build/sort.hpp"
 #include "build/table_sums.hpp"
 #include "format/block_decode.hpp"
+#include "isa/kernels.hpp"
 #include "search/locate.hpp"
 #include "search/probe.hpp"
 #include "search/scan.hpp"

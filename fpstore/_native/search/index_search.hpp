@@ -1,6 +1,6 @@
 // Which block holds a key: the directory, then the key index.
 #pragma once
-#include "isa/kernels.hpp"
+#include "search/request.hpp"
 
 namespace fpstore {
 namespace {

@@ -1,6 +1,7 @@
 // Where the matches of probes and scans go.
 #pragma once
-#include "isa/kernels.hpp"
+#include "search/request.hpp"
+#include "search/sink.hpp"
 
 namespace fpstore {
 namespace {

@@ -1,6 +1,7 @@
 #include "search/results.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <new>
 #include <vector>
 
@@ -25,6 +26,22 @@ class Steps {
 };
 
 }  // namespace
+
+bool grow(Sink* sink) {
+  uint64_t capacity = sink->capacity ? sink->capacity * 2 : 256;
+  if (capacity > sink->limit) capacity = sink->limit;
+  if (capacity <= sink->capacity) return false;
+  void* p = std::realloc(sink->matches, capacity * sizeof(Match));
+  if (!p) return false;
+  sink->matches = static_cast<Match*>(p);
+  sink->capacity = capacity;
+  return true;
+}
+
+void release(Sink* sink) {
+  std::free(sink->matches);
+  *sink = Sink{};
+}
 
 Status order_matches(const Sink& sink, uint64_t query_count, int64_t* lims, uint64_t* fingerprints, uint8_t* distances,
                      Stopper* stop) {

@@ -1,6 +1,7 @@
 // From the matches of a probe, in table order, to the order in which they are handed out.
 #pragma once
-#include "isa/kernels.hpp"
+#include "isa/runtime.hpp"
+#include "search/sink.hpp"
 
 namespace fpstore {
 

@@ -1,0 +1,36 @@
+// Where the kernels of a build write: encoded blocks, sorted keys.
+#pragma once
+#include "format/huffman.hpp"
+
+namespace fpstore {
+
+// Streaming encoder state; one partial block is carried from feed to feed.
+struct Encoder {
+  EncodeTable code;
+  uint64_t seed;
+  uint32_t block_bytes;
+  uint64_t block_index;
+  uint64_t previous_key;  // the key of the block before
+  uint64_t first;
+  uint64_t last;
+  uint32_t count;  // entries in the open block; 0: none open
+  uint32_t code_bits;
+  uint32_t tail_bits;
+  alignas(64) uint8_t codes[kMaxBlockBytes + 32];
+  alignas(64) uint8_t tails[kMaxBlockBytes + 32];
+};
+
+// Where encoded blocks go, with their keys and entry counts.
+struct EncodedBlocks {
+  uint8_t* blocks;
+  uint64_t* keys;
+  uint32_t* counts;
+};
+
+// Where keys are sorted: the result is in out, tmp has the same room.
+struct SortRoom {
+  uint64_t* out;
+  uint64_t* tmp;
+};
+
+}  // namespace fpstore

@@ -1,0 +1,69 @@
+// Memory, pages and stops of long calls.
+#include "isa/runtime.hpp"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+namespace fpstore {
+
+namespace {
+
+constexpr size_t kMostKept = size_t{1} << 19;
+struct Kept {
+  void* memory = nullptr;
+  size_t bytes = 0;
+  ~Kept() { std::free(memory); }
+};
+thread_local Kept kept;
+
+}  // namespace
+
+void* take_memory(size_t bytes) {
+  if (!kept.memory || kept.bytes != bytes) return std::malloc(bytes);
+  void* const memory = kept.memory;
+  kept.memory = nullptr;
+  return memory;
+}
+
+void give_back(void* memory, size_t bytes) {
+  if (memory && bytes <= kMostKept) {
+    void* const before = kept.memory;
+    kept.memory = memory;
+    kept.bytes = bytes;
+    memory = before;
+  }
+  std::free(memory);
+}
+
+void fetch_pages(const void* p, size_t n) {
+  static const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));  // a power of two
+  const uintptr_t from = reinterpret_cast<uintptr_t>(p) & ~(page - 1);
+  // Advice that cannot be taken is no fault: the page is read when it is touched.
+  (void)madvise(reinterpret_cast<void*>(from), reinterpret_cast<uintptr_t>(p) + n - from, MADV_WILLNEED);
+}
+
+uint64_t major_faults() {
+  rusage usage;
+  return getrusage(RUSAGE_THREAD, &usage) ? 0 : static_cast<uint64_t>(usage.ru_majflt);
+}
+
+bool should_stop(Stopper* stop, uint64_t work) {
+  constexpr uint64_t kLook = 1 << 14, kPoll = 1 << 18;
+  if (!stop) return false;
+  if (stop->ended || (stop->wanted && stop->wanted->load(std::memory_order_relaxed))) return stop->ended = true;
+  stop->work += work;
+  if (!stop->poll || stop->work < kLook) return false;
+  const uint64_t faults = major_faults();
+  const bool waited = faults != stop->faults;
+  stop->faults = faults;
+  stop->quiet += stop->work;
+  stop->work = 0;
+  if (!waited && stop->quiet < kPoll) return false;
+  stop->quiet = 0;
+  return stop->ended = stop->poll();
+}
+
+}  // namespace fpstore

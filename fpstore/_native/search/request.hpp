@@ -1,0 +1,53 @@
+// What is asked of the tables: queries, look-ups and options.
+#pragma once
+#include "format/table_view.hpp"
+#include "isa/runtime.hpp"
+#include "search/page_watch.hpp"
+
+namespace fpstore {
+
+struct Queries {
+  const uint64_t* words;
+  size_t count;
+};
+
+// One table's part of a probe: look at every entry whose leading prefix_bits equal the query's XOR one of the variants.
+struct TableProbe {
+  const TableView* table;
+  unsigned prefix_bits;
+  unsigned flips;
+  uint64_t condition;        // the leading prefix_bits, in unpermuted positions
+  const uint64_t* variants;  // masks within the leading prefix_bits, permuted positions, ascending, all distinct
+  uint64_t variant_count;
+};
+
+struct TableProbes {
+  const TableProbe* probes;
+  unsigned count;
+};
+
+struct ProbeOptions {
+  unsigned radius;
+  // From how many look-ups in a table on they are sorted, so that they go through its blocks in order and open each once; by
+  // default when they are so many against the blocks that enough of them share one.
+  static constexpr uint64_t kDense = UINT64_MAX;
+  uint64_t sweep_from = kDense;
+  // Ask for all pages of a group of look-ups before the first is waited for: for tables that are not in the page cache.
+  bool fetch = false;
+  // Decides group by group whether to ask.
+  PageWatch* pages = nullptr;
+  Stopper* stop = nullptr;
+};
+
+struct ProbeCounters {
+  uint64_t blocks = 0;      // blocks read
+  uint64_t candidates = 0;  // entries whose distance was computed
+  uint64_t fetches = 0;     // requests for pages ahead
+};
+
+struct ScanOptions {
+  unsigned radius;
+  Stopper* stop = nullptr;
+};
+
+}  // namespace fpstore

@@ -1,0 +1,75 @@
+"""The rows of any input that a build accepts: arrays, iterables of arrays, readers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from fpstore.aliases import Words
+from fpstore.errors import InputError, show
+from fpstore.io import check_fingerprints, check_ids
+
+SLICE_ROWS = 1 << 20
+
+
+def known_rows(source: Any) -> int | None:
+    """Return the number of rows of a source, if it is known before reading."""
+    if hasattr(source, "rows"):
+        rows: int | None = source.rows
+        return rows
+    if isinstance(source, np.ndarray):
+        return len(source) if source.ndim == 1 else None
+    return len(source) if isinstance(source, (list, tuple, range)) and not _is_list_of_arrays(source) else None
+
+
+def chunks(source: Any, ids: Any) -> Iterator[tuple[Words, Words | list[str] | None]]:
+    """Yield (fingerprints, ids) pieces of any accepted input: an array, an iterable of arrays, or a reader of fpstore.io."""
+    if isinstance(source, (np.ndarray, list, tuple, range)) and not _is_list_of_arrays(source):
+        fingerprints = check_fingerprints(source)
+        checked = None if ids is None else check_ids(ids, len(fingerprints))
+        for start in range(0, len(fingerprints), SLICE_ROWS):
+            piece = slice(start, start + SLICE_ROWS)
+            yield fingerprints[piece], None if checked is None else checked[piece]
+        return
+    if not isinstance(source, Iterable) or isinstance(source, (str, bytes, dict)):
+        raise InputError(
+            f"fingerprints must be a uint64 array, an iterable of such arrays, or a reader, got {type(source).__name__}"
+        )
+    if ids is not None and (isinstance(ids, (np.ndarray, str)) or not isinstance(ids, Iterable)):
+        raise InputError("with an iterable of fingerprint arrays, ids must be an iterable of as many id arrays")
+    id_parts = None if ids is None else iter(ids)
+    kind: type | None = None
+    for number, part in enumerate(source):
+        if hasattr(part, "fingerprints"):
+            if ids is not None:
+                raise InputError("ids come with the reader; do not pass them as well")
+            fingerprints, part_ids = part.fingerprints, part.ids
+        elif isinstance(part, (int, float, str, bytes, np.generic)):
+            raise InputError(
+                f"an iterable yields arrays of fingerprints, not single ones, got {show(part)}: make it a list or an array"
+            )
+        else:
+            fingerprints, part_ids = check_fingerprints(part), None
+            if id_parts is not None:
+                part_ids = next(id_parts, None)
+                if part_ids is None:
+                    raise InputError(f"there are fewer id arrays than fingerprint arrays ({number} ids)")
+                part_ids = check_ids(part_ids, len(fingerprints))
+        if not len(fingerprints):
+            continue  # an empty list of ids has no kind
+        if kind is not None and kind is not type(part_ids):
+            raise InputError("all parts of the input must have ids of the same kind")
+        kind = type(part_ids)
+        yield fingerprints, part_ids
+    if id_parts is not None and next(id_parts, None) is not None:
+        raise InputError("there are more id arrays than fingerprint arrays")
+
+
+def _is_list_of_arrays(source: object) -> bool:
+    return isinstance(source, (list, tuple)) and len(source) > 0 and all(map(_is_array, source))
+
+
+def _is_array(part: object) -> bool:
+    return hasattr(part, "__array__") and not isinstance(part, np.generic) and getattr(part, "ndim", 1) > 0

@@ -1,0 +1,121 @@
+"""Writing a generation of any size from sorted sources, as streams: what a merge and a split do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel
+from fpstore.aliases import Words
+from fpstore.building.external_sort import KEY_BYTES, Column, Room, Spool, in_pieces, permuted_parts
+from fpstore.building.generation_writer import GenerationWriter, Histogram
+from fpstore.building.sources import SortedSource
+from fpstore.design.families import IDENTITY, Design
+from fpstore.errors import CorruptStoreError
+from fpstore.query.snapshot import Groups
+from fpstore.resources import Resources
+
+PHASE_MERGE = "merging"
+
+
+def write_sorted(
+    writer: GenerationWriter, source: SortedSource, design: Design, resources: Resources, used: npt.NDArray[np.bool_] | None
+) -> None:
+    """Write the tables and the ids of sorted content, and make them durable.
+
+    Parameters
+    ----------
+    writer : GenerationWriter
+    source : SortedSource
+    design : Design
+    resources : Resources
+    used : ndarray of bool, optional
+        Where to note which id numbers occur.
+
+    Raises
+    ------
+    OSError
+        The system refused a write.
+    """
+    with writer:
+        _Stream(writer, source, design, resources).write(used)
+        writer.finish()
+
+
+class _Stream:
+    def __init__(self, writer: GenerationWriter, source: SortedSource, design: Design, resources: Resources) -> None:
+        self._writer, self._source, self._design = writer, source, design
+        self._work = writer.work
+        self._threads = resources.threads
+        self._share = resources.memory // min(resources.threads, len(design.tables))
+        self._rooms: list[Room] = []  # for the keys of a table, free for the next ones
+
+    def write(self, used: npt.NDArray[np.bool_] | None) -> None:
+        self._work.expect(PHASE_MERGE, None)
+        count, digest = self._source.shape() or self._counted()
+        self._work.expect(PHASE_MERGE, count * len(self._design.tables))
+        self._writer.begin(self._design, count, digest)
+        parts: list[Callable[[], None]] = [partial(self._identity, used)]
+        parts += [partial(self._table, table) for table in range(1, len(self._design.tables))]
+        try:
+            self._work.share(self._threads, parts)
+        finally:
+            self._rooms.clear()
+
+    def _sorted(self) -> Iterator[Words]:
+        keys = self._source.keys(self._design.tables[0], self._work.stop)
+        assert keys is not None, "the first table of every store is in order of the fingerprints"
+        return keys
+
+    def _counted(self) -> tuple[int, int]:
+        """Return the number of fingerprints and their digest."""
+        permutation = np.frombuffer(IDENTITY, np.uint8)
+        count = digest = 0
+        for piece in self._sorted():
+            count += len(piece)
+            digest = (digest + _kernel.digest(piece, permutation)) % 2**64
+            self._work.tick()
+        return count, digest
+
+    def _identity(self, used: npt.NDArray[np.bool_] | None) -> None:
+        histogram = Histogram()
+        for piece in in_pieces(self._sorted()):
+            histogram.add(piece)
+            self._work.tick()
+        groups = self._source.groups()
+        self._writer.write_identity(histogram.counts, groups if used is None else self._noting(groups, used))
+
+    def _noting(self, groups: Iterable[Groups], used: npt.NDArray[np.bool_]) -> Iterator[Groups]:
+        for keys, counts, ids in groups:
+            if len(ids) and int(ids.max()) >= len(used):
+                folder = self._writer.folder
+                raise CorruptStoreError(f"{folder}: id number {int(ids.max())} has no string", path=folder)
+            used[ids] = True
+            yield keys, counts, ids
+
+    def _table(self, number: int) -> None:
+        writer, spec, stop = self._writer, self._design.tables[number], self._work.stop
+        count = writer.fingerprints
+        keys = self._source.keys(spec, stop)
+        if keys is None:
+            # No source has this order: sort in parts, through a file.
+            column = Column(writer.folder / f"table-{number}.tmp")
+            try:
+                writer.write_table(number, Spool(permuted_parts(self._sorted, count, spec, self._share, stop), column))
+            finally:
+                column.close()
+        elif count * KEY_BYTES <= self._share:
+            room = self._room(count)
+            writer.write_table(number, Spool(keys, room))
+            self._rooms.append(room)
+        else:
+            writer.write_table(number, lambda: self._source.keys(spec, stop) or ())
+
+    def _room(self, count: int) -> Room:
+        try:
+            return Room(self._rooms.pop().array)
+        except IndexError:  # all are in use
+            return Room(np.empty(count, np.uint64))

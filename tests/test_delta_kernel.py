@@ -212,6 +212,26 @@ def test_buckets_of_every_size(isa, radius, loaded):
             assert r == 0 or version < 754 or max(map(len, expected)) > 5
 
 
+@pytest.mark.parametrize(
+    ("radius", "step", "shift"),
+    [(1, 1, 22), (1, 1, 24), (2, 1, 4), (2, 1, 6), (2, 3, 6), (2, 1, 8), (3, 1, 0), (5, 1, 3), (7, 1, 0)],
+)
+def test_regular_fingerprints_fill_buckets_in_step(radius, step, shift):
+    """A bucket that moved gave back room that the bucket of another block, of the same size, was about to take."""
+    fps = np.arange(40_000, dtype=np.uint64) * np.uint64(step) << np.uint64(shift)
+    delta, none = _kernel.Delta(radius, IDENTITY), np.zeros(1000, np.uint8)
+    for start in range(0, len(fps), 1000):
+        part = fps[start : start + 1000]
+        delta.apply(none, part, part, none, 1)
+    queries = fps[:: len(fps) // 20].copy()
+    distances = np.bitwise_count(queries[:, None] ^ fps)
+    found = lists(*delta.probe(queries, radius, 1))
+    for row, matches in zip(distances, found, strict=True):
+        near = np.flatnonzero(row <= radius)
+        assert sorted(fp for fp, _ in matches) == sorted(fps[near].tolist())
+    assert lists(*delta.scan(queries, radius, 1)) == found
+
+
 def test_many_ids_of_one_fingerprint_and_many_fingerprints_of_one_id():
     """A walk over all for every row would take minutes."""
     n = 300_000

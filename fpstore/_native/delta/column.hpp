@@ -7,6 +7,14 @@
 
 namespace fpstore {
 
+// Fuzz targets are built with few buckets and small pages from the heap: a short input fills both, and AddressSanitizer sees what
+// leaves a page.
+#ifdef FPSTORE_SMALL
+constexpr bool kSmall = true;
+#else
+constexpr bool kSmall = false;
+#endif
+
 // Anonymous pages, zero at first, resized from one number of bytes to another (0: none); nullptr, with nothing changed, when
 // there are no more.
 void* resize_pages(void* pages, size_t from, size_t to);
@@ -56,7 +64,7 @@ class Column {
   }
 
  private:
-  static constexpr size_t kPage = 4096;
+  static constexpr size_t kPage = kSmall ? 64 : 4096;
 
   bool enlarge(uint64_t n) { return resize_room(n < capacity_ + capacity_ / 2 ? capacity_ + capacity_ / 2 : n); }
   bool resize_room(uint64_t n) {

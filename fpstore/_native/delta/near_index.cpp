@@ -2,8 +2,18 @@
 
 #include <sys/mman.h>
 
+#include <cstdlib>
+
 namespace fpstore {
 
+#ifdef FPSTORE_SMALL
+void* resize_pages(void* pages, size_t from, size_t to) {
+  void* p = to ? calloc(1, to) : nullptr;
+  if (p && from) memcpy(p, pages, std::min(from, to));
+  if (p || !to) free(pages);
+  return p;
+}
+#else
 void* resize_pages(void* pages, size_t from, size_t to) {
   // From here on large pages pay: look-ups go all over the array.
   constexpr size_t kLarge = size_t{8} << 20;
@@ -18,6 +28,7 @@ void* resize_pages(void* pages, size_t from, size_t to) {
   if (to >= kLarge) (void)madvise(p, to, MADV_HUGEPAGE);
   return p;
 }
+#endif
 
 NearIndex::NearIndex(unsigned radius, const uint8_t bits[64])
     : blocks_(radius + 1), words_((blocks_ + 3) / 4), lookup_(words_ * 8 * 256) {
@@ -66,7 +77,17 @@ bool NearIndex::reserve(const Places& at) {
 
 bool NearIndex::add(uint64_t fingerprint, const Places& at) {
   if (!reserve(at)) return false;
-  for (unsigned b = 0; b < blocks_; ++b) append(static_cast<uint32_t>(first_[b]) + at.bucket[b], fingerprint);
+  unsigned left[kMaxBlocks], count = 0;  // the classes that buckets have left
+  for (unsigned b = 0; b < blocks_; ++b) {
+    const uint32_t number = static_cast<uint32_t>(first_[b]) + at.bucket[b], before = buckets_[number].size;
+    append(number, fingerprint);
+    if (before && is_full(before)) left[count++] = class_of(before);
+  }
+  // Only now: the bucket of another block may have moved into the room of such a class.
+  for (unsigned i = 0; i < count; ++i) {
+    classes_[left[i]].owners.trim();
+    classes_[left[i]].keys.trim();
+  }
   ++size_;
   return true;
 }
@@ -181,8 +202,6 @@ void NearIndex::remove_cell(unsigned c, uint32_t i) {
   }
   of.owners.pop();
   of.keys.resize(last * capacity(c));
-  of.owners.trim();
-  of.keys.trim();
 }
 
 }  // namespace fpstore

@@ -19,11 +19,7 @@ class NearIndex {
  public:
   static constexpr unsigned kMaxRadius = 7;
   static constexpr unsigned kMaxBlocks = kMaxRadius + 1;
-#ifdef FPSTORE_BUCKET_BITS
-  static constexpr unsigned kBucketBits = FPSTORE_BUCKET_BITS;  // fewer, so that a fuzzer fills buckets
-#else
-  static constexpr unsigned kBucketBits = 16;
-#endif
+  static constexpr unsigned kBucketBits = kSmall ? 5 : 16;
   static constexpr unsigned kChunk = 256;  // keys compared at a time
   static constexpr unsigned kGroup = 16;   // fingerprints whose memory is asked for together
 

@@ -44,6 +44,7 @@ class Worker:
         self._work: Callable[[], object] | None = work
         self._process = os.getpid()
         self._running = False
+        self._thread = 0
         self._wakes: SimpleQueue[None] = SimpleQueue()
 
     def start(self) -> None:
@@ -64,6 +65,7 @@ class Worker:
             raise
 
     def _run(self) -> None:
+        self._thread = threading.get_ident()
         try:
             assert self._work is not None
             self._work()
@@ -77,8 +79,8 @@ class Worker:
         return self._running and self._process == os.getpid()
 
     def wait(self) -> None:
-        """Wait until the thread has ended."""
-        while self.is_alive():
+        """Wait until the thread has ended, if it is not this one."""
+        while self.is_alive() and self._thread != threading.get_ident():
             _wait(self._wakes)
 
 
@@ -131,7 +133,6 @@ class Pool:
         self._workers: list[Worker] = []
         self._jobs: SimpleQueue[Job[Any] | None] = SimpleQueue()
         self._wakes: SimpleQueue[None] = SimpleQueue()
-        _pools.add(self)
 
     def submit(self, work: Callable[..., T], *arguments: Any, **named: Any) -> Job[T]:
         """Have a thread do some work. If the system has no more threads, those that were started do it.
@@ -149,6 +150,7 @@ class Pool:
 
     def _start(self) -> None:
         worker = Worker(self._work)
+        _pools.add(self)
         self._workers.append(worker)
         try:
             worker.start()
@@ -162,6 +164,7 @@ class Pool:
         while (job := self._jobs.get()) is not None:
             job.run()
             del job  # now, not when there is another
+        self._jobs.put(None)  # the sign to end is for all
 
     def as_done(self, jobs: Iterable[Job[T]]) -> Iterator[Job[T]]:
         """Yield jobs in the order in which they end."""
@@ -176,21 +179,20 @@ class Pool:
     def cancel(self) -> None:
         """Forget the work that waits for a thread."""
         with suppress(Empty):
-            while (job := self._jobs.get_nowait()) is not None:
+            while (job := self._jobs.get_nowait()) is not None:  # after the sign to end there is no work
                 job.cancel()
 
     def shutdown(self) -> None:
         """Wait until all work is done and the threads have ended; an interrupt is raised then."""
         interrupt: BaseException | None = None
-        for _ in self._workers:
-            self._jobs.put(None)
-        while any(worker.is_alive() for worker in self._workers):
+        while self in _pools:
             try:
+                self._jobs.put(None)
                 for worker in self._workers:
                     worker.wait()
+                _pools.discard(self)
             except BaseException as error:
                 interrupt = error
-        _pools.discard(self)
         if interrupt is not None:
             raise interrupt
 
@@ -206,7 +208,6 @@ _pools: set[Pool] = set()
 
 @atexit.register
 def _shut_down() -> None:
-    """End the threads of pools whose ``with`` block an interrupt left at once, before the interpreter cuts them off."""
+    """Let threads end their work before the interpreter cuts them off: an interrupt may have left a ``with`` block at once."""
     for pool in list(_pools):
-        pool.cancel()
         pool.shutdown()

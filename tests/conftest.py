@@ -21,6 +21,8 @@ pytest_plugins = [
     "sets",
 ]  # modules of helpers with fixtures of their own
 
+os.environ["FPSTORE_SHOW_LEAKS"] = "1"  # a process of a test that leaves objects behind says so
+
 # A background job of a shell starts with these ignored, and so would the processes that the tests interrupt.
 for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(_number) is signal.SIG_IGN:

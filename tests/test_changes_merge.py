@@ -304,12 +304,14 @@ def test_closing_gives_up_a_merge(path, monkeypatch, background):
     merging = None if background else Thread(store.merge)
     assert reached.wait(30)
     store.insert(5)
+    merger = store._writer._merger
+    assert (merger is not None and merger.is_alive()) == background
     store.close()
     if merging is not None:
         with pytest.raises(fpstore.ClosedStoreError, match="closed during a merge"):
             merging.result()
     assert [name for name in listing(path) if name.startswith("gen-")] == ["gen-00000001"]
-    assert not [thread for thread in threading.enumerate() if thread.name == "fpstore-merge"]
+    assert merger is None or not merger.is_alive()
     monkeypatch.undo()
     with fpstore.open(path, "r+") as again:
         assert len(again) == before + 101

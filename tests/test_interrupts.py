@@ -2,6 +2,8 @@
 
 import signal
 import sys
+import threading
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from building import run_python
 
 import fpstore
 from fpstore import _kernel
+from fpstore.change import writer
 
 IDENTITY = np.arange(64, dtype=np.uint8)
 NEWEST = 2**32 - 2
@@ -298,6 +301,99 @@ def test_work_is_done_by_the_threads_that_the_system_allows(tmp_path, threads):
     said = "True True\n" if threads else "the system refuses another thread (can't start new thread): end other programs\n"
     assert run_python(FEW_THREADS, tmp_path / "s", threads) == (0, said, "")
     assert (tmp_path / "s").exists() == bool(threads)
+
+
+PROBING_AT_EXIT = """
+    import sys, threading
+    import numpy as np
+    import fpstore
+
+    store = fpstore.build(sys.argv[1], np.random.default_rng(1).integers(0, 2**63, 200_000, dtype=np.uint64))
+    queries = np.random.default_rng(2).integers(0, 2**63, 20_000, dtype=np.uint64)
+    probed = threading.Event()
+
+    def probe():
+        while True:
+            store.probe_many(queries, threads=int(sys.argv[2]))
+            probed.set()
+
+    threading.Thread(target=probe, daemon=True).start()
+    probed.wait()
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_daemon_thread_that_probes_does_not_end_the_process_with_an_error(tmp_path, monkeypatch, threads):
+    """Python unwinds the stack of such a thread when it wants the GIL, through the kernel, which was an abort."""
+    monkeypatch.delenv("FPSTORE_SHOW_LEAKS", raising=False)  # it holds its store to the end
+    assert run_python(PROBING_AT_EXIT, tmp_path / "s", threads) == (0, "", "")
+
+
+def test_a_close_that_is_interrupted_gives_the_lock_back(tmp_path):
+    """The next close met what the first had released already, and the store stayed locked."""
+    fpstore.build(tmp_path / "s", np.arange(100, dtype=np.uint64)).close()
+    store = fpstore.open(tmp_path / "s", "r+")
+    store.insert([2**63], [1000])
+    mapped = store._writer.log._mapped
+
+    class Interrupted:
+        def close(self):
+            mapped.close()
+            raise KeyboardInterrupt
+
+    store._writer.log._mapped = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        store.close()
+    store.close()
+    with fpstore.open(tmp_path / "s", "r+") as again:
+        assert len(again) == 101
+
+
+@contextmanager
+def no_more_threads():
+    threading.stack_size(1 << 46)  # which the system does not have
+    try:
+        yield
+    finally:
+        threading.stack_size(0)
+
+
+def test_an_insert_is_made_durable_at_once_when_no_thread_can_do_it_later(tmp_path):
+    """It raised after it had been made, and later ones waited for a thread that never was."""
+    fpstore.build(tmp_path / "s", np.arange(100, dtype=np.uint64)).close()
+    with fpstore.open(tmp_path / "s", "r+", sync="batch") as store, fpstore.open(tmp_path / "s") as reader:
+        with no_more_threads():
+            assert store.insert([2**63], [1000]) == 1
+        assert len(reader) == 101
+        assert store.insert([2**62], [1001]) == 1
+        assert store._writer._flusher.is_alive()
+
+
+def test_a_merge_that_gets_no_thread_is_told_and_the_insert_is_made(tmp_path, monkeypatch):
+    monkeypatch.setattr(writer, "LEAST_CHANGES", 1)
+    fpstore.build(tmp_path / "s", np.arange(100, dtype=np.uint64)).close()
+    with fpstore.open(tmp_path / "s", "r+", merge_at=0.0001) as store:
+        with no_more_threads():
+            assert store.insert([2**63], [1000]) == 1
+        assert "can't start new thread" in store.stats()["merge_error"]
+        assert store.insert([2**62], [1001]) == 1  # a second attempt
+        store.merge()
+        assert store.stats()["merge_error"] is None
+        assert len(store) == 102
+
+
+def test_control_c_in_a_merge_is_not_an_error_of_the_merge(tmp_path):
+    fpstore.build(tmp_path / "s", np.arange(100, dtype=np.uint64)).close()
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        store.insert([2**63], [1000])
+        with pytest.raises(KeyboardInterrupt):
+            store.merge(progress=interrupt)
+        assert store.stats()["merge_error"] is None
+        assert len(store) == 101
 
 
 def test_a_handler_may_use_the_store(store):

@@ -37,7 +37,7 @@ def failed_in_the_background(path, patch):
         store.insert([5])
         merger = store._writer._merger
         if merger is not None:
-            merger.join()
+            merger.wait()
         return store.stats()
 
 

@@ -33,7 +33,7 @@ from fpstore.query.matches import Match
 from fpstore.query.snapshot import NONE, Snapshot
 from fpstore.query.tracker import Tracker
 from fpstore.resources import Resources, parse_memory, parse_threads
-from fpstore.threads import is_held
+from fpstore.threads import Worker, is_held
 
 if TYPE_CHECKING:
     from fpstore.change.merge import Merge
@@ -62,14 +62,14 @@ class StoreWriter:
         self._waiting_rows = 0  # logged and not yet durable
         self._due = 0.0
         self._wake = threading.Condition(self.turn)
-        self._flusher: threading.Thread | None = None
-        self._flush_error: FpstoreError | None = None
+        self._flusher: Worker | None = None
+        self._flush_error: Exception | None = None
         self._closed = self._closing = False
         self.unsettled = False  # memory may have half of a change, or the store has another generation than memory
         self._taken_up = log.number  # of the last record that memory has
         self.merging = threading.RLock()
         self.telling: set[int] = set()  # threads in the progress function of a merge
-        self._merger: threading.Thread | None = None
+        self._merger: Worker | None = None
         self._retry_at = 0
         self.merge_under_way: Merge | None = None
         # While a merge runs: numbers of old strings that were given to new rows, which the new dictionary must keep.
@@ -172,12 +172,17 @@ class StoreWriter:
         self._waiting_rows += rows
         if self._waiting_rows >= (BATCH_ROWS if sync == "batch" else NONE_ROWS):
             self.flush()
-        elif sync == "batch" and not self._due:
-            self._due = time.monotonic() + BATCH_SECONDS
-            if self._flusher is None or not self._flusher.is_alive():  # an interrupt may have come before it was started
-                self._flusher = threading.Thread(target=self._flush_in_time, name="fpstore-flush", daemon=True)
-                self._flusher.start()
-            self._wake.notify_all()
+        elif sync == "batch":
+            if self._flusher is None or not self._flusher.is_alive():
+                self._flusher = Worker(self._flush_in_time)
+                try:
+                    self._flusher.start()
+                except RuntimeError:  # the system has no more threads: there is nobody to do it later
+                    self.flush()
+                    return
+            if not self._due:
+                self._due = time.monotonic() + BATCH_SECONDS
+                self._wake.notify_all()
 
     def _flush_in_time(self) -> None:
         """Make groups durable when they are due; runs in its own thread."""
@@ -189,7 +194,7 @@ class StoreWriter:
                     continue
                 try:
                     self.flush()
-                except FpstoreError as error:
+                except Exception as error:
                     self._flush_error = error  # the next change tries again
                     self._due = time.monotonic() + 1.0
 
@@ -202,9 +207,9 @@ class StoreWriter:
         """
         with self.turn:
             self.settle()
-            self._flush_error = None
             self.log.force()
             self._note_durable()
+            self._flush_error = None
 
     def _note_durable(self) -> None:
         self.log.publish()
@@ -407,7 +412,7 @@ class StoreWriter:
                 plain = self._by_path(error)
                 self._note_merge_error(plain)
                 raise plain from error
-            except BaseException as error:
+            except Exception as error:
                 self._note_merge_error(error)
                 raise
             finally:
@@ -422,7 +427,7 @@ class StoreWriter:
         facts = {name: Path(str(fact).replace(inside, path)) if name == "path" else fact for name, fact in vars(error).items()}
         return type(error)(str(error).replace(inside, path), **facts)
 
-    def _note_merge_error(self, error: BaseException | None) -> None:
+    def _note_merge_error(self, error: Exception | None) -> None:
         """Store the outcome of a merge where every process finds it, and log it."""
         note = MergeError(self.tracker.folder)
         if error is None:
@@ -431,7 +436,8 @@ class StoreWriter:
             logger().info("%s: merged, generation %d: %d fingerprints", self.path, record.number, record.fingerprints)
         elif not isinstance(error, (ClosedStoreError, InputError)):
             note.set(f"{type(error).__name__}: {error}")
-            logger().error("%s: merge failed, the delta stays as it was: %s", self.path, error)
+            unforeseen = None if isinstance(error, FpstoreError) else error
+            logger().error("%s: merge failed, the delta stays as it was: %s", self.path, error, exc_info=unforeseen)
 
     def merge_if_due(self, snapshot: Snapshot) -> None:
         """Start a merge in the background if the delta has become large."""
@@ -440,8 +446,12 @@ class StoreWriter:
         changes = snapshot.delta.kernel.operations
         if changes < max(self.merge_at * snapshot.generation.count, LEAST_CHANGES, self._retry_at):
             return
-        self._merger = threading.Thread(target=self._merge_in_background, name="fpstore-merge")
-        self._merger.start()
+        self._merger = Worker(self._merge_in_background)
+        try:
+            self._merger.start()
+        except RuntimeError as error:  # the system has no more threads
+            self._retry_at = 2 * changes
+            self._note_merge_error(error)
 
     def _merge_in_background(self) -> None:
         try:
@@ -474,19 +484,21 @@ class StoreWriter:
             merge, merger = self.merge_under_way, self._merger
             if merge is not None:
                 merge.stop()
-            if merger is not None and merger.is_alive():  # an interrupt may have come before it was started
-                merger.join()
+            if merger is not None:
+                merger.wait()
             with self.merging, self.turn:
                 try:
                     if not self._closed:
                         self.flush()
                 finally:
                     self._closed = True
-                    self.log.close()
-                    self._lock.release()
-                    self._wake.notify_all()
+                    try:
+                        self.log.close()
+                    finally:
+                        self._lock.release()
+                        self._wake.notify_all()
         finally:
             self._closing = False
         flusher = self._flusher
-        if flusher is not None and flusher.is_alive() and flusher is not threading.current_thread():
-            flusher.join()  # at the end of the interpreter it would keep what it refers to
+        if flusher is not None:
+            flusher.wait()  # at the end of the interpreter it would keep what it refers to

@@ -257,14 +257,16 @@ class LogWriter:
     def close(self) -> None:
         """Give the file back, without the space that was made ahead. Closing twice is allowed."""
         if self._given_back.alive:
-            if hasattr(self, "durable") and self.durable == self.place and not self._words[END] & SUPERSEDED:
-                with suppress(OSError):
-                    os.ftruncate(self._descriptor, self.place)
-                    os.fdatasync(self._descriptor)  # the end too: it tells damage of the last record from one that was torn
-            if hasattr(self, "_words"):
-                self._words.release()
-                self._mapped.close()
-            self._given_back()
+            try:
+                if hasattr(self, "durable") and self.durable == self.place and not self._words[END] & SUPERSEDED:
+                    with suppress(OSError):
+                        os.ftruncate(self._descriptor, self.place)
+                        os.fdatasync(self._descriptor)  # the end too: it tells damage of the last record from one that was torn
+            finally:
+                self._given_back()  # first, so that after an interrupt there is nothing left to do twice
+                if hasattr(self, "_words"):
+                    self._words.release()
+                    self._mapped.close()
 
 
 def set_end(path: Path, end: int) -> None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
+from weakref import finalize
 
 import numpy as np
 import numpy.typing as npt
@@ -41,18 +42,14 @@ class TableFile:
 
     def __init__(self, path: Path, header: bytes | None = None) -> None:
         self.path = path
-        self._descriptor = -1
         self._descriptor = open_file(path)
+        finalize(self, os.close, self._descriptor)
         size = os.fstat(self._descriptor).st_size
         if size == 0:
             raise CorruptStoreError(f"{path}: the table file is empty", path=path)
         if header is None:
             header = read_at(self._descriptor, path, 0, _kernel.HEADER_BYTES)
         self.kernel = _kernel.TableParts(np.frombuffer(header, np.uint8), size, printable(path))
-
-    def __del__(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
 
     def fileno(self) -> int:
         """Return the descriptor, which is closed with this object."""

@@ -25,7 +25,7 @@ nb::object permute(Words keys, Bytes permutation, bool inverse) {
   const Permutation p = permutation_of(permutation, inverse);
   Buffer<uint64_t> out(keys.size());
   {
-    nb::gil_scoped_release release;
+    ReleasedGil released;
     kernels().permute(p, keys.data(), out.get(), keys.size());
   }
   return out.array(keys.size());
@@ -35,7 +35,7 @@ nb::object permute(Words keys, Bytes permutation, bool inverse) {
 size_t permute_select(Words keys, Bytes permutation, uint64_t low, uint64_t high, MutableWords out) {
   const Permutation p = permutation_of(permutation, false);
   if (out.size() < keys.size()) throw nb::value_error("out is too short");
-  nb::gil_scoped_release release;
+  ReleasedGil released;
   return kernels().permute_select(p, keys.data(), out.data(), keys.size(), low, high);
 }
 
@@ -43,7 +43,7 @@ size_t permute_select(Words keys, Bytes permutation, uint64_t low, uint64_t high
 template <class Sort>
 void sort_until_stopped(const Stop* stop, Sort sort) {
   Stopper stopping = stopper(stop);
-  nb::gil_scoped_release release;
+  ReleasedGil released;
   sort(&stopping);
   if (stopping.ended) throw Interrupted();
 }
@@ -81,7 +81,7 @@ nb::tuple group(MutableWords pairs, MutableWords out, const Stop* stop) {
   uint64_t groups, ids;
   Stopper stopping = stopper(stop);
   {
-    nb::gil_scoped_release release;
+    ReleasedGil released;
     groups = group_pairs(pairs.data(), n, out.data(), out.data() + n, &ids, &stopping);
   }
   return nb::make_tuple(groups, ids);
@@ -90,13 +90,13 @@ nb::tuple group(MutableWords pairs, MutableWords out, const Stop* stop) {
 // Adds the histogram of h into counts (64 places); returns the index of the first key out of order, or len(keys).
 size_t histogram(Words keys, MutableWords counts) {
   if (counts.size() != kSymbols) throw nb::value_error("counts has 64 places");
-  nb::gil_scoped_release release;
+  ReleasedGil released;
   return kernels().histogram(keys.data(), keys.size(), counts.data());
 }
 
 uint64_t digest(Words keys, Bytes permutation) {
   const Permutation inverse = permutation_of(permutation, true);
-  nb::gil_scoped_release release;
+  ReleasedGil released;
   return kernels().digest(inverse, keys.data(), keys.size());
 }
 
@@ -154,7 +154,7 @@ nb::tuple pack_ids(Words ids, Words lims, Counts block_counts, uint64_t seed) {
   uint64_t* const o = offsets.get();
   std::unique_ptr<uint8_t[]> bytes;
   {
-    nb::gil_scoped_release release;
+    ReleasedGil released;
     o[0] = 0;
     uint64_t first = 0;
     for (size_t b = 0; b < block_counts.size(); first += block_counts.data()[b++])
@@ -216,7 +216,7 @@ nb::tuple gather_ids(nb::list records, Words blocks, Words record, Counts ranks,
   const size_t total = static_cast<size_t>(l[n]);
   Buffer<uint64_t> ids(total);
   {
-    nb::gil_scoped_release release;
+    ReleasedGil released;
     for (size_t i = 0; i < n; ++i)
       for (int64_t j = l[i]; j < l[i + 1]; ++j)
         ids.get()[j] = id_at(opened[record.data()[i]], firsts[i] + static_cast<uint64_t>(j - l[i]));
@@ -234,7 +234,7 @@ nb::object simhash(nb::bytes text, Words offsets, bool words, unsigned length, b
   Buffer<uint64_t> out(n);
   bool fine;
   {
-    nb::gil_scoped_release release;
+    ReleasedGil released;
     fine = simhash_texts(reinterpret_cast<const uint8_t*>(text.c_str()), offsets.data(), n,
                          SimhashOptions{words, length, distinct, seed}, out.get());
   }
@@ -267,6 +267,8 @@ void check_wanted_isa() {
 NB_MODULE(_kernel, m) {
   using namespace fpstore;
   check_wanted_isa();
+  // A daemon thread may hold objects when the process ends, which is no fault of who sees the warning.
+  nb::set_leak_warnings(getenv("FPSTORE_SHOW_LEAKS") != nullptr);
   m.attr("FORMAT_VERSION") = kFormatVersion;
   m.attr("HEADER_BYTES") = kHeaderBytes;
   m.attr("MAX_CODE_BITS") = kMaxCodeBits;

@@ -19,6 +19,7 @@
 
 #include "format/header.hpp"
 #include "isa/kernels.hpp"
+#include "python/gil.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -59,7 +60,7 @@ struct Stop {
 // Runs the handlers of signals that came, which only the main thread does; true when one raised. The caller holds no lock.
 inline bool meet_signals() {
   if (syscall(SYS_gettid) != getpid()) return false;
-  nb::gil_scoped_acquire hold;
+  HeldGil held;
   return PyErr_CheckSignals() != 0;
 }
 

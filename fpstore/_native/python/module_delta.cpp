@@ -45,7 +45,7 @@ class Brief {
  private:
   void enter() {
     if (gate_.try_lock_shared()) return;
-    nb::gil_scoped_release release;
+    ReleasedGil released;
     gate_.lock_shared();
   }
 
@@ -56,7 +56,7 @@ class Brief {
 
 // Shared access without the GIL, for batches. It is given up now and then, so that signals are met and writers do not wait long.
 struct Shared {
-  nb::gil_scoped_release release;
+  ReleasedGil released;
   std::shared_lock<Gate> lock;
   Stopper stopping;
   uint64_t waiting = 0;
@@ -75,7 +75,7 @@ struct Shared {
 };
 
 struct Exclusive {
-  nb::gil_scoped_release release;
+  ReleasedGil released;
   std::unique_lock<Gate> lock;
   explicit Exclusive(const Delta& delta) : lock(delta.gate) {}
 };
@@ -130,7 +130,7 @@ void apply_one(Delta& d, uint8_t kind, uint64_t fingerprint, uint64_t id, bool i
   need(kind < 3, "kinds are 0 to 2");
   const uint8_t base = in_base;
   if (!d.gate.try_lock()) {
-    nb::gil_scoped_release release;
+    ReleasedGil released;
     d.gate.lock();
   }
   std::unique_lock<Gate> access(d.gate, std::adopt_lock);

@@ -11,7 +11,7 @@ nb::tuple read_log(Bytes data, uint64_t place, uint64_t seed, uint64_t number, u
   std::optional<Buffer<uint8_t>> kinds, strings;
   std::optional<Buffer<uint64_t>> fingerprints, ids, lims;
   {
-    nb::gil_scoped_release release;
+    ReleasedGil released;
     measured = measure_log(data.data(), data.size(), place, seed, number, most);
     kinds.emplace(measured.rows);
     fingerprints.emplace(measured.rows);

@@ -52,7 +52,7 @@ nb::tuple unpack_records(nb::list records, uint64_t first_block, uint64_t seed, 
   std::optional<Buffer<uint64_t>> counts, ids;
   size_t count = 0, total = 0;
   {
-    nb::gil_scoped_release release;
+    ReleasedGil released;
     status = open_records(r.bytes, first_block, seed, &r.opened, &fault);
     if (status == Status::ok) {
       for (const IdRecord& record : r.opened) {
@@ -81,7 +81,7 @@ nb::tuple find_wanted(nb::list records, uint64_t first_block, uint64_t seed, Wor
   Status status;
   std::vector<Place> found;
   {
-    nb::gil_scoped_release release;
+    ReleasedGil released;
     const Keys sorted = checked(wanted);
     status = open_records(r.bytes, first_block, seed, &r.opened, &fault);
     if (status == Status::ok) found = find_ids(r.opened, first_block, sorted.keys, sorted.n);
@@ -103,14 +103,14 @@ size_t merge(Words keys, Words drop, Words add, MutableWords out) {
   for (const Words& in : {keys, drop, add})
     if (in.size() && in.data() < out.data() + out.size() && out.data() < in.data() + in.size())
       throw nb::value_error("out lies over an input");
-  nb::gil_scoped_release release;
+  ReleasedGil released;
   return merge_keys(checked(keys), checked(drop), checked(add), out.data());
 }
 
 nb::tuple merge_with_ids(Words keys, Words counts, Words ids, Words drop, Words add, Words add_counts, Words add_ids) {
   GroupColumns columns(keys.size() + add.size(), ids.size() + add_ids.size());
   {
-    nb::gil_scoped_release release;
+    ReleasedGil released;
     if (!merge_groups(checked(keys, counts, ids), checked(drop), checked(add, add_counts, add_ids), &columns.out))
       throw nb::value_error("a key to add is among those kept");
   }
@@ -120,7 +120,7 @@ nb::tuple merge_with_ids(Words keys, Words counts, Words ids, Words drop, Words 
 nb::tuple union_with_ids(Words keys_a, Words counts_a, Words ids_a, Words keys_b, Words counts_b, Words ids_b) {
   GroupColumns columns(keys_a.size() + keys_b.size(), ids_a.size() + ids_b.size());
   {
-    nb::gil_scoped_release release;
+    ReleasedGil released;
     if (!union_groups(checked(keys_a, counts_a, ids_a), checked(keys_b, counts_b, ids_b), &columns.out))
       throw nb::value_error("the ids of a key must ascend");
   }

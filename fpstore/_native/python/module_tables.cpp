@@ -51,7 +51,7 @@ struct TableParts {
     Fault fault;
     Status status = Status::ok;
     {
-      nb::gil_scoped_release release;
+      ReleasedGil released;
       const uint64_t alone = first && n ? 1 : 0;
       if (alone) status = kernels().decode_blocks(part, {0, 1}, &to, &fault);
       if (status == Status::ok) {
@@ -97,7 +97,7 @@ struct Table {
     Fault fault;
     Status status;
     {
-      nb::gil_scoped_release release;
+      ReleasedGil released;
       status = kernels().decode_blocks(view, {b0, b1}, &to, &fault);
     }
     check(status, fault, path);
@@ -112,7 +112,7 @@ struct Table {
     Fault fault;
     Status status;
     {
-      nb::gil_scoped_release release;
+      ReleasedGil released;
       status = kernels().scan(view, {b0, b1}, {queries.data(), queries.size()}, {radius, &stopping}, &guard.sink, &fault);
     }
     check(status, fault, path);
@@ -127,7 +127,7 @@ struct Table {
     Status status;
     Stopper stopping = stopper(nullptr);
     {
-      nb::gil_scoped_release release;
+      ReleasedGil released;
       status = kernels().locate(view, {fingerprints.data(), n}, blocks.get(), ranks.get(), &stopping, &fault);
     }
     check(status, fault, path);
@@ -150,7 +150,7 @@ struct Table {
     Buffer<uint8_t> distances(sink.count);
     Status status;
     {
-      nb::gil_scoped_release release;
+      ReleasedGil released;
       status = order_matches(sink, query_count, lims.get(), fingerprints.get(), distances.get(), stop);
     }
     check(status, Fault{status}, "");
@@ -207,7 +207,7 @@ struct Prober {
     Status status;
     if (n <= kFewQueries) options.pages = &pages;
     {
-      nb::gil_scoped_release release;
+      ReleasedGil released;
       status = kernels().probe({probes.data(), static_cast<unsigned>(probes.size())}, {queries, n}, options, sink, counters, &fault);
     }
     blocks.fetch_add(counters->blocks, std::memory_order_relaxed);
@@ -291,7 +291,7 @@ struct BlockEncoder {
       throw nb::value_error("an output is too short");
     size_t bad = 0, n;
     {
-      nb::gil_scoped_release release;
+      ReleasedGil released;
       n = kernels().encode(state.get(), keys.data(), keys.size(), {blocks.data(), block_keys.data(), counts.data()}, &bad);
     }
     if (n == SIZE_MAX) {

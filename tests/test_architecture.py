@@ -271,7 +271,7 @@ def test_nothing_is_decided_by_a_clock():
 
 def test_only_the_binding_knows_python():
     knowing = [p.name for p in NATIVE if "nanobind/" in p.read_text() or "Python.h" in p.read_text()]
-    assert knowing == ["module.hpp"]
+    assert knowing == ["gil.hpp", "module.hpp"]
     including = {relative(p.parent) for p in NATIVE if '"python/module.hpp"' in p.read_text()}
     assert including == {"_native/python"}
 

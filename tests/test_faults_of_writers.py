@@ -427,3 +427,27 @@ def test_a_child_that_lives_on_does_not_keep_the_lock(tmp_path, how):
 def build_x(path):
     build(path.with_name("sx"), 0, 10)
     return path
+
+
+@pytest.mark.parametrize("restored", [False, True])
+@pytest.mark.parametrize("sync", ["commit", "batch"])
+def test_a_writer_of_a_store_that_was_removed_acknowledges_nothing(tmp_path, sync, restored):
+    """Its rows went into files without a name, even when a copy had been put in the place of the store."""
+    path = build(tmp_path / "s", 0, 100)
+    shutil.copytree(path, tmp_path / "copy")
+    store = fpstore.open(path, "r+", sync=sync)
+    shutil.rmtree(path)
+    if restored:
+        (tmp_path / "copy").rename(path)
+    if sync == "batch":
+        store.insert(FINGERPRINTS[100:101], [100])
+        with pytest.raises(fpstore.StorageError, match="was removed or replaced"):
+            store.flush()
+    else:
+        with pytest.raises(fpstore.StorageError, match="was removed or replaced"):
+            store.insert(FINGERPRINTS[100:101], [100])
+        assert len(store) == 100
+        store.close()
+    if restored:
+        with fpstore.open(path) as other:
+            assert len(other) == 100

@@ -152,6 +152,7 @@ class LogWriter:
             if durable and place == self.durable and not self._unsure:
                 self._unsure = True
                 _write_durably(self._descriptor, record, place)
+                self._check_there()
                 self._unsure = False
                 self._forced = end
             else:
@@ -195,10 +196,17 @@ class LogWriter:
                     write_all(self._descriptor, read_at(self._descriptor, self.path, start, count), start)
             self._unsure = True
             os.fdatasync(self._descriptor)
+            if self.place != self.durable:
+                self._check_there()
         except OSError as error:
             raise error if isinstance(error, StorageError) else refused(self.path, error) from error
         self._unsure = False
         self._forced = self.place
+
+    def _check_there(self) -> None:
+        """Refuse to call durable what will be gone with the last process that has the file open."""
+        if not os.fstat(self._descriptor).st_nlink:
+            raise StorageError(f"{self.path}: was removed or replaced: open the store again", path=self.path)
 
     def publish(self) -> None:
         """Let others see what :meth:`force` has made durable."""

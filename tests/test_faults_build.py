@@ -6,8 +6,9 @@ from faultline import ERRORS, MODES, states
 # Old and new rows; the tables are synced where they are written, so that the calls come in the same order every time.
 SETUP = """
 import os, numpy as np, fpstore
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from fpstore.building import builder
+from fpstore.threads import Pool
 
 class InPlace:
     def __init__(self, workers):
@@ -19,10 +20,12 @@ class InPlace:
         except BaseException as error:
             future.set_exception(error)
         return future
-    def shutdown(self, cancel_futures=False):
+    def cancel(self):
+        pass
+    def shutdown(self):
         pass
 
-builder.ThreadPoolExecutor = InPlace
+builder.Pool = InPlace
 rng = np.random.default_rng(1)
 fingerprints = rng.choice(rng.integers(0, 2**64, 280, np.uint64), 300)
 numbers = [int(i) for i in rng.permutation(300)]
@@ -58,7 +61,7 @@ options["memory"] = "64MiB"
 fingerprints = fingerprints >> np.uint64(8) | rng.choice(np.array([1, 128, 255], np.uint64), 300) << np.uint64(56)
 """
 THREADS = """
-builder.ThreadPoolExecutor = ThreadPoolExecutor
+builder.Pool = Pool
 options |= {"threads": 2, "design": "manku-4"}
 """
 OPERATION = """

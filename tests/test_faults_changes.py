@@ -36,7 +36,11 @@ class InPlace:
                 raise
             future.set_exception(error)
         return future
-    def shutdown(self, cancel_futures=False):
+    def as_done(self, jobs):
+        return iter(jobs)
+    def cancel(self):
+        pass
+    def shutdown(self):
         pass
 
 merging.Pool = InPlace

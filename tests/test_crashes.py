@@ -158,7 +158,7 @@ class Child:
 
 
 @pytest.mark.parametrize("strings", [False, True], ids=["integers", "strings"])
-@pytest.mark.parametrize("kills", [30, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [12, pytest.param(300, marks=pytest.mark.slow)])
 def test_a_process_killed_at_random_moments(tmp_path, strings, kills):
     rows, random_moments = Rows(strings), random.Random(kills)
     path = tmp_path / "s"

@@ -95,6 +95,7 @@ def test_repair_of_a_store_without_its_first_table_in_small_memory(many, tmp_pat
     assert sorted(p.name for p in tmp_path.iterdir()) == ["s", "s.repaired"]
 
 
+@pytest.mark.slow
 def test_repair_of_a_store_without_its_ids_in_small_memory(many, tmp_path):
     """Every fingerprint is lost, and listed, and so is every row."""
     path, generation = copied(many, tmp_path)

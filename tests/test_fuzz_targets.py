@@ -42,11 +42,11 @@ def replay(target, parts, folder, *flags):
     assert inputs == 100
 
 
-@pytest.fixture(scope="module")
-def objects(tmp_path_factory):
-    """Return the folder with the objects of the kernel, as users build it, and of all targets, unoptimised."""
+@pytest.fixture(scope="module", params=["-O1", pytest.param("-O3", marks=pytest.mark.slow)])
+def objects(request, tmp_path_factory):
+    """Return the folder with the objects of the kernel, quickly built or as users build it, and of all targets, unoptimised."""
     folder = tmp_path_factory.mktemp("objects")
-    jobs = [(source, "-O3", *flags) for source, flags in KERNEL.items()]
+    jobs = [(source, request.param, *flags) for source, flags in KERNEL.items()]
     jobs += [(source, "-O0") for source in sorted(FUZZ.glob("*.cpp"))]
 
     def run(job):
@@ -62,6 +62,7 @@ def test_a_fuzz_target_runs_on_the_kept_inputs_and_on_random_ones(target, object
     replay(target, [objects / f"{name}.o" for name in [*(path.stem for path in KERNEL), "replay", f"fuzz_{target}"]], tmp_path)
 
 
+@pytest.mark.slow
 def test_a_mask_kept_on_the_stack_has_no_bits_of_what_was_there_before(objects, tmp_path):
     # With these checks between its lines the code has fewer registers, and GCC 12 kept a mask of eight bits on the stack of the
     # AVX-512 set: it stored one byte and read four, and matches were reported again.

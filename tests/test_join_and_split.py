@@ -123,6 +123,24 @@ def test_renumbered_ids_follow_the_largest_so_far(tmp_path, kind):
         assert store.verify().ok
 
 
+@pytest.mark.parametrize("largest", [TOP - 8, TOP - 7, TOP])
+def test_ids_are_not_renumbered_beyond_the_largest(tmp_path, largest):
+    fpstore.build(tmp_path / "s", [1], [largest], **OPTIONS).close()
+    content = make(tmp_path / "a", "row", FINGERPRINTS[:6], 0)
+    fpstore.build(tmp_path / "b", [2], [1], **OPTIONS).close()
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        if largest + 8 <= TOP:  # 6 numbers for one store and 2 for the other
+            store.merge(tmp_path / "a", tmp_path / "b", renumber=True, threads=1)
+            moved = {fingerprint: {i + largest + 1 for i in ids} for fingerprint, ids in content.items()}
+            assert content_of(store) == {1: {largest}, 2: {TOP}, **moved}
+        else:
+            with pytest.raises(fpstore.InputError, match=r"its ids would go over 2\^64-1: merge without renumber"):
+                store.merge(tmp_path / "a", tmp_path / "b", renumber=True, threads=1)
+            assert content_of(store) == {1: {largest}}
+            assert store.stats()["generation"] == 1
+        assert store.verify().ok
+
+
 REFUSED = {
     "strings with integers": (("string", None), ("integer", None), "its ids are of another kind"),
     "rows with strings": (("row", None), ("string", None), "its ids are of another kind"),

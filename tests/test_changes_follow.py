@@ -208,7 +208,7 @@ def held(store, value):
     return there, len(os.listdir("/proc/self/fd")), len(maps)  # noqa: PTH208
 
 
-@pytest.mark.parametrize("ids", ["rows", "strings"])
+@pytest.mark.parametrize("ids", ["strings", pytest.param("rows", marks=pytest.mark.slow)])
 def test_a_reader_that_follows_gives_everything_back(path, tmp_path, ids):
     if ids == "strings":
         path = build(tmp_path / "named.fps", make_set("families"), [f"n{i}" for i in range(len(make_set("families")))])

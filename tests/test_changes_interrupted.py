@@ -224,7 +224,7 @@ def test_interrupts_anywhere_lock_nobody_out(tmp_path, what, sync, kind):
         "flush": lambda s, f: (s.insert(f, name(f)), s.flush()),
         "merge": lambda s, f: (s.insert(f, name(f)), s.merge(threads=1)),
     }
-    count = 20 if what == "merge" else 200
+    count = 10 if what == "merge" else 100
     with fpstore.open(path, "r+", sync=sync) as store:
         fingerprints = iter(rng.integers(2**62, 2**63, 10**6).tolist())
         interrupt_often(lambda: calls[what](store, next(fingerprints)), count, 0.003 if what == "merge" else 0.0003)

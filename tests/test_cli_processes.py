@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commandline import COMMAND
+from speeds import crossed
 
 import fpstore
 from fpstore.cli.signals import Interrupted, raised_as_exceptions
@@ -28,18 +29,12 @@ def states(folder: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != "writer.lock"}
 
 
-@pytest.mark.parametrize(
-    ("number", "code", "word"),
-    [
-        (signal.SIGINT, 130, b"interrupted"),
-        (signal.SIGTERM, 143, b"terminated"),
-        (signal.SIGHUP, 129, b"hung up"),
-    ],
-)
-@pytest.mark.parametrize("existing", [False, True])
-def test_signals_during_a_build_leave_nothing(
-    number: signal.Signals, code: int, word: bytes, existing: bool, folder: Path
-) -> None:
+SIGNALS = [(signal.SIGINT, 130, b"interrupted"), (signal.SIGTERM, 143, b"terminated"), (signal.SIGHUP, 129, b"hung up")]
+
+
+@pytest.mark.parametrize(("how", "existing"), crossed(SIGNALS, [False, True]))
+def test_signals_during_a_build_leave_nothing(how: tuple[signal.Signals, int, bytes], existing: bool, folder: Path) -> None:
+    number, code, word = how
     np.save("many.npy", np.random.default_rng(1).integers(0, 2**64, 3_000_000, dtype=np.uint64))
     target = "crawl.fps" if existing else "new.fps"
     before = states(folder)

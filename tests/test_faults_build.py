@@ -128,7 +128,7 @@ def check_outcomes(outcomes, calls):
 
 
 @pytest.mark.parametrize(
-    ("kind", "modes", "every"), [("rows", FEWER, 2), ("overwrite", MODES, 3), ("strings", FEWER, 4), ("spilled", FEWER, 5)]
+    ("kind", "modes", "every"), [("rows", FEWER, 3), ("overwrite", MODES, 5), ("strings", FEWER, 7), ("spilled", FEWER, 9)]
 )
 def test_a_fault_at_calls_of_a_build(sweep, kind, modes, every):
     calls, outcomes = sweep(SETUP + KINDS[kind], OPERATION, CHECK, modes, every)
@@ -146,7 +146,7 @@ def test_faults_of_every_kind_at_any_call_of_a_build(sweep, kind):
     assert states(outcomes, "killed") >= {"old", "new"}
 
 
-@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_disk_that_stays_full_or_broken(sweep, every):
     _, outcomes = sweep(SETUP + OVERWRITE, OPERATION, CHECK, LASTING, every)
     assert {o.kind for o in outcomes[1:] if o.state == "old"} == {"error"}
@@ -176,7 +176,7 @@ except fpstore.StorageError:
 """
 
 
-@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_refused_build_can_be_tried_again_in_its_process(sweep, every):
     _, outcomes = sweep(SETUP + STRINGS, AGAIN, CHECK, ("EIO",), every)
     assert {o.kind for o in outcomes} == {"ok"}

@@ -9,6 +9,7 @@ import textwrap
 
 import numpy as np
 import pytest
+from speeds import crossed
 
 import fpstore
 from fpstore.format.manifest import MANIFEST_FILE
@@ -72,7 +73,7 @@ def asked(path, file, length=-1, **environment):
     return json.loads(process.stdout)
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", crossed(FILES, share=2))
 def test_a_file_truncated_under_an_open_store(copy, name):
     file = file_of(copy, name)
     size = file.stat().st_size
@@ -99,9 +100,9 @@ def test_a_file_cut_to_nothing_under_an_open_store(copy, name):
 
 
 PLACES = [
-    *(("table-000.fpt", place) for place in ("header", "blocks", "keys", "end")),
-    *((name, place) for name in ("ids.mdb", "strings.mdb") for place in ("header", "blocks", "end")),
-    *(("log", place) for place in ("header", "end")),
+    *crossed(["table-000.fpt"], ["header", "blocks", "keys", "end"], share=3),
+    *crossed(["ids.mdb", "strings.mdb"], ["header", "blocks", "end"]),
+    *crossed(["log"], ["end", "header"], share=2),
     ("manifest.json", "header"),
 ]
 

@@ -87,6 +87,7 @@ def copied(path, tmp_path):
     return tmp_path / "s", tmp_path / "s" / "gen-00000001"
 
 
+@pytest.mark.slow
 def test_repair_of_a_store_without_its_first_table_in_small_memory(many, tmp_path):
     """All fingerprints come from another table, in its order, and are sorted."""
     path, generation = copied(many, tmp_path)

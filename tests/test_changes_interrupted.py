@@ -11,6 +11,7 @@ from speeds import crossed
 
 import fpstore
 from fpstore.change import merge as merging
+from fpstore.change import writer as writing
 from fpstore.change.writer import StoreWriter
 from fpstore.format.log_writer import LogWriter
 from fpstore.query.delta import Delta
@@ -142,6 +143,22 @@ def test_a_second_control_c_while_the_first_is_met(tmp_path, kind, name):
         check_goes_on(path, store, [after(kind, None), after(kind, "insert")])
 
 
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("kind", IDS)
+def test_a_second_control_c_while_rows_that_were_not_logged_are_taken_back(tmp_path, kind, moment):
+    path = build(tmp_path / "s", kind)
+    with fpstore.open(path, "r+") as store:
+        with (
+            interrupted(writing, "probe_insert_in_order", "after") as first,
+            interrupted(Tracker, "take", moment) as second,
+            suppress(KeyboardInterrupt),
+        ):
+            CHANGES["probe_insert_many"](store, IDS[kind])
+        assert first
+        assert second
+        check_goes_on(path, store, [after(kind, None)])
+
+
 CALLS_OF_A_MERGE = {
     "write_manifest": merging,
     "go_over": StoreWriter,
@@ -224,7 +241,7 @@ def test_interrupts_anywhere_lock_nobody_out(tmp_path, what, sync, kind):
         "flush": lambda s, f: (s.insert(f, name(f)), s.flush()),
         "merge": lambda s, f: (s.insert(f, name(f)), s.merge(threads=1)),
     }
-    count = 10 if what == "merge" else 100
+    count = 20 if what == "merge" else 200
     with fpstore.open(path, "r+", sync=sync) as store:
         fingerprints = iter(rng.integers(2**62, 2**63, 10**6).tolist())
         interrupt_often(lambda: calls[what](store, next(fingerprints)), count, 0.003 if what == "merge" else 0.0003)

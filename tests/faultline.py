@@ -45,10 +45,10 @@ def sweep(shim, tmp_path):
     """Return sweep(setup, operation, check, modes=MODES, every=1, environment={}).
 
     Three texts of Python are run in one process under the shim. ``setup`` once, in the folder ``root``; it also defines what the
-    other two need. Then for each mode and each (or each ``every``-th) call that changes the disk, on a copy of that folder, which
-    is ``root`` now: ``operation``, in a fork of that process; it calls ``arm()`` where the calls are to be counted from. And
-    ``check``: it sees ``outcome`` (kind: ok, error or killed; type and message of an FpstoreError; fired; at, mode, call and path
-    of the fault), asserts what must hold, and may put what it found into ``state``.
+    other two need. Then for each mode and each call that changes the disk (or each ``every``-th: other calls for each mode), on
+    a copy of that folder, which is ``root`` now: ``operation``, in a fork of that process; it calls ``arm()`` where the calls are
+    to be counted from. And ``check``: it sees ``outcome`` (kind: ok, error or killed; type and message of an FpstoreError; fired;
+    at, mode, call and path of the fault), asserts what must hold, and may put what it found into ``state``.
 
     Returns the calls, [name, path from root], and the outcomes, first that without a fault. Nothing may be left running after
     setup and after an operation without a fault, or it is lost in the forks: no threads, no open store.

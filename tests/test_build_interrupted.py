@@ -7,6 +7,7 @@ import signal
 import numpy as np
 import pytest
 from building import build, listing, make_rows, pieces, rows_of, run_python, tables_of
+from speeds import crossed
 
 import fpstore
 
@@ -178,11 +179,12 @@ FULL = """
 """
 
 
-@pytest.mark.parametrize(("spilled", "strings"), [("spilled", "strings"), ("memory", "rows")])
-@pytest.mark.parametrize("size_kib", [4, 16, 48, 128, 320, 640, 8192])
-def test_a_full_disk_leaves_nothing(small_disk, size_kib, spilled, strings):
+@pytest.mark.parametrize(
+    ("size_kib", "kind"), crossed([4, 16, 48, 128, 320, 640, 8192], [("spilled", "strings"), ("memory", "rows")])
+)
+def test_a_full_disk_leaves_nothing(small_disk, size_kib, kind):
     disk, limit = small_disk(size_kib << 10)
-    code, out, err = run_python(FULL, disk / "s", limit or "none", spilled, strings)
+    code, out, err = run_python(FULL, disk / "s", limit or "none", *kind)
     assert (code, err) == (0, "")
     if size_kib == 8192 or (limit and out == "built\n"):  # as a limit, the size is one of each file
         assert out == "built\n"

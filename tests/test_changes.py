@@ -319,3 +319,46 @@ def test_many_rows_at_once(path):
             assert content(store) == model.content
             store.merge()
             assert content(store) == model.content
+
+
+# --- Limits ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_delta_that_has_no_room_for_another_change(path, monkeypatch, many):
+    """There are 2^32 - 2 of them. The next is refused, whatever it is, until the store is merged."""
+    monkeypatch.setattr("fpstore.query.delta.LAST_VERSION", 3)
+    calls = {
+        "insert": lambda: store.insert([20], [20]),
+        "probe_insert": lambda: store.probe_insert(20, 20, 0),
+        "probe_insert_many": lambda: store.probe_insert_many([20], [20], 0),
+        "delete": lambda: store.delete(fingerprints=[1]),
+    }
+    with fpstore.open(path, "r+") as store:
+        for value in (10, 11):
+            store.insert([value])
+        if many:  # each row of it takes a version, and so does the whole
+            with pytest.raises(fpstore.StorageError, match="the delta has 2 changes: merge it; nothing was changed"):
+                store.probe_insert_many([20], [20], 0)
+        store.insert([12])
+        for call in calls.values():
+            with pytest.raises(fpstore.StorageError, match="the delta has 3 changes: merge it; nothing was changed"):
+                call()
+        assert list(content(store)) == [1, 2, 3, 10, 11, 12]
+        store.merge()
+        for call in calls.values():
+            call()
+        assert list(content(store)) == [2, 3, 10, 11, 12, 20]
+
+
+def test_pairs_of_a_fingerprint_that_has_many_ids(tmp_path):
+    """They are searched for, where there are more than 64 for each row that is asked for."""
+    ids = list(range(0, 1000, 2))
+    path = build(tmp_path / "many", [5] * len(ids), ids)
+    for some in ([0], [998], [400], [401], [1001], [400, 401], [999, 1001, 998, 0, 1]):
+        with fpstore.open(path, "r+") as store:
+            assert store.insert([5] * len(some), some) == len(set(some) - set(ids))
+            assert content(store) == {5: {*ids, *some}}
+            assert store.insert([5] * len(some), some) == 0
+            store.delete(ids=[number for number in some if number not in ids])
+            assert content(store) == {5: set(ids)}

@@ -184,10 +184,11 @@ def test_readers_that_are_killed_leave_nothing(path):
         assert generations(path) == ["gen-00000005"]
 
 
-def test_many_readers(path):
+@pytest.mark.parametrize("count", [30, pytest.param(400, marks=pytest.mark.slow)])
+def test_many_readers(path, count):
     with fpstore.open(path, "r+") as store:
         store.insert(1)
-        children = [reader(path, seen) for _ in range(130)]
+        children = [reader(path, seen) for _ in range(count)]
         store.insert(2)
         assert all(child.ask(1, 2) == [True, True] for child in children)
         store.merge()
@@ -207,14 +208,14 @@ def held(store, value):
     return there, len(os.listdir("/proc/self/fd")), len(maps)  # noqa: PTH208
 
 
-@pytest.mark.parametrize("ids", ["rows", "strings"])
+@pytest.mark.parametrize("ids", ["strings", pytest.param("rows", marks=pytest.mark.slow)])
 def test_a_reader_that_follows_gives_everything_back(path, tmp_path, ids):
     if ids == "strings":
         path = build(tmp_path / "named.fps", make_set("families"), [f"n{i}" for i in range(len(make_set("families")))])
     child = reader(path, held)  # before this process opens it: a fork has the maps of both
     with fpstore.open(path, "r+") as store:
         counts = []
-        for value in range(12):
+        for value in range(8):
             store.insert(value, f"new {value}" if ids == "strings" else None)
             store.merge()
             there, *rest = child.ask(value)

@@ -7,23 +7,25 @@ from contextlib import contextmanager, suppress
 import numpy as np
 import pytest
 from living import Model, content_of, words
+from speeds import crossed
 
 import fpstore
 from fpstore.change import merge as merging
+from fpstore.change import writer as writing
 from fpstore.change.writer import StoreWriter
 from fpstore.format.log_writer import LogWriter
 from fpstore.query.delta import Delta
 from fpstore.query.tracker import Tracker
 
-CALLS = [
-    (LogWriter, "append"),
-    (LogWriter, "force"),
-    (LogWriter, "publish"),
-    (LogWriter, "take_back"),
-    (Delta, "apply"),
-    (Delta, "note_strings"),
-    (Tracker, "show"),
-]
+CALLS = {
+    "append": LogWriter,
+    "force": LogWriter,
+    "publish": LogWriter,
+    "take_back": LogWriter,
+    "apply": Delta,
+    "note_strings": Delta,
+    "show": Tracker,
+}
 IDS = {"integer": list(range(100)), "string": [f"document {i}" for i in range(100)]}
 CHANGES = {
     "insert": lambda s, ids: s.insert([1000, 1001], ids[50:52]),
@@ -108,13 +110,13 @@ def build(path, kind):
     return path
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize(("owner", "name"), CALLS, ids=[name for _, name in CALLS])
-@pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("kind", IDS)
-@pytest.mark.parametrize("sync", ["commit", "batch"])
-def test_control_c_between_the_commit_and_memory(tmp_path, sync, kind, change, owner, name, moment):
+@pytest.mark.parametrize(
+    ("sync", "kind", "change", "name", "moment"),
+    crossed(["commit", "batch"], list(IDS), list(CHANGES), list(CALLS), ["before", "after"], share=4),
+)
+def test_control_c_between_the_commit_and_memory(tmp_path, sync, kind, change, name, moment):
     """Other strings were found under a number, or verify failed."""
+    owner = CALLS[name]
     path = build(tmp_path / "s", kind)
     with fpstore.open(path, "r+", sync=sync) as store, fpstore.open(path) as reader:
         with interrupted(owner, name, moment) as came, suppress(KeyboardInterrupt):
@@ -129,12 +131,11 @@ def test_control_c_between_the_commit_and_memory(tmp_path, sync, kind, change, o
 def test_a_second_control_c_while_the_first_is_met(tmp_path, kind, name):
     """The change is taken back, or taken up anew; that is interrupted too."""
     path = build(tmp_path / "s", kind)
-    owner = next(owner for owner, known in CALLS if known == name)
     with fpstore.open(path, "r+") as store:
         with (
             interrupted(StoreWriter, "recover", "before"),
             interrupted(LogWriter, "take_back", "before"),
-            interrupted(owner, name, "after"),
+            interrupted(CALLS[name], name, "after"),
             suppress(KeyboardInterrupt),
         ):
             CHANGES["insert"](store, IDS[kind])
@@ -143,22 +144,36 @@ def test_a_second_control_c_while_the_first_is_met(tmp_path, kind, name):
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize(
-    ("owner", "name"),
-    [
-        (merging, "write_manifest"),
-        (StoreWriter, "go_over"),
-        (Tracker, "switch"),
-        (Tracker, "show"),
-        (LogWriter, "supersede"),
-        (LogWriter, "close"),
-        (merging, "remove_generation"),
-        (merging, "finish_generation"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
 @pytest.mark.parametrize("kind", IDS)
-def test_control_c_where_a_merge_makes_its_generation_current(tmp_path, kind, owner, name, moment):
+def test_a_second_control_c_while_rows_that_were_not_logged_are_taken_back(tmp_path, kind, moment):
+    path = build(tmp_path / "s", kind)
+    with fpstore.open(path, "r+") as store:
+        with (
+            interrupted(writing, "probe_insert_in_order", "after") as first,
+            interrupted(Tracker, "take", moment) as second,
+            suppress(KeyboardInterrupt),
+        ):
+            CHANGES["probe_insert_many"](store, IDS[kind])
+        assert first
+        assert second
+        check_goes_on(path, store, [after(kind, None)])
+
+
+CALLS_OF_A_MERGE = {
+    "write_manifest": merging,
+    "go_over": StoreWriter,
+    "switch": Tracker,
+    "show": Tracker,
+    "supersede": LogWriter,
+    "close": LogWriter,
+    "remove_generation": merging,
+    "finish_generation": merging,
+}
+
+
+@pytest.mark.parametrize(("kind", "name", "moment"), crossed(list(IDS), list(CALLS_OF_A_MERGE), ["before", "after"]))
+def test_control_c_where_a_merge_makes_its_generation_current(tmp_path, kind, name, moment):
+    owner = CALLS_OF_A_MERGE[name]
     path = build(tmp_path / "s", kind)
     with fpstore.open(path, "r+") as store, fpstore.open(path) as reader:
         with interrupted(owner, name, moment) as came, suppress(KeyboardInterrupt):
@@ -209,9 +224,10 @@ def interrupt_often(work, count, seconds):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a file that was being opened
-@pytest.mark.parametrize("kind", IDS)
-@pytest.mark.parametrize("sync", ["commit", "batch", "none"])
-@pytest.mark.parametrize("what", ["insert", "probe_insert", "probe_insert_many", "delete", "flush", "merge"])
+@pytest.mark.parametrize(
+    ("what", "sync", "kind"),
+    crossed(["insert", "probe_insert", "probe_insert_many", "delete", "flush", "merge"], ["commit", "batch", "none"], list(IDS)),
+)
 def test_interrupts_anywhere_lock_nobody_out(tmp_path, what, sync, kind):
     """A note that a thread is in the middle of a change could stay behind: then it could change the store no more."""
     path = build(tmp_path / "s", kind)

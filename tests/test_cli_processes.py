@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commandline import COMMAND
+from speeds import crossed
 
 import fpstore
 from fpstore.cli.signals import Interrupted, raised_as_exceptions
@@ -28,18 +29,12 @@ def states(folder: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != "writer.lock"}
 
 
-@pytest.mark.parametrize(
-    ("number", "code", "word"),
-    [
-        (signal.SIGINT, 130, b"interrupted"),
-        (signal.SIGTERM, 143, b"terminated"),
-        (signal.SIGHUP, 129, b"hung up"),
-    ],
-)
-@pytest.mark.parametrize("existing", [False, True])
-def test_signals_during_a_build_leave_nothing(
-    number: signal.Signals, code: int, word: bytes, existing: bool, folder: Path
-) -> None:
+SIGNALS = [(signal.SIGINT, 130, b"interrupted"), (signal.SIGTERM, 143, b"terminated"), (signal.SIGHUP, 129, b"hung up")]
+
+
+@pytest.mark.parametrize(("how", "existing"), crossed(SIGNALS, [False, True]))
+def test_signals_during_a_build_leave_nothing(how: tuple[signal.Signals, int, bytes], existing: bool, folder: Path) -> None:
+    number, code, word = how
     np.save("many.npy", np.random.default_rng(1).integers(0, 2**64, 3_000_000, dtype=np.uint64))
     target = "crawl.fps" if existing else "new.fps"
     before = states(folder)
@@ -103,31 +98,59 @@ def test_a_closed_pipe_is_quiet(folder: Path) -> None:
         verb.stderr.close()
 
 
+EACH_IN_A_FORK = """
+import os, sys
+from fpstore.cli import main
+for arguments in sys.argv[1:]:
+    sys.stderr.write(f"{arguments}: ")
+    sys.stderr.flush()
+    child = os.fork()
+    if child == 0:
+        try:
+            main(arguments.split())
+        except SystemExit as ended:
+            sys.stderr.flush()
+            os._exit(ended.code)
+        finally:
+            os._exit(99)
+    sys.stderr.write(f"{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}\\n")
+"""
+
+
 def test_closed_standard_streams_are_errors(folder: Path) -> None:
     for redirected, message in (
         ("verify crawl.fps >&-", "output"),
-        ("verify crawl.fps --json >&-", "output"),
         ("verify crawl.fps 1</dev/null", "output"),
-        ("stats crawl.fps >&-", "output"),
-        ("plan 9 >&-", "output"),
-        ("repair crawl.fps >&-", "output"),
-        ("merge crawl.fps >&-", "output"),
-        ("backup crawl.fps copy.fps >&-", "output"),
-        ("build other.fps crawl.tsv >&-", "output"),
-        ("insert crawl.fps crawl.tsv >&-", "output"),
-        ("delete crawl.fps nothing >&-", "output"),
-        ("split crawl.fps shards --bits 2 >&-", "output"),
-        ("--version >&-", "output"),
-        ("probe --help >&-", "output"),
-        ("demo >&-", "output"),
-        ("probe crawl.fps 000000000000002a >&-", "output"),
-        ("hash text crawl.tsv >&-", "output"),
-        ("export crawl.fps >&-", "output"),
         ("probe crawl.fps --input - <&-", "input"),
     ):
         script = f'"{sys.executable}" -m fpstore {redirected}'
         done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (1, f"fpstore: standard {message} is closed\n"), redirected
+
+
+def test_every_verb_needs_standard_output(folder: Path) -> None:
+    """One process without it, and a fork for each verb."""
+    verbs = (
+        "verify crawl.fps --json",
+        "stats crawl.fps",
+        "plan 9",
+        "repair crawl.fps",
+        "merge crawl.fps",
+        "backup crawl.fps copy.fps",
+        "build other.fps crawl.tsv",
+        "insert crawl.fps crawl.tsv",
+        "delete crawl.fps nothing",
+        "split crawl.fps shards --bits 2",
+        "--version",
+        "probe --help",
+        "demo",
+        "probe crawl.fps 000000000000002a",
+        "hash text crawl.tsv",
+        "export crawl.fps",
+    )
+    command = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-P", "-c", EACH_IN_A_FORK, *verbs]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines() == [line for verb in verbs for line in (f"{verb}: fpstore: standard output is closed", "1")]
 
 
 def test_a_verb_that_prints_nothing_needs_no_standard_output(folder: Path) -> None:

@@ -19,13 +19,14 @@ def check_flips(copy, name, right, places, bits=1, seed=1):
     check(copy, name, right, flips([at for at in places if at >= directory], bits, seed), NOTICED | {"noticed, right"})
 
 
-def test_a_flip_in_each_byte_of_a_table_is_noticed(copy, right):
-    check_flips(copy, TABLES[1], right, sections(copy / TABLES[1]))
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)])
+def test_flips_in_a_table_are_noticed(copy, right, step):
+    check_flips(copy, TABLES[1], right, sections(copy / TABLES[1])[::step])
 
 
 @pytest.mark.parametrize("name", [TABLES[0], TABLES[2]])
 def test_flips_in_the_other_tables_are_noticed(copy, right, name):
-    check_flips(copy, name, right, sections(copy / name)[::5], seed=2)
+    check_flips(copy, name, right, sections(copy / name)[::17], seed=2)
 
 
 def test_flips_between_the_header_and_its_checksum_are_noticed(copy, right):
@@ -48,7 +49,7 @@ def test_all_bits_of_some_bytes_of_a_table(copy, right):
 @pytest.mark.parametrize("name", TABLES[:2])
 def test_a_table_cut_short_is_refused(copy, right, name):
     size = (copy / name).stat().st_size
-    lengths = {*range(0, size, 41), *range(size - 40, size), 1, 8, 4095, 4096, 4097, 4112}
+    lengths = {*range(0, size, 173), *range(size - 10, size), 1, 8, 4095, 4096, 4097, 4112}
     check(copy, name, right, {n: cut(n) for n in sorted(lengths)}, {"refused"})
 
 

@@ -28,11 +28,11 @@ def check(code, report, cases):
 
 def test_some_damages(tmp_path):
     """An hour of it has the large stores too; here are those that are quick."""
-    code, report = campaign(tmp_path, "--cases", 60, "--stores", "rows,strings,inserts", "--seed", 4)
-    check(code, report, 60)
+    code, report = campaign(tmp_path, "--cases", 24, "--stores", "rows,strings,inserts", "--seed", 4)
+    check(code, report, 24)
     counts = report["by"]["file"]
-    assert sum(count.get("refused", 0) for count in counts.values()) > 15
-    assert sum(report["repair"]["table"].get(what, 0) for what in ("complete", "sound")) > 3
+    assert sum(count.get("refused", 0) for count in counts.values()) > 6
+    assert sum(report["repair"]["table"].get(what, 0) for what in ("complete", "sound")) > 1
 
 
 def test_a_case_follows_from_its_number(tmp_path):

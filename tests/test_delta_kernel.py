@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from deltamodel import ADD, IDENTITY, NEWEST, REMOVE, SHUFFLED, Model, Pair, lists, octets, words
+from speeds import crossed
 
 from fpstore import _kernel
 
@@ -71,8 +72,7 @@ def check_export(pair: Pair, version: int) -> None:
         assert set(added) | (set() if gone else pair.model.base.get(fp, set()) - set(removed)) == content.get(fp, set())
 
 
-@pytest.mark.parametrize("loaded", [0, 3, 6])
-@pytest.mark.parametrize("radius", range(8))
+@pytest.mark.parametrize(("isa", "radius", "loaded"), crossed(ISAS, range(8), [0, 3, 6]), indirect=["isa"])
 def test_every_version_reads_as_the_model_says(isa, radius, loaded):
     """Also those that came when the delta was loaded, before it was indexed."""
     pair = Pair(radius, radius, IDENTITY if radius == 2 else SHUFFLED)
@@ -111,8 +111,7 @@ def insert_slowly(pair: Pair, rows: list[tuple[int, int, int]], radius: int, alw
     return found, inserted
 
 
-@pytest.mark.parametrize("always", [False, True])
-@pytest.mark.parametrize("radius", [0, 1, 3, 7])
+@pytest.mark.parametrize(("isa", "radius", "always"), crossed(ISAS, [0, 1, 3, 7], [False, True]), indirect=["isa"])
 def test_probe_insert_goes_query_by_query(isa, radius, always):
     pair = Pair(50 + radius, radius, fingerprints=200)
     rng, seen = pair.rng, set()

@@ -121,7 +121,9 @@ print("kept")
 """
 
 
-@pytest.mark.parametrize(("call", "step"), [("apply", 17), ("insert", 17), ("match", 9)])
+@pytest.mark.parametrize(
+    ("call", "step"), [("apply", 17), *(pytest.param(*case, marks=pytest.mark.slow) for case in (("insert", 17), ("match", 9)))]
+)
 def test_changes_that_find_no_memory_are_taken_back(call, step):
     command = [sys.executable, "-P", "-c", EXHAUSTED, call, str(step)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

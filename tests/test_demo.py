@@ -35,6 +35,7 @@ def test_demo_finds_the_code_pages_and_leaves_nothing(temporary: Path) -> None:
     assert Path.cwd() == before
 
 
+@pytest.mark.slow
 def test_commands_of_the_demo_work_in_a_shell(tmp_path: Path) -> None:
     kept, again = tmp_path / "kept", tmp_path / "again"
     result = CliRunner().invoke(main, ["demo", "--keep", str(kept)])

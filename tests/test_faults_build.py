@@ -101,7 +101,6 @@ FEWER = ("kill", "torn", *ERRORS)
 def check_outcomes(outcomes, calls):
     """Check what holds of every build: there is the old store until the target is put in place, and the new one from then on."""
     assert outcomes[0].kind == "ok"
-    assert states(outcomes, "killed") >= {"old", "new"}
     published = next(at for at, (name, path) in enumerate(calls, 1) if path == "s" and name.startswith("rename"))
     for o in outcomes[1:]:
         before = o.at < published or (o.at == published and o.mode in ("kill", "torn"))
@@ -113,10 +112,13 @@ def check_outcomes(outcomes, calls):
             assert o.kind == "error", o
 
 
-@pytest.mark.parametrize(("kind", "modes"), [("rows", FEWER), ("overwrite", MODES), ("strings", FEWER), ("spilled", FEWER)])
-def test_a_fault_at_any_call_of_a_build(sweep, kind, modes):
-    calls, outcomes = sweep(SETUP + KINDS[kind], OPERATION, CHECK, modes)
+@pytest.mark.parametrize(
+    ("kind", "modes", "every"), [("rows", FEWER, 3), ("overwrite", MODES, 5), ("strings", FEWER, 7), ("spilled", FEWER, 9)]
+)
+def test_a_fault_at_calls_of_a_build(sweep, kind, modes, every):
+    calls, outcomes = sweep(SETUP + KINDS[kind], OPERATION, CHECK, modes, every)
     check_outcomes(outcomes, calls)
+    assert "old" in states(outcomes, "killed")
     if kind == "spilled":
         assert any(path.endswith(".tmp") for name, path in calls if name == "write")
 
@@ -126,17 +128,19 @@ def test_a_fault_at_any_call_of_a_build(sweep, kind, modes):
 def test_faults_of_every_kind_at_any_call_of_a_build(sweep, kind):
     calls, outcomes = sweep(SETUP + KINDS[kind], OPERATION, CHECK, (*MODES, *LASTING))
     check_outcomes(outcomes, calls)
+    assert states(outcomes, "killed") >= {"old", "new"}
 
 
-@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_disk_that_stays_full_or_broken(sweep, every):
     _, outcomes = sweep(SETUP + OVERWRITE, OPERATION, CHECK, LASTING, every)
     assert {o.kind for o in outcomes[1:] if o.state == "old"} == {"error"}
 
 
-def test_a_disk_that_cannot_exchange_two_folders(sweep):
+@pytest.mark.parametrize("modes", [("kill",), pytest.param(("EIO", "kill-after", "torn"), marks=pytest.mark.slow)])
+def test_a_disk_that_cannot_exchange_two_folders(sweep, modes):
     """There are two renames with nothing at the target in between."""
-    calls, outcomes = sweep(SETUP + OVERWRITE, OPERATION, CHECK, ("kill", "EIO"), 1, {"FPFAULT_REFUSE": "exchange"})
+    calls, outcomes = sweep(SETUP + OVERWRITE, OPERATION, CHECK, modes, 1, {"FPFAULT_REFUSE": "exchange"})
     assert [name for name, _ in calls if name.startswith("rename")] == ["renameat"] + ["rename"] * 3  # the first: a manifest
     assert states(outcomes, "killed") == {"old", "aside", "new"}
 
@@ -157,7 +161,7 @@ except fpstore.StorageError:
 """
 
 
-@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_refused_build_can_be_tried_again_in_its_process(sweep, every):
     _, outcomes = sweep(SETUP + STRINGS, AGAIN, CHECK, ("EIO",), every)
     assert {o.kind for o in outcomes} == {"ok"}

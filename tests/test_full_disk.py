@@ -223,7 +223,7 @@ def go_through(disk, template, stage, rooms):
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_disk_that_is_full_at_a_stage(disk, template, stage):
-    go_through(disk, template, stage, (0, 3, 10, 20, 40, 80, 160, 320, 640))
+    go_through(disk, template, stage, (0, 7, 30, 120, 640))
 
 
 def test_a_store_is_opened_for_writing_on_a_full_disk(disk, template):

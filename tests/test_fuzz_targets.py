@@ -42,12 +42,12 @@ def replay(target, parts, folder, *flags):
     assert inputs == 100
 
 
-@pytest.fixture(scope="module")
-def objects(tmp_path_factory):
-    """Return the folder with the objects of the kernel, as users build it, and of all targets, unoptimised."""
+@pytest.fixture(scope="module", params=["-O1", pytest.param("-O3", marks=pytest.mark.slow)])
+def objects(request, tmp_path_factory):
+    """Return the folder with the objects of the kernel, quickly built or as users build it, and of what calls a target."""
     folder = tmp_path_factory.mktemp("objects")
-    jobs = [(source, "-O3", *flags) for source, flags in KERNEL.items()]
-    jobs += [(source, "-O0") for source in sorted(FUZZ.glob("*.cpp"))]
+    jobs = [(source, request.param, *flags) for source, flags in KERNEL.items()]
+    jobs += [(source, "-O0") for source in sorted(FUZZ.glob("*.cpp")) if not source.stem.startswith("fuzz_")]
 
     def run(job):
         build(job[0], folder / f"{job[0].stem}.o", *job[1:])
@@ -57,19 +57,26 @@ def objects(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("target", TARGETS)
+QUICK = ("delta", "sweep")  # .ci/run has all, under the sanitizers
+
+
+@pytest.mark.parametrize("target", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in TARGETS])
 def test_a_fuzz_target_runs_on_the_kept_inputs_and_on_random_ones(target, objects, tmp_path):
-    replay(target, [objects / f"{name}.o" for name in [*(path.stem for path in KERNEL), "replay", f"fuzz_{target}"]], tmp_path)
+    build(FUZZ / f"fuzz_{target}.cpp", tmp_path / "target.o", "-O0")
+    parts = [objects / f"{name}.o" for name in [*(path.stem for path in KERNEL), "replay"]]
+    replay(target, [*parts, tmp_path / "target.o"], tmp_path)
 
 
+@pytest.mark.slow
 def test_a_mask_kept_on_the_stack_has_no_bits_of_what_was_there_before(objects, tmp_path):
     # With these checks between its lines the code has fewer registers, and GCC 12 kept a mask of eight bits on the stack of the
     # AVX-512 set: it stored one byte and read four, and matches were reported again.
     (widest, own), *others = KERNEL.items()
     flags = ["-O2", "-fsanitize=alignment"]
     build(widest, tmp_path / "widest.o", *flags, *own)
-    parts = [objects / f"{name}.o" for name in [*(path.stem for path, _ in others), "replay", "fuzz_sweep"]]
-    replay("sweep", [*parts, tmp_path / "widest.o"], tmp_path, *flags)
+    build(FUZZ / "fuzz_sweep.cpp", tmp_path / "target.o", "-O0")
+    parts = [objects / f"{name}.o" for name in [*(path.stem for path, _ in others), "replay"]]
+    replay("sweep", [*parts, tmp_path / "target.o", tmp_path / "widest.o"], tmp_path, *flags)
 
 
 def test_ci_runs_every_fuzz_target():

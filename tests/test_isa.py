@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tableimage
 import xxhash
+from speeds import crossed
 from tableimage import IDENTITY, KINDS, make_keys, open_table
 
 from fpstore import _kernel
@@ -192,8 +193,7 @@ def probe(prober: _kernel.Prober, queries: np.ndarray, radius: int, sweep_from: 
     return prober.probe(queries, radius, sweep_from=sweep_from)[:4]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("block_bytes", [128, 512, 4096])
+@pytest.mark.parametrize(("kind", "block_bytes"), crossed(KINDS, [128, 512, 4096]))
 def test_decode_scan_locate_and_probe(isa, kind, block_bytes):
     rng = np.random.default_rng(block_bytes)
     masks = np.array([0, *(1 << np.arange(48, 64, dtype=np.uint64))], np.uint64)

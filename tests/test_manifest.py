@@ -100,7 +100,7 @@ def test_another_version_is_told_apart_from_damage(path, key, value):
 WRONG = [
     ("identity", "00"), ("identity", "zz" * 16), ("identity", None), ("identity", 7),
     ("design", None), ("design", {}), ("design", {"name": "x", "radius": 3, "tables": 5}), ("design", []),
-    ("block_bytes", "512"), ("block_bytes", -1), ("block_bytes", 1.5), ("block_bytes", True if False else None),
+    ("block_bytes", "512"), ("block_bytes", -1), ("block_bytes", 1.5), ("block_bytes", None),
     ("fingerprinter", 7), ("fingerprinter", []), ("auto", "hot"), ("generation", None), ("generation", 5), ("generation", {}),
     ("more", 1),
 ]  # fmt: skip

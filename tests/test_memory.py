@@ -87,6 +87,7 @@ def copied(path, tmp_path):
     return tmp_path / "s", tmp_path / "s" / "gen-00000001"
 
 
+@pytest.mark.slow
 def test_repair_of_a_store_without_its_first_table_in_small_memory(many, tmp_path):
     """All fingerprints come from another table, in its order, and are sorted."""
     path, generation = copied(many, tmp_path)
@@ -95,6 +96,7 @@ def test_repair_of_a_store_without_its_first_table_in_small_memory(many, tmp_pat
     assert sorted(p.name for p in tmp_path.iterdir()) == ["s", "s.repaired"]
 
 
+@pytest.mark.slow
 def test_repair_of_a_store_without_its_ids_in_small_memory(many, tmp_path):
     """Every fingerprint is lost, and listed, and so is every row."""
     path, generation = copied(many, tmp_path)

@@ -313,7 +313,7 @@ QUIET = {
 
 
 def test_any_changes():
-    run_state_machine_as_test(Machine, settings=settings(max_examples=28, stateful_step_count=25, **QUIET))
+    run_state_machine_as_test(Machine, settings=settings(max_examples=10, stateful_step_count=25, **QUIET))
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import socket
 import pytest
 from commandline import run
 from repairing import content, files_of, make
+from speeds import crossed
 
 import fpstore
 
@@ -50,8 +51,7 @@ def no_wait():
     signal.alarm(0)
 
 
-@pytest.mark.parametrize("what", ["missing", "folder", "loop", "nowhere", "pipe", "socket"])
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(("name", "what"), crossed(FILES, ["missing", "folder", "loop", "nowhere", "pipe", "socket"], share=3))
 def test_something_else_in_place_of_a_file(good, tmp_path, name, what):
     path, right = good
     copy = shutil.copytree(path, tmp_path / "s")

@@ -136,9 +136,10 @@ def test_nothing_is_chosen_of_what_does_not_fit():
 
 @pytest.mark.parametrize("storage", ["hot", "cold"])
 @pytest.mark.parametrize("radius", range(8))
-def test_auto_takes_the_knee(radius, storage):
+@pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.slow)])
+def test_auto_takes_the_knee(radius, storage, step):
     """No other design takes half the bytes and 1.5 times the time, nor a quarter of the bytes and 1.5^2 times the time, ..."""
-    for log2_n in range(10, 35, 2):
+    for log2_n in range(10, 35, step):
         best, *others = [p for p in plan(1 << log2_n, radius, storage=storage, memory_budget=1 << 62) if p.fits]
         assert best.chosen
         for other in others:

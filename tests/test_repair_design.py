@@ -12,7 +12,7 @@ from fpstore.format.log import LOG_FILE
 from fpstore.format.manifest import MANIFEST_FILE
 from fpstore.format.table import table_name
 
-COUNT = 3000
+COUNT = 1000
 FINGERPRINTS = np.random.default_rng(31).integers(0, 2**64, COUNT, np.uint64)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from building import listing, tiny  # noqa: F401 - a fixture
 from repairing import content, damage_block, make, repaired
+from speeds import crossed
 
 import fpstore
 from fpstore.disk import word_array as wordarray
@@ -33,9 +34,7 @@ def spilling(tiny, monkeypatch):  # noqa: F811
     monkeypatch.setattr("fpstore.care.lost_file.HELD_ROWS", 3)
 
 
-@pytest.mark.parametrize("kind", ["string", "row", "integer"])
-@pytest.mark.parametrize("changes", [False, True])
-@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize(("kind", "changes", "whole"), crossed(["string", "row", "integer"], [False, True], [True, False]))
 def test_without_the_first_table(tmp_path, spilling, kind, changes, whole):
     path = make(tmp_path / "s", kind, changes=changes)
     right = content(path)

@@ -135,6 +135,15 @@ def test_id_lookups_of_what_is_not_stored(store):
 # --- Iterating ------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("ids", "others"), [(["a", "b"], [0, 1]), ([0, 1], ["a", "0"]), (None, ["a"])])
+def test_ids_of_the_other_kind_are_not_found(tmp_path, ids, others):
+    """A number of a string is no id."""
+    with fpstore.build(tmp_path / "s", [10, 20], ids) as store:
+        lims, found = store.ids.find(others)
+        assert (lims.tolist(), found.tolist()) == ([0] * (len(others) + 1), [])
+        assert not any(item in store.ids for item in others)
+
+
 def test_iterating_a_store_yields_its_fingerprints(tmp_path):
     """Not the ids of the fingerprints 0, 1, 2, ..."""
     with fpstore.build(tmp_path / "s", [1, 0, 5, MAX, 5], ["a", "b", "c", "d", "e"]) as store:

@@ -7,6 +7,7 @@ import tableimage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sets import MAX, make_set, queries_for
+from speeds import crossed
 
 import fpstore
 from fpstore.design import families as design_module
@@ -30,8 +31,8 @@ OTHER_DESIGNS = (
     ("auto", 4),
 )
 CASES = [
-    *((name, radius, kind) for name, radius in DESIGNS for kind in KINDS),
-    *((name, radius, kind) for name, radius in OTHER_DESIGNS for kind in ("near", "families", "few-prefixes")),
+    *crossed(DESIGNS, KINDS, share=2),
+    *crossed(OTHER_DESIGNS, ("near", "families", "few-prefixes")),
 ]
 
 
@@ -62,8 +63,9 @@ def check(store, fingerprints, queries, radius):
 # --- Oracle ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "radius", "kind"), CASES)
-def test_matches_are_those_of_brute_force(tmp_path, small_pieces, name, radius, kind):
+@pytest.mark.parametrize(("shape", "kind"), CASES)
+def test_matches_are_those_of_brute_force(tmp_path, small_pieces, shape, kind):
+    name, radius = shape
     rng = np.random.default_rng(radius)
     fingerprints = make_set(kind)
     distinct = np.unique(fingerprints)

@@ -146,9 +146,8 @@ class Target:
             else:
                 self.path.rename(self._folder)
         except OSError as error:
-            raise StorageError(
-                f"{self.path}: the new store is in place, but may be lost in a power failure ({error.strerror})", path=self.path
-            ) from error
+            then = "; the new store is in place, but may be lost in a power failure"
+            raise refused(self.path, error, then) from error
 
     def _put_back(self) -> None:
         """Put the old store back, if a builder was killed while it was set aside."""

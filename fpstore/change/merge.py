@@ -21,7 +21,7 @@ from fpstore.design.families import design as make_design
 from fpstore.design.planner import choose
 from fpstore.disk.folders import sync_folder
 from fpstore.disk.refusals import refused
-from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, StorageError
+from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError
 from fpstore.format.log import LOG_FILE, LogReader
 from fpstore.format.log_writer import LogWriter
 from fpstore.format.manifest import TEMPORARY, Manifest, generation_folder, read_manifest, write_manifest
@@ -242,10 +242,8 @@ class Merge:
             except BaseException as error:
                 host.recover()
                 if isinstance(error, OSError) and not isinstance(error, FpstoreError) and self._is_current(log.header.generation):
-                    raise StorageError(
-                        f"{self._path}: the new generation is in place, but may be lost in a power failure ({error.strerror})",
-                        path=self._path,
-                    ) from error
+                    then = "; the new generation is in place, but may be lost in a power failure"
+                    raise refused(self._path, error, then) from error
                 raise
 
     def _is_current(self, number: int) -> bool:

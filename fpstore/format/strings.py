@@ -126,11 +126,6 @@ class Strings:
     def _damaged(self, what: str) -> CorruptStoreError:
         return CorruptStoreError(f"{self._reader.path}: {what}: run fpstore repair", path=self._reader.path)
 
-    def next_number(self) -> int:
-        """Return the number after the last."""
-        last = self._reader.last_key(STRINGS)
-        return 0 if last is None else int.from_bytes(last, "big") + 1
-
     def items(self) -> Iterator[tuple[int, bytes]]:
         """Yield (number, string in UTF-8) in order of the numbers."""
         for key, value in self._reader.items(STRINGS):

@@ -117,11 +117,11 @@ def main():
     sweep = Sweep(Path(wanted["folder"]), wanted["setup"], wanted["operation"], wanted["check"])
     calls, outcome = sweep.calls()
     outcomes = [sweep.judge(0, "count", ("", ""), outcome)]
-    for mode in wanted["modes"]:
+    for number, mode in enumerate(wanted["modes"]):
         for at, call in enumerate(calls, 1):
             if mode in ("torn", "short") and call[0] not in WRITES:
                 continue
-            if at % wanted["every"]:
+            if (at + number) % wanted["every"]:  # each mode has calls of its own
                 continue
             sweep.fresh_folder()
             outcomes.append(sweep.judge(at, mode, call, sweep.run(at, mode)))

@@ -1,0 +1,19 @@
+"""Two speeds of one test: a thin sample of its cases by default, and the rest with ``-m slow``."""
+
+import itertools
+
+import pytest
+
+
+def crossed(*dimensions, share=None):
+    """Return all combinations of some values, to parametrize a test with; one of each ``share`` is in the default run.
+
+    Without ``share`` it is the size of the smallest dimension. With three or more dimensions each pair of values then comes
+    together in the default run, as long as what is left can make up any remainder; with two each value comes at least once.
+    """
+    share = share or min(map(len, dimensions))
+    cases = []
+    for places in itertools.product(*(range(len(values)) for values in dimensions)):
+        case = [values[place] for values, place in zip(dimensions, places, strict=True)]
+        cases.append(pytest.param(*case, marks=[pytest.mark.slow] if sum(places) % share else []))
+    return cases

@@ -323,7 +323,7 @@ class Store:
     # Changing
 
     def insert(self, fingerprints: Any, ids: Any = None, sync: str | None = None) -> int:
-        """Add fingerprints with their ids. When this returns, they are durable, and all processes find them.
+        """Add fingerprints with their ids. With ``sync="commit"``, they are durable on return, and all processes find them.
 
         An id that is already stored keeps its old fingerprint too. To replace a document, delete its id first.
 
@@ -447,7 +447,7 @@ class Store:
         return Matches(*columns, IdLookup(self.path, snapshot), inserted)
 
     def delete(self, ids: Any = None, fingerprints: Any = None, sync: str | None = None) -> int:
-        """Remove documents by their ids, or fingerprints with all their ids. When this returns, they are in no answer any more.
+        """Remove documents by their ids, or fingerprints with all their ids. When this returns, no answer contains them.
 
         Parameters
         ----------

@@ -12,7 +12,8 @@ from building import run_python
 
 import fpstore
 from fpstore.care.repair import RepairReport
-from fpstore.disk.refusals import is_damage, refused
+from fpstore.care.reports import is_damage
+from fpstore.disk.refusals import refused
 
 # Each attempt runs in a process of its own, which may open one file more than the attempt before.
 SWEEP = """

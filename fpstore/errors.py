@@ -76,7 +76,7 @@ class StoreNotFoundError(FpstoreError):
 
 
 class StoreLockedError(FpstoreError):
-    """Another process is writing to the store."""
+    """The store is open for writing, in another process or in this one, or a repair is at work on it."""
 
 
 class ReadOnlyError(FpstoreError):

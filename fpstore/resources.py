@@ -18,7 +18,7 @@ MOST_THREADS = 1024
 
 
 class Resources(NamedTuple):
-    """What a long piece of work may use: bytes of memory, and threads; and whom it tells how far it is."""
+    """Limits of a long operation: memory in bytes, threads, and the progress callback."""
 
     memory: int
     threads: int

@@ -323,7 +323,7 @@ class Store:
     # Changing
 
     def insert(self, fingerprints: Any, ids: Any = None, sync: str | None = None) -> int:
-        """Add fingerprints with their ids. When this returns, they are durable, and all processes find them.
+        """Add fingerprints with their ids. With ``sync="commit"``, they are durable on return, and all processes find them.
 
         An id that is already stored keeps its old fingerprint too. To replace a document, delete its id first.
 
@@ -403,7 +403,7 @@ class Store:
     def probe_insert_many(
         self,
         fingerprints: Any,
-        ids: Any,
+        ids: Any = None,
         radius: int | None = None,
         always: bool = False,
         threads: int | None = None,
@@ -414,7 +414,9 @@ class Store:
         Parameters
         ----------
         fingerprints : ndarray of uint64, shape (n,), or sequence of int
-        ids : array or sequence of as many
+        ids : array or sequence of as many, optional
+            By default the next row numbers, one for each row, in a store whose ids are row numbers; those of rows that are not
+            inserted stay unused.
         radius, always, sync
             See :meth:`probe_insert`.
         threads : int, optional
@@ -431,16 +433,21 @@ class Store:
         """
         writer = self._changing()
         rows, checked = _rows(fingerprints, ids)
-        if checked is None:
-            raise InputError("probe_insert_many needs ids: give one per row")
         radius = check_radius(self.radius if radius is None else radius, self.radius)
         always = check_flag(always, "always")
         _check_optional_sync(sync)
-        snapshot, columns, inserted = writer.probe_insert(rows, checked, radius, always, parse_threads(threads), sync)
+        snapshot, columns, inserted = writer.probe_insert(
+            rows,
+            checked,  # type: ignore[arg-type]  # None: row numbers
+            radius,
+            always,
+            parse_threads(threads),
+            sync,
+        )
         return Matches(*columns, IdLookup(self.path, snapshot), inserted)
 
     def delete(self, ids: Any = None, fingerprints: Any = None, sync: str | None = None) -> int:
-        """Remove documents by their ids, or fingerprints with all their ids. When this returns, they are in no answer any more.
+        """Remove documents by their ids, or fingerprints with all their ids. When this returns, no answer contains them.
 
         Parameters
         ----------

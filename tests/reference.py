@@ -406,7 +406,7 @@ class Change:
     number: int
     durable: int
     totals: tuple[int, int, int, int]
-    rows: list[tuple[int, int, int]]  # fingerprint, id, kind
+    rows: list[tuple[int, int, int]]  # fingerprint, id, kinds
     strings: list[bytes]
 
 
@@ -422,7 +422,7 @@ def decode_change(data: bytes, place: int, seed: int) -> tuple[Change, int]:
     words = struct.unpack_from(f"<{2 * row_count}Q", data, at)
     at += 16 * row_count
     kinds = data[at : at + row_count]
-    require(max(kinds, default=0) <= 2, "kind of a row")
+    require(all(kind & 3 < 3 and kind < 8 for kind in kinds), "kind of a row")
     at += row_count
     strings = []
     for _ in range(string_count):

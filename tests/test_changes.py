@@ -59,6 +59,31 @@ def test_row_numbers_go_on_after_all_that_were_given(writer):
     assert writer[12] == [102]
 
 
+def test_probe_insert_many_without_ids_gives_row_numbers(writer):
+    assert writer.probe_insert_many([1, FAR, FAR | 1, 9 << 30], radius=1).inserted.tolist() == [False, True, False, True]
+    assert (writer[FAR], writer[9 << 30]) == ([4], [6])
+    writer.insert(50)
+    assert writer[50] == [7]
+
+
+def test_probe_insert_many_without_ids_into_an_empty_store_makes_its_ids_row_numbers(tmp_path):
+    with fpstore.open(build(tmp_path / "empty.fps", ()), "r+") as store:
+        for start in (0, 1):
+            assert store.probe_insert_many([start << 20, start << 30 | 0xFF], radius=0).inserted.tolist() == [True, True]
+        store.insert(7)
+        assert store.stats()["id_kind"] == "row"
+        assert content(store) == {0: {0}, 0xFF: {1}, 1 << 20: {2}, 1 << 30 | 0xFF: {3}, 7: {4}}
+
+
+@pytest.mark.parametrize("kind", ["integer", "string"])
+def test_probe_insert_many_without_ids_is_refused_where_ids_are_given(tmp_path, kind):
+    with fpstore.open(build(tmp_path / "given.fps", ids=KINDS[kind]), "r+") as store:
+        before = content(store)
+        with pytest.raises(fpstore.InputError, match="give one for each row"):
+            store.probe_insert_many([FAR], radius=0)
+        assert content(store) == before
+
+
 def test_row_numbers_pass_over_only_what_was_inserted(writer):
     matches = writer.probe_insert_many([1, FAR], [1000, 7])
     assert matches.inserted.tolist() == [False, True]
@@ -189,7 +214,6 @@ WRONG = {
     "probe_insert id": lambda s: s.probe_insert(1, None),
     "probe_insert string": lambda s: s.probe_insert(FAR, "a"),
     "probe_insert radius": lambda s: s.probe_insert(1, 1, radius=3),
-    "probe_insert_many no ids": lambda s: s.probe_insert_many([1], None),
     "probe_insert_many ids": lambda s: s.probe_insert_many([1, 2], [1]),
     "probe_insert_many radius": lambda s: s.probe_insert_many([1], [1], radius=3),
     "delete nothing": lambda s: s.delete(),

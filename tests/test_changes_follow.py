@@ -184,6 +184,15 @@ def test_readers_that_are_killed_leave_nothing(path):
         assert generations(path) == ["gen-00000005"]
 
 
+def test_a_writer_removes_only_folders_of_generations(path):
+    ours = ["gen-00000009", "gen-00000009.tmp", "gen-00000009.joined", "gen-123456789"]
+    others = ["gen-notes", "gen-1", "gen-00000009.bak", "gen-0000000٩"]
+    for name in (*ours, *others):
+        (path / name).mkdir()
+    fpstore.open(path, "r+").close()
+    assert sorted(generations(path)) == sorted(["gen-00000001", *others])
+
+
 @pytest.mark.parametrize("count", [30, pytest.param(400, marks=pytest.mark.slow)])
 def test_many_readers(path, count):
     with fpstore.open(path, "r+") as store:

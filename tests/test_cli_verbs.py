@@ -148,3 +148,23 @@ def test_verify_of_a_store_that_cannot_be_opened_names_the_fault(folder: Path) -
     assert "1 fault; it cannot be opened, so the rest was not read: fpstore repair keeps what is intact" in done.stderr
     found = json.loads(run("verify", "crawl.fps", "--json").stdout)
     assert (found["ok"], len(found["faults"])) == (False, 1)
+
+
+def test_unmatched_rows_without_ids_leave_an_empty_store_with_row_numbers(folder: Path) -> None:
+    fpstore.build("empty.fps", []).close()
+    rows = np.arange(70_000, dtype=np.uint64) << np.uint64(20)  # more than one chunk
+    np.save("new.npy", rows)
+    done = json.loads(fine("insert", "empty.fps", "new.npy", "--unmatched", "-r", "0", "-o", "m.tsv", "--json"))
+    assert done["inserted"] == len(rows)
+    np.save("more.npy", np.append(rows[:2], np.uint64(1)))
+    fine("insert", "empty.fps", "more.npy", "--unmatched", "-r", "0", "-o", "m.tsv")
+    np.save("last.npy", np.array([2], np.uint64))
+    fine("insert", "empty.fps", "last.npy")
+    with fpstore.open("empty.fps") as store:
+        assert store.stats()["id_kind"] == "row"
+        assert (store[int(rows[-1])], store[1], store[2]) == ([69_999], [70_002], [70_003])
+
+
+def test_unmatched_rows_without_ids_are_refused_where_ids_are_given(folder: Path) -> None:
+    np.save("new.npy", FINGERPRINTS)
+    assert "give one for each row" in failure("insert", "crawl.fps", "new.npy", "--unmatched", "-o", "m.tsv")

@@ -14,6 +14,7 @@ import tableimage
 
 import fpstore
 from fpstore import _kernel
+from fpstore.format.record import ADD, IN_BASE, REMOVE, WIPE
 from fpstore.format.table import TableReader
 
 DATA = Path(__file__).parent / "data"
@@ -142,6 +143,17 @@ def test_a_golden_store_answers(tmp_path, path):
             assert [[f"{m.fingerprint:016x}", m.distance] for m in matches] == probe["matches"]
             for match in matches:
                 assert sorted(match.ids) == facts["ids"][f"{match.fingerprint:016x}"]
+
+
+def test_the_reference_decodes_the_log_of_the_living_store():
+    data = (DATA / "v1" / "living" / "gen-00000002" / "log").read_bytes()
+    changes, end = reference.read_log(data, 0)
+    assert end == len(data)
+    assert {kind for change in changes for _, _, kind in change.rows} == {
+        ADD, WIPE, ADD | IN_BASE, REMOVE | IN_BASE, WIPE | IN_BASE,
+    }  # fmt: skip
+    ids = facts_of(DATA / "v1" / "living")["ids"]
+    assert changes[-1].totals[:2] == (len(ids), sum(map(len, ids.values())))
 
 
 # --- The tool -------------------------------------------------------------------------------------

@@ -13,8 +13,9 @@ from building import run_python
 
 import fpstore
 from fpstore.care.repair import RepairReport
+from fpstore.care.reports import is_damage
 from fpstore.change import merge as merging
-from fpstore.disk.refusals import is_damage, refused
+from fpstore.disk.refusals import refused
 from fpstore.format.manifest import write_manifest
 
 # Each attempt runs in a process of its own, which may open one file more than the attempt before.

@@ -233,7 +233,7 @@ class Evidence:
         return chosen
 
     def _refuse(self, manifest: Manifest, chosen: FoundGeneration) -> None:
-        """Tell what becomes of a manifest that does not speak of the generation that is there."""
+        """Report a manifest that does not describe the generation found."""
         file, number = self._path / MANIFEST_FILE, manifest.generation.number
         header = chosen.log.header
         if header is None or header.identity != manifest.identity or number == chosen.number:
@@ -241,7 +241,9 @@ class Evidence:
             return
         self.related = manifest
         self._told.note(
-            CorruptStoreError(f"{file}: it speaks of generation {number}, which is not there: {chosen.number} is", path=file)
+            CorruptStoreError(
+                f"{file}: names generation {number}, which is missing; generation {chosen.number} was found", path=file
+            )
         )
         if number > chosen.number:
             self._note_earlier(f"generation {number}, which was current")

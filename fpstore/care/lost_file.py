@@ -12,7 +12,7 @@ HELD_ROWS = 1 << 12
 
 
 class LostFile:
-    """Rows of a kind, a fingerprint and an id, each of which may be empty. Without a row there is no file in the end.
+    """Rows of a kind, a fingerprint and an id, each of which may be empty. Without rows, no file is written.
 
     Parameters
     ----------

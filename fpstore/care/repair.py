@@ -1,4 +1,4 @@
-"""Repairing a damaged store: a new one is made from everything of it that is intact, and what is lost is told."""
+"""Builds a sound store from the intact parts of a damaged one, and reports the losses."""
 
 from __future__ import annotations
 

@@ -5,8 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from fpstore.disk.refusals import is_damage
-from fpstore.errors import FpstoreError
+from fpstore.disk.refusals import TOO_MANY_FILES
+from fpstore.errors import ClosedStoreError, FpstoreError, MemoryLimitError, StorageError
+
+
+def is_damage(error: FpstoreError) -> bool:
+    """Whether an error concerns the store rather than this process (memory, open files, a closed store)."""
+    if isinstance(error, (MemoryLimitError, ClosedStoreError)):
+        return False
+    return not (isinstance(error, StorageError) and error.errno in TOO_MANY_FILES)
 
 
 @dataclass

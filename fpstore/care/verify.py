@@ -116,7 +116,7 @@ def check_totals(snapshot: Snapshot, tick: Callable[[int], None]) -> None:
         ids += len(numbers)
         if len(numbers) and int(numbers.max()) >= bound:
             highest = int(numbers.max())
-            raise CorruptStoreError(f"{path}: there is an id number {highest}", path=path, expected=bound, got=highest)
+            raise CorruptStoreError(f"{path}: id number {highest} is out of range", path=path, expected=bound, got=highest)
         tick(len(keys))
     for what, expected, got in (("fingerprints", totals.fingerprints, fingerprints), ("ids", totals.ids, ids)):
         if expected != got:

@@ -16,7 +16,7 @@ DROPPED = 2
 
 
 class RowsInOrder(NamedTuple):
-    """The rows of a batch, and what the tables have of them.
+    """The rows of a batch, and what the tables hold for each.
 
     Attributes
     ----------

@@ -14,13 +14,12 @@ from fpstore.change.merge import Host, Merge
 from fpstore.change.obsolete import remove_generation
 from fpstore.disk.refusals import refused
 from fpstore.errors import CorruptStoreError, FpstoreError, InputError
-from fpstore.format.manifest import generation_folder
+from fpstore.format.manifest import JOINED, generation_folder
 from fpstore.format.record import LAST_ROW, Totals
 from fpstore.format.strings import STRINGS_FILE, NewStrings
 from fpstore.query.snapshot import Snapshot
 from fpstore.resources import Resources
 
-JOINED = ".joined"  # a folder for the strings of other stores
 BATCH_STRINGS = 1 << 10
 
 

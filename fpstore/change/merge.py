@@ -247,7 +247,7 @@ class Merge:
                 raise
 
     def _is_current(self, number: int) -> bool:
-        """Whether the store has this generation, whatever memory says; where nobody can tell, it may."""
+        """Whether the manifest on disk names this generation; True if it cannot be read."""
         try:
             return read_manifest(self._path, self._tracker.folder).generation.number == number
         except FpstoreError:

@@ -9,13 +9,13 @@ from fpstore.diagnostics import logger
 from fpstore.disk.folders import remove_tree
 from fpstore.format.log import LOG_FILE
 from fpstore.format.log_writer import supersede_log
-from fpstore.format.manifest import MANIFEST_FILE, TEMPORARY, generation_folder
+from fpstore.format.manifest import MANIFEST_FILE, TEMPORARY, generation_folder, is_generation_name
 
 
 def remove_obsolete(path: Path, current: int) -> None:
     """Remove the generations that are not current, and temporary files of a writer that died."""
     for entry in list(path.iterdir()):
-        if entry.name.startswith("gen-") and entry.name != generation_folder(current):
+        if is_generation_name(entry.name) and entry.name != generation_folder(current):
             logger().info("%s: obsolete, removed", entry)
             remove_generation(entry)
     (path / (MANIFEST_FILE + TEMPORARY)).unlink(missing_ok=True)

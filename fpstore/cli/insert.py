@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from fpstore.aliases import Words
 from fpstore.cli import documents, queries, types
 from fpstore.cli.documents import suffix_option
 from fpstore.cli.options import (
@@ -31,7 +30,6 @@ from fpstore.cli.output import complain, count, print_json, shown
 from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb
 from fpstore.design.families import check_radius
-from fpstore.errors import InputError
 from fpstore.io import Chunk, open_reader
 
 if TYPE_CHECKING:
@@ -169,14 +167,6 @@ def _add(store: Store, chunk: Chunk) -> int:
 
 
 def _add_unmatched(store: Store, write: queries.Write, radius: int | None, threads: int | None, chunk: Chunk) -> int:
-    ids = chunk.ids if chunk.ids is not None else _row_numbers(store, len(chunk.fingerprints))
-    matches = store.probe_insert_many(chunk.fingerprints, ids, radius, threads=threads)
+    matches = store.probe_insert_many(chunk.fingerprints, chunk.ids, radius, threads=threads)
     write(Chunk(chunk.fingerprints, None), matches)
     return int(np.count_nonzero(matches.inserted))  # type: ignore[arg-type]
-
-
-def _row_numbers(store: Store, rows: int) -> Words:
-    totals = store.snapshot().totals
-    if totals.id_kind != "row" and totals.ids:
-        raise InputError(f"{store.path}: its rows have ids of their own: give one per row")
-    return np.arange(totals.next_row, totals.next_row + rows, dtype=np.uint64)

@@ -1,1 +1,1 @@
-"""Files and folders on disk: atomic folders, locks, sealed LMDB files. Nothing here knows what a store is."""
+"""Files and folders on disk: atomic folders, locks, sealed LMDB files. Nothing here knows the format of a store."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from fpstore.errors import ClosedStoreError, FpstoreError, MemoryLimitError, StorageError
+from fpstore.errors import StorageError
 
 TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
 
@@ -15,10 +15,3 @@ def refused(place: object, error: OSError, then: str = "") -> StorageError:
     if error.errno in TOO_MANY_FILES:
         reason += ": close other stores and files, or raise the limit (ulimit -n)"
     return StorageError(f"{place}: {reason}{then}", path=place, errno=error.errno)
-
-
-def is_damage(error: FpstoreError) -> bool:
-    """Whether an error concerns the store rather than this process (memory, open files, a closed store)."""
-    if isinstance(error, (MemoryLimitError, ClosedStoreError)):
-        return False
-    return not (isinstance(error, StorageError) and error.errno in TOO_MANY_FILES)

@@ -1,8 +1,8 @@
-"""LMDB environments, opened once per process and path: the only file that imports lmdb.
+"""Sealed LMDB files: opened once per process and inode, shared through weak references; the only file that imports lmdb.
 
 LMDB allows one open handle per process and file, forbids the use of a handle after ``fork``, and needs a map size fixed in
-advance. Here handles are shared and counted, a forked child opens its own, and a writer that has the file to itself grows the map
-when it is full.
+advance. So readers share one handle, which is closed with the last of them, a forked child opens its own, and a writer that has
+the file to itself grows the map when it is full.
 """
 
 from __future__ import annotations

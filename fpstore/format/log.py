@@ -45,7 +45,7 @@ _ANY = 0
 
 
 class LogHeader(NamedTuple):
-    """What a log belongs to, and what there was at its start.
+    """The store and generation of a log, and the totals at its start.
 
     Attributes
     ----------
@@ -281,7 +281,7 @@ def map_header(descriptor: int, path: Path, protection: int) -> mmap.mmap:
 
 
 def log_end(descriptor: int, path: Path, identity: bytes, generation: int) -> int:
-    """Return the end of what an open log has that is durable, when it belongs to this store and generation.
+    """Check that an open log belongs to this store and generation; return where its durable part ends.
 
     Raises
     ------

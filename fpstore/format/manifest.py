@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,8 @@ from fpstore.format.record import ID_KINDS
 
 MANIFEST_FILE = "manifest.json"
 TEMPORARY = ".tmp"
+JOINED = ".joined"  # ends the name of a folder for the strings of other stores
+_GENERATION = re.compile(r"gen-[0-9]{8,}")
 FORMAT_VERSION: int = _kernel.FORMAT_VERSION
 MOST_BYTES = 1 << 20
 _KNOWN = (("format_version", FORMAT_VERSION), ("width", 64), ("flags", 0))
@@ -242,6 +245,11 @@ def generation_folder(number: int) -> str:
     return f"gen-{number:08d}"
 
 
+def is_generation_name(name: str) -> bool:
+    """Whether a name is that of a generation's folder, or of one that a merge or a join is writing."""
+    return _GENERATION.fullmatch(name.removesuffix(TEMPORARY).removesuffix(JOINED)) is not None
+
+
 def generation_numbers(path: Path) -> list[int]:
     """Return the numbers of the generation folders of a store, ascending.
 
@@ -253,4 +261,4 @@ def generation_numbers(path: Path) -> list[int]:
         names = [entry.name for entry in path.iterdir()]
     except OSError as error:
         raise refused(path, error) from error
-    return sorted(int(name[4:]) for name in names if name.startswith("gen-") and name[4:].isdecimal())
+    return sorted(int(name[4:]) for name in names if _GENERATION.fullmatch(name))

@@ -39,7 +39,8 @@ class Delta:
     Attributes
     ----------
     version : int
-        The number of the last change. A question as of a version sees the changes up to it.
+        The number of the last change: a number of this process's delta, not of the log. A question as of a version sees the
+        changes up to it.
     strings : list of bytes
         The strings with the numbers from ``first_string`` on; empty ones are unused.
     """
@@ -127,7 +128,11 @@ class Delta:
         StorageError
         """
         if self.version + versions > LAST_VERSION:
-            raise StorageError(f"{path}: the delta has {self.version} changes: merge it; nothing was changed", path=path)
+            left = LAST_VERSION - self.version
+            raise StorageError(
+                f"{path}: the delta has {left} versions left, and this needs {versions}: merge the store; nothing was changed",
+                path=path,
+            )
 
 
 def deal_bits(sample: Words) -> npt.NDArray[np.uint8]:

@@ -35,7 +35,7 @@ class Snapshot:
     generation : Generation
     delta : Delta
     version : int
-        The number of the last log record that belongs to it.
+        The number of the last change that belongs to it: a number of this process's delta, not of the log.
     totals : Totals
         Its totals.
     """

@@ -33,7 +33,7 @@ Record make_record(fuzz::Input* input, uint64_t number) {
   for (unsigned n = input->byte() % 5; n; --n) {
     r.fingerprints.push_back(input->word());
     r.ids.push_back(input->word(2));
-    r.kinds.push_back(input->byte() % 3);
+    r.kinds.push_back(static_cast<uint8_t>(input->byte() % 3 | (input->byte() & 1) << 2));
   }
   for (unsigned n = input->byte() % 4; n; --n) {
     r.strings.emplace_back(input->byte() % 12);
@@ -83,7 +83,7 @@ bool parse(const std::vector<uint8_t>& log, size_t at, uint64_t place, uint64_t 
     r->fingerprints.push_back(get64(p + 88 + 8 * i));
     r->ids.push_back(get64(p + 88 + 8 * (rows + i)));
     r->kinds.push_back(p[88 + 16 * rows + i]);
-    if (r->kinds.back() > 2) return false;
+    if ((r->kinds.back() & 3) == 3 || r->kinds.back() > 7) return false;
   }
   for (uint64_t i = 0; i < strings; ++i) {
     if (length - end < 4) return false;

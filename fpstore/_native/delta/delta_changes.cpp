@@ -216,7 +216,7 @@ Applied Delta::apply(const Changes& rows, uint32_t version) {
   return Applied::ok;
 }
 
-// The same for one of them.
+// Does what probe_insert, below, does, for one of its rows.
 Applied Delta::probe_insert_one(const Kernels& k, const Asked& rows, size_t q, const NearIndex::Places& at, Sink* sink,
                                 uint8_t* inserted) {
   const uint64_t query = rows.queries[q], before = sink->count;

@@ -10,7 +10,7 @@ using Lims = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::c
 using Columns = std::tuple<Lims, Words, Bytes>;
 
 [[noreturn]] void raise_memory() {
-  raise("MemoryLimitError", "out of memory in the changes of the store: compact it", nb::dict());
+  raise("MemoryLimitError", "out of memory for the delta: merge the store", nb::dict());
 }
 
 void need(bool condition, const char* message) {
@@ -19,7 +19,7 @@ void need(bool condition, const char* message) {
 
 // lims of n lists over a column of this size.
 void check_lims(const Lims& lims, size_t n, size_t size) {
-  need(lims.size() == n + 1 && lims.data()[0] == 0, "lims has a place more than there are lists and starts at 0");
+  need(lims.size() == n + 1 && lims.data()[0] == 0, "lims must have one entry more than there are lists, and start at 0");
   for (size_t i = 0; i < n; ++i) need(lims.data()[i] <= lims.data()[i + 1], "lims descend");
   need(static_cast<uint64_t>(lims.data()[n]) <= size, "lims run past the column");
 }

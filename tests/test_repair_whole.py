@@ -163,8 +163,8 @@ def test_what_is_refused(tmp_path):
     path = make(tmp_path / "s")
     before = bytes_of(path)
     (tmp_path / "empty").mkdir()
-    for name in ("nothing", "empty"):
-        with pytest.raises(fpstore.StoreNotFoundError, match="no such store"):
+    for name, message in (("nothing", "no such store"), ("empty", "not an fpstore store")):
+        with pytest.raises(fpstore.StoreNotFoundError, match=message):
             fpstore.repair(tmp_path / name)
     with pytest.raises(fpstore.InputError):
         fpstore.repair(path, tmp_path / "t", in_place=True)

@@ -18,7 +18,7 @@ from fpstore.care.verify import verify_store
 from fpstore.disk.folders import short_name
 from fpstore.errors import CorruptStoreError, InputError, StorageError, StoreExistsError, StoreNotFoundError
 from fpstore.format.id_map import IDS_FILE
-from fpstore.format.manifest import looks_like_store
+from fpstore.format.manifest import looks_like_store, not_a_store
 from fpstore.format.strings import STRINGS_FILE
 from fpstore.query.tracker import Tracker
 from fpstore.resources import Resources
@@ -35,7 +35,7 @@ def repair_store(path: Path, output: Path | None, in_place: bool, lost: Path | N
     if place is not None and not path.exists():
         place.take_up()  # which may put the store back
     if not looks_like_store(path):
-        raise StoreNotFoundError(f"{path}: no such store", path=path)
+        raise not_a_store(path) if path.exists() else StoreNotFoundError(f"{path}: no such store", path=path)
     lost = lost or free_name(path, ".lost", ".tsv")
     target = output or path.with_name(f"{short_name(path.name, len('.repaired'))}.repaired")
     for written in (lost,) if place is not None else (target, lost):
@@ -75,7 +75,10 @@ class _Repair:
         if isinstance(place, InPlace):
             place.begin()
         elif target.exists() or target.is_symlink():
-            raise StoreExistsError(f"{target} exists: move it away, or choose another path", path=target)
+            raise StoreExistsError(
+                f"{target} exists: move it away, choose another path (output, -o), or repair in place (in_place, --yes)",
+                path=target,
+            )
         if not target.parent.is_dir():
             raise StorageError(f"{target.parent}: no such folder", path=target.parent)
         self._settings = Settings(self._path, self._evidence, report)

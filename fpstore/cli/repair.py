@@ -58,6 +58,8 @@ def repair(
         for heading, lines in (("fault", report.faults), ("done", report.actions), ("lost", report.losses)):
             for line in lines:
                 click.echo(shown(f"{heading}: {line}"))
+        if report.output is not None and not yes:
+            click.echo(shown(f"next: to use the new store, move {store} away and rename {report.output} to {store}"))
     if not report.complete:
         complain(f"{store}: repaired, but not all could be recovered")
         raise click.exceptions.Exit(1)

@@ -235,12 +235,13 @@ def open_reader(
     if sum(os.fspath(name) == "-" for name in names) > 1:
         raise InputError("standard input is named more than once")
     fields = Fields(decimal, fingerprint_field, id_field)
-    sources = [_open_source(name, format_of(name, format), fields, chunk_rows) for name in names]
+    sources = [_open_source(name, format, fields, chunk_rows) for name in names]
     return Reader(sources, id_type, chunk_rows)
 
 
-def _open_source(path: str | os.PathLike[str], name: str, fields: Fields, rows: int) -> Source:
-    file = InputFile(path)
+def _open_source(path: str | os.PathLike[str], format_name: str | None, fields: Fields, rows: int) -> Source:
+    file = InputFile(path)  # first: a file that is missing matters more than its extension
+    name = format_of(path, format_name)
     if name in ("npy", "u64"):
         if fields.id is not None:
             raise InputError(f"{file.name}: a .{name} file has no column {show(fields.id)}", path=file.name)

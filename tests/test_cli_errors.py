@@ -23,6 +23,7 @@ def _bad_files() -> None:
     Path("emptyid.tsv").write_text("0x00ff\t\n")
     Path("latin.tsv").write_bytes(b"0x00ff\t\xff\xfe\n")
     Path("bigid.tsv").write_text(f"0x00ff\t{2**64}\n")
+    Path("bigids.tsv").write_text(f"0x00ff\t7\n0x00fe\t{2**64}\n")
     Path("cut.u64").write_bytes(b"1234567")
     Path("zero.npy").write_bytes(b"")
     Path("broken.jsonl").write_text('{"fingerprint": "0xff"\n')
@@ -42,6 +43,7 @@ BAD_BUILDS: list[tuple[Sequence[object], str]] = [
     (["emptyid.tsv"], "emptyid.tsv:1: the id is empty"),
     (["latin.tsv"], "latin.tsv:1: .*UTF-8"),
     (["bigid.tsv", "--id-type", "int"], "bigid.tsv:1: .*2\\^64-1"),
+    (["bigids.tsv"], "is over 2\\^64-1, but other ids are integers.*--id-type str"),
     (["cut.u64"], "cut.u64: "),
     (["zero.npy"], "zero.npy: "),
     (["broken.jsonl"], "broken.jsonl:1: "),

@@ -109,7 +109,7 @@ class Settings:
                 specs.insert(0, TableSpec(IDENTITY, 64))
             made = Design("custom", radius, tuple(specs))
         how = ", the largest it covers" if self._related is None else ""
-        told.actions.append(f"made out the design from the tables: {made.name}, radius {made.radius}{how}")
+        told.actions.append(f"worked out the design from the tables: {made.name}, radius {made.radius}{how}")
         if self._related is None:
             told.losses.append("the settings: what made the fingerprints is not known, nor the radius that was asked for")
         elif made.radius < self._related.design.radius:

@@ -36,7 +36,7 @@ def repair_store(path: Path, output: Path | None, in_place: bool, lost: Path | N
         place.take_up()  # which may put the store back
     if not looks_like_store(path):
         raise not_a_store(path) if path.exists() else StoreNotFoundError(f"{path}: no such store", path=path)
-    lost = lost or free_name(path, ".lost", ".tsv")
+    lost = lost or free_name(output or path, ".lost", ".tsv")
     target = output or path.with_name(f"{short_name(path.name, len('.repaired'))}.repaired")
     for written in (lost,) if place is not None else (target, lost):
         refuse_inside_store(written)
@@ -72,6 +72,7 @@ class _Repair:
             report.sound = True
             return
         target = place.target if isinstance(place, InPlace) else place
+        self._in_place = isinstance(place, InPlace)
         if isinstance(place, InPlace):
             place.begin()
         elif target.exists() or target.is_symlink():
@@ -138,9 +139,10 @@ class _Repair:
             tracker.close()
         if not found.ok:
             raise CorruptStoreError(f"{target}: the new store is damaged: {found.faults[0]['message']}", path=target)
+        what = "a new store" if self._in_place else str(target)  # whose place is only for now
         report.output = str(target)
         report.fingerprints, report.ids = totals.fingerprints, totals.ids
-        report.actions.append(f"wrote {target}: {totals.fingerprints} fingerprints with {totals.ids} ids, and verified it")
+        report.actions.append(f"wrote {what}: {totals.fingerprints:,} fingerprints with {totals.ids:,} ids, and verified it")
         kinds, expected = self._lost.counts, self._content.expected
         for kind, text in (
             ("fingerprint", "fingerprints that have no id left, and are not in the new store"),
@@ -148,11 +150,11 @@ class _Repair:
             ("name", "ids whose strings are lost"),
         ):
             if kinds[kind]:
-                report.losses.append(f"{kinds[kind]} {text}")
+                report.losses.append(f"{kinds[kind]:,} {text}")
         for what, got in (("fingerprints", totals.fingerprints), ("ids", totals.ids)):
             held = None if expected is None else getattr(expected, what)
             if held not in (None, got):
-                report.losses.append(f"the store held {held} {what}, the new one has {got}")
+                report.losses.append(f"the store held {held:,} {what}, the new one has {got:,}")
 
     def _finish_lost(self) -> None:
         if not self._content.has_all_fingerprints or any(kind != "name" for kind in self._lost.counts):

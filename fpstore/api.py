@@ -182,9 +182,9 @@ def repair(
         Put the new store in place of the damaged one once it is complete and verified. The damaged one is kept, with
         ``.damaged`` appended to its name.
     lost : path-like, optional
-        The list of losses to write; by default the store's name with ``.lost.tsv`` appended. Each line has a kind, a
-        fingerprint and an id. Kinds: ``fingerprint`` (it has no id left), ``ids`` (the fingerprint has lost some ids), ``name``
-        (the string of this id number is lost), ``id`` (no fingerprint has this id now).
+        The list of losses to write; by default the name of `output`, or else of the store, with ``.lost.tsv`` appended. Each
+        line has a kind, a fingerprint and an id. Kinds: ``fingerprint`` (it has no id left), ``ids`` (the fingerprint has lost
+        some ids), ``name`` (the string of this id number is lost), ``id`` (no fingerprint has this id now).
     memory, threads, progress : optional
         As for :func:`build`.
 

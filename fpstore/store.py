@@ -25,7 +25,7 @@ from fpstore.design.families import Design, check_design, check_radius
 from fpstore.errors import ClosedStoreError, FpstoreError, InputError, NotStoredError, ReadOnlyError
 from fpstore.io import check_fingerprint, check_fingerprints, check_id, check_ids
 from fpstore.query.batches import PROBE_QUERIES
-from fpstore.query.ids import IdLookup, Ids
+from fpstore.query.ids import IdLookup, Ids, numbers_of
 from fpstore.query.matches import Match, Matches
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker
@@ -473,7 +473,7 @@ class Store:
         _check_optional_sync(sync)
         if fingerprints is not None:
             return writer.delete_fingerprints(_many(fingerprints), sync)
-        return writer.delete_ids(self.ids.numbers(ids), sync)
+        return writer.delete_ids(numbers_of(self.snapshot(), ids), sync)
 
     def flush(self) -> None:
         """Make durable, and show to other processes, the changes made with ``sync`` other than ``"commit"``.

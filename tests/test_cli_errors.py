@@ -1,14 +1,16 @@
 """Bad input on the command line: one line on standard error, an exit code, and nothing left behind."""
 
 import re
+import shutil
 from collections.abc import Sequence
 from contextlib import nullcontext
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from commandline import NEAR, failure, run
+from commandline import NEAR, failure, fine, run
 
 import fpstore
 
@@ -21,6 +23,7 @@ def _bad_files() -> None:
     Path("emptyid.tsv").write_text("0x00ff\t\n")
     Path("latin.tsv").write_bytes(b"0x00ff\t\xff\xfe\n")
     Path("bigid.tsv").write_text(f"0x00ff\t{2**64}\n")
+    Path("bigids.tsv").write_text(f"0x00ff\t7\n0x00fe\t{2**64}\n")
     Path("cut.u64").write_bytes(b"1234567")
     Path("zero.npy").write_bytes(b"")
     Path("broken.jsonl").write_text('{"fingerprint": "0xff"\n')
@@ -40,6 +43,7 @@ BAD_BUILDS: list[tuple[Sequence[object], str]] = [
     (["emptyid.tsv"], "emptyid.tsv:1: the id is empty"),
     (["latin.tsv"], "latin.tsv:1: .*UTF-8"),
     (["bigid.tsv", "--id-type", "int"], "bigid.tsv:1: .*2\\^64-1"),
+    (["bigids.tsv"], "is over 2\\^64-1, but other ids are integers.*--id-type str"),
     (["cut.u64"], "cut.u64: "),
     (["zero.npy"], "zero.npy: "),
     (["broken.jsonl"], "broken.jsonl:1: "),
@@ -73,11 +77,21 @@ def test_bad_build_input_is_one_line_and_leaves_nothing(arguments: Sequence[obje
     [
         (["build", "crawl.fps", "crawl.tsv"], "crawl.fps exists: .*--force"),
         (["build", "notes", "crawl.tsv", "--force"], "notes exists and is not an fpstore store"),
+        (["build", "notes", "crawl.tsv"], "notes exists and is not an fpstore store: choose another path\\n"),
+        (["backup", "crawl.fps", "notes"], "notes exists and is not an fpstore store: choose another path\\n"),
+        (["build", "x.fps", "crawl.fps"], "crawl.fps: is a store: fpstore merge adds"),
+        (["build", "x.fps", "crawl.fps", "--text"], "crawl.fps: is a store, not a folder of texts"),
+        (["build", "x.fps", "notes", "--text", "--suffix", ".none"], "notes \\(only .none\\): no text"),
         (["build", "no/such/folder.fps", "crawl.tsv"], "no/such: no such folder"),
         (["build", "/sys/new.fps", "crawl.tsv"], "/sys/new.fps: cannot write"),
         (["probe", "missing.fps", "1"], "missing.fps: no such store"),
         (["probe", "notes", "1"], "notes: not an fpstore store"),
         (["probe", "crawl.fps", "--input", "missing.npy"], "missing.npy: no such file"),
+        (["probe", "crawl.fps", "--input", "missing"], "missing: no such file"),
+        (["repair", "missing.fps"], "missing.fps: no such store"),
+        (["repair", "notes"], "notes: not an fpstore store"),
+        (["insert", "crawl.fps", "a.npy"], "its ids are strings: give one for each row"),
+        (["insert", "numbers.fps", "new.tsv"], "got strings: give integers below 2\\^64"),
         (["probe", "crawl.fps", "0x1", "-o", "m.docx"], "unknown extension '.docx'"),
         (["probe", "crawl.fps", "0x1", "-o", "no/m.tsv"], "no/m.tsv: no such file or folder"),
         (["probe", "crawl.fps", "--text", "draft.txt"], "does not know how its fingerprints were made"),
@@ -164,6 +178,67 @@ def test_damaged_stores_are_one_line(folder: Path) -> None:
                     assert result.stderr.count("\n") == 1, (name, verb, result.stderr)
                     assert "internal error" not in result.stderr
             path.write_bytes(data)
+
+
+def test_numbers_as_ids_of_a_store_of_strings_name_the_option(folder: Path) -> None:
+    assert "got integers: give strings (--id-type str)" in failure("insert", "crawl.fps", "-", stdin="0x1\t5\n")
+    assert "1 row of 1 inserted" in fine("insert", "crawl.fps", "-", "--id-type", "str", stdin="0x1\t5\n")
+
+
+@pytest.mark.parametrize("name", ["table-000.fpt", "ids.mdb", "strings.mdb", "log"])
+def test_a_missing_file_of_a_store_names_repair(folder: Path, name: str) -> None:
+    Path("crawl.fps/gen-00000001", name).unlink()
+    for verb in (["probe", "crawl.fps", "0x1"], ["backup", "crawl.fps", "copy.fps"]):
+        assert f"{name}: missing: run fpstore repair\n" in failure(*verb)
+    assert f"{name}: missing\n" in run("repair", "crawl.fps").stdout
+
+
+def test_a_missing_manifest_names_repair(folder: Path) -> None:
+    Path("crawl.fps/manifest.json").unlink()
+    assert "crawl.fps: manifest.json is missing: run fpstore repair\n" in failure("stats", "crawl.fps")
+    said = run("repair", "crawl.fps").stdout
+    assert "manifest.json is missing\n" in said
+    assert re.search("next: to use the new store, move crawl.fps away and rename .*/crawl.fps.repaired to crawl.fps\n", said)
+    message = failure("repair", "crawl.fps")
+    for words in ("crawl.fps.repaired exists", "-o", "--yes"):
+        assert words in message
+
+
+def test_a_store_of_others_names_the_file_that_cannot_be_written(folder: Path, with_mode: Any) -> None:
+    fpstore.open("crawl.fps", "r+").close()
+    with with_mode(Path("crawl.fps/writer.lock"), 0o444):
+        assert "crawl.fps: cannot be changed (writer.lock: Permission denied)" in failure("delete", "crawl.fps", "a")
+
+
+@pytest.mark.parametrize("output", ["m.tsv", "m.csv", "m.jsonl", "m.parquet"])
+@pytest.mark.parametrize("numbers", [False, True])
+def test_an_insert_that_failed_is_repeated(folder: Path, monkeypatch: pytest.MonkeyPatch, output: str, numbers: bool) -> None:
+    monkeypatch.setattr(import_module("fpstore.cli.insert"), "CHUNK_ROWS", 4)
+    store = "numbers.fps" if numbers else "crawl.fps"
+    rows = [(0x1234567812345678 ^ (i % 3 * 7) << 40 ^ (i > 2), i + 100) for i in range(9)]
+    rows[5], rows[7] = rows[1], (0xF0F0, 107)
+    lines = [f"{f:016x}\t{i if numbers else f'new {i}'}\n" for f, i in rows]
+    Path("rows.tsv").write_text("".join(lines))
+    shutil.copytree(store, "once.fps")
+    fine("insert", "once.fps", "rows.tsv", "--unmatched", "-r", 1, "-o", output, "-q")
+    expected = Path(output).read_bytes()
+    Path(output).unlink()
+    Path("part.tsv").write_text("".join(lines[:8]))
+    Path("bad.tsv").write_text("not hex\n")
+    message = failure("insert", store, "part.tsv", "bad.tsv", "--unmatched", "-r", 1, "-o", output)
+    assert re.search("bad.tsv:1: .*; before that, [1-8] rows? of the first 8 were inserted; repeat the command", message)
+    assert not Path(output).exists()
+    fine("insert", store, "rows.tsv", "--unmatched", "-r", 1, "-o", output, "-q")
+    assert Path(output).read_bytes() == expected
+    assert fine("export", store) == fine("export", "once.fps")
+
+
+def test_an_insert_of_row_numbers_that_failed_is_not_repeated(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_module("fpstore.cli.insert"), "CHUNK_ROWS", 2)
+    Path("part.tsv").write_text("0x1\n0x2\n")
+    Path("bad.tsv").write_text("not hex\n")
+    message = failure("insert", "numbers.fps", "part.tsv", "bad.tsv")
+    assert "before that, 2 rows of the first 2 were inserted; insert only the rows after these" in message
 
 
 def test_a_bug_is_one_line_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -180,7 +180,7 @@ def at_a_room(stage, disk, room):
     assert content(path) == now
     if refused:
         assert said.startswith(str(disk))
-        assert "No space left on device" in said
+        assert "No space left on device: free some space" in said
         assert "\n" not in said
         assert not [output for output in BESIDE.get(stage, []) if (disk / output).exists()] or stage is split
         if store is not None:

@@ -139,6 +139,10 @@ def test_a_folder_without_a_manifest_is_not_a_store(path):
     (path / MANIFEST_FILE).unlink()
     assert not is_store(path)
     for opened in (read_manifest, fpstore.open):
+        with pytest.raises(StoreNotFoundError, match=r"manifest\.json is missing: run fpstore repair"):
+            opened(path)
+    shutil.rmtree(path / "gen-00000001")
+    for opened in (read_manifest, fpstore.open):
         with pytest.raises(StoreNotFoundError, match=r"no manifest\.json in it"):
             opened(path)
 

@@ -157,14 +157,28 @@ def test_another_path(tmp_path):
     assert (report.output, report.lost_file) == (str(tmp_path / "new"), str(tmp_path / "lost"))
     assert content(tmp_path / "new") < right
     assert listing(tmp_path) == ["lost", "new", "s"]
+    other = tmp_path / "other"
+    other.mkdir()
+    assert fpstore.repair(path, other / "new").lost_file == str(other / "new.lost.tsv")
+    assert listing(tmp_path) == ["lost", "new", "other", "s"]
+    with pytest.raises(fpstore.StorageError, match=r"choose another place for the list of losses .*--lost"):
+        fpstore.repair(path, other / "newer", lost=tmp_path / "no" / "lost")
+
+
+def test_a_repair_in_place_names_no_path_of_its_own(tmp_path):
+    path = make(tmp_path / "s")
+    (path / GENERATION / IDS_FILE).unlink()
+    actions = fpstore.repair(path, in_place=True).actions
+    assert not [action for action in actions if ".repairing" in action]
+    assert [action for action in actions if action.startswith("wrote a new store: ")]
 
 
 def test_what_is_refused(tmp_path):
     path = make(tmp_path / "s")
     before = bytes_of(path)
     (tmp_path / "empty").mkdir()
-    for name in ("nothing", "empty"):
-        with pytest.raises(fpstore.StoreNotFoundError, match="no such store"):
+    for name, message in (("nothing", "no such store"), ("empty", "not an fpstore store")):
+        with pytest.raises(fpstore.StoreNotFoundError, match=message):
             fpstore.repair(tmp_path / name)
     with pytest.raises(fpstore.InputError):
         fpstore.repair(path, tmp_path / "t", in_place=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import glob
 import os
@@ -55,10 +54,10 @@ class Target:
         refuse_inside_store(path)
         self._put_back()
         if path.is_symlink() or path.exists():
+            if not is_store(path):
+                raise StoreExistsError(f"{path} exists and is not an fpstore store: choose another path", path=path)
             if not self._overwrite:
                 raise StoreExistsError(f"{path} exists: choose another path, or replace it with overwrite (--force)", path=path)
-            if not is_store(path):
-                raise StoreExistsError(f"{path} exists and is not an fpstore store: it will not be replaced", path=path)
             self._keep_writers_away()
         if not path.parent.is_dir():
             raise StorageError(f"{path.parent}: no such folder", path=path.parent)
@@ -118,8 +117,7 @@ class Target:
             self._let_writers()
 
     def _refused(self, place: object, error: OSError) -> StorageError:
-        room = ": free some space" if error.errno == errno.ENOSPC else ""
-        return refused(place, error, f"{room}; nothing was changed")
+        return refused(place, error, "; nothing was changed")
 
     def _publish(self) -> None:
         for folder, _, _ in os.walk(self._folder, topdown=False):

@@ -12,7 +12,7 @@ from pathlib import Path
 from fpstore.aliases import Progress
 from fpstore.building.generation_writer import finish_copy
 from fpstore.building.target import Target, lies_inside
-from fpstore.disk.files import open_file, read_at
+from fpstore.disk.files import missing, open_file, read_at
 from fpstore.disk.refusals import refused
 from fpstore.disk.seal import opened_seal
 from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError
@@ -79,7 +79,7 @@ def _open_folder(generation: Generation, store: int) -> int:
     try:
         return os.open(generation.folder.name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=store)
     except FileNotFoundError as error:
-        raise StoreNotFoundError(f"{generation.folder}: missing ({error.strerror})", path=generation.folder) from error
+        raise missing(generation.folder) from error
     except OSError as error:
         raise refused(generation.folder, error) from error
 

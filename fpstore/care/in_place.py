@@ -136,7 +136,8 @@ class InPlace:
         """
         if self._folder.exists() or self._folder.is_symlink():
             raise StoreExistsError(
-                f"{self._folder} exists, and no repair has made it: move it away, or repair to another path", path=self._folder
+                f"{self._folder} exists, and no repair has made it: move it away, or repair to another path (output, -o)",
+                path=self._folder,
             )
         with storage_errors(self._path):
             self._folder.mkdir()

@@ -9,6 +9,7 @@ from fpstore.errors import InputError, StorageError
 from fpstore.io.sink import Sink
 
 HELD_ROWS = 1 << 12
+ELSEWHERE = "choose another place for the list of losses (lost, --lost)"
 
 
 class LostFile:
@@ -37,7 +38,9 @@ class LostFile:
         try:
             self._sink = Sink(path)
         except InputError as error:  # it names a folder
-            raise StorageError(f"{path}: {error}", path=path) from error
+            raise StorageError(f"{path}: {error}: {ELSEWHERE}", path=path) from error
+        except StorageError as error:
+            raise StorageError(f"{error}: {ELSEWHERE}", path=path) from error
 
     def add(self, kind: str, fingerprint: str, identifier: str) -> None:
         """Append a row.

@@ -18,7 +18,7 @@ from fpstore.care.verify import verify_store
 from fpstore.disk.folders import short_name
 from fpstore.errors import CorruptStoreError, InputError, StorageError, StoreExistsError, StoreNotFoundError
 from fpstore.format.id_map import IDS_FILE
-from fpstore.format.manifest import looks_like_store
+from fpstore.format.manifest import looks_like_store, not_a_store
 from fpstore.format.strings import STRINGS_FILE
 from fpstore.query.tracker import Tracker
 from fpstore.resources import Resources
@@ -35,8 +35,8 @@ def repair_store(path: Path, output: Path | None, in_place: bool, lost: Path | N
     if place is not None and not path.exists():
         place.take_up()  # which may put the store back
     if not looks_like_store(path):
-        raise StoreNotFoundError(f"{path}: no such store", path=path)
-    lost = lost or free_name(path, ".lost", ".tsv")
+        raise not_a_store(path) if path.exists() else StoreNotFoundError(f"{path}: no such store", path=path)
+    lost = lost or free_name(output or path, ".lost", ".tsv")
     target = output or path.with_name(f"{short_name(path.name, len('.repaired'))}.repaired")
     for written in (lost,) if place is not None else (target, lost):
         refuse_inside_store(written)
@@ -72,10 +72,14 @@ class _Repair:
             report.sound = True
             return
         target = place.target if isinstance(place, InPlace) else place
+        self._in_place = isinstance(place, InPlace)
         if isinstance(place, InPlace):
             place.begin()
         elif target.exists() or target.is_symlink():
-            raise StoreExistsError(f"{target} exists: move it away, or choose another path", path=target)
+            raise StoreExistsError(
+                f"{target} exists: move it away, choose another path (output, -o), or repair in place (in_place, --yes)",
+                path=target,
+            )
         if not target.parent.is_dir():
             raise StorageError(f"{target.parent}: no such folder", path=target.parent)
         self._settings = Settings(self._path, self._evidence, report)
@@ -135,9 +139,10 @@ class _Repair:
             tracker.close()
         if not found.ok:
             raise CorruptStoreError(f"{target}: the new store is damaged: {found.faults[0]['message']}", path=target)
+        what = "a new store" if self._in_place else str(target)  # whose place is only for now
         report.output = str(target)
         report.fingerprints, report.ids = totals.fingerprints, totals.ids
-        report.actions.append(f"wrote {target}: {totals.fingerprints} fingerprints with {totals.ids} ids, and verified it")
+        report.actions.append(f"wrote {what}: {totals.fingerprints:,} fingerprints with {totals.ids:,} ids, and verified it")
         kinds, expected = self._lost.counts, self._content.expected
         for kind, text in (
             ("fingerprint", "fingerprints that have no id left, and are not in the new store"),
@@ -145,11 +150,11 @@ class _Repair:
             ("name", "ids whose strings are lost"),
         ):
             if kinds[kind]:
-                report.losses.append(f"{kinds[kind]} {text}")
+                report.losses.append(f"{kinds[kind]:,} {text}")
         for what, got in (("fingerprints", totals.fingerprints), ("ids", totals.ids)):
             held = None if expected is None else getattr(expected, what)
             if held not in (None, got):
-                report.losses.append(f"the store held {held} {what}, the new one has {got}")
+                report.losses.append(f"the store held {held:,} {what}, the new one has {got:,}")
 
     def _finish_lost(self) -> None:
         if not self._content.has_all_fingerprints or any(kind != "name" for kind in self._lost.counts):

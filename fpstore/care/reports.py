@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from fpstore.disk.files import RUN_REPAIR
 from fpstore.disk.refusals import TOO_MANY_FILES
 from fpstore.errors import ClosedStoreError, FpstoreError, MemoryLimitError, StorageError
 
@@ -95,5 +96,6 @@ class RepairReport:
         """Add a fault; raise an error that is this process's, not the store's."""
         if not is_damage(error):
             raise error
-        if str(error) not in self.faults:
-            self.faults.append(str(error))
+        fault = str(error).removesuffix(f": {RUN_REPAIR}")
+        if fault not in self.faults:
+            self.faults.append(fault)

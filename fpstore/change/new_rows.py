@@ -120,7 +120,8 @@ def kind_with(snapshot: Snapshot, path: Path, ids: Words | Sequence[int | str]) 
     if is_fresh(snapshot):
         return "string" if strings else "integer"
     if strings != (had == "string"):
-        raise InputError(f"{path}: its ids are {KIND_WORDS[had]}, got {'strings' if strings else 'integers'}")
+        got, hint = ("strings", "integers below 2^64") if strings else ("integers", "strings (--id-type str)")
+        raise InputError(f"{path}: its ids are {KIND_WORDS[had]}, got {got}: give {hint}")
     return had
 
 

@@ -8,7 +8,7 @@ from fpstore.change.obsolete import remove_obsolete
 from fpstore.change.writer import StoreWriter
 from fpstore.diagnostics import logger
 from fpstore.disk.folders import sync_folder
-from fpstore.disk.locks import WriterLock
+from fpstore.disk.locks import LOCK_FILE, WriterLock
 from fpstore.disk.refusals import refused
 from fpstore.errors import FpstoreError, ReadOnlyError, StoreNotFoundError
 from fpstore.format.log import HEADER_BYTES, LOG_FILE
@@ -28,7 +28,7 @@ def open_writer(tracker: Tracker, sync: str, merge_at: float | None) -> StoreWri
         lock = WriterLock(tracker.here())
     except OSError as error:
         if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-            raise ReadOnlyError(f"{path}: cannot be changed ({error.strerror})", path=path) from error
+            raise ReadOnlyError(f"{path}: cannot be changed ({LOCK_FILE}: {error.strerror})", path=path) from error
         raise error if isinstance(error, FpstoreError) else refused(path, error) from error
     log = None
     try:

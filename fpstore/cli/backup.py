@@ -23,11 +23,12 @@ def backup(store: str, path: str, force: bool, talk: Talk, as_json: bool) -> Non
     """Copy a store to PATH as it is at one moment, even while it is in use.
 
     Other processes can go on inserting and merging. The copy is an ordinary store. It appears complete or not at
-    all.
+    all. It is not verified: verify the store first, and keep two copies, so that a copy of a damaged store does not
+    replace the last good one.
 
     $ fpstore backup crawl.fps crawl-backup.fps
     $ fpstore backup crawl.fps crawl-backup.fps --force --json
-    $ fpstore backup crawl.fps nightly.fps --force --quiet
+    $ fpstore backup crawl.fps monday.fps --force --quiet
     $ fpstore backup crawl.fps weekly.fps --no-progress
     """
     import fpstore

@@ -15,6 +15,7 @@ from fpstore.cli import types
 from fpstore.cli.options import Talk, grouped
 from fpstore.cli.output import count
 from fpstore.errors import InputError, StorageError
+from fpstore.format.manifest import is_store
 from fpstore.io import Chunk, check_fingerprints
 
 if TYPE_CHECKING:
@@ -109,6 +110,10 @@ def reader(
 def refuse_folders(paths: Sequence[str]) -> None:
     """Refuse a folder where files of fingerprints are expected."""
     for path in paths:
+        if is_store(Path(path)):
+            raise InputError(
+                f"{path}: is a store: fpstore merge adds stores to one another, fpstore export writes the rows of one", path=path
+            )
         if Path(path).is_dir():
             raise InputError(f"{path}: is a folder; --text makes fingerprints of the text files in it", path=path)
 

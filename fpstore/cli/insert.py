@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ from fpstore.cli.output import complain, count, print_json, shown
 from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb
 from fpstore.design.families import check_radius
+from fpstore.errors import FpstoreError
 from fpstore.io import Chunk, open_reader
 
 if TYPE_CHECKING:
@@ -97,8 +99,13 @@ def insert(
 
     When this returns, the rows are durable, and every process that has the store open finds them. With --unmatched,
     a row is inserted only if the store has nothing within the radius; for the other rows, lines `query fingerprint
-    distance id` are written, as by fpstore probe. Inserts are kept in a log beside the tables until fpstore merge.
-    An id that is already stored keeps its old fingerprint too: to replace a document, fpstore delete its id first.
+    distance id` are written, as by fpstore probe. A row is not written as a match of itself. Inserts are kept in a log
+    beside the tables until fpstore merge. An id that is already stored keeps its old fingerprint too: to replace a
+    document, fpstore delete its id first.
+
+    Rows are inserted in chunks of 65,536. After an error or Ctrl-C, the chunks before stay inserted, and FILE is not
+    written. Repeat the command: a row with its id is not added twice, and FILE gets the matches of all rows. Where ids
+    are row numbers, insert only the rows that are not in.
 
     $ fpstore insert crawl.fps new.tsv
     $ fpstore insert crawl.fps new.tsv --unmatched --radius 2 --output duplicates.tsv --threads 1
@@ -121,17 +128,16 @@ def insert(
         chunks = _begun(source)
         with fpstore.open(store, "r+", sync=sync, merge_at=merge_at) as opened:
             add = partial(_add, opened) if write is None else partial(_add_unmatched, opened, write, radius, threads)
-            done = inserted = 0
-            for chunk in chunks:
-                inserted += add(chunk)
-                done += len(chunk.fingerprints)
-                bars("inserting", done, getattr(source, "rows", None))
+            with _counting() as counts:
+                for chunk in chunks:
+                    counts.add(chunk, add(chunk))
+                    bars("inserting", counts.done, getattr(source, "rows", None))
             holds = {"fingerprints": len(opened), "ids": len(opened.ids)}
     notices.report(talk)
     if as_json and not (unmatched and output == "-"):
-        print_json({"rows": done, "inserted": inserted, **holds})
+        print_json({"rows": counts.done, "inserted": counts.inserted, **holds})
     elif not talk.quiet:
-        line = f"{shown(store)}: {count(inserted, 'row')} of {done:,} inserted, {time.monotonic() - began:.1f} s"
+        line = f"{shown(store)}: {count(counts.inserted, 'row')} of {counts.done:,} inserted, {time.monotonic() - began:.1f} s"
         if unmatched and output == "-":
             complain(line)
         else:
@@ -148,6 +154,40 @@ def _check_usage(inputs: Sequence[str], unmatched: bool, text: bool) -> None:
     else:
         refuse(documents.FOLDER_PARAMETERS, "needs --text")
         documents.refuse_folders(inputs)
+
+
+@dataclass
+class _Counts:
+    """The rows of the chunks that are in the store."""
+
+    done: int = 0
+    inserted: int = 0
+    with_ids: bool = True
+
+    def add(self, chunk: Chunk, inserted: int) -> None:
+        """Count a chunk."""
+        self.done += len(chunk.fingerprints)
+        self.inserted += inserted
+        self.with_ids = chunk.ids is not None
+
+    def __str__(self) -> str:
+        """Say what is in the store, and how to go on."""
+        again = (
+            "repeat the command: a row that is stored is not added again" if self.with_ids else "insert only the rows after these"
+        )
+        return f"before that, {count(self.inserted, 'row')} of the first {self.done:,} were inserted; {again}"
+
+
+@contextmanager
+def _counting() -> Iterator[_Counts]:
+    """Let an error say which rows were inserted before it."""
+    counts = _Counts()
+    try:
+        yield counts
+    except FpstoreError as error:
+        if not counts.done:
+            raise
+        raise type(error)(f"{str(error).removesuffix('; nothing was changed')}; {counts}", **vars(error)) from error
 
 
 def _writer_of_matches(output: str | None) -> AbstractContextManager[queries.Write | None]:
@@ -168,5 +208,5 @@ def _add(store: Store, chunk: Chunk) -> int:
 
 def _add_unmatched(store: Store, write: queries.Write, radius: int | None, threads: int | None, chunk: Chunk) -> int:
     matches = store.probe_insert_many(chunk.fingerprints, chunk.ids, radius, threads=threads)
-    write(Chunk(chunk.fingerprints, None), matches)
+    write(Chunk(chunk.fingerprints, None), matches, chunk.ids)
     return int(np.count_nonzero(matches.inserted))  # type: ignore[arg-type]

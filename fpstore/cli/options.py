@@ -28,7 +28,7 @@ memory_option = click.option(
     "--memory",
     type=types.MEMORY,
     metavar="SIZE",
-    help="Memory budget, such as 2GiB; by default a quarter of this machine's memory.",
+    help="Memory budget, such as 2GiB, at least 64MiB; by default a quarter of this machine's memory.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 json_lines_option = click.option("--json", "as_json", is_flag=True, help="Write JSON lines, one object per query.")

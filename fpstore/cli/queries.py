@@ -6,12 +6,15 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
+import numpy.typing as npt
 
+from fpstore.aliases import Bytes, Lims, Words
 from fpstore.cli import documents, types
 from fpstore.cli.options import (
     ROW_PARAMETERS,
@@ -32,7 +35,7 @@ from fpstore.errors import InputError
 from fpstore.io import Chunk, check_fingerprints, open_reader, open_writer, parse_fingerprint
 from fpstore.io.reader import format_of
 from fpstore.io.sink import Sink
-from fpstore.query.matches import Matches
+from fpstore.query.matches import Match, Matches
 from fpstore.store import Store
 
 CHUNK_QUERIES = 1 << 16
@@ -41,7 +44,7 @@ FIRST_QUERIES = 1 << 8
 MOST_ROWS = 1 << 20  # of matches held at once, as estimated from the queries before
 COLUMNS = ("query", "fingerprint", "distance", "id")
 
-Write = Callable[[Chunk, Matches], int]
+Write = Callable[..., int]  # of the queries, their matches and, if own rows are left out of these, their ids
 
 
 @dataclass(frozen=True)
@@ -219,10 +222,14 @@ def rows_writer(output: str, with_document: bool) -> Iterator[Write]:
         columns.append("document")
     with open_writer(output, columns=columns) as writer:
 
-        def write(queries: Chunk, matches: Matches) -> int:
+        def write(queries: Chunk, matches: Matches, own: Words | list[str] | None = None) -> int:
             lims, ids = matches.ids()
             of_match = np.repeat(np.arange(len(matches.fingerprints)), np.diff(lims))
             of_query = np.repeat(np.arange(len(matches)), np.diff(matches.lims))[of_match]
+            if own is not None:
+                others = _of_others(ids, matches.distances[of_match], of_query, own)
+                ids = list(compress(ids, others)) if isinstance(ids, list) else ids[others]
+                of_match, of_query = of_match[others], of_query[others]
             data: dict[str, Any] = {
                 "query": queries.fingerprints[of_query],
                 "fingerprint": matches.fingerprints[of_match],
@@ -238,6 +245,20 @@ def rows_writer(output: str, with_document: bool) -> Iterator[Write]:
         yield write
 
 
+def _of_others(ids: Words | list[str], distances: Bytes, of_query: Lims, own: Words | list[str]) -> npt.NDArray[np.bool_]:
+    """Return which rows are not the query's own: its fingerprint with its id."""
+    others = np.ones(len(ids), bool)
+    for row in np.flatnonzero(distances == 0).tolist():
+        others[row] = ids[row] != own[of_query[row]]
+    return others
+
+
+def _without(found: Sequence[Match], own: int | str) -> list[Match]:
+    """Return matches without the query's own row."""
+    kept = [match._replace(ids=[i for i in match.ids if i != own]) if match.distance == 0 else match for match in found]  # type: ignore[arg-type]
+    return [match for match in kept if match.ids]
+
+
 @contextmanager
 def json_lines_writer(output: str) -> Iterator[Write]:
     """One object per query, even without a match."""
@@ -245,11 +266,13 @@ def json_lines_writer(output: str) -> Iterator[Write]:
     encode = json.JSONEncoder(ensure_ascii=False).encode
     try:
 
-        def write(queries: Chunk, matches: Matches) -> int:
+        def write(queries: Chunk, matches: Matches, own: Words | list[str] | None = None) -> int:
             lines, rows = [], 0
             for number, (query, found) in enumerate(zip(queries.fingerprints.tolist(), matches, strict=True)):
                 record: dict[str, Any] = {} if queries.ids is None else {"document": queries.ids[number]}
                 record["query"] = f"{query:016x}"
+                if own is not None:
+                    found = _without(found, own[number])
                 record["matches"] = [
                     {"fingerprint": f"{match.fingerprint:016x}", "distance": match.distance, "ids": match.ids} for match in found
                 ]

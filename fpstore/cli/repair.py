@@ -16,7 +16,11 @@ from fpstore.cli.verb import Verb
 @store_argument
 @click.option("-o", "--output", metavar="NEW", help="The store to write; by default STORE.repaired.")
 @click.option("--yes", is_flag=True, help="Put the new store in place of STORE, and keep that as STORE.damaged.")
-@click.option("--lost", metavar="FILE", help="Where to list losses, if there are any; by default STORE.lost.tsv.")
+@click.option(
+    "--lost",
+    metavar="FILE",
+    help="Where to list losses, if there are any; by default STORE.lost.tsv, with -o NEW.lost.tsv.",
+)
 @threads_option
 @memory_option
 @talk_options
@@ -58,6 +62,8 @@ def repair(
         for heading, lines in (("fault", report.faults), ("done", report.actions), ("lost", report.losses)):
             for line in lines:
                 click.echo(shown(f"{heading}: {line}"))
+        if report.output is not None and not yes:
+            click.echo(shown(f"next: to use the new store, move {store} away and rename {report.output} to {store}"))
     if not report.complete:
         complain(f"{store}: repaired, but not all could be recovered")
         raise click.exceptions.Exit(1)

@@ -12,6 +12,7 @@ from pathlib import Path
 from fpstore.disk.refusals import refused
 from fpstore.errors import CorruptStoreError, StorageError, StoreNotFoundError
 
+RUN_REPAIR = "run fpstore repair"
 UNREADABLE = (errno.EIO, getattr(errno, "EUCLEAN", errno.EIO), getattr(errno, "EBADMSG", errno.EIO))
 _MISSING = (errno.ENOENT, errno.ENOTDIR)
 _NOT_A_FILE = (errno.ELOOP, errno.ENXIO, errno.EISDIR)
@@ -43,7 +44,7 @@ def open_file(path: Path, flags: int = os.O_RDONLY, folder: int | None = None) -
         descriptor = os.open(path if folder is None else path.name, flags, dir_fd=folder)
     except OSError as error:
         if error.errno in _MISSING:
-            raise StoreNotFoundError(f"{path}: missing ({error.strerror})", path=path) from error
+            raise missing(path) from error
         if error.errno in _NOT_A_FILE:
             raise not_a_file(path) from error
         raise refused(path, error) from error
@@ -53,9 +54,14 @@ def open_file(path: Path, flags: int = os.O_RDONLY, folder: int | None = None) -
     return descriptor
 
 
+def missing(path: Path) -> StoreNotFoundError:
+    """Return the error for a file of a store that is not there."""
+    return StoreNotFoundError(f"{path}: missing: {RUN_REPAIR}", path=path)
+
+
 def not_a_file(path: Path) -> CorruptStoreError:
     """Return the error for something else than a file."""
-    return CorruptStoreError(f"{path}: not a regular file: run fpstore repair", path=path)
+    return CorruptStoreError(f"{path}: not a regular file: {RUN_REPAIR}", path=path)
 
 
 @contextmanager

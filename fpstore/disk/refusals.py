@@ -7,6 +7,7 @@ import errno
 from fpstore.errors import StorageError
 
 TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def refused(place: object, error: OSError, then: str = "") -> StorageError:
@@ -14,4 +15,6 @@ def refused(place: object, error: OSError, then: str = "") -> StorageError:
     reason = error.strerror or str(error)
     if error.errno in TOO_MANY_FILES:
         reason += ": close other stores and files, or raise the limit (ulimit -n)"
+    elif error.errno in FULL:
+        reason += ": free some space"
     return StorageError(f"{place}: {reason}{then}", path=place, errno=error.errno)

@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary, finalize
 
 import lmdb
 
-from fpstore.disk.files import open_file
+from fpstore.disk.files import missing, open_file
 from fpstore.disk.fork import around_fork
 from fpstore.disk.refusals import TOO_MANY_FILES, refused
 from fpstore.disk.seal import HIGHEST, PAD_BYTES, Paths, seal, tail_bytes
@@ -83,7 +83,7 @@ def _translate(path: Path, error: lmdb.Error) -> CorruptStoreError | StorageErro
     if isinstance(error, DAMAGED):
         return CorruptStoreError(f"{path}: LMDB file is damaged ({error})", path=path)
     if os.strerror(errno.ENOENT) in str(error):
-        return StoreNotFoundError(f"{path}: missing ({os.strerror(errno.ENOENT)})", path=path)
+        return missing(path)
     for number in TOO_MANY_FILES:
         if os.strerror(number) in str(error):
             return refused(path, OSError(number, os.strerror(number)))
@@ -156,7 +156,7 @@ class SealedReader:
         try:
             status = self.path.stat()
         except FileNotFoundError as error:  # perhaps a merge has removed it just now
-            raise StoreNotFoundError(f"{self.path}: missing ({error.strerror})", path=self.path) from error
+            raise missing(self.path) from error
         except OSError as error:
             raise refused(self.path, error) from error
         inode = (status.st_dev, status.st_ino)

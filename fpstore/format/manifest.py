@@ -13,9 +13,9 @@ import xxhash
 
 from fpstore import _kernel
 from fpstore.design.families import Design
-from fpstore.disk.files import open_file, read_at
+from fpstore.disk.files import RUN_REPAIR, open_file, read_at
 from fpstore.disk.refusals import refused
-from fpstore.errors import CorruptStoreError, FormatVersionError, StoreNotFoundError
+from fpstore.errors import CorruptStoreError, FormatVersionError, StorageError, StoreNotFoundError
 from fpstore.format.record import ID_KINDS
 
 MANIFEST_FILE = "manifest.json"
@@ -146,7 +146,7 @@ def read_manifest(path: Path, folder: int | None = None) -> Manifest:
     try:
         descriptor = open_file(file, folder=folder)
     except StoreNotFoundError as error:
-        raise StoreNotFoundError(f"{path}: not an fpstore store (no {MANIFEST_FILE} in it)", path=path) from error
+        raise not_a_store(path) from error
     try:
         data = read_at(descriptor, file, 0, MOST_BYTES)
     finally:
@@ -238,6 +238,14 @@ def is_store(path: Path) -> bool:
 def looks_like_store(path: Path) -> bool:
     """Whether a path is a store or what is left of one: a folder with a manifest, of whatever kind, or with generations."""
     return path.is_dir() and (os.path.lexists(path / MANIFEST_FILE) or bool(generation_numbers(path)))
+
+
+def not_a_store(path: Path) -> StoreNotFoundError:
+    """Return the error for a path that exists but has no manifest."""
+    with suppress(StorageError):  # it may be removed just now
+        if looks_like_store(path):
+            return StoreNotFoundError(f"{path}: {MANIFEST_FILE} is missing: {RUN_REPAIR}", path=path)
+    return StoreNotFoundError(f"{path}: not an fpstore store (no {MANIFEST_FILE} in it)", path=path)
 
 
 def generation_folder(number: int) -> str:

@@ -60,9 +60,10 @@ class Walk:
 
     @property
     def names(self) -> str:
-        """The paths, for a message."""
+        """The paths and suffixes, for a message."""
         shown = ", ".join(map(str, self._paths[:3]))
-        return shown + (f" and {len(self._paths) - 3} more" if len(self._paths) > 3 else "")
+        more = f" and {len(self._paths) - 3} more" if len(self._paths) > 3 else ""
+        return shown + more + (f" (only {', '.join(self._suffixes)})" if self._suffixes else "")
 
     def files(self) -> Iterator[File]:
         """Yield the files to read: named ones in the order given, those in a folder in the order of names."""
@@ -150,6 +151,8 @@ def _check_paths(paths: Paths) -> list[Path]:
         check_path(path)
         checked.append(Path(path))
         mode = _stat(checked[-1]).st_mode
+        if _holds_a_store(checked[-1]):
+            raise InputError(f"{path}: is a store, not a folder of texts", path=path)
         if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
             raise InputError(f"{path}: neither a file nor a folder", path=path)
     return checked

@@ -89,10 +89,25 @@ def _decide(held: list[Batch], rule: IdRule, rows: int) -> Iterator[Batch]:
     if not held:
         return
     first: Iterator[str] = chain.from_iterable(batch.ids for batch in held if isinstance(batch.ids, list))
-    rule.kind = "int" if all(map(is_plain_integer, islice(first, rows))) else "str"
+    looked_at = list(islice(first, rows))
+    rule.kind = "int" if all(map(is_plain_integer, looked_at)) else "str"
+    if rule.kind == "str":
+        _refuse_mixture(looked_at)
     for batch in held:
         ids = batch.as_integers() if rule.kind == "int" and batch.as_integers else batch.ids
         yield Batch(batch.fingerprints, ids)
+
+
+def _refuse_mixture(ids: list[str]) -> None:
+    """Refuse integers of which only some are below 2^64: all would silently become strings."""
+    if all(text.isascii() and text.isdigit() and (text[0] != "0" or text == "0") for text in ids) and any(
+        map(is_plain_integer, ids)
+    ):
+        large = next(text for text in ids if not is_plain_integer(text))
+        raise InputError(
+            f"the id {show(large)} is over 2^64-1, but other ids are integers below it; "
+            "give the id type explicitly (id_type='str', --id-type str)"
+        )
 
 
 def _cut(batches: Iterable[Batch], rows: int) -> Iterator[Chunk]:
@@ -235,12 +250,13 @@ def open_reader(
     if sum(os.fspath(name) == "-" for name in names) > 1:
         raise InputError("standard input is named more than once")
     fields = Fields(decimal, fingerprint_field, id_field)
-    sources = [_open_source(name, format_of(name, format), fields, chunk_rows) for name in names]
+    sources = [_open_source(name, format, fields, chunk_rows) for name in names]
     return Reader(sources, id_type, chunk_rows)
 
 
-def _open_source(path: str | os.PathLike[str], name: str, fields: Fields, rows: int) -> Source:
-    file = InputFile(path)
+def _open_source(path: str | os.PathLike[str], format_name: str | None, fields: Fields, rows: int) -> Source:
+    file = InputFile(path)  # first: a file that is missing matters more than its extension
+    name = format_of(path, format_name)
     if name in ("npy", "u64"):
         if fields.id is not None:
             raise InputError(f"{file.name}: a .{name} file has no column {show(fields.id)}", path=file.name)

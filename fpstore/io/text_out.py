@@ -45,7 +45,7 @@ class TextEncoder(Encoder):
             value = next(value for value in values if set(value) & set(forbidden))
             raise InputError(
                 f"{show(value)} in {name} cannot be written as {self._dialect}: it holds a separator or a "
-                "line break; write JSON lines or Parquet"
+                "line break; write JSON lines (--json, or a file.jsonl) or Parquet (a file.parquet)"
             )
         if self._dialect == "csv" and ("," in joined or '"' in joined):
             return [_quote(value) if "," in value or '"' in value else value for value in values]

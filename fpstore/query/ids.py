@@ -19,7 +19,8 @@ from fpstore.query.tracker import Tracker
 class Ids:
     """Look-ups by id; what :attr:`fpstore.Store.ids` returns.
 
-    The tables are ordered by fingerprint, so each call reads the whole id map once, whatever the number of ids.
+    The tables are ordered by fingerprint, so each call reads the whole id map once, whatever the number of ids:
+    for many ids, call :meth:`find` once.
 
     Examples
     --------
@@ -39,11 +40,12 @@ class Ids:
     def __contains__(self, identifier: object) -> bool:
         if not isinstance(identifier, (int, str, np.integer)) or isinstance(identifier, bool):
             return False
+        snapshot = self._snapshot()
         try:
-            numbers = self.numbers(identifier)
+            numbers = numbers_of(snapshot, identifier)
         except InputError:
             return False
-        return len(self._snapshot().with_ids(numbers)[0]) > 0
+        return len(snapshot.with_ids(numbers)[0]) > 0
 
     # Python would otherwise ask for 0, 1, 2, ... until one is missing.
     __iter__ = None
@@ -51,7 +53,8 @@ class Ids:
 
     def __getitem__(self, identifier: int | str) -> list[int]:
         """Return the fingerprints that have an id, ascending; KeyError if there are none."""
-        fingerprints, _ = self._snapshot().with_ids(self.numbers(identifier))
+        snapshot = self._snapshot()
+        fingerprints, _ = snapshot.with_ids(numbers_of(snapshot, identifier))
         if not len(fingerprints):
             raise NotStoredError(f"the id {show(identifier)} is not stored", got=identifier)
         return list(map(int, fingerprints))
@@ -87,22 +90,22 @@ class Ids:
         parts = [fingerprints[start:end] for start, end in zip(starts, ends, strict=True)]
         return lims, np.concatenate([np.empty(0, np.uint64), *parts])
 
-    def numbers(self, ids: Any) -> Words:
-        """Return the numbers of one or many ids, without strings that are not stored."""
-        one = isinstance(ids, (int, str, np.integer)) and not isinstance(ids, bool)
-        listed = [ids] if one else _listed(ids)
-        checked = check_ids(listed, len(listed))
-        snapshot = self._snapshot()
-        if not len(checked):
-            return np.empty(0, np.uint64)
-        strings = isinstance(checked, list)
-        if strings != (snapshot.totals.id_kind == "string") and snapshot.totals.ids:
-            kinds = ("integers", "strings") if strings else ("strings", "integers")
-            raise InputError(f"the ids of this store are {kinds[0]}, got {kinds[1]}")
-        if isinstance(checked, np.ndarray):
-            return checked
-        numbers = (snapshot.number_of(name) for name in dict.fromkeys(checked))
-        return np.array([number for number in numbers if number is not None], np.uint64)
+
+def numbers_of(snapshot: Snapshot, ids: Any) -> Words:
+    """Return the numbers of one or many ids, without strings that are not stored."""
+    one = isinstance(ids, (int, str, np.integer)) and not isinstance(ids, bool)
+    listed = [ids] if one else _listed(ids)
+    checked = check_ids(listed, len(listed))
+    if not len(checked):
+        return np.empty(0, np.uint64)
+    strings = isinstance(checked, list)
+    if strings != (snapshot.totals.id_kind == "string") and snapshot.totals.ids:
+        kinds = ("integers", "strings") if strings else ("strings", "integers")
+        raise InputError(f"the ids of this store are {kinds[0]}, got {kinds[1]}: give {kinds[0]}")
+    if isinstance(checked, np.ndarray):
+        return checked
+    numbers = (snapshot.number_of(name) for name in dict.fromkeys(checked))
+    return np.array([number for number in numbers if number is not None], np.uint64)
 
 
 def _listed(ids: Any) -> Any:

@@ -14,7 +14,7 @@ from fpstore.disk.fork import around_fork
 from fpstore.disk.refusals import refused
 from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError, StoreNotFoundError
 from fpstore.format.log import END, HEADER_BYTES, LOG_FILE, SUPERSEDED, LogHeader, LogReader, Records
-from fpstore.format.manifest import MANIFEST_FILE, Manifest, generation_folder, is_store, manifest_time, read_manifest
+from fpstore.format.manifest import Manifest, generation_folder, is_store, manifest_time, not_a_store, read_manifest
 from fpstore.format.merge_error import MergeError
 from fpstore.query.delta import Delta
 from fpstore.query.generation import Generation
@@ -63,7 +63,7 @@ class Tracker:
         if not path.exists():
             raise StoreNotFoundError(f"{path}: no such store", path=path)
         if not is_store(path):
-            raise StoreNotFoundError(f"{path}: not an fpstore store (no {MANIFEST_FILE} in it)", path=path)
+            raise not_a_store(path)
         self.path = path
         self._lock = threading.RLock()
         self._closed = False

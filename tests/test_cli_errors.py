@@ -193,6 +193,11 @@ def test_a_missing_file_of_a_store_names_repair(folder: Path, name: str) -> None
     assert f"{name}: missing\n" in run("repair", "crawl.fps").stdout
 
 
+def test_one_change_is_not_changes(folder: Path) -> None:
+    fine("insert", "crawl.fps", "-", stdin="0x1\tone\n")
+    assert " 1 change, " in fine("stats", "crawl.fps")
+
+
 def test_a_missing_manifest_names_repair(folder: Path) -> None:
     Path("crawl.fps/manifest.json").unlink()
     assert "crawl.fps: manifest.json is missing: run fpstore repair\n" in failure("stats", "crawl.fps")

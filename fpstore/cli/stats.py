@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from fpstore.cli.options import json_option, store_argument
-from fpstore.cli.output import print_json, print_table, shown, size
+from fpstore.cli.output import count, print_json, print_table, shown, size
 from fpstore.cli.verb import Verb
 
 _PARTS = {
@@ -71,7 +71,7 @@ def _print_store(store: str, found: dict[str, Any]) -> None:
         ("block", f"{found['block_bytes']} bytes"),
         ("fingerprinter", made or "unknown"),
         ("generation", str(found["generation"])),
-        ("delta", f"{found['delta']['changes']:,} changes, {size(found['delta']['memory'])} of memory in each process"),
+        ("delta", f"{count(found['delta']['changes'], 'change')}, {size(found['delta']['memory'])} of memory in each process"),
         ("format version", str(found["format_version"])),
     ]
     if found["merge_error"]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from fpstore.aliases import Progress
 from fpstore.building.generation_writer import finish_copy
 from fpstore.building.target import Target, lies_inside
-from fpstore.disk.files import missing, open_file, read_at
+from fpstore.disk.files import missing, open_file, read_at, write_all
 from fpstore.disk.refusals import refused
 from fpstore.disk.seal import opened_seal
 from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError
@@ -161,8 +161,6 @@ def _copy_some(path: Path, source: int, target: int, at: int, count: int) -> int
         if error.errno not in _NO_COPY_RANGE:
             raise
     # Reading shows whether the source has failed, and where.
-    data = memoryview(read_at(source, path, at, count))
-    written = 0
-    while written < len(data):
-        written += os.pwrite(target, data[written:], at + written)
-    return written
+    data = read_at(source, path, at, count)
+    write_all(target, data, at)
+    return len(data)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fpstore.aliases import Bytes, Words
 from fpstore.care.evidence import CurrentLog
-from fpstore.disk.files import opened, read_at, read_if_possible
+from fpstore.disk.files import opened, read_at, read_if_possible, write_all
 from fpstore.disk.refusals import refused
 from fpstore.errors import CorruptStoreError
 from fpstore.format.log import HEADER_BYTES, Records, later_records, whole_records
@@ -137,7 +137,7 @@ def _copy(descriptor: int, path: Path, size: int, folder: Path) -> Iterator[int]
             file.truncate(size)
             for start in range(0, size, SECTOR_BYTES):
                 data = read_if_possible(descriptor, path, start, min(SECTOR_BYTES, size - start))
-                os.pwrite(file.fileno(), data, start)
+                write_all(file.fileno(), data, start)
         except OSError as error:
             raise refused(folder, error) from error
         yield file.fileno()

@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fpstore.disk.files import open_file
+from fpstore.disk.files import open_file, write_all
 from fpstore.disk.folders import ASIDE, exchange, remove_tree, short_name, sync_folder
 from fpstore.disk.locks import LOCK_FILE, WriterLock
 from fpstore.disk.refusals import refused
 from fpstore.errors import FpstoreError, StoreExistsError, StoreLockedError
-from fpstore.format.log_writer import write_all
 from fpstore.format.manifest import read_manifest
 
 MARKER = "made-by-fpstore-repair"

@@ -308,7 +308,7 @@ class StoreWriter:
         return bool((numbers == np.uint64(number)).any())
 
     def probe_insert(
-        self, fingerprints: Words, ids: Words | list[str], radius: int, always: bool, threads: int, sync: str | None
+        self, fingerprints: Words, ids: Words | list[str] | None, radius: int, always: bool, threads: int, sync: str | None
     ) -> tuple[Snapshot, Columns, npt.NDArray[np.bool_]]:
         """Probe and insert in order; return the snapshot afterwards, the columns of the matches, and which rows were inserted."""
         with self.turn:

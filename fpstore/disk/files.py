@@ -1,4 +1,4 @@
-"""Opening the files of a store, and reading them with ``pread``: a place that cannot be read is an error, not a signal."""
+"""Opening the files of a store, and reading and writing them at places: one that cannot be read is an error, not a signal."""
 
 from __future__ import annotations
 
@@ -95,6 +95,19 @@ def read_at(descriptor: int, path: Path, start: int, count: int) -> bytes:
         parts.append(part)
         start, count = start + len(part), count - len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def write_all(descriptor: int, data: bytes | memoryview, at: int) -> None:
+    """Write all of the data at a place.
+
+    Raises
+    ------
+    OSError
+    """
+    view = memoryview(data)
+    while len(view):
+        written = os.pwrite(descriptor, view, at)
+        view, at = view[written:], at + written
 
 
 def read_if_possible(descriptor: int, path: Path, start: int, count: int) -> bytes:

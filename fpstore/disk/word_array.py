@@ -10,6 +10,7 @@ from typing import IO
 import numpy as np
 
 from fpstore.aliases import Words
+from fpstore.disk.files import write_all
 from fpstore.disk.refusals import refused
 
 WORD = 8
@@ -95,11 +96,8 @@ class WordArray:
 
     def _write(self, number: int, data: bytes) -> None:
         assert self._file is not None
-        view, at = memoryview(data), WORD * number
         try:
-            while len(view):
-                put = os.pwrite(self._file.fileno(), view, at)
-                view, at = view[put:], at + put
+            write_all(self._file.fileno(), data, WORD * number)
         except OSError as error:
             raise refused(self._folder, error) from error
 

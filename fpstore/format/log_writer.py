@@ -13,7 +13,7 @@ from weakref import finalize
 
 import xxhash
 
-from fpstore.disk.files import read_at
+from fpstore.disk.files import read_at, write_all
 from fpstore.disk.refusals import refused
 from fpstore.errors import CorruptStoreError, FormatVersionError, FpstoreError, StorageError
 from fpstore.format.log import (
@@ -317,16 +317,3 @@ def _write_durably(descriptor: int, record: bytes, at: int) -> None:
                 raise
     write_all(descriptor, record[done:], at + done)
     os.fdatasync(descriptor)
-
-
-def write_all(descriptor: int, data: bytes | memoryview, at: int) -> None:
-    """Write all of the data at a place.
-
-    Raises
-    ------
-    OSError
-    """
-    view = memoryview(data)
-    while len(view):
-        written = os.pwrite(descriptor, view, at)
-        view, at = view[written:], at + written

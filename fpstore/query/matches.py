@@ -26,7 +26,7 @@ class Match(NamedTuple):
     ids: list[int] | list[str]
 
 
-IdLookup = Callable[[npt.NDArray[np.uint64]], tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64] | list[str]]]
+LookUp = Callable[[npt.NDArray[np.uint64]], tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64] | list[str]]]
 
 
 class Matches:
@@ -48,7 +48,7 @@ class Matches:
         lims: npt.NDArray[np.int64],
         fingerprints: npt.NDArray[np.uint64],
         distances: npt.NDArray[np.uint8],
-        look_up: IdLookup,
+        look_up: LookUp,
         inserted: npt.NDArray[np.bool_] | None = None,
     ) -> None:
         self.lims = lims

@@ -18,7 +18,7 @@ from fpstore.query.generation import Generation
 from fpstore.query.matches import Match
 
 Groups = tuple[Words, Words, Words]  # keys, how many ids each has, the ids one after the other
-Ids = tuple[npt.NDArray[np.int64], Words | list[str]]
+IdColumn = tuple[npt.NDArray[np.int64], Words | list[str]]  # lims, ids
 NONE = np.empty(0, np.uint64)
 PIECE_KEYS = 1 << 18
 FEW_STRINGS = 4  # up to this many are looked up one by one
@@ -122,7 +122,7 @@ class Snapshot:
             ids = self._changes.ids_one(value, ids, self.version)
         return self.named(ids)
 
-    def ids_of(self, fingerprints: Words) -> Ids:
+    def ids_of(self, fingerprints: Words) -> IdColumn:
         """Return (lims, ids) of stored fingerprints; KeyError if one is not stored."""
         lims, numbers = self.numbers_of(fingerprints)
         missing = np.flatnonzero(np.diff(lims) == 0)

@@ -436,14 +436,7 @@ class Store:
         radius = check_radius(self.radius if radius is None else radius, self.radius)
         always = check_flag(always, "always")
         _check_optional_sync(sync)
-        snapshot, columns, inserted = writer.probe_insert(
-            rows,
-            checked,  # type: ignore[arg-type]  # None: row numbers
-            radius,
-            always,
-            parse_threads(threads),
-            sync,
-        )
+        snapshot, columns, inserted = writer.probe_insert(rows, checked, radius, always, parse_threads(threads), sync)
         return Matches(*columns, IdLookup(self.path, snapshot), inserted)
 
     def delete(self, ids: Any = None, fingerprints: Any = None, sync: str | None = None) -> int:

@@ -151,7 +151,7 @@ def test_a_full_disk_takes_a_record_back(mounted_disk):
             try:
                 writer.append(pack_change(each), durable=True)
             except StorageError as error:
-                assert "No space left on device; nothing was changed" in str(error)
+                assert "No space left on device: free some space; nothing was changed" in str(error)
                 assert (writer.place, writer.number) == (place, number)
             else:
                 writer.publish()

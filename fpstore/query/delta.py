@@ -128,10 +128,8 @@ class Delta:
         StorageError
         """
         if self.version + versions > LAST_VERSION:
-            left = LAST_VERSION - self.version
             raise StorageError(
-                f"{path}: the delta has {left} versions left, and this needs {versions}: merge the store; nothing was changed",
-                path=path,
+                f"{path}: the delta has no room for so many changes: merge the store; nothing was changed", path=path
             )
 
 

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
+import fpstore._kernel  # noqa: F401  # before the variable below, which is for the processes of the tests
+
 NO_MOUNTS = "nothing can be mounted here"
 CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1, 2
 pytest_plugins = [

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +20,7 @@ from fpstore.change.new_rows import Rows, absent, count_absent, count_distinct, 
 from fpstore.change.obsolete import remove_obsolete
 from fpstore.diagnostics import logger
 from fpstore.disk.locks import WriterLock
+from fpstore.disk.refusals import with_path
 from fpstore.errors import ClosedStoreError, FpstoreError, InputError, ReadOnlyError, StoreLockedError
 from fpstore.format.log import HEADER_BYTES, LOG_FILE, LogReader
 from fpstore.format.log_writer import LogWriter
@@ -164,7 +164,7 @@ class StoreWriter:
         return after
 
     def _make_nothing(self, sync: str) -> None:
-        """End a change that finds all as it should be: it may be so because of a change that is not durable yet."""
+        """Finish a call that changes nothing: what it found may rest on a change that is not yet durable."""
         if sync == "commit" and self.log.durable != self.log.place:
             self.flush()
 
@@ -217,7 +217,7 @@ class StoreWriter:
         self._due = 0.0
 
     def settle(self) -> None:
-        """After an interrupt, make memory what the files are: the log may have a change that memory has not, or only half of.
+        """After an interrupt, bring memory in line with the files: the log may hold a change that memory lacks, or has in part.
 
         An interrupt of this changes nothing; every change, flush and merge settles first.
         """
@@ -240,7 +240,7 @@ class StoreWriter:
         self.unsettled, self._taken_up = False, self.log.number
 
     def recover(self) -> None:
-        """Settle in the middle of an exception, which tells more than why this would fail; the next change tries again."""
+        """Settle while an exception propagates; ignore errors, as that exception matters more. The next change tries again."""
         with suppress(FpstoreError, OSError, MemoryError):
             self.settle()
 
@@ -409,7 +409,7 @@ class StoreWriter:
                 logger().info("%s: merge begins, generation %d", self.path, self.tracker.manifest.generation.number)
                 self.merge_under_way.run()
             except FpstoreError as error:
-                plain = self._by_path(error)
+                plain = with_path(error, self.tracker.inside(), self.path)  # a merge goes through the open folder
                 self._note_merge_error(plain)
                 raise plain from error
             except Exception as error:
@@ -418,14 +418,6 @@ class StoreWriter:
             finally:
                 self.merge_under_way = None
             self._note_merge_error(None)
-
-    def _by_path(self, error: FpstoreError) -> FpstoreError:
-        """Return an error with the path of the store instead of the one through its open folder, which a merge uses."""
-        inside, path = str(self.tracker.inside()), str(self.path)
-        if inside not in str(error):
-            return error
-        facts = {name: Path(str(fact).replace(inside, path)) if name == "path" else fact for name, fact in vars(error).items()}
-        return type(error)(str(error).replace(inside, path), **facts)
 
     def _note_merge_error(self, error: Exception | None) -> None:
         """Store the outcome of a merge where every process finds it, and log it."""

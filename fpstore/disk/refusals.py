@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import errno
+from pathlib import Path
 
-from fpstore.errors import StorageError
+from fpstore.errors import FpstoreError, StorageError
 
 TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -18,3 +19,12 @@ def refused(place: object, error: OSError, then: str = "") -> StorageError:
     elif error.errno in FULL:
         reason += ": free some space"
     return StorageError(f"{place}: {reason}{then}", path=place, errno=error.errno)
+
+
+def with_path(error: FpstoreError, shown: Path, path: Path) -> FpstoreError:
+    """Return an error that names a path instead of another one that leads to the same place."""
+    old, new = str(shown), str(path)
+    if old not in str(error):
+        return error
+    facts = {name: Path(str(fact).replace(old, new)) if name == "path" else fact for name, fact in vars(error).items()}
+    return type(error)(str(error).replace(old, new), **facts)

@@ -5,6 +5,7 @@ import inspect
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -74,9 +75,14 @@ def module_name(path):
 MODULES = {module_name(path) for path in SOURCES} | {"fpstore._kernel"}
 
 
+@cache
+def parsed(path):
+    return ast.parse(path.read_text())
+
+
 def imports(path):
     """Yield (module, line, at module level) of each import, ``from package import module`` resolved to the module."""
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     top = set(map(id, tree.body))
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -105,12 +111,12 @@ def test_every_module_has_a_layer():
     assert {unit(module) for module in MODULES} == set(LEVEL)
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=relative)
-def test_imports_point_down(path):
-    own = unit(module_name(path))
-    for module, line, _ in imports(path):
-        if is_own(module) and unit(module) != own:
-            assert LEVEL[unit(module)] < LEVEL[own], f"{relative(path)}:{line} imports {module}"
+def test_imports_point_down():
+    for path in SOURCES:
+        own = unit(module_name(path))
+        for module, line, _ in imports(path):
+            if is_own(module) and unit(module) != own:
+                assert LEVEL[unit(module)] < LEVEL[own], f"{relative(path)}:{line} imports {module}"
 
 
 @pytest.mark.parametrize("package", ["io", "hashing", "cli", "disk", "design", "format", "query", "building", "change", "care"])
@@ -127,17 +133,17 @@ def test_packages_have_no_cycles(package):
             del graph[module]
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=relative)
-def test_outside_imports_are_known_and_in_their_place(path):
-    for module, line, at_top in imports(path):
-        name = module.split(".")[0]
-        if is_own(module) or (name in sys.stdlib_module_names and name not in OWNERS):
-            continue
-        where = f"{relative(path)}:{line} imports {name}"
-        assert name in OWNERS or name == "numpy", where
-        assert name in DEPENDENCIES | EXTRAS or name in sys.stdlib_module_names, where
-        assert relative(path).startswith(OWNERS.get(name, "")), where
-        assert not (at_top and name in EXTRAS), f"{where} before it is needed"
+def test_outside_imports_are_known_and_in_their_place():
+    for path in SOURCES:
+        for module, line, at_top in imports(path):
+            name = module.split(".")[0]
+            if is_own(module) or (name in sys.stdlib_module_names and name not in OWNERS):
+                continue
+            where = f"{relative(path)}:{line} imports {name}"
+            assert name in OWNERS or name == "numpy", where
+            assert name in DEPENDENCIES | EXTRAS or name in sys.stdlib_module_names, where
+            assert relative(path).startswith(OWNERS.get(name, "")), where
+            assert not (at_top and name in EXTRAS), f"{where} before it is needed"
 
 
 def test_errors_imports_nothing():
@@ -189,9 +195,9 @@ def test_opening_and_probing_load_nothing_heavy(tmp_path):
 # --- Sources --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", NATIVE, ids=relative)
-def test_kernel_files_stay_small(path):
-    assert len(path.read_text().splitlines()) <= LONGEST_FILE
+def test_kernel_files_stay_small():
+    for path in NATIVE:
+        assert len(path.read_text().splitlines()) <= LONGEST_FILE, relative(path)
 
 
 def code_lines(first, last, text, inside):
@@ -213,24 +219,24 @@ def is_verb(function):
     return any("click.command" in ast.unparse(decorator) for decorator in function.decorator_list)
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=relative)
-def test_functions_fit_a_screen(path):
-    text = path.read_text()
-    for parent in ast.walk(ast.parse(text)):
-        for function in ast.iter_child_nodes(parent):
-            if not isinstance(function, ast.FunctionDef):
-                continue
-            where = f"{relative(path)}:{function.lineno} {function.name}"
-            assert code_lines(function.body[0].lineno, function.end_lineno, text, function) <= MOST_LINES, where
-            if not (is_verb(function) or {function.name, getattr(parent, "name", None)} & PUBLIC):
-                names = [argument.arg for argument in (*function.args.args, *function.args.kwonlyargs)]
-                assert len(set(names) - {"self", "cls"}) <= MOST_PARAMETERS, where
+def test_functions_fit_a_screen():
+    for path in SOURCES:
+        text = path.read_text()
+        for parent in ast.walk(parsed(path)):
+            for function in ast.iter_child_nodes(parent):
+                if not isinstance(function, ast.FunctionDef):
+                    continue
+                where = f"{relative(path)}:{function.lineno} {function.name}"
+                assert code_lines(function.body[0].lineno, function.end_lineno, text, function) <= MOST_LINES, where
+                if not (is_verb(function) or {function.name, getattr(parent, "name", None)} & PUBLIC):
+                    names = [argument.arg for argument in (*function.args.args, *function.args.kwonlyargs)]
+                    assert len(set(names) - {"self", "cls"}) <= MOST_PARAMETERS, where
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=relative)
-def test_modules_stay_small(path):
-    text = path.read_text()
-    assert code_lines(1, len(text.splitlines()), text, ast.parse(text)) <= MOST_CODE
+def test_modules_stay_small():
+    for path in SOURCES:
+        text = path.read_text()
+        assert code_lines(1, len(text.splitlines()), text, parsed(path)) <= MOST_CODE, relative(path)
 
 
 def test_test_modules_stay_small():
@@ -238,20 +244,20 @@ def test_test_modules_stay_small():
     assert [path.name for path in TESTS if len(path.read_text().splitlines()) > LONGEST_FILE] == []
 
 
-@pytest.mark.parametrize("path", [p for p in SOURCES if not relative(p).startswith("cli/")], ids=relative)
-def test_only_the_command_line_prints(path):
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            assert node.func.id != "print", f"{relative(path)}:{node.lineno}"
-        if isinstance(node, ast.Attribute):
-            assert not (node.attr in ("stdout", "stderr") and getattr(node.value, "id", "") == "sys") or relative(
-                path
-            ).startswith("io/"), f"{relative(path)}:{node.lineno}"
+def test_only_the_command_line_prints():
+    for path in (p for p in SOURCES if not relative(p).startswith("cli/")):
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id != "print", f"{relative(path)}:{node.lineno}"
+            if isinstance(node, ast.Attribute):
+                assert not (node.attr in ("stdout", "stderr") and getattr(node.value, "id", "") == "sys") or relative(
+                    path
+                ).startswith("io/"), f"{relative(path)}:{node.lineno}"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=relative)
-def test_every_module_says_what_it_is(path):
-    assert ast.get_docstring(ast.parse(path.read_text())), relative(path)
+def test_every_module_says_what_it_is():
+    for path in SOURCES:
+        assert ast.get_docstring(parsed(path)), relative(path)
 
 
 def test_nothing_is_decided_by_a_clock():

@@ -162,8 +162,14 @@ class Child:
         return list(REPORT.iter_unpack(data))
 
 
-@pytest.mark.parametrize("strings", [False, True], ids=["integers", "strings"])
-@pytest.mark.parametrize("kills", [12, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("kills", "strings"),
+    [
+        pytest.param(12, True, id="12-strings"),
+        pytest.param(300, False, id="300-integers", marks=pytest.mark.slow),
+        pytest.param(300, True, id="300-strings", marks=pytest.mark.slow),
+    ],
+)
 def test_a_process_killed_at_random_moments(tmp_path, strings, kills):
     rows, random_moments = Rows(strings), random.Random(kills)
     path = tmp_path / "s"

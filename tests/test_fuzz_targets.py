@@ -1,4 +1,7 @@
-"""Every fuzz target still fits the kernel: built without libFuzzer, it takes the kept inputs and some random ones."""
+"""Every fuzz target still fits the kernel: built without libFuzzer, it takes the kept inputs and some random ones.
+
+With ``-m slow``: .ci/run builds and runs all of them, under the sanitizers.
+"""
 
 import os
 import platform
@@ -42,7 +45,7 @@ def replay(target, parts, folder, *flags):
     assert inputs == 100
 
 
-@pytest.fixture(scope="module", params=["-O1", pytest.param("-O3", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["-O1", "-O3"])
 def objects(request, tmp_path_factory):
     """Return the folder with the objects of the kernel, quickly built or as users build it, and of what calls a target."""
     folder = tmp_path_factory.mktemp("objects")
@@ -57,10 +60,8 @@ def objects(request, tmp_path_factory):
     return folder
 
 
-QUICK = ("delta", "sweep")  # .ci/run has all, under the sanitizers
-
-
-@pytest.mark.parametrize("target", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in TARGETS])
+@pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS)
 def test_a_fuzz_target_runs_on_the_kept_inputs_and_on_random_ones(target, objects, tmp_path):
     build(FUZZ / f"fuzz_{target}.cpp", tmp_path / "target.o", "-O0")
     parts = [objects / f"{name}.o" for name in [*(path.stem for path in KERNEL), "replay"]]

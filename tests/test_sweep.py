@@ -36,10 +36,10 @@ def test_a_case_is_drawn_from_its_seed_and_number(tmp_path):
 @pytest.mark.parametrize(
     ("faults", "words"),
     [
-        ("Snapshot.has = lambda self, value: True", "in store"),
+        pytest.param("Snapshot.has = lambda self, value: True", "in store", marks=pytest.mark.slow),
         ("Snapshot.scan_columns = lambda self, queries, radius, threads: self.probe_columns(queries, 0, threads)", "scan"),
         ("Snapshot.probe = lambda self, value, radius: os.abort()", "ended by signal 6 (SIGABRT)"),
-        ("Snapshot.ids_of_one = lambda self, value: os._exit(3)", "ended with status 3"),
+        pytest.param("Snapshot.ids_of_one = lambda self, value: os._exit(3)", "ended with status 3", marks=pytest.mark.slow),
     ],
     ids=["wrong", "missing", "abort", "exit"],
 )

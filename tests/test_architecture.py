@@ -29,7 +29,7 @@ LAYERS = (
     ("errors",),
     ("_kernel",),  # raises the errors
     ("start", "arguments", "threads", "diagnostics", "aliases"),
-    ("resources", "disk"),
+    ("resources", "lims", "disk"),
     ("io",),
     ("design",),
     ("format",),

@@ -221,11 +221,6 @@ def test_a_reader_checks_what_it_reads_and_no_more(tree, leaf, monkeypatch):
             with pytest.raises(DAMAGED, match=f"damaged at byte {page * 4096} "):
                 read(way, numbers, order)
     reader = environment.SealedReader(path, (NAME,) if database else ())
-    if end == KEYS:
-        with pytest.raises(DAMAGED, match="damaged at byte"):
-            reader.last_key(database)
-    else:
-        assert reader.last_key(database) == key_of(KEYS - 1)
     with pytest.raises(DAMAGED, match="damaged at byte"):
         next(reader.items(database))
     with pytest.raises(DAMAGED, match="damaged at byte"):
@@ -301,9 +296,8 @@ def test_a_file_of_another_length_or_digest_is_refused(tree):
     path, database, _ = tree
     names = (NAME,) if database else ()
     size = path.stat().st_size
-    with_digest = environment.SealedReader(path, names, size)
-    digest = with_digest.sealed_with()
-    with_digest.close()
+    with paths_of(path, database) as paths:
+        digest = paths.seal.digest
     environment.SealedReader(path, names, size, digest).close()
     with pytest.raises(DAMAGED, match="a file of another store"):
         environment.SealedReader(path, names, size, digest ^ 1)
@@ -396,8 +390,6 @@ def test_keys_that_are_not_there(values):
         assert reader.successive(key_of(number), 2) == []
         assert reader.get_many([key_of(number), key_of(7)]) == [None, value]
     assert reader.successive(key_of(7), 5) == [value]
-    assert reader.last_key() == key_of(7)
-    assert reader.last_key(NAME) is None
     with pytest.raises(DAMAGED, match="database named is missing"):
         reader.get(key_of(7), NAME)
     reader.close()
@@ -406,7 +398,7 @@ def test_keys_that_are_not_there(values):
             use()
 
 
-@pytest.mark.parametrize("way", ["get", "get_many", "successive", "last_key", "items", "close"])
+@pytest.mark.parametrize("way", ["get", "get_many", "successive", "items", "close"])
 def test_nobody_forks_or_closes_in_the_middle_of_a_read(values, monkeypatch, way):
     """All that touches LMDB holds the lock, which a fork takes too."""
     path, value, size = values
@@ -432,7 +424,6 @@ def test_nobody_forks_or_closes_in_the_middle_of_a_read(values, monkeypatch, way
         "get": lambda: reader.get(key_of(7)),
         "get_many": lambda: reader.get_many([key_of(7)]),
         "successive": lambda: reader.successive(key_of(7), 1),
-        "last_key": reader.last_key,
         "items": lambda: list(reader.items()),
         "close": reader.close,
     }

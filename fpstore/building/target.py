@@ -11,7 +11,7 @@ from types import TracebackType
 
 from fpstore.disk.folders import ASIDE, exchange, remove_tree, short_name, sync_folder
 from fpstore.disk.locks import LOCK_FILE, WriterLock
-from fpstore.disk.refusals import refused
+from fpstore.disk.refusals import NOTHING_CHANGED, refused, refusing
 from fpstore.errors import FpstoreError, InputError, StorageError, StoreExistsError
 from fpstore.format.manifest import is_store
 
@@ -45,7 +45,7 @@ class Target:
         except BaseException as error:  # __exit__ will not be called
             self._let_writers()
             if isinstance(error, OSError) and not isinstance(error, FpstoreError):
-                raise self._refused(self.path, error) from error
+                raise refused(self.path, error, NOTHING_CHANGED) from error
             raise
         return self._folder
 
@@ -102,22 +102,15 @@ class Target:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
             if error is None:
-                try:
+                with refusing(self.path, NOTHING_CHANGED):
                     self._publish()
-                except FpstoreError:
-                    raise
-                except OSError as failure:
-                    raise self._refused(self.path, failure) from failure
             elif isinstance(error, OSError) and not isinstance(error, (FpstoreError, InterruptedError, BrokenPipeError)):
-                raise self._refused(error.filename or self.path, error) from error
+                raise refused(error.filename or self.path, error, NOTHING_CHANGED) from error
         finally:
             if self._folder.exists():
                 remove_tree(self._folder)
             self._unlock()
             self._let_writers()
-
-    def _refused(self, place: object, error: OSError) -> StorageError:
-        return refused(place, error, "; nothing was changed")
 
     def _publish(self) -> None:
         for folder, _, _ in os.walk(self._folder, topdown=False):
@@ -152,10 +145,8 @@ class Target:
         if not (self.path.is_symlink() or self.path.exists()):
             for aside in self.path.parent.glob(f"{glob.escape(temporary_prefix(self.path))}*{ASIDE}"):
                 if is_store(aside):
-                    try:
+                    with refusing(self.path, NOTHING_CHANGED):
                         aside.rename(self.path)
-                    except OSError as error:
-                        raise self._refused(self.path, error) from error
                     return
 
     def _remove_abandoned(self) -> None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from fpstore.aliases import Bytes, Words
 from fpstore.care.evidence import CurrentLog
 from fpstore.disk.files import opened, read_at, read_if_possible, write_all
-from fpstore.disk.refusals import refused
+from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError
 from fpstore.format.log import HEADER_BYTES, Records, later_records, whole_records
 from fpstore.format.record import ADD, KIND_BITS, WIPE, Change, Totals
@@ -128,18 +128,14 @@ def _readable(path: Path, folder: Path) -> Iterator[int]:
 def _copy(descriptor: int, path: Path, size: int, folder: Path) -> Iterator[int]:
     import tempfile  # and with it all that packs and unpacks archives
 
-    try:
+    with refusing(folder):
         file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115
-    except OSError as error:
-        raise refused(folder, error) from error
     with file:
-        try:
+        with refusing(folder):
             file.truncate(size)
             for start in range(0, size, SECTOR_BYTES):
                 data = read_if_possible(descriptor, path, start, min(SECTOR_BYTES, size - start))
                 write_all(file.fileno(), data, start)
-        except OSError as error:
-            raise refused(folder, error) from error
         yield file.fileno()
 
 

@@ -15,9 +15,8 @@ from fpstore.building.external_sort import PairSorter
 from fpstore.building.target import temporary_prefix
 from fpstore.care.salvage import Blocks, IdRecords, intact_blocks
 from fpstore.design.families import IDENTITY
-from fpstore.disk.refusals import refused
+from fpstore.disk.refusals import refusing
 from fpstore.disk.word_array import SortedWords, WordArray
-from fpstore.errors import FpstoreError
 from fpstore.format import huffman
 from fpstore.format.table import FEED_KEYS
 from fpstore.format.table_file import TableFile
@@ -268,10 +267,8 @@ def sorting_folder(target: Path) -> Iterator[Path]:
     """
     import tempfile  # and with it all that packs and unpacks archives
 
-    try:
-        with tempfile.TemporaryDirectory(prefix=temporary_prefix(target), dir=target.parent) as name:
-            yield Path(name)
-    except FpstoreError:
-        raise
-    except OSError as error:
-        raise refused(target.parent, error) from error
+    with (
+        refusing(target.parent),
+        tempfile.TemporaryDirectory(prefix=temporary_prefix(target), dir=target.parent) as name,
+    ):
+        yield Path(name)

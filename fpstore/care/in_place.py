@@ -5,14 +5,12 @@ from __future__ import annotations
 import fcntl
 import itertools
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from fpstore.disk.files import open_file, write_all
 from fpstore.disk.folders import ASIDE, exchange, remove_tree, short_name, sync_folder
 from fpstore.disk.locks import LOCK_FILE, WriterLock
-from fpstore.disk.refusals import refused
+from fpstore.disk.refusals import NOTHING_CHANGED, refusing
 from fpstore.errors import FpstoreError, StoreExistsError, StoreLockedError
 from fpstore.format.manifest import read_manifest
 
@@ -37,10 +35,8 @@ def take_lock(path: Path) -> WriterLock:
     ------
     StoreLockedError, StorageError
     """
-    try:
+    with refusing(path, NOTHING_CHANGED):
         return WriterLock(path)
-    except OSError as error:
-        raise refused(path, error, "; nothing was changed") from error
 
 
 def keep_still(path: Path) -> int | None:
@@ -95,7 +91,7 @@ class InPlace:
         """
         if self._folder.is_symlink() or not self._marker.is_file():
             return None
-        with storage_errors(self._path):
+        with refusing(self._path):
             self._take_lock()
             damaged = self._damaged()
             aside = None if damaged is None else self._put_aside(damaged)
@@ -138,7 +134,7 @@ class InPlace:
                 f"{self._folder} exists, and no repair has made it: move it away, or repair to another path (output, -o)",
                 path=self._folder,
             )
-        with storage_errors(self._path):
+        with refusing(self._path):
             self._folder.mkdir()
             self._marker.touch()
             self._take_lock()
@@ -156,7 +152,7 @@ class InPlace:
 
     def swap(self) -> Path:
         """Put the new store in place of the damaged one, and return where that one is kept."""
-        with storage_errors(self._path):
+        with refusing(self._path):
             write_all(self._lock, read_manifest(self.target).identity.hex().encode(), 0)
             os.fsync(self._lock)
             sync_folder(self._folder)
@@ -170,14 +166,3 @@ class InPlace:
                 remove_tree(self._folder)
             os.close(self._lock)
             self._lock = -1
-
-
-@contextmanager
-def storage_errors(path: Path) -> Iterator[None]:
-    """Turn what the system refuses into StorageError."""
-    try:
-        yield
-    except FpstoreError:
-        raise
-    except OSError as error:
-        raise refused(path, error) from error

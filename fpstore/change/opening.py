@@ -9,7 +9,7 @@ from fpstore.change.writer import StoreWriter
 from fpstore.diagnostics import logger
 from fpstore.disk.folders import sync_folder
 from fpstore.disk.locks import LOCK_FILE, WriterLock
-from fpstore.disk.refusals import refused
+from fpstore.disk.refusals import NOTHING_CHANGED, refused
 from fpstore.errors import FpstoreError, ReadOnlyError, StoreNotFoundError
 from fpstore.format.log import HEADER_BYTES, LOG_FILE
 from fpstore.format.log_writer import LogWriter
@@ -52,5 +52,5 @@ def open_writer(tracker: Tracker, sync: str, merge_at: float | None) -> StoreWri
             log.close()
         lock.release()
         if isinstance(error, OSError) and not isinstance(error, FpstoreError):
-            raise refused(path, error, "; nothing was changed") from error
+            raise refused(path, error, NOTHING_CHANGED) from error
         raise

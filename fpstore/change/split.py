@@ -13,7 +13,7 @@ from fpstore.building.sources import Part
 from fpstore.building.streaming import write_sorted
 from fpstore.building.target import Target, refuse_inside_store
 from fpstore.building.work import Work
-from fpstore.disk.refusals import refused
+from fpstore.disk.refusals import NOTHING_CHANGED, refusing
 from fpstore.format.manifest import IDENTITY_BYTES, generation_folder
 from fpstore.format.strings import STRINGS_FILE, StringSources, merge_strings
 from fpstore.query.snapshot import Snapshot
@@ -26,10 +26,8 @@ def split_store(snapshot: Snapshot, folder: Path, bits: int, overwrite: bool, re
     """Write one store per value of the leading bits; return their paths."""
     bits = check_whole(bits, 1, MOST_BITS, "bits")
     refuse_inside_store(folder / "0.fps")
-    try:
+    with refusing(folder, NOTHING_CHANGED):
         folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise refused(folder, error, "; nothing was changed") from error
     paths = []
     for prefix in range(1 << bits):
         path = folder / f"{prefix:0{bits}b}.fps"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from fpstore.errors import FpstoreError, StorageError
 
 TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
 FULL = (errno.ENOSPC, errno.EDQUOT)
+NOTHING_CHANGED = "; nothing was changed"  # a consequence, for `then`
 
 
 def refused(place: object, error: OSError, then: str = "") -> StorageError:
@@ -19,6 +22,17 @@ def refused(place: object, error: OSError, then: str = "") -> StorageError:
     elif error.errno in FULL:
         reason += ": free some space"
     return StorageError(f"{place}: {reason}{then}", path=place, errno=error.errno)
+
+
+@contextmanager
+def refusing(place: object, then: str = "") -> Iterator[None]:
+    """Turn what the system refuses inside into StorageError; see :func:`refused`."""
+    try:
+        yield
+    except FpstoreError:
+        raise
+    except OSError as error:
+        raise refused(place, error, then) from error
 
 
 def with_path(error: FpstoreError, shown: Path, path: Path) -> FpstoreError:

@@ -22,7 +22,7 @@ import lmdb
 from fpstore.disk.files import missing, open_file
 from fpstore.disk.fork import around_fork
 from fpstore.disk.refusals import TOO_MANY_FILES, refused
-from fpstore.disk.seal import HIGHEST, PAD_BYTES, Paths, seal, tail_bytes
+from fpstore.disk.seal import PAD_BYTES, Paths, seal, tail_bytes
 from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError, StoreNotFoundError
 
 T = TypeVar("T")
@@ -45,11 +45,6 @@ def _after_fork_in_child() -> None:
     _shared.clear()
     for environment in inherited:
         environment.close()
-
-
-def lock() -> Any:
-    """Return this process's lock around all reading of LMDB."""
-    return _lock
 
 
 # The lambdas look up the lock of the process that forks, which may be a child itself.
@@ -240,10 +235,6 @@ class SealedReader:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
         Paths(self.path, self._descriptor, bool(self._names)).seal.check_all()
 
-    def sealed_with(self) -> int:
-        """Return the digest of the file."""
-        return self._paths.seal.digest
-
     def _copied(self, value: memoryview[int]) -> bytes:
         if len(value) > self._longest:
             raise CorruptStoreError(
@@ -301,17 +292,6 @@ class SealedReader:
             marks = self._paths.marks if database is None else b""
             if not low <= number < after and not (number < len(marks) and marks[number]):
                 low, after = number, self._paths.reach(number, database)
-
-    def last_key(self, database: bytes | None = None) -> bytes | None:
-        """Return the greatest key, or None if there is none or no such database."""
-        with _lock, translated(self.path):
-            if database not in self._databases:
-                return None
-            transaction, handle = self._ready(database)
-            if not self._whole:
-                self._paths.reach(HIGHEST, database)
-            cursor = transaction.cursor(db=handle)
-            return bytes(cursor.key()) if cursor.last() else None
 
     def items(self, database: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """Yield (key, value) in key order."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from fpstore.aliases import Words
 from fpstore.disk.files import write_all
-from fpstore.disk.refusals import refused
+from fpstore.disk.refusals import refusing
 
 WORD = 8
 COPY_BYTES = 1 << 20
@@ -66,11 +66,9 @@ class WordArray:
             return np.array(self._words[start:end], np.uint64)
         data = bytearray(WORD * (end - start))  # after the last word written there may be no file: zeros
         view, at = memoryview(data), WORD * start
-        try:
+        with refusing(self._folder):
             while len(view) and (got := os.preadv(self._file.fileno(), [view], at)):
                 view, at = view[got:], at + got
-        except OSError as error:
-            raise refused(self._folder, error) from error
         return np.frombuffer(data, "<u8").astype(np.uint64, copy=False)
 
     def _grow(self, count: int) -> None:
@@ -85,10 +83,8 @@ class WordArray:
     def _spill(self) -> None:
         import tempfile  # and with it all that packs and unpacks archives
 
-        try:
+        with refusing(self._folder):
             self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115 - it lives as long as this object
-        except OSError as error:
-            raise refused(self._folder, error) from error
         step = COPY_BYTES // WORD
         for start in range(0, len(self._words), step):
             self._write(start, np.array(self._words[start : start + step], "<u8").tobytes())
@@ -96,10 +92,8 @@ class WordArray:
 
     def _write(self, number: int, data: bytes) -> None:
         assert self._file is not None
-        try:
+        with refusing(self._folder):
             write_all(self._file.fileno(), data, WORD * number)
-        except OSError as error:
-            raise refused(self._folder, error) from error
 
     @property
     def memory(self) -> int:

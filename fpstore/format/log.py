@@ -21,7 +21,7 @@ import xxhash
 
 from fpstore import _kernel
 from fpstore.disk.files import open_file, read_at
-from fpstore.disk.refusals import refused
+from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError, FormatVersionError
 from fpstore.format.record import ID_KINDS, Change, Totals
 
@@ -274,10 +274,8 @@ def map_header(descriptor: int, path: Path, protection: int) -> mmap.mmap:
     ------
     StorageError
     """
-    try:
+    with refusing(path):
         return mmap.mmap(descriptor, HEADER_BYTES, prot=protection)
-    except OSError as error:
-        raise refused(path, error) from error
 
 
 def log_end(descriptor: int, path: Path, identity: bytes, generation: int) -> int:

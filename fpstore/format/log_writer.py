@@ -14,7 +14,7 @@ from weakref import finalize
 import xxhash
 
 from fpstore.disk.files import read_at, write_all
-from fpstore.disk.refusals import refused
+from fpstore.disk.refusals import NOTHING_CHANGED, refused
 from fpstore.errors import CorruptStoreError, FormatVersionError, FpstoreError, StorageError
 from fpstore.format.log import (
     ALIGN,
@@ -163,7 +163,7 @@ class LogWriter:
         except BaseException as error:
             self.take_back(place, number)
             if isinstance(error, OSError) and not isinstance(error, FpstoreError):
-                raise refused(self.path, error, "; nothing was changed") from error
+                raise refused(self.path, error, NOTHING_CHANGED) from error
             raise
 
     def _make_room(self, end: int) -> None:

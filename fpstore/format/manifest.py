@@ -14,7 +14,7 @@ import xxhash
 from fpstore import _kernel
 from fpstore.design.families import Design
 from fpstore.disk.files import RUN_REPAIR, open_file, read_at
-from fpstore.disk.refusals import refused
+from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError, FormatVersionError, StorageError, StoreNotFoundError
 from fpstore.format.record import ID_KINDS
 
@@ -265,8 +265,6 @@ def generation_numbers(path: Path) -> list[int]:
     ------
     StorageError
     """
-    try:
+    with refusing(path):
         names = [entry.name for entry in path.iterdir()]
-    except OSError as error:
-        raise refused(path, error) from error
     return sorted(int(name[4:]) for name in names if _GENERATION.fullmatch(name))

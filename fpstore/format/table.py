@@ -16,7 +16,7 @@ from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.arguments import printable
 from fpstore.design.families import Design, TableSpec
-from fpstore.disk.refusals import refused
+from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError
 from fpstore.format import huffman
 from fpstore.format.table_file import TableFile
@@ -149,10 +149,8 @@ class TableReader:
         return _kernel.Table(np.frombuffer(self._mapped(), dtype=np.uint8), printable(self.path))
 
     def _mapped(self) -> mmap.mmap:
-        try:
+        with refusing(self.path):
             return mmap.mmap(self.file.fileno(), 0, access=mmap.ACCESS_READ)
-        except OSError as error:
-            raise refused(self.path, error) from error
 
     def sample_keys(self, step: int) -> Words:
         """Return the key of every ``step``-th block, from the first on."""

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.aliases import Words
+from fpstore.lims import lims_of
 from fpstore.threads import Job, Pool
 
 T = TypeVar("T")
@@ -32,10 +33,8 @@ def joined(columns: list[Columns]) -> Columns:
     """Concatenate the columns of successive parts."""
     if len(columns) == 1:
         return columns[0]
-    lims = np.zeros(sum(len(c[0]) - 1 for c in columns) + 1, np.int64)
-    np.cumsum(np.concatenate([np.zeros(0, np.int64), *(np.diff(c[0]) for c in columns)]), out=lims[1:])
     return (
-        lims,
+        lims_of(np.concatenate([np.empty(0, np.int64), *(np.diff(c[0]) for c in columns)])),
         np.concatenate([np.empty(0, np.uint64), *(c[1] for c in columns)]),
         np.concatenate([np.empty(0, np.uint8), *(c[2] for c in columns)]),
     )
@@ -82,6 +81,5 @@ def scanned(kernel: _kernel.Table, queries: Words, radius: int, threads: int) ->
     found = np.concatenate([np.empty(0, np.uint64), *(c[1] for c in columns)])
     distances = np.concatenate([np.empty(0, np.uint8), *(c[2] for c in columns)])
     order = np.lexsort((found, distances, number))
-    lims = np.zeros(len(queries) + 1, np.int64)
-    np.cumsum(np.bincount(number, minlength=len(queries)), out=lims[1:])
+    lims = lims_of(np.bincount(number, minlength=len(queries)))
     return lims, found[order], distances[order]

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from fpstore.aliases import Words
 from fpstore.errors import InputError, NotStoredError, show
 from fpstore.io import check_ids
+from fpstore.lims import lims_of
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker
 
@@ -85,8 +86,7 @@ class Ids:
         fingerprints, numbers = snapshot.with_ids(wanted[stored])
         starts = np.searchsorted(numbers, wanted)
         ends = np.where(stored, np.searchsorted(numbers, wanted, side="right"), starts)
-        lims = np.zeros(len(checked) + 1, np.int64)
-        np.cumsum(ends - starts, out=lims[1:])
+        lims = lims_of(ends - starts)
         parts = [fingerprints[start:end] for start, end in zip(starts, ends, strict=True)]
         return lims, np.concatenate([np.empty(0, np.uint64), *parts])
 

@@ -12,6 +12,7 @@ from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.errors import CorruptStoreError, NotStoredError
 from fpstore.format.record import Totals
+from fpstore.lims import lims_of
 from fpstore.query.batches import Columns, cut, joined, run, scanned
 from fpstore.query.delta import Delta
 from fpstore.query.generation import Generation
@@ -136,8 +137,8 @@ class Snapshot:
         if len(fingerprints) > LOOK_UPS:
             cuts = range(0, len(fingerprints), LOOK_UPS)
             parts = [self.numbers_of(fingerprints[start : start + LOOK_UPS]) for start in cuts]
-            sizes = np.concatenate([np.zeros(1, np.int64), *(np.diff(lims) for lims, _ in parts)])
-            return np.cumsum(sizes, dtype=np.int64), np.concatenate([numbers for _, numbers in parts])
+            sizes = np.concatenate([np.diff(lims) for lims, _ in parts])
+            return lims_of(sizes), np.concatenate([numbers for _, numbers in parts])
         lims, numbers = self.base_numbers(fingerprints)
         if self._changes is not None:
             lims, numbers = self._changes.ids(fingerprints, lims, numbers, self.version)
@@ -152,9 +153,7 @@ class Snapshot:
         found, numbers = self.generation.ids.gather(blocks[here], ranks[here])
         counts = np.zeros(len(fingerprints), np.int64)
         counts[here] = np.diff(found)
-        lims = np.zeros(len(fingerprints) + 1, np.int64)
-        np.cumsum(counts, out=lims[1:])
-        return lims, numbers
+        return lims_of(counts), numbers
 
     def named(self, numbers: list[int]) -> list[int] | list[str]:
         """Return the ids of id numbers: the numbers themselves, or their strings."""
@@ -257,9 +256,7 @@ class Snapshot:
         places = np.searchsorted(keys, changed)
         assert self._changes is not None
         starts = (np.cumsum(counts) - counts)[places]
-        lims = np.zeros(len(changed) + 1, np.int64)
-        np.cumsum(counts[places], out=lims[1:])
-        lims, new = self._changes.ids(changed, lims, _slices(ids, starts, counts[places]), self.version)
+        lims, new = self._changes.ids(changed, lims_of(counts[places]), _slices(ids, starts, counts[places]), self.version)
         sizes = np.diff(lims).astype(np.uint64)
         stays = sizes > 0
         return changed[stays], sizes[stays], new
@@ -273,9 +270,7 @@ class Snapshot:
     def items(self) -> Iterator[tuple[Words, npt.NDArray[np.int64], Words | list[str]]]:
         """Yield everything as pieces (fingerprints, lims, ids), in ascending order."""
         for keys, counts, numbers in self.groups():
-            lims = np.zeros(len(keys) + 1, np.int64)
-            np.cumsum(counts, out=lims[1:])
-            yield keys, lims, numbers if self.totals.id_kind != "string" else self._strings_of(numbers)
+            yield keys, lims_of(counts), numbers if self.totals.id_kind != "string" else self._strings_of(numbers)
 
 
 def cut_groups(group: Groups, bound: np.uint64, side: str) -> tuple[Groups, Groups]:

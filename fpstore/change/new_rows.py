@@ -34,9 +34,10 @@ def new_pairs(snapshot: Snapshot, rows: Rows, in_base: Bytes) -> npt.NDArray[np.
     """Return which pairs are not stored yet; of equal rows, only the first counts."""
     fingerprints, ids = rows.fingerprints, rows.ids
     new = np.ones(len(fingerprints), bool)
-    order = np.lexsort((ids, fingerprints))
-    same = (np.diff(fingerprints[order]) == 0) & (np.diff(ids[order]) == 0)
-    new[order[1:][same]] = False  # lexsort is stable: the first of equal pairs comes first
+    if count_distinct(fingerprints) < len(fingerprints):
+        order = np.lexsort((ids, fingerprints))
+        same = (np.diff(fingerprints[order]) == 0) & (np.diff(ids[order]) == 0)
+        new[order[1:][same]] = False  # lexsort is stable: the first of equal pairs comes first
     known = snapshot.delta.kernel.pairs(fingerprints, ids, snapshot.delta.version)
     new &= known != PRESENT
     ask = np.flatnonzero(new & (known == 0) & (in_base != 0))

@@ -614,10 +614,9 @@ class Store:
     def stats(self) -> dict[str, Any]:
         """Return the contents and sizes of the store; docs/api.md lists the keys."""
         snapshot, writer = self.snapshot(), self._writer
-        found = {**describe(snapshot, self._tracker.log.file_bytes), **self._tracker.watched()}
-        if writer is not None:
-            found["log"]["records"] = writer.log.number
-        return {**found, "writer": None if writer is None else writer.state()}
+        watched = self._tracker.watched(None if writer is None else writer.committer.log.number)
+        state = None if writer is None else writer.state()
+        return {**describe(snapshot, self._tracker.log.file_bytes), **watched, "writer": state}
 
     def verify(self, progress: Progress | None = None) -> Report:
         """Read every byte and check it: checksums, order, counts, keys, codes, id records, and that all tables hold the same set.

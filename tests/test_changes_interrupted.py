@@ -12,7 +12,7 @@ from speeds import crossed
 import fpstore
 from fpstore.change import merge as merging
 from fpstore.change import writer as writing
-from fpstore.change.writer import StoreWriter
+from fpstore.change.committer import Committer
 from fpstore.format.log_writer import LogWriter
 from fpstore.query.delta import Delta
 from fpstore.query.tracker import Tracker
@@ -133,7 +133,7 @@ def test_a_second_control_c_while_the_first_is_met(tmp_path, kind, name):
     path = build(tmp_path / "s", kind)
     with fpstore.open(path, "r+") as store:
         with (
-            interrupted(StoreWriter, "recover", "before"),
+            interrupted(Committer, "recover", "before"),
             interrupted(LogWriter, "take_back", "before"),
             interrupted(CALLS[name], name, "after"),
             suppress(KeyboardInterrupt),
@@ -161,7 +161,7 @@ def test_a_second_control_c_while_rows_that_were_not_logged_are_taken_back(tmp_p
 
 CALLS_OF_A_MERGE = {
     "write_manifest": merging,
-    "go_over": StoreWriter,
+    "go_over": Committer,
     "switch": Tracker,
     "show": Tracker,
     "supersede": LogWriter,
@@ -191,7 +191,7 @@ def test_control_c_while_a_store_is_closed(tmp_path, name, moment):
     path = build(tmp_path / "s", "integer")
     store = fpstore.open(path, "r+", sync="none")
     store.insert([1000, 1001], [50, 51])
-    with interrupted(StoreWriter, name, moment), pytest.raises(KeyboardInterrupt):
+    with interrupted(Committer, name, moment), pytest.raises(KeyboardInterrupt):
         store.close()
     store.close()
     with fpstore.open(path, "r+") as again:

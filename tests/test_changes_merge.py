@@ -264,7 +264,7 @@ def test_a_dictionary_that_is_in_use_is_taken_over(named):
 
 
 def test_merges_in_the_background(path, monkeypatch):
-    monkeypatch.setattr("fpstore.change.writer.LEAST_CHANGES", 50)
+    monkeypatch.setattr("fpstore.change.merging.LEAST_CHANGES", 50)
     with fpstore.open(path, "r+", merge_at=0.1) as store, fpstore.open(path) as other:
         before = len(store)
         for value in range(1000, 1400):
@@ -288,7 +288,7 @@ def test_few_changes_do_not_merge(path):
 
 @pytest.mark.parametrize("background", [True, False])
 def test_closing_gives_up_a_merge(path, monkeypatch, background):
-    monkeypatch.setattr("fpstore.change.writer.LEAST_CHANGES", 50)
+    monkeypatch.setattr("fpstore.change.merging.LEAST_CHANGES", 50)
     reached = threading.Event()
     original = Work.tick
 
@@ -304,7 +304,7 @@ def test_closing_gives_up_a_merge(path, monkeypatch, background):
     merging = None if background else Thread(store.merge)
     assert reached.wait(30)
     store.insert(5)
-    merger = store._writer._merger
+    merger = store._writer.merging._worker
     assert (merger is not None and merger.is_alive()) == background
     store.close()
     if merging is not None:

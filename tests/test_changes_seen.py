@@ -9,7 +9,7 @@ import pytest
 from living import CHANGES, Child, content_of, reader, words
 
 import fpstore
-from fpstore.change.writer import StoreWriter
+from fpstore.change.committer import Committer
 from fpstore.format.log_writer import LogWriter
 
 
@@ -95,7 +95,7 @@ def test_without_sync_they_are_seen_after_a_flush(path):
 )
 def test_a_commit_of_what_is_so_already_makes_it_durable(path, monkeypatch, change, sync):
     """It returned at once, though what it rests on could still be lost with the machine."""
-    monkeypatch.setattr("fpstore.change.writer.BATCH_SECONDS", 1000.0)
+    monkeypatch.setattr("fpstore.change.committer.BATCH_SECONDS", 1000.0)
     with fpstore.open(path, "r+") as store, fpstore.open(path) as other:
         store.insert(100, 100, sync)
         store.delete(fingerprints=1, sync=sync)
@@ -258,7 +258,7 @@ def test_a_merge_that_a_dead_writer_did_not_tell_of(path, told):
         store.insert(50)
         pipe.recv()
         if told == "before the old log says so":
-            die_instead_of(StoreWriter, "go_over")
+            die_instead_of(Committer, "go_over")
         else:
             die_instead_of(LogWriter, "close")
         store.merge()

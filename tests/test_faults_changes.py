@@ -18,6 +18,7 @@ import contextlib, ctypes, json, os, signal, numpy as np, fpstore
 from inplace import InPlace
 from pathlib import Path
 from fpstore.change import merge as merges
+from fpstore.change.writer import StoreWriter
 from fpstore.building import generation_writer, work
 
 generation_writer.Pool = work.Pool = InPlace
@@ -251,16 +252,19 @@ MEANWHILE = (
     + """
 more = [(k, name(i)) for k, i in second] + [(old[5], name(5)), (old[8], name(8))]
 gone = [old[7], second[2][0]]
-written = merges.Merge._write
+asked, written = StoreWriter.merge, merges.Merge._write
+def merge(self, *arguments):
+    merges.Merge.writer = self
+    asked(self, *arguments)
 def write(self, snapshot, temporary):
     written(self, snapshot, temporary)
-    with self._host.turn:
+    with self.writer.turn:
         ids = [i for _, i in more] if strings else np.array([i for _, i in more], np.uint64)
-        self._host.insert(np.array([k for k, _ in more], np.uint64), ids, "commit")
+        self.writer.insert(np.array([k for k, _ in more], np.uint64), ids, "commit")
         acknowledge()
-        self._host.delete_fingerprints(np.array(gone, np.uint64), "commit")
+        self.writer.delete_fingerprints(np.array(gone, np.uint64), "commit")
         acknowledge()
-merges.Merge._write = write
+StoreWriter.merge, merges.Merge._write = merge, write
 expected.append(expected[0] | set(more))
 expected.append({row for row in expected[1] if row[0] not in gone})
 expected.append(expected[2])

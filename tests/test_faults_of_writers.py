@@ -222,7 +222,7 @@ def test_a_writer_that_is_dropped_gives_its_lock_back(tmp_path, sync):
     for round_ in range(3):
         store = fpstore.open(path, "r+", sync=sync)
         store.insert(FINGERPRINTS[100 + round_ : 101 + round_], [100 + round_])
-        flusher = store._writer._flusher
+        flusher = store._writer.committer._flusher
         assert (flusher is not None) == (sync == "batch")
         del store
         if flusher is not None:

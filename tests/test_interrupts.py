@@ -11,7 +11,7 @@ from building import run_python
 
 import fpstore
 from fpstore import _kernel
-from fpstore.change import writer
+from fpstore.change import merging
 
 IDENTITY = np.arange(64, dtype=np.uint8)
 NEWEST = 2**32 - 2
@@ -334,14 +334,14 @@ def test_a_close_that_is_interrupted_gives_the_lock_back(tmp_path):
     fpstore.build(tmp_path / "s", np.arange(100, dtype=np.uint64)).close()
     store = fpstore.open(tmp_path / "s", "r+")
     store.insert([2**63], [1000])
-    mapped = store._writer.log._mapped
+    mapped = store._writer.committer.log._mapped
 
     class Interrupted:
         def close(self):
             mapped.close()
             raise KeyboardInterrupt
 
-    store._writer.log._mapped = Interrupted()
+    store._writer.committer.log._mapped = Interrupted()
     with pytest.raises(KeyboardInterrupt):
         store.close()
     store.close()
@@ -366,11 +366,11 @@ def test_an_insert_is_made_durable_at_once_when_no_thread_can_do_it_later(tmp_pa
             assert store.insert([2**63], [1000]) == 1
         assert len(reader) == 101
         assert store.insert([2**62], [1001]) == 1
-        assert store._writer._flusher.is_alive()
+        assert store._writer.committer._flusher.is_alive()
 
 
 def test_a_merge_that_gets_no_thread_is_told_and_the_insert_is_made(tmp_path, monkeypatch):
-    monkeypatch.setattr(writer, "LEAST_CHANGES", 1)
+    monkeypatch.setattr(merging, "LEAST_CHANGES", 1)
     fpstore.build(tmp_path / "s", np.arange(100, dtype=np.uint64)).close()
     with fpstore.open(tmp_path / "s", "r+", merge_at=0.0001) as store:
         with no_more_threads():

@@ -11,7 +11,7 @@ import pytest
 from commandline import failure, fine
 
 import fpstore
-from fpstore.change import merge, writer
+from fpstore.change import merge, merging
 
 ROWS = np.arange(0, 1 << 40, 1 << 30, dtype=np.uint64)
 
@@ -31,11 +31,11 @@ def fill_the_disk(patch):
 
 def failed_in_the_background(path, patch):
     """Insert until a merge in the background has begun, and wait until it has failed."""
-    patch.setattr(writer, "LEAST_CHANGES", 1)
+    patch.setattr(merging, "LEAST_CHANGES", 1)
     fill_the_disk(patch)
     with fpstore.open(path, "r+", merge_at=0.0001) as store:
         store.insert([5])
-        merger = store._writer._merger
+        merger = store._writer.merging._worker
         if merger is not None:
             merger.wait()
         return store.stats()

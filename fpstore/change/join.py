@@ -10,7 +10,8 @@ import numpy as np
 from fpstore.aliases import Words
 from fpstore.building.generation_writer import GenerationWriter
 from fpstore.building.sources import Content, Joined, SortedSource
-from fpstore.change.merge import Host, Merge
+from fpstore.change.committer import Committer
+from fpstore.change.merge import Merge
 from fpstore.change.obsolete import remove_generation
 from fpstore.disk.refusals import refused
 from fpstore.errors import CorruptStoreError, FpstoreError, InputError
@@ -41,14 +42,14 @@ class Join(Merge):
     keeps_the_turn = True
 
     def __init__(
-        self, host: Host, others: Sequence[Snapshot], renumber: bool, resources: Resources, design: str | None = None
+        self, committer: Committer, others: Sequence[Snapshot], renumber: bool, resources: Resources, design: str | None = None
     ) -> None:
-        super().__init__(host, resources, design)
+        super().__init__(committer, resources, design)
         self._others, self._renumber = others, renumber
 
     def run(self) -> None:
         """Merge, holding the writer's turn: the strings of the other stores take the next numbers."""
-        with self._host.turn:
+        with self._committer.turn:
             snapshot = self._freeze()
             self._kind = self._common_kind(snapshot)
             self._next_row = snapshot.totals.next_row

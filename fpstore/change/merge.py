@@ -6,7 +6,6 @@ import os
 import threading
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +15,7 @@ from fpstore.building.generation_writer import GenerationWriter, finish_generati
 from fpstore.building.sources import Content, SortedSource
 from fpstore.building.streaming import write_sorted
 from fpstore.building.work import Work
+from fpstore.change.committer import Committer
 from fpstore.change.obsolete import remove_generation
 from fpstore.design.families import design as make_design
 from fpstore.design.planner import choose
@@ -30,66 +30,50 @@ from fpstore.format.strings import STRINGS_FILE, NewStrings, StringSources, merg
 from fpstore.query.delta import Delta
 from fpstore.query.generation import SAMPLE_SIZE, Generation
 from fpstore.query.snapshot import Snapshot
-from fpstore.query.tracker import Tracker, new_delta
+from fpstore.query.tracker import new_delta
 from fpstore.resources import Resources
 
 GROWTH = 2  # `auto` chooses again when the number of fingerprints has grown or shrunk by this factor
 UNUSED_STRINGS = 0.01  # share of unused strings from which the dictionary is written again
 
 
-class Host(Protocol):
-    """The part of the writer that a merge uses."""
-
-    tracker: Tracker
-    log: LogWriter
-    unsettled: bool
-    telling: set[int]
-    numbers_in_use: set[int]
-
-    turn: threading.RLock
-
-    def flush(self) -> None:
-        """Make durable what is logged."""
-
-    def settle(self) -> None:
-        """After an interrupt, make memory what the files are."""
-
-    def recover(self) -> None:
-        """Settle in the middle of an exception."""
-
-    def go_over(self, snapshot: Snapshot, log: LogWriter, reader: LogReader) -> None:
-        """Go over to another generation."""
-
-
 class _NumbersInUseError(Exception):
     """A string that the new dictionary leaves out was inserted again meanwhile."""
 
 
-def _tell(host: Host, progress: Progress, phase: str, done: int, total: int | None) -> None:
-    """Call a user's progress function, and note that this thread does so: the merge waits for it."""
-    thread = threading.get_ident()
-    try:
-        host.telling.add(thread)
-        progress(phase, done, total)
-    finally:
-        host.telling.discard(thread)
-
-
 class Merge:
-    """One merge of the delta as of the moment when :meth:`run` begins. Readers and inserts go on meanwhile."""
+    """One merge of the delta as of the moment when :meth:`run` begins. Readers and inserts go on meanwhile.
+
+    Attributes
+    ----------
+    telling : set of int
+        The threads in the progress function: the merge waits for them.
+    numbers_in_use : set of int
+        Numbers of old strings that were given to new rows meanwhile: the new dictionary must keep them.
+    """
 
     keeps_the_turn = False  # so that nothing can be changed meanwhile
 
-    def __init__(self, host: Host, resources: Resources, design: str | None = None) -> None:
-        self._host = host
-        self._tracker = host.tracker
-        self._path = host.tracker.path
+    def __init__(self, committer: Committer, resources: Resources, design: str | None = None) -> None:
+        self.telling: set[int] = set()
+        self.numbers_in_use: set[int] = set()
+        self._committer = committer
+        self._tracker = committer.tracker
+        self._path = committer.path
         self._resources = resources
         progress = resources.progress
-        self._work = Work(None if progress is None else partial(_tell, host, progress))
+        self._work = Work(None if progress is None else partial(self._tell, progress))
         self._design = design
         self._written: GenerationWriter | None = None
         self._new_strings: NewStrings | None = None  # of other stores
+
+    def _tell(self, progress: Progress, phase: str, done: int, total: int | None) -> None:
+        thread = threading.get_ident()
+        try:
+            self.telling.add(thread)
+            progress(phase, done, total)
+        finally:
+            self.telling.discard(thread)
 
     def stop(self) -> None:
         """Make :meth:`run` end soon with ClosedStoreError, and without a change."""
@@ -102,18 +86,18 @@ class Merge:
         ------
         StorageError, CorruptStoreError, ClosedStoreError
         """
-        with self._host.turn:
+        with self._committer.turn:
             snapshot = self._freeze()
         if snapshot.version or self._design is not None:
             self._replace(snapshot)
 
     def _freeze(self) -> Snapshot:
         """Return the current snapshot as the content to be merged."""
-        self._host.settle()
+        self._committer.settle()
         snapshot = self._tracker.snapshot()
-        self._frozen = self._host.log.place, self._host.log.number
+        self._frozen = self._committer.log.place, self._committer.log.number
         self._strings = list(snapshot.delta.strings)
-        self._host.numbers_in_use.clear()
+        self.numbers_in_use.clear()
         return snapshot
 
     def _has_strings(self, snapshot: Snapshot) -> bool:
@@ -224,23 +208,23 @@ class Merge:
 
     def _switch(self, generation: Generation, delta: Delta, log: LogWriter, kept: npt.NDArray[np.bool_] | None) -> None:
         """Copy the changes made since the merge began, and make the generation current."""
-        host, tracker, manifest = self._host, self._tracker, generation.manifest
+        committer, tracker, manifest = self._committer, self._tracker, generation.manifest
         snapshot = Snapshot(generation, delta, 0, self._start)
-        place, record, snapshot = self._carry_over(*self._frozen, self._host.log.durable, log, snapshot)
-        with host.turn:
-            host.flush()
-            _, _, snapshot = self._carry_over(place, record, host.log.place, log, snapshot)
-            if kept is not None and any(n < self._first_string and not kept[n] for n in host.numbers_in_use):
+        place, record, snapshot = self._carry_over(*self._frozen, self._committer.log.durable, log, snapshot)
+        with committer.turn:
+            committer.flush()
+            _, _, snapshot = self._carry_over(place, record, committer.log.place, log, snapshot)
+            if kept is not None and any(n < self._first_string and not kept[n] for n in self.numbers_in_use):
                 raise _NumbersInUseError
             log.sync()
             reader = LogReader(log.path, manifest.identity, manifest.generation.number)
             try:
-                host.unsettled = True  # an interrupt may come right after the rename, which nobody takes back
+                committer.unsettled = True  # an interrupt may come right after the rename, which nobody takes back
                 write_manifest(tracker.folder, manifest)
-                host.go_over(snapshot, log, reader)
-                host.unsettled = False
+                committer.go_over(snapshot, log, reader)
+                committer.unsettled = False
             except BaseException as error:
-                host.recover()
+                committer.recover()
                 if isinstance(error, OSError) and not isinstance(error, FpstoreError) and self._is_current(log.header.generation):
                     then = "; the new generation is in place, but may be lost in a power failure"
                     raise refused(self._path, error, then) from error
@@ -255,7 +239,7 @@ class Merge:
 
     def _carry_over(self, place: int, number: int, end: int, log: LogWriter, snapshot: Snapshot) -> tuple[int, int, Snapshot]:
         """Copy the records after a place of the old log to the new log and its delta; return where they end."""
-        for records in self._host.log.read(place, number + 1, max(end, place)):
+        for records in self._committer.log.read(place, number + 1, max(end, place)):
             change = records.change
             kinds = (change.kinds & np.uint8(KIND_BITS)) + np.uint8(IN_BASE) * snapshot.delta.in_base(change.fingerprints)
             change = change._replace(kinds=kinds)
@@ -272,8 +256,8 @@ class Merge:
         """Write the dictionary, or keep the old one if that is as good; return which numbers it has, or None for all."""
         generation = snapshot.generation
         kept = used.copy()
-        with self._host.turn:  # inserts go on
-            kept[[number for number in self._host.numbers_in_use if number < len(kept)]] = True
+        with self._committer.turn:  # inserts go on
+            kept[[number for number in self.numbers_in_use if number < len(kept)]] = True
         target = temporary / STRINGS_FILE
         target.unlink(missing_ok=True)
         if not any(self._strings) and not self._new_strings and int((~kept).sum()) <= UNUSED_STRINGS * len(kept):

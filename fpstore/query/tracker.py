@@ -248,10 +248,10 @@ class Tracker:
         except OSError:
             return False
 
-    def watched(self) -> dict[str, object]:
-        """Return the state of log and merges for ``stats``."""
+    def watched(self, appended: int | None) -> dict[str, object]:
+        """Return the state of log and merges for ``stats``; ``appended`` is the number of records of the log in a writer."""
         return {
-            "log": {"bytes": self.log.file_bytes, "records": self._number},
+            "log": {"bytes": self.log.file_bytes, "records": self._number if appended is None else appended},
             "generation_since": manifest_time(self.folder),
             "merge_error": MergeError(self.folder).get(),
         }

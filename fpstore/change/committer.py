@@ -1,0 +1,218 @@
+"""Commits: a change is logged, made durable, applied to the delta in memory, and published, in this order."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+from fpstore.arguments import check_sync
+from fpstore.change.obsolete import remove_obsolete
+from fpstore.errors import FpstoreError
+from fpstore.format.log import HEADER_BYTES, LOG_FILE, LogReader
+from fpstore.format.log_writer import LogWriter
+from fpstore.format.manifest import generation_folder, read_manifest
+from fpstore.format.record import Change, Totals, pack_change
+from fpstore.query.generation import Generation
+from fpstore.query.snapshot import Snapshot
+from fpstore.query.tracker import Tracker
+from fpstore.threads import Worker
+
+BATCH_ROWS = 10_000  # a group of changes is made durable when it has this many rows
+BATCH_SECONDS = 0.1  # or is this old
+NONE_ROWS = 1 << 20
+
+
+class Committer:
+    """Keeps the log and the delta of the writing process in step. Only the thread that holds :attr:`turn` may commit.
+
+    Parameters
+    ----------
+    tracker : Tracker
+    log : LogWriter
+    sync : str
+        When changes are made durable, unless a call says otherwise.
+
+    Attributes
+    ----------
+    turn : RLock
+        Held during a change.
+    unsettled : bool
+        Memory may have half of a change, or the store has another generation than memory.
+    waiting_rows : int
+        Logged and not yet durable.
+    """
+
+    def __init__(self, tracker: Tracker, log: LogWriter, sync: str) -> None:
+        self.path = tracker.path
+        self.sync = sync
+        self.tracker = tracker
+        self.log = log
+        self.turn = threading.RLock()
+        self.unsettled = False
+        self.waiting_rows = 0
+        self._taken_up = log.number  # of the last record that memory has
+        self._due = 0.0
+        self._wake = threading.Condition(self.turn)
+        self._flusher: Worker | None = None
+        self._flush_error: Exception | None = None
+        self._closed = False
+
+    def begin(self, sync: str | None) -> tuple[Snapshot, str]:
+        """Return the snapshot before a change, after making durable what could not be before."""
+        sync = self.sync if sync is None else check_sync(sync)
+        self.settle()
+        if self._flush_error is not None:
+            self.flush()
+        snapshot = self.tracker.snapshot()
+        snapshot.delta.check_room(1, self.path)
+        return snapshot, sync
+
+    def make(self, snapshot: Snapshot, change: Change, sync: str) -> Snapshot:
+        """Make a change. After an error it has not happened, neither in the log nor in memory."""
+        apply = partial(snapshot.delta.apply, change)
+        return self.commit(snapshot, pack_change(change), change.totals, len(change.kinds), sync, apply)
+
+    def commit(
+        self, snapshot: Snapshot, payload: bytes, totals: Totals, rows: int, sync: str, apply: Callable[[], None]
+    ) -> Snapshot:
+        """Log a change, apply it to the delta, and show it.
+
+        An interrupt may come anywhere. Whether the change has happened is then what the log says: see :meth:`settle`.
+        """
+        log = self.log
+        place, number = log.place, log.number
+        try:
+            try:
+                log.append(payload, sync == "commit")
+                self.unsettled = True
+                apply()
+            except BaseException:
+                log.take_back(place, number)
+                raise
+            if sync == "commit":
+                self._note_durable()
+            after = Snapshot(snapshot.generation, snapshot.delta, snapshot.delta.version, totals)
+            self.tracker.show(after)
+            self.unsettled, self._taken_up = False, log.number
+        except BaseException:
+            self.recover()
+            raise
+        if sync != "commit":
+            try:
+                self._wait_for_more(rows, sync)
+            except FpstoreError as error:
+                self._flush_error = error  # this change is made; the next is refused until this one is durable
+        return after
+
+    def make_nothing(self, sync: str) -> None:
+        """Finish a call that changes nothing: what it found may rest on a change that is not yet durable."""
+        if sync == "commit" and self.log.durable != self.log.place:
+            self.flush()
+
+    # Durable
+
+    def _wait_for_more(self, rows: int, sync: str) -> None:
+        self.waiting_rows += rows
+        if self.waiting_rows >= (BATCH_ROWS if sync == "batch" else NONE_ROWS):
+            self.flush()
+        elif sync == "batch":
+            if self._flusher is None or not self._flusher.is_alive():
+                self._flusher = Worker(self._flush_in_time)
+                try:
+                    self._flusher.start()
+                except RuntimeError:  # the system has no more threads: there is nobody to do it later
+                    self.flush()
+                    return
+            if not self._due:
+                self._due = time.monotonic() + BATCH_SECONDS
+                self._wake.notify_all()
+
+    def _flush_in_time(self) -> None:
+        """Make groups durable when they are due; runs in its own thread."""
+        with self.turn:
+            while not self._closed:
+                wait = self._due - time.monotonic() if self._due else None
+                if wait is None or wait > 0:
+                    self._wake.wait(wait)
+                    continue
+                try:
+                    self.flush()
+                except Exception as error:
+                    self._flush_error = error  # the next change tries again
+                    self._due = time.monotonic() + 1.0
+
+    def flush(self) -> None:
+        """Make all changes durable and publish them; on an error they stay logged.
+
+        Raises
+        ------
+        StorageError
+        """
+        with self.turn:
+            self.settle()
+            self.log.force()
+            self._note_durable()
+            self._flush_error = None
+
+    def _note_durable(self) -> None:
+        self.log.publish()
+        self.waiting_rows = 0
+        self._due = 0.0
+
+    # In step
+
+    def settle(self) -> None:
+        """After an interrupt, bring memory in line with the files: the log may hold a change that memory lacks, or has in part.
+
+        An interrupt of this changes nothing; every change, flush and merge settles first.
+        """
+        if not self.unsettled and self._taken_up == self.log.number:
+            return
+        self.unsettled = True
+        tracker = self.tracker
+        manifest = read_manifest(self.path, tracker.folder)
+        number = manifest.generation.number
+        if self.log.header.generation == number == tracker.manifest.generation.number:
+            tracker.take(manifest, tracker.snapshot().generation, tracker.log, self.log.read(HEADER_BYTES, 1))
+        else:  # a merge was interrupted after it had made its generation current
+            remove_obsolete(tracker.here(), number)
+            folder = tracker.here() / generation_folder(number)
+            log = LogWriter(folder / LOG_FILE, manifest.identity, number)
+            reader = LogReader(log.path, manifest.identity, number)
+            tracker.take(manifest, Generation(folder.parent, manifest), reader, log.read(HEADER_BYTES, 1))
+            self.log = log
+        tracker.lead()
+        self.unsettled, self._taken_up = False, self.log.number
+
+    def recover(self) -> None:
+        """Settle while an exception propagates; ignore errors, as that exception matters more. The next change tries again."""
+        with suppress(FpstoreError, OSError, MemoryError):
+            self.settle()
+
+    def go_over(self, snapshot: Snapshot, log: LogWriter, reader: LogReader) -> None:
+        """Go over to another generation, which has become current."""
+        old = self.log
+        old.supersede()
+        self.tracker.switch(snapshot, reader)
+        self.log, self._taken_up = log, log.number
+        old.close()
+
+    # Life cycle
+
+    def close(self) -> None:
+        """Close the log and end the timed flushes; the caller has flushed."""
+        self._closed = True
+        try:
+            self.log.close()
+        finally:
+            with self.turn:
+                self._wake.notify_all()
+
+    def wait(self) -> None:
+        """After :meth:`close`, wait for the thread of the timed flushes."""
+        flusher = self._flusher  # at the end of the interpreter it would keep what it refers to
+        if flusher is not None:
+            flusher.wait()

@@ -1,0 +1,152 @@
+"""The merges of an open store: one at a time, when asked for, or in the background when the delta has become large."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fpstore.aliases import Progress
+from fpstore.change.committer import Committer
+from fpstore.diagnostics import logger
+from fpstore.disk.refusals import with_path
+from fpstore.errors import ClosedStoreError, FpstoreError, InputError
+from fpstore.format.merge_error import MergeError
+from fpstore.query.snapshot import Snapshot
+from fpstore.resources import Resources, parse_memory, parse_threads
+from fpstore.threads import Worker, is_held
+
+if TYPE_CHECKING:
+    from fpstore.change.merge import Merge
+
+LEAST_CHANGES = 1 << 16  # fewer are not worth a merge
+
+
+class Merging:
+    """Starts and stops merges.
+
+    Parameters
+    ----------
+    committer : Committer
+    merge_at : float or None
+        The share of the fingerprints in the tables from which on a delta is merged in the background.
+
+    Attributes
+    ----------
+    lock : RLock
+        Held during a merge.
+    under_way : Merge or None
+    """
+
+    def __init__(self, committer: Committer, merge_at: float | None) -> None:
+        self.path = committer.path
+        self.merge_at = merge_at
+        self.lock = threading.RLock()
+        self.under_way: Merge | None = None
+        self._committer = committer
+        self._tracker = committer.tracker
+        self._worker: Worker | None = None
+        self._retry_at = 0
+        self._closing = False
+
+    def would_wait_for_itself(self, merges: bool) -> bool:
+        """Whether a call of this thread would wait for a merge that waits for this thread.
+
+        That is a change while whole stores are merged, from the progress function of the merge; with ``merges``, what waits
+        for the end of a merge, in the middle of one.
+        """
+        merge = self.under_way
+        telling = merge is not None and threading.get_ident() in merge.telling
+        keeps_the_turn = merge is not None and merge.keeps_the_turn
+        return (telling and keeps_the_turn) or (merges and (telling or is_held(self.lock)))
+
+    def note_reused(self, number: int) -> None:
+        """Note that a new row has an old string, which the new dictionary must keep."""
+        merge = self.under_way
+        if merge is not None:
+            merge.numbers_in_use.add(number)
+
+    def merge(
+        self,
+        memory: int | str | None,
+        threads: int | None,
+        progress: Progress | None,
+        others: Sequence[Snapshot] = (),
+        renumber: bool = False,
+        design: str | None = None,
+    ) -> None:
+        """Fold the delta, and other stores, into a new generation."""
+        from fpstore.change.join import Join
+        from fpstore.change.merge import Merge
+
+        with self.lock:
+            if self._closing:
+                raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
+            resources = Resources(parse_memory(memory), parse_threads(threads), progress)
+            committer = self._committer
+            try:
+                self.under_way = (
+                    Join(committer, others, renumber, resources, design) if others else Merge(committer, resources, design)
+                )
+                if self._closing:  # close may not have seen this merge yet
+                    self.under_way.stop()
+                logger().info("%s: merge begins, generation %d", self.path, self._tracker.manifest.generation.number)
+                self.under_way.run()
+            except FpstoreError as error:
+                plain = with_path(error, self._tracker.inside(), self.path)  # a merge goes through the open folder
+                self._note_outcome(plain)
+                raise plain from error
+            except Exception as error:
+                self._note_outcome(error)
+                raise
+            finally:
+                self.under_way = None
+            self._note_outcome(None)
+
+    def _note_outcome(self, error: Exception | None) -> None:
+        """Store the outcome of a merge where every process finds it, and log it."""
+        note = MergeError(self._tracker.folder)
+        if error is None:
+            note.clear()
+            record = self._tracker.manifest.generation
+            logger().info("%s: merged, generation %d: %d fingerprints", self.path, record.number, record.fingerprints)
+        elif not isinstance(error, (ClosedStoreError, InputError)):
+            note.set(f"{type(error).__name__}: {error}")
+            unforeseen = None if isinstance(error, FpstoreError) else error
+            logger().error("%s: merge failed, the delta stays as it was: %s", self.path, error, exc_info=unforeseen)
+
+    def start_if_due(self, snapshot: Snapshot) -> None:
+        """Start a merge in the background if the delta has become large."""
+        if self.merge_at is None or (self._worker is not None and self._worker.is_alive()):
+            return
+        changes = snapshot.delta.kernel.operations
+        if changes < max(self.merge_at * snapshot.generation.count, LEAST_CHANGES, self._retry_at):
+            return
+        self._worker = Worker(self._merge_in_background)
+        try:
+            self._worker.start()
+        except RuntimeError as error:  # the system has no more threads
+            self._retry_at = 2 * changes
+            self._note_outcome(error)
+
+    def _merge_in_background(self) -> None:
+        try:
+            self.merge(None, None, None)
+            self._retry_at = 0
+        except BaseException:
+            self._retry_at = 2 * self._tracker.snapshot().delta.kernel.operations if not self._closing else 0
+        finally:
+            self._worker = None
+
+    def stop(self) -> None:
+        """Refuse new merges, and stop the one under way; return when one in the background has ended."""
+        self._closing = True
+        merge, worker = self.under_way, self._worker
+        if merge is not None:
+            merge.stop()
+        if worker is not None:
+            worker.wait()
+
+    def allow(self) -> None:
+        """Take :meth:`stop` back: the store could not be closed."""
+        self._closing = False

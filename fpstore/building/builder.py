@@ -14,7 +14,7 @@ import numpy as np
 from fpstore import _kernel
 from fpstore.aliases import Progress, Words
 from fpstore.arguments import check_choice, check_progress
-from fpstore.building.external_sort import COPY_ROWS, KEY_BYTES, Column, Groups, PairSorter, Spool, in_pieces, permuted_parts
+from fpstore.building.external_sort import COPY_ROWS, KEY_BYTES, Column, PairSorter, SortedRows, Spool, in_pieces, permuted_parts
 from fpstore.building.generation_writer import GenerationWriter, Histogram, finish_store
 from fpstore.building.rows import chunks, known_rows
 from fpstore.building.target import Target
@@ -226,7 +226,7 @@ class _Identity:
         self._sample = [np.empty(0, np.uint64)]
         self._step = max(rows // SAMPLE_SIZE, 1)
 
-    def add(self, part: Groups) -> None:
+    def add(self, part: SortedRows) -> None:
         """Add the next fingerprints and their ids."""
         for keys in in_pieces([part.keys]):
             self._histogram.add(keys)

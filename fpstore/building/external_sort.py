@@ -20,7 +20,7 @@ SPLIT_BITS = 8
 COPY_ROWS = 1 << 18  # rows that are copied, read or written between two checks for a stop
 
 
-class Groups(NamedTuple):
+class SortedRows(NamedTuple):
     """Sorted rows: distinct keys, the number of ids of each, and all ids in order; with memory that can be used again.
 
     ``per_key`` lies in ``memory``, which may be overwritten only after the counts have been used.
@@ -204,7 +204,7 @@ class PairSorter:
         """Whether the rows did not fit into the budget."""
         return self._parts is not None
 
-    def groups(self, tick: Callable[[int], None]) -> Iterator[Groups]:
+    def groups(self, tick: Callable[[int], None]) -> Iterator[SortedRows]:
         """Yield the sorted rows in parts, grouped by key; call ``tick`` with the number of rows sorted."""
         if self._parts is None:
             pairs, self._pairs = self._pairs[: 2 * self.rows], np.empty(0, np.uint64)
@@ -214,7 +214,7 @@ class PairSorter:
             return
         yield from self._parts_in_order(self._parts, SPLIT_BITS, tick)
 
-    def _parts_in_order(self, parts: dict[int, Column], depth: int, tick: Callable[[int], None]) -> Iterator[Groups]:
+    def _parts_in_order(self, parts: dict[int, Column], depth: int, tick: Callable[[int], None]) -> Iterator[SortedRows]:
         for digit in sorted(parts):
             column = parts.pop(digit)
             rows = column.rows // 2
@@ -247,12 +247,12 @@ def _split(pairs: Words, depth: int, parts: dict[int, Column], folder: Path) -> 
         start = end
 
 
-def _sorted_groups(pairs: Words) -> Groups:
+def _sorted_groups(pairs: Words) -> SortedRows:
     out = np.empty_like(pairs)
     _kernel.sort_pairs(pairs, out)
     key_count, id_count = _kernel.group_pairs(pairs, out)
     rows = len(pairs) // 2
-    return Groups(out[:key_count], pairs[:key_count], out[rows : rows + id_count], pairs)
+    return SortedRows(out[:key_count], pairs[:key_count], out[rows : rows + id_count], pairs)
 
 
 def permuted_parts(

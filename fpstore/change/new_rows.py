@@ -13,11 +13,11 @@ from fpstore.aliases import Bytes, Words
 from fpstore.errors import InputError
 from fpstore.format.record import Totals
 from fpstore.format.strings import MAX_STRING_BYTES
+from fpstore.query.delta import ABSENT, PRESENT
 from fpstore.query.snapshot import Snapshot
 
 KIND_WORDS = {"row": "row numbers or other integers", "integer": "integers", "string": "strings"}
 
-PRESENT, ABSENT = 1, 2  # states in the delta
 MANY_IDS = 64  # per row; if there are more, they are searched and not put into a set
 
 

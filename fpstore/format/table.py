@@ -22,6 +22,7 @@ from fpstore.format import huffman
 from fpstore.format.table_file import TableFile
 
 FEED_KEYS = 1 << 15
+NOWHERE = np.uint64(2**64 - 1)  # the block that Table.locate gives for a fingerprint that is not there
 INDEX_AT_OPEN = 16 << 20  # bytes of keys and directory to read ahead when a table is opened
 
 

@@ -16,10 +16,11 @@ from fpstore.aliases import Bytes, Words
 from fpstore.errors import StorageError
 from fpstore.format.log import Records
 from fpstore.format.record import ADD, IN_BASE, KIND_BITS, Change
+from fpstore.format.table import NOWHERE
 
+PRESENT, ABSENT = 1, 2  # what the kernel says of a fingerprint or a pair; 0: nothing
 LAST_VERSION = (1 << 32) - 2
 APPLY_ROWS = 1 << 14  # applied between two checks for signals
-ABSENT_BLOCK = np.uint64(2**64 - 1)
 
 
 class Delta:
@@ -117,7 +118,7 @@ class Delta:
     def in_base(self, fingerprints: Words) -> Bytes:
         """Return 1 for each fingerprint that is in the generation's tables."""
         blocks, _ = self._identity.locate(fingerprints)
-        known: Bytes = (blocks != ABSENT_BLOCK).astype(np.uint8)
+        known: Bytes = (blocks != NOWHERE).astype(np.uint8)
         return known
 
     def check_room(self, versions: int, path: Path) -> None:

@@ -12,9 +12,10 @@ from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.errors import CorruptStoreError, NotStoredError
 from fpstore.format.record import Totals
+from fpstore.format.table import NOWHERE
 from fpstore.lims import lims_of
 from fpstore.query.batches import Columns, cut, joined, run, scanned
-from fpstore.query.delta import Delta
+from fpstore.query.delta import ABSENT, Delta
 from fpstore.query.generation import Generation
 from fpstore.query.matches import Match
 
@@ -24,8 +25,6 @@ NONE = np.empty(0, np.uint64)
 PIECE_KEYS = 1 << 18
 FEW_STRINGS = 4  # up to this many are looked up one by one
 LOOK_UPS = 1 << 16  # ids of this many fingerprints are looked up at once
-NOWHERE = np.uint64(2**64 - 1)
-ABSENT = 2
 
 
 class Snapshot:

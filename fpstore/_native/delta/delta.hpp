@@ -2,46 +2,12 @@
 // of Python.
 #pragma once
 #include <functional>
-#include <mutex>
-#include <shared_mutex>
 #include <vector>
 
+#include "delta/gate.hpp"
 #include "delta/near_index.hpp"
 
 namespace fpstore {
-
-// Readers share, a writer is alone. Whoever comes passes the gate first and a writer keeps it, so that neither keeps the other
-// out.
-class Gate {
- public:
-  void lock() {
-    gate_.lock();
-    access_.lock();
-  }
-  bool try_lock() {
-    if (!gate_.try_lock()) return false;
-    if (access_.try_lock()) return true;
-    gate_.unlock();
-    return false;
-  }
-  void unlock() {
-    access_.unlock();
-    gate_.unlock();
-  }
-  void lock_shared() {
-    std::lock_guard<std::mutex> turn(gate_);
-    access_.lock_shared();
-  }
-  bool try_lock_shared() {
-    std::unique_lock<std::mutex> turn(gate_, std::try_to_lock);
-    return turn.owns_lock() && access_.try_lock_shared();
-  }
-  void unlock_shared() { access_.unlock_shared(); }
-
- private:
-  std::mutex gate_;
-  std::shared_mutex access_;
-};
 
 enum class Change : uint8_t { add, remove, wipe };
 

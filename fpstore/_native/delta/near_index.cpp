@@ -1,34 +1,6 @@
 #include "delta/near_index.hpp"
 
-#include <sys/mman.h>
-
-#include <cstdlib>
-
 namespace fpstore {
-
-#ifdef FPSTORE_SMALL
-void* resize_pages(void* pages, size_t from, size_t to) {
-  void* p = to ? calloc(1, to) : nullptr;
-  if (p && from) memcpy(p, pages, std::min(from, to));
-  if (p || !to) free(pages);
-  return p;
-}
-#else
-void* resize_pages(void* pages, size_t from, size_t to) {
-  // From here on large pages pay: look-ups go all over the array.
-  constexpr size_t kLarge = size_t{8} << 20;
-  if (to == 0) {
-    if (from) munmap(pages, from);
-    return nullptr;
-  }
-  void* p = from ? mremap(pages, from, to, MREMAP_MAYMOVE)
-                 : mmap(nullptr, to, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (p == MAP_FAILED) return nullptr;
-  // Advice that cannot be taken is no fault.
-  if (to >= kLarge) (void)madvise(p, to, MADV_HUGEPAGE);
-  return p;
-}
-#endif
 
 NearIndex::NearIndex(unsigned radius, const uint8_t bits[64])
     : blocks_(radius + 1), words_((blocks_ + 3) / 4), lookup_(words_ * 8 * 256) {

@@ -52,6 +52,27 @@ def test_signals_during_a_build_leave_nothing(how: tuple[signal.Signals, int, by
     assert states(folder) == before
 
 
+@pytest.mark.parametrize("ids", [True, False])
+def test_an_insert_that_is_interrupted_says_which_rows_are_in(ids: bool, folder: Path) -> None:
+    fpstore.build("s.fps", np.arange(2, dtype=np.uint64), ids=["a", "b"] if ids else None).close()
+    rows = "".join(f"0x{2**63 + i:x}" + (f"\tid {i}\n" if ids else "\n") for i in range(120_000))  # one chunk and a part
+    insert = process("insert", "s.fps", "-", "--id-type", "str", stdin=subprocess.PIPE)
+    assert insert.stdin is not None
+    insert.stdin.write(rows.encode())
+    insert.stdin.flush()
+    with fpstore.open("s.fps") as reader:
+        while len(reader) == 2:
+            assert insert.poll() is None, insert.stderr and insert.stderr.read()
+            with suppress(subprocess.TimeoutExpired):
+                insert.wait(0.01)
+        insert.send_signal(signal.SIGINT)
+        _, err = insert.communicate(timeout=60)
+        again = "repeat the command: a row that is stored is not added again" if ids else "insert only the rows after these"
+        told = f"fpstore: interrupted; before that, 65,536 rows of the first 65,536 were inserted; {again}\n"
+        assert (insert.returncode, err.decode()) == (130, told)
+        assert len(reader) == 2 + 65_536
+
+
 def test_a_second_signal_does_not_stop_the_removal_of_files() -> None:
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:

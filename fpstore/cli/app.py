@@ -69,7 +69,7 @@ class Program(VerbGroup):
         except BrokenPipeError:
             return _reader_is_gone()
         except Interrupted as error:
-            return _interrupted(error.signal)
+            return _interrupted(error.signal, error.then)
         except click.Abort:
             return _interrupted(signal.SIGINT)
         except click.UsageError as error:
@@ -124,8 +124,8 @@ def _describe(error: BaseException) -> str:
     return f"{place}: {error.strerror or error}"
 
 
-def _interrupted(number: signal.Signals) -> int:
-    complain(_ENDINGS.get(number, number.name))
+def _interrupted(number: signal.Signals, then: str = "") -> int:
+    complain(_ENDINGS.get(number, number.name) + then)
     return EXIT_SIGNAL + number
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -29,6 +30,7 @@ from fpstore.cli.options import (
 )
 from fpstore.cli.output import complain, count, print_json, shown
 from fpstore.cli.progress import Bars
+from fpstore.cli.signals import Interrupted
 from fpstore.cli.verb import Verb
 from fpstore.design.families import check_radius
 from fpstore.errors import FpstoreError
@@ -128,9 +130,10 @@ def insert(
         chunks = _begun(source)
         with fpstore.open(store, "r+", sync=sync, merge_at=merge_at) as opened:
             add = partial(_add, opened) if write is None else partial(_add_unmatched, opened, write, radius, threads)
-            with _counting() as counts:
+            with _counting(opened) as counts:
                 for chunk in chunks:
-                    counts.add(chunk, add(chunk))
+                    counts.chunk = chunk
+                    counts.add(add(chunk))
                     bars("inserting", counts.done, getattr(source, "rows", None))
             holds = {"fingerprints": len(opened), "ids": len(opened.ids)}
     notices.report(talk)
@@ -160,34 +163,47 @@ def _check_usage(inputs: Sequence[str], unmatched: bool, text: bool) -> None:
 class _Counts:
     """The rows of the chunks that are in the store."""
 
+    ids_before: int
     done: int = 0
     inserted: int = 0
-    with_ids: bool = True
+    chunk: Chunk | None = None  # the last that was begun
 
-    def add(self, chunk: Chunk, inserted: int) -> None:
-        """Count a chunk."""
-        self.done += len(chunk.fingerprints)
+    def add(self, inserted: int) -> None:
+        """Count the chunk that was begun."""
+        assert self.chunk is not None
+        self.done += len(self.chunk.fingerprints)
         self.inserted += inserted
-        self.with_ids = chunk.ids is not None
+
+    def add_interrupted(self, ids: int) -> None:
+        """Count the chunk that was begun if the number of ids in the store says that it is in."""
+        inserted = ids - self.ids_before - self.inserted
+        if inserted:
+            self.add(inserted)
 
     def __str__(self) -> str:
         """Say what is in the store, and how to go on."""
-        again = (
-            "repeat the command: a row that is stored is not added again" if self.with_ids else "insert only the rows after these"
-        )
-        return f"before that, {count(self.inserted, 'row')} of the first {self.done:,} were inserted; {again}"
+        with_ids = self.chunk is not None and self.chunk.ids is not None
+        again = "repeat the command: a row that is stored is not added again" if with_ids else "insert only the rows after these"
+        return f"; before that, {count(self.inserted, 'row')} of the first {self.done:,} were inserted; {again}"
 
 
 @contextmanager
-def _counting() -> Iterator[_Counts]:
-    """Let an error say which rows were inserted before it."""
-    counts = _Counts()
+def _counting(store: Store) -> Iterator[_Counts]:
+    """Let an error or a signal say which rows were inserted before it."""
+    counts = _Counts(len(store.ids))
     try:
         yield counts
     except FpstoreError as error:
         if not counts.done:
             raise
-        raise type(error)(f"{str(error).removesuffix('; nothing was changed')}; {counts}", **vars(error)) from error
+        raise type(error)(f"{str(error).removesuffix('; nothing was changed')}{counts}", **vars(error)) from error
+    except (Interrupted, KeyboardInterrupt) as error:
+        counts.add_interrupted(len(store.ids))
+        if not counts.done:
+            raise
+        interrupted = error if isinstance(error, Interrupted) else Interrupted(signal.SIGINT)
+        interrupted.then = str(counts)
+        raise interrupted from None
 
 
 def _writer_of_matches(output: str | None) -> AbstractContextManager[queries.Write | None]:

@@ -14,11 +14,19 @@ _PATIENCE_SECONDS = 2.0
 
 
 class Interrupted(BaseException):
-    """A signal asked the program to end. It is not a KeyboardInterrupt, which click handles in its own way."""
+    """A signal asked the program to end. It is not a KeyboardInterrupt, which click handles in its own way.
+
+    Attributes
+    ----------
+    signal : signal.Signals
+    then : str
+        What a verb adds to the message: what was done before.
+    """
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.signal = signal.Signals(number)
+        self.then = ""
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from powerfailure import Disk, record
 
 from fpstore.errors import StorageError
 from fpstore.format import log as log_format
+from fpstore.format import log_writer
 from fpstore.format.log import (
     HEADER_BYTES,
     boot_word,
@@ -132,6 +133,33 @@ def test_a_copy_gets_its_own_end(full):
 
 
 # --- Writes that fail -----------------------------------------------------------------------------
+
+
+def test_a_disk_that_refuses_everything_for_a_while(path, monkeypatch):
+    """What was half written cannot even be taken back: nothing is appended until it can, and then all goes on."""
+
+    def half(descriptor, record, at):
+        os.pwrite(descriptor, record[: len(record) // 2], at)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def refuse(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    writer = open_writer(path)
+    writer.append(pack_change(CHANGES[0]), durable=True)
+    writer.publish()
+    with monkeypatch.context() as patch:
+        patch.setattr(log_writer, "_write_durably", half)
+        patch.setattr(log_writer, "write_all", refuse)
+        with pytest.raises(StorageError, match="No space left"):
+            writer.append(pack_change(CHANGES[1]), durable=True)
+        for _ in range(2):
+            with pytest.raises(StorageError, match="cannot be taken back; nothing was changed: the next change tries again"):
+                writer.append(pack_change(CHANGES[1]), durable=True)
+    writer.append(pack_change(CHANGES[2]), durable=True)
+    writer.publish()
+    writer.close()
+    check_writer(path, [CHANGES[0], CHANGES[2]])
 
 
 def test_a_full_disk_takes_a_record_back(mounted_disk):

@@ -91,7 +91,7 @@ class LogWriter:
         try:
             self._mapped = map_header(self._descriptor, path, mmap.PROT_READ | mmap.PROT_WRITE)
             self._words = memoryview(self._mapped).cast("Q")
-            self._failed = False  # what was half written could not be taken back
+            self._failed = False  # what was half written could not be taken back; it is tried again before the next record
             self._unsure = False  # a sync has failed, and the system may have forgotten what it could not write
             self._recover()
         except BaseException:
@@ -134,10 +134,13 @@ class LogWriter:
             Nothing was changed; what was appended before stays, durable or not.
         """
         if self._failed:
-            raise StorageError(
-                f"{self.path}: could not be written, and what was half written could not be taken back: open the store again",
-                path=self.path,
-            )
+            self.take_back(self.place, self.number)
+            if self._failed:
+                raise StorageError(
+                    f"{self.path}: a record that was half written cannot be taken back; nothing was changed: the next change "
+                    "tries again",
+                    path=self.path,
+                )
         place, number = self.place, self.number
         length = HEAD + len(payload)
         body = RECORD.pack(length, number + 1, self.durable) + payload
@@ -236,6 +239,7 @@ class LogWriter:
         except OSError:
             self._failed = os.fstat(self._descriptor).st_size > place
             return
+        self._failed = False
         self._furthest = max(self._furthest, place + len(RECORD_MAGIC))
         self._size = max(self._size, self._furthest)
         self._forced, self._unsure = self.durable - 1, True

@@ -178,6 +178,7 @@ class Committer:
         if self.log.header.generation == number == tracker.manifest.generation.number:
             tracker.take(manifest, tracker.snapshot().generation, tracker.log, self.log.read(HEADER_BYTES, 1))
         else:  # a merge was interrupted after it had made its generation current
+            tracker.follow()
             remove_obsolete(tracker.here(), number)
             folder = tracker.here() / generation_folder(number)
             log = LogWriter(folder / LOG_FILE, manifest.identity, number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
@@ -110,7 +111,10 @@ class Join(Merge):
         """Give each string of another store a number in this one; keep the table of numbers in a file."""
         last = other.delta.next_string
         file = self._folder / f"numbers-{len(list(self._folder.iterdir()))}"
-        table: Words = np.memmap(file, np.uint64, "w+", shape=(max(last, 1),))
+        count = max(last, 1)
+        with file.open("xb") as made:  # a mapped hole that finds no room on the disk would end the process
+            os.posix_fallocate(made.fileno(), 0, count * np.dtype(np.uint64).itemsize)
+        table: Words = np.memmap(file, np.uint64, "r+", shape=(count,))
         strings_of = _strings_of(other)
         while batch := list(islice(strings_of, BATCH_STRINGS)):
             theirs = np.array([number for number, _ in batch], np.uint64)

@@ -262,6 +262,11 @@ class Tracker:
         """Stop following the log: this process is the writer, and shows its own snapshots."""
         self.show(self.snapshot())
 
+    def follow(self) -> None:
+        """Show again what every process sees: the writer has not taken up the generation that is current now."""
+        with self._lock:
+            self._current = None
+
     def show(self, snapshot: Snapshot) -> None:
         """Make a snapshot current that this process, the writer, has made."""
         self._current = _STILL, 0, snapshot

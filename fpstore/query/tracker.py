@@ -248,7 +248,7 @@ class Tracker:
         except OSError:
             return False
 
-    def watched(self, appended: int | None) -> dict[str, object]:
+    def watched(self, appended: int | None = None) -> dict[str, object]:
         """Return the state of log and merges for ``stats``; ``appended`` is the number of records of the log in a writer."""
         return {
             "log": {"bytes": self.log.file_bytes, "records": self._number if appended is None else appended},

@@ -125,7 +125,17 @@ def parted(lims, values):
 
 
 def answers(store, queries, ids, wide):
-    """Ask everything about a few fingerprints and ids; ``wide`` is a radius beyond that of the store."""
+    """Ask everything about a few fingerprints and ids; ``wide`` is a radius beyond that of the store.
+
+    None if a fingerprint was deleted between two of the questions.
+    """
+    try:
+        return _answers(store, queries, ids, wide)
+    except fpstore.NotStoredError:
+        return None
+
+
+def _answers(store, queries, ids, wide):
     few = queries[:3]
     content = content_of(store)
     stored = [query for query in queries if query in store]

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
+os.environ.pop("FPSTORE_SHOW_LEAKS", None)  # a worker has it from the process that started it
 import fpstore._kernel  # noqa: F401  # before the variable below, which is for the processes of the tests
 
 NO_MOUNTS = "nothing can be mounted here"

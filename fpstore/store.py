@@ -525,16 +525,15 @@ class Store:
             raise InputError("renumber is for the ids of other stores: name them, or leave it out")
         if design is not None and not isinstance(check_design(design, self.radius), str):
             raise InputError("merge takes the name of a design: a list of tables needs a new build")
-        parse_memory(memory)
-        parse_threads(threads)
         check_progress(progress)
+        resources = Resources(parse_memory(memory), parse_threads(threads), progress)
         with ExitStack() as stack:
             snapshots = []
             for path in map(check_path, others):
                 if path.exists() and path.samefile(self.path):
                     raise InputError(f"{self.path}: cannot be merged with itself")
                 snapshots.append(stack.enter_context(Store(path)).snapshot())
-            writer.merge(memory, threads, progress, snapshots, renumber, design)
+            writer.merge(resources, snapshots, renumber, design)
 
     def split(
         self,

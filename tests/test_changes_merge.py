@@ -1,5 +1,7 @@
 """Merges: what they leave, what goes on beside them, and how they end early."""
 
+import errno
+import os
 import threading
 import time
 
@@ -355,6 +357,37 @@ def test_an_interrupt_right_after_the_commit_of_a_merge(path, monkeypatch):
         assert 2 in again
         again.merge()
         assert again.stats()["generation"] == 3
+
+
+def test_a_join_that_cannot_be_taken_up_is_seen_by_its_own_process_too(tmp_path, path, monkeypatch):
+    """It is current, but the disk refuses everything from then on: the writer answers as every other process does."""
+
+    def replaced(*args):
+        write_manifest(*args)
+        raise full()
+
+    def full(*_):
+        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def refuse(*_):
+        raise full()
+
+    build(tmp_path / "more", [1, 2], [10**6, 10**6 + 1])
+    with fpstore.open(path, "r+") as store, fpstore.open(path) as other:
+        expected = content_of(store) | {1: {10**6}, 2: {10**6 + 1}}
+        with monkeypatch.context() as patch:
+            patch.setattr(fpstore.change.merge, "write_manifest", replaced)
+            patch.setattr(fpstore.change.committer, "LogWriter", refuse)
+            with pytest.raises(fpstore.StorageError, match="the new generation is in place"):
+                store.merge(tmp_path / "more")
+            assert content_of(store) == content_of(other) == expected
+            with pytest.raises(fpstore.StorageError, match=r"No space left.*nothing was changed"):
+                store.insert(3, 5)
+            assert content_of(store) == content_of(other) == expected
+        store.insert(3, 5)
+        assert 3 in store
+        assert 3 in other
+        assert store.verify().ok
 
 
 # --- No memory -----------------------------------------------------------------------------------

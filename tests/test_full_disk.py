@@ -226,6 +226,27 @@ def test_a_disk_that_is_full_at_a_stage(disk, template, stage):
     go_through(disk, template, stage, (0, 7, 30, 120, 640))
 
 
+def join_without_room_for_numbers(disk, other):
+    with fpstore.open(disk / "s", "r+") as store:
+        before = rows_of(store)
+        fill(disk, 20)
+        with pytest.raises(fpstore.StorageError, match="No space left on device: free some space; nothing was merged"):
+            store.merge(other)
+        assert rows_of(store) == before
+        (disk / "filler").unlink()
+        store.merge(other)
+        assert rows_of(store) == before
+
+
+def test_a_join_that_finds_no_room_for_the_numbers_of_strings_does_not_end_the_process(tmp_path, mounted_disk):
+    """Their table is mapped; the other store has no new strings, so the table is all that a join writes at first."""
+    disk = mounted_disk(4 * DISK_BYTES)
+    strings = [f"document {i}" for i in range(20_000)]
+    fpstore.build(tmp_path / "other", RNG.integers(0, 2**64, len(strings), np.uint64), strings).close()
+    put(disk, tmp_path / "other")
+    in_child(join_without_room_for_numbers, disk, tmp_path / "other")
+
+
 def test_a_store_is_opened_for_writing_on_a_full_disk(disk, template):
     put(disk, template / "plain")
     assert in_child(at_a_room, start, disk, 0) == "1"

@@ -114,7 +114,7 @@ INTERRUPTED = """
     setattr(_kernel, name, interrupted)
     try:
         if what == "merge":
-            store._writer.merge(None, 2, None, design="manku-20" if name == "sort_keys" else None)
+            store.merge(threads=2, design="manku-20" if name == "sort_keys" else None)
         else:
             fpstore.build(path, keys, design="manku-10", threads=2, memory="64MiB")
     except KeyboardInterrupt:

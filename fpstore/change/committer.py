@@ -10,10 +10,11 @@ from functools import partial
 
 from fpstore.arguments import check_sync
 from fpstore.change.obsolete import remove_obsolete
+from fpstore.disk.refusals import NOTHING_CHANGED, refusing
 from fpstore.errors import FpstoreError
 from fpstore.format.log import HEADER_BYTES, LOG_FILE, LogReader
 from fpstore.format.log_writer import LogWriter
-from fpstore.format.manifest import generation_folder, read_manifest
+from fpstore.format.manifest import Manifest, generation_folder, read_manifest
 from fpstore.format.record import Change, Totals, pack_change
 from fpstore.query.generation import Generation
 from fpstore.query.snapshot import Snapshot
@@ -176,17 +177,25 @@ class Committer:
         manifest = read_manifest(self.path, tracker.folder)
         number = manifest.generation.number
         if self.log.header.generation == number == tracker.manifest.generation.number:
-            tracker.take(manifest, tracker.snapshot().generation, tracker.log, self.log.read(HEADER_BYTES, 1))
+            tracker.take_up(manifest, tracker.snapshot().generation, tracker.log, self.log.read(HEADER_BYTES, 1))
         else:  # a merge was interrupted after it had made its generation current
-            tracker.follow()
-            remove_obsolete(tracker.here(), number)
-            folder = tracker.here() / generation_folder(number)
-            log = LogWriter(folder / LOG_FILE, manifest.identity, number)
-            reader = LogReader(log.path, manifest.identity, number)
-            tracker.take(manifest, Generation(folder.parent, manifest), reader, log.read(HEADER_BYTES, 1))
-            self.log = log
-        tracker.lead()
+            try:
+                with refusing(self.path, NOTHING_CHANGED):
+                    self._take_up(manifest)
+            except BaseException:
+                tracker.follow()
+                raise
         self.unsettled, self._taken_up = False, self.log.number
+
+    def _take_up(self, manifest: Manifest) -> None:
+        """Go over to the generation of a manifest, from its files."""
+        tracker, number = self.tracker, manifest.generation.number
+        remove_obsolete(tracker.here(), number)
+        folder = tracker.here() / generation_folder(number)
+        log = LogWriter(folder / LOG_FILE, manifest.identity, number)
+        reader = LogReader(log.path, manifest.identity, number)
+        tracker.take_up(manifest, Generation(folder.parent, manifest), reader, log.read(HEADER_BYTES, 1))
+        self.log = log
 
     def recover(self) -> None:
         """Settle while an exception propagates; ignore errors, as that exception matters more. The next change tries again."""

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fpstore.aliases import Progress
 from fpstore.change.committer import Committer
 from fpstore.diagnostics import logger
 from fpstore.disk.refusals import with_path
@@ -67,13 +66,7 @@ class Merging:
             merge.numbers_in_use.add(number)
 
     def merge(
-        self,
-        memory: int | str | None,
-        threads: int | None,
-        progress: Progress | None,
-        others: Sequence[Snapshot] = (),
-        renumber: bool = False,
-        design: str | None = None,
+        self, resources: Resources, others: Sequence[Snapshot] = (), renumber: bool = False, design: str | None = None
     ) -> None:
         """Fold the delta, and other stores, into a new generation."""
         from fpstore.change.join import Join
@@ -82,7 +75,6 @@ class Merging:
         with self.lock:
             if self._closing:
                 raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
-            resources = Resources(parse_memory(memory), parse_threads(threads), progress)
             committer = self._committer
             try:
                 self.under_way = (
@@ -131,7 +123,7 @@ class Merging:
 
     def _merge_in_background(self) -> None:
         try:
-            self.merge(None, None, None)
+            self.merge(Resources(parse_memory(None), parse_threads(None)))
             self._retry_at = 0
         except BaseException:
             self._retry_at = 2 * self._tracker.snapshot().delta.kernel.operations if not self._closing else 0

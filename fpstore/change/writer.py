@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Progress, Words
+from fpstore.aliases import Words
 from fpstore.change.committer import Committer
 from fpstore.change.in_order import RowsInOrder, probe_insert_in_order
 from fpstore.change.merging import Merging
@@ -22,6 +22,7 @@ from fpstore.query.batches import Columns
 from fpstore.query.matches import Match
 from fpstore.query.snapshot import NONE, Snapshot
 from fpstore.query.tracker import Tracker
+from fpstore.resources import Resources
 from fpstore.threads import is_held
 
 
@@ -220,19 +221,11 @@ class StoreWriter:
 
     # Merging
 
-    def merge(
-        self,
-        memory: int | str | None,
-        threads: int | None,
-        progress: Progress | None,
-        others: Sequence[Snapshot] = (),
-        renumber: bool = False,
-        design: str | None = None,
-    ) -> None:
+    def merge(self, resources: Resources, others: Sequence[Snapshot], renumber: bool, design: str | None) -> None:
         """Fold the delta, and other stores, into a new generation; one merge at a time."""
         self.refuse_inside(merges=True)
         self.check()
-        self.merging.merge(memory, threads, progress, others, renumber, design)
+        self.merging.merge(resources, others, renumber, design)
 
     # Life cycle
 

@@ -171,8 +171,8 @@ class _Counts:
     def add(self, inserted: int) -> None:
         """Count the chunk that was begun."""
         assert self.chunk is not None
-        self.done += len(self.chunk.fingerprints)
-        self.inserted += inserted
+        # Together: a signal does not come between.
+        self.done, self.inserted = self.done + len(self.chunk.fingerprints), self.inserted + inserted
 
     def add_interrupted(self, ids: int) -> None:
         """Count the chunk that was begun if the number of ids in the store says that it is in."""

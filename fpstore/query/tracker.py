@@ -262,8 +262,14 @@ class Tracker:
         """Stop following the log: this process is the writer, and shows its own snapshots."""
         self.show(self.snapshot())
 
+    def take_up(self, manifest: Manifest, generation: Generation, log: LogReader, changes: Iterable[Records]) -> None:
+        """Make a generation current as :meth:`take`, and stop following its log."""
+        with self._lock:  # whoever opens the same generation to ask a question has done so, or finds this one
+            self.take(manifest, generation, log, changes)
+            self.lead()
+
     def follow(self) -> None:
-        """Show again what every process sees: the writer has not taken up the generation that is current now."""
+        """Follow the log again: the writer could not take up the generation that is current now, which every process sees."""
         with self._lock:
             self._current = None
 

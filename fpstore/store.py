@@ -485,6 +485,7 @@ class Store:
         *others: str | os.PathLike[str],
         renumber: bool = False,
         design: str | None = None,
+        at: float | None = None,
         memory: int | str | None = None,
         threads: int | None = None,
         progress: Progress | None = None,
@@ -504,6 +505,9 @@ class Store:
         design : str, optional
             Change to another design; ``auto`` is the planner's choice. By default the design stays, unless ``auto`` chose it
             for less than half or more than twice as many fingerprints: then it is chosen again.
+        at : float, optional
+            Merge only if the delta has reached this share of the tables and 65,536 changes, as with ``merge_at`` of
+            :func:`fpstore.open`; in any case, wait for a merge in the background.
         memory : int or str, optional
             Budget, as for :func:`fpstore.build`.
         threads : int, optional
@@ -525,8 +529,14 @@ class Store:
             raise InputError("renumber is for the ids of other stores: name them, or leave it out")
         if design is not None and not isinstance(check_design(design, self.radius), str):
             raise InputError("merge takes the name of a design: a list of tables needs a new build")
+        at = check_share(at, "at")
+        if at is not None and (others or design is not None):
+            raise InputError("at is for a merge of the delta alone: leave out other stores and design")
         check_progress(progress)
         resources = Resources(parse_memory(memory), parse_threads(threads), progress)
+        if at is not None:
+            writer.merge_if_due(resources, at)
+            return
         with ExitStack() as stack:
             snapshots = []
             for path in map(check_path, others):

@@ -140,7 +140,7 @@ WRITING = {
     "delete": ({"ids": [9]}, {"ids": IDS, "fingerprints": NONE, "sync": NONE}),
     "merge": (
         {},
-        {"renumber": {"False"}, "design": NONE, "memory": MEMORY, "threads": THREADS, "progress": NONE},
+        {"renumber": {"False"}, "design": NONE, "at": NONE | SHARES, "memory": MEMORY, "threads": THREADS, "progress": NONE},
     ),
 }
 

@@ -288,6 +288,33 @@ def test_few_changes_do_not_merge(path):
         assert store.stats()["generation"] == 1
 
 
+def test_a_merge_of_a_delta_that_is_large_enough(path, monkeypatch):
+    monkeypatch.setattr("fpstore.change.merging.LEAST_CHANGES", 50)
+    with fpstore.open(path, "r+") as store:
+        count = len(store)
+        for at, inserted, generation in ((0.1, 49, 1), (60 / count, 10, 1), (0.1, 1, 2), (0.1, 0, 2)):
+            store.insert(words(range(len(store), len(store) + inserted)))
+            store.merge(at=at)
+            assert store.stats()["generation"] == generation
+        for wrong in ({"at": 0}, {"at": 0.1, "design": "flip-1"}):
+            with pytest.raises(fpstore.InputError, match=r"^at "):
+                store.merge(**wrong)
+        with pytest.raises(fpstore.InputError, match=r"^at "):
+            store.merge(path.with_name("other"), at=0.1)
+
+
+def test_a_merge_of_a_large_delta_waits_for_the_one_in_the_background(path, monkeypatch):
+    monkeypatch.setattr("fpstore.change.merging.LEAST_CHANGES", 50)
+    held = hold(monkeypatch, "before the write")
+    with fpstore.open(path, "r+", merge_at=0.01) as store:
+        store.insert(words(range(1000, 1100)))
+        assert held.reached.wait(30)
+        waiting = Thread(lambda: store.merge(at=0.01))
+        held.go.set()
+        waiting.result()
+        assert store.stats()["generation"] == 2
+
+
 @pytest.mark.parametrize("background", [True, False])
 def test_closing_gives_up_a_merge(path, monkeypatch, background):
     monkeypatch.setattr("fpstore.change.merging.LEAST_CHANGES", 50)

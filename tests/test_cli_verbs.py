@@ -168,3 +168,33 @@ def test_unmatched_rows_without_ids_leave_an_empty_store_with_row_numbers(folder
 def test_unmatched_rows_without_ids_are_refused_where_ids_are_given(folder: Path) -> None:
     np.save("new.npy", FINGERPRINTS)
     assert "give one for each row" in failure("insert", "crawl.fps", "new.npy", "--unmatched", "-o", "m.tsv")
+
+
+def test_inserts_that_make_the_delta_large_end_with_a_merge(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each command is short, so a merge in the background would be given up with each."""
+    monkeypatch.setattr("fpstore.change.merging.LEAST_CHANGES", 10)
+    rng = np.random.default_rng(2)
+
+    def insert(rows: int) -> int:
+        np.save("new.npy", rng.integers(0, 2**64, rows, np.uint64))
+        fine("insert", "numbers.fps", "new.npy", "--merge-at", 0.9, "-q")
+        return int(json.loads(fine("stats", "numbers.fps", "--json"))["generation"])
+
+    assert (insert(6), insert(3)) == (1, 1)
+    assert insert(1) == 2
+    np.save("new.npy", rng.integers(0, 2**64, 12, np.uint64))
+    fine("insert", "numbers.fps", "new.npy", "-q")
+    assert "generation 2, " in fine("merge", "numbers.fps", "--at", 50)
+    assert "generation 3, " in fine("merge", "numbers.fps", "--at", 0.1)
+
+
+def test_matches_of_an_insert_as_json(folder: Path) -> None:
+    Path("new.tsv").write_text(f"{FINGERPRINTS[0]:016x}\tother\nffff0000ffff0000\tnew\n")
+    result = run("insert", "crawl.fps", "new.tsv", "--unmatched", "--json")
+    assert result.exit_code == 0
+    matched, unmatched = map(json.loads, result.stdout.splitlines())
+    assert matched["matches"][0]["fingerprint"] == f"{FINGERPRINTS[0]:016x}"
+    assert unmatched["matches"] == []
+    assert "1 row of 2 inserted" in result.stderr
+    done = json.loads(fine("insert", "crawl.fps", "new.tsv", "--unmatched", "--json", "-o", "m.tsv"))
+    assert (done["rows"], done["inserted"]) == (2, 0)

@@ -59,6 +59,17 @@ def test_a_merge_in_the_background_that_fails_is_seen_by_every_process(path, mon
         assert reader.stats()["merge_error"] is None
 
 
+def test_a_failed_merge_whose_reason_found_no_room_is_seen(path):
+    (path / "merge.error").touch()
+    with fpstore.open(path) as reader:
+        assert "the disk had no room for the reason" in reader.stats()["merge_error"]
+    assert "last merge failed" in fine("stats", path)
+    with fpstore.open(path, "r+") as store:
+        store.insert([5])
+        store.merge()
+        assert store.stats()["merge_error"] is None
+
+
 def test_merges_and_what_a_dead_writer_left_are_logged(path, caplog):
     child = os.fork()
     if child == 0:

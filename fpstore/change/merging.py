@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 LEAST_CHANGES = 1 << 16  # fewer are not worth a merge
 
 
+def _is_due(snapshot: Snapshot, share: float) -> bool:
+    changes: int = snapshot.delta.kernel.operations
+    return changes >= max(share * snapshot.generation.count, LEAST_CHANGES)
+
+
 class Merging:
     """Starts and stops merges.
 
@@ -95,6 +100,12 @@ class Merging:
                 self.under_way = None
             self._note_outcome(None)
 
+    def merge_if_due(self, resources: Resources, share: float) -> None:
+        """Merge if the delta has reached a share of the tables; first wait for a merge in the background."""
+        with self.lock:
+            if _is_due(self._tracker.snapshot(), share):
+                self.merge(resources)
+
     def _note_outcome(self, error: Exception | None) -> None:
         """Store the outcome of a merge where every process finds it, and log it."""
         note = MergeError(self._tracker.folder)
@@ -102,7 +113,9 @@ class Merging:
             note.clear()
             record = self._tracker.manifest.generation
             logger().info("%s: merged, generation %d: %d fingerprints", self.path, record.number, record.fingerprints)
-        elif not isinstance(error, (ClosedStoreError, InputError)):
+        elif isinstance(error, ClosedStoreError):
+            logger().info("%s: merge stopped, as the store is closed; the delta stays as it was", self.path)
+        elif not isinstance(error, InputError):
             note.set(f"{type(error).__name__}: {error}")
             unforeseen = None if isinstance(error, FpstoreError) else error
             logger().error("%s: merge failed, the delta stays as it was: %s", self.path, error, exc_info=unforeseen)
@@ -112,7 +125,7 @@ class Merging:
         if self.merge_at is None or (self._worker is not None and self._worker.is_alive()):
             return
         changes = snapshot.delta.kernel.operations
-        if changes < max(self.merge_at * snapshot.generation.count, LEAST_CHANGES, self._retry_at):
+        if changes < self._retry_at or not _is_due(snapshot, self.merge_at):
             return
         self._worker = Worker(self._merge_in_background)
         try:

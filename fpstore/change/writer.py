@@ -227,6 +227,12 @@ class StoreWriter:
         self.check()
         self.merging.merge(resources, others, renumber, design)
 
+    def merge_if_due(self, resources: Resources, share: float) -> None:
+        """Merge if the delta has reached this share of the tables; first wait for a merge in the background."""
+        self.refuse_inside(merges=True)
+        self.check()
+        self.merging.merge_if_due(resources, share)
+
     # Life cycle
 
     def state(self) -> dict[str, object]:

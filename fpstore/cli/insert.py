@@ -75,7 +75,7 @@ UNMATCHED_PARAMETERS = {"radius", "output", "threads"}
     "--merge-at",
     type=types.SHARE,
     metavar="SHARE",
-    help="Merge whenever the delta reaches this share of the tables, such as 0.1, and 65,536 changes.",
+    help="Merge whenever the delta reaches this share of the tables, such as 0.1, and 65,536 changes; at the latest at the end.",
 )
 @threads_option
 @talk_options
@@ -101,9 +101,9 @@ def insert(
 
     When this returns, the rows are durable, and every process that has the store open finds them. With --unmatched,
     a row is inserted only if the store has nothing within the radius; for the other rows, lines `query fingerprint
-    distance id` are written, as by fpstore probe. A row is not written as a match of itself. Inserts are kept in a log
-    beside the tables until fpstore merge. An id that is already stored keeps its old fingerprint too: to replace a
-    document, fpstore delete its id first.
+    distance id` are written, as by fpstore probe (with --json to standard output: an object per row). A row is not
+    written as a match of itself. Inserts are kept in a log beside the tables until fpstore merge. An id that is
+    already stored keeps its old fingerprint too: to replace a document, fpstore delete its id first.
 
     Rows are inserted in chunks of 65,536. After an error or Ctrl-C, the chunks before stay inserted, and FILE is not
     written. Repeat the command: a row with its id is not added twice, and FILE gets the matches of all rows. Where ids
@@ -126,7 +126,7 @@ def insert(
         source: Any = documents.reader(inputs, queries.fingerprinter_of(known), suffix, notices) if text else None
     if source is None:
         source = open_reader(inputs, id_field=id_field, id_type=id_type, chunk_rows=CHUNK_ROWS, **rows.arguments)
-    with Bars(talk.bars, source) as bars, _writer_of_matches(output if unmatched else None) as write:
+    with Bars(talk.bars, source) as bars, _writer_of_matches(output if unmatched else None, as_json) as write:
         chunks = _begun(source)
         with fpstore.open(store, "r+", sync=sync, merge_at=merge_at) as opened:
             add = partial(_add, opened) if write is None else partial(_add_unmatched, opened, write, radius, threads)
@@ -135,6 +135,8 @@ def insert(
                     counts.chunk = chunk
                     counts.add(add(chunk))
                     bars("inserting", counts.done, getattr(source, "rows", None))
+            if merge_at is not None:
+                opened.merge(at=merge_at, progress=bars if talk.bars else None)  # and waits for one in the background
             holds = {"fingerprints": len(opened), "ids": len(opened.ids)}
     notices.report(talk)
     if as_json and not (unmatched and output == "-"):
@@ -206,10 +208,11 @@ def _counting(store: Store) -> Iterator[_Counts]:
         raise interrupted from None
 
 
-def _writer_of_matches(output: str | None) -> AbstractContextManager[queries.Write | None]:
+def _writer_of_matches(output: str | None, as_json: bool) -> AbstractContextManager[queries.Write | None]:
     if output is None:
         return nullcontext()
-    return queries.json_lines_writer(output) if queries.is_json(output, False) else queries.rows_writer(output, False)
+    json_lines = queries.is_json(output, as_json and output == "-")
+    return queries.json_lines_writer(output) if json_lines else queries.rows_writer(output, False)
 
 
 def _begun(source: Iterable[Chunk]) -> Iterator[Chunk]:

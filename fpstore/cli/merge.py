@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 @click.argument("others", metavar="[OTHER...]", nargs=-1)
 @click.option("--renumber", is_flag=True, help="Renumber the integer ids of each OTHER, in turn, from the largest so far.")
 @click.option("--design", metavar="NAME", help="Change to another design: auto, or a name that fpstore plan lists.")
+@click.option(
+    "--at",
+    type=types.SHARE,
+    metavar="SHARE",
+    help="Merge only if the delta has reached this share of the tables, such as 0.1, and 65,536 changes.",
+)
 @threads_option
 @memory_option
 @talk_options
@@ -34,6 +40,7 @@ def merge(
     others: Sequence[str],
     renumber: bool,
     design: str | None,
+    at: float | None,
     threads: int | None,
     memory: str | None,
     talk: Talk,
@@ -49,10 +56,13 @@ def merge(
     $ fpstore merge crawl.fps monday.fps tuesday.fps --threads 2 --memory 1GiB --no-progress
     $ fpstore merge numbers.fps shard.fps --renumber --quiet
     $ fpstore merge crawl.fps --design flip-2 --json
+    $ fpstore merge crawl.fps --at 0.1
     """
     import fpstore
 
     began = time.monotonic()
+    if at is not None and (others or design is not None):
+        types.fail("--at is for a merge of the delta alone: leave out other stores and --design")
     if renumber and not others:
         types.fail("--renumber needs an OTHER store")
     with fpstore.open(store) as opened:
@@ -67,6 +77,7 @@ def merge(
                 *others,
                 renumber=renumber,
                 design=design,
+                at=at,
                 memory=memory,
                 threads=threads,
                 progress=bars if talk.bars else None,

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 MERGE_ERROR_FILE = "merge.error"
 MOST_BYTES = 4096
+NO_ROOM = "the last merge failed, and the disk had no room for the reason: it is probably full"  # the file is empty
 
 
 class MergeError:
@@ -41,4 +42,4 @@ class MergeError:
         except OSError:
             return None
         with os.fdopen(descriptor, "rb") as file:
-            return file.read(MOST_BYTES).decode("utf-8", "backslashreplace")
+            return file.read(MOST_BYTES).decode("utf-8", "backslashreplace") or NO_ROOM

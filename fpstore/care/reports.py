@@ -25,7 +25,8 @@ class Report:
     ----------
     ok : bool
     tables, blocks, fingerprints, ids : int
-        The numbers of what was read; fingerprints and ids include the inserts and deletes since the last merge.
+        The numbers of what was read; fingerprints and ids include the inserts and deletes since the last merge. ``ids`` is 0 if
+        the id map is damaged.
     faults : list of dict
         ``message``, ``path``, ``block`` (None if the fault is not in a single block).
     """

@@ -319,4 +319,5 @@ def _refuse_item(items: list[object], index: int, what: str) -> NoReturn:
     if isinstance(item, list | tuple | np.ndarray):
         shape = f"({len(items)}, {len(item)})" if np.ndim(item) else f"({len(items)},)"
         raise InputError(f"{what}s must be 1-D, got {received}: shape {shape}", got=item)
-    raise InputError(f"{what}s must be integers 0 to 2^64-1, got {received}, shape ({len(items)},)", got=item)
+    kinds = "integers 0 to 2^64-1, or strings" if what == "id" else "integers 0 to 2^64-1"
+    raise InputError(f"{what}s must be {kinds}, got {received}, shape ({len(items)},)", got=item)

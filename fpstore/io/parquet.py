@@ -63,7 +63,9 @@ class ParquetSource(Source):
                 f'write it with table.column({name!r}).cast("uint64", safe=False)'
             )
         if not types.is_unsigned_integer(column_type):
-            raise InputError(f"column {name!r} has type {column_type}, fingerprints must be uint64")
+            text = types.is_string(column_type) or types.is_large_string(column_type)
+            hint = "; hexadecimal digits are read from .tsv, .csv and .jsonl files" if text else ""
+            raise InputError(f"column {name!r} has type {column_type}, fingerprints must be uint64{hint}")
 
     def _kind_of(self, column_type: Any) -> str:
         types = self._arrow.types

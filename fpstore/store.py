@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -30,6 +31,7 @@ from fpstore.query.matches import Match, Matches
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker
 from fpstore.resources import Resources, parse_memory, parse_threads
+from fpstore.threads import Worker
 
 FIRST_BATCH = 1 << 12
 
@@ -416,7 +418,7 @@ class Store:
         fingerprints : ndarray of uint64, shape (n,), or sequence of int
         ids : array or sequence of as many, optional
             By default the next row numbers, one for each row, in a store whose ids are row numbers; those of rows that are not
-            inserted stay unused.
+            inserted stay unused, except after the last row that is.
         radius, always, sync
             See :meth:`probe_insert`.
         threads : int, optional
@@ -540,7 +542,7 @@ class Store:
         with ExitStack() as stack:
             snapshots = []
             for path in map(check_path, others):
-                if path.exists() and path.samefile(self.path):
+                if self._tracker.is_at(path):
                     raise InputError(f"{self.path}: cannot be merged with itself")
                 snapshots.append(stack.enter_context(Store(path)).snapshot())
             writer.merge(resources, snapshots, renumber, design)
@@ -571,7 +573,8 @@ class Store:
         Returns
         -------
         list of Path
-            In order of the leading bits. All have the design of this store.
+            In order of the leading bits. All have the design of this store. They appear one after the other: after an error,
+            those before it are complete.
 
         Raises
         ------
@@ -625,6 +628,8 @@ class Store:
         snapshot, writer = self.snapshot(), self._writer
         watched = self._tracker.watched(None if writer is None else writer.committer.log.number)
         state = None if writer is None else writer.state()
+        if writer is not None and writer.merging.error is not None:
+            watched["merge_error"] = writer.merging.error
         return {**describe(snapshot, self._tracker.log.file_bytes), **watched, "writer": state}
 
     def verify(self, progress: Progress | None = None) -> Report:
@@ -645,8 +650,11 @@ class Store:
 
 
 def _close_dropped(writer: StoreWriter) -> None:
-    with suppress(FpstoreError):  # a finalizer has no caller to report to
-        writer.close()
+    with suppress(FpstoreError, RuntimeError):  # a finalizer has no caller to report to; there may be no more threads
+        if writer.is_own and writer.is_inside(merges=True):  # the garbage collector runs in a merge or a change of this store
+            Worker(partial(_close_dropped, writer)).start()
+        else:
+            writer.close()
 
 
 def _check_optional_sync(sync: str | None) -> None:

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import time
 import traceback
 from multiprocessing import Pipe
 
@@ -209,6 +210,13 @@ def records_of(path, folder):
 
 
 # --- Other processes ------------------------------------------------------------------------------
+
+
+def wait_for(question, seconds=20):
+    deadline = time.monotonic() + seconds
+    while not question():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
 
 
 class Child:

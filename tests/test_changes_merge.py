@@ -6,7 +6,7 @@ import threading
 import time
 
 import pytest
-from living import Model, check_merged, content_of, words
+from living import Model, check_merged, content_of, wait_for, words
 from sets import make_set
 
 import fpstore
@@ -78,13 +78,6 @@ class Thread(threading.Thread):
         assert not self.is_alive()
         if self.error is not None:
             raise self.error
-
-
-def wait_for(question, seconds=20):
-    deadline = time.monotonic() + seconds
-    while not question():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 # --- What is left ---------------------------------------------------------------------------------

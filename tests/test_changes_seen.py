@@ -6,7 +6,7 @@ import threading
 import time
 
 import pytest
-from living import CHANGES, Child, content_of, reader, words
+from living import CHANGES, Child, content_of, reader, wait_for, words
 
 import fpstore
 from fpstore.change.committer import Committer
@@ -24,13 +24,6 @@ def path(tmp_path):
 
 def seen(store, *fingerprints):
     return [fingerprint in store for fingerprint in fingerprints]
-
-
-def wait_for(question, seconds=10):
-    deadline = time.monotonic() + seconds
-    while not question():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_commits_are_seen_at_once(path):

@@ -141,6 +141,20 @@ def test_ids_are_not_renumbered_beyond_the_largest(tmp_path, largest):
         assert store.verify().ok
 
 
+def test_row_numbers_are_not_renumbered_beyond_the_largest(tmp_path):
+    """A store whose ids are row numbers may have got the largest id there is."""
+    fpstore.build(tmp_path / "one", [1], **OPTIONS).close()
+    fpstore.build(tmp_path / "x", [100], **OPTIONS).close()
+    with fpstore.open(tmp_path / "x", "r+") as store:
+        store.insert([200], [TOP])
+    for into, other in (("one", "x"), ("x", "one")):
+        with fpstore.open(tmp_path / into, "r+") as store:
+            content = content_of(store)
+            with pytest.raises(fpstore.InputError, match=r"its ids would go over 2\^64-1"):
+                store.merge(tmp_path / other, renumber=True, threads=1)
+            assert content_of(store) == content
+
+
 REFUSED = {
     "strings with integers": (("string", None), ("integer", None), "its ids are of another kind"),
     "rows with strings": (("row", None), ("string", None), "its ids are of another kind"),

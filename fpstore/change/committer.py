@@ -186,6 +186,12 @@ class Committer:
                 tracker.follow()
                 raise
         self.unsettled, self._taken_up = False, self.log.number
+        try:
+            self.log.force()  # what this process shows, others are to see soon: nothing else may come that makes it durable
+            self._note_durable()
+        except FpstoreError as error:
+            self._flush_error = error  # the next change tries again
+            raise
 
     def _take_up(self, manifest: Manifest) -> None:
         """Go over to the generation of a manifest, from its files."""

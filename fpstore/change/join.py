@@ -156,7 +156,7 @@ def _strings_of(snapshot: Snapshot) -> Iterator[tuple[int, bytes]]:
 
 def _highest(snapshot: Snapshot) -> int:
     """Return a number above all ids."""
-    if snapshot.totals.id_kind == "row":
+    if snapshot.totals.id_kind == "row" and snapshot.totals.next_row < LAST_ROW:  # the last one does not count further
         return snapshot.totals.next_row
     return max((int(ids.max(initial=0)) + 1 for _, _, ids in snapshot.groups()), default=0)
 

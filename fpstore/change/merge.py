@@ -24,7 +24,7 @@ from fpstore.disk.refusals import refused
 from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError
 from fpstore.format.log import LOG_FILE, LogReader
 from fpstore.format.log_writer import LogWriter
-from fpstore.format.manifest import TEMPORARY, Manifest, generation_folder, read_manifest, write_manifest
+from fpstore.format.manifest import MANIFEST_FILE, TEMPORARY, Manifest, generation_folder, write_manifest
 from fpstore.format.record import IN_BASE, KIND_BITS, Totals, pack_change
 from fpstore.format.strings import STRINGS_FILE, NewStrings, StringSources, merge_strings
 from fpstore.query.delta import Delta
@@ -121,6 +121,7 @@ class Merge:
     def _replace(self, snapshot: Snapshot) -> None:
         """Write the new generation, and replace that of this snapshot."""
         number = snapshot.generation.record.number + 1
+        self._old_manifest_file = self._manifest_file()
         folder = self._tracker.inside() / generation_folder(number)
         temporary = folder.with_name(folder.name + TEMPORARY)
         try:
@@ -137,7 +138,7 @@ class Merge:
             remove_generation(folder.with_name(snapshot.generation.folder.name))  # its own path may be another store's by now
         except BaseException as error:
             # Unless it has become current, the new generation is useless.
-            if not self._is_current(number):
+            if not self._is_current():
                 remove_generation(folder)
                 remove_generation(temporary)
             if isinstance(error, InterruptedError):
@@ -199,7 +200,7 @@ class Merge:
             delta = new_delta(generation, log.header)
             self._switch(generation, delta, log, kept)
         except BaseException:
-            if not self._is_current(number):
+            if not self._is_current():
                 if log is not None:
                     log.close()
                 if generation is not None:
@@ -225,17 +226,21 @@ class Merge:
                 committer.unsettled = False
             except BaseException as error:
                 committer.recover()
-                if isinstance(error, OSError) and not isinstance(error, FpstoreError) and self._is_current(log.header.generation):
+                if isinstance(error, OSError) and not isinstance(error, FpstoreError) and self._is_current():
                     then = "; the new generation is in place, but may be lost in a power failure"
                     raise refused(self._path, error, then) from error
                 raise
 
-    def _is_current(self, number: int) -> bool:
-        """Whether the manifest on disk names this generation; True if it cannot be read."""
+    def _manifest_file(self) -> int | None:
+        """Return which file the manifest is: only a rename changes that. This needs no open file."""
         try:
-            return read_manifest(self._path, self._tracker.folder).generation.number == number
-        except FpstoreError:
-            return True
+            return os.stat(MANIFEST_FILE, dir_fd=self._tracker.folder).st_ino
+        except OSError:
+            return None
+
+    def _is_current(self) -> bool:
+        """Whether the manifest names the new generation."""
+        return self._manifest_file() != self._old_manifest_file
 
     def _carry_over(self, place: int, number: int, end: int, log: LogWriter, snapshot: Snapshot) -> tuple[int, int, Snapshot]:
         """Copy the records after a place of the old log to the new log and its delta; return where they end."""

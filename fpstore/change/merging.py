@@ -40,6 +40,8 @@ class Merging:
     lock : RLock
         Held during a merge.
     under_way : Merge or None
+    error : str or None
+        Why the last merge of this process failed, if it did: the system may have refused to write it into the store.
     """
 
     def __init__(self, committer: Committer, merge_at: float | None) -> None:
@@ -47,6 +49,7 @@ class Merging:
         self.merge_at = merge_at
         self.lock = threading.RLock()
         self.under_way: Merge | None = None
+        self.error: str | None = None
         self._committer = committer
         self._tracker = committer.tracker
         self._worker: Worker | None = None
@@ -110,13 +113,15 @@ class Merging:
         """Store the outcome of a merge where every process finds it, and log it."""
         note = MergeError(self._tracker.folder)
         if error is None:
+            self.error = None
             note.clear()
             record = self._tracker.manifest.generation
             logger().info("%s: merged, generation %d: %d fingerprints", self.path, record.number, record.fingerprints)
         elif isinstance(error, ClosedStoreError):
             logger().info("%s: merge stopped, as the store is closed; the delta stays as it was", self.path)
         elif not isinstance(error, InputError):
-            note.set(f"{type(error).__name__}: {error}")
+            self.error = f"{type(error).__name__}: {error}"
+            note.set(self.error)
             unforeseen = None if isinstance(error, FpstoreError) else error
             logger().error("%s: merge failed, the delta stays as it was: %s", self.path, error, exc_info=unforeseen)
 

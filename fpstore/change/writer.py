@@ -66,12 +66,16 @@ class StoreWriter:
         A change is refused while the same thread makes another change, and while whole stores are merged; with ``merges``,
         also during a merge.
         """
-        if is_held(self.turn) or self.merging.would_wait_for_itself(merges):
+        if self.is_inside(merges):
             raise StoreLockedError(
                 f"{self.path}: this thread is in the middle of a change, which a signal handler or a progress function has "
                 "interrupted: change, merge or close the store when that call has ended",
                 path=self.path,
             )
+
+    def is_inside(self, merges: bool = False) -> bool:
+        """Whether :meth:`refuse_inside` refuses."""
+        return is_held(self.turn) or self.merging.would_wait_for_itself(merges)
 
     def begin(self, sync: str | None) -> tuple[Snapshot, str]:
         """Return the snapshot before a change, and when the change is to be durable."""

@@ -6,6 +6,7 @@ import fcntl
 import os
 from contextlib import suppress
 from pathlib import Path
+from weakref import WeakSet, finalize
 
 from fpstore.disk.fork import around_fork
 from fpstore.errors import StoreLockedError
@@ -27,11 +28,14 @@ class WriterLock:
         self.path = folder / LOCK_FILE
         self.owner = os.getpid()
         self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE)
+        # Until somebody has the lock who can release it, an interrupt may drop it.
+        self._given_back = finalize(self, os.close, self._descriptor)
+        self._given_back.atexit = False
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = _holder(self._descriptor)
-            os.close(self._descriptor)
+            self._given_back()
             who = "this process" if holder == str(os.getpid()) else f"process {holder}"
             raise StoreLockedError(
                 f"{folder}: {who} has it open for writing, and there is one writer at a time: insert, delete and merge in "
@@ -39,30 +43,19 @@ class WriterLock:
                 path=folder,
                 got=holder,
             ) from None
-        except BaseException:
-            os.close(self._descriptor)
-            raise
-        try:
-            _held.add(self)
-            with suppress(OSError):  # on a full disk the lock holds, but without the process number
-                os.ftruncate(self._descriptor, 0)
-                os.pwrite(self._descriptor, f"{self.owner}\n".encode(), 0)
-        except BaseException:  # such as a signal: release it here
-            self.release()
-            raise
+        _held.add(self)
+        with suppress(OSError):  # on a full disk the lock holds, but without the process number
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, f"{self.owner}\n".encode(), 0)
 
     def release(self) -> None:
         """Release the lock. Releasing it twice is allowed."""
-        if self._descriptor >= 0:
-            if self.owner == os.getpid():  # a child between fork and exec may hold the descriptor too
-                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-            # A Ctrl-C comes before both of the next lines or after them: another release would close a file of others.
-            descriptor, self._descriptor = self._descriptor, -1
-            os.close(descriptor)
-        _held.discard(self)
+        if self._given_back.alive and self.owner == os.getpid():  # a child between fork and exec may hold the descriptor too
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        self._given_back()
 
 
-_held: set[WriterLock] = set()
+_held: WeakSet[WriterLock] = WeakSet()
 
 
 def _after_fork_in_child() -> None:

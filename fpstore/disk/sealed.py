@@ -131,7 +131,6 @@ class SealedReader:
         self._names = databases
         self._closed = False
         self._pid = 0  # the process that owns what follows
-        self._inode: tuple[int, int] | None = None
         self._given_back: finalize[[int], SealedReader] | None = None
         self._descriptor = -1  # of the file that was opened, even if the path names another one later
         self._environment: lmdb.Environment | None = None
@@ -148,23 +147,14 @@ class SealedReader:
         if self._descriptor < 0:
             self._descriptor = open_file(self.path)
             self._given_back = finalize(self, os.close, self._descriptor)
-        try:
-            status = self.path.stat()
-        except FileNotFoundError as error:  # perhaps a merge has removed it just now
-            raise missing(self.path) from error
-        except OSError as error:
-            raise refused(self.path, error) from error
+        status = os.fstat(self._descriptor)
         inode = (status.st_dev, status.st_ino)
-        if self._inode not in (None, inode):
-            raise StorageError(f"{self.path}: was replaced before this process read it: open the store again", path=self.path)
         if self._pid == 0:
             self._check_file(os.fstat(self._descriptor).st_size)
         environment = _shared.get(inode)
         if environment is None:
             with translated(self.path):
-                environment = lmdb.open(
-                    os.fsencode(self.path), subdir=False, readonly=True, lock=False, max_dbs=4, readahead=False
-                )
+                environment = lmdb.open(self._name(), subdir=False, readonly=True, lock=False, max_dbs=4, readahead=False)
         try:
             with translated(self.path):
                 databases: dict[bytes | None, Any] = {None: None}
@@ -177,7 +167,25 @@ class SealedReader:
                 environment.close()
             raise
         _shared[inode] = self._environment = environment
-        self._databases, self._inode, self._pid = databases, inode, os.getpid()
+        self._databases, self._pid = databases, os.getpid()
+
+    def _name(self) -> bytes:
+        """Return a path of the very file that was opened: before a fork, a merge may have removed it, or the store was renamed.
+
+        Raises
+        ------
+        StorageError
+            There is none, where the system has no path that leads through a descriptor.
+        """
+        through = Path(f"/proc/self/fd/{self._descriptor}")
+        if through.exists():
+            return os.fsencode(through)
+        try:
+            if os.path.samestat(self.path.stat(), os.fstat(self._descriptor)):
+                return os.fsencode(self.path)
+        except OSError:
+            pass
+        raise StorageError(f"{self.path}: was replaced before this process read it: open the store again", path=self.path)
 
     def _check_file(self, size: int) -> None:
         """Refuse a file that is cut short, or of another store, or small and damaged, before LMDB reads it."""

@@ -23,7 +23,7 @@ class MergeError:
         self._folder = folder
 
     def set(self, message: str) -> None:
-        """Write a message; ignore a failure to do so."""
+        """Write a message; ignore a failure to do so: a full disk leaves an empty file, and without open files there is none."""
         with suppress(OSError):
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
             descriptor = os.open(MERGE_ERROR_FILE, flags, 0o664, dir_fd=self._folder)

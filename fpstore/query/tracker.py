@@ -243,8 +243,12 @@ class Tracker:
 
     def is_same(self) -> bool:
         """Whether the path still names the store that was opened."""
+        return self.is_at(self.path)
+
+    def is_at(self, path: Path) -> bool:
+        """Whether a path names the store that was opened, which may have been renamed."""
         try:
-            return os.path.samestat(self.path.stat(), os.fstat(self.folder))
+            return os.path.samestat(path.stat(), os.fstat(self.folder))
         except OSError:
             return False
 

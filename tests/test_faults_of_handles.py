@@ -1,0 +1,148 @@
+"""Stores that are renamed, dropped, forked, or without open files, and locks that nobody holds."""
+
+import gc
+import os
+import resource
+import threading
+
+import pytest
+from living import Child, wait_for
+from small_stores import FINGERPRINTS, build, pairs, rows_of
+
+import fpstore
+from fpstore.change.committer import Committer
+from fpstore.change.merge import Merge
+from fpstore.disk.locks import WriterLock
+from fpstore.format.manifest import write_manifest
+
+
+def test_a_store_that_is_renamed_while_it_is_open_is_joined_with_others_and_not_with_itself(tmp_path):
+    a, moved = tmp_path / "a", tmp_path / "moved"
+    build(a, 0, 100)
+    build(tmp_path / "other", 100, 110)
+    with fpstore.open(a, "r+") as store:
+        a.rename(moved)
+        store.merge(tmp_path / "other", threads=1)
+        build(a, 200, 210)
+        store.merge(a, threads=1)
+        with pytest.raises(fpstore.InputError, match="cannot be merged with itself"):
+            store.merge(moved, renumber=True)
+        assert rows_of(store) == pairs(0, 110) | pairs(200, 210)
+
+
+def test_a_store_that_is_dropped_in_the_thread_of_its_own_merge_gives_its_lock_back(tmp_path, monkeypatch):
+    """The garbage collector may run in any thread; a close in that of the merge would wait for itself."""
+    path = build(tmp_path / "s", 0, 100)
+    monkeypatch.setattr("fpstore.change.merging.LEAST_CHANGES", 1)
+    freeze, dropped, collected = Merge._freeze, threading.Event(), threading.Event()
+
+    def collecting(self):
+        found = freeze(self)
+        assert dropped.wait(30)
+        gc.collect()
+        collected.set()
+        return found
+
+    monkeypatch.setattr(Merge, "_freeze", collecting)
+
+    def use():
+        store = fpstore.open(path, "r+", merge_at=0.001)
+        store.cycle = store
+        store.insert(FINGERPRINTS[100:101], [100])
+        return store._finalizer
+
+    gc.disable()
+    try:
+        finalizer = use()
+        assert finalizer.alive
+        dropped.set()
+        assert collected.wait(30)
+    finally:
+        gc.enable()
+    assert not finalizer.alive
+    wait_for(lambda: is_free(path))
+    with fpstore.open(path, "r+") as store:
+        assert rows_of(store) == pairs(0, 101)
+
+
+def is_free(path):
+    try:
+        WriterLock(path).release()
+    except fpstore.StoreLockedError:
+        return False
+    return True
+
+
+def test_a_lock_that_nobody_holds_is_released(tmp_path):
+    """An interrupt may come when the lock is made and nobody has it yet."""
+    lock = WriterLock(tmp_path)
+    with pytest.raises(fpstore.StoreLockedError):
+        WriterLock(tmp_path)
+    del lock
+    WriterLock(tmp_path).release()
+
+
+@pytest.mark.parametrize("kind", [list, lambda ids: [f"n{i}" for i in ids]], ids=["integers", "strings"])
+@pytest.mark.parametrize("what", ["merged", "renamed"])
+def test_a_child_reads_ids_of_what_was_merged_away_or_renamed(tmp_path, what, kind):
+    path = tmp_path / "s"
+    fpstore.build(path, FINGERPRINTS[:100], kind(range(100)), design="flip-1").close()
+    with fpstore.open(path) as store:
+        found = store.probe_many(FINGERPRINTS[:5])
+        expected = found.ids()
+        if what == "renamed":
+            path.rename(tmp_path / "moved")
+        child = Child(lambda pipe: (pipe.recv(), pipe.send(list(found.ids()[1])), pipe.recv()))
+        if what == "merged":
+            with fpstore.open(path, "r+") as writer:
+                writer.delete(fingerprints=FINGERPRINTS[:1])
+                writer.merge(threads=1)
+        child.pipe.send(None)
+        assert child.receive() == list(expected[1]) == list(found.ids()[1])
+        child.pipe.send(None)
+        child.end()
+
+
+def test_a_merge_without_open_files_does_not_say_that_it_is_in_place(tmp_path, monkeypatch):
+    path = tmp_path / "s"
+    build(path, 0, 100)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def refused(*args):
+        free = os.dup(0)
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+        return write_manifest(*args)
+
+    with fpstore.open(path, "r+") as store:
+        store.insert(FINGERPRINTS[100:101], [100])
+        monkeypatch.setattr("fpstore.change.merge.write_manifest", refused)
+        try:
+            with pytest.raises(fpstore.StorageError, match=r"Too many open files.*nothing was merged"):
+                store.merge(threads=1)
+            store.insert(FINGERPRINTS[101:102], [101])  # which opens no file
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert [entry.name for entry in path.glob("gen-*")] == ["gen-00000001"]
+        assert "Too many open files" in store.stats()["merge_error"]
+        monkeypatch.undo()
+        store.merge(threads=1)
+        assert store.stats()["merge_error"] is None
+        assert rows_of(store) == pairs(0, 102)
+
+
+def test_an_interrupted_change_that_is_in_is_seen_by_others(tmp_path, monkeypatch):
+    path = tmp_path / "s"
+    build(path, 0, 100)
+    original = Committer._note_durable
+
+    def interrupted(self):
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    with fpstore.open(path, "r+") as store, fpstore.open(path) as reader:
+        monkeypatch.setattr(Committer, "_note_durable", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            store.insert(FINGERPRINTS[100:101], [100])
+        assert Committer._note_durable is original
+        assert rows_of(store) == rows_of(reader) == pairs(0, 101)

@@ -11,7 +11,7 @@ import itertools
 import mmap
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import finalize
@@ -158,6 +158,51 @@ class Records(NamedTuple):
     change: Change
 
 
+class _Durable:
+    """The durable part of an open log, which a writer may open or append to meanwhile.
+
+    Parameters
+    ----------
+    descriptor : int
+    path : Path
+    seed : int
+    word : callable
+        Returns the header's word at a place, as it is now.
+    """
+
+    def __init__(self, descriptor: int, path: Path, seed: int, word: Callable[[int], int]) -> None:
+        self._descriptor, self._path, self._seed, self._word = descriptor, path, seed, word
+        self._boot = boot_word()
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the end is what was stored last: the machine has not stopped since a writer opened the log."""
+        return self._word(BOOT) == self._boot != 0
+
+    @property
+    def told(self) -> int:
+        """The place that the word at END tells."""
+        return told_end(self._word(END), self._path)
+
+    def read(self, place: int, number: int) -> Iterator[Records]:
+        """Yield what is between a place and the end; see :meth:`LogReader.read`."""
+        exact = None
+        while exact != self.is_exact:  # a writer that opens the log makes its end exact
+            exact = self.is_exact
+            told = self.told  # after the question: the writer stores the end first
+            end = told if exact else os.fstat(self._descriptor).st_size
+            for records in whole_records(self._descriptor, self._path, self._seed, place, number, end):
+                if exact != self.is_exact:
+                    break  # it may be what that writer has not made durable yet
+                yield records
+                place, number = records.end, records.last + 1
+        if exact:
+            if place < told:
+                raise damaged_at(self._path, place)
+        else:
+            check_tail(self._descriptor, self._path, self._seed, place, told)
+
+
 class LogReader:
     """A log, open for reading. It writes and locks nothing, and survives a fork.
 
@@ -185,12 +230,11 @@ class LogReader:
         self.path = path
         self._descriptor, self.header = open_log(path, identity, generation)
         self._given_back = finalize(self, os.close, self._descriptor)
-        self._seed = self.header.seed
         try:
             self._mapped = map_header(self._descriptor, path, mmap.PROT_READ)
             self.words = memoryview(self._mapped).cast("Q")
+            self._durable = _Durable(self._descriptor, path, self.header.seed, self.words.__getitem__)
             told_end(self.word, path)
-            self._boot = boot_word()
         except BaseException:
             self.close()
             raise
@@ -203,7 +247,7 @@ class LogReader:
     @property
     def told(self) -> int:
         """The place that the word at END tells."""
-        return told_end(self.word, self.path)
+        return self._durable.told
 
     def read(self, place: int, number: int) -> Iterator[Records]:
         """Yield what is between a place and the end, in pieces; ``number`` is that of the first record there.
@@ -215,25 +259,7 @@ class LogReader:
         CorruptStoreError
             A record is damaged; the error names the place.
         """
-        exact = None
-        while exact != self._is_exact():  # a writer that opens the log makes its end exact
-            exact = self._is_exact()
-            told = self.told
-            end = told if exact else os.fstat(self._descriptor).st_size
-            for records in whole_records(self._descriptor, self.path, self._seed, place, number, end):
-                if exact != self._is_exact():
-                    break  # it may be what that writer has not made durable yet
-                yield records
-                place, number = records.end, records.last + 1
-        if exact:
-            if place < told:
-                raise damaged_at(self.path, place)
-        else:
-            check_tail(self._descriptor, self.path, self._seed, place, told)
-
-    def _is_exact(self) -> bool:
-        """Whether the end is what was stored last: the machine has not stopped since a writer opened the log."""
-        return self.words[BOOT] == self._boot != 0
+        return self._durable.read(place, number)
 
     @property
     def file_bytes(self) -> int:
@@ -285,17 +311,14 @@ def log_end(descriptor: int, path: Path, identity: bytes, generation: int) -> in
     ------
     CorruptStoreError, FormatVersionError
     """
-    data = read_at(descriptor, path, 0, HEADER_BYTES)
-    header = parse_header(data, path)
+    header = parse_header(read_at(descriptor, path, 0, HEADER_BYTES), path)
     check_belongs(header, path, identity, generation)
-    word, boot = (int.from_bytes(data[8 * at : 8 * at + 8], "little") for at in (END, BOOT))
-    told = told_end(word, path)
-    if boot == boot_word() != 0:
-        return told
-    place, number = HEADER_BYTES, 1
-    for records in whole_records(descriptor, path, header.seed, place, number, os.fstat(descriptor).st_size):
+    durable = _Durable(descriptor, path, header.seed, lambda at: int.from_bytes(read_at(descriptor, path, 8 * at, 8), "little"))
+    if durable.is_exact:
+        return durable.told
+    place = HEADER_BYTES
+    for records in durable.read(place, 1):
         place = records.end
-    check_tail(descriptor, path, header.seed, place, told)
     return place
 
 

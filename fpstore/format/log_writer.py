@@ -113,8 +113,8 @@ class LogWriter:
             raise refused(self.path, error) from error
         self._size = self._furthest = self._forced = self.place
         self._step = LEAST_STEP
-        self._words[BOOT] = boot_word()
         self.publish()
+        self._words[BOOT] = boot_word()  # after the end, which is exact from now on
 
     # Appending
 

@@ -20,7 +20,7 @@ from fpstore.change.obsolete import remove_generation
 from fpstore.design.families import design as make_design
 from fpstore.design.planner import choose
 from fpstore.disk.folders import sync_folder
-from fpstore.disk.refusals import refused
+from fpstore.disk.refusals import is_of_the_system, refused
 from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError
 from fpstore.format.log import LOG_FILE, LogReader
 from fpstore.format.log_writer import LogWriter
@@ -86,6 +86,16 @@ class Merge:
         ------
         StorageError, CorruptStoreError, ClosedStoreError
         """
+        try:
+            self._run()
+        except InterruptedError as error:
+            raise ClosedStoreError(f"{self._path}: closed during a merge, which was stopped", path=self._path) from error
+        except OSError as error:
+            if is_of_the_system(error):
+                raise refused(self._path, error, "; nothing was merged") from error
+            raise
+
+    def _run(self) -> None:
         with self._committer.turn:
             snapshot = self._freeze()
         if snapshot.version or self._design is not None:
@@ -135,15 +145,11 @@ class Merge:
                 except _NumbersInUseError:
                     folder.rename(temporary)
             remove_generation(folder.with_name(snapshot.generation.folder.name))  # its own path may be another store's by now
-        except BaseException as error:
+        except BaseException:
             # Unless it has become current, the new generation is useless.
             if not self._is_current(number):
                 remove_generation(folder)
                 remove_generation(temporary)
-            if isinstance(error, InterruptedError):
-                raise ClosedStoreError(f"{self._path}: closed during a merge, which was stopped", path=self._path) from error
-            if isinstance(error, OSError) and not isinstance(error, FpstoreError):
-                raise refused(self._path, error, "; nothing was merged") from error
             raise
 
     def _write(self, snapshot: Snapshot, temporary: Path) -> None:
@@ -225,7 +231,7 @@ class Merge:
                 committer.unsettled = False
             except BaseException as error:
                 committer.recover()
-                if isinstance(error, OSError) and not isinstance(error, FpstoreError) and self._is_current(log.header.generation):
+                if is_of_the_system(error) and self._is_current(log.header.generation):
                     then = "; the new generation is in place, but may be lost in a power failure"
                     raise refused(self._path, error, then) from error
                 raise

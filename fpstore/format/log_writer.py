@@ -14,8 +14,8 @@ from weakref import finalize
 import xxhash
 
 from fpstore.disk.files import read_at, write_all
-from fpstore.disk.refusals import NOTHING_CHANGED, refused
-from fpstore.errors import CorruptStoreError, FormatVersionError, FpstoreError, StorageError
+from fpstore.disk.refusals import NOTHING_CHANGED, is_of_the_system, refused
+from fpstore.errors import CorruptStoreError, FormatVersionError, StorageError
 from fpstore.format.log import (
     ALIGN,
     BOOT,
@@ -165,7 +165,7 @@ class LogWriter:
                 self.force()
         except BaseException as error:
             self.take_back(place, number)
-            if isinstance(error, OSError) and not isinstance(error, FpstoreError):
+            if is_of_the_system(error):
                 raise refused(self.path, error, NOTHING_CHANGED) from error
             raise
 

@@ -167,7 +167,7 @@ CALLS_OF_A_MERGE = {
     "supersede": LogWriter,
     "close": LogWriter,
     "remove_generation": merging,
-    "finish_generation": merging,
+    "create_generation_log": merging,
 }
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.aliases import Progress
-from fpstore.building.generation_writer import GenerationWriter, finish_generation
+from fpstore.building.generation_writer import GenerationWriter, create_generation_log
 from fpstore.building.sources import Content, SortedSource
 from fpstore.building.streaming import write_sorted
 from fpstore.building.work import Work
@@ -193,7 +193,7 @@ class Merge:
             kept, written.strings_file = self._dictionary(snapshot, temporary, self._used)
         manifest = self._manifest._replace(generation=written.record(number, self._start))
         (temporary / LOG_FILE).unlink(missing_ok=True)
-        finish_generation(temporary, manifest)
+        create_generation_log(temporary, manifest)
         sync_folder(temporary)
         temporary.rename(folder)
         sync_folder(folder.parent)
@@ -222,7 +222,7 @@ class Merge:
             _, _, snapshot = self._carry_over(place, record, committer.log.place, log, snapshot)
             if kept is not None and any(n < self._first_string and not kept[n] for n in self.numbers_in_use):
                 raise _NumbersInUseError
-            log.sync()
+            log.publish()
             reader = LogReader(log.path, manifest.identity, manifest.generation.number)
             try:
                 committer.unsettled = True  # an interrupt may come right after the rename, which nobody takes back

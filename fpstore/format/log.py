@@ -13,7 +13,7 @@ import os
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from weakref import finalize
 
 import numpy as np
@@ -23,6 +23,7 @@ from fpstore import _kernel
 from fpstore.disk.files import open_file, read_at
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError, FormatVersionError
+from fpstore.format.manifest import Manifest
 from fpstore.format.record import ID_KINDS, Change, Totals
 
 LOG_FILE = "log"
@@ -61,6 +62,13 @@ class LogHeader(NamedTuple):
     generation: int
     first_string: int
     totals: Totals
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> Self:
+        """Return the header of the log of a manifest's generation."""
+        record = manifest.generation
+        totals = Totals(record.fingerprints, record.ids, record.next_row, record.id_kind)
+        return cls(manifest.identity, record.number, record.first_string, totals)
 
     @property
     def seed(self) -> int:

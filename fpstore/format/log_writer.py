@@ -216,18 +216,6 @@ class LogWriter:
         self.durable = self._furthest = self.place
         self._words[END] = end_word(self.durable)  # one store of 8 aligned bytes
 
-    def sync(self) -> None:
-        """Make durable what was appended, and let others see it.
-
-        Raises
-        ------
-        StorageError
-            It stays appended: call this again.
-        """
-        if self.durable != self.place:
-            self.force()
-            self.publish()
-
     def take_back(self, place: int, number: int) -> None:
         """Let the log end at a place behind which nobody was told of anything; the record before it has this number.
 

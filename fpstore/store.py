@@ -87,7 +87,7 @@ class Store:
         """
         writer = self._writer
         if writer is not None and writer.is_own:
-            writer.refuse_inside(merges=True)
+            writer.refuse_nested(waits_for_merge=True)
         try:
             if writer is not None:
                 writer.close()
@@ -117,7 +117,7 @@ class Store:
         if self._writer is None:
             raise ReadOnlyError(f"{self.path}: open for reading; to change it, open it with mode='r+'", path=self.path)
         self._writer.check()
-        self._writer.refuse_inside()
+        self._writer.refuse_nested()
         return self._writer
 
     def snapshot(self) -> Snapshot:

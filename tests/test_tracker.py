@@ -106,8 +106,8 @@ def test_a_tracker_that_comes_later_reads_all_records(path, writer):
 
 def test_the_writer_shows_its_own_snapshots(path):
     tracker = Tracker(path)
-    tracker.lead()
     mine = tracker.snapshot()
+    tracker.show(mine)
     with fpstore.open(path, "r+") as store:
         store.insert([10])
     assert tracker.snapshot() is mine

@@ -105,7 +105,7 @@ class Merge:
         """Return the current snapshot as the content to be merged."""
         self._committer.settle()
         snapshot = self._tracker.snapshot()
-        self._frozen = self._committer.log.place, self._committer.log.number
+        self._log_place, self._log_number = self._committer.log.place, self._committer.log.number
         self._strings = list(snapshot.delta.strings)
         self.numbers_in_use.clear()
         return snapshot
@@ -159,7 +159,7 @@ class Merge:
         written.first_string = self._first_string
         self._used = np.zeros(self._first_string, bool) if self._has_strings(snapshot) else None
         write_sorted(written, self._source(snapshot), self._manifest.design, self._resources, self._used)
-        self._start = self._totals(snapshot, written)
+        self._totals_at_start = self._totals(snapshot, written)
 
     def _redesigned(self, snapshot: Snapshot) -> Manifest:
         """Return the manifest, with another design if one is wanted, or if `auto` chose for another number of fingerprints."""
@@ -191,7 +191,7 @@ class Merge:
         kept = None
         if self._used is not None:
             kept, written.strings_file = self._dictionary(snapshot, temporary, self._used)
-        manifest = self._manifest._replace(generation=written.record(number, self._start))
+        manifest = self._manifest._replace(generation=written.record(number, self._totals_at_start))
         (temporary / LOG_FILE).unlink(missing_ok=True)
         create_generation_log(temporary, manifest)
         sync_folder(temporary)
@@ -215,8 +215,8 @@ class Merge:
     def _switch(self, generation: Generation, delta: Delta, log: LogWriter, kept: npt.NDArray[np.bool_] | None) -> None:
         """Copy the changes made since the merge began, and make the generation current."""
         committer, tracker, manifest = self._committer, self._tracker, generation.manifest
-        snapshot = Snapshot(generation, delta, 0, self._start)
-        place, record, snapshot = self._carry_over(*self._frozen, self._committer.log.durable, log, snapshot)
+        snapshot = Snapshot(generation, delta, 0, self._totals_at_start)
+        place, record, snapshot = self._carry_over(self._log_place, self._log_number, self._committer.log.durable, log, snapshot)
         with committer.turn:
             committer.flush()
             _, _, snapshot = self._carry_over(place, record, committer.log.place, log, snapshot)
@@ -227,7 +227,7 @@ class Merge:
             try:
                 committer.unsettled = True  # an interrupt may come right after the rename, which nobody takes back
                 write_manifest(tracker.folder, manifest)
-                committer.go_over(snapshot, log, reader)
+                committer.switch(snapshot, log, reader)
                 committer.unsettled = False
             except BaseException as error:
                 committer.recover()

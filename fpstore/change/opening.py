@@ -44,7 +44,7 @@ def open_writer(tracker: Tracker, sync: str, merge_at: float | None) -> StoreWri
         if log.durable != before:
             logger().warning("%s: a writer died: log recovered up to byte %d; published were %d", path, log.durable, before)
         # Only now are the records known that a writer logged before it died without publishing them.
-        tracker.take_up(manifest, generation, tracker.log, log.read(HEADER_BYTES, 1))
+        tracker.adopt(manifest, generation, tracker.log, log.read(HEADER_BYTES, 1))
         return StoreWriter(tracker, lock, log, sync, merge_at)
     except BaseException as error:
         if log is not None:

@@ -60,21 +60,22 @@ class StoreWriter:
         """Whether this process opened it, rather than the parent of a fork."""
         return self._lock.owner == os.getpid()
 
-    def refuse_inside(self, merges: bool = False) -> None:
-        """Refuse a call from a signal handler, or from the progress function of a merge, that would wait for itself.
+    def refuse_nested(self, waits_for_merge: bool = False) -> None:
+        """Refuse a call that would wait for this thread: from a signal handler inside a change, or the progress of a merge.
 
-        A change is refused while the same thread makes another change, and while whole stores are merged; with ``merges``,
-        also during a merge.
+        Parameters
+        ----------
+        waits_for_merge : bool
+            Whether the call waits for the end of a merge; otherwise it waits only for a merge with whole stores.
         """
-        if is_held(self.turn) or self.merging.would_wait_for_itself(merges):
+        if is_held(self.turn) or self.merging.would_deadlock(waits_for_merge):
             raise StoreLockedError(
                 f"{self.path}: this thread is in the middle of a change, which a signal handler or a progress function has "
                 "interrupted: change, merge or close the store when that call has ended",
                 path=self.path,
             )
 
-    def begin(self, sync: str | None) -> tuple[Snapshot, str]:
-        """Return the snapshot before a change, and when the change is to be durable."""
+    def _begin(self, sync: str | None) -> tuple[Snapshot, str]:
         if self._closed:  # by another thread just now
             self.check()
         return self.committer.begin(sync)
@@ -89,9 +90,6 @@ class StoreWriter:
         self.merging.start_if_due(after)
         return after
 
-    def _make_nothing(self, sync: str) -> None:
-        self.committer.make_nothing(sync)
-
     def flush(self) -> None:
         """Make all changes durable and publish them."""
         self.committer.flush()
@@ -104,13 +102,13 @@ class StoreWriter:
     def insert(self, fingerprints: Words, ids: Words | list[str] | None, sync: str | None) -> int:
         """Add pairs; return the number of new ones."""
         with self.turn:
-            snapshot, sync = self.begin(sync)
+            snapshot, sync = self._begin(sync)
             rows = self._rows(snapshot, fingerprints, ids)
             in_base = snapshot.delta.in_base(rows.fingerprints)
             new = new_pairs(snapshot, rows, in_base)
             kept, kept_ids, in_base = rows.fingerprints[new], rows.ids[new], in_base[new]
             if not len(kept):
-                self._make_nothing(sync)
+                self.committer.make_nothing(sync)
                 return 0
             totals = rows.totals._replace(
                 fingerprints=snapshot.totals.fingerprints + count_absent(snapshot, kept, in_base),
@@ -122,16 +120,16 @@ class StoreWriter:
     def probe_insert_one(self, value: int, identifier: int | str, radius: int, always: bool, sync: str | None) -> list[Match]:
         """Probe, and insert if nothing matched."""
         with self.turn:
-            snapshot, sync = self.begin(sync)
+            snapshot, sync = self._begin(sync)
             kind = kind_with(snapshot, self.path, (identifier,))
             matches = snapshot.probe(value, radius)
             if matches and not always:
-                self._make_nothing(sync)
+                self.committer.make_nothing(sync)
                 return matches
             number, strings = number_of(snapshot, identifier, self.merging.note_reused)
             known = bool(matches) and matches[0].distance == 0
             if known and self._has_pair(snapshot, value, number):
-                self._make_nothing(sync)
+                self.committer.make_nothing(sync)
                 return matches
             before = snapshot.totals
             totals = Totals(before.fingerprints + (not known), before.ids + 1, before.next_row, kind).counting(number)
@@ -152,7 +150,7 @@ class StoreWriter:
     ) -> tuple[Snapshot, Columns, npt.NDArray[np.bool_]]:
         """Probe and insert in order; return the snapshot afterwards, the columns of the matches, and which rows were inserted."""
         with self.turn:
-            snapshot, sync = self.begin(sync)
+            snapshot, sync = self._begin(sync)
             delta = snapshot.delta
             rows = self._rows(snapshot, fingerprints, ids)
             near = snapshot.base_columns(fingerprints, radius, threads)
@@ -170,7 +168,7 @@ class StoreWriter:
             count = int(mask.sum())
             if not count:
                 self.committer.unsettled = False
-                self._make_nothing(sync)
+                self.committer.make_nothing(sync)
                 return snapshot, columns, mask
             kept, kept_ids = fingerprints[mask], rows.ids[mask]
             totals = rows.totals._replace(
@@ -190,7 +188,7 @@ class StoreWriter:
     def delete_fingerprints(self, fingerprints: Words, sync: str | None) -> int:
         """Remove fingerprints with all their ids; return the number of pairs removed."""
         with self.turn:
-            snapshot, sync = self.begin(sync)
+            snapshot, sync = self._begin(sync)
             distinct = np.unique(fingerprints)
             in_base = snapshot.delta.in_base(distinct)
             distinct = distinct[~absent(snapshot, distinct, in_base)]
@@ -200,7 +198,7 @@ class StoreWriter:
     def delete_ids(self, numbers: Words, sync: str | None) -> int:
         """Remove every pair that has one of these ids; return the number of pairs removed."""
         with self.turn:
-            snapshot, sync = self.begin(sync)
+            snapshot, sync = self._begin(sync)
             fingerprints, ids = snapshot.with_ids(numbers)
             distinct, counts = np.unique(fingerprints, return_counts=True)
             lims, _ = snapshot.numbers_of(distinct)
@@ -210,7 +208,7 @@ class StoreWriter:
 
     def _remove(self, snapshot: Snapshot, dying: Words, pairs: int, fingerprints: Words, ids: Words, sync: str) -> int:
         if not pairs:
-            self._make_nothing(sync)
+            self.committer.make_nothing(sync)
             return 0
         kinds = np.repeat(np.array([WIPE, REMOVE], np.uint8), [len(dying), len(fingerprints)])
         fingerprints, ids = np.concatenate([dying, fingerprints]), np.concatenate([np.zeros(len(dying), np.uint64), ids])
@@ -223,8 +221,7 @@ class StoreWriter:
 
     def merge(self, resources: Resources, others: Sequence[Snapshot], renumber: bool, design: str | None) -> None:
         """Fold the delta, and other stores, into a new generation; one merge at a time."""
-        self.refuse_inside(merges=True)
-        self.check()
+        self.refuse_nested(waits_for_merge=True)
         self.merging.merge(resources, others, renumber, design)
 
     # Life cycle
@@ -243,7 +240,7 @@ class StoreWriter:
         if not self.is_own:
             self._closed = True  # threads of the parent may have held the locks at the fork
             return
-        self.refuse_inside(merges=True)
+        self.refuse_nested(waits_for_merge=True)
         try:
             self.merging.stop()
             with self.merging.lock, self.turn:

@@ -41,6 +41,7 @@ from fpstore.format.log import (
 )
 
 LEAST_STEP, MOST_STEP = 1 << 16, 1 << 24  # how much space is made ahead
+_NOT_FORCED = -1  # a place that no log has
 _DSYNC: int = getattr(os, "RWF_DSYNC", 0)
 _NO_FLAGS = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)  # of a kernel or a sandbox that does not know the flag
 
@@ -93,6 +94,10 @@ class LogWriter:
             self._words = memoryview(self._mapped).cast("Q")
             self._failed = False  # what was half written could not be taken back; it is tried again before the next record
             self._unsure = False  # a sync has failed, and the system may have forgotten what it could not write
+            self._forced = _NOT_FORCED  # the place of the last sync
+            self._furthest = 0  # the end of what was written since the last publish, even if it was taken back
+            self._size = 0  # of the file, with the space made ahead
+            self._step = LEAST_STEP  # how much space is made ahead next
             self._recover()
         except BaseException:
             self.close()
@@ -112,7 +117,6 @@ class LogWriter:
         except OSError as error:
             raise refused(self.path, error) from error
         self._size = self._furthest = self._forced = self.place
-        self._step = LEAST_STEP
         self.publish()
         self._words[BOOT] = boot_word()  # after the end, which is exact from now on
 
@@ -230,7 +234,7 @@ class LogWriter:
         self._failed = False
         self._furthest = max(self._furthest, place + len(RECORD_MAGIC))
         self._size = max(self._size, self._furthest)
-        self._forced, self._unsure = self.durable - 1, True
+        self._forced, self._unsure = _NOT_FORCED, True
         with suppress(OSError):
             self.force()
 

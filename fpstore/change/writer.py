@@ -13,7 +13,7 @@ from fpstore.aliases import Words
 from fpstore.change.committer import Committer
 from fpstore.change.in_order import RowsInOrder, probe_insert_in_order
 from fpstore.change.merging import Merging
-from fpstore.change.new_rows import Rows, absent, count_absent, count_distinct, kind_with, new_pairs, number_of, numbered
+from fpstore.change.new_rows import Rows, absent, count_absent, count_distinct, kind_with, new_pairs, numbered, numbered_one
 from fpstore.disk.locks import WriterLock
 from fpstore.errors import ClosedStoreError, ReadOnlyError, StoreLockedError
 from fpstore.format.log_writer import LogWriter
@@ -126,7 +126,7 @@ class StoreWriter:
             if matches and not always:
                 self.committer.make_nothing(sync)
                 return matches
-            number, strings = number_of(snapshot, identifier, self.merging.note_reused)
+            number, strings = numbered_one(snapshot, identifier, self.merging.note_reused)
             known = bool(matches) and matches[0].distance == 0
             if known and self._has_pair(snapshot, value, number):
                 self.committer.make_nothing(sync)
@@ -142,7 +142,7 @@ class StoreWriter:
             return matches
 
     def _has_pair(self, snapshot: Snapshot, value: int, number: int) -> bool:
-        _, numbers = snapshot.numbers_of(np.array([value], np.uint64))
+        _, numbers = snapshot.id_numbers(np.array([value], np.uint64))
         return bool((numbers == np.uint64(number)).any())
 
     def probe_insert(
@@ -192,7 +192,7 @@ class StoreWriter:
             distinct = np.unique(fingerprints)
             in_base = snapshot.delta.in_base(distinct)
             distinct = distinct[~absent(snapshot, distinct, in_base)]
-            lims, _ = snapshot.numbers_of(distinct)
+            lims, _ = snapshot.id_numbers(distinct)
             return self._remove(snapshot, distinct, int(lims[-1]), NONE, NONE, sync)
 
     def delete_ids(self, numbers: Words, sync: str | None) -> int:
@@ -201,7 +201,7 @@ class StoreWriter:
             snapshot, sync = self._begin(sync)
             fingerprints, ids = snapshot.with_ids(numbers)
             distinct, counts = np.unique(fingerprints, return_counts=True)
-            lims, _ = snapshot.numbers_of(distinct)
+            lims, _ = snapshot.id_numbers(distinct)
             dying = distinct[np.diff(lims) == counts]
             stays = ~np.isin(fingerprints, dying)
             return self._remove(snapshot, dying, len(fingerprints), fingerprints[stays], ids[stays], sync)

@@ -20,7 +20,7 @@ import numpy as np
 import xxhash
 
 from fpstore import _kernel
-from fpstore.disk.files import open_file, read_at
+from fpstore.disk.files import RUN_REPAIR, disk_bytes, open_file, read_at
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError, FormatVersionError
 from fpstore.format.manifest import Manifest
@@ -93,9 +93,9 @@ def parse_header(data: bytes, path: Path) -> LogHeader:
     CorruptStoreError, FormatVersionError
     """
     if len(data) < HEADER_BYTES:
-        raise CorruptStoreError(f"{path}: the log is cut short ({len(data)} bytes): run fpstore repair", path=path)
+        raise CorruptStoreError(f"{path}: the log is cut short ({len(data)} bytes): {RUN_REPAIR}", path=path)
     if xxhash.xxh64_intdigest(data[: _HEADER.size]) != int.from_bytes(data[_HEADER.size : _HEADER.size + 8], "little"):
-        raise CorruptStoreError(f"{path}: the header of the log is damaged (checksum differs): run fpstore repair", path=path)
+        raise CorruptStoreError(f"{path}: the header of the log is damaged (checksum differs): {RUN_REPAIR}", path=path)
     magic, version, header_bytes, identity, generation, first, fingerprints, ids, row, kind, flags = _HEADER.unpack_from(data)
     if magic != MAGIC:
         raise CorruptStoreError(f"{path}: not a log", path=path)
@@ -143,7 +143,7 @@ def told_end(word: int, path: Path) -> int:
     end = word & ((1 << _END_BITS) - 1)
     if end < HEADER_BYTES or end % ALIGN or word != end_word(end):
         raise CorruptStoreError(
-            f"{path}: the log is damaged at byte {WORDS_AT} (where it ends): run fpstore repair", path=path, got=WORDS_AT
+            f"{path}: the log is damaged at byte {WORDS_AT} (where it ends): {RUN_REPAIR}", path=path, got=WORDS_AT
         )
     return end
 
@@ -272,8 +272,7 @@ class LogReader:
     @property
     def file_bytes(self) -> int:
         """Bytes that the file takes on disk."""
-        status = os.fstat(self._descriptor)
-        return min(status.st_size, status.st_blocks * 512)
+        return disk_bytes(os.fstat(self._descriptor))
 
     def close(self) -> None:
         """Give the file back. Closing twice is allowed."""
@@ -339,9 +338,7 @@ def check_belongs(header: LogHeader, path: Path, identity: bytes, generation: in
     """
     if (header.identity, header.generation) != (identity, generation):
         what = "another store" if header.identity != identity else f"generation {header.generation}"
-        raise CorruptStoreError(
-            f"{path}: the log of {what}: run fpstore repair", path=path, expected=generation, got=header.generation
-        )
+        raise CorruptStoreError(f"{path}: the log of {what}: {RUN_REPAIR}", path=path, expected=generation, got=header.generation)
 
 
 def whole_records(descriptor: int, path: Path, seed: int, place: int, number: int, end: int) -> Iterator[Records]:
@@ -398,7 +395,7 @@ def check_tail(descriptor: int, path: Path, seed: int, place: int, told: int) ->
 def damaged_at(path: Path, place: int) -> CorruptStoreError:
     """Return the error for a record that is not whole."""
     return CorruptStoreError(
-        f"{path}: the log is damaged at byte {place} (a record is not whole): run fpstore repair", path=path, got=place
+        f"{path}: the log is damaged at byte {place} (a record is not whole): {RUN_REPAIR}", path=path, got=place
     )
 
 

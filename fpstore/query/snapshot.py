@@ -242,14 +242,10 @@ class Snapshot:
         """All changes: the fingerprints of the tables whose ids changed, and the groups that were added, both ascending."""
         if self._delta_kernel is None:
             return NONE, (NONE, NONE, NONE)
-        fingerprints, in_base, _, lims, ids = self._delta_kernel.export(self.version)[:5]
-        known = in_base != 0
+        fingerprints, in_base, lims, ids = self._delta_kernel.export(self.version)
         counts = np.diff(lims).astype(np.uint64)
-        counts[known] = 0
-        if known.any():
-            ids = ids[np.repeat(~known, np.diff(lims))]
-        stays = counts > 0
-        return fingerprints[known], (fingerprints[stays], counts[stays], ids)
+        added = counts > 0
+        return fingerprints[in_base != 0], (fingerprints[added], counts[added], ids)
 
     def _current_groups(self, keys: Words, counts: Words, ids: Words, changed: Words) -> Groups:
         """Return the current groups of the changed fingerprints in a piece of the tables, without the deleted ones."""

@@ -244,17 +244,7 @@ class Delta:
         always: bool,
         version: int,
     ) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.uint8], NDArray[np.uint8]]: ...
-    def export(
-        self, version: int
-    ) -> tuple[
-        NDArray[np.uint64],
-        NDArray[np.uint8],
-        NDArray[np.uint8],
-        NDArray[np.int64],
-        NDArray[np.uint64],
-        NDArray[np.int64],
-        NDArray[np.uint64],
-    ]: ...
+    def export(self, version: int) -> tuple[NDArray[np.uint64], NDArray[np.uint8], NDArray[np.int64], NDArray[np.uint64]]: ...
     @property
     def entries(self) -> int: ...
     @property

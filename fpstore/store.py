@@ -89,7 +89,7 @@ class Store:
         """
         writer = self._writer
         if writer is not None and writer.is_own:
-            writer.refuse_inside(merges=True)
+            writer.refuse_nested(waits_for_merge=True)
         try:
             if writer is not None:
                 writer.close()
@@ -119,7 +119,7 @@ class Store:
         if self._writer is None:
             raise ReadOnlyError(f"{self.path}: open for reading; to change it, open it with mode='r+'", path=self.path)
         self._writer.check()
-        self._writer.refuse_inside()
+        self._writer.refuse_nested()
         return self._writer
 
     def snapshot(self) -> Snapshot:
@@ -651,7 +651,7 @@ class Store:
 
 def _close_dropped(writer: StoreWriter) -> None:
     with suppress(FpstoreError, RuntimeError):  # a finalizer has no caller to report to; there may be no more threads
-        if writer.is_own and writer.is_inside(merges=True):  # the garbage collector runs in a merge or a change of this store
+        if writer.is_own and writer.is_nested(waits_for_merge=True):  # the garbage collector runs inside one of them
             Worker(partial(_close_dropped, writer)).start()
         else:
             writer.close()

@@ -59,7 +59,7 @@ def pieces(array, cuts=(0, 1, 1, 170, 400)):
 def tiny(monkeypatch):
     """Let the least budget hold 64 rows, so that a few thousand rows are spilled, split again and merged."""
     monkeypatch.setattr("fpstore.building.external_sort.PAIR_BYTES", MIB)
-    monkeypatch.setattr("fpstore.building.external_sort.KEY_BYTES", MIB)
+    monkeypatch.setattr("fpstore.building.external_sort.SORT_BYTES", MIB)
     monkeypatch.setattr("fpstore.building.external_sort.COPY_ROWS", 16)
     monkeypatch.setattr("fpstore.building.external_sort.Column.pieces.__defaults__", (16,))
     monkeypatch.setattr("fpstore.format.table_file.DECODE_ROOM", 1)

@@ -167,7 +167,7 @@ FULL = """
     if limit != "none":
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
     if spilled == "spilled":
-        sorting.PAIR_BYTES = sorting.KEY_BYTES = 1 << 16
+        sorting.PAIR_BYTES = sorting.SORT_BYTES = 1 << 16
     keys = np.random.default_rng(1).integers(0, 2**64, 20_000, np.uint64)
     ids = [f"document {i}" for i in range(len(keys))] if strings == "strings" else None
     try:

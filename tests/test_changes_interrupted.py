@@ -150,7 +150,7 @@ def test_a_second_control_c_while_rows_that_were_not_logged_are_taken_back(tmp_p
     with fpstore.open(path, "r+") as store:
         with (
             interrupted(writing, "probe_insert_in_order", "after") as first,
-            interrupted(Tracker, "take", moment) as second,
+            interrupted(Tracker, "_adopt", moment) as second,
             suppress(KeyboardInterrupt),
         ):
             CHANGES["probe_insert_many"](store, IDS[kind])
@@ -161,19 +161,19 @@ def test_a_second_control_c_while_rows_that_were_not_logged_are_taken_back(tmp_p
 
 CALLS_OF_A_MERGE = {
     "write_manifest": merging,
-    "go_over": Committer,
-    "switch": Tracker,
+    "Committer.switch": Committer,
+    "Tracker.switch": Tracker,
     "show": Tracker,
     "supersede": LogWriter,
     "close": LogWriter,
     "remove_generation": merging,
-    "finish_generation": merging,
+    "create_generation_log": merging,
 }
 
 
 @pytest.mark.parametrize(("kind", "name", "moment"), crossed(list(IDS), list(CALLS_OF_A_MERGE), ["before", "after"]))
 def test_control_c_where_a_merge_makes_its_generation_current(tmp_path, kind, name, moment):
-    owner = CALLS_OF_A_MERGE[name]
+    owner, name = CALLS_OF_A_MERGE[name], name.rpartition(".")[2]
     path = build(tmp_path / "s", kind)
     with fpstore.open(path, "r+") as store, fpstore.open(path) as reader:
         with interrupted(owner, name, moment) as came, suppress(KeyboardInterrupt):

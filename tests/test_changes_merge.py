@@ -147,7 +147,7 @@ def test_what_a_dead_writer_left_is_removed(path):
 PLACES = {
     "before the write": (Merge, "_write", True),
     "after the write": (Merge, "_write", False),
-    "before the log": ("fpstore.change.merge", "finish_generation", True),
+    "before the log": ("fpstore.change.merge", "create_generation_log", True),
     "after the first copy": (Merge, "_carry_over", False),
 }
 

@@ -251,7 +251,7 @@ def test_a_merge_that_a_dead_writer_did_not_tell_of(path, told):
         store.insert(50)
         pipe.recv()
         if told == "before the old log says so":
-            die_instead_of(Committer, "go_over")
+            die_instead_of(Committer, "switch")
         else:
             die_instead_of(LogWriter, "close")
         store.merge()

@@ -247,6 +247,17 @@ def test_an_insert_of_row_numbers_that_failed_is_not_repeated(folder: Path, monk
     assert "before that, 2 rows of the first 2 were inserted; insert only the rows after these" in message
 
 
+@pytest.mark.parametrize("rows", [300, 3])  # the output is refused in the first chunk, or when it is complete
+def test_an_insert_whose_output_is_refused_says_what_is_in(folder: Path, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    monkeypatch.setattr(import_module("fpstore.cli.insert"), "CHUNK_ROWS", 300)
+    Path("rows.tsv").write_text("0x123456789\n" + f"0x{NEAR:x}\n" * (rows - 1))
+    Path("full.tsv").symlink_to("/dev/full")
+    message = failure("insert", "numbers.fps", "rows.tsv", "--unmatched", "-o", "full.tsv")
+    told = f"before that, 1 row of the first {rows} were inserted; insert only the rows after these"
+    assert message == f"fpstore: full.tsv: No space left on device: free some space; {told}\n"
+    assert fpstore.open("numbers.fps")[0x123456789] == [4]
+
+
 def test_a_bug_is_one_line_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(path: str) -> None:
         raise RuntimeError("some\nbug")

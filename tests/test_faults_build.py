@@ -41,7 +41,7 @@ ids = [f"document {i}" for i in numbers]
 """
 SPILLED = """
 from fpstore.building import external_sort as sorting
-sorting.PAIR_BYTES = sorting.KEY_BYTES = (64 << 20) // 150  # the least budget holds 150 rows: each of three leading bytes
+sorting.PAIR_BYTES = sorting.SORT_BYTES = (64 << 20) // 150  # the least budget holds 150 rows: each of three leading bytes
 options["memory"] = "64MiB"
 fingerprints = fingerprints >> np.uint64(8) | rng.choice(np.array([1, 128, 255], np.uint64), 300) << np.uint64(56)
 """

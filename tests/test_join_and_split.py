@@ -1,12 +1,16 @@
 """Stores that are merged into one, and one that is split: what they hold then, the ids, and what is refused."""
 
 import itertools
+import threading
 
 import numpy as np
 import pytest
 from living import Model, check_merged, content_of, words
 
 import fpstore
+from fpstore.change import join
+from fpstore.change.merge import Merge
+from fpstore.format.strings import NewStrings
 
 OPTIONS = {"radius": 2, "design": "flip-2", "block_bytes": 128, "threads": 1}
 TOP = 2**64 - 1
@@ -197,6 +201,44 @@ def test_fingerprinters_that_are_the_same_or_not_known(tmp_path, mine, theirs):
         store.merge(tmp_path / "a", threads=1)
         assert content_of(store) == {1: {1}, 2: {2}}
         assert store.fingerprinter == kept
+
+
+def test_a_join_is_stopped_while_it_numbers_strings(tmp_path, monkeypatch):
+    """A close does not wait for all strings of the other stores."""
+    content = make(tmp_path / "s", "string", FINGERPRINTS[:9], 0)
+    make(tmp_path / "a", "string", FINGERPRINTS[9:60], 9)
+    begun, stopped = threading.Event(), threading.Event()
+    batches, told, outcome = [], [], []
+    number, stop = NewStrings.number, Merge.stop
+
+    def numbered(self, names):
+        batches.append(names)
+        begun.set()
+        assert stopped.wait(60)
+        return number(self, names)
+
+    def merge():
+        try:
+            store.merge(tmp_path / "a", threads=1, progress=lambda *state: told.append(state))
+        except fpstore.FpstoreError as error:
+            outcome.append(error)
+
+    monkeypatch.setattr(join, "BATCH_STRINGS", 2)
+    monkeypatch.setattr(NewStrings, "number", numbered)
+    monkeypatch.setattr(Merge, "stop", lambda self: (stop(self), stopped.set()))
+    store = fpstore.open(tmp_path / "s", "r+")
+    merging = threading.Thread(target=merge)
+    merging.start()
+    assert begun.wait(60)
+    store.close()
+    merging.join()
+    assert [type(error) for error in outcome] == [fpstore.ClosedStoreError]
+    assert "closed during a merge, which was stopped" in str(outcome[0])
+    assert len(batches) == 1
+    assert told == [("merging", 0, None)]
+    with fpstore.open(tmp_path / "s") as store:
+        assert content_of(store) == content
+        assert store.stats()["generation"] == 1
 
 
 # --- Splitting --------------------------------------------------------------------------------------

@@ -150,7 +150,8 @@ def test_a_record_of_20_mb_and_many_small_ones(path, monkeypatch):
     writer = open_writer(path)
     for each in changes:
         writer.append(pack_change(each))
-    writer.sync()
+    writer.force()
+    writer.publish()
     writer.close()
     reader = open_reader(path)
     pieces = list(reader.read(HEADER_BYTES, 1))
@@ -268,11 +269,13 @@ def test_a_later_record_tells_damage_from_a_torn_tail(path):
         places.append(writer.place)
         writer.append(pack_change(each))  # none is durable before all are
     data = path.read_bytes()
-    writer.sync()
+    writer.force()
+    writer.publish()
     places.append(writer.place)
     writer.append(pack_change(CHANGES[4]))
     later = path.read_bytes()
-    writer.sync()
+    writer.force()
+    writer.publish()
     writer.close()
     hole = slice(places[1], places[1] + 8)
     for image, is_damage in ((data, False), (later, True)):

@@ -7,7 +7,21 @@ from pathlib import Path
 
 import pytest
 import reference
-from logs import CHANGES, HEADER, change, check_writer, of_reference, open_reader, open_writer, parts, read, same, with_words
+from logs import (
+    CHANGES,
+    GENERATION,
+    HEADER,
+    IDENTITY,
+    change,
+    check_writer,
+    of_reference,
+    open_reader,
+    open_writer,
+    parts,
+    read,
+    same,
+    with_words,
+)
 from powerfailure import Disk, record
 
 from fpstore.errors import StorageError
@@ -17,6 +31,7 @@ from fpstore.format.log import (
     HEADER_BYTES,
     boot_word,
     end_word,
+    log_end,
 )
 from fpstore.format.log_writer import create_log, set_end
 from fpstore.format.record import pack_change
@@ -87,6 +102,24 @@ def test_a_writer_that_opens_while_a_reader_scans(full, monkeypatch):
     assert writers[0].number == len(CHANGES) + 1
     writers[0].close()
     reader.close()
+
+
+def test_a_writer_that_opens_while_a_backup_looks_for_the_end(full, monkeypatch):
+    path, places = full
+    path.write_bytes(with_words(path.read_bytes(), places[2], boot_word() ^ 1) + bytes(1 << 16))  # with space made ahead
+    writers, scan = [], log_format.whole_records
+
+    def with_a_writer(*arguments):
+        if not writers:
+            writers.append(open_writer(path))
+            writers[0].append(pack_change(CHANGES[0]))
+        yield from scan(*arguments)
+
+    monkeypatch.setattr(log_format, "whole_records", with_a_writer)
+    with path.open("rb") as file:
+        end = log_end(file.fileno(), path, IDENTITY, GENERATION)
+    assert HEADER_BYTES < end == writers[0].durable < writers[0].place
+    writers[0].close()
 
 
 def test_a_dead_writer_told_only_part(path):

@@ -9,8 +9,8 @@ from repairing import content, damage_block, make, repaired
 from speeds import crossed
 
 import fpstore
-from fpstore.disk import word_array as wordarray
-from fpstore.disk.word_array import WordArray
+from fpstore.care import word_array as wordarray
+from fpstore.care.word_array import WordArray
 from fpstore.format.id_map import IDS_FILE
 from fpstore.format.table import table_name
 

@@ -18,7 +18,7 @@ from fpstore.disk.seal import (
     HIGHEST,
     PAD_BYTES,
     PIECE_BYTES,
-    Paths,
+    CheckedPages,
     Seal,
     seal,
     tail_bytes,
@@ -161,7 +161,7 @@ def tree(request, tmp_path):
 def paths_of(path, database):
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        yield Paths(path, descriptor, database is not None)
+        yield CheckedPages(path, descriptor, database is not None)
     finally:
         os.close(descriptor)
 

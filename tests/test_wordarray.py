@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from building import listing
 
-from fpstore.disk.word_array import MARKED, SortedWords, WordArray
+from fpstore.care.word_array import MARKED, SortedWords, WordArray
 
 COUNT = 3 * MARKED + 17
 

@@ -14,7 +14,7 @@ import numpy as np
 from fpstore import _kernel
 from fpstore.aliases import Progress, Words
 from fpstore.arguments import check_choice, check_progress
-from fpstore.building.external_sort import COPY_ROWS, KEY_BYTES, Column, PairSorter, SortedRows, Spool, in_pieces, permuted_parts
+from fpstore.building.external_sort import COPY_ROWS, SORT_BYTES, Column, PairSorter, SortedRows, Spool, in_pieces, permuted_parts
 from fpstore.building.generation_writer import GenerationWriter, Histogram, finish_store
 from fpstore.building.rows import chunks, known_rows
 from fpstore.building.target import Target
@@ -162,8 +162,8 @@ class _Build:
             parts = [partial(self._table_in_parts, identity, table, memory) for table in tables]
         else:
             # The sorted keys stay. One thread uses the memory of the pairs, each other one needs its own.
-            free = self._memory - identity.count * 2 * KEY_BYTES
-            threads = min(most, 1 + max(free, 0) // max(identity.count * KEY_BYTES, 1))
+            free = self._memory - identity.count * 2 * SORT_BYTES
+            threads = min(most, 1 + max(free, 0) // max(identity.count * SORT_BYTES, 1))
             workspaces = [identity.take_memory()]
             parts = [partial(self._table_in_memory, identity, table, workspaces) for table in tables]
         if threads <= 1:

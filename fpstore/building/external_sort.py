@@ -15,7 +15,7 @@ from fpstore.design.families import TableSpec
 
 # Bytes per row while pairs are sorted in memory: the pairs and a scratch array of the same size.
 PAIR_BYTES = 32
-KEY_BYTES = 16
+SORT_BYTES = 16  # per key while keys alone are sorted: the keys and their scratch array
 SPLIT_BITS = 8
 COPY_ROWS = 1 << 18  # rows that are copied, read or written between two checks for a stop
 
@@ -275,7 +275,7 @@ def permuted_parts(
         When another thread sets it, this ends soon with InterruptedError.
     """
     permutation = np.frombuffer(spec.permutation, np.uint8)
-    rows = max(memory // KEY_BYTES, 4 * COPY_ROWS)
+    rows = max(memory // SORT_BYTES, 4 * COPY_ROWS)
     bounds = [(0, 2**64 - 1, count)] if count <= rows else _bounds(lambda: unless_stopped(keys(), stop), permutation, rows)
     # Two arrays for all parts: each part overwrites the one before.
     room, other = (np.empty(max((size for _, _, size in bounds), default=0), np.uint64) for _ in range(2))

@@ -193,21 +193,14 @@ def _out_of_order(key: np.uint64, before: np.uint64) -> CorruptStoreError:
     return CorruptStoreError(f"{int(key):016x} comes after {int(before):016x}: a table out of order: run fpstore verify")
 
 
-def finish_generation(folder: Path, manifest: Manifest) -> None:
+def create_generation_log(folder: Path, manifest: Manifest) -> None:
     """Create the log of a generation whose other files are complete; the caller makes the names durable.
 
     Raises
     ------
     OSError
     """
-    create_log(folder / LOG_FILE, start_of_log(manifest))
-
-
-def start_of_log(manifest: Manifest) -> LogHeader:
-    """Return the header of the log of a manifest's generation."""
-    record = manifest.generation
-    totals = Totals(record.fingerprints, record.ids, record.next_row, record.id_kind)
-    return LogHeader(manifest.identity, record.number, record.first_string, totals)
+    create_log(folder / LOG_FILE, LogHeader.of(manifest))
 
 
 def finish_store(folder: Path, manifest: Manifest) -> None:
@@ -217,11 +210,11 @@ def finish_store(folder: Path, manifest: Manifest) -> None:
     ------
     OSError
     """
-    finish_generation(folder / generation_folder(manifest.generation.number), manifest)
-    finish_copy(folder, manifest)
+    create_generation_log(folder / generation_folder(manifest.generation.number), manifest)
+    write_store_files(folder, manifest)
 
 
-def finish_copy(folder: Path, manifest: Manifest) -> None:
+def write_store_files(folder: Path, manifest: Manifest) -> None:
     """Turn a folder that has all files of its generation, including the log, into a store.
 
     Raises

@@ -48,7 +48,7 @@ class Content:
         self._snapshot = snapshot
         self._renumber = renumber
         changed, added = snapshot.changed
-        self._drop, self._add = changed[~snapshot.has_all(changed)], added[0]
+        self._drop, self._add = changed[~snapshot.still_stored(changed)], added[0]
 
     def groups(self) -> Iterator[Groups]:
         """Start a pass over everything, with ids."""

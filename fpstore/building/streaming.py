@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.aliases import Words
-from fpstore.building.external_sort import KEY_BYTES, Column, Room, Spool, in_pieces, permuted_parts
+from fpstore.building.external_sort import Column, Room, Spool, in_pieces, permuted_parts
 from fpstore.building.generation_writer import GenerationWriter, Histogram
 from fpstore.building.sources import SortedSource
 from fpstore.design.families import IDENTITY, Design
@@ -19,6 +19,7 @@ from fpstore.query.snapshot import Groups
 from fpstore.resources import Resources
 
 PHASE_MERGE = "merging"
+KEY_BYTES = 8  # of a sorted key that a Room keeps
 
 
 def write_sorted(

@@ -11,8 +11,8 @@ from types import TracebackType
 
 from fpstore.disk.folders import ASIDE, exchange, remove_tree, short_name, sync_folder
 from fpstore.disk.locks import LOCK_FILE, WriterLock
-from fpstore.disk.refusals import NOTHING_CHANGED, refused, refusing
-from fpstore.errors import FpstoreError, InputError, StorageError, StoreExistsError
+from fpstore.disk.refusals import NOTHING_CHANGED, is_of_the_system, refused, refusing
+from fpstore.errors import InputError, StorageError, StoreExistsError
 from fpstore.format.manifest import is_store
 
 TEMPORARY_ROOM = 40  # bytes that the names of temporary folders are longer than that of the target
@@ -43,8 +43,8 @@ class Target:
         try:
             self._prepare()
         except BaseException as error:  # __exit__ will not be called
-            self._let_writers()
-            if isinstance(error, OSError) and not isinstance(error, FpstoreError):
+            self._release_writer()
+            if is_of_the_system(error):
                 raise refused(self.path, error, NOTHING_CHANGED) from error
             raise
         return self._folder
@@ -95,7 +95,7 @@ class Target:
             with suppress(OSError):  # where the lock cannot be opened there is no writer
                 self._writer = WriterLock(self.path)
 
-    def _let_writers(self) -> None:
+    def _release_writer(self) -> None:
         if self._writer is not None:
             self._writer.release()
 
@@ -104,13 +104,13 @@ class Target:
             if error is None:
                 with refusing(self.path, NOTHING_CHANGED):
                     self._publish()
-            elif isinstance(error, OSError) and not isinstance(error, (FpstoreError, InterruptedError, BrokenPipeError)):
+            elif is_of_the_system(error) and not isinstance(error, (InterruptedError, BrokenPipeError)):
                 raise refused(error.filename or self.path, error, NOTHING_CHANGED) from error
         finally:
             if self._folder.exists():
                 remove_tree(self._folder)
             self._unlock()
-            self._let_writers()
+            self._release_writer()
 
     def _publish(self) -> None:
         for folder, _, _ in os.walk(self._folder, topdown=False):

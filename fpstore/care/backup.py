@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from fpstore.aliases import Progress
-from fpstore.building.generation_writer import finish_copy
+from fpstore.building.generation_writer import write_store_files
 from fpstore.building.target import Target, lies_inside
 from fpstore.disk.files import missing, open_file, read_at, write_all
 from fpstore.disk.refusals import refused
@@ -108,7 +108,7 @@ def _copy(generation: Generation, files: dict[str, int], path: Path, overwrite: 
                 if progress is not None:
                     progress(PHASE_COPY, done, total)
         set_end(target / LOG_FILE, end)
-        finish_copy(folder, manifest)
+        write_store_files(folder, manifest)
 
 
 def copy_file(path: Path, source: int, target: Path, size: int) -> Iterator[int]:

@@ -10,7 +10,6 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from fpstore.building.generation_writer import start_of_log
 from fpstore.disk.files import opened, read_if_possible
 from fpstore.disk.seal import opened_seal
 from fpstore.errors import CorruptStoreError, FormatVersionError, FpstoreError, StoreNotFoundError
@@ -260,7 +259,7 @@ class Evidence:
             self._told.note(log.fault)
         header = log.header
         if manifest is not None:
-            header, log_header = start_of_log(manifest), header
+            header, log_header = LogHeader.of(manifest), header
             if log_header is not None:
                 try:
                     check_belongs(log_header, log.path, manifest.identity, self.generation.number)

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.aliases import Progress, Words
-from fpstore.building.generation_writer import start_of_log
 from fpstore.care.evidence import DAMAGE, Evidence, Told, seal_digest
 from fpstore.care.found_log import Changes, FoundRecords
 from fpstore.care.found_set import FoundSet, Unit
@@ -20,6 +19,7 @@ from fpstore.care.lost_file import LostFile
 from fpstore.care.salvage import IdRecords, SalvagedStrings
 from fpstore.errors import CorruptStoreError
 from fpstore.format.id_map import IDS_FILE
+from fpstore.format.log import LogHeader
 from fpstore.format.record import LAST_ROW, Totals
 from fpstore.format.strings import STRINGS_FILE
 
@@ -101,7 +101,7 @@ class FoundContent:
             self._told.actions.append(f"recovered {self._ids.found} of {self._set.block_count} id records")
         self._start = log.header if log.sure else None
         if manifest is not None:
-            self._start = start_of_log(manifest)
+            self._start = LogHeader.of(manifest)
         path = self._ours(STRINGS_FILE, None if record is None else record.strings_file)
         first_free = None if self._start is None else self._start.first_string
         self._strings = SalvagedStrings(path, first_free, folder, room)

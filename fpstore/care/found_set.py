@@ -14,9 +14,9 @@ from fpstore.aliases import Words
 from fpstore.building.external_sort import PairSorter
 from fpstore.building.target import temporary_prefix
 from fpstore.care.salvage import Blocks, IdRecords, intact_blocks
+from fpstore.care.word_array import SortedWords, WordArray
 from fpstore.design.families import IDENTITY
 from fpstore.disk.refusals import refusing
-from fpstore.disk.word_array import SortedWords, WordArray
 from fpstore.format import huffman
 from fpstore.format.table import FEED_KEYS
 from fpstore.format.table_file import TableFile

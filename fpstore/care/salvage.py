@@ -18,11 +18,11 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.arguments import printable
+from fpstore.care.word_array import WordArray
 from fpstore.design.families import Design
 from fpstore.disk import lmdb_pages as pages
 from fpstore.disk.files import open_file, opened, read_at, read_if_possible
 from fpstore.disk.seal import opened_seal
-from fpstore.disk.word_array import WordArray
 from fpstore.errors import CorruptStoreError, FpstoreError, StorageError, StoreNotFoundError
 from fpstore.format import huffman
 from fpstore.format.id_map import record_seed

@@ -1,4 +1,14 @@
-"""Commits: a change is logged, made durable, applied to the delta in memory, and published, in this order."""
+"""Commits: a change goes to the log, to memory, and to all who look.
+
+The order, with ``sync="commit"``:
+
+1. The log has the record, and it is durable.
+2. The delta in memory has the change.
+3. The log publishes its new end: other processes see the change.
+4. The tracker shows the new snapshot: this process sees it.
+
+Otherwise the record is logged, applied and shown, and later made durable and published together with others.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +31,8 @@ from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker
 from fpstore.threads import Worker
 
-BATCH_ROWS = 10_000  # a group of changes is made durable when it has this many rows
-BATCH_SECONDS = 0.1  # or is this old
-NONE_ROWS = 1 << 20
+GROUP_ROWS = {"batch": 10_000, "none": 1 << 20}  # a group of changes is made durable when it has this many rows
+BATCH_SECONDS = 0.1  # or, with "batch", is this old
 
 
 class Committer:
@@ -54,7 +63,7 @@ class Committer:
         self.turn = threading.RLock()
         self.unsettled = False
         self.waiting_rows = 0
-        self._taken_up = log.number  # of the last record that memory has
+        self._applied = log.number  # number of the last record that memory has
         self._due = 0.0
         self._wake = threading.Condition(self.turn)
         self._flusher: Worker | None = None
@@ -62,7 +71,7 @@ class Committer:
         self._closed = False
 
     def begin(self, sync: str | None) -> tuple[Snapshot, str]:
-        """Return the snapshot before a change, after making durable what could not be before."""
+        """Retry a flush that failed, then return the current snapshot and the sync of this change."""
         sync = self.sync if sync is None else check_sync(sync)
         self.settle()
         if self._flush_error is not None:
@@ -79,7 +88,7 @@ class Committer:
     def commit(
         self, snapshot: Snapshot, payload: bytes, totals: Totals, rows: int, sync: str, apply: Callable[[], None]
     ) -> Snapshot:
-        """Log a change, apply it to the delta, and show it.
+        """Log a change, apply it to the delta, and show it, in the order above.
 
         An interrupt may come anywhere. Whether the change has happened is then what the log says: see :meth:`settle`.
         """
@@ -97,7 +106,7 @@ class Committer:
                 self._note_durable()
             after = Snapshot(snapshot.generation, snapshot.delta, snapshot.delta.version, totals)
             self.tracker.show(after)
-            self.unsettled, self._taken_up = False, log.number
+            self.unsettled, self._applied = False, log.number
         except BaseException:
             self.recover()
             raise
@@ -117,7 +126,7 @@ class Committer:
 
     def _wait_for_more(self, rows: int, sync: str) -> None:
         self.waiting_rows += rows
-        if self.waiting_rows >= (BATCH_ROWS if sync == "batch" else NONE_ROWS):
+        if self.waiting_rows >= GROUP_ROWS[sync]:
             self.flush()
         elif sync == "batch":
             if self._flusher is None or not self._flusher.is_alive():
@@ -170,22 +179,22 @@ class Committer:
 
         An interrupt of this changes nothing; every change, flush and merge settles first.
         """
-        if not self.unsettled and self._taken_up == self.log.number:
+        if not self.unsettled and self._applied == self.log.number:
             return
         self.unsettled = True
         tracker = self.tracker
         manifest = read_manifest(self.path, tracker.folder)
         number = manifest.generation.number
         if self.log.header.generation == number == tracker.manifest.generation.number:
-            tracker.take_up(manifest, tracker.snapshot().generation, tracker.log, self.log.read(HEADER_BYTES, 1))
+            tracker.adopt(manifest, tracker.snapshot().generation, tracker.log, self.log.read(HEADER_BYTES, 1))
         else:  # a merge was interrupted after it had made its generation current
             try:
                 with refusing(self.path, NOTHING_CHANGED):
-                    self._take_up(manifest)
+                    self._adopt(manifest)
             except BaseException:
-                tracker.follow()
+                tracker.forget()
                 raise
-        self.unsettled, self._taken_up = False, self.log.number
+        self.unsettled, self._applied = False, self.log.number
         try:
             self.log.force()  # what this process shows, others are to see soon: nothing else may come that makes it durable
             self._note_durable()
@@ -193,14 +202,14 @@ class Committer:
             self._flush_error = error  # the next change tries again
             raise
 
-    def _take_up(self, manifest: Manifest) -> None:
-        """Go over to the generation of a manifest, from its files."""
+    def _adopt(self, manifest: Manifest) -> None:
+        """Adopt the generation of a manifest, from its files."""
         tracker, number = self.tracker, manifest.generation.number
         remove_obsolete(tracker.here(), number)
         folder = tracker.here() / generation_folder(number)
         log = LogWriter(folder / LOG_FILE, manifest.identity, number)
         reader = LogReader(log.path, manifest.identity, number)
-        tracker.take_up(manifest, Generation(folder.parent, manifest), reader, log.read(HEADER_BYTES, 1))
+        tracker.adopt(manifest, Generation(folder.parent, manifest), reader, log.read(HEADER_BYTES, 1))
         self.log = log
 
     def recover(self) -> None:
@@ -208,12 +217,12 @@ class Committer:
         with suppress(FpstoreError, OSError, MemoryError):
             self.settle()
 
-    def go_over(self, snapshot: Snapshot, log: LogWriter, reader: LogReader) -> None:
-        """Go over to another generation, which has become current."""
+    def switch(self, snapshot: Snapshot, log: LogWriter, reader: LogReader) -> None:
+        """Switch to another generation, which has become current."""
         old = self.log
         old.supersede()
         self.tracker.switch(snapshot, reader)
-        self.log, self._taken_up = log, log.number
+        self.log, self._applied = log, log.number
         old.close()
 
     # Life cycle

@@ -11,11 +11,12 @@ import numpy as np
 from fpstore.aliases import Words
 from fpstore.building.generation_writer import GenerationWriter
 from fpstore.building.sources import Content, Joined, SortedSource
+from fpstore.building.streaming import PHASE_MERGE
 from fpstore.change.committer import Committer
 from fpstore.change.merge import Merge
 from fpstore.change.obsolete import remove_generation
-from fpstore.disk.refusals import refused
-from fpstore.errors import CorruptStoreError, FpstoreError, InputError
+from fpstore.disk.files import RUN_REPAIR
+from fpstore.errors import CorruptStoreError, InputError
 from fpstore.format.manifest import JOINED, generation_folder
 from fpstore.format.record import LAST_ROW, Totals
 from fpstore.format.strings import STRINGS_FILE, NewStrings
@@ -48,7 +49,7 @@ class Join(Merge):
         super().__init__(committer, resources, design)
         self._others, self._renumber = others, renumber
 
-    def run(self) -> None:
+    def _run(self) -> None:
         """Merge, holding the writer's turn: the strings of the other stores take the next numbers."""
         with self._committer.turn:
             snapshot = self._freeze()
@@ -58,12 +59,9 @@ class Join(Merge):
             try:
                 remove_generation(self._folder)
                 self._folder.mkdir()
+                self._work.expect(PHASE_MERGE, None)
                 self._joined = self._sources(snapshot)
                 self._replace(snapshot)
-            except OSError as error:
-                if isinstance(error, (FpstoreError, InterruptedError)):
-                    raise
-                raise refused(self._path, error, "; nothing was merged") from error
             finally:
                 if self._new_strings is not None:
                     self._new_strings.close()
@@ -89,45 +87,46 @@ class Join(Merge):
 
     def _sources(self, snapshot: Snapshot) -> SortedSource:
         sources: list[SortedSource] = [Content(snapshot)]
-        highest = _highest(snapshot) if self._renumber else 0
+        end_of_ids = _end_of_ids(snapshot) if self._renumber else 0
         delta = snapshot.delta
         if self._kind == "string":
             self._new_strings = NewStrings(self._folder / STRINGS_FILE, delta.first_string + len(self._strings))
-        for other in self._others:
+        for place, other in enumerate(self._others):
             if self._new_strings is not None:
-                sources.append(Content(other, self._translation(snapshot, other, self._new_strings)))
+                sources.append(Content(other, self._translation(snapshot, other, self._new_strings, f"numbers-{place}")))
             elif self._renumber:
-                sources.append(Content(other, _shift(highest)))
-                highest += _highest(other)
-                if highest > 2**64:
+                sources.append(Content(other, _shift(end_of_ids)))
+                end_of_ids += _end_of_ids(other)
+                if end_of_ids > 2**64:
                     raise InputError(f"{other.generation.path}: its ids would go over 2^64-1: merge without renumber")
-                self._next_row = max(self._next_row, min(highest, LAST_ROW))
+                self._next_row = max(self._next_row, min(end_of_ids, LAST_ROW))
             else:
                 sources.append(Content(other))
                 self._next_row = max(self._next_row, other.totals.next_row)
         return Joined(sources)
 
-    def _translation(self, snapshot: Snapshot, other: Snapshot, new: NewStrings) -> Callable[[Words], Words]:
-        """Give each string of another store a number in this one; keep the table of numbers in a file."""
-        last = other.delta.next_string
-        file = self._folder / f"numbers-{len(list(self._folder.iterdir()))}"
-        count = max(last, 1)
+    def _translation(self, snapshot: Snapshot, other: Snapshot, new: NewStrings, name: str) -> Callable[[Words], Words]:
+        """Give each string of another store a number in this one; keep the table of numbers in a file of this name."""
+        end = other.delta.next_string
+        file = self._folder / name
+        count = max(end, 1)
         with file.open("xb") as made:  # a mapped hole that finds no room on the disk would end the process
             os.posix_fallocate(made.fileno(), 0, count * np.dtype(np.uint64).itemsize)
         table: Words = np.memmap(file, np.uint64, "r+", shape=(count,))
         strings_of = _strings_of(other)
         while batch := list(islice(strings_of, BATCH_STRINGS)):
+            self._work.tick()
             theirs = np.array([number for number, _ in batch], np.uint64)
-            if int(theirs.max()) >= last:
-                raise CorruptStoreError(f"{other.generation.folder}: id number {theirs.max()} should not exist")
-            strings = [name.decode() for _, name in batch]
-            known = [snapshot.number_of(name) for name in strings]
-            fresh = iter(new.number([name for name, number in zip(strings, known, strict=True) if number is None]).tolist())
+            if int(theirs.max()) >= end:
+                raise _unknown(other, int(theirs.max()), "should not exist")
+            strings = [string.decode() for _, string in batch]
+            known = [snapshot.number_of(string) for string in strings]
+            fresh = iter(new.number([string for string, number in zip(strings, known, strict=True) if number is None]).tolist())
             table[theirs] = [next(fresh) if number is None else number for number in known]
 
         def translated(ids: Words) -> Words:
-            if len(ids) and int(ids.max()) >= last:
-                raise CorruptStoreError(f"{other.generation.folder}: id number {ids.max()} has no string")
+            if len(ids) and int(ids.max()) >= end:
+                raise _unknown(other, int(ids.max()), "has no string")
             found: Words = np.asarray(table[ids])
             return found
 
@@ -154,8 +153,13 @@ def _strings_of(snapshot: Snapshot) -> Iterator[tuple[int, bytes]]:
     yield from ((number, string) for number, string in enumerate(delta.strings, delta.first_string) if string)
 
 
-def _highest(snapshot: Snapshot) -> int:
-    """Return a number above all ids."""
+def _unknown(store: Snapshot, number: int, what: str) -> CorruptStoreError:
+    folder = store.generation.folder
+    return CorruptStoreError(f"{folder}: id number {number} {what}: {RUN_REPAIR}", path=folder, got=number)
+
+
+def _end_of_ids(snapshot: Snapshot) -> int:
+    """Return a number that is greater than all ids."""
     if snapshot.totals.id_kind == "row" and snapshot.totals.next_row < LAST_ROW:  # the last one does not count further
         return snapshot.totals.next_row
     return max((int(ids.max(initial=0)) + 1 for _, _, ids in snapshot.groups()), default=0)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.aliases import Progress
-from fpstore.building.generation_writer import GenerationWriter, finish_generation
+from fpstore.building.generation_writer import GenerationWriter, create_generation_log
 from fpstore.building.sources import Content, SortedSource
 from fpstore.building.streaming import write_sorted
 from fpstore.building.work import Work
@@ -20,8 +20,8 @@ from fpstore.change.obsolete import remove_generation
 from fpstore.design.families import design as make_design
 from fpstore.design.planner import choose
 from fpstore.disk.folders import sync_folder
-from fpstore.disk.refusals import refused
-from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError
+from fpstore.disk.refusals import is_of_the_system, refused
+from fpstore.errors import ClosedStoreError, CorruptStoreError
 from fpstore.format.log import LOG_FILE, LogReader
 from fpstore.format.log_writer import LogWriter
 from fpstore.format.manifest import MANIFEST_FILE, TEMPORARY, Manifest, generation_folder, write_manifest
@@ -86,6 +86,16 @@ class Merge:
         ------
         StorageError, CorruptStoreError, ClosedStoreError
         """
+        try:
+            self._run()
+        except InterruptedError as error:
+            raise ClosedStoreError(f"{self._path}: closed during a merge, which was stopped", path=self._path) from error
+        except OSError as error:
+            if is_of_the_system(error):
+                raise refused(self._path, error, "; nothing was merged") from error
+            raise
+
+    def _run(self) -> None:
         with self._committer.turn:
             snapshot = self._freeze()
         if snapshot.version or self._design is not None:
@@ -95,7 +105,7 @@ class Merge:
         """Return the current snapshot as the content to be merged."""
         self._committer.settle()
         snapshot = self._tracker.snapshot()
-        self._frozen = self._committer.log.place, self._committer.log.number
+        self._log_place, self._log_number = self._committer.log.place, self._committer.log.number
         self._strings = list(snapshot.delta.strings)
         self.numbers_in_use.clear()
         return snapshot
@@ -136,15 +146,11 @@ class Merge:
                 except _NumbersInUseError:
                     folder.rename(temporary)
             remove_generation(folder.with_name(snapshot.generation.folder.name))  # its own path may be another store's by now
-        except BaseException as error:
+        except BaseException:
             # Unless it has become current, the new generation is useless.
             if not self._is_current():
                 remove_generation(folder)
                 remove_generation(temporary)
-            if isinstance(error, InterruptedError):
-                raise ClosedStoreError(f"{self._path}: closed during a merge, which was stopped", path=self._path) from error
-            if isinstance(error, OSError) and not isinstance(error, FpstoreError):
-                raise refused(self._path, error, "; nothing was merged") from error
             raise
 
     def _write(self, snapshot: Snapshot, temporary: Path) -> None:
@@ -154,7 +160,7 @@ class Merge:
         written.first_string = self._first_string
         self._used = np.zeros(self._first_string, bool) if self._has_strings(snapshot) else None
         write_sorted(written, self._source(snapshot), self._manifest.design, self._resources, self._used)
-        self._start = self._totals(snapshot, written)
+        self._totals_at_start = self._totals(snapshot, written)
 
     def _redesigned(self, snapshot: Snapshot) -> Manifest:
         """Return the manifest, with another design if one is wanted, or if `auto` chose for another number of fingerprints."""
@@ -186,9 +192,9 @@ class Merge:
         kept = None
         if self._used is not None:
             kept, written.strings_file = self._dictionary(snapshot, temporary, self._used)
-        manifest = self._manifest._replace(generation=written.record(number, self._start))
+        manifest = self._manifest._replace(generation=written.record(number, self._totals_at_start))
         (temporary / LOG_FILE).unlink(missing_ok=True)
-        finish_generation(temporary, manifest)
+        create_generation_log(temporary, manifest)
         sync_folder(temporary)
         temporary.rename(folder)
         sync_folder(folder.parent)
@@ -210,23 +216,23 @@ class Merge:
     def _switch(self, generation: Generation, delta: Delta, log: LogWriter, kept: npt.NDArray[np.bool_] | None) -> None:
         """Copy the changes made since the merge began, and make the generation current."""
         committer, tracker, manifest = self._committer, self._tracker, generation.manifest
-        snapshot = Snapshot(generation, delta, 0, self._start)
-        place, record, snapshot = self._carry_over(*self._frozen, self._committer.log.durable, log, snapshot)
+        snapshot = Snapshot(generation, delta, 0, self._totals_at_start)
+        place, record, snapshot = self._carry_over(self._log_place, self._log_number, self._committer.log.durable, log, snapshot)
         with committer.turn:
             committer.flush()
             _, _, snapshot = self._carry_over(place, record, committer.log.place, log, snapshot)
             if kept is not None and any(n < self._first_string and not kept[n] for n in self.numbers_in_use):
                 raise _NumbersInUseError
-            log.sync()
+            log.publish()
             reader = LogReader(log.path, manifest.identity, manifest.generation.number)
             try:
                 committer.unsettled = True  # an interrupt may come right after the rename, which nobody takes back
                 write_manifest(tracker.folder, manifest)
-                committer.go_over(snapshot, log, reader)
+                committer.switch(snapshot, log, reader)
                 committer.unsettled = False
             except BaseException as error:
                 committer.recover()
-                if isinstance(error, OSError) and not isinstance(error, FpstoreError) and self._is_current():
+                if is_of_the_system(error) and self._is_current():
                     then = "; the new generation is in place, but may be lost in a power failure"
                     raise refused(self._path, error, then) from error
                 raise

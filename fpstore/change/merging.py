@@ -56,16 +56,16 @@ class Merging:
         self._retry_at = 0
         self._closing = False
 
-    def would_wait_for_itself(self, merges: bool) -> bool:
+    def would_deadlock(self, waits_for_merge: bool) -> bool:
         """Whether a call of this thread would wait for a merge that waits for this thread.
 
-        That is a change while whole stores are merged, from the progress function of the merge; with ``merges``, what waits
-        for the end of a merge, in the middle of one.
+        That is a change while whole stores are merged, from the progress function of the merge; and, in the middle of any
+        merge, a call that waits for its end.
         """
         merge = self.under_way
         telling = merge is not None and threading.get_ident() in merge.telling
         keeps_the_turn = merge is not None and merge.keeps_the_turn
-        return (telling and keeps_the_turn) or (merges and (telling or is_held(self.lock)))
+        return (telling and keeps_the_turn) or (waits_for_merge and (telling or is_held(self.lock)))
 
     def note_reused(self, number: int) -> None:
         """Note that a new row has an old string, which the new dictionary must keep."""

@@ -43,7 +43,7 @@ def new_pairs(snapshot: Snapshot, rows: Rows, in_base: Bytes) -> npt.NDArray[np.
     ask = np.flatnonzero(new & (known == 0) & (in_base != 0))
     if len(ask):
         distinct, place = np.unique(fingerprints[ask], return_inverse=True)
-        lims, numbers = snapshot.base_numbers(distinct)
+        lims, numbers = snapshot.base_id_numbers(distinct)
         owner = np.repeat(np.arange(len(distinct)), np.diff(lims))
         stored = set(zip(owner.tolist(), numbers.tolist(), strict=True)) if len(numbers) < MANY_IDS * len(ask) else None
         for row, at in zip(ask.tolist(), place.tolist(), strict=True):
@@ -144,7 +144,7 @@ def _numbers(snapshot: Snapshot, ids: Sequence[str], reused: Callable[[int], obj
     return np.fromiter((numbers[string] for string in ids), np.uint64, len(ids)), strings
 
 
-def number_of(snapshot: Snapshot, identifier: int | str, reused: Callable[[int], object]) -> tuple[int, list[bytes]]:
+def numbered_one(snapshot: Snapshot, identifier: int | str, reused: Callable[[int], object]) -> tuple[int, list[bytes]]:
     """Return the number of one id, and a list with its string if that is new; see :func:`numbered`."""
     if isinstance(identifier, str):
         numbers, strings = _numbers(snapshot, [identifier], reused)

@@ -9,7 +9,7 @@ from fpstore.change.writer import StoreWriter
 from fpstore.diagnostics import logger
 from fpstore.disk.folders import sync_folder
 from fpstore.disk.locks import LOCK_FILE, WriterLock
-from fpstore.disk.refusals import NOTHING_CHANGED, refused
+from fpstore.disk.refusals import NOTHING_CHANGED, is_of_the_system, refused
 from fpstore.errors import FpstoreError, ReadOnlyError, StoreNotFoundError
 from fpstore.format.log import HEADER_BYTES, LOG_FILE
 from fpstore.format.log_writer import LogWriter
@@ -42,14 +42,14 @@ def open_writer(tracker: Tracker, sync: str, merge_at: float | None) -> StoreWri
         before = tracker.log.told
         log = LogWriter(here / generation.folder.name / LOG_FILE, manifest.identity, manifest.generation.number)
         if log.durable != before:
-            logger().warning("%s: a writer died: log recovered up to byte %d, %d were published", path, log.durable, before)
+            logger().warning("%s: a writer died: log recovered up to byte %d; published were %d", path, log.durable, before)
         # Only now are the records known that a writer logged before it died without publishing them.
-        tracker.take_up(manifest, generation, tracker.log, log.read(HEADER_BYTES, 1))
+        tracker.adopt(manifest, generation, tracker.log, log.read(HEADER_BYTES, 1))
         return StoreWriter(tracker, lock, log, sync, merge_at)
     except BaseException as error:
         if log is not None:
             log.close()
         lock.release()
-        if isinstance(error, OSError) and not isinstance(error, FpstoreError):
+        if is_of_the_system(error):
             raise refused(path, error, NOTHING_CHANGED) from error
         raise

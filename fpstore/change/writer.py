@@ -13,7 +13,7 @@ from fpstore.aliases import Words
 from fpstore.change.committer import Committer
 from fpstore.change.in_order import RowsInOrder, probe_insert_in_order
 from fpstore.change.merging import Merging
-from fpstore.change.new_rows import Rows, absent, count_absent, count_distinct, kind_with, new_pairs, number_of, numbered
+from fpstore.change.new_rows import Rows, absent, count_absent, count_distinct, kind_with, new_pairs, numbered, numbered_one
 from fpstore.disk.locks import WriterLock
 from fpstore.errors import ClosedStoreError, ReadOnlyError, StoreLockedError
 from fpstore.format.log_writer import LogWriter
@@ -60,25 +60,26 @@ class StoreWriter:
         """Whether this process opened it, rather than the parent of a fork."""
         return self._lock.owner == os.getpid()
 
-    def refuse_inside(self, merges: bool = False) -> None:
-        """Refuse a call from a signal handler, or from the progress function of a merge, that would wait for itself.
+    def refuse_nested(self, waits_for_merge: bool = False) -> None:
+        """Refuse a call that would wait for this thread: from a signal handler inside a change, or the progress of a merge.
 
-        A change is refused while the same thread makes another change, and while whole stores are merged; with ``merges``,
-        also during a merge.
+        Parameters
+        ----------
+        waits_for_merge : bool
+            Whether the call waits for the end of a merge; otherwise it waits only for a merge with whole stores.
         """
-        if self.is_inside(merges):
+        if self.is_nested(waits_for_merge):
             raise StoreLockedError(
                 f"{self.path}: this thread is in the middle of a change, which a signal handler or a progress function has "
                 "interrupted: change, merge or close the store when that call has ended",
                 path=self.path,
             )
 
-    def is_inside(self, merges: bool = False) -> bool:
-        """Whether :meth:`refuse_inside` refuses."""
-        return is_held(self.turn) or self.merging.would_wait_for_itself(merges)
+    def is_nested(self, waits_for_merge: bool = False) -> bool:
+        """Whether :meth:`refuse_nested` refuses."""
+        return is_held(self.turn) or self.merging.would_deadlock(waits_for_merge)
 
-    def begin(self, sync: str | None) -> tuple[Snapshot, str]:
-        """Return the snapshot before a change, and when the change is to be durable."""
+    def _begin(self, sync: str | None) -> tuple[Snapshot, str]:
         if self._closed:  # by another thread just now
             self.check()
         return self.committer.begin(sync)
@@ -93,9 +94,6 @@ class StoreWriter:
         self.merging.start_if_due(after)
         return after
 
-    def _make_nothing(self, sync: str) -> None:
-        self.committer.make_nothing(sync)
-
     def flush(self) -> None:
         """Make all changes durable and publish them."""
         self.committer.flush()
@@ -108,13 +106,13 @@ class StoreWriter:
     def insert(self, fingerprints: Words, ids: Words | list[str] | None, sync: str | None) -> int:
         """Add pairs; return the number of new ones."""
         with self.turn:
-            snapshot, sync = self.begin(sync)
+            snapshot, sync = self._begin(sync)
             rows = self._rows(snapshot, fingerprints, ids)
             in_base = snapshot.delta.in_base(rows.fingerprints)
             new = new_pairs(snapshot, rows, in_base)
             kept, kept_ids, in_base = rows.fingerprints[new], rows.ids[new], in_base[new]
             if not len(kept):
-                self._make_nothing(sync)
+                self.committer.make_nothing(sync)
                 return 0
             totals = rows.totals._replace(
                 fingerprints=snapshot.totals.fingerprints + count_absent(snapshot, kept, in_base),
@@ -126,16 +124,16 @@ class StoreWriter:
     def probe_insert_one(self, value: int, identifier: int | str, radius: int, always: bool, sync: str | None) -> list[Match]:
         """Probe, and insert if nothing matched."""
         with self.turn:
-            snapshot, sync = self.begin(sync)
+            snapshot, sync = self._begin(sync)
             kind = kind_with(snapshot, self.path, (identifier,))
             matches = snapshot.probe(value, radius)
             if matches and not always:
-                self._make_nothing(sync)
+                self.committer.make_nothing(sync)
                 return matches
-            number, strings = number_of(snapshot, identifier, self.merging.note_reused)
+            number, strings = numbered_one(snapshot, identifier, self.merging.note_reused)
             known = bool(matches) and matches[0].distance == 0
             if known and self._has_pair(snapshot, value, number):
-                self._make_nothing(sync)
+                self.committer.make_nothing(sync)
                 return matches
             before = snapshot.totals
             totals = Totals(before.fingerprints + (not known), before.ids + 1, before.next_row, kind).counting(number)
@@ -148,7 +146,7 @@ class StoreWriter:
             return matches
 
     def _has_pair(self, snapshot: Snapshot, value: int, number: int) -> bool:
-        _, numbers = snapshot.numbers_of(np.array([value], np.uint64))
+        _, numbers = snapshot.id_numbers(np.array([value], np.uint64))
         return bool((numbers == np.uint64(number)).any())
 
     def probe_insert(
@@ -156,7 +154,7 @@ class StoreWriter:
     ) -> tuple[Snapshot, Columns, npt.NDArray[np.bool_]]:
         """Probe and insert in order; return the snapshot afterwards, the columns of the matches, and which rows were inserted."""
         with self.turn:
-            snapshot, sync = self.begin(sync)
+            snapshot, sync = self._begin(sync)
             delta = snapshot.delta
             rows = self._rows(snapshot, fingerprints, ids)
             near = snapshot.base_columns(fingerprints, radius, threads)
@@ -174,7 +172,7 @@ class StoreWriter:
             count = int(mask.sum())
             if not count:
                 self.committer.unsettled = False
-                self._make_nothing(sync)
+                self.committer.make_nothing(sync)
                 return snapshot, columns, mask
             kept, kept_ids = fingerprints[mask], rows.ids[mask]
             totals = rows.totals._replace(
@@ -194,27 +192,27 @@ class StoreWriter:
     def delete_fingerprints(self, fingerprints: Words, sync: str | None) -> int:
         """Remove fingerprints with all their ids; return the number of pairs removed."""
         with self.turn:
-            snapshot, sync = self.begin(sync)
+            snapshot, sync = self._begin(sync)
             distinct = np.unique(fingerprints)
             in_base = snapshot.delta.in_base(distinct)
             distinct = distinct[~absent(snapshot, distinct, in_base)]
-            lims, _ = snapshot.numbers_of(distinct)
+            lims, _ = snapshot.id_numbers(distinct)
             return self._remove(snapshot, distinct, int(lims[-1]), NONE, NONE, sync)
 
     def delete_ids(self, numbers: Words, sync: str | None) -> int:
         """Remove every pair that has one of these ids; return the number of pairs removed."""
         with self.turn:
-            snapshot, sync = self.begin(sync)
+            snapshot, sync = self._begin(sync)
             fingerprints, ids = snapshot.with_ids(numbers)
             distinct, counts = np.unique(fingerprints, return_counts=True)
-            lims, _ = snapshot.numbers_of(distinct)
+            lims, _ = snapshot.id_numbers(distinct)
             dying = distinct[np.diff(lims) == counts]
             stays = ~np.isin(fingerprints, dying)
             return self._remove(snapshot, dying, len(fingerprints), fingerprints[stays], ids[stays], sync)
 
     def _remove(self, snapshot: Snapshot, dying: Words, pairs: int, fingerprints: Words, ids: Words, sync: str) -> int:
         if not pairs:
-            self._make_nothing(sync)
+            self.committer.make_nothing(sync)
             return 0
         kinds = np.repeat(np.array([WIPE, REMOVE], np.uint8), [len(dying), len(fingerprints)])
         fingerprints, ids = np.concatenate([dying, fingerprints]), np.concatenate([np.zeros(len(dying), np.uint64), ids])
@@ -227,14 +225,12 @@ class StoreWriter:
 
     def merge(self, resources: Resources, others: Sequence[Snapshot], renumber: bool, design: str | None) -> None:
         """Fold the delta, and other stores, into a new generation; one merge at a time."""
-        self.refuse_inside(merges=True)
-        self.check()
+        self.refuse_nested(waits_for_merge=True)
         self.merging.merge(resources, others, renumber, design)
 
     def merge_if_due(self, resources: Resources, share: float) -> None:
         """Merge if the delta has reached this share of the tables; first wait for a merge in the background."""
-        self.refuse_inside(merges=True)
-        self.check()
+        self.refuse_nested(waits_for_merge=True)
         self.merging.merge_if_due(resources, share)
 
     # Life cycle
@@ -253,7 +249,7 @@ class StoreWriter:
         if not self.is_own:
             self._closed = True  # threads of the parent may have held the locks at the fork
             return
-        self.refuse_inside(merges=True)
+        self.refuse_nested(waits_for_merge=True)
         try:
             self.merging.stop()
             with self.merging.lock, self.turn:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -33,6 +33,7 @@ from fpstore.cli.progress import Bars
 from fpstore.cli.signals import Interrupted
 from fpstore.cli.verb import Verb
 from fpstore.design.families import check_radius
+from fpstore.disk.refusals import NOTHING_CHANGED
 from fpstore.errors import FpstoreError
 from fpstore.io import Chunk, open_reader
 
@@ -126,11 +127,12 @@ def insert(
         source: Any = documents.reader(inputs, queries.fingerprinter_of(known), suffix, notices) if text else None
     if source is None:
         source = open_reader(inputs, id_field=id_field, id_type=id_type, chunk_rows=CHUNK_ROWS, **rows.arguments)
-    with Bars(talk.bars, source) as bars, _writer_of_matches(output if unmatched else None, as_json) as write:
+    counts = _Counts()
+    with _told(counts), Bars(talk.bars, source) as bars, _writer_of_matches(output if unmatched else None, as_json) as write:
         chunks = _begun(source)
         with fpstore.open(store, "r+", sync=sync, merge_at=merge_at) as opened:
             add = partial(_add, opened) if write is None else partial(_add_unmatched, opened, write, radius, threads)
-            with _counting(opened) as counts:
+            with _counting(counts, opened):
                 for chunk in chunks:
                     counts.chunk = chunk
                     counts.add(add(chunk))
@@ -165,7 +167,7 @@ def _check_usage(inputs: Sequence[str], unmatched: bool, text: bool) -> None:
 class _Counts:
     """The rows of the chunks that are in the store."""
 
-    ids_before: int
+    ids_before: int = 0
     done: int = 0
     inserted: int = 0
     chunk: Chunk | None = None  # the last that was begun
@@ -176,13 +178,13 @@ class _Counts:
         # Together: a signal does not come between.
         self.done, self.inserted = self.done + len(self.chunk.fingerprints), self.inserted + inserted
 
-    def add_interrupted(self, ids: int) -> None:
-        """Count the chunk that was begun if the number of ids in the store says that it is in."""
+    def add_if_stored(self, ids: int) -> None:
+        """Count the chunk that was begun if the number of ids in the store says that it is in and not yet counted."""
         inserted = ids - self.ids_before - self.inserted
         if inserted:
             self.add(inserted)
 
-    def __str__(self) -> str:
+    def said(self) -> str:
         """Say what is in the store, and how to go on."""
         with_ids = self.chunk is not None and self.chunk.ids is not None
         again = "repeat the command: a row that is stored is not added again" if with_ids else "insert only the rows after these"
@@ -190,21 +192,31 @@ class _Counts:
 
 
 @contextmanager
-def _counting(store: Store) -> Iterator[_Counts]:
-    """Let an error or a signal say which rows were inserted before it."""
-    counts = _Counts(len(store.ids))
+def _counting(counts: _Counts, store: Store) -> Iterator[None]:
+    """After an error or a signal, count a chunk that is in the store although its step has not ended."""
+    counts.ids_before = len(store.ids)
     try:
-        yield counts
+        yield
+    except (FpstoreError, Interrupted, KeyboardInterrupt):
+        with suppress(FpstoreError):  # the first error matters more
+            counts.add_if_stored(len(store.ids))
+        raise
+
+
+@contextmanager
+def _told(counts: _Counts) -> Iterator[None]:
+    """Let an error or a signal say which rows were inserted before it."""
+    try:
+        yield
     except FpstoreError as error:
         if not counts.done:
             raise
-        raise type(error)(f"{str(error).removesuffix('; nothing was changed')}{counts}", **vars(error)) from error
+        raise type(error)(f"{str(error).removesuffix(NOTHING_CHANGED)}{counts.said()}", **vars(error)) from error
     except (Interrupted, KeyboardInterrupt) as error:
-        counts.add_interrupted(len(store.ids))
         if not counts.done:
             raise
         interrupted = error if isinstance(error, Interrupted) else Interrupted(signal.SIGINT)
-        interrupted.then = str(counts)
+        interrupted.then = counts.said()
         raise interrupted from None
 
 

@@ -118,9 +118,14 @@ def read_if_possible(descriptor: int, path: Path, start: int, count: int) -> byt
         return b""
 
 
+def disk_bytes(status: os.stat_result) -> int:
+    """Return the bytes that a file takes on disk: without its holes, and without what the disk adds to its end."""
+    return min(status.st_size, status.st_blocks * 512)
+
+
 def unreadable(path: Path, start: int, error: OSError) -> CorruptStoreError | StorageError:
     """Return the error for a place that cannot be read."""
     message = f"{path}: cannot be read at byte {start} ({error.strerror})"
     if error.errno in UNREADABLE:
-        return CorruptStoreError(f"{message}: run fpstore repair", path=path, got=start)
+        return CorruptStoreError(f"{message}: {RUN_REPAIR}", path=path, got=start)
     return StorageError(message, path=path, got=start)

@@ -6,12 +6,18 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeGuard
 
 from fpstore.errors import FpstoreError, StorageError
 
 TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
 FULL = (errno.ENOSPC, errno.EDQUOT)
 NOTHING_CHANGED = "; nothing was changed"  # a consequence, for `then`
+
+
+def is_of_the_system(error: BaseException) -> TypeGuard[OSError]:
+    """Whether the system has raised an error, and not fpstore."""
+    return isinstance(error, OSError) and not isinstance(error, FpstoreError)
 
 
 def refused(place: object, error: OSError, then: str = "") -> StorageError:
@@ -29,10 +35,10 @@ def refusing(place: object, then: str = "") -> Iterator[None]:
     """Turn what the system refuses inside into StorageError; see :func:`refused`."""
     try:
         yield
-    except FpstoreError:
-        raise
     except OSError as error:
-        raise refused(place, error, then) from error
+        if is_of_the_system(error):
+            raise refused(place, error, then) from error
+        raise
 
 
 def with_path(error: FpstoreError, shown: Path, path: Path) -> FpstoreError:

@@ -16,7 +16,7 @@ from pathlib import Path
 import xxhash
 
 from fpstore.disk import lmdb_pages as pages
-from fpstore.disk.files import read_at
+from fpstore.disk.files import RUN_REPAIR, read_at
 from fpstore.errors import CorruptStoreError
 
 CHUNK_BYTES = 4096
@@ -91,7 +91,7 @@ class Seal:
         self._second_level, self.digest = end[:-DIGEST_BYTES], int.from_bytes(end[-DIGEST_BYTES:], "little")
         if self.digest != (got := xxhash.xxh64_intdigest(self._second_level, used)):
             raise CorruptStoreError(
-                f"{path}: LMDB file is damaged (digest differs): run fpstore repair", path=path, expected=self.digest, got=got
+                f"{path}: LMDB file is damaged (digest differs): {RUN_REPAIR}", path=path, expected=self.digest, got=got
             )
         self._groups: dict[int, bytes] = {}
         self._checked = bytearray(self._chunks)
@@ -122,7 +122,7 @@ class Seal:
     def _compare(self, chunk: int, data: bytes, expected: bytes) -> None:
         if _hashes(data) != expected:
             raise CorruptStoreError(
-                f"{self._path}: LMDB file is damaged at byte {chunk * CHUNK_BYTES} (checksum differs): run fpstore repair",
+                f"{self._path}: LMDB file is damaged at byte {chunk * CHUNK_BYTES} (checksum differs): {RUN_REPAIR}",
                 path=self._path,
                 got=chunk * CHUNK_BYTES,
             )
@@ -150,7 +150,7 @@ def opened_seal(path: Path, descriptor: int) -> tuple[Seal, pages.Meta]:
     return seal_of, meta
 
 
-class Paths:
+class CheckedPages:
     """The pages from the root of a tree to a key, checked the first time that LMDB is about to read them.
 
     Parameters

@@ -19,10 +19,10 @@ from weakref import WeakValueDictionary, finalize
 
 import lmdb
 
-from fpstore.disk.files import missing, open_file
+from fpstore.disk.files import disk_bytes, missing, open_file
 from fpstore.disk.fork import around_fork
 from fpstore.disk.refusals import TOO_MANY_FILES, refused
-from fpstore.disk.seal import PAD_BYTES, Paths, seal, tail_bytes
+from fpstore.disk.seal import PAD_BYTES, CheckedPages, seal, tail_bytes
 from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError, StoreNotFoundError
 
 T = TypeVar("T")
@@ -125,7 +125,7 @@ class SealedReader:
         self.path = path
         self._file_bytes = file_bytes
         self._digest = digest
-        self._paths: Paths
+        self._pages: CheckedPages
         self._whole = False  # every page has been checked
         self._longest = max(largest, PAD_BYTES // 2)
         self._names = databases
@@ -196,28 +196,28 @@ class SealedReader:
                 expected=self._file_bytes,
                 got=size,
             )
-        self._paths = Paths(self.path, self._descriptor, bool(self._names))
-        if self._file_bytes is None and size != (expected := self._paths.used + PAD_BYTES + tail_bytes(self._paths.used)):
+        self._pages = CheckedPages(self.path, self._descriptor, bool(self._names))
+        if self._file_bytes is None and size != (expected := self._pages.used + PAD_BYTES + tail_bytes(self._pages.used)):
             raise CorruptStoreError(
                 f"{self.path}: LMDB file is cut short or damaged ({size} bytes, expected {expected})",
                 path=self.path,
                 expected=expected,
                 got=size,
             )
-        if self._digest not in (None, got := self._paths.seal.digest):
+        if self._digest not in (None, got := self._pages.seal.digest):
             raise CorruptStoreError(
                 f"{self.path}: LMDB file is damaged, or a file of another store (digest differs)",
                 path=self.path,
                 expected=self._digest,
                 got=got,
             )
-        if self._paths.used <= CHECKED_AT_OPEN:
+        if self._pages.used <= CHECKED_AT_OPEN:
             self._check_all()
 
     def _check_all(self) -> None:
         """Check every page, once, before all of them are read."""
         if not self._whole:
-            self._paths.seal.check_all()
+            self._pages.seal.check_all()
             self._whole = True
 
     def _ready(self, database: bytes | None) -> tuple[Any, Any]:
@@ -235,13 +235,13 @@ class SealedReader:
     def file_bytes(self) -> int:
         """Bytes that the file takes on disk; its padding is a hole if the file system has holes."""
         status = os.fstat(self._descriptor) if self._descriptor >= 0 and not self._closed else self.path.stat()
-        return min(status.st_size, status.st_blocks * 512)
+        return disk_bytes(status)
 
     def verify(self) -> None:
         """Check every page, without LMDB."""
         if self._closed:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
-        Paths(self.path, self._descriptor, bool(self._names)).seal.check_all()
+        CheckedPages(self.path, self._descriptor, bool(self._names)).seal.check_all()
 
     def _copied(self, value: memoryview[int]) -> bytes:
         if len(value) > self._longest:
@@ -255,9 +255,9 @@ class SealedReader:
         with _lock:
             transaction, handle = self._ready(database)
             if not self._whole:
-                number, marks = int.from_bytes(key, "big"), self._paths.marks
+                number, marks = int.from_bytes(key, "big"), self._pages.marks
                 if database is not None or number >= len(marks) or not marks[number]:
-                    self._paths.reach(number, database)
+                    self._pages.reach(number, database)
             try:
                 value = transaction.get(key, db=handle)
             except lmdb.Error as error:
@@ -287,7 +287,7 @@ class SealedReader:
             transaction, handle = self._ready(database)
             if not self._whole:
                 low = int.from_bytes(first, "big")
-                self._paths.reach_range(low, low + count - 1, database)
+                self._pages.reach_range(low, low + count - 1, database)
             cursor = transaction.cursor(db=handle)
             if not cursor.set_key(first):
                 return []
@@ -297,9 +297,9 @@ class SealedReader:
         """Check the pages on the way to keys; ascending keys take fewer steps."""
         low = after = 0
         for number in [int.from_bytes(key, "big") for key in keys]:
-            marks = self._paths.marks if database is None else b""
+            marks = self._pages.marks if database is None else b""
             if not low <= number < after and not (number < len(marks) and marks[number]):
-                low, after = number, self._paths.reach(number, database)
+                low, after = number, self._pages.reach(number, database)
 
     def items(self, database: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """Yield (key, value) in key order."""

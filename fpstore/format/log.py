@@ -11,18 +11,19 @@ import itertools
 import mmap
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from weakref import finalize
 
 import numpy as np
 import xxhash
 
 from fpstore import _kernel
-from fpstore.disk.files import open_file, read_at
+from fpstore.disk.files import RUN_REPAIR, disk_bytes, open_file, read_at
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError, FormatVersionError
+from fpstore.format.manifest import Manifest
 from fpstore.format.record import ID_KINDS, Change, Totals
 
 LOG_FILE = "log"
@@ -62,6 +63,13 @@ class LogHeader(NamedTuple):
     first_string: int
     totals: Totals
 
+    @classmethod
+    def of(cls, manifest: Manifest) -> Self:
+        """Return the header of the log of a manifest's generation."""
+        record = manifest.generation
+        totals = Totals(record.fingerprints, record.ids, record.next_row, record.id_kind)
+        return cls(manifest.identity, record.number, record.first_string, totals)
+
     @property
     def seed(self) -> int:
         """The seed of the checksums; that of a record at a place is this XOR the place."""
@@ -85,9 +93,9 @@ def parse_header(data: bytes, path: Path) -> LogHeader:
     CorruptStoreError, FormatVersionError
     """
     if len(data) < HEADER_BYTES:
-        raise CorruptStoreError(f"{path}: the log is cut short ({len(data)} bytes): run fpstore repair", path=path)
+        raise CorruptStoreError(f"{path}: the log is cut short ({len(data)} bytes): {RUN_REPAIR}", path=path)
     if xxhash.xxh64_intdigest(data[: _HEADER.size]) != int.from_bytes(data[_HEADER.size : _HEADER.size + 8], "little"):
-        raise CorruptStoreError(f"{path}: the header of the log is damaged (checksum differs): run fpstore repair", path=path)
+        raise CorruptStoreError(f"{path}: the header of the log is damaged (checksum differs): {RUN_REPAIR}", path=path)
     magic, version, header_bytes, identity, generation, first, fingerprints, ids, row, kind, flags = _HEADER.unpack_from(data)
     if magic != MAGIC:
         raise CorruptStoreError(f"{path}: not a log", path=path)
@@ -135,7 +143,7 @@ def told_end(word: int, path: Path) -> int:
     end = word & ((1 << _END_BITS) - 1)
     if end < HEADER_BYTES or end % ALIGN or word != end_word(end):
         raise CorruptStoreError(
-            f"{path}: the log is damaged at byte {WORDS_AT} (where it ends): run fpstore repair", path=path, got=WORDS_AT
+            f"{path}: the log is damaged at byte {WORDS_AT} (where it ends): {RUN_REPAIR}", path=path, got=WORDS_AT
         )
     return end
 
@@ -156,6 +164,51 @@ class Records(NamedTuple):
     last: int
     end: int
     change: Change
+
+
+class _Durable:
+    """The durable part of an open log, which a writer may open or append to meanwhile.
+
+    Parameters
+    ----------
+    descriptor : int
+    path : Path
+    seed : int
+    word : callable
+        Returns the header's word at a place, as it is now.
+    """
+
+    def __init__(self, descriptor: int, path: Path, seed: int, word: Callable[[int], int]) -> None:
+        self._descriptor, self._path, self._seed, self._word = descriptor, path, seed, word
+        self._boot = boot_word()
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the end is what was stored last: the machine has not stopped since a writer opened the log."""
+        return self._word(BOOT) == self._boot != 0
+
+    @property
+    def told(self) -> int:
+        """The place that the word at END tells."""
+        return told_end(self._word(END), self._path)
+
+    def read(self, place: int, number: int) -> Iterator[Records]:
+        """Yield what is between a place and the end; see :meth:`LogReader.read`."""
+        exact = None
+        while exact != self.is_exact:  # a writer that opens the log makes its end exact
+            exact = self.is_exact
+            told = self.told  # after the question: the writer stores the end first
+            end = told if exact else os.fstat(self._descriptor).st_size
+            for records in whole_records(self._descriptor, self._path, self._seed, place, number, end):
+                if exact != self.is_exact:
+                    break  # it may be what that writer has not made durable yet
+                yield records
+                place, number = records.end, records.last + 1
+        if exact:
+            if place < told:
+                raise damaged_at(self._path, place)
+        else:
+            check_tail(self._descriptor, self._path, self._seed, place, told)
 
 
 class LogReader:
@@ -185,12 +238,11 @@ class LogReader:
         self.path = path
         self._descriptor, self.header = open_log(path, identity, generation)
         self._given_back = finalize(self, os.close, self._descriptor)
-        self._seed = self.header.seed
         try:
             self._mapped = map_header(self._descriptor, path, mmap.PROT_READ)
             self.words = memoryview(self._mapped).cast("Q")
+            self._durable = _Durable(self._descriptor, path, self.header.seed, self.words.__getitem__)
             told_end(self.word, path)
-            self._boot = boot_word()
         except BaseException:
             self.close()
             raise
@@ -203,7 +255,7 @@ class LogReader:
     @property
     def told(self) -> int:
         """The place that the word at END tells."""
-        return told_end(self.word, self.path)
+        return self._durable.told
 
     def read(self, place: int, number: int) -> Iterator[Records]:
         """Yield what is between a place and the end, in pieces; ``number`` is that of the first record there.
@@ -215,31 +267,12 @@ class LogReader:
         CorruptStoreError
             A record is damaged; the error names the place.
         """
-        exact = None
-        while exact != self._is_exact():  # a writer that opens the log makes its end exact
-            exact = self._is_exact()
-            told = self.told
-            end = told if exact else os.fstat(self._descriptor).st_size
-            for records in whole_records(self._descriptor, self.path, self._seed, place, number, end):
-                if exact != self._is_exact():
-                    break  # it may be what that writer has not made durable yet
-                yield records
-                place, number = records.end, records.last + 1
-        if exact:
-            if place < told:
-                raise damaged_at(self.path, place)
-        else:
-            check_tail(self._descriptor, self.path, self._seed, place, told)
-
-    def _is_exact(self) -> bool:
-        """Whether the end is what was stored last: the machine has not stopped since a writer opened the log."""
-        return self.words[BOOT] == self._boot != 0
+        return self._durable.read(place, number)
 
     @property
     def file_bytes(self) -> int:
         """Bytes that the file takes on disk."""
-        status = os.fstat(self._descriptor)
-        return min(status.st_size, status.st_blocks * 512)
+        return disk_bytes(os.fstat(self._descriptor))
 
     def close(self) -> None:
         """Give the file back. Closing twice is allowed."""
@@ -285,17 +318,14 @@ def log_end(descriptor: int, path: Path, identity: bytes, generation: int) -> in
     ------
     CorruptStoreError, FormatVersionError
     """
-    data = read_at(descriptor, path, 0, HEADER_BYTES)
-    header = parse_header(data, path)
+    header = parse_header(read_at(descriptor, path, 0, HEADER_BYTES), path)
     check_belongs(header, path, identity, generation)
-    word, boot = (int.from_bytes(data[8 * at : 8 * at + 8], "little") for at in (END, BOOT))
-    told = told_end(word, path)
-    if boot == boot_word() != 0:
-        return told
-    place, number = HEADER_BYTES, 1
-    for records in whole_records(descriptor, path, header.seed, place, number, os.fstat(descriptor).st_size):
+    durable = _Durable(descriptor, path, header.seed, lambda at: int.from_bytes(read_at(descriptor, path, 8 * at, 8), "little"))
+    if durable.is_exact:
+        return durable.told
+    place = HEADER_BYTES
+    for records in durable.read(place, 1):
         place = records.end
-    check_tail(descriptor, path, header.seed, place, told)
     return place
 
 
@@ -308,9 +338,7 @@ def check_belongs(header: LogHeader, path: Path, identity: bytes, generation: in
     """
     if (header.identity, header.generation) != (identity, generation):
         what = "another store" if header.identity != identity else f"generation {header.generation}"
-        raise CorruptStoreError(
-            f"{path}: the log of {what}: run fpstore repair", path=path, expected=generation, got=header.generation
-        )
+        raise CorruptStoreError(f"{path}: the log of {what}: {RUN_REPAIR}", path=path, expected=generation, got=header.generation)
 
 
 def whole_records(descriptor: int, path: Path, seed: int, place: int, number: int, end: int) -> Iterator[Records]:
@@ -367,7 +395,7 @@ def check_tail(descriptor: int, path: Path, seed: int, place: int, told: int) ->
 def damaged_at(path: Path, place: int) -> CorruptStoreError:
     """Return the error for a record that is not whole."""
     return CorruptStoreError(
-        f"{path}: the log is damaged at byte {place} (a record is not whole): run fpstore repair", path=path, got=place
+        f"{path}: the log is damaged at byte {place} (a record is not whole): {RUN_REPAIR}", path=path, got=place
     )
 
 

@@ -14,8 +14,8 @@ from weakref import finalize
 import xxhash
 
 from fpstore.disk.files import read_at, write_all
-from fpstore.disk.refusals import NOTHING_CHANGED, refused
-from fpstore.errors import CorruptStoreError, FormatVersionError, FpstoreError, StorageError
+from fpstore.disk.refusals import NOTHING_CHANGED, is_of_the_system, refused
+from fpstore.errors import CorruptStoreError, FormatVersionError, StorageError
 from fpstore.format.log import (
     ALIGN,
     BOOT,
@@ -41,6 +41,7 @@ from fpstore.format.log import (
 )
 
 LEAST_STEP, MOST_STEP = 1 << 16, 1 << 24  # how much space is made ahead
+_NOT_FORCED = -1  # a place that no log has
 _DSYNC: int = getattr(os, "RWF_DSYNC", 0)
 _NO_FLAGS = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)  # of a kernel or a sandbox that does not know the flag
 
@@ -93,6 +94,10 @@ class LogWriter:
             self._words = memoryview(self._mapped).cast("Q")
             self._failed = False  # what was half written could not be taken back; it is tried again before the next record
             self._unsure = False  # a sync has failed, and the system may have forgotten what it could not write
+            self._forced = _NOT_FORCED  # the place of the last sync
+            self._furthest = 0  # the end of what was written since the last publish, even if it was taken back
+            self._size = 0  # of the file, with the space made ahead
+            self._step = LEAST_STEP  # how much space is made ahead next
             self._recover()
         except BaseException:
             self.close()
@@ -112,9 +117,8 @@ class LogWriter:
         except OSError as error:
             raise refused(self.path, error) from error
         self._size = self._furthest = self._forced = self.place
-        self._step = LEAST_STEP
-        self._words[BOOT] = boot_word()
         self.publish()
+        self._words[BOOT] = boot_word()  # after the end, which is exact from now on
 
     # Appending
 
@@ -165,7 +169,7 @@ class LogWriter:
                 self.force()
         except BaseException as error:
             self.take_back(place, number)
-            if isinstance(error, OSError) and not isinstance(error, FpstoreError):
+            if is_of_the_system(error):
                 raise refused(self.path, error, NOTHING_CHANGED) from error
             raise
 
@@ -216,18 +220,6 @@ class LogWriter:
         self.durable = self._furthest = self.place
         self._words[END] = end_word(self.durable)  # one store of 8 aligned bytes
 
-    def sync(self) -> None:
-        """Make durable what was appended, and let others see it.
-
-        Raises
-        ------
-        StorageError
-            It stays appended: call this again.
-        """
-        if self.durable != self.place:
-            self.force()
-            self.publish()
-
     def take_back(self, place: int, number: int) -> None:
         """Let the log end at a place behind which nobody was told of anything; the record before it has this number.
 
@@ -242,7 +234,7 @@ class LogWriter:
         self._failed = False
         self._furthest = max(self._furthest, place + len(RECORD_MAGIC))
         self._size = max(self._size, self._furthest)
-        self._forced, self._unsure = self.durable - 1, True
+        self._forced, self._unsure = _NOT_FORCED, True
         with suppress(OSError):
             self.force()
 

@@ -166,9 +166,9 @@ def parse_manifest(data: bytes, file: Path) -> Manifest:
         told = content.pop("checksum")
         got = _checksum(content)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise CorruptStoreError(f"{file}: damaged ({type(error).__name__}): run fpstore repair", path=file) from error
+        raise CorruptStoreError(f"{file}: damaged ({type(error).__name__}): {RUN_REPAIR}", path=file) from error
     if told != got:
-        raise CorruptStoreError(f"{file}: damaged (checksum differs): run fpstore repair", path=file, expected=told, got=got)
+        raise CorruptStoreError(f"{file}: damaged (checksum differs): {RUN_REPAIR}", path=file, expected=told, got=got)
     for key, known in _KNOWN:
         if (value := content.pop(key, None)) != known:
             newer = isinstance(value, int) and value > known
@@ -188,7 +188,7 @@ def parse_manifest(data: bytes, file: Path) -> Manifest:
         )
         _check(manifest)
     except (TypeError, KeyError, ValueError, AttributeError, CorruptStoreError) as error:
-        raise CorruptStoreError(f"{file}: malformed ({error}): run fpstore repair", path=file) from error
+        raise CorruptStoreError(f"{file}: malformed ({error}): {RUN_REPAIR}", path=file) from error
     return manifest
 
 

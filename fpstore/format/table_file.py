@@ -14,7 +14,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.arguments import printable
-from fpstore.disk.files import open_file, read_at
+from fpstore.disk.files import RUN_REPAIR, open_file, read_at
 from fpstore.errors import CorruptStoreError, StorageError
 from fpstore.format import huffman
 
@@ -65,7 +65,7 @@ class TableFile:
         size, expected = os.fstat(self._descriptor).st_size, self.kernel.file_bytes
         if size != expected:
             raise CorruptStoreError(
-                f"{self.path}: the table file has {size} bytes, its header says {expected}: run fpstore repair",
+                f"{self.path}: the table file has {size} bytes, its header says {expected}: {RUN_REPAIR}",
                 path=self.path, expected=expected, got=size,
             )  # fmt: skip
 

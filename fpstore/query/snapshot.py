@@ -15,7 +15,7 @@ from fpstore.format.record import Totals
 from fpstore.format.table import NOWHERE
 from fpstore.lims import lims_of
 from fpstore.query.batches import Columns, cut, joined, run, scanned
-from fpstore.query.delta import ABSENT, Delta
+from fpstore.query.delta import ABSENT, PRESENT, Delta
 from fpstore.query.generation import Generation
 from fpstore.query.matches import Match
 
@@ -46,13 +46,13 @@ class Snapshot:
         self.version = version
         self.totals = totals
         # Without changes there is nothing to look up.
-        self._changes: _kernel.Delta | None = delta.kernel if version else None
+        self._delta_kernel: _kernel.Delta | None = delta.kernel if version else None
 
     # Probing
 
     def probe(self, value: int, radius: int) -> list[Match]:
         """Return the matches of one fingerprint, by distance and fingerprint."""
-        generation, changes = self.generation, self._changes
+        generation, changes = self.generation, self._delta_kernel
         found = generation.prober(radius).probe_one(value, radius, generation.identity)
         ids = generation.ids
         if changes is None:
@@ -84,9 +84,10 @@ class Snapshot:
         self, queries: Words, radius: int, most: int | None = None, stop: _kernel.Stop | None = None
     ) -> Columns | None:
         found = self.generation.prober(radius).probe(queries, radius, most=most, stop=stop)
-        if found is None or self._changes is None:
+        if found is None or self._delta_kernel is None:
             return None if found is None else found[:3]
-        return self._changes.combine(found[:3], self._changes.probe(queries, radius, self.version, stop=stop), self.version)
+        added = self._delta_kernel.probe(queries, radius, self.version, stop=stop)
+        return self._delta_kernel.combine(found[:3], added, self.version)
 
     def base_columns(self, queries: Words, radius: int, threads: int) -> Columns:
         """Return the columns of the matches in the tables, including those deleted since."""
@@ -96,20 +97,20 @@ class Snapshot:
     def scan_columns(self, queries: Words, radius: int, threads: int) -> Columns:
         """Return the columns of the matches at any radius."""
         found = scanned(self.generation.tables[0].in_order, queries, radius, threads)
-        if self._changes is None:
+        if self._delta_kernel is None:
             return found
-        return self._changes.combine(found, self._changes.scan(queries, radius, self.version), self.version)
+        return self._delta_kernel.combine(found, self._delta_kernel.scan(queries, radius, self.version), self.version)
 
     def has(self, value: int) -> bool:
         """Whether a fingerprint is stored."""
-        state = 0 if self._changes is None else self._changes.state(value, self.version)
-        return state == 1 if state else self.generation.identity.locate_one(value) is not None
+        state = 0 if self._delta_kernel is None else self._delta_kernel.state(value, self.version)
+        return state == PRESENT if state else self.generation.identity.locate_one(value) is not None
 
-    def has_all(self, fingerprints: Words) -> npt.NDArray[np.bool_]:
+    def still_stored(self, fingerprints: Words) -> npt.NDArray[np.bool_]:
         """Return which of these fingerprints of the tables are still stored."""
-        if self._changes is None:
+        if self._delta_kernel is None:
             return np.ones(len(fingerprints), bool)
-        still: npt.NDArray[np.bool_] = self._changes.states(fingerprints, self.version) != ABSENT
+        still: npt.NDArray[np.bool_] = self._delta_kernel.states(fingerprints, self.version) != ABSENT
         return still
 
     # Ids
@@ -118,32 +119,32 @@ class Snapshot:
         """Return the ids of a fingerprint; none if it is not stored."""
         place = self.generation.identity.locate_one(value)
         ids = [] if place is None else self.generation.ids.get(*place)
-        if self._changes is not None:
-            ids = self._changes.ids_one(value, ids, self.version)
+        if self._delta_kernel is not None:
+            ids = self._delta_kernel.ids_one(value, ids, self.version)
         return self.named(ids)
 
     def ids_of(self, fingerprints: Words) -> IdColumn:
         """Return (lims, ids) of stored fingerprints; KeyError if one is not stored."""
-        lims, numbers = self.numbers_of(fingerprints)
+        lims, numbers = self.id_numbers(fingerprints)
         missing = np.flatnonzero(np.diff(lims) == 0)
         if len(missing):
             first = int(fingerprints[missing[0]])
             raise NotStoredError(f"the fingerprint {first} is not stored: `in` tells which ones are", got=first)
         return lims, numbers if self.totals.id_kind != "string" else self._strings_of(numbers)
 
-    def numbers_of(self, fingerprints: Words) -> tuple[npt.NDArray[np.int64], Words]:
+    def id_numbers(self, fingerprints: Words) -> tuple[npt.NDArray[np.int64], Words]:
         """Return (lims, id numbers) of fingerprints; those that are not stored have none."""
         if len(fingerprints) > LOOK_UPS:
             cuts = range(0, len(fingerprints), LOOK_UPS)
-            parts = [self.numbers_of(fingerprints[start : start + LOOK_UPS]) for start in cuts]
+            parts = [self.id_numbers(fingerprints[start : start + LOOK_UPS]) for start in cuts]
             sizes = np.concatenate([np.diff(lims) for lims, _ in parts])
             return lims_of(sizes), np.concatenate([numbers for _, numbers in parts])
-        lims, numbers = self.base_numbers(fingerprints)
-        if self._changes is not None:
-            lims, numbers = self._changes.ids(fingerprints, lims, numbers, self.version)
+        lims, numbers = self.base_id_numbers(fingerprints)
+        if self._delta_kernel is not None:
+            lims, numbers = self._delta_kernel.ids(fingerprints, lims, numbers, self.version)
         return lims, numbers
 
-    def base_numbers(self, fingerprints: Words) -> tuple[npt.NDArray[np.int64], Words]:
+    def base_id_numbers(self, fingerprints: Words) -> tuple[npt.NDArray[np.int64], Words]:
         """Return (lims, id numbers) of fingerprints, from the tables only."""
         blocks, ranks = self.generation.identity.locate(fingerprints)
         here = blocks != NOWHERE
@@ -194,9 +195,9 @@ class Snapshot:
         generation = self.generation
         blocks, ranks, ids = generation.ids.find(wanted, generation.identity.block_count)
         fingerprints = self._at(blocks, ranks)
-        if self._changes is not None:
-            kept = self._changes.pairs(fingerprints, ids, self.version) == 0
-            added, added_ids = self._changes.find(wanted, self.version)
+        if self._delta_kernel is not None:
+            kept = self._delta_kernel.pairs(fingerprints, ids, self.version) == 0
+            added, added_ids = self._delta_kernel.find(wanted, self.version)
             fingerprints, ids = np.concatenate([fingerprints[kept], added]), np.concatenate([ids[kept], added_ids])
         order = np.lexsort((fingerprints, ids))
         return fingerprints[order], ids[order]
@@ -227,7 +228,7 @@ class Snapshot:
             fresh, added = cut_groups(added, last, "right")
             if end or len(fresh[0]):
                 if end:
-                    fresh = _kernel.union_groups(*fresh, *self._changed(keys, counts, ids, changed[:end]))
+                    fresh = _kernel.union_groups(*fresh, *self._current_groups(keys, counts, ids, changed[:end]))
                 keys, counts, ids = _kernel.merge_groups(keys, counts, ids, changed[:end], *fresh)
                 changed = changed[end:]
             if len(keys):
@@ -239,30 +240,26 @@ class Snapshot:
     @cached_property
     def changed(self) -> tuple[Words, Groups]:
         """All changes: the fingerprints of the tables whose ids changed, and the groups that were added, both ascending."""
-        if self._changes is None:
+        if self._delta_kernel is None:
             return NONE, (NONE, NONE, NONE)
-        fingerprints, in_base, _, lims, ids = self._changes.export(self.version)[:5]
-        known = in_base != 0
+        fingerprints, in_base, lims, ids = self._delta_kernel.export(self.version)
         counts = np.diff(lims).astype(np.uint64)
-        counts[known] = 0
-        if known.any():
-            ids = ids[np.repeat(~known, np.diff(lims))]
-        stays = counts > 0
-        return fingerprints[known], (fingerprints[stays], counts[stays], ids)
+        added = counts > 0
+        return fingerprints[in_base != 0], (fingerprints[added], counts[added], ids)
 
-    def _changed(self, keys: Words, counts: Words, ids: Words, changed: Words) -> Groups:
+    def _current_groups(self, keys: Words, counts: Words, ids: Words, changed: Words) -> Groups:
         """Return the current groups of the changed fingerprints in a piece of the tables, without the deleted ones."""
         places = np.searchsorted(keys, changed)
-        assert self._changes is not None
+        assert self._delta_kernel is not None
         starts = (np.cumsum(counts) - counts)[places]
-        lims, new = self._changes.ids(changed, lims_of(counts[places]), _slices(ids, starts, counts[places]), self.version)
+        lims, new = self._delta_kernel.ids(changed, lims_of(counts[places]), _slices(ids, starts, counts[places]), self.version)
         sizes = np.diff(lims).astype(np.uint64)
         stays = sizes > 0
         return changed[stays], sizes[stays], new
 
     def fingerprints(self) -> Iterator[Words]:
         """Yield all fingerprints as pieces, in ascending order."""
-        pieces = self.generation.tables[0].pieces() if self._changes is None else self.groups()
+        pieces = self.generation.tables[0].pieces() if self._delta_kernel is None else self.groups()
         for piece in pieces:
             yield piece[0]
 

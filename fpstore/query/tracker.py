@@ -177,14 +177,14 @@ class Tracker:
         try:
             # After a fork, the files of the parent are used; only state that may be half changed is built again.
             generation = known if known is not None and known.record == manifest.generation else Generation(path, manifest)
-            self.take(manifest, generation, log, log.read(HEADER_BYTES, 1))
+            self._adopt(manifest, generation, log, log.read(HEADER_BYTES, 1))
         except BaseException:
             log.close()
             if generation is not None and generation is not known:
                 generation.close()
             raise
 
-    def take(self, manifest: Manifest, generation: Generation, log: LogReader, changes: Iterable[Records]) -> None:
+    def _adopt(self, manifest: Manifest, generation: Generation, log: LogReader, changes: Iterable[Records]) -> None:
         """Make a generation current, with these records, which are the first of its log."""
         end, header = log.word, log.header
         delta = new_delta(generation, header)
@@ -262,18 +262,14 @@ class Tracker:
 
     # For the writer
 
-    def lead(self) -> None:
-        """Stop following the log: this process is the writer, and shows its own snapshots."""
-        self.show(self.snapshot())
-
-    def take_up(self, manifest: Manifest, generation: Generation, log: LogReader, changes: Iterable[Records]) -> None:
-        """Make a generation current as :meth:`take`, and stop following its log."""
+    def adopt(self, manifest: Manifest, generation: Generation, log: LogReader, changes: Iterable[Records]) -> None:
+        """Make a generation current, with these records, and stop following its log: the writer shows its own snapshots."""
         with self._lock:  # whoever opens the same generation to ask a question has done so, or finds this one
-            self.take(manifest, generation, log, changes)
-            self.lead()
+            self._adopt(manifest, generation, log, changes)
+            self.show(self.snapshot())
 
-    def follow(self) -> None:
-        """Follow the log again: the writer could not take up the generation that is current now, which every process sees."""
+    def forget(self) -> None:
+        """Open what is current at the next question: the writer could not adopt the generation that every process sees."""
         with self._lock:
             self._current = None
 

@@ -320,23 +320,17 @@ class Trial {
   void check_export(const State& all, uint32_t end) {
     Export got, expected;
     delta_->export_state(end, &got, kOn);
-    expected.add_lims.push_back(0);
-    expected.remove_lims.push_back(0);
+    expected.lims.push_back(0);
     for (const auto& [fingerprint, facts] : all) {
       const bool based = model_.in_base.at(fingerprint);
       expected.fingerprints.push_back(fingerprint);
       expected.in_base.push_back(based);
-      expected.wiped.push_back(facts.wiped);
-      for (const auto& [id, added] : facts.ids) {
-        if (added) expected.add_ids.push_back(id);
-        else if (based && !facts.wiped) expected.remove_ids.push_back(id);
-      }
-      expected.add_lims.push_back(static_cast<int64_t>(expected.add_ids.size()));
-      expected.remove_lims.push_back(static_cast<int64_t>(expected.remove_ids.size()));
+      for (const auto& [id, added] : facts.ids)
+        if (added && !based) expected.ids.push_back(id);
+      expected.lims.push_back(static_cast<int64_t>(expected.ids.size()));
     }
-    REQUIRE(got.fingerprints == expected.fingerprints && got.in_base == expected.in_base && got.wiped == expected.wiped);
-    REQUIRE(got.add_lims == expected.add_lims && got.add_ids == expected.add_ids);
-    REQUIRE(got.remove_lims == expected.remove_lims && got.remove_ids == expected.remove_ids);
+    REQUIRE(got.fingerprints == expected.fingerprints && got.in_base == expected.in_base);
+    REQUIRE(got.lims == expected.lims && got.ids == expected.ids);
   }
 
   void check_near(const State& all, const Words& asked, uint32_t end) {

@@ -107,25 +107,20 @@ void Delta::export_state(uint32_t end, Export* out, const Pause& pause) const {
   for (uint32_t e = 0; e < entries_.size(); ++e)
     if (newest(entries_[e].presence, end)) order.emplace_back(entries_[e].fingerprint, e);
   std::sort(order.begin(), order.end());
-  out->add_lims.push_back(0);
-  out->remove_lims.push_back(0);
+  out->lims.push_back(0);
   for (size_t i = 0; i < order.size(); ++i) {
     pause(kLookUpWork);
     if (i + kGroup < order.size()) fetch_line(&entries_[order[i + kGroup].second]);
     const Entry& entry = entries_[order[i].second];
-    const Event* absence = newest_absence(entry, end);
-    for (uint32_t p = entry.pairs; p != kNone; p = pairs_[p].next_of_entry) {
-      const Said said = said_of(&pairs_[p], absence, end);
-      if (said == Said::present) out->add_ids.push_back(pairs_[p].id);
-      else if (said == Said::absent && !absence && entry.in_base) out->remove_ids.push_back(pairs_[p].id);
+    if (!entry.in_base) {
+      const Event* absence = newest_absence(entry, end);
+      for (uint32_t p = entry.pairs; p != kNone; p = pairs_[p].next_of_entry)
+        if (said_of(&pairs_[p], absence, end) == Said::present) out->ids.push_back(pairs_[p].id);
+      std::sort(out->ids.begin() + out->lims.back(), out->ids.end());
     }
-    std::sort(out->add_ids.begin() + out->add_lims.back(), out->add_ids.end());
-    std::sort(out->remove_ids.begin() + out->remove_lims.back(), out->remove_ids.end());
     out->fingerprints.push_back(entry.fingerprint);
     out->in_base.push_back(entry.in_base);
-    out->wiped.push_back(absence != nullptr);
-    out->add_lims.push_back(static_cast<int64_t>(out->add_ids.size()));
-    out->remove_lims.push_back(static_cast<int64_t>(out->remove_ids.size()));
+    out->lims.push_back(static_cast<int64_t>(out->ids.size()));
   }
 }
 

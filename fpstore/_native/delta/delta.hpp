@@ -41,12 +41,12 @@ enum class Said : uint8_t { nothing, present, absent };
 
 enum class Applied { ok, out_of_memory, base_changed, old_version };
 
-// The final state of the fingerprints with changes, ascending.
+// The fingerprints with changes, ascending, and the ids of those that are not in the tables.
 struct Export {
   std::vector<uint64_t> fingerprints;
-  std::vector<uint8_t> in_base, wiped;
-  std::vector<int64_t> add_lims, remove_lims;
-  std::vector<uint64_t> add_ids, remove_ids;
+  std::vector<uint8_t> in_base;
+  std::vector<int64_t> lims;
+  std::vector<uint64_t> ids;
 };
 
 // Each change has a serial number, and a reader sees those below the end of its version. A fingerprint has an entry; a

@@ -43,7 +43,8 @@ uint32_t Delta::put_entry(uint64_t hash, uint64_t fingerprint, bool in_base, con
 
 bool Delta::load(uint64_t changes) {
   if (!reserve_entries(changes) || !pairs_.reserve(pairs_.size() + changes)) return false;
-  return is_loading_ = true;
+  is_loading_ = true;
+  return true;
 }
 
 bool Delta::index(const Pause& pause) {
@@ -65,7 +66,8 @@ bool Delta::index_ids() {
     if (i + kGroup < pairs_.size()) id_slots_.prefetch(mix(pairs_[i + kGroup].id));
     put_id(i);
   }
-  return has_id_index_ = true;
+  has_id_index_ = true;
+  return true;
 }
 
 // Room for one more pair in the index of ids.
@@ -159,7 +161,7 @@ void Delta::commit(uint32_t version) {
   else versions_.push(Version{version, serial_});
 }
 
-// Takes back the changes from a serial number on, when one after them could not be made. What entries they made stays, without
+// Takes back the changes from a serial number on, when one after them could not be made. Entries they made stay, without
 // changes.
 void Delta::undo(uint32_t serial, uint64_t pair_count, uint64_t history_count) {
   const auto revert = [&](Event* e) {

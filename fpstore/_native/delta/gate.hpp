@@ -1,12 +1,11 @@
-// A lock for many readers and one writer, where neither keeps the other out.
+// A reader-writer lock without starvation.
 #pragma once
 #include <mutex>
 #include <shared_mutex>
 
 namespace fpstore {
 
-// Readers share, a writer is alone. Whoever comes passes the gate first and a writer keeps it, so that neither keeps the other
-// out.
+// A reader-writer lock without starvation: everybody passes gate_ first, and a writer holds it until it unlocks.
 class Gate {
  public:
   void lock() {

@@ -374,15 +374,14 @@ nb::tuple probe_insert(Delta& d, Words queries, Words ids, Bytes matched, Bytes 
   return nb::make_tuple(columns[0], columns[1], columns[2], inserted.array(n));
 }
 
-// (fingerprints, in_base, wiped, add_lims, add_ids, remove_lims, remove_ids) of the fingerprints with changes, ascending.
+// (fingerprints, in_base, lims, ids) of the fingerprints with changes, ascending; those in the tables have no ids here.
 nb::tuple export_state(const Delta& d, uint32_t version) {
   Export e;
   {
     Shared access(d);
     d.export_state(d.end_of(version), &e, access.pauses());
   }
-  return nb::make_tuple(array_of(e.fingerprints), array_of(e.in_base), array_of(e.wiped), array_of(e.add_lims),
-                        array_of(e.add_ids), array_of(e.remove_lims), array_of(e.remove_ids));
+  return nb::make_tuple(array_of(e.fingerprints), array_of(e.in_base), array_of(e.lims), array_of(e.ids));
 }
 
 template <uint64_t (Delta::*Get)() const>

@@ -189,7 +189,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const fuzz::Chance chance(data, size);
   const std::vector<const Kernels*> sets = chance.sets(all);
   const unsigned bits = input.byte() % 65;
-  const size_t n = choose_size(&input, chance.scale(), chance.one_in(512));
+  const size_t n = choose_size(&input, chance.scale(), chance.one_in(8192));
   const Words keys = make_keys(n, &input);
   switch (what % 8) {
     case 0:

@@ -48,6 +48,7 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 # Where each of these may be imported from: paths relative to the package.
 OWNERS = {
     "lmdb": ("disk/sealed.py",),
+    "zstandard": ("format/strings.py",),
     "bitarray": ("format/huffman.py",),
     "click": ("cli/",),
     "rich": ("cli/",),
@@ -59,7 +60,7 @@ OWNERS = {
     "mmap": ("format/table.py", "format/log.py", "format/log_writer.py"),
     "xxhash": ("disk/folders.py", "disk/seal.py", "format/"),
 }
-DEPENDENCIES = {"bitarray", "click", "lmdb", "numpy", "rich", "xxhash"}
+DEPENDENCIES = {"bitarray", "click", "lmdb", "numpy", "rich", "xxhash", "zstandard"}
 EXTRAS = {"pyarrow", "PIL", "imagehash", "jieba"}
 
 

@@ -26,11 +26,12 @@ def test_id_records_equal_the_reference(lists, seed, cut):
     blocks = [part for part in (lists[:cut], lists[cut:]) if part]
     ids = np.array([number for part in lists for number in part], np.uint64)
     lims = np.cumsum([0, *map(len, lists)], dtype=np.uint64)
-    blob, offsets = _kernel.pack_ids(ids, lims, np.array([len(part) for part in blocks], np.uint32), seed)
+    keys = np.array([0, 2**64 - 3][: len(blocks)], np.uint64)
+    blob, offsets = _kernel.pack_ids(ids, lims, np.array([len(part) for part in blocks], np.uint32), keys, seed)
     assert offsets[0] == 0
     assert offsets[-1] == len(blob)
     for b, (part, (start, end)) in enumerate(zip(blocks, pairwise(offsets.tolist()), strict=True)):
-        record, record_seed = blob[start:end], (seed + b) % 2**64
+        record, record_seed = blob[start:end], (seed + int(keys[b])) % 2**64
         assert record == reference.encode_record(part, record_seed)
         assert reference.decode_record(record, record_seed) == part
         counts, values = _kernel.unpack_record(record, record_seed, "ids")
@@ -42,12 +43,12 @@ def test_id_records_equal_the_reference(lists, seed, cut):
             _kernel.unpack_rank(record, record_seed, len(part), "ids")
 
 
-def gather(parts, blocks, places, seed):
-    """Return the ids of (record, rank) places from the records of these blocks."""
-    records = [reference.encode_record(part, (seed + block) % 2**64) for part, block in zip(parts, blocks, strict=True)]
+def gather(parts, keys, places, seed):
+    """Return the ids of (record, rank) places from the records with these keys."""
+    records = [reference.encode_record(part, (seed + key) % 2**64) for part, key in zip(parts, keys, strict=True)]
     of_record = np.array([record for record, _ in places], np.uint64)
     ranks = np.array([rank for _, rank in places], np.uint32)
-    lims, ids = _kernel.gather_ids(records, np.array(blocks, np.uint64), of_record, ranks, seed, "ids")
+    lims, ids = _kernel.gather_ids(records, np.array(keys, np.uint64), of_record, ranks, seed, "ids")
     assert len(ids) == lims[-1]
     return [ids[a:b].tolist() for a, b in pairwise(lims.tolist())]
 
@@ -56,20 +57,19 @@ def gather(parts, blocks, places, seed):
 @given(st.lists(st.one_of(small_lists, id_lists), max_size=4), words, st.randoms(use_true_random=False))
 def test_gather_ids(parts, seed, random):
     """Any places of several records, in any order and more than once."""
-    blocks = random.sample(range(2**32), len(parts))
+    keys = [random.getrandbits(64) for _ in parts]
     places = [(r, rank) for r, part in enumerate(parts) for rank in range(len(part))]
     places = random.choices(places, k=30) if places else []
-    assert gather(parts, blocks, places, seed) == [parts[record][rank] for record, rank in places]
+    assert gather(parts, keys, places, seed) == [parts[record][rank] for record, rank in places]
 
 
 def test_gather_ids_refuses_a_place_outside_its_records():
-    parts, blocks = [[[1], [2, 3]], [[4]]], [7, 9]
-    assert gather(parts, blocks, [(0, 1), (1, 0)], 5) == [[2, 3], [4]]
-    with pytest.raises(CorruptStoreError) as caught:
-        gather(parts, blocks, [(0, 0), (1, 1)], 5)
-    assert caught.value.block == 9
+    parts, keys = [[[1], [2, 3]], [[4]]], [7, 9]
+    assert gather(parts, keys, [(0, 1), (1, 0)], 5) == [[2, 3], [4]]
+    with pytest.raises(CorruptStoreError):
+        gather(parts, keys, [(0, 0), (1, 1)], 5)
     with pytest.raises(IndexError):
-        gather(parts, blocks, [(2, 0)], 5)
+        gather(parts, keys, [(2, 0)], 5)
 
 
 @settings(max_examples=30, deadline=None)

@@ -177,7 +177,13 @@ def test_a_union_needs_the_ids_of_a_common_key_in_order():
 
 
 def encoded(lists, first, seed):
-    return [reference.encode_record(part, (seed + first + i) % 2**64) for i, part in enumerate(lists)]
+    keys = keys_of(first, len(lists)).tolist()
+    return [reference.encode_record(part, (seed + key) % 2**64) for part, key in zip(lists, keys, strict=True)]
+
+
+def keys_of(first, count):
+    """Return a key for each of successive blocks."""
+    return np.array([(first + i) * 0x9E3779B9 % 2**64 for i in range(count)], np.uint64)
 
 
 def model_of_find(lists, first, wanted):
@@ -196,12 +202,12 @@ def model_of_find(lists, first, wanted):
 @example([[[0, MAX]], [[MAX]]], 2**40, 3, {0, MAX}, 1)
 def test_records_of_successive_blocks(lists, first, seed, others, step):
     records = encoded(lists, first, seed)
-    counts, ids = _kernel.unpack_records(records, first, seed, "ids")
+    counts, ids = _kernel.unpack_records(records, first, keys_of(first, len(records)), seed, "ids")
     assert (counts.dtype, ids.dtype) == (np.uint64, np.uint64)
     assert counts.tolist() == [len(numbers) for part in lists for numbers in part]
     assert ids.tolist() == [number for part in lists for numbers in part for number in numbers]
     for wanted in (others, others | set(ids.tolist()[::step]), set(ids.tolist())):
-        blocks, ranks, found = _kernel.find_ids(records, first, seed, ascending(wanted), "ids")
+        blocks, ranks, found = _kernel.find_ids(records, first, keys_of(first, len(records)), seed, ascending(wanted), "ids")
         assert (blocks.dtype, ranks.dtype, found.dtype) == (np.uint64, np.uint32, np.uint64)
         places = list(zip(blocks.tolist(), ranks.tolist(), found.tolist(), strict=True))
         assert places == model_of_find(lists, first, wanted)
@@ -216,21 +222,21 @@ def test_every_width_of_id(id_bits):
         lists = [[int(x) & top] for x in rng.integers(0, 2**64, count, np.uint64)]
         lists[0], lists[-1] = [top], [0]
         records = encoded([lists, lists], 5, 9)
-        counts, ids = _kernel.unpack_records(records, 5, 9, "ids")
+        counts, ids = _kernel.unpack_records(records, 5, keys_of(5, len(records)), 9, "ids")
         assert counts.tolist() == [1] * 2 * count
         assert ids.tolist() == 2 * [number for numbers in lists for number in numbers]
         wanted = {top, *lists[count // 2]}
-        blocks, ranks, found = _kernel.find_ids(records, 5, 9, ascending(wanted), "ids")
+        blocks, ranks, found = _kernel.find_ids(records, 5, keys_of(5, len(records)), 9, ascending(wanted), "ids")
         assert list(zip(blocks.tolist(), ranks.tolist(), found.tolist(), strict=True)) == model_of_find([lists] * 2, 5, wanted)
 
 
 def test_many_ids_for_a_fingerprint():
     lists = [[list(range(3 * i, 3 * i + 1 + 700 * (i % 50 == 3))) for i in range(200)]]
-    counts, ids = _kernel.unpack_records(encoded(lists, 0, 1), 0, 1, "ids")
+    counts, ids = _kernel.unpack_records(encoded(lists, 0, 1), 0, keys_of(0, 1), 1, "ids")
     assert counts.tolist() == [len(numbers) for numbers in lists[0]]
     assert ids.tolist() == [number for numbers in lists[0] for number in numbers]
     many = set(range(0, 1300, 2))
-    blocks, ranks, found = _kernel.find_ids(encoded(lists, 0, 1), 0, 1, ascending(many), "ids")
+    blocks, ranks, found = _kernel.find_ids(encoded(lists, 0, 1), 0, keys_of(0, 1), 1, ascending(many), "ids")
     assert list(zip(blocks.tolist(), ranks.tolist(), found.tolist(), strict=True)) == model_of_find(lists, 0, many)
 
 
@@ -247,15 +253,15 @@ def test_each_changed_byte_of_a_record_is_found():
         ]:
             changed = [*records[:number], damaged, *records[number + 1 :]]
             with pytest.raises(CorruptStoreError, match=f"the/ids, block {11 + number}: ") as caught:
-                _kernel.unpack_records(changed, 11, MAX - 11, "the/ids")
+                _kernel.unpack_records(changed, 11, keys_of(11, len(changed)), MAX - 11, "the/ids")
             assert (caught.value.path, caught.value.block) == ("the/ids", 11 + number)
             with pytest.raises(CorruptStoreError, match=f"block {11 + number}: "):
-                _kernel.find_ids(changed, 11, MAX - 11, none, "the/ids")
+                _kernel.find_ids(changed, 11, keys_of(11, len(changed)), MAX - 11, none, "the/ids")
     for seed, first in ((MAX - 11, 12), (MAX - 10, 11)):
         with pytest.raises(CorruptStoreError):
-            _kernel.unpack_records(records, first, seed, "ids")
+            _kernel.unpack_records(records, first, keys_of(first, len(records)), seed, "ids")
     with pytest.raises(CorruptStoreError, match="block 11"):
-        _kernel.unpack_records([records[1], records[0]], 11, MAX - 11, "ids")
+        _kernel.unpack_records([records[1], records[0]], 11, keys_of(11, 2), MAX - 11, "ids")
 
 
 @settings(max_examples=100, deadline=None)
@@ -272,12 +278,12 @@ def test_forged_records_are_read_as_one_by_one(body, id_bits, count_bits, count,
         counts, ids = _kernel.unpack_record(record, 5, "ids")
     except CorruptStoreError:
         with pytest.raises(CorruptStoreError, match="block 0"):
-            _kernel.unpack_records([record], 0, 5, "ids")
+            _kernel.unpack_records([record], 0, keys_of(0, 1), 5, "ids")
         return
-    all_counts, all_ids = _kernel.unpack_records([record], 0, 5, "ids")
+    all_counts, all_ids = _kernel.unpack_records([record], 0, keys_of(0, 1), 5, "ids")
     assert (all_counts.tolist(), all_ids.tolist()) == (counts.tolist(), ids.tolist())
     wanted = wanted | set(ids.tolist()[::2])
-    _, ranks, found = _kernel.find_ids([record], 0, 5, ascending(wanted), "ids")
+    _, ranks, found = _kernel.find_ids([record], 0, keys_of(0, 1), 5, ascending(wanted), "ids")
     expected = [
         (r, i) for r, i in zip(np.repeat(np.arange(len(counts)), counts.astype(int)), ids.tolist(), strict=True) if i in wanted
     ]
@@ -288,11 +294,14 @@ def test_records_are_bytes_and_wanted_ascends():
     record = encoded([[[1]]], 0, 0)[0]
     for bad in ("text", None, bytearray(record), 3):
         with pytest.raises(TypeError, match="records are bytes"):
-            _kernel.unpack_records([record, bad], 0, 0, "ids")
+            _kernel.unpack_records([record, bad], 0, keys_of(0, 2), 0, "ids")
     for wanted in ([2, 1], [1, 1]):
         with pytest.raises(ValueError, match="must ascend"):
-            _kernel.find_ids([record], 0, 0, column(wanted), "ids")
+            _kernel.find_ids([record], 0, keys_of(0, 1), 0, column(wanted), "ids")
     with pytest.raises(TypeError):
         _kernel.find_ids([record], 0, 0, np.array([1], np.int64), "ids")
     counts, ids = _kernel.unpack_records([], 0, 0, "ids")
     assert (len(counts), len(ids)) == (0, 0)
+    for keys in (keys_of(0, 0), keys_of(0, 2)):
+        with pytest.raises(ValueError, match="different lengths"):
+            _kernel.unpack_records([record], 0, keys, 0, "ids")

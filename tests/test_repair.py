@@ -12,12 +12,16 @@ from speeds import crossed
 
 import fpstore
 from fpstore import _kernel
-from fpstore.format.id_map import IDS_FILE
+from fpstore.format.id_map import IDS_FILE, record_key
 from fpstore.format.manifest import MANIFEST_FILE
 from fpstore.format.strings import STRINGS_FILE
 from fpstore.format.table import table_name
 
 # --- Nothing wrong --------------------------------------------------------------------------------
+
+
+def id_record(generation, block):
+    return generation.ids._reader.get(record_key(generation.identity.key_of(block)), block)
 
 
 def test_a_sound_store_is_left_alone(changed, tmp_path):
@@ -192,7 +196,7 @@ def test_ids_of_a_damaged_record_are_lost_and_no_others(tmp_path):
     with fpstore.open(path) as store:
         generation = store.snapshot().generation
         block = set(generation.tables[0].kernel.decode(4, 5, 0)[0].tolist())
-        record = generation.ids._record(4)
+        record = id_record(generation, 4)
     at = (path / GENERATION / IDS_FILE).read_bytes().find(record)
     flip(path / GENERATION / IDS_FILE, at + 20)
     report, held = repaired(path, right)
@@ -208,7 +212,7 @@ def test_what_was_deleted_before_its_id_record_was_damaged_is_not_lost(tmp_path)
     with fpstore.open(path, "r+") as store:
         generation = store.snapshot().generation
         block = generation.tables[0].kernel.decode(4, 5, 0)[0].tolist()
-        record = generation.ids._record(4)
+        record = id_record(generation, 4)
         store.delete(fingerprints=block[:2])
         store.insert(block[1:2], ["new"])
     right = content(path)
@@ -238,7 +242,7 @@ def test_two_files_at_once(changed, tmp_path):
     folder = copy / current(path)
     with fpstore.open(path) as store:
         generation = store.snapshot().generation
-        record = generation.ids._record(6)
+        record = id_record(generation, 6)
         block = set(generation.tables[0].kernel.decode(6, 7, 0)[0].tolist())
     flip(folder / IDS_FILE, (folder / IDS_FILE).read_bytes().find(record) + 18)
     os.truncate(folder / table_name(0), 9000)

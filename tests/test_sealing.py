@@ -126,122 +126,117 @@ def test_the_hole_behind_the_pages_is_there(sealed):
 # --- Trees ----------------------------------------------------------------------------------------
 
 KEYS = 20_000  # as many as make a tree of three levels
-NAME = b"named"
 
 
 def key_of(number):
-    return number.to_bytes(8, "big")
+    return place_of(number).to_bytes(8, "big")
+
+
+def place_of(number):
+    """Return a key as a number; not every number is one."""
+    return number * 3_000_017 + 5
 
 
 def value_of(number):
     return b"value %060d" % number
 
 
-@pytest.fixture(params=[None, NAME], ids=["main", "named"])
-def tree(request, tmp_path):
-    """Return an LMDB file, the database that is in it, and its leaf pages: page number, first key, the key after the last."""
+@pytest.fixture
+def tree(tmp_path):
+    """Return an LMDB file, and its leaf pages: page number, number of the first key, and of the key after the last."""
     path = tmp_path / "t"
     writer = environment.SealedWriter(path)
-    database = writer.database(NAME) if request.param else None
     items = [(key_of(number), value_of(number)) for number in range(KEYS)]
-    writer.run(lambda transaction: transaction.cursor(database).putmulti(items, append=True))
+    writer.run(lambda transaction: transaction.cursor().putmulti(items, append=True))
     writer.finish()
-    data, firsts = path.read_bytes(), {}
+    data, firsts, numbers = path.read_bytes(), {}, {key_of(number): number for number in range(KEYS)}
     for page in range(2, len(data) // 4096):
         nodes = pages.parse_page(data[page * 4096 : (page + 1) * 4096], page, pages.LEAF)
-        if nodes is not None and len(nodes.keys[0]) == 8 and (first := int.from_bytes(nodes.keys[0], "big")) < KEYS:
-            firsts[first] = page  # the other pages are the list of free pages and the root of the databases
+        if nodes is not None and nodes.keys[0] in numbers:
+            firsts[numbers[nodes.keys[0]]] = page  # the others are the list of free pages
     starts = sorted(firsts)
     assert starts[0] == 0
     assert len(starts) > 250  # more than one branch page holds
-    return path, request.param, [(firsts[a], a, b) for a, b in zip(starts, [*starts[1:], KEYS], strict=True)]
+    return path, [(firsts[a], a, b) for a, b in zip(starts, [*starts[1:], KEYS], strict=True)]
 
 
 @contextmanager
-def paths_of(path, database):
+def paths_of(path):
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        yield CheckedPages(path, descriptor, database is not None)
+        yield CheckedPages(path, descriptor)
     finally:
         os.close(descriptor)
 
 
 @pytest.mark.parametrize("leaf", [0, 1, 130, -1])
 def test_the_pages_to_a_key_are_checked_and_no_others(tree, leaf):
-    path, database, leaves = tree
+    path, leaves = tree
     page, first, end = leaves[leaf]
     flip(path, page * 4096 + 100)
-    with paths_of(path, database) as paths:
+    with paths_of(path) as paths:
         for key in (first, end - 1):
             with pytest.raises(DAMAGED, match=f"damaged at byte {page * 4096} "):
-                paths.reach(key, database)
-        assert not any(paths.marks[first:end])
+                paths.reach(place_of(key))
         last = end == KEYS
         if first:
-            assert paths.reach(first - 1, database) == first
-            paths.reach_range(0, first - 1, database)
+            assert paths.reach(place_of(first - 1)) == place_of(first)
+            paths.reach_range(0, place_of(first - 1))
         if not last:
-            assert paths.reach(end, database) > end
-            paths.reach_range(end, KEYS - 1, database)
-            assert paths.reach(KEYS - 1, database) == HIGHEST + 1
-        for a, b in ((max(first - 1, 0), first), (0, HIGHEST), (end - 1, end)):
+            assert paths.reach(place_of(end)) > place_of(end)
+            paths.reach_range(place_of(end), place_of(KEYS - 1))
+            assert paths.reach(place_of(KEYS - 1)) == HIGHEST + 1
+        for a, b in ((place_of(max(first - 1, 0)), place_of(first)), (0, HIGHEST), (place_of(end - 1), place_of(end))):
             with pytest.raises(DAMAGED, match="damaged at byte"):
-                paths.reach_range(a, b, database)
-        marked = [number for number, mark in enumerate(paths.marks[:KEYS]) if mark]
-        assert marked == ([] if database else [*range(first), *range(end, KEYS)])
+                paths.reach_range(a, b)
 
 
 WAYS = {
-    "get": lambda reader, keys, database: [reader.get(key, database) for key in keys],
-    "get_many": lambda reader, keys, database: reader.get_many(keys, database),
-    "successive": lambda reader, keys, database: reader.successive(keys[0], len(keys), database),
+    "get": lambda reader, numbers: [reader.get(key_of(number), number) for number in numbers],
+    "get without a number": lambda reader, numbers: [reader.get(key_of(number)) for number in numbers],
+    "get_many": lambda reader, numbers: reader.get_many([key_of(number) for number in numbers], numbers),
+    "range": lambda reader, numbers: reader.range(key_of(numbers[0]), key_of(numbers[-1])),
 }
 
 
 @pytest.mark.parametrize("leaf", [0, 130, -1])
 def test_a_reader_checks_what_it_reads_and_no_more(tree, leaf, monkeypatch):
-    path, database, leaves = tree
+    path, leaves = tree
     page, first, end = leaves[leaf]
     flip(path, page * 4096 + 100)
     monkeypatch.setattr(environment, "CHECKED_AT_OPEN", 0)
 
     def read(way, numbers, order):
-        reader = environment.SealedReader(path, (NAME,) if database else ())
+        reader = environment.SealedReader(path)
         try:
-            return WAYS[way](reader, [key_of(number) for number in numbers[::order]], database)
+            found = WAYS[way](reader, numbers[::order])
+            assert WAYS[way](reader, numbers[::order]) == found  # from what has been noted
+            return found
         finally:
             reader.close()
 
     others = [range(max(first - 200, 0), first)] * (first > 0) + [range(end, min(end + 200, KEYS))] * (end < KEYS)
     bad = [range(max(first - 200, 0), first + 1), range(end - 1, min(end + 200, KEYS)), range(first, end)]
-    for way, order in (("get", 1), ("get", -1), ("get_many", 1), ("get_many", -1), ("successive", 1)):
+    for way, order in (("get", 1), ("get", -1), ("get without a number", 1), ("get_many", 1), ("get_many", -1), ("range", 1)):
         for numbers in others:
             assert read(way, numbers, order) == [value_of(number) for number in numbers[::order]]
         for numbers in bad:
             with pytest.raises(DAMAGED, match=f"damaged at byte {page * 4096} "):
                 read(way, numbers, order)
-    reader = environment.SealedReader(path, (NAME,) if database else ())
+    reader = environment.SealedReader(path)
     with pytest.raises(DAMAGED, match="damaged at byte"):
-        next(reader.items(database))
+        next(reader.items())
     with pytest.raises(DAMAGED, match="damaged at byte"):
         reader.verify()
     reader.close()
 
 
-ROOT, DEPTH = 128, 94  # of the main tree, in a metadata page
-RECORD_ROOT, RECORD_DEPTH = 40, 6  # of a named database, behind its name
+ROOT, DEPTH = 128, 94  # of the tree, in a metadata page
 
 
-def damage_meta(path, database, at, wrong):
+def damage_meta(path, at, wrong):
     for meta in (0, 4096):
         overwrite(path, meta + at, wrong.to_bytes(2, "little"))
-
-
-def damage_record(path, at, wrong):
-    """Change what the tree of databases says of the named one, also on pages that are no longer in use."""
-    data, place = path.read_bytes(), -1
-    while (place := data.find(NAME, place + 1)) >= 0:
-        overwrite(path, place + len(NAME) + at, wrong.to_bytes(2, "little"))
 
 
 def damage_children(path, wrong):
@@ -259,54 +254,43 @@ def damage_children(path, wrong):
     return changed
 
 
-def damage_tree(path, database, damage, last_page):
-    """Damage a tree; return how that is told."""
+def damage_tree(path, damage, last_page):
+    """Damage the tree; return how that is told."""
     if damage in ("child", "meta"):
         changed = damage_children(path, last_page + 1 if damage == "child" else 1)
         assert len(changed) > 1
         return rf"\(page ({'|'.join(map(str, changed))})\)"
-    if damage == "main root" and database is not None:
-        damage_meta(path, database, ROOT, last_page + 1)
-        return f"there is no byte {(last_page + 1) * 4096}"
-    if damage == "main depth" and database is not None:
-        damage_meta(path, database, DEPTH, 2)
-        return "it has too many databases"
-    ways = {"root": (0, last_page + 1), "depth": (1, 33), "no depth": (1, 0), "meta root": (0, 1)}
-    at, wrong = ways[damage.removeprefix("main ")]
-    if database is None:
-        damage_meta(path, database, (ROOT, DEPTH)[at], wrong)
-    else:
-        damage_record(path, (RECORD_ROOT, RECORD_DEPTH)[at], wrong)
+    ways = {"root": (ROOT, last_page + 1), "depth": (DEPTH, 33), "no depth": (DEPTH, 0), "meta root": (ROOT, 1)}
+    damage_meta(path, *ways[damage])
     return "a tree has no root"
 
 
-@pytest.mark.parametrize("damage", ["main root", "main depth", "root", "depth", "no depth", "meta root", "child", "meta"])
+@pytest.mark.parametrize("damage", ["root", "depth", "no depth", "meta root", "child", "meta"])
 def test_a_tree_that_leads_out_of_the_file_is_damage(tree, damage):
     """Under checksums that are right: what a faulty writer would leave."""
-    path, database, _ = tree
+    path, _ = tree
     with files.opened(path) as descriptor:
         last_page = pages.latest(path, descriptor).last_page
-    told = damage_tree(path, database, damage, last_page)
+    told = damage_tree(path, damage, last_page)
     seal(path, (last_page + 1) * 4096)
-    with pytest.raises(DAMAGED, match=f"LMDB file is damaged.*{told}"), paths_of(path, database) as paths:
-        paths.reach(0, database)
+    with pytest.raises(DAMAGED, match=f"LMDB file is damaged.*{told}"), paths_of(path) as paths:
+        paths.reach(0)
 
 
 def test_a_file_of_another_length_or_digest_is_refused(tree):
-    path, database, _ = tree
-    names = (NAME,) if database else ()
+    path, _ = tree
     size = path.stat().st_size
-    with paths_of(path, database) as paths:
+    with paths_of(path) as paths:
         digest = paths.seal.digest
-    environment.SealedReader(path, names, size, digest).close()
+    environment.SealedReader(path, size, digest).close()
     with pytest.raises(DAMAGED, match="a file of another store"):
-        environment.SealedReader(path, names, size, digest ^ 1)
+        environment.SealedReader(path, size, digest ^ 1)
     for wrong in (size - 1, size + 1):
         with pytest.raises(DAMAGED, match=f"{size} bytes, expected {wrong}"):
-            environment.SealedReader(path, names, wrong)
+            environment.SealedReader(path, wrong)
     seal(path, path.stat().st_size - PAD_BYTES - tail_bytes_of(path), 4096)  # as long as its header does not say
     with pytest.raises(DAMAGED, match=f"{path.stat().st_size} bytes, expected {path.stat().st_size - 4096}"):
-        environment.SealedReader(path, names)
+        environment.SealedReader(path)
 
 
 def tail_bytes_of(path):
@@ -334,7 +318,7 @@ def values(tmp_path):
 
 def test_the_longest_value_is_read_and_none_longer(values):
     path, value, size = values
-    ways = (lambda r: r.get(key_of(7)), lambda r: r.get_many([key_of(7)])[0], lambda r: r.successive(key_of(7), 1)[0])
+    ways = (lambda r: r.get(key_of(7)), lambda r: r.get_many([key_of(7)], [0])[0], lambda r: r.range(key_of(7), key_of(7))[0])
     for way in (*ways, lambda r: next(r.items())[1]):
         reader = environment.SealedReader(path, file_bytes=size, largest=len(value))
         assert way(reader) == value
@@ -384,21 +368,19 @@ def test_a_file_that_changes_its_length_while_it_is_open(values):
 
 def test_keys_that_are_not_there(values):
     path, value, size = values
-    reader = environment.SealedReader(path, (NAME,), size, largest=len(value))
-    for number in (0, 6, 8, 2**64 - 1):
+    reader = environment.SealedReader(path, size, largest=len(value))
+    for number in (0, 6, 8, 10**9):
         assert reader.get(key_of(number)) is None
-        assert reader.successive(key_of(number), 2) == []
-        assert reader.get_many([key_of(number), key_of(7)]) == [None, value]
-    assert reader.successive(key_of(7), 5) == [value]
-    with pytest.raises(DAMAGED, match="database named is missing"):
-        reader.get(key_of(7), NAME)
+        assert reader.range(key_of(number), key_of(number)) == []
+        assert reader.get_many([key_of(number), key_of(7)], [1, 0]) == [None, value]
+    assert reader.range(key_of(0), key_of(9)) == [value]
     reader.close()
     for use in (lambda: reader.get(key_of(7)), lambda: next(reader.items()), reader.verify):
         with pytest.raises(fpstore.ClosedStoreError):
             use()
 
 
-@pytest.mark.parametrize("way", ["get", "get_many", "successive", "items", "close"])
+@pytest.mark.parametrize("way", ["get", "get_many", "range", "items", "close"])
 def test_nobody_forks_or_closes_in_the_middle_of_a_read(values, monkeypatch, way):
     """All that touches LMDB holds the lock, which a fork takes too."""
     path, value, size = values
@@ -422,8 +404,8 @@ def test_nobody_forks_or_closes_in_the_middle_of_a_read(values, monkeypatch, way
     reader._transaction = watched
     uses = {
         "get": lambda: reader.get(key_of(7)),
-        "get_many": lambda: reader.get_many([key_of(7)]),
-        "successive": lambda: reader.successive(key_of(7), 1),
+        "get_many": lambda: reader.get_many([key_of(7)], [0]),
+        "range": lambda: reader.range(key_of(7), key_of(7)),
         "items": lambda: list(reader.items()),
         "close": reader.close,
     }

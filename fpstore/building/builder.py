@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from fpstore.arguments import check_choice, check_progress
 from fpstore.building.external_sort import COPY_ROWS, SORT_BYTES, Column, PairSorter, SortedRows, Spool, in_pieces, permuted_parts
 from fpstore.building.generation_writer import GenerationWriter, Histogram, finish_store
 from fpstore.building.rows import chunks, known_rows
+from fpstore.building.strings import StringSpool
 from fpstore.building.target import Target
 from fpstore.building.work import Work
 from fpstore.design.block_bytes import DEFAULT_BLOCK_BYTES, check_block_bytes
@@ -87,14 +89,13 @@ class _Build:
         self._temporary = folder / "tmp"
         self._temporary.mkdir()
         self._writer = GenerationWriter(generation, options.block_bytes, self._work)
+        self._strings: StringSpool | None = None
+        self._kind, self._next_row = "row", 0
 
     def run(self, source: Any, ids: Any) -> None:
         """Read, sort, encode, and write the manifest last."""
         with self._writer as writer:
-            if self._options.id_kind == "string":
-                writer.number([])  # a dictionary even without a string
-            sorter = PairSorter(self._memory, self._temporary, self._known_rows(source))
-            kind, next_row = self._read(source, ids, sorter)
+            sorter = self._read(source, ids)
             identity = self._sorted(sorter)
             identity.design = self._choose(identity.count, identity.sample())
             writer.begin(identity.design, identity.count, identity.digest)
@@ -102,9 +103,12 @@ class _Build:
             writer.write_identity(identity.histogram, identity.groups())
             identity.drop_ids(writer.folder / table_name(0))
             self._other_tables(identity)
+            if self._strings is not None:
+                writer.write_dictionary(self._strings, self._threads)
+                self._strings.close()
             self._temporary.rmdir()
             writer.finish()
-            totals = Totals(identity.count, writer.ids, next_row, kind)
+            totals = Totals(identity.count, writer.ids, self._next_row, self._kind)
             finish_store(self._folder, self._manifest(identity, writer.record(1, totals)))
 
     def _known_rows(self, source: Any) -> int | None:
@@ -114,22 +118,44 @@ class _Build:
             self._choose(rows)
         return rows
 
-    def _read(self, source: Any, ids: Any, sorter: PairSorter) -> tuple[str, int]:
-        """Hand all rows to the sorter; return the kind of the ids, and the next row number."""
+    def _read(self, source: Any, ids: Any) -> PairSorter:
+        """Return a sorter of all rows."""
+        rows = self._known_rows(source)
         self._work.start(PHASE_READ, known_rows(source))
-        kind = "row"
-        row = 0
-        for fingerprints, chunk_ids in chunks(source, ids):
+        pieces = chunks(source, ids)
+        first = next(pieces, None)
+        pieces = chain([] if first is None else [first], pieces)
+        if self._options.id_kind == "string" or (first is not None and isinstance(first[1], list)):
+            return self._read_strings(pieces, rows)
+        sorter = PairSorter(self._memory, self._temporary, rows)
+        for fingerprints, chunk_ids in pieces:
             if chunk_ids is None:
-                numbers = np.arange(row, row + len(fingerprints), dtype=np.uint64)
-            elif isinstance(chunk_ids, np.ndarray):
-                kind, numbers = "integer", chunk_ids
+                numbers = np.arange(sorter.rows, sorter.rows + len(fingerprints), dtype=np.uint64)
             else:
-                kind, numbers = "string", self._writer.number(chunk_ids)
+                self._kind, numbers = "integer", np.asarray(chunk_ids)
             sorter.add(fingerprints, numbers)
-            row += len(fingerprints)
             self._work.tick(len(fingerprints))
-        return (self._options.id_kind, self._options.rows) if self._options.id_kind else (kind, row)
+        self._next_row = sorter.rows
+        if self._options.id_kind:
+            self._kind, self._next_row = self._options.id_kind, self._options.rows
+        return sorter
+
+    def _read_strings(self, pieces: Iterable[tuple[Words, Any]], rows: int | None) -> PairSorter:
+        """Return a sorter of all rows, numbered by their strings."""
+        self._strings = strings = StringSpool(self._temporary, self._memory, rows)
+        fingerprints = Column(self._temporary / "fingerprints.tmp")
+        for piece, ids in pieces:
+            fingerprints.append(piece)
+            strings.add(ids)
+            self._work.tick(len(piece))
+        self._kind, self._next_row = "string", self._options.rows if self._options.id_kind else strings.rows
+        strings.resolve(lambda rows: self._work.tick())
+        sorter = PairSorter(self._memory, self._temporary, strings.rows)
+        for piece in fingerprints.pieces():
+            sorter.add(piece, strings.numbers(sorter.rows, sorter.rows + len(piece)))
+            self._work.tick()
+        fingerprints.close()
+        return sorter
 
     def _sorted(self, sorter: PairSorter) -> _Identity:
         self._work.start(PHASE_SORT, sorter.rows)

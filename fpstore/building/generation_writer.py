@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -14,20 +14,36 @@ from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.building.external_sort import in_pieces
 from fpstore.building.work import Work
-from fpstore.design.families import Design
+from fpstore.design.families import IDENTITY, Design
 from fpstore.disk.locks import LOCK_FILE, MODE
-from fpstore.disk.sealed import SealedWriter
 from fpstore.errors import CorruptStoreError
 from fpstore.format import huffman
-from fpstore.format.id_map import IDS_FILE, IdMapWriter
+from fpstore.format.dictionary import HASH_DESIGN, mapping_files
+from fpstore.format.id_map import IDS_FILE
 from fpstore.format.log import LOG_FILE, LogHeader
 from fpstore.format.log_writer import create_log
 from fpstore.format.manifest import MANIFEST_FILE, GenerationRecord, Manifest, generation_folder, write_manifest
+from fpstore.format.mapping import MappingFiles, MappingWriter
 from fpstore.format.record import Totals
-from fpstore.format.strings import STRINGS_FILE, StringWriter
+from fpstore.format.strings import STRINGS_FILE
 from fpstore.format.table import TableLayout, TableWriter, table_name
 from fpstore.query.snapshot import Groups
 from fpstore.threads import Job, Pool
+
+
+class StringSource(Protocol):
+    """The strings of a new dictionary, by number and by hash."""
+
+    count: int  # unused numbers included
+
+    def hashes(self) -> Iterator[Words]:
+        """Start a pass over the distinct hashes, ascending."""
+
+    def groups(self) -> Iterator[Groups]:
+        """Start a pass over (hashes, how many strings have each, their numbers), by hash."""
+
+    def write(self, path: Path, threads: int, tick: Callable[[], None]) -> dict[str, int]:
+        """Write the strings in the order of their numbers; return the shape of the file."""
 
 
 class GenerationWriter:
@@ -50,10 +66,9 @@ class GenerationWriter:
         self.folder = folder
         self.work = work
         self.fingerprints = self.ids = self.digest = self.first_string = 0
-        self.strings_file: dict[str, int] | None = None
+        self.dictionary: dict[str, Any] | None = None
         self._ids_file: dict[str, int] = {}
         self._block_bytes = block_bytes
-        self._strings: tuple[SealedWriter, StringWriter] | None = None
         # Tables are made durable while the next ones are written.
         self._disk = Pool(1)
         self._syncs: list[tuple[TableWriter, Job[None]]] = []
@@ -62,14 +77,10 @@ class GenerationWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        try:
-            if error is not None and self._strings is not None:
-                self._strings[0].abort()
-        finally:
-            self._disk.cancel()
-            self._disk.shutdown()
-            for table, _ in self._syncs:
-                table.abort()
+        self._disk.cancel()
+        self._disk.shutdown()
+        for table, _ in self._syncs:
+            table.abort()
 
     def begin(self, design: Design, fingerprints: int, digest: int) -> None:
         """Set which tables there are, and the number and the digest of the fingerprints that each of them will hold."""
@@ -85,21 +96,27 @@ class GenerationWriter:
         groups : iterable of (fingerprints, number of ids of each, id numbers)
             In ascending order.
         """
-        table = self._table(0, histogram)
-        records = IdMapWriter(self.folder / IDS_FILE, self.digest)
+        files = MappingFiles(self.folder / table_name(0), self.folder / IDS_FILE)
+        self._ids_file, table = self._map(files, self._layout(0, histogram), self._counted(groups))
+        self._sync(table)
+
+    def _counted(self, groups: Iterable[Groups]) -> Iterator[Groups]:
+        for group in groups:
+            self.ids += len(group[2])
+            yield group
+
+    def _map(self, files: MappingFiles, layout: TableLayout, groups: Iterable[Groups]) -> tuple[dict[str, int], TableWriter]:
+        """Write a mapping; return the shape of its file of numbers, and its table, which is to be made durable."""
+        mapping = MappingWriter(files, layout)
         try:
-            for keys, counts, ids in groups:
-                records.add(counts, ids)
-                self.ids += len(ids)
-                records.close_blocks(table.feed(keys))
+            for keys, counts, numbers in groups:
+                mapping.add(keys, counts, numbers)
                 self.work.tick(len(keys))
-            records.close_blocks(table.finish(), last=True)
-            self._sync(table)
-            self._ids_file = records.finish()
+            shape = mapping.finish()
         except BaseException:
-            table.abort()
-            records.abort()
+            mapping.abort()
             raise
+        return shape, mapping.table
 
     def write_table(self, number: int, keys: Callable[[], Iterable[Words]]) -> None:
         """Write another table.
@@ -115,7 +132,7 @@ class GenerationWriter:
         for piece in in_pieces(keys()):
             histogram.add(piece)
             self.work.tick()
-        table = self._table(number, histogram.counts)
+        table = TableWriter(self.folder / table_name(number), self._layout(number, histogram.counts))
         try:
             for piece in in_pieces(keys()):
                 table.feed(piece)
@@ -126,22 +143,30 @@ class GenerationWriter:
             raise
         self._sync(table)
 
-    def _table(self, number: int, histogram: Words) -> TableWriter:
-        layout = TableLayout(self.design, number, self._block_bytes, self.fingerprints, self.digest, histogram)
-        return TableWriter(self.folder / table_name(number), layout)
+    def _layout(self, number: int, histogram: Words) -> TableLayout:
+        return TableLayout(self.design, number, self._block_bytes, self.fingerprints, self.digest, histogram)
 
     def _sync(self, table: TableWriter) -> None:
         self._syncs.append((table, self._disk.submit(table.sync)))
 
-    def number(self, strings: Sequence[str]) -> Words:
-        """Return the numbers of strings; new ones are added to the dictionary, which the first call creates."""
-        if self._strings is None:
-            file = SealedWriter(self.folder / STRINGS_FILE)
-            self._strings = file, StringWriter(file)
-        return self._strings[1].number(strings)
+    def write_dictionary(self, strings: StringSource, threads: int) -> None:
+        """Write the dictionary of string ids, and the way back from a string to its number."""
+        histogram, count, digest = Histogram(), 0, 0
+        identity = np.frombuffer(IDENTITY, np.uint8)
+        for hashes in in_pieces(strings.hashes()):
+            histogram.add(hashes)
+            count += len(hashes)
+            digest = (digest + _kernel.digest(hashes, identity)) % 2**64
+            self.work.tick()
+        layout = TableLayout(HASH_DESIGN, 0, self._block_bytes, count, digest, histogram.counts)
+        numbers, table = self._map(mapping_files(self.folder), layout, strings.groups())
+        table.sync()
+        shape = strings.write(self.folder / STRINGS_FILE, threads, self.work.tick)
+        self.first_string = strings.count
+        self.dictionary = {"strings": shape, "count": strings.count, "hashes": count, "hash_digest": digest, "numbers": numbers}
 
     def finish(self) -> None:
-        """Make tables and strings durable.
+        """Make the tables durable.
 
         Raises
         ------
@@ -150,16 +175,12 @@ class GenerationWriter:
         """
         for _, sync in self._syncs:
             sync.result()
-        if self._strings is not None:
-            file, numbers = self._strings
-            size, digest = file.finish()
-            self.first_string, self.strings_file = numbers.count, {"bytes": size, "digest": digest, "largest": 0}
 
     def record(self, number: int, totals: Totals) -> GenerationRecord:
         """Return the generation's record for the manifest: its number, and the totals of its content."""
         return GenerationRecord(
             number, self.fingerprints, self.ids, totals.next_row, totals.id_kind, self.first_string,
-            self.digest, self._ids_file, self.strings_file,
+            self.digest, self._ids_file, self.dictionary,
         )  # fmt: skip
 
 

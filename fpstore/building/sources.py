@@ -97,7 +97,7 @@ class Joined:
 
     def groups(self) -> Iterator[Groups]:
         """Start a pass over everything, with ids."""
-        return _union_all([source.groups() for source in self._sources], cut_groups, _union_groups)
+        return union_of_groups([source.groups() for source in self._sources])
 
     def keys(self, spec: TableSpec, stop: _kernel.Stop | None = None) -> Iterator[Words] | None:
         """Start a pass over the tables with this permutation, if all sources have one."""
@@ -194,6 +194,11 @@ def _union_keys(a: tuple[Words], b: tuple[Words]) -> tuple[Words]:
 
 def _union_groups(a: Groups, b: Groups) -> Groups:
     return _kernel.union_groups(*a, *b)
+
+
+def union_of_groups(streams: list[Iterator[Groups]]) -> Iterator[Groups]:
+    """Merge ascending streams of groups; equal keys have the numbers of all."""
+    return _union_all(streams, cut_groups, _union_groups)
 
 
 def _in_order(keys: Words, counts: Words, ids: Words) -> Groups:

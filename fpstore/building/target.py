@@ -5,7 +5,8 @@ from __future__ import annotations
 import fcntl
 import glob
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -191,3 +192,21 @@ def _resolved(path: Path) -> Path | None:
         return path.resolve()
     except (OSError, RuntimeError):
         return None
+
+
+@contextmanager
+def sorting_folder(target: Path) -> Iterator[Path]:
+    """Yield a folder for the files of a sort; what a process that was killed has left, the next build of the target removes.
+
+    Raises
+    ------
+    StorageError
+        The system refused a write.
+    """
+    import tempfile  # and with it all that packs and unpacks archives
+
+    with (
+        refusing(target.parent),
+        tempfile.TemporaryDirectory(prefix=temporary_prefix(target), dir=target.parent) as name,
+    ):
+        yield Path(name)

@@ -16,10 +16,10 @@ from fpstore.disk.files import missing, open_file, read_at, write_all
 from fpstore.disk.refusals import refused
 from fpstore.disk.seal import opened_seal
 from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError
+from fpstore.format.dictionary import DICTIONARY_FILES
 from fpstore.format.id_map import IDS_FILE
 from fpstore.format.log import LOG_FILE, log_end
 from fpstore.format.log_writer import set_end
-from fpstore.format.strings import STRINGS_FILE
 from fpstore.format.table import table_name
 from fpstore.query.generation import Generation
 from fpstore.query.tracker import Tracker
@@ -61,8 +61,8 @@ def back_up(tracker: Tracker, path: Path, overwrite: bool, progress: Progress | 
 def _open_files(generation: Generation, store: int, opened: ExitStack) -> dict[str, int]:
     """Open all files of a generation of an open folder, so that they can be read whatever is merged; return their descriptors."""
     names = [table_name(table) for table in range(len(generation.design.tables))] + [IDS_FILE, LOG_FILE]
-    if generation.strings is not None:
-        names.append(STRINGS_FILE)
+    if generation.dictionary is not None:
+        names += DICTIONARY_FILES
     folder = _open_folder(generation, store)
     opened.callback(os.close, folder)
     files = {}

@@ -147,7 +147,10 @@ class FoundGeneration:
         record = manifest.generation
         if record.number != self.number:
             return False
-        files = ((IDS_FILE, record.ids_file), (STRINGS_FILE, record.strings_file or record.ids_file))
+        files = (
+            (IDS_FILE, record.ids_file),
+            (STRINGS_FILE, record.dictionary["strings"] if record.dictionary else record.ids_file),
+        )
         digests = [(seal_digest(self.folder / name), shape["digest"]) for name, shape in files]
         if self.sets and (record.fingerprints, record.set_digest) not in self.sets and digests[0][0] != digests[0][1]:
             return False

@@ -61,7 +61,7 @@ class FoundContent:
         self._stack = ExitStack()
         try:
             self._find_tables(settings, target)
-            self._find_ids(settings, target.parent)
+            self._find_ids(settings, target)
             self._find_changes(target.parent)
         except BaseException:
             self.close()
@@ -83,7 +83,7 @@ class FoundContent:
 
     def _find_tables(self, settings: Settings, target: Path) -> None:
         count, told = settings.count, self._told
-        self._set = FoundSet(settings.tables, count, settings.digest, settings.block_bytes, target, self._memory)
+        self._set = FoundSet(settings.tables, count, settings.digest, target, self._memory)
         self._stack.callback(self._set.close)
         if self._set.complete:
             whole = "" if not self._set.has_gaps else ", with the help of other tables"
@@ -91,20 +91,21 @@ class FoundContent:
         else:
             told.losses.append(f"{count - self._set.count} of {count} fingerprints of the tables, which are not known")
 
-    def _find_ids(self, settings: Settings, folder: Path) -> None:
+    def _find_ids(self, settings: Settings, target: Path) -> None:
         manifest, log, room = self._evidence.manifest, self._evidence.log, self._memory // 8
         record = None if manifest is None else manifest.generation
         path = self._ours(IDS_FILE, None if record is None else record.ids_file)
-        self._ids = IdRecords(path, settings.digest, self._set.block_count, folder, room)
+        self._ids = IdRecords(path, settings.digest, target, room)
         self._stack.callback(self._ids.close)
-        if self._ids.found < self._set.block_count:
-            self._told.actions.append(f"recovered {self._ids.found} of {self._set.block_count} id records")
+        blocks = self._set.block_count
+        if blocks is None or len(self._ids) < blocks:
+            self._told.actions.append(f"recovered {len(self._ids)}{'' if blocks is None else f' of {blocks}'} id records")
         self._start = log.header if log.sure else None
         if manifest is not None:
             self._start = LogHeader.of(manifest)
-        path = self._ours(STRINGS_FILE, None if record is None else record.strings_file)
+        path = self._ours(STRINGS_FILE, None if record is None or record.dictionary is None else record.dictionary["strings"])
         first_free = None if self._start is None else self._start.first_string
-        self._strings = SalvagedStrings(path, first_free, folder, room)
+        self._strings = SalvagedStrings(path, first_free, target.parent, room)
         self._stack.callback(self._strings.close)
 
     def _ours(self, name: str, recorded: dict[str, int] | None) -> Path | None:
@@ -141,7 +142,7 @@ class FoundContent:
 
     def _kind_of_old(self) -> str:
         """Return the kind of ids when nothing says it."""
-        kind = "string" if len(self._strings) else "integer"
+        kind = "string" if self._strings.records else "integer"
         self._told.losses.append(f"the kind of ids: taken for {kind}s")
         return kind
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,13 +11,10 @@ import numpy as np
 from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.building.external_sort import PairSorter
-from fpstore.building.target import temporary_prefix
+from fpstore.building.target import sorting_folder
 from fpstore.care.salvage import Blocks, IdRecords, intact_blocks
 from fpstore.care.word_array import SortedWords, WordArray
 from fpstore.design.families import IDENTITY
-from fpstore.disk.refusals import refusing
-from fpstore.format import huffman
-from fpstore.format.table import FEED_KEYS
 from fpstore.format.table_file import TableFile
 
 NONE = np.empty(0, np.uint64)
@@ -55,16 +51,15 @@ class FoundSet:
         Those with a sound header, all of the same set.
     count, digest : int
         Of the whole set.
-    block_bytes : int
     target : Path
         The new store: temporary files go beside it.
     memory : int
         Budget in bytes. Half of it is for the time of the search.
     """
 
-    def __init__(self, tables: Sequence[TableFile], count: int, digest: int, block_bytes: int, target: Path, memory: int) -> None:
+    def __init__(self, tables: Sequence[TableFile], count: int, digest: int, target: Path, memory: int) -> None:
         self._identity = next((table for table in tables if table.kernel.permutation == IDENTITY), None)
-        self._block_bytes, self._digest = block_bytes, digest
+        self._digest = digest
         self._target, self._memory = target, memory
         self._folder = folder = target.parent
         self.count = self._sum = 0
@@ -80,7 +75,6 @@ class FoundSet:
                 break
             if table is not self._identity:
                 self._fill(table)
-        self.block_counts = self._count_blocks()
 
     @property
     def complete(self) -> bool:
@@ -95,14 +89,12 @@ class FoundSet:
     @property
     def memory(self) -> int:
         """Bytes that this takes."""
-        counts = 0 if self.block_counts is None else self.block_counts.memory
-        return self._gaps.memory + self._extras.memory + counts
+        return self._gaps.memory + self._extras.memory
 
     def close(self) -> None:
         """Give memory and temporary files back."""
-        for words in (self._gaps, self._extras, self.block_counts):
-            if words is not None:
-                words.close()
+        self._gaps.close()
+        self._extras.close()
 
     def _find_gaps(self) -> Iterator[Gap]:
         table = self._identity
@@ -179,74 +171,64 @@ class FoundSet:
             elif len(part.values):
                 yield part.values
 
-    def _count_blocks(self) -> WordArray | None:
-        """Return how many entries each block of the identity table had, when its writer would do the same again; else None."""
-        if not self.has_gaps or not self.complete:
-            return None
-        from fpstore.building.generation_writer import Histogram
-
-        histogram = Histogram()
-        for values in self.keys():
-            histogram.add(values)
-        code = huffman.code_lengths(histogram.counts)
-        encoder = _kernel.BlockEncoder(code, self._block_bytes, _kernel.block_seed(IDENTITY_ARRAY, code, self._digest))
-        most = encoder.most_blocks(FEED_KEYS)
-        blocks = np.empty(most * self._block_bytes + _kernel.OVERREAD_BYTES, np.uint8)
-        keys, counts = np.empty(most, np.uint64), np.empty(most, np.uint32)
-        made = WordArray(self._folder, self._memory // 16)
-        for values in self.keys():
-            for start in range(0, len(values), FEED_KEYS):
-                n = encoder.feed(np.ascontiguousarray(values[start : start + FEED_KEYS]), blocks, keys, counts)
-                made.append(counts[:n].astype(np.uint64))
-        made.append(encoder.finish()[2].astype(np.uint64))
-        if self._identity is not None and len(made) != self._identity.kernel.block_count:
-            made.close()
-            return None
-        return made
-
     @property
-    def block_count(self) -> int:
-        """How many blocks the identity table had, as far as that is known."""
-        if self._identity is not None:
-            return self._identity.kernel.block_count
-        return 0 if self.block_counts is None else len(self.block_counts)
+    def block_count(self) -> int | None:
+        """How many blocks the identity table had, if that is known."""
+        return None if self._identity is None else self._identity.kernel.block_count
 
     def units(self, records: IdRecords) -> Iterator[Unit]:
         """Yield everything with its ids, ascending."""
+        at = 0  # the first record whose key is not less than what was yielded
         for part in self.parts():
             if isinstance(part, Gap):
                 yield from self._gap_units(part, records)
+                at = records.keys.below(part.high, inclusive=True)
                 continue
-            start = 0
-            for block, count in enumerate(part.counts.tolist(), part.first):
-                yield _unit(part.values[start : start + count], records.get(block))
-                start += count
+            ends = np.cumsum(part.counts, dtype=np.int64)
+            starts = ends - part.counts
+            for start, end, key in zip(starts.tolist(), ends.tolist(), part.values[ends - 1].tolist(), strict=True):
+                while at < len(records) and records.keys[at] < key:
+                    at += 1
+                known = at < len(records) and records.keys[at] == key
+                yield _unit(part.values[start:end], records.get(at) if known else None)
 
     def _gap_units(self, gap: Gap, records: IdRecords) -> Iterator[Unit]:
         start, end = self._places(gap)
-        last = gap.end if self._identity is not None else self.block_count
-        if self.block_counts is None:
-            sizes = np.fromiter((records.rows(block) for block in range(gap.first, last)), np.uint64, last - gap.first)
-            if not len(sizes) or not sizes.all() or int(sizes.sum()) != end - start:
-                yield from self._units_by_keys(gap, start, end, sizes, records)
-                return
-        for block in range(gap.first, last):
-            size = int(sizes[block - gap.first]) if self.block_counts is None else self.block_counts[block]
-            yield _unit(self._extras.read(start, start + size), records.get(block))
-            start += size
+        if self.complete:
+            yield from self._units_before_keys(gap, start, end, records)
+        elif self._identity is not None:
+            yield from self._units_between_keys(gap, start, end, records)
+        else:
+            yield from self._without_ids(start, end)
 
-    def _units_by_keys(self, gap: Gap, start: int, end: int, sizes: Words, records: IdRecords) -> Iterator[Unit]:
-        """Yield a gap of which some is missing: a block has its ids if as many as it had lie between two keys."""
-        if self._identity is not None:
-            for block, size in enumerate(sizes.tolist(), gap.first):
-                key = self._identity.block_keys[block]
-                stop = end if block + 1 == gap.end else min(max(self._extras.below(int(key), inclusive=True), start), end)
-                if size and size == stop - start:
-                    yield _unit(self._extras.read(start, stop), records.get(block))
-                else:
-                    yield from (_unit(values, None) for values in self._extras_between(start, stop))
+    def _units_before_keys(self, gap: Gap, start: int, end: int, records: IdRecords) -> Iterator[Unit]:
+        """Yield a gap of which no fingerprint is missing: as many as a record is for, up to its key, have its ids."""
+        for number in range(records.keys.below(gap.low), records.keys.below(gap.high, inclusive=True)):
+            record = records.get(number)
+            stop = self._extras.below(records.keys[number], inclusive=True)
+            first = stop - (0 if record is None else len(record[0]))
+            if first >= start:
+                yield from self._without_ids(start, first)
+                yield _unit(self._extras.read(first, stop), record)
                 start = stop
-        yield from (_unit(values, None) for values in self._extras_between(start, end))
+        yield from self._without_ids(start, end)
+
+    def _units_between_keys(self, gap: Gap, start: int, end: int, records: IdRecords) -> Iterator[Unit]:
+        """Yield a gap of which some is missing: a block has its ids if as many as it had lie between two keys."""
+        assert self._identity is not None
+        for block in range(gap.first, gap.end):
+            key = int(self._identity.block_keys[block])
+            stop = end if block + 1 == gap.end else min(max(self._extras.below(key, inclusive=True), start), end)
+            number = records.keys.below(key)
+            record = records.get(number) if records.keys[number] == key and number < len(records) else None
+            if record is not None and len(record[0]) == stop - start:
+                yield _unit(self._extras.read(start, stop), record)
+            else:
+                yield from self._without_ids(start, stop)
+            start = stop
+
+    def _without_ids(self, start: int, end: int) -> Iterator[Unit]:
+        return (_unit(values, None) for values in self._extras_between(start, end))
 
 
 def _unit(values: Words, record: tuple[Words, Words] | None) -> Unit:
@@ -254,21 +236,3 @@ def _unit(values: Words, record: tuple[Words, Words] | None) -> Unit:
     if record is None or len(record[0]) != len(values):
         return Unit(values, np.zeros(len(values), np.uint64), NONE, False)
     return Unit(values, *record, True)
-
-
-@contextmanager
-def sorting_folder(target: Path) -> Iterator[Path]:
-    """Yield a folder for the files of a sort; what a process that was killed has left, the next build of the target removes.
-
-    Raises
-    ------
-    StorageError
-        The system refused a write.
-    """
-    import tempfile  # and with it all that packs and unpacks archives
-
-    with (
-        refusing(target.parent),
-        tempfile.TemporaryDirectory(prefix=temporary_prefix(target), dir=target.parent) as name,
-    ):
-        yield Path(name)

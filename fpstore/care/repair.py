@@ -17,6 +17,7 @@ from fpstore.care.salvage import check_seal
 from fpstore.care.verify import verify_store
 from fpstore.disk.folders import short_name
 from fpstore.errors import CorruptStoreError, InputError, StorageError, StoreExistsError, StoreNotFoundError
+from fpstore.format.dictionary import NUMBERS_FILE
 from fpstore.format.id_map import IDS_FILE
 from fpstore.format.manifest import looks_like_store, not_a_store
 from fpstore.format.strings import STRINGS_FILE
@@ -93,9 +94,9 @@ class _Repair:
     def _is_sound(self) -> bool:
         report, folder = self._report, self._evidence.generation.folder
         # First without LMDB, which a damaged file could make end the process.
-        for file in (folder / IDS_FILE, folder / STRINGS_FILE):
+        for file in (folder / IDS_FILE, folder / STRINGS_FILE, folder / NUMBERS_FILE):
             try:
-                if file.name != STRINGS_FILE or file.exists():
+                if file.name == IDS_FILE or file.exists():
                     check_seal(file)
             except DAMAGE as error:
                 report.note(error)

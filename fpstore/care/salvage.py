@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,20 +19,24 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.arguments import printable
-from fpstore.care.word_array import WordArray
+from fpstore.building.external_sort import PairSorter
+from fpstore.building.target import sorting_folder
+from fpstore.care.word_array import SortedWords, WordArray
 from fpstore.design.families import Design
 from fpstore.disk import lmdb_pages as pages
 from fpstore.disk.files import open_file, opened, read_at, read_if_possible
 from fpstore.disk.seal import opened_seal
 from fpstore.errors import CorruptStoreError, FpstoreError, StorageError, StoreNotFoundError
 from fpstore.format import huffman
-from fpstore.format.id_map import record_seed
-from fpstore.format.strings import sealed_string
+from fpstore.format.id_map import KEY_BYTES, record_seed
+from fpstore.format.strings import DICTIONARY_KEYS, RecordReader, StringLayout, parse_layout, record_key
+from fpstore.format.strings import opened as opened_value
 from fpstore.format.table_file import TableFile
 
 CODE_OFFSET = 192  # in the header of a table
 MOST_DIRECTORY_BITS = 32
-MOST_VALUE = 1 << 17  # of a dictionary: above all sizes
+LEAST_BYTES = 16  # of an id record
+FOUND_AT_ONCE = 1 << 12
 
 
 class Blocks(NamedTuple):
@@ -89,7 +94,7 @@ def with_new_header(path: Path, design: Design, table: int, count: int, digest: 
 
 
 class IdRecords:
-    """The intact id records of a damaged or sound ``ids.mdb``.
+    """The intact id records of a damaged or sound ``ids.mdb``, by their keys: each is the last fingerprint of a block.
 
     Parameters
     ----------
@@ -97,59 +102,75 @@ class IdRecords:
         None when there is none that can be trusted.
     set_digest : int
         Of the generation's tables; it seeds the checksums.
-    blocks : int
-        How many there must be.
-    folder : Path
-        For a temporary file.
-    room : int
-        Bytes of memory for the places of the records.
+    target : Path
+        The new store: temporary files go beside it.
+    memory : int
+        Budget in bytes.
+
+    Attributes
+    ----------
+    keys : SortedWords
     """
 
-    def __init__(self, path: Path | None, set_digest: int, blocks: int, folder: Path, room: int) -> None:
+    def __init__(self, path: Path | None, set_digest: int, target: Path, memory: int) -> None:
         self._path, self._digest = path or Path(), set_digest
-        self._places = WordArray(folder, room)  # by block: where the record starts, and its size
+        self.keys = SortedWords(target.parent, memory // 4)
+        self._places = WordArray(target.parent, memory // 4)  # for each key: where the record starts, and its size
         self._descriptor = -1
-        self.found = 0
         if path is None:
             return
         with suppress(StoreNotFoundError, CorruptStoreError):
             self._descriptor = open_file(path)
-        if self._descriptor < 0:
-            return
-        for item in pages.entries(path, self._descriptor, lambda key: len(key) == 8 and int.from_bytes(key, "big") < blocks):
-            block = int.from_bytes(item.key, "big")
-            if not self._places[2 * block + 1] and item.size >= 16 and self._unpacked(block, item.start, item.size) is not None:
-                self._places[2 * block] = item.start
-                self._places[2 * block + 1] = item.size
-                self.found += 1
+        if self._descriptor >= 0:
+            self._find(target, memory)
 
-    def _unpacked(self, block: int, start: int, size: int) -> tuple[Words, Words] | None:
+    def _find(self, target: Path, memory: int) -> None:
+        found = WordArray(target.parent, memory // 4)  # in the order of the pages
+        with sorting_folder(target) as folder:
+            sorter = PairSorter(memory // 4, folder)
+            records = self._intact()
+            while batch := list(islice(records, FOUND_AT_ONCE)):
+                keys, starts, sizes = np.array(batch, np.uint64).T.copy()
+                sorter.add(keys, np.arange(sorter.rows, sorter.rows + len(keys), dtype=np.uint64))
+                found.append(np.column_stack([starts, sizes]).ravel())
+            if sorter.rows:
+                for group in sorter.groups(lambda rows: None):
+                    self.keys.append(group.keys)
+                    firsts = np.cumsum(group.per_key) - group.per_key  # a page that is not in use may have a copy
+                    for number in group.ids[firsts].tolist():
+                        self._places.append(found.read(2 * number, 2 * number + 2))
+        found.close()
+
+    def _intact(self) -> Iterator[tuple[int, int, int]]:
+        """Yield (key, start, size) of each record, in the order of the pages."""
+        for item in pages.entries(self._path, self._descriptor, lambda key: len(key) == KEY_BYTES):
+            key = int.from_bytes(item.key, "big")
+            if item.size >= LEAST_BYTES and self._unpacked(key, item.start, item.size) is not None:
+                yield key, item.start, item.size
+
+    def _unpacked(self, key: int, start: int, size: int) -> tuple[Words, Words] | None:
         try:
-            return _kernel.unpack_record(
-                read_if_possible(self._descriptor, self._path, start, size),
-                record_seed(self._digest, block),
-                printable(self._path),
-            )
+            data = read_if_possible(self._descriptor, self._path, start, size)
+            return _kernel.unpack_record(data, record_seed(self._digest, key), printable(self._path))
         except CorruptStoreError:
             return None
 
-    def get(self, block: int) -> tuple[Words, Words] | None:
-        """Return (ids per fingerprint, ids) of a block, or None when its record is lost."""
-        start, size = self._places[2 * block], self._places[2 * block + 1]
-        return self._unpacked(block, start, size) if size else None
+    def __len__(self) -> int:
+        return len(self.keys)
 
-    def rows(self, block: int) -> int:
-        """Return how many fingerprints a block has, 0 when its record is lost."""
-        record = self.get(block)
-        return 0 if record is None else len(record[0])
+    def get(self, number: int) -> tuple[Words, Words] | None:
+        """Return (ids per fingerprint, ids) of the record with the ``number``-th key, or None if it cannot be read again."""
+        start, size = self._places.read(2 * number, 2 * number + 2).tolist()
+        return self._unpacked(self.keys[number], start, size)
 
     @property
     def memory(self) -> int:
         """Bytes that this takes."""
-        return self._places.memory
+        return self.keys.memory + self._places.memory
 
     def close(self) -> None:
         """Give memory and files back."""
+        self.keys.close()
         self._places.close()
         if self._descriptor >= 0:
             os.close(self._descriptor)
@@ -168,38 +189,51 @@ class SalvagedStrings:
     folder : Path
         For a temporary file.
     room : int
-        Bytes of memory for the places of the strings.
+        Bytes of memory for the places of the records.
     """
 
     def __init__(self, path: Path | None, first_free: int | None, folder: Path, room: int) -> None:
         self._path = path or Path()
-        self._places = WordArray(folder, room)  # by number: where the value starts, and its size; 0 where it is lost
-        self._count = 0
+        self._places = WordArray(folder, room)  # by record: where the value starts, and its size; 0 where it is lost
+        self._layout: StringLayout | None = None
+        self._last: tuple[int, list[bytes]] = -1, []  # the record that was read last
+        self.records = 0
         self._descriptor = -1
         if path is not None:
             with suppress(StoreNotFoundError, CorruptStoreError):
                 self._descriptor = open_file(path)
         if self._descriptor >= 0:
             self._scan(first_free)
+        self._reader = None if self._layout is None else RecordReader(self._layout)
 
     def _scan(self, first_free: int | None) -> None:
         path, descriptor = self._path, self._descriptor
-        end = os.fstat(descriptor).st_size if first_free is None else first_free
+        size = os.fstat(descriptor).st_size
+        end = size if first_free is None else min(first_free, size)
+        copies: dict[bytes, bytes] = {}
         for item in pages.entries(path, descriptor, lambda key: len(key) == 8):
-            number = int.from_bytes(item.key, "big")
-            if number < end and 5 <= item.size < MOST_VALUE and not self._places[number]:
-                value = read_if_possible(descriptor, path, item.start, item.size)
-                if value == sealed_string(number, value[4:]):
-                    self._places[number] = item.start * MOST_VALUE + item.size
-                    self._count += 1
+            record = int.from_bytes(item.key, "big")
+            if item.size > size or not (record < end or item.key in DICTIONARY_KEYS):
+                continue
+            value = read_if_possible(descriptor, path, item.start, item.size)
+            if opened_value(item.key, value) is None:
+                continue
+            if item.key in DICTIONARY_KEYS:
+                copies[item.key] = value
+            elif not self._places[2 * record + 1]:
+                self._places[2 * record], self._places[2 * record + 1] = item.start, item.size
+                self.records += 1
+        self._layout = parse_layout(map(copies.get, DICTIONARY_KEYS))
 
-    def __len__(self) -> int:
-        return self._count
+    @property
+    def per_record(self) -> int:
+        """The number of strings in a record; 0 if no string can be read."""
+        return 0 if self._layout is None else self._layout.per_record
 
     @property
     def end(self) -> int:
         """Above all numbers."""
-        return len(self._places)
+        return len(self._places) // 2 * self.per_record
 
     @property
     def memory(self) -> int:
@@ -207,17 +241,26 @@ class SalvagedStrings:
         return self._places.memory
 
     def among(self, low: int, high: int) -> npt.NDArray[np.bool_]:
-        """Return whether the numbers from ``low`` to before ``high`` have a string."""
-        known: npt.NDArray[np.bool_] = self._places.read(low, high) != 0
-        return known
+        """Return whether the numbers from ``low`` to before ``high``, or to the end, have a string."""
+        return np.array([self.get(number) is not None for number in range(low, min(high, self.end))], bool)
 
     def get(self, number: int) -> bytes | None:
         """Return the string of a number, or None when it is lost."""
-        place = self._places[number]
-        if not place:
+        if not self.per_record:
             return None
-        start, size = divmod(place, MOST_VALUE)
-        return read_at(self._descriptor, self._path, start + 4, size - 4)
+        record, rank = divmod(number, self.per_record)
+        strings = self._read(record)
+        return (strings[rank] or None) if rank < len(strings) else None
+
+    def _read(self, record: int) -> list[bytes]:
+        number, strings = self._last
+        if number != record:
+            start, size = self._places[2 * record], self._places[2 * record + 1]
+            value = read_if_possible(self._descriptor, self._path, start, size) if size else b""
+            content = opened_value(record_key(record), value)
+            strings = (self._reader.strings(content) if self._reader is not None and content is not None else None) or []
+            self._last = record, strings
+        return strings
 
     def close(self) -> None:
         """Give memory and files back."""

@@ -47,10 +47,10 @@ def verify_store(snapshot: Snapshot, log: LogReader, progress: Progress | None =
     _check_manifest(generation, report)
     _check_tables(generation, report, progress)
     _check_ids(generation, report, _Phase(progress, PHASE_IDS, report.fingerprints))
-    if generation.strings is not None:
+    if generation.dictionary is not None:
         phase = _Phase(progress, PHASE_STRINGS, None)
         with _noted(report):
-            generation.strings.verify(phase.tick)
+            generation.dictionary.verify(phase.tick)
     phase = _Phase(progress, PHASE_LOG, None)
     with _noted(report):
         for records in log.read(HEADER_BYTES, 1):

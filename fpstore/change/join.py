@@ -12,14 +12,15 @@ from fpstore.aliases import Words
 from fpstore.building.generation_writer import GenerationWriter
 from fpstore.building.sources import Content, Joined, SortedSource
 from fpstore.building.streaming import PHASE_MERGE
+from fpstore.building.strings import StringSpool
 from fpstore.change.committer import Committer
 from fpstore.change.merge import Merge
 from fpstore.change.obsolete import remove_generation
 from fpstore.disk.files import RUN_REPAIR
 from fpstore.errors import CorruptStoreError, InputError
+from fpstore.format.dictionary import NO_NUMBER
 from fpstore.format.manifest import JOINED, generation_folder
 from fpstore.format.record import LAST_ROW, Totals
-from fpstore.format.strings import STRINGS_FILE, NewStrings
 from fpstore.query.snapshot import Snapshot
 from fpstore.resources import Resources
 
@@ -90,11 +91,15 @@ class Join(Merge):
         end_of_ids = _end_of_ids(snapshot) if self._renumber else 0
         delta = snapshot.delta
         if self._kind == "string":
-            self._new_strings = NewStrings(self._folder / STRINGS_FILE, delta.first_string + len(self._strings))
-        for place, other in enumerate(self._others):
-            if self._new_strings is not None:
-                sources.append(Content(other, self._translation(snapshot, other, self._new_strings, f"numbers-{place}")))
-            elif self._renumber:
+            self._new_strings = new = StringSpool(self._folder, self._resources.memory, None)
+            first = delta.first_string + len(self._strings)
+            translations = [
+                self._translation(snapshot, other, new, first, f"numbers-{place}") for place, other in enumerate(self._others)
+            ]
+            new.resolve(lambda rows: self._work.tick())
+            return Joined([*sources, *map(Content, self._others, translations)])
+        for other in self._others:
+            if self._renumber:
                 sources.append(Content(other, _shift(end_of_ids)))
                 end_of_ids += _end_of_ids(other)
                 if end_of_ids > 2**64:
@@ -105,8 +110,13 @@ class Join(Merge):
                 self._next_row = max(self._next_row, other.totals.next_row)
         return Joined(sources)
 
-    def _translation(self, snapshot: Snapshot, other: Snapshot, new: NewStrings, name: str) -> Callable[[Words], Words]:
-        """Give each string of another store a number in this one; keep the table of numbers in a file of this name."""
+    def _translation(
+        self, snapshot: Snapshot, other: Snapshot, new: StringSpool, first: int, name: str
+    ) -> Callable[[Words], Words]:
+        """Give each string of another store a number in this one; keep the table of numbers in a file of this name.
+
+        New strings go to the spool: until they are resolved, the table has their rows, counted from ``first``.
+        """
         end = other.delta.next_string
         file = self._folder / name
         count = max(end, 1)
@@ -119,15 +129,19 @@ class Join(Merge):
             theirs = np.array([number for number, _ in batch], np.uint64)
             if int(theirs.max()) >= end:
                 raise _unknown(other, int(theirs.max()), "should not exist")
-            strings = [string.decode() for _, string in batch]
-            known = [snapshot.number_of(string) for string in strings]
-            fresh = iter(new.number([string for string, number in zip(strings, known, strict=True) if number is None]).tolist())
-            table[theirs] = [next(fresh) if number is None else number for number in known]
+            strings = [string for _, string in batch]
+            numbers = snapshot.numbers_of_strings(strings)
+            unknown = np.flatnonzero(numbers == NO_NUMBER)
+            numbers[unknown] = np.arange(first + new.rows, first + new.rows + len(unknown), dtype=np.uint64)
+            new.add_encoded([strings[i] for i in unknown.tolist()])
+            table[theirs] = numbers
 
         def translated(ids: Words) -> Words:
             if len(ids) and int(ids.max()) >= end:
                 raise _unknown(other, int(ids.max()), "has no string")
             found: Words = np.asarray(table[ids])
+            fresh = found >= first
+            found[fresh] = new.numbers_at(found[fresh] - np.uint64(first)) + np.uint64(first)
             return found
 
         return translated
@@ -147,8 +161,8 @@ class Join(Merge):
 
 def _strings_of(snapshot: Snapshot) -> Iterator[tuple[int, bytes]]:
     """Yield (number, string) from the dictionary and the delta."""
-    if snapshot.generation.strings is not None:
-        yield from snapshot.generation.strings.items()
+    if snapshot.generation.dictionary is not None:
+        yield from snapshot.generation.dictionary.items()
     delta = snapshot.delta
     yield from ((number, string) for number, string in enumerate(delta.strings, delta.first_string) if string)
 

@@ -12,8 +12,10 @@ import numpy.typing as npt
 
 from fpstore.aliases import Progress
 from fpstore.building.generation_writer import GenerationWriter, create_generation_log
+from fpstore.building.merged_strings import MergedStrings
 from fpstore.building.sources import Content, SortedSource
 from fpstore.building.streaming import write_sorted
+from fpstore.building.strings import StringSpool
 from fpstore.building.work import Work
 from fpstore.change.committer import Committer
 from fpstore.change.obsolete import remove_generation
@@ -22,11 +24,11 @@ from fpstore.design.planner import choose
 from fpstore.disk.folders import sync_folder
 from fpstore.disk.refusals import is_of_the_system, refused
 from fpstore.errors import ClosedStoreError, CorruptStoreError
+from fpstore.format.dictionary import DICTIONARY_FILES
 from fpstore.format.log import LOG_FILE, LogReader
 from fpstore.format.log_writer import LogWriter
 from fpstore.format.manifest import MANIFEST_FILE, TEMPORARY, Manifest, generation_folder, write_manifest
 from fpstore.format.record import IN_BASE, KIND_BITS, Totals, pack_change
-from fpstore.format.strings import STRINGS_FILE, NewStrings, StringSources, merge_strings
 from fpstore.query.delta import Delta
 from fpstore.query.generation import SAMPLE_SIZE, Generation
 from fpstore.query.snapshot import Snapshot
@@ -65,7 +67,7 @@ class Merge:
         self._work = Work(None if progress is None else partial(self._tell, progress))
         self._design = design
         self._written: GenerationWriter | None = None
-        self._new_strings: NewStrings | None = None  # of other stores
+        self._new_strings: StringSpool | None = None  # of other stores
 
     def _tell(self, progress: Progress, phase: str, done: int, total: int | None) -> None:
         thread = threading.get_ident()
@@ -156,7 +158,9 @@ class Merge:
     def _write(self, snapshot: Snapshot, temporary: Path) -> None:
         self._manifest = self._redesigned(snapshot)
         self._written = written = GenerationWriter(temporary, self._manifest.block_bytes, self._work)
-        self._first_string = snapshot.delta.first_string + len(self._strings) + len(self._new_strings or ())
+        self._first_string = snapshot.delta.first_string + len(self._strings)
+        if self._new_strings is not None:
+            self._first_string += self._new_strings.count
         written.first_string = self._first_string
         self._used = np.zeros(self._first_string, bool) if self._has_strings(snapshot) else None
         write_sorted(written, self._source(snapshot), self._manifest.design, self._resources, self._used)
@@ -191,7 +195,7 @@ class Merge:
         assert written is not None
         kept = None
         if self._used is not None:
-            kept, written.strings_file = self._dictionary(snapshot, temporary, self._used)
+            kept = self._dictionary(snapshot, temporary, self._used, written)
         manifest = self._manifest._replace(generation=written.record(number, self._totals_at_start))
         (temporary / LOG_FILE).unlink(missing_ok=True)
         create_generation_log(temporary, manifest)
@@ -262,18 +266,22 @@ class Merge:
         return place, number, snapshot
 
     def _dictionary(
-        self, snapshot: Snapshot, temporary: Path, used: npt.NDArray[np.bool_]
-    ) -> tuple[npt.NDArray[np.bool_] | None, dict[str, int] | None]:
+        self, snapshot: Snapshot, temporary: Path, used: npt.NDArray[np.bool_], written: GenerationWriter
+    ) -> npt.NDArray[np.bool_] | None:
         """Write the dictionary, or keep the old one if that is as good; return which numbers it has, or None for all."""
         generation = snapshot.generation
         kept = used.copy()
         with self._committer.turn:  # inserts go on
             kept[[number for number in self.numbers_in_use if number < len(kept)]] = True
-        target = temporary / STRINGS_FILE
-        target.unlink(missing_ok=True)
-        if not any(self._strings) and not self._new_strings and int((~kept).sum()) <= UNUSED_STRINGS * len(kept):
-            if generation.record.strings_file:
-                os.link(temporary.with_name(generation.folder.name) / STRINGS_FILE, target)
-            return None, generation.record.strings_file
-        found = StringSources(generation.strings, self._strings, snapshot.delta.first_string, self._new_strings)
-        return kept, merge_strings(target, found, kept, self._work.tick)
+        for name in DICTIONARY_FILES:
+            (temporary / name).unlink(missing_ok=True)
+        added, new = self._strings, self._new_strings
+        if not any(added) and not (new and new.count) and int((~kept).sum()) <= UNUSED_STRINGS * len(kept):
+            written.dictionary = generation.record.dictionary
+            if generation.record.dictionary is not None:
+                for name in DICTIONARY_FILES:
+                    os.link(temporary.with_name(generation.folder.name) / name, temporary / name)
+            return None
+        strings = MergedStrings(generation.dictionary, snapshot.delta.first_string, added, new, kept)
+        written.write_dictionary(strings, self._resources.threads)
+        return kept

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from fpstore.aliases import Bytes, Words
 from fpstore.errors import InputError
+from fpstore.format.dictionary import NO_NUMBER
 from fpstore.format.record import Totals
 from fpstore.format.strings import MAX_STRING_BYTES
 from fpstore.query.delta import ABSENT, PRESENT
@@ -127,21 +128,19 @@ def kind_with(snapshot: Snapshot, path: Path, ids: Words | Sequence[int | str]) 
 
 
 def _numbers(snapshot: Snapshot, ids: Sequence[str], reused: Callable[[int], object]) -> tuple[Words, list[bytes]]:
-    numbers: dict[str, int] = {}
-    strings: list[bytes] = []
+    encoded = [string.encode() for string in ids]
+    longest = max(map(len, encoded), default=0)
+    if longest > MAX_STRING_BYTES:
+        raise InputError(f"a string id takes at most {MAX_STRING_BYTES} bytes of UTF-8, got one of {longest}")
+    numbers = snapshot.numbers_of_strings(encoded)
+    known = numbers != NO_NUMBER
+    for number in numbers[known].tolist():
+        reused(number)
+    fresh: dict[bytes, int] = {}
     following = snapshot.delta.next_string
-    for string in dict.fromkeys(ids):
-        number = snapshot.number_of(string)
-        if number is not None:
-            reused(number)
-        else:
-            encoded = string.encode()
-            if len(encoded) > MAX_STRING_BYTES:
-                raise InputError(f"a string id takes at most {MAX_STRING_BYTES} bytes of UTF-8, got one of {len(encoded)}")
-            number = following + len(strings)
-            strings.append(encoded)
-        numbers[string] = number
-    return np.fromiter((numbers[string] for string in ids), np.uint64, len(ids)), strings
+    for i in np.flatnonzero(~known).tolist():
+        numbers[i] = fresh.setdefault(encoded[i], following + len(fresh))
+    return numbers, list(fresh)
 
 
 def numbered_one(snapshot: Snapshot, identifier: int | str, reused: Callable[[int], object]) -> tuple[int, list[bytes]]:

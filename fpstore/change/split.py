@@ -9,13 +9,13 @@ import numpy as np
 
 from fpstore.arguments import check_whole
 from fpstore.building.generation_writer import GenerationWriter, finish_store
+from fpstore.building.merged_strings import MergedStrings
 from fpstore.building.sources import Part
 from fpstore.building.streaming import write_sorted
 from fpstore.building.target import Target, refuse_inside_store
 from fpstore.building.work import Work
 from fpstore.disk.refusals import NOTHING_CHANGED, refusing
 from fpstore.format.manifest import IDENTITY_BYTES, generation_folder
-from fpstore.format.strings import STRINGS_FILE, StringSources, merge_strings
 from fpstore.query.snapshot import Snapshot
 from fpstore.resources import Resources
 
@@ -46,7 +46,7 @@ def _write_part(snapshot: Snapshot, part: Part, folder: Path, resources: Resourc
     used = np.zeros(delta.next_string, bool) if totals.id_kind == "string" else None
     write_sorted(writer, part, manifest.design, resources, used)
     if used is not None:
-        strings = StringSources(snapshot.generation.strings, delta.strings, delta.first_string)
-        writer.strings_file = merge_strings(generation / STRINGS_FILE, strings, used, writer.work.tick)
+        strings = MergedStrings(snapshot.generation.dictionary, delta.first_string, delta.strings, None, used)
+        writer.write_dictionary(strings, resources.threads)
     record = writer.record(1, totals)
     finish_store(folder, manifest._replace(identity=os.urandom(IDENTITY_BYTES), generation=record))

@@ -1,7 +1,7 @@
 """LMDB files read page by page, without LMDB: it trusts what it reads, and a damaged page can end the process.
 
-What is read here is checked first, so nothing follows a damaged number. :func:`latest` and :func:`databases` lead to the trees of
-a sealed file; :func:`entries` finds what is left of a damaged one.
+What is read here is checked first, so nothing follows a damaged number. :func:`latest` leads to the tree of a sealed file;
+:func:`entries` finds what is left of a damaged one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Offsets = npt.NDArray[np.int64]
 BRANCH, LEAF, META = 1, 2, 8
 HEAD = 16  # bytes of a page before its pointers
 NODE = 8  # bytes of a node before its key
-BIG, SUB = 1, 2  # flags of a node: its value lies on pages of its own; it is a named database
+BIG = 1  # flag of a node: its value lies on pages of its own
 NOWHERE = 2**64 - 1
 MAGIC, VERSION = 0xBEEFC0DE, 1
 INTEGER_KEY = 8
@@ -117,34 +117,12 @@ def _damaged(path: Path, page: int, what: str) -> CorruptStoreError:
 # --- Pages of trees ---------------------------------------------------------------------------------
 
 
-def databases(path: Path, descriptor: int, meta: Meta) -> dict[bytes, Database]:
-    """Return the named databases of a file that has so few that they fit on one page.
-
-    Raises
-    ------
-    CorruptStoreError
-    """
-    root, page_bytes = meta.main.root, meta.page_bytes
-    data = read_at(descriptor, path, root * page_bytes, page_bytes)
-    nodes = parse_page(data, root, LEAF) if len(data) == page_bytes else None
-    if nodes is None or len(nodes.keys) != meta.main.entries:
-        raise _damaged(path, root, "it is damaged")
-    found = {}
-    for key, start, size, flags in zip(
-        nodes.keys, nodes.starts.tolist(), nodes.sizes.tolist(), nodes.flags.tolist(), strict=True
-    ):
-        if flags == SUB and size == _DATABASE.size:
-            found[key] = Database(*_DATABASE.unpack_from(data, start))
-    return found
-
-
 class Nodes(NamedTuple):
-    """The nodes of a page: keys, places of the values in it, their sizes (of a branch: page numbers), flags."""
+    """The nodes of a page: keys, places of the values in it, their sizes (of a branch: page numbers)."""
 
     keys: list[bytes]
     starts: Offsets
     sizes: Offsets
-    flags: Offsets
 
 
 def parse_page(data: bytes, number: int, kind: int) -> Nodes | None:
@@ -164,7 +142,7 @@ def parse_page(data: bytes, number: int, kind: int) -> Nodes | None:
         sizes |= node_flags << 32
         ends = starts
     else:
-        if bool((node_flags & ~(BIG | SUB)).any()):
+        if bool((node_flags & ~BIG).any()):
             return None
         ends = starts + np.where(node_flags & BIG, 8, sizes)
     if int(ends.max()) > len(data):
@@ -174,7 +152,7 @@ def parse_page(data: bytes, number: int, kind: int) -> Nodes | None:
         return None
     first = pointers + NODE
     keys = [data[a:b] for a, b in zip(first.tolist(), starts.tolist(), strict=True)]
-    return Nodes(keys, starts, sizes, node_flags)
+    return Nodes(keys, starts, sizes)
 
 
 # --- What is left of a file -------------------------------------------------------------------------

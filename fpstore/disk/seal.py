@@ -26,7 +26,6 @@ PAD_BYTES = 1 << 18
 PIECE_BYTES = GROUP_CHUNKS * CHUNK_BYTES
 KEY_BYTES = 8
 HIGHEST = 2**64 - 1
-MOST_MARKS = 1 << 26
 
 
 def tail_bytes(used: int) -> int:
@@ -157,66 +156,48 @@ class CheckedPages:
     ----------
     path : Path
     descriptor : int
-    named : bool
-        Whether the file has named databases: the tree at its root then holds their roots.
     """
 
-    def __init__(self, path: Path, descriptor: int, named: bool) -> None:
+    def __init__(self, path: Path, descriptor: int) -> None:
         self._path, self._descriptor = path, descriptor
         self.seal, self._meta = opened_seal(path, descriptor)
         self._branches: dict[int, tuple[list[int], list[int]]] = {}
         self._leaves = bytearray(self._meta.last_page + 1)
-        self.marks = bytearray()  # keys of the main tree whose pages have been checked
-        main = self._meta.main
-        self._trees: dict[bytes | None, pages.Database] = {None: main}
-        if named and main.root != pages.NOWHERE:
-            if main.depth != 1:
-                raise CorruptStoreError(f"{path}: LMDB file is damaged: it has too many databases", path=path, got=main.depth)
-            self._check_page(main.root)
-            for name, database in pages.databases(path, descriptor, self._meta).items():
-                self._trees[name] = database
-        for tree in self._trees.values():
-            if tree.root != pages.NOWHERE and not (2 <= tree.root <= self._meta.last_page and 1 <= tree.depth <= pages.MAX_DEPTH):
-                raise CorruptStoreError(f"{path}: LMDB file is damaged: a tree has no root", path=path, got=tree.root)
+        tree = self._meta.main
+        if tree.root != pages.NOWHERE and not (2 <= tree.root <= self._meta.last_page and 1 <= tree.depth <= pages.MAX_DEPTH):
+            raise CorruptStoreError(f"{path}: LMDB file is damaged: a tree has no root", path=path, got=tree.root)
 
     @property
     def used(self) -> int:
         """Bytes of pages."""
         return (self._meta.last_page + 1) * self._meta.page_bytes
 
-    def reach(self, key: int, database: bytes | None = None) -> int:
+    def reach(self, key: int) -> int:
         """Check the pages on the way to a key of 8 bytes; return the first key that may lie on a later page, or 2^64.
 
         Raises
         ------
         CorruptStoreError, StorageError
         """
-        tree = self._trees.get(database)
-        if tree is None or tree.root == pages.NOWHERE:
+        tree = self._meta.main
+        if tree.root == pages.NOWHERE:
             return HIGHEST + 1
-        page, low, after = tree.root, 0, HIGHEST + 1
+        page, after = tree.root, HIGHEST + 1
         for _ in range(tree.depth - 1):
             keys, children = self._branches.get(page) or self._branch(page)
             i = bisect_right(keys, key)
             if i < len(keys):
                 after = keys[i]
-            page, low = children[i - 1], max(low, keys[i - 1])
+            page = children[i - 1]
         if not self._leaves[page]:
             self._check_page(page)
             self._leaves[page] = 1
-        if database is None and key < MOST_MARKS:
-            self._mark(low, max(key + 1, min(after, MOST_MARKS) if after <= HIGHEST else 0))
         return after
 
-    def _mark(self, low: int, after: int) -> None:
-        if after > len(self.marks):
-            self.marks += bytes(after - len(self.marks))
-        self.marks[low:after] = b"\1" * (after - low)
-
-    def reach_range(self, first: int, last: int, database: bytes | None = None) -> None:
+    def reach_range(self, first: int, last: int) -> None:
         """Check the pages of all keys from one to another."""
         while first <= last:
-            first = self.reach(first, database)
+            first = self.reach(first)
 
     def _branch(self, page: int) -> tuple[list[int], list[int]]:
         """Return the keys of a branch page, where the first counts as the least, and the pages below."""

@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary, finalize
@@ -31,6 +31,7 @@ FIRST_MAP_BYTES = 1 << 24
 BATCH_ITEMS = 256
 KEYS_AT_ONCE = 128  # few enough that their buffers do not trigger the garbage collector
 CHECKED_AT_OPEN = 4 << 20  # a file of at most this many bytes is checked whole when it is opened
+MOST_MARKS = 1 << 26  # keys of which it is noted that they have been checked
 FULL_BYTES = 1 << 16  # a disk with less room than this is called full
 # One lock around all reading, so that no thread closes or forks in the middle of a read. Reads are short and mostly hold the GIL.
 _lock = threading.RLock()
@@ -102,9 +103,6 @@ class SealedReader:
     Parameters
     ----------
     path : Path
-    databases : sequence of bytes
-        Named databases that may be read. LMDB shows a handle only to transactions begun after it was opened, so all are opened
-        at once.
     file_bytes : int, optional
         The size that the file must have; by default that of its pages and PAD_BYTES. The last 8 bytes are a digest.
     digest : int, optional
@@ -114,28 +112,20 @@ class SealedReader:
         far and two 16-bit offsets further, where the padding lies. Longer values are refused unread.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        databases: Sequence[bytes] = (),
-        file_bytes: int | None = None,
-        digest: int | None = None,
-        largest: int = 0,
-    ) -> None:
+    def __init__(self, path: Path, file_bytes: int | None = None, digest: int | None = None, largest: int = 0) -> None:
         self.path = path
         self._file_bytes = file_bytes
         self._digest = digest
         self._pages: CheckedPages
         self._whole = False  # every page has been checked
         self._longest = max(largest, PAD_BYTES // 2)
-        self._names = databases
+        self._reached = bytearray()  # by the number of a key: whether the pages on the way to it have been checked
         self._closed = False
         self._pid = 0  # the process that owns what follows
         self._given_back: finalize[[int], SealedReader] | None = None
         self._descriptor = -1  # of the file that was opened, even if the path names another one later
         self._environment: lmdb.Environment | None = None
         self._transaction: lmdb.Transaction | None = None
-        self._databases: dict[bytes | None, Any] = {}
         with _lock:
             try:
                 self._open()
@@ -154,20 +144,16 @@ class SealedReader:
         environment = _shared.get(inode)
         if environment is None:
             with translated(self.path):
-                environment = lmdb.open(self._name(), subdir=False, readonly=True, lock=False, max_dbs=4, readahead=False)
+                environment = lmdb.open(self._name(), subdir=False, readonly=True, lock=False, readahead=False)
         try:
             with translated(self.path):
-                databases: dict[bytes | None, Any] = {None: None}
-                for name in self._names:
-                    with suppress(lmdb.NotFoundError):
-                        databases[name] = environment.open_db(name, create=False)
                 self._transaction = environment.begin(buffers=True)
         except BaseException:
             if inode not in _shared:  # the error would keep the file open, and it can be opened only once
                 environment.close()
             raise
         _shared[inode] = self._environment = environment
-        self._databases, self._pid = databases, os.getpid()
+        self._pid = os.getpid()
 
     def _name(self) -> bytes:
         """Return a path of the very file that was opened: before a fork, a merge may have removed it, or the store was renamed.
@@ -196,7 +182,7 @@ class SealedReader:
                 expected=self._file_bytes,
                 got=size,
             )
-        self._pages = CheckedPages(self.path, self._descriptor, bool(self._names))
+        self._pages = CheckedPages(self.path, self._descriptor)
         if self._file_bytes is None and size != (expected := self._pages.used + PAD_BYTES + tail_bytes(self._pages.used)):
             raise CorruptStoreError(
                 f"{self.path}: LMDB file is cut short or damaged ({size} bytes, expected {expected})",
@@ -220,16 +206,13 @@ class SealedReader:
             self._pages.seal.check_all()
             self._whole = True
 
-    def _ready(self, database: bytes | None) -> tuple[Any, Any]:
-        """Return the transaction and the handle of a database, opened in this process; the caller holds the lock."""
+    def _ready(self) -> Any:
+        """Return the transaction, opened in this process; the caller holds the lock."""
         if self._closed:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
         if self._pid != os.getpid():
             self._open()
-        if database not in self._databases:
-            assert database is not None
-            raise CorruptStoreError(f"{self.path}: database {database.decode()} is missing", path=self.path)
-        return self._transaction, self._databases[database]
+        return self._transaction
 
     @property
     def file_bytes(self) -> int:
@@ -241,7 +224,7 @@ class SealedReader:
         """Check every page, without LMDB."""
         if self._closed:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
-        CheckedPages(self.path, self._descriptor, bool(self._names)).seal.check_all()
+        CheckedPages(self.path, self._descriptor).seal.check_all()
 
     def _copied(self, value: memoryview[int]) -> bytes:
         if len(value) > self._longest:
@@ -250,30 +233,37 @@ class SealedReader:
             )
         return bytes(value)
 
-    def get(self, key: bytes, database: bytes | None = None) -> bytes | None:
-        """Return the value of a key, or None; CorruptStoreError if there is no such database."""
+    def get(self, key: bytes, number: int | None = None) -> bytes | None:
+        """Return the value of a key, or None.
+
+        Parameters
+        ----------
+        key : bytes
+            8 bytes.
+        number : int, optional
+            How many keys are less, if it is there: by it is noted what has been checked.
+        """
         with _lock:
-            transaction, handle = self._ready(database)
-            if not self._whole:
-                number, marks = int.from_bytes(key, "big"), self._pages.marks
-                if database is not None or number >= len(marks) or not marks[number]:
-                    self._pages.reach(number, database)
+            transaction = self._ready()
+            if not self._whole and not self._has_reached(number):
+                self._pages.reach(int.from_bytes(key, "big"))
+                self._note_reached(number)
             try:
-                value = transaction.get(key, db=handle)
+                value = transaction.get(key)
             except lmdb.Error as error:
                 raise _translate(self.path, error) from error
             return None if value is None else self._copied(value)
 
-    def get_many(self, keys: Sequence[bytes], database: bytes | None = None) -> list[bytes | None]:
-        """Return the value of each key, or None. Ascending keys are found fastest."""
+    def get_many(self, keys: Sequence[bytes], numbers: Sequence[int]) -> list[bytes | None]:
+        """Return the value of each key, or None; see :meth:`get`. Ascending keys are found fastest."""
         out: list[bytes | None] = []
         for start in range(0, len(keys), KEYS_AT_ONCE):
             part = keys[start : start + KEYS_AT_ONCE]
             with _lock, translated(self.path):
-                transaction, handle = self._ready(database)
+                transaction = self._ready()
                 if not self._whole:
-                    self._reach_many(part, database)
-                found = transaction.cursor(db=handle).getmulti(part)
+                    self._reach_many(part, numbers[start : start + KEYS_AT_ONCE])
+                found = transaction.cursor().getmulti(part)
                 if len(found) == len(part):
                     out += [self._copied(value) for _, value in found]
                 else:
@@ -281,27 +271,37 @@ class SealedReader:
                     out += [values.get(key) for key in part]
         return out
 
-    def successive(self, first: bytes, count: int, database: bytes | None = None) -> list[bytes]:
-        """Return the values of successive numbers, as keys of 8 bytes, from an existing one on; fewer if the keys end."""
+    def range(self, first: bytes, last: bytes) -> list[bytes]:
+        """Return the values of all keys from one to another, both included."""
         with _lock, translated(self.path):
-            transaction, handle = self._ready(database)
+            transaction = self._ready()
             if not self._whole:
-                low = int.from_bytes(first, "big")
-                self._pages.reach_range(low, low + count - 1, database)
-            cursor = transaction.cursor(db=handle)
-            if not cursor.set_key(first):
+                self._pages.reach_range(int.from_bytes(first, "big"), int.from_bytes(last, "big"))
+            cursor = transaction.cursor()
+            if not cursor.set_range(first):
                 return []
-            return [self._copied(value) for value in islice(cursor.iternext(keys=False, values=True), count)]
+            return [self._copied(value) for key, value in takewhile(lambda item: bytes(item[0]) <= last, cursor.iternext())]
 
-    def _reach_many(self, keys: Sequence[bytes], database: bytes | None) -> None:
+    def _has_reached(self, number: int | None) -> bool:
+        return number is not None and number < len(self._reached) and self._reached[number] != 0
+
+    def _note_reached(self, number: int | None) -> None:
+        if number is not None and number < MOST_MARKS:
+            if number >= len(self._reached):
+                self._reached += bytes(number + 1 - len(self._reached))
+            self._reached[number] = 1
+
+    def _reach_many(self, keys: Sequence[bytes], numbers: Sequence[int]) -> None:
         """Check the pages on the way to keys; ascending keys take fewer steps."""
         low = after = 0
-        for number in [int.from_bytes(key, "big") for key in keys]:
-            marks = self._pages.marks if database is None else b""
-            if not low <= number < after and not (number < len(marks) and marks[number]):
-                low, after = number, self._pages.reach(number, database)
+        for key, number in zip(keys, numbers, strict=True):
+            if not self._has_reached(number):
+                place = int.from_bytes(key, "big")
+                if not low <= place < after:
+                    low, after = place, self._pages.reach(place)
+                self._note_reached(number)
 
-    def items(self, database: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+    def items(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield (key, value) in key order."""
         if self._closed:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
@@ -309,8 +309,7 @@ class SealedReader:
         last = b""
         while True:
             with _lock, translated(self.path):
-                transaction, handle = self._ready(database)
-                cursor = transaction.cursor(db=handle)
+                cursor = self._ready().cursor()
                 # First the key after the empty one, later the key after the last one.
                 found = cursor.set_range(last) and (bytes(cursor.key()) > last or cursor.next())
                 items = islice(cursor.iternext(), BATCH_ITEMS) if found else ()
@@ -327,7 +326,7 @@ class SealedReader:
         """Release the handle; the file is closed with its last reader. Closing twice is allowed."""
         with _lock:
             self._closed = True
-            self._databases, self._transaction, self._environment = {}, None, None
+            self._transaction = self._environment = None
             if self._given_back is not None:
                 self._given_back()
 
@@ -344,10 +343,8 @@ class SealedWriter:
                 lock=False,
                 sync=False,
                 metasync=False,
-                max_dbs=4,
                 map_size=FIRST_MAP_BYTES,
             )
-        self._databases: dict[bytes, object] = {}
 
     def run(self, work: Callable[[lmdb.Transaction], T]) -> T:
         """Run ``work(transaction)`` and commit; if the map is full, grow it and run the work again."""
@@ -357,13 +354,6 @@ class SealedWriter:
                     return work(transaction)
             except lmdb.MapFullError:
                 self._environment.set_mapsize(self._environment.info()["map_size"] * 2)
-
-    def database(self, name: bytes) -> object:
-        """Return the handle of a named database, which is created if it is missing."""
-        if name not in self._databases:
-            with translated(self.path):
-                self._databases[name] = self._environment.open_db(name)
-        return self._databases[name]
 
     def finish(self, largest: int = 0) -> tuple[int, int]:
         """Sync and close the file, pad it with a hole for reads of damaged lengths, and return its size and digest."""

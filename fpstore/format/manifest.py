@@ -47,8 +47,9 @@ class GenerationRecord(NamedTuple):
         The digest of its set of fingerprints.
     ids_file : dict
         The expected ``bytes``, ``digest`` and ``largest`` record of the id map.
-    strings_file : dict or None
-        The same for the dictionary of strings.
+    dictionary : dict or None
+        Of string ids: ``strings`` and ``numbers`` are the shapes of these files, ``count`` is the number of strings (with
+        unused numbers), ``hashes`` and ``hash_digest`` are the number and the digest of the distinct hashes.
     """
 
     number: int
@@ -59,7 +60,7 @@ class GenerationRecord(NamedTuple):
     first_string: int
     set_digest: int
     ids_file: dict[str, int]
-    strings_file: dict[str, int] | None
+    dictionary: dict[str, Any] | None
 
 
 class Manifest(NamedTuple):
@@ -195,7 +196,8 @@ def parse_manifest(data: bytes, file: Path) -> Manifest:
 def _check(manifest: Manifest) -> None:
     """Raise ValueError where a manifest with a right checksum says what cannot be."""
     record = manifest.generation
-    shapes = [record.ids_file, *([] if record.strings_file is None else [record.strings_file])]
+    dictionary = record.dictionary
+    shapes = [record.ids_file, *([] if dictionary is None else [dictionary["strings"], dictionary["numbers"]])]
     counts = (record.number, record.fingerprints, record.ids, record.next_row, record.first_string, record.set_digest)
     for wrong, what in (
         (len(manifest.identity) != IDENTITY_BYTES, "identity"),
@@ -205,9 +207,15 @@ def _check(manifest: Manifest) -> None:
         (not all(map(_is_count, counts)), "counts"),
         (record.id_kind not in ID_KINDS, "kind of ids"),
         (any(set(shape) != _SHAPE or not all(map(_is_count, shape.values())) for shape in shapes), "files"),
+        (dictionary is not None and not _is_dictionary(dictionary), "dictionary"),
     ):
         if wrong:
             raise ValueError(what)
+
+
+def _is_dictionary(record: dict[str, Any]) -> bool:
+    counts = ("count", "hashes", "hash_digest")
+    return set(record) == {"strings", "numbers", *counts} and all(_is_count(record[name]) for name in counts)
 
 
 def _is_count(value: object) -> bool:

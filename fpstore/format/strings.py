@@ -1,140 +1,364 @@
-"""The dictionary of string ids: each string has a number, which stands for it in the id map."""
+"""The strings of a store by number: many in a record, compressed together (docs/format.md, "Strings")."""
 
 from __future__ import annotations
 
-import heapq
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from itertools import chain, groupby, islice
-from operator import itemgetter
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import xxhash
 
 from fpstore.aliases import Words
 from fpstore.arguments import MAX_ID_BYTES
 from fpstore.disk.sealed import SealedReader, SealedWriter
-from fpstore.errors import CorruptStoreError, InputError
+from fpstore.errors import CorruptStoreError
+
+if TYPE_CHECKING:
+    from zstandard import ZstdCompressionDict, ZstdCompressor
 
 STRINGS_FILE = "strings.mdb"
-STRINGS = b"strings"
-NUMBERS = b"numbers"
 MAX_STRING_BYTES = MAX_ID_BYTES
-APPEND_ITEMS = 1 << 11
-TICK_ROWS = 1 << 14
+SEPARATOR = b"\xff"  # occurs in no UTF-8
+RECORD_BYTES = 1 << 10  # of strings, about, in a record: one look-up decompresses so many
+MOST_STRINGS = 1 << 8  # in a record
+LEVEL = 3
+DICTIONARY_KEYS = b"\xff" * 7 + b"\xfe", b"\xff" * 8  # two copies: without it, no record can be read
+_DICTIONARY = struct.Struct("<II")  # strings in a record; how many strings there were when it was trained
+MOST_DICTIONARY_BYTES = 1 << 16
+DICTIONARY_SHARE = 100  # the strings are so many times as large as the dictionary
+SAMPLE_RECORDS = 1 << 12
+CHECKSUM_BYTES = 4
+BATCH_RECORDS = 1 << 11
+MOST_RECORD_BYTES = MOST_STRINGS * (MAX_STRING_BYTES + 1)
+
+
+def record_key(record: int) -> bytes:
+    """Return the LMDB key of a record: its number in 8 bytes, big-endian."""
+    return struct.pack(">Q", record)
+
+
+def sealed(key: bytes, content: bytes) -> bytes:
+    """Return the value of a key: the low half of the XXH64 of the content, seeded with the key, then the content."""
+    return struct.pack("<I", xxhash.xxh64_intdigest(content, int.from_bytes(key, "big")) & 0xFFFFFFFF) + content
+
+
+def opened(key: bytes, value: bytes) -> bytes | None:
+    """Return the content of a value, or None if it is damaged."""
+    content = value[CHECKSUM_BYTES:]
+    return content if sealed(key, content) == value else None
+
+
+class StringLayout(NamedTuple):
+    """What all records of a file share.
+
+    Attributes
+    ----------
+    per_record : int
+        The number of strings in a record.
+    trained : int
+        How many strings there were when the dictionary was trained.
+    dictionary : bytes
+        Of :func:`train`.
+    """
+
+    per_record: int
+    trained: int
+    dictionary: bytes
+
+    def pack(self) -> bytes:
+        """Return its bytes in the file."""
+        return _DICTIONARY.pack(self.per_record, self.trained) + self.dictionary
+
+
+def parse_layout(values: Iterable[bytes | None]) -> StringLayout | None:
+    """Return the layout from the values of DICTIONARY_KEYS, of which one is enough; None if all are damaged."""
+    for key, value in zip(DICTIONARY_KEYS, values, strict=True):
+        content = None if value is None else opened(key, value)
+        if content is not None and len(content) >= _DICTIONARY.size:
+            per_record, trained = _DICTIONARY.unpack_from(content)
+            if 1 <= per_record <= MOST_STRINGS:
+                return StringLayout(per_record, trained, content[_DICTIONARY.size :])
+    return None
+
+
+def strings_per_record(count: int, total_bytes: int) -> int:
+    """Return how many strings of a set of this size share a record."""
+    return min(max(RECORD_BYTES * count // max(total_bytes, 1), 1), MOST_STRINGS)
+
+
+def joined(strings: Sequence[bytes]) -> bytes:
+    """Return the strings of a record as one, each followed by SEPARATOR."""
+    return SEPARATOR.join([*strings, b""])
+
+
+def train(sample: Sequence[bytes], total_bytes: int) -> bytes:
+    """Train a dictionary for a set of strings; b"" if it is too small for one.
+
+    Parameters
+    ----------
+    sample : list of bytes
+        Some records of the set, uncompressed, about SAMPLE_RECORDS, evenly spread.
+    total_bytes : int
+        The size of all.
+    """
+    import zstandard
+
+    size = min(MOST_DICTIONARY_BYTES, total_bytes // DICTIONARY_SHARE)
+    if size < 1 << 8:
+        return b""
+    try:
+        return zstandard.train_dictionary(size, list(sample), level=LEVEL).as_bytes()
+    except zstandard.ZstdError:  # there is nothing to learn
+        return b""
+
+
+def _dictionary(data: bytes) -> ZstdCompressionDict | None:
+    import zstandard
+
+    return zstandard.ZstdCompressionDict(data) if data else None
+
+
+class RecordReader:
+    """Decompresses the records of a file.
+
+    Parameters
+    ----------
+    layout : StringLayout
+    """
+
+    def __init__(self, layout: StringLayout) -> None:
+        import zstandard
+
+        self._zstd = zstandard.ZstdDecompressor(dict_data=_dictionary(layout.dictionary))
+        self._error = zstandard.ZstdError
+        self._per_record = layout.per_record
+
+    def strings(self, content: bytes) -> list[bytes] | None:
+        """Return the strings of a record, or None if this is not a record."""
+        try:
+            strings = self._zstd.decompress(content, max_output_size=MOST_RECORD_BYTES).split(SEPARATOR)
+        except self._error:
+            return None
+        return None if strings.pop() or len(strings) > self._per_record else strings
 
 
 class StringWriter:
-    """Numbers strings in the order of first appearance, in an LMDB file."""
+    """Writes strings in the order of their numbers, from 0 on.
 
-    def __init__(self, writer: SealedWriter) -> None:
-        self._writer = writer
-        self._names = writer.database(STRINGS)
-        self._numbers = writer.database(NUMBERS)
-        self.count = 0
+    Parameters
+    ----------
+    path : Path
+        The file to create.
+    layout : StringLayout
+    threads : int
+    """
 
-    def number(self, names: Sequence[str]) -> Words:
-        """Return the numbers of strings; new strings are added."""
-        encoded = [name.encode() for name in names]
-        longest = max(encoded, key=len, default=b"")
-        if len(longest) > MAX_STRING_BYTES:
-            raise InputError(f"a string id takes at most {MAX_STRING_BYTES} bytes of UTF-8, got one of {len(longest)}")
-        hashes = {name: xxhash.xxh64_digest(name) for name in dict.fromkeys(encoded)}
+    def __init__(self, path: Path, layout: StringLayout, threads: int = 1) -> None:
+        import zstandard
 
-        def work(transaction: Any) -> dict[bytes, int]:
-            known: dict[bytes, bytes] = (
-                dict(transaction.cursor(self._numbers).getmulti(sorted(set(hashes.values())))) if self.count else {}
-            )
-            numbers: dict[bytes, int] = {}
-            changed: dict[bytes, bytes] = {}
-            fresh: list[tuple[bytes, bytes]] = []
-            for name, key in hashes.items():
-                places = known.get(key, b"")
-                number = self._find(transaction, places, name) if places else None
-                if number is None:
-                    number = self.count + len(fresh)
-                    place = struct.pack(">Q", number)
-                    fresh.append((place, sealed_string(number, name)))
-                    changed[key] = changed.get(key, places) + place
-                numbers[name] = number
-            transaction.cursor(self._names).putmulti(fresh, append=True)
-            transaction.cursor(self._numbers).putmulti(sorted(changed.items()))
-            return numbers
+        known = _dictionary(layout.dictionary)
+        if known is not None:
+            known.precompute_compress(level=LEVEL)
+        self._compressor: ZstdCompressor = zstandard.ZstdCompressor(
+            level=LEVEL, dict_data=known, write_checksum=False, write_content_size=True, write_dict_id=False
+        )
+        self._layout = layout
+        self._threads = threads
+        self._waiting: list[bytes] = []  # of the record that is not full yet
+        self._records: list[bytes] = []  # to be written together
+        self._plain: list[int] = []  # those of them that are to be compressed
+        self._written = self._largest = 0
+        self.per_record = layout.per_record
+        self._writer = SealedWriter(path)
 
-        numbers = self._writer.run(work)
-        self.count = max(self.count, max(numbers.values(), default=-1) + 1)
-        return np.fromiter((numbers[name] for name in encoded), np.uint64, len(encoded))
+    def add(self, strings: Iterable[bytes]) -> None:
+        """Append strings; b"" stands for a number that is not in use."""
+        self._waiting.extend(strings)
+        step = self.per_record
+        whole = len(self._waiting) // step * step
+        for start in range(0, whole, step):
+            self._take(self._waiting[start : start + step])
+        self._waiting = self._waiting[whole:]
 
-    def _find(self, transaction: Any, places: bytes, name: bytes) -> int | None:
-        for (number,) in struct.iter_unpack(">Q", places):
-            if transaction.get(struct.pack(">Q", number), db=self._names) == sealed_string(number, name):
-                return int(number)
-        return None
+    def _take(self, strings: list[bytes]) -> None:
+        self._plain.append(len(self._records))
+        self._take_content(joined(strings))
+
+    def copy(self, content: bytes) -> None:
+        """Append a whole record as it lies in a file of the same layout; the next string begins a record."""
+        assert not self._waiting
+        self._take_content(content)
+
+    def _take_content(self, content: bytes) -> None:
+        self._records.append(content)
+        if len(self._records) == BATCH_RECORDS:
+            self._flush()
+
+    def _flush(self) -> None:
+        records = self._records
+        if self._plain:
+            plain: list[bytes | bytearray | memoryview] = [records[i] for i in self._plain]
+            frames = self._compressor.multi_compress_to_buffer(plain, threads=self._threads)
+            for at, i in enumerate(self._plain):
+                records[i] = frames[at].tobytes()
+        keys = map(record_key, range(self._written, self._written + len(records)))
+        items = [(key, sealed(key, content)) for key, content in zip(keys, records, strict=True)]
+        self._writer.run(lambda transaction: _append(transaction, items))
+        self._written += len(items)
+        self._largest = max(self._largest, max((len(value) for _, value in items), default=0))
+        self._records, self._plain = [], []
+
+    def finish(self) -> dict[str, int]:
+        """Make the file durable, and return its size, digest and largest value."""
+        if self._waiting:
+            self._take(self._waiting)
+        self._flush()
+        items = [(key, sealed(key, self._layout.pack())) for key in DICTIONARY_KEYS]
+        self._writer.run(lambda transaction: _append(transaction, items))
+        self._largest = max(self._largest, len(items[0][1]))
+        size, digest = self._writer.finish(self._largest)
+        return {"bytes": size, "digest": digest, "largest": self._largest}
+
+    def abort(self) -> None:
+        """Close without finishing."""
+        self._writer.abort()
 
 
-def sealed_string(number: int, name: bytes) -> bytes:
-    """Return the dictionary's value for a string: the low half of its XXH64, seeded with its number, then the string."""
-    return struct.pack("<I", xxhash.xxh64_intdigest(name, number) & 0xFFFFFFFF) + name
+def _append(transaction: Any, items: list[tuple[bytes, bytes]]) -> None:
+    transaction.cursor().putmulti(items, append=True)
 
 
 class Strings:
-    """Reads the dictionary: numbers to strings."""
+    """Reads strings by number.
 
-    def __init__(self, reader: SealedReader) -> None:
-        self._reader = reader
+    Parameters
+    ----------
+    path : Path
+    shape : dict
+        As :meth:`StringWriter.finish` returned it.
+    count : int
+        The number of strings, unused numbers included.
+    """
 
-    def string(self, number: int) -> str:
-        """Return the string of a number."""
-        return self._opened(number, self._reader.get(struct.pack(">Q", number), STRINGS)).decode()
+    def __init__(self, path: Path, shape: dict[str, int], count: int) -> None:
+        self.path = path
+        self.count = count
+        self._reader = SealedReader(path, file_bytes=shape["bytes"], digest=shape["digest"], largest=shape["largest"])
+        self._last: tuple[int, list[bytes]] = -1, []  # the record that was read last
 
-    def several(self, numbers: Words) -> list[str]:
-        """Return the strings of ascending numbers; each is looked up once."""
-        packed = numbers.astype(">u8").tobytes()
-        values = self._reader.get_many([packed[i : i + 8] for i in range(0, len(packed), 8)], STRINGS)
-        return [self._opened(number, value).decode() for number, value in zip(numbers.tolist(), values, strict=True)]
-
-    def number(self, name: bytes) -> int | None:
-        """Return the number of a string, or None.
+    @cached_property
+    def layout(self) -> StringLayout:
+        """What all records share.
 
         Raises
         ------
         CorruptStoreError
-            A number listed under the hash has no intact string with that hash, so the string may be this one.
         """
-        key = xxhash.xxh64_digest(name)
-        for number in self._listed(key):
-            found = self._opened(number, self._reader.get(struct.pack(">Q", number), STRINGS))
-            if found == name:
-                return number
-            if xxhash.xxh64_digest(found) != key:
-                raise self._damaged(f"id number {number} is listed for another string")
-        return None
+        layout = parse_layout(map(self._reader.get, DICTIONARY_KEYS))
+        if layout is None:
+            raise self._damaged("the dictionary of the strings is damaged")
+        return layout
 
-    def _listed(self, key: bytes) -> list[int]:
-        """Return the numbers that are listed under a hash."""
-        places = self._reader.get(key, NUMBERS)
-        if places is None:
-            return []
-        if not places or len(places) % 8:
-            raise self._damaged(f"the numbers of hash {key.hex()} are damaged")
-        return [number for (number,) in struct.iter_unpack(">Q", places)]
+    @property
+    def per_record(self) -> int:
+        """The number of strings in a record."""
+        return self.layout.per_record
 
     def _damaged(self, what: str) -> CorruptStoreError:
-        return CorruptStoreError(f"{self._reader.path}: {what}: run fpstore repair", path=self._reader.path)
+        return CorruptStoreError(f"{self.path}: {what}: run fpstore repair", path=self.path)
+
+    @cached_property
+    def _records(self) -> RecordReader:
+        return RecordReader(self.layout)
+
+    def parse(self, record: int, value: bytes | None) -> list[bytes]:
+        """Return the strings of a record, of which there are as many as its place says.
+
+        Raises
+        ------
+        CorruptStoreError
+        """
+        content = None if value is None else opened(record_key(record), value)
+        strings = None if content is None else self._records.strings(content)
+        first = record * self.per_record
+        if strings is None or len(strings) != min(self.per_record, self.count - first):
+            raise self._damaged(f"the strings of id numbers {first} to {first + self.per_record - 1} are damaged")
+        return strings
+
+    def _record(self, record: int) -> list[bytes]:
+        number, strings = self._last
+        if number != record:
+            strings = self.parse(record, self._reader.get(record_key(record), record))
+            self._last = record, strings
+        return strings
+
+    def encoded(self, number: int) -> bytes:
+        """Return the UTF-8 of the string of a number.
+
+        Raises
+        ------
+        CorruptStoreError
+            There is none.
+        """
+        if number < self.count:
+            string = self._record(number // self.per_record)[number % self.per_record]
+            if string:
+                return string
+        raise CorruptStoreError(f"{self.path}: id number {number} has no string", path=self.path)
+
+    def string(self, number: int) -> str:
+        """Return the string of a number; see :meth:`encoded`."""
+        return self.encoded(number).decode()
+
+    def several(self, numbers: Words) -> list[bytes]:
+        """Return the UTF-8 of the strings of ascending numbers. Each record is read once.
+
+        Raises
+        ------
+        CorruptStoreError
+        """
+        out: list[bytes] = []
+        if not len(numbers):
+            return out
+        records = numbers // np.uint64(self.per_record)
+        distinct, starts = np.unique(records, return_index=True)
+        ends = [*starts[1:].tolist(), len(numbers)]
+        values = self._reader.get_many([record_key(record) for record in distinct.tolist()], distinct.tolist())
+        ranks = (numbers - records * np.uint64(self.per_record)).tolist()
+        for record, value, start, end in zip(distinct.tolist(), values, starts.tolist(), ends, strict=True):
+            strings = self.parse(record, value)
+            out += [strings[rank] for rank in ranks[start:end]]
+        if not all(out):
+            number = int(numbers[out.index(b"")])
+            raise CorruptStoreError(f"{self.path}: id number {number} has no string", path=self.path)
+        return out
+
+    def records(self) -> Iterator[tuple[int, bytes]]:
+        """Yield (record, value) in order, as they lie in the file."""
+        for record, (key, value) in enumerate(islice(self._reader.items(), -(-self.count // self.per_record))):
+            if key != record_key(record):
+                raise self._damaged(f"record {record} of the strings is missing")
+            yield record, value
 
     def items(self) -> Iterator[tuple[int, bytes]]:
-        """Yield (number, string in UTF-8) in order of the numbers."""
-        for key, value in self._reader.items(STRINGS):
-            number = int.from_bytes(key, "big")
-            yield number, self._opened(number, value)
+        """Yield (number, string in UTF-8) in order of the numbers, without the numbers that are not in use."""
+        for record, value in self.records():
+            for number, string in enumerate(self.parse(record, value), record * self.per_record):
+                if string:
+                    yield number, string
 
-    def places(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield (hash, numbers of the strings that have it) in order of the hashes."""
-        return self._reader.items(NUMBERS)
+    def verify(self, tick: Callable[[int], None] = lambda rows: None) -> int:
+        """Check each record, and return the number of strings."""
+        self._reader.verify()
+        found = 0
+        for found, _ in enumerate(self.items(), 1):
+            if found % BATCH_RECORDS == 0:
+                tick(BATCH_RECORDS)
+        return found
 
     @property
     def file_bytes(self) -> int:
@@ -144,158 +368,3 @@ class Strings:
     def close(self) -> None:
         """Close the file."""
         self._reader.close()
-
-    def _opened(self, number: int, value: bytes | None) -> bytes:
-        if value is not None and len(value) > 4:
-            name = value[4:]
-            if xxhash.xxh64_intdigest(name, number) & 0xFFFFFFFF == int.from_bytes(value[:4], "little"):
-                return name
-        what = "has no string" if value is None else "has a damaged string"
-        raise CorruptStoreError(f"{self._reader.path}: id number {number} {what}", path=self._reader.path)
-
-    def verify(self, tick: Callable[[int], None] = lambda rows: None) -> None:
-        """Check each string, and that it leads back to its number.
-
-        ``tick`` is called now and then with the number of strings checked since the last call.
-        """
-        self._reader.verify()
-        names = 0
-        for number, name in self.items():
-            names += 1
-            if names % TICK_ROWS == 0:
-                tick(TICK_ROWS)
-            places = self._reader.get(xxhash.xxh64_digest(name), NUMBERS) or b""
-            if struct.pack(">Q", number) not in [places[i : i + 8] for i in range(0, len(places), 8)]:
-                raise CorruptStoreError(
-                    f"{self._reader.path}: the id dictionary is damaged at number {number}", path=self._reader.path
-                )
-        count = sum(len(value) // 8 for _, value in self.places()) if names else 0
-        if count != names:
-            raise CorruptStoreError(
-                f"{self._reader.path}: the id dictionary has {names} strings and {count} numbers", path=self._reader.path
-            )
-
-
-class NewStrings:
-    """Strings of other stores, which get the next numbers. They are kept in a file, since there may be any number of them.
-
-    Parameters
-    ----------
-    path : Path
-        The file to create.
-    first : int
-        The first number.
-    """
-
-    def __init__(self, path: Path, first: int) -> None:
-        self._path, self.first = path, first
-        self._writer = SealedWriter(path)
-        self._numbers = StringWriter(self._writer)
-        self._reader: SealedReader | None = None
-
-    def __len__(self) -> int:
-        return self._numbers.count
-
-    def number(self, names: Sequence[str]) -> Words:
-        """Return the numbers of the strings; new ones are added."""
-        return self._numbers.number(names) + np.uint64(self.first)
-
-    def _names(self) -> Strings:
-        if self._reader is None:
-            self._writer.finish()
-            self._reader = SealedReader(self._path, (STRINGS, NUMBERS))
-        return Strings(self._reader)
-
-    def items(self) -> Iterator[tuple[int, bytes]]:
-        """Yield (number, string) in order of the numbers; after this, nothing can be added."""
-        return ((self.first + number, name) for number, name in self._names().items())
-
-    def places(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield (hash, numbers) in order of the hashes; after this, nothing can be added."""
-        for key, value in self._names().places():
-            yield key, b"".join(struct.pack(">Q", self.first + number) for (number,) in struct.iter_unpack(">Q", value))
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._reader is None:
-            self._writer.abort()
-        else:
-            self._reader.close()
-
-
-class StringSources(NamedTuple):
-    """Where the strings of a new dictionary come from.
-
-    Attributes
-    ----------
-    old : Strings or None
-        The dictionary with the numbers below ``first``.
-    added : sequence of bytes
-        The strings with the numbers from ``first`` on; the numbers of empty ones are unused.
-    first : int
-    joined : NewStrings or None
-        The strings with the numbers after those.
-    """
-
-    old: Strings | None
-    added: Sequence[bytes]
-    first: int
-    joined: NewStrings | None = None
-
-
-def merge_strings(path: Path, sources: StringSources, used: npt.NDArray[np.bool_], tick: Callable[[], None]) -> dict[str, int]:
-    """Write a dictionary of the strings whose numbers are in use, and return its record for the manifest.
-
-    Parameters
-    ----------
-    path : Path
-        The file to create.
-    sources : StringSources
-    used : ndarray of bool
-        Whether each of these numbers is in use.
-    tick : callable
-        Called now and then.
-    """
-    old, added, first, joined = sources
-    writer = SealedWriter(path)
-    try:
-        names, numbers = writer.database(STRINGS), writer.database(NUMBERS)
-        extra = [(first + i, name) for i, name in enumerate(added) if name and used[first + i]]
-        kept = ((number, name) for number, name in (old.items() if old else ()) if number < len(used) and used[number])
-        after = ((number, name) for number, name in (joined.items() if joined else ()) if used[number])
-        values = ((struct.pack(">Q", number), sealed_string(number, name)) for number, name in chain(kept, extra, after))
-        _append(writer, names, values, tick)
-        fresh: dict[bytes, bytes] = {}
-        for number, name in extra:
-            key = xxhash.xxh64_digest(name)
-            fresh[key] = fresh.get(key, b"") + struct.pack(">Q", number)
-        places = heapq.merge(old.places() if old else (), sorted(fresh.items()), joined.places() if joined else ())
-        _append(writer, numbers, _in_use(places, used), tick)
-        size, digest = writer.finish()
-    except BaseException:
-        writer.abort()
-        raise
-    return {"bytes": size, "digest": digest, "largest": 0}
-
-
-def _in_use(places: Iterable[tuple[bytes, bytes]], used: npt.NDArray[np.bool_]) -> Iterator[tuple[bytes, bytes]]:
-    """Join the numbers of equal hashes, and leave out those that are not in use."""
-    for key, group in groupby(places, key=itemgetter(0)):
-        found = b"".join(value for _, value in group)
-        kept = [found[i : i + 8] for i in range(0, len(found), 8) if _is_used(int.from_bytes(found[i : i + 8], "big"), used)]
-        if kept:
-            yield key, b"".join(kept)
-
-
-def _is_used(number: int, used: npt.NDArray[np.bool_]) -> bool:
-    return number < len(used) and bool(used[number])
-
-
-def _append(writer: SealedWriter, database: object, items: Iterator[tuple[bytes, bytes]], tick: Callable[[], None]) -> None:
-    while batch := list(islice(items, APPEND_ITEMS)):
-        writer.run(partial(_put_all, database, batch))
-        tick()
-
-
-def _put_all(database: object, batch: list[tuple[bytes, bytes]], transaction: Any) -> None:
-    transaction.cursor(database).putmulti(batch, append=True)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from fpstore import _kernel
 from fpstore.aliases import Words
-from fpstore.disk.sealed import SealedReader
 from fpstore.errors import ClosedStoreError
-from fpstore.format.id_map import IDS_FILE, IdMap
+from fpstore.format.dictionary import Dictionary
+from fpstore.format.id_map import IDS_FILE
 from fpstore.format.manifest import Manifest, generation_folder
-from fpstore.format.strings import NUMBERS, STRINGS, STRINGS_FILE, Strings
+from fpstore.format.mapping import Mapping
 from fpstore.format.table import TableReader, table_name
 
 SAMPLE_SIZE = 1 << 12
@@ -35,17 +35,13 @@ class Generation:
         self._tables = [TableReader(self.folder / table_name(i)) for i in range(len(self.design.tables))]
         for i, table in enumerate(self.tables):
             table.check_place(self.design, i, count, digest)
-        self.ids = IdMap(self.folder / IDS_FILE, digest, self.record.ids_file)
-        self.strings: Strings | None = None
-        shape = self.record.strings_file
+        self.pairs = Mapping(self._tables[0], self.folder / IDS_FILE, self.record.ids_file)
+        self.ids = self.pairs.numbers
+        self.dictionary: Dictionary | None = None
+        described = self.record.dictionary
         try:
-            if shape is not None:
-                self.strings = Strings(
-                    SealedReader(
-                        self.folder / STRINGS_FILE, (STRINGS, NUMBERS),
-                        file_bytes=shape["bytes"], digest=shape["digest"], largest=shape["largest"],
-                    )
-                )  # fmt: skip
+            if described is not None:
+                self.dictionary = Dictionary(self.folder, described)
         except BaseException:
             self.ids.close()
             raise
@@ -84,7 +80,7 @@ class Generation:
     @property
     def strings_bytes(self) -> int:
         """Bytes that the dictionary takes on disk."""
-        return 0 if self.strings is None else self.strings.file_bytes
+        return 0 if self.dictionary is None else self.dictionary.file_bytes
 
     def sample(self) -> Words:
         """Return some fingerprints, evenly spread over the sorted set."""
@@ -97,5 +93,5 @@ class Generation:
         self._tables = []
         self._identity = None
         self.ids.close()
-        if self.strings is not None:
-            self.strings.close()
+        if self.dictionary is not None:
+            self.dictionary.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 
 import numpy as np
@@ -11,8 +11,8 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.errors import CorruptStoreError, NotStoredError
+from fpstore.format.dictionary import NO_NUMBER
 from fpstore.format.record import Totals
-from fpstore.format.table import NOWHERE
 from fpstore.lims import lims_of
 from fpstore.query.batches import Columns, cut, joined, run, scanned
 from fpstore.query.delta import ABSENT, PRESENT, Delta
@@ -134,11 +134,6 @@ class Snapshot:
 
     def id_numbers(self, fingerprints: Words) -> tuple[npt.NDArray[np.int64], Words]:
         """Return (lims, id numbers) of fingerprints; those that are not stored have none."""
-        if len(fingerprints) > LOOK_UPS:
-            cuts = range(0, len(fingerprints), LOOK_UPS)
-            parts = [self.id_numbers(fingerprints[start : start + LOOK_UPS]) for start in cuts]
-            sizes = np.concatenate([np.diff(lims) for lims, _ in parts])
-            return lims_of(sizes), np.concatenate([numbers for _, numbers in parts])
         lims, numbers = self.base_id_numbers(fingerprints)
         if self._delta_kernel is not None:
             lims, numbers = self._delta_kernel.ids(fingerprints, lims, numbers, self.version)
@@ -146,14 +141,7 @@ class Snapshot:
 
     def base_id_numbers(self, fingerprints: Words) -> tuple[npt.NDArray[np.int64], Words]:
         """Return (lims, id numbers) of fingerprints, from the tables only."""
-        blocks, ranks = self.generation.identity.locate(fingerprints)
-        here = blocks != NOWHERE
-        if here.all():
-            return self.generation.ids.gather(blocks, ranks)
-        found, numbers = self.generation.ids.gather(blocks[here], ranks[here])
-        counts = np.zeros(len(fingerprints), np.int64)
-        counts[here] = np.diff(found)
-        return lims_of(counts), numbers
+        return self.generation.pairs.gather(fingerprints)
 
     def named(self, numbers: list[int]) -> list[int] | list[str]:
         """Return the ids of id numbers: the numbers themselves, or their strings."""
@@ -166,19 +154,21 @@ class Snapshot:
     def _strings_of(self, numbers: Words) -> list[str]:
         """Return the strings of many numbers. Each distinct one is read once, in order."""
         distinct, place = np.unique(numbers, return_inverse=True)
-        strings, delta = self.generation.strings, self.delta
+        dictionary, delta = self.generation.dictionary, self.delta
         known = int(np.searchsorted(distinct, np.uint64(delta.first_string)))
-        read = strings.several(distinct[:known]) if strings is not None else [self._string(n) for n in distinct[:known].tolist()]
-        read += [self._string(number) for number in distinct[known:].tolist()]
+        read: list[str] = []
+        if dictionary is not None:
+            read = [string.decode() for string in dictionary.strings.several(distinct[:known])]
+        read += [self._string(number) for number in distinct[len(read) :].tolist()]
         return list(map(read.__getitem__, place.tolist()))
 
     def _string(self, number: int) -> str:
-        delta, strings = self.delta, self.generation.strings
+        delta, dictionary = self.delta, self.generation.dictionary
         if number >= delta.first_string:
             if number - delta.first_string < len(delta.strings):
                 return delta.strings[number - delta.first_string].decode()
-        elif strings is not None:
-            return strings.string(number)
+        elif dictionary is not None:
+            return dictionary.strings.string(number)
         path = self.generation.folder
         raise CorruptStoreError(f"{path}: id number {number} has no string", path=path)
 
@@ -187,13 +177,23 @@ class Snapshot:
         encoded = name.encode()
         if (number := self.delta.number_of(encoded)) is not None:
             return number
-        return None if self.generation.strings is None else self.generation.strings.number(encoded)
+        return None if self.generation.dictionary is None else self.generation.dictionary.number(encoded)
+
+    def numbers_of_strings(self, strings: Sequence[bytes]) -> Words:
+        """Return the numbers of string ids, NO_NUMBER for those that have none; each record of the dictionary is read once."""
+        dictionary, delta = self.generation.dictionary, self.delta
+        found = np.full(len(strings), NO_NUMBER) if dictionary is None else dictionary.numbers(strings)
+        if delta.strings:
+            for i in np.flatnonzero(found == NO_NUMBER).tolist():
+                if (number := delta.number_of(strings[i])) is not None:
+                    found[i] = number
+        return found
 
     def with_ids(self, numbers: Words) -> tuple[Words, Words]:
         """Return (fingerprints, id numbers) of all stored pairs that have one of these ids, by id and fingerprint."""
         wanted = np.unique(numbers)
         generation = self.generation
-        blocks, ranks, ids = generation.ids.find(wanted, generation.identity.block_count)
+        blocks, ranks, ids = generation.ids.find(wanted)
         fingerprints = self._at(blocks, ranks)
         if self._delta_kernel is not None:
             kept = self._delta_kernel.pairs(fingerprints, ids, self.version) == 0

@@ -176,7 +176,9 @@ void check_find(fuzz::Input* input) {
   const unsigned n = 1 + input->byte() % 4;
   std::vector<std::unique_ptr<uint8_t[]>> kept;
   std::vector<RecordBytes> records;
+  Words keys;
   for (unsigned r = 0; r < n; ++r) {
+    keys.push_back(input->word(2));
     const unsigned shape = input->byte();
     uint64_t size;
     if (shape & 1) {
@@ -189,19 +191,19 @@ void check_find(fuzz::Input* input) {
       }
       size = record_bytes(ids.data(), lims.data(), lims.size() - 1);
       kept.emplace_back(new uint8_t[size]);
-      REQUIRE(pack_record(ids.data(), lims.data(), lims.size() - 1, seed + first_block + r, kept.back().get()) == kept.back().get() + size);
+      REQUIRE(pack_record(ids.data(), lims.data(), lims.size() - 1, seed + keys[r], kept.back().get()) == kept.back().get() + size);
     } else {
       size = input->byte() % 120;
       kept.emplace_back(new uint8_t[size]());
       input->fill(kept.back().get(), size);
       if (size >= 4)
-        store32(kept.back().get(), static_cast<uint32_t>(xxh64(kept.back().get() + 4, size - 4, seed + first_block + r)));
+        store32(kept.back().get(), static_cast<uint32_t>(xxh64(kept.back().get() + 4, size - 4, seed + keys[r])));
     }
     records.push_back(RecordBytes{kept.back().get(), size});
   }
   std::vector<IdRecord> opened;
   Fault fault;
-  const Status status = open_records(records, first_block, seed, &opened, &fault);
+  const Status status = open_records(records, first_block, keys.data(), seed, &opened, &fault);
   if (status != Status::ok) {
     REQUIRE(fault.status == status && fault.block >= first_block && fault.block < first_block + n);
     return;

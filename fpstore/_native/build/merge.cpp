@@ -93,13 +93,12 @@ class GroupCursor {
 
 }  // namespace
 
-Status open_records(const std::vector<RecordBytes>& records, uint64_t first_block, uint64_t seed, std::vector<IdRecord>* opened,
-                    Fault* fault) {
+Status open_records(const std::vector<RecordBytes>& records, uint64_t first_block, const uint64_t* keys, uint64_t seed,
+                    std::vector<IdRecord>* opened, Fault* fault) {
   opened->resize(records.size());
   for (size_t i = 0; i < records.size(); ++i) {
-    const uint64_t block = first_block + i;
-    if (open_record(records[i].data, records[i].size, seed + block, &(*opened)[i], fault) == Status::ok) continue;
-    fault->block = block;
+    if (open_record(records[i].data, records[i].size, seed + keys[i], &(*opened)[i], fault) == Status::ok) continue;
+    fault->block = first_block + i;
     return fault->status;
   }
   return Status::ok;

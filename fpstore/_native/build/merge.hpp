@@ -11,9 +11,9 @@ struct RecordBytes {
   uint64_t size;
 };
 
-// Opens the records of successive blocks; seed is that of block 0. A fault names its block.
-Status open_records(const std::vector<RecordBytes>& records, uint64_t first_block, uint64_t seed, std::vector<IdRecord>* opened,
-                    Fault* fault);
+// Opens the records of successive blocks with these keys; seed is that of key 0. A fault names its block.
+Status open_records(const std::vector<RecordBytes>& records, uint64_t first_block, const uint64_t* keys, uint64_t seed,
+                    std::vector<IdRecord>* opened, Fault* fault);
 
 struct Place {
   uint64_t block;

@@ -139,8 +139,9 @@ nb::object make_directory(Words keys) {
   return out.array(slots + 1);
 }
 
-// Id records of successive blocks with the given entry counts: (bytes, offsets). seed is that of the first block.
-nb::tuple pack_ids(Words ids, Words lims, Counts block_counts, uint64_t seed) {
+// Id records of blocks with the given entry counts and keys: (bytes, offsets). seed is that of key 0.
+nb::tuple pack_ids(Words ids, Words lims, Counts block_counts, Words keys, uint64_t seed) {
+  if (keys.size() != block_counts.size()) throw nb::value_error("columns of different lengths");
   uint64_t fingerprints = 0;
   for (size_t b = 0; b < block_counts.size(); ++b) {
     if (block_counts.data()[b] < 1 || block_counts.data()[b] > kMaxEntries) throw nb::value_error("a block has 1 to 32768 entries");
@@ -162,7 +163,7 @@ nb::tuple pack_ids(Words ids, Words lims, Counts block_counts, uint64_t seed) {
     bytes.reset(new uint8_t[o[block_counts.size()] + 1]);
     first = 0;
     for (size_t b = 0; b < block_counts.size(); first += block_counts.data()[b++])
-      pack_record(ids.data(), lims.data() + first, block_counts.data()[b], seed + b, bytes.get() + o[b]);
+      pack_record(ids.data(), lims.data() + first, block_counts.data()[b], seed + keys.data()[b], bytes.get() + o[b]);
   }
   nb::bytes blob(reinterpret_cast<const char*>(bytes.get()), o[block_counts.size()]);
   return nb::make_tuple(blob, offsets.array(block_counts.size() + 1));
@@ -195,13 +196,13 @@ nb::tuple unpack_record(nb::bytes data, uint64_t seed, const std::string& path) 
   return nb::make_tuple(counts.array(record.count), ids.array(record.total));
 }
 
-// (lims, ids) of many places: ids of rank ranks[i] in records[record[i]], which is that of block blocks[record[i]].
-nb::tuple gather_ids(nb::list records, Words blocks, Words record, Counts ranks, uint64_t seed, const std::string& path) {
+// (lims, ids) of many places: ids of rank ranks[i] in records[record[i]], which has the key keys[record[i]].
+nb::tuple gather_ids(nb::list records, Words keys, Words record, Counts ranks, uint64_t seed, const std::string& path) {
   const size_t n = record.size();
-  if (ranks.size() != n || blocks.size() != nb::len(records)) throw nb::value_error("columns of different lengths");
-  std::vector<IdRecord> opened(blocks.size());
-  for (size_t i = 0; i < blocks.size(); ++i)
-    opened[i] = record_of(nb::cast<nb::bytes>(records[i]), seed + blocks.data()[i], path);  // records keeps the bytes alive
+  if (ranks.size() != n || keys.size() != nb::len(records)) throw nb::value_error("columns of different lengths");
+  std::vector<IdRecord> opened(keys.size());
+  for (size_t i = 0; i < keys.size(); ++i)
+    opened[i] = record_of(nb::cast<nb::bytes>(records[i]), seed + keys.data()[i], path);  // records keeps the bytes alive
   Buffer<int64_t> lims(n + 1);
   int64_t* const l = lims.get();
   std::vector<uint64_t> firsts(n);
@@ -210,7 +211,7 @@ nb::tuple gather_ids(nb::list records, Words blocks, Words record, Counts ranks,
     const uint64_t place = record.data()[i];
     if (place >= opened.size()) throw nb::index_error("no such record");
     const uint32_t rank = ranks.data()[i];
-    if (rank >= opened[place].count) raise_fault(Fault{Status::bad_record, blocks.data()[place], rank, opened[place].count}, path);
+    if (rank >= opened[place].count) raise_fault(Fault{Status::bad_record, UINT64_MAX, rank, opened[place].count}, path);
     l[i + 1] = l[i] + static_cast<int64_t>(ids_of_rank(opened[place], rank, &firsts[i]));
   }
   const size_t total = static_cast<size_t>(l[n]);
@@ -298,10 +299,11 @@ NB_MODULE(_kernel, m) {
     return block_seed(header_of(permutation, code_bits, set_digest));
   }, "permutation"_a, "code_bits"_a, "set_digest"_a);
   m.def("make_directory", &make_directory, nb::arg("keys").noconvert());
-  m.def("pack_ids", &pack_ids, nb::arg("ids").noconvert(), nb::arg("lims").noconvert(), nb::arg("block_counts").noconvert(), "seed"_a);
+  m.def("pack_ids", &pack_ids, nb::arg("ids").noconvert(), nb::arg("lims").noconvert(), nb::arg("block_counts").noconvert(),
+        nb::arg("keys").noconvert(), "seed"_a);
   m.def("unpack_rank", &unpack_rank, "record"_a, "seed"_a, "rank"_a, "path"_a);
   m.def("unpack_record", &unpack_record, "record"_a, "seed"_a, "path"_a);
-  m.def("gather_ids", &gather_ids, "records"_a, nb::arg("blocks").noconvert(), nb::arg("record").noconvert(),
+  m.def("gather_ids", &gather_ids, "records"_a, nb::arg("keys").noconvert(), nb::arg("record").noconvert(),
         nb::arg("ranks").noconvert(), "seed"_a, "path"_a);
   m.def("simhash", &simhash, "text"_a, nb::arg("offsets").noconvert(), "words"_a, "length"_a, "distinct"_a, "seed"_a);
   m.def("simhash_weighted", [](Words hashes, Doubles weights) {

@@ -11,7 +11,8 @@ struct Records {
   std::vector<RecordBytes> bytes;
   std::vector<IdRecord> opened;
 
-  explicit Records(const nb::list& records) {
+  Records(const nb::list& records, size_t keys) {
+    if (nb::len(records) != keys) throw nb::value_error("columns of different lengths");
     for (nb::handle record : records) {
       if (!nb::isinstance<nb::bytes>(record)) throw nb::type_error("records are bytes");
       const nb::bytes& data = kept.emplace_back(nb::borrow<nb::bytes>(record));
@@ -44,16 +45,16 @@ struct GroupColumns {
   nb::tuple arrays() { return nb::make_tuple(keys.array(out.n), counts.array(out.n), ids.array(out.id_count)); }
 };
 
-// (counts, ids) of the records of successive blocks; seed is that of block 0.
-nb::tuple unpack_records(nb::list records, uint64_t first_block, uint64_t seed, const std::string& path) {
-  Records r(records);
+// (counts, ids) of the records of successive blocks with these keys; seed is that of key 0.
+nb::tuple unpack_records(nb::list records, uint64_t first_block, Words keys, uint64_t seed, const std::string& path) {
+  Records r(records, keys.size());
   Fault fault;
   Status status;
   std::optional<Buffer<uint64_t>> counts, ids;
   size_t count = 0, total = 0;
   {
     ReleasedGil released;
-    status = open_records(r.bytes, first_block, seed, &r.opened, &fault);
+    status = open_records(r.bytes, first_block, keys.data(), seed, &r.opened, &fault);
     if (status == Status::ok) {
       for (const IdRecord& record : r.opened) {
         count += record.count;
@@ -75,15 +76,15 @@ nb::tuple unpack_records(nb::list records, uint64_t first_block, uint64_t seed, 
 }
 
 // (blocks, ranks, ids) of every place whose id is wanted.
-nb::tuple find_wanted(nb::list records, uint64_t first_block, uint64_t seed, Words wanted, const std::string& path) {
-  Records r(records);
+nb::tuple find_wanted(nb::list records, uint64_t first_block, Words keys, uint64_t seed, Words wanted, const std::string& path) {
+  Records r(records, keys.size());
   Fault fault;
   Status status;
   std::vector<Place> found;
   {
     ReleasedGil released;
     const Keys sorted = checked(wanted);
-    status = open_records(r.bytes, first_block, seed, &r.opened, &fault);
+    status = open_records(r.bytes, first_block, keys.data(), seed, &r.opened, &fault);
     if (status == Status::ok) found = find_ids(r.opened, first_block, sorted.keys, sorted.n);
   }
   check(status, fault, path);
@@ -130,8 +131,9 @@ nb::tuple union_with_ids(Words keys_a, Words counts_a, Words ids_a, Words keys_b
 }  // namespace
 
 void bind_merge(nb::module_& m) {
-  m.def("unpack_records", &unpack_records, "records"_a, "first_block"_a, "seed"_a, "path"_a);
-  m.def("find_ids", &find_wanted, "records"_a, "first_block"_a, "seed"_a, nb::arg("wanted").noconvert(), "path"_a);
+  m.def("unpack_records", &unpack_records, "records"_a, "first_block"_a, nb::arg("keys").noconvert(), "seed"_a, "path"_a);
+  m.def("find_ids", &find_wanted, "records"_a, "first_block"_a, nb::arg("keys").noconvert(), "seed"_a,
+        nb::arg("wanted").noconvert(), "path"_a);
   m.def("merge_keys", &merge, nb::arg("keys").noconvert(), nb::arg("drop").noconvert(), nb::arg("add").noconvert(),
         nb::arg("out").noconvert());
   m.def("merge_groups", &merge_with_ids, nb::arg("keys").noconvert(), nb::arg("counts").noconvert(), nb::arg("ids").noconvert(),

@@ -134,6 +134,18 @@ struct Table {
     return nb::make_tuple(blocks.array(n), ranks.array(n));
   }
 
+  // The keys of blocks: their last entries.
+  nb::object keys_of(Words blocks) const {
+    Buffer<uint64_t> out(blocks.size());
+    for (size_t i = 0; i < blocks.size(); ++i) out.get()[i] = key_of(blocks.data()[i]);
+    return out.array(blocks.size());
+  }
+
+  uint64_t key_of(uint64_t block) const {
+    if (block >= view.block_count) throw nb::index_error("no such block");
+    return view.keys[block];
+  }
+
   // (block, rank) or None.
   nb::object locate_one(uint64_t fingerprint) const {
     uint64_t block;
@@ -341,7 +353,9 @@ void bind_tables(nb::module_& m) {
       .def("scan", &Table::scan, nb::arg("queries").noconvert(), "radius"_a, "first_block"_a, "end_block"_a,
            "stop"_a = nb::none())
       .def("locate", &Table::locate, nb::arg("fingerprints").noconvert())
-      .def("locate_one", &Table::locate_one, "fingerprint"_a);
+      .def("locate_one", &Table::locate_one, "fingerprint"_a)
+      .def("key_of", &Table::key_of, "block"_a)
+      .def("keys_of", &Table::keys_of, nb::arg("blocks").noconvert());
 
   nb::class_<Stop>(m, "Stop").def(nb::init<>()).def("set", &Stop::set).def("is_set", &Stop::is_set);
 

@@ -1,0 +1,127 @@
+"""The dictionary of a generation: the strings of its id numbers, and the way back, from a string to its number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from fpstore.aliases import Words
+from fpstore.design.families import design as make_design
+from fpstore.errors import CorruptStoreError
+from fpstore.format.mapping import Mapping, MappingFiles
+from fpstore.format.strings import STRINGS_FILE, Strings
+from fpstore.format.table import TableReader
+
+HASHES_FILE, NUMBERS_FILE = "hashes.fpt", "numbers.mdb"
+DICTIONARY_FILES = (STRINGS_FILE, HASHES_FILE, NUMBERS_FILE)
+HASH_DESIGN = make_design("flip-1", 0)  # one table, in order of the hashes
+NO_NUMBER = np.uint64(2**64 - 1)
+
+
+def hashes_of(strings: Sequence[bytes]) -> Words:
+    """Return the XXH64 of each string: the key that leads to its number."""
+    return np.fromiter(map(xxhash.xxh64_intdigest, strings), np.uint64, len(strings))
+
+
+def mapping_files(folder: Path) -> MappingFiles:
+    """Return the files of the way back."""
+    return MappingFiles(folder / HASHES_FILE, folder / NUMBERS_FILE)
+
+
+class Dictionary:
+    """Reads a dictionary.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the generation.
+    record : dict
+        Its description in the manifest.
+    """
+
+    def __init__(self, folder: Path, record: dict[str, Any]) -> None:
+        files = mapping_files(folder)
+        self.strings = Strings(folder / STRINGS_FILE, record["strings"], record["count"])
+        try:
+            table = TableReader(files.table)
+            table.check_place(HASH_DESIGN, 0, record["hashes"], record["hash_digest"])
+            self.mapping = Mapping(table, files.numbers, record["numbers"])
+        except BaseException:
+            self.strings.close()
+            raise
+
+    def number(self, string: bytes) -> int | None:
+        """Return the number of a string, or None.
+
+        Raises
+        ------
+        CorruptStoreError
+            A number listed under the hash has no intact string with that hash, so the string may be this one.
+        """
+        key = xxhash.xxh64_intdigest(string)
+        for number in self.mapping.get(key):
+            found = self.strings.encoded(number)
+            if found == string:
+                return number
+            self._check(number, found, key)
+        return None
+
+    def numbers(self, strings: Sequence[bytes]) -> Words:
+        """Return the numbers of strings, NO_NUMBER for those that have none; each record is read once.
+
+        Raises
+        ------
+        CorruptStoreError
+            As :meth:`number`.
+        """
+        out = np.full(len(strings), NO_NUMBER)
+        hashes = hashes_of(strings)
+        lims, listed = self.mapping.gather(hashes)
+        owners = np.repeat(np.arange(len(strings)), np.diff(lims))
+        order = np.argsort(listed, kind="stable")
+        numbers, owners = listed[order], owners[order]
+        for number, owner, found in zip(numbers.tolist(), owners.tolist(), self.strings.several(numbers), strict=True):
+            if found == strings[owner]:
+                out[owner] = number
+            else:
+                self._check(number, found, int(hashes[owner]))
+        return out
+
+    def _check(self, number: int, found: bytes, key: int) -> None:
+        if xxhash.xxh64_intdigest(found) != key:
+            path = self.strings.path
+            raise CorruptStoreError(f"{path}: id number {number} is listed for another string: run fpstore repair", path=path)
+
+    def verify(self, tick: Callable[[int], None] = lambda rows: None) -> None:
+        """Check every string, and that it leads back to its number."""
+        strings = self.strings.verify(tick)
+        numbers = self.mapping.verify(tick)
+        path = self.strings.path
+        if strings != numbers:
+            raise CorruptStoreError(f"{path}: the id dictionary has {strings} strings and {numbers} numbers", path=path)
+        for hashes, counts, listed in self.mapping.groups():
+            order = np.argsort(listed, kind="stable")
+            found = hashes_of(self.strings.several(listed[order]))
+            wrong = np.flatnonzero(found != np.repeat(hashes, counts.astype(np.int64))[order])
+            if len(wrong):
+                number = int(listed[order][wrong[0]])
+                raise CorruptStoreError(f"{path}: the id dictionary is damaged at number {number}", path=path)
+            tick(len(hashes))
+
+    def items(self) -> Iterator[tuple[int, bytes]]:
+        """Yield (number, string in UTF-8) in order of the numbers."""
+        return self.strings.items()
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes that all files take on disk."""
+        return self.strings.file_bytes + self.mapping.file_bytes
+
+    def close(self) -> None:
+        """Close the files."""
+        self.strings.close()
+        self.mapping.close()

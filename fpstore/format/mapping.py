@@ -1,0 +1,124 @@
+"""A mapping from 64-bit keys to numbers: a sorted table of the keys, and a file with the numbers of each block of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from fpstore.aliases import Lims, Words
+from fpstore.format.id_map import IdMap, IdMapWriter
+from fpstore.format.table import NOWHERE, TableLayout, TableReader, TableWriter
+from fpstore.lims import lims_of
+
+LOOK_UPS = 1 << 16  # keys that are looked up at once
+
+
+class MappingFiles(NamedTuple):
+    """The paths of a mapping: of the table of its keys, and of the numbers."""
+
+    table: Path
+    numbers: Path
+
+
+class MappingWriter:
+    """Writes a mapping: :meth:`add` keys with their numbers, ascending, then :meth:`finish`.
+
+    Parameters
+    ----------
+    files : MappingFiles
+        The files to create.
+    layout : TableLayout
+        Of the table; its histogram, count and digest must be those of the keys that will be added.
+    """
+
+    def __init__(self, files: MappingFiles, layout: TableLayout) -> None:
+        self.table = TableWriter(files.table, layout)
+        try:
+            self._numbers = IdMapWriter(files.numbers, layout.set_digest)
+        except BaseException:
+            self.table.abort()
+            raise
+
+    def add(self, keys: Words, counts: Words, numbers: Words) -> None:
+        """Append distinct keys: how many numbers each has, and all numbers in order."""
+        self._numbers.add(keys, counts, numbers)
+        self._numbers.close_blocks(self.table.feed(keys))
+
+    def finish(self) -> dict[str, int]:
+        """Complete the files and return the shape of that of the numbers, which is durable; the table is so after its sync."""
+        self._numbers.close_blocks(self.table.finish(), last=True)
+        return self._numbers.finish()
+
+    def abort(self) -> None:
+        """Close the files without finishing."""
+        self.table.abort()
+        self._numbers.abort()
+
+
+class Mapping:
+    """Reads a mapping.
+
+    Parameters
+    ----------
+    files : MappingFiles
+    table : TableReader
+        The open table of the keys.
+    shape : dict
+        The expected ``bytes``, ``digest`` and ``largest`` record of the file of the numbers.
+    """
+
+    def __init__(self, table: TableReader, numbers: Path, shape: dict[str, int]) -> None:
+        self.table = table
+        self.numbers = IdMap(numbers, table, shape)
+
+    def gather(self, keys: Words) -> tuple[Lims, Words]:
+        """Return (lims, numbers) of keys; those that are not there have none.
+
+        Parameters
+        ----------
+        keys : ndarray of uint64, shape (n,)
+        """
+        if len(keys) > LOOK_UPS:
+            parts = [self.gather(keys[start : start + LOOK_UPS]) for start in range(0, len(keys), LOOK_UPS)]
+            sizes = np.concatenate([np.diff(lims) for lims, _ in parts])
+            return lims_of(sizes), np.concatenate([numbers for _, numbers in parts])
+        blocks, ranks = self.table.kernel.locate(keys)
+        here = blocks != NOWHERE
+        if here.all():
+            return self.numbers.gather(blocks, ranks)
+        found, numbers = self.numbers.gather(blocks[here], ranks[here])
+        counts = np.zeros(len(keys), np.int64)
+        counts[here] = np.diff(found)
+        return lims_of(counts), numbers
+
+    def get(self, key: int) -> list[int]:
+        """Return the numbers of one key, ascending; none if it is not there."""
+        place = self.table.kernel.locate_one(key)
+        return [] if place is None else self.numbers.get(*place)
+
+    def groups(self) -> Iterator[tuple[Words, Words, Words]]:
+        """Yield everything as pieces (keys, how many numbers each has, the numbers), ascending."""
+        block = 0
+        for keys, entry_counts in self.table.pieces():
+            counts, numbers = self.numbers.blocks(block, len(entry_counts))
+            block += len(entry_counts)
+            yield keys, counts, numbers
+
+    def verify(self, tick: Callable[[int], None] = lambda rows: None) -> int:
+        """Check all of it; return how many numbers there are."""
+        self.table.verify(tick)
+        entry_counts = (counts.tolist() for _, counts in self.table.pieces())
+        return self.numbers.verify(chain.from_iterable(entry_counts), tick)
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes that both files take on disk."""
+        return int(self.table.kernel.file_bytes) + self.numbers.file_bytes
+
+    def close(self) -> None:
+        """Close the file of the numbers."""
+        self.numbers.close()

@@ -163,17 +163,23 @@ def test_all_is_durable_before_the_store_gets_its_name_and_then_the_name_is(tmp_
     tables = [f"table-00{i}.fpt" for i in range(4)]
     assert sorted(p.name for p in at_publication[1:]) == [
         "gen-00000001",
+        "hashes.fpt",
         "ids.mdb",
         "log",
         "manifest.json",
+        "numbers.mdb",
         "strings.mdb",
         *tables,
     ]
     assert list(synced) == [tmp_path.stat().st_ino]
 
 
+LMDB_FILES = ["ids.mdb", "strings.mdb", "numbers.mdb"]
+
+
 @pytest.mark.parametrize(
-    "name", ["table-000.fpt", "table-003.fpt", "ids.mdb", "strings.mdb", "log", "manifest.json.tmp", "gen-00000001"]
+    "name",
+    ["table-000.fpt", "table-003.fpt", *LMDB_FILES, "hashes.fpt", "log", "manifest.json.tmp", "gen-00000001"],
 )
 def test_what_cannot_be_made_durable_is_no_store(tmp_path, monkeypatch, name):
     fsync = os.fsync

@@ -8,9 +8,9 @@ import pytest
 from living import Model, check_merged, content_of, words
 
 import fpstore
+from fpstore.building.strings import StringSpool
 from fpstore.change import join
 from fpstore.change.merge import Merge
-from fpstore.format.strings import NewStrings
 
 OPTIONS = {"radius": 2, "design": "flip-2", "block_bytes": 128, "threads": 1}
 TOP = 2**64 - 1
@@ -209,13 +209,13 @@ def test_a_join_is_stopped_while_it_numbers_strings(tmp_path, monkeypatch):
     make(tmp_path / "a", "string", FINGERPRINTS[9:60], 9)
     begun, stopped = threading.Event(), threading.Event()
     batches, told, outcome = [], [], []
-    number, stop = NewStrings.number, Merge.stop
+    add, stop = StringSpool.add_encoded, Merge.stop
 
-    def numbered(self, names):
-        batches.append(names)
+    def added(self, strings):
+        batches.append(strings)
         begun.set()
         assert stopped.wait(60)
-        return number(self, names)
+        add(self, strings)
 
     def merge():
         try:
@@ -224,7 +224,7 @@ def test_a_join_is_stopped_while_it_numbers_strings(tmp_path, monkeypatch):
             outcome.append(error)
 
     monkeypatch.setattr(join, "BATCH_STRINGS", 2)
-    monkeypatch.setattr(NewStrings, "number", numbered)
+    monkeypatch.setattr(StringSpool, "add_encoded", added)
     monkeypatch.setattr(Merge, "stop", lambda self: (stop(self), stopped.set()))
     store = fpstore.open(tmp_path / "s", "r+")
     merging = threading.Thread(target=merge)

@@ -84,6 +84,10 @@ class Column:
     def take(self, rows: int) -> Words:
         """Return the next rows, after those returned before."""
         start, self._taken = self._taken, self._taken + rows
+        return self.part(start, rows)
+
+    def part(self, start: int, rows: int) -> Words:
+        """Return successive rows."""
         return self.whole()[start : start + rows] if self._path is None else self._read(start, rows)
 
     def whole(self) -> Words:

@@ -160,7 +160,11 @@ class GenerationWriter:
             self.work.tick()
         layout = TableLayout(HASH_DESIGN, 0, self._block_bytes, count, digest, histogram.counts)
         numbers, table = self._map(mapping_files(self.folder), layout, strings.groups())
-        table.sync()
+        try:
+            table.sync()
+        except BaseException:
+            table.abort()
+            raise
         shape = strings.write(self.folder / STRINGS_FILE, threads, self.work.tick)
         self.first_string = strings.count
         self.dictionary = {"strings": shape, "count": strings.count, "hashes": count, "hash_digest": digest, "numbers": numbers}

@@ -40,7 +40,7 @@ class StringSpool:
 
     def __init__(self, folder: Path, memory: int, rows: int | None) -> None:
         self._folder = folder
-        self._data = (folder / "strings.tmp").open("w+b")
+        self._data = folder / "strings.tmp"
         self._ends = Column(folder / "string-ends.tmp")  # where the string of each row ends
         self._sorter = PairSorter(memory, folder, rows)
         self._hashes, self._counts, self._first_rows = (Column(folder / f"{name}.tmp") for name in ("hashes", "counts", "firsts"))
@@ -64,7 +64,10 @@ class StringSpool:
         lengths = np.fromiter(map(len, encoded), np.uint64, len(encoded))
         if int(lengths.max(initial=0)) > MAX_STRING_BYTES:
             raise InputError(f"a string id takes at most {MAX_STRING_BYTES} bytes of UTF-8, got one of {int(lengths.max())}")
-        self._data.write(b"".join(encoded))
+        with self._data.open("ab", buffering=0) as file:
+            view = memoryview(b"".join(encoded))
+            while len(view):
+                view = view[file.write(view) :]
         self._ends.append(np.cumsum(lengths) + np.uint64(self._bytes))
         self._bytes += int(lengths.sum())
         self._sorter.add(hashes_of(encoded), np.arange(self.rows, self.rows + len(encoded), dtype=np.uint64))
@@ -74,7 +77,6 @@ class StringSpool:
 
     def resolve(self, tick: Callable[[int], None]) -> None:
         """Find the rows that have equal strings; call ``tick`` with the number of rows sorted."""
-        self._data.flush()
         first: Words | None = None  # for each row, the first that has its string
         for part in self._sorter.groups(tick):
             counts, rows = part.per_key, part.ids
@@ -107,7 +109,7 @@ class StringSpool:
                 first[row] = known.setdefault(string, row)
 
     def _mapped(self) -> tuple[npt.NDArray[np.uint8], Words]:
-        data = np.memmap(self._data.name, np.uint8, "r")
+        data = np.memmap(self._data, np.uint8, "r")
         return data, self._ends.whole()
 
     def numbers(self, start: int, end: int) -> Words:
@@ -116,9 +118,11 @@ class StringSpool:
 
     def groups(self) -> Iterator[tuple[Words, Words, Words]]:
         """Yield (hashes, how many strings have each, their numbers), by hash."""
+        start = 0
         for hashes, counts in zip(self._hashes.pieces(), self._counts.pieces(), strict=True):
-            rows = self._first_rows.take(int(counts.sum()))
-            yield hashes, counts, rows if self._numbers is None else self._numbers[rows]
+            rows = self._first_rows.part(start, int(counts.sum()))
+            start += len(rows)
+            yield hashes, counts, self.numbers_at(rows)
 
     def numbers_at(self, rows: Words) -> Words:
         """Return the numbers of some rows."""
@@ -163,9 +167,10 @@ class StringSpool:
     def strings(self) -> Iterator[list[bytes]]:
         """Yield the strings of successive numbers."""
         start, at = 0, 0
-        self._data.seek(0)
         for ends in self._ends.pieces():
-            data = self._data.read(int(ends[-1]) - at)
+            with self._data.open("rb") as file:
+                file.seek(at)
+                data = file.read(int(ends[-1]) - at)
             lims = (ends - np.uint64(at)).tolist()
             strings = [data[a:b] for a, b in pairwise([0, *lims])]
             if self._is_first is not None:
@@ -176,8 +181,7 @@ class StringSpool:
 
     def close(self) -> None:
         """Remove the temporary files."""
-        self._data.close()
-        (self._folder / "strings.tmp").unlink()
+        self._data.unlink(missing_ok=True)  # without rows there is none
         for column in (self._ends, self._hashes, self._counts, self._first_rows):
             column.close()
 

@@ -20,7 +20,7 @@ from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.arguments import printable
 from fpstore.disk.sealed import SealedReader, SealedWriter
-from fpstore.errors import CorruptStoreError
+from fpstore.errors import ClosedStoreError, CorruptStoreError
 from fpstore.format.table import TableReader
 
 IDS_FILE = "ids.mdb"
@@ -126,15 +126,20 @@ class IdMap:
 
     def __init__(self, path: Path, table: TableReader, shape: dict[str, int]) -> None:
         self._reader = SealedReader(path, file_bytes=shape["bytes"], digest=shape["digest"], largest=shape["largest"])
-        self._table = table
-        self._kernel, self._file = table.kernel, table.file
+        self._open_table: TableReader | None = table
         self._digest = table.kernel.set_digest
         self.path = path
         self._name = printable(path)  # in messages of the kernel
 
+    @property
+    def _table(self) -> TableReader:
+        if self._open_table is None:
+            raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
+        return self._open_table
+
     def get(self, block: int, rank: int) -> list[int]:
         """Return the id numbers of one fingerprint, ascending."""
-        key = self._kernel.key_of(block)
+        key = self._table.kernel.key_of(block)
         record = self._reader.get(key.to_bytes(KEY_BYTES, "big"), block)
         if record is None:
             raise self._missing(block)
@@ -142,7 +147,7 @@ class IdMap:
 
     def blocks(self, first: int, count: int) -> tuple[Words, Words]:
         """Return (ids per fingerprint, ids) of successive blocks."""
-        keys = self._file.read_keys(first, first + count)
+        keys = self._table.file.read_keys(first, first + count)
         return _kernel.unpack_records(self._records(first, keys), first, keys, self._digest, self._name)
 
     def _records(self, first: int, keys: Words) -> list[bytes]:
@@ -158,9 +163,9 @@ class IdMap:
     def find(self, wanted: Words) -> tuple[Words, npt.NDArray[np.uint32], Words]:
         """Return (blocks, ranks, ids) of all places that have a wanted id; the wanted ids ascend. This reads the whole map."""
         parts = []
-        block_count = self._kernel.block_count
+        block_count = self._table.kernel.block_count
         for first in range(0, block_count, FIND_BLOCKS):
-            keys = self._file.read_keys(first, min(first + FIND_BLOCKS, block_count))
+            keys = self._table.file.read_keys(first, min(first + FIND_BLOCKS, block_count))
             parts.append(_kernel.find_ids(self._records(first, keys), first, keys, self._digest, wanted, self._name))
         if not parts:
             return np.empty(0, np.uint64), np.empty(0, np.uint32), np.empty(0, np.uint64)
@@ -170,7 +175,7 @@ class IdMap:
     def gather(self, blocks: Words, ranks: npt.NDArray[np.uint32]) -> tuple[npt.NDArray[np.int64], Words]:
         """Return (lims, ids) of many places; each record is read once."""
         distinct, record = np.unique(blocks, return_inverse=True)
-        keys = self._kernel.keys_of(distinct)
+        keys = self._table.kernel.keys_of(distinct)
         records = self._reader.get_many(record_keys(keys), distinct.tolist())
         found = [record for record in records if record is not None]
         if len(found) != len(keys):
@@ -188,9 +193,11 @@ class IdMap:
         self._reader.verify()
         total = block = waiting = 0
         records = self._reader.items()
-        for block, (expected, block_key) in enumerate(zip(entry_counts, self._file.block_keys.tolist(), strict=True)):
+        block_keys = iter(self._table.file.block_keys.tolist())
+        for block, expected in enumerate(entry_counts):
+            block_key = next(block_keys, None)
             key, record = next(records, (None, b""))
-            if key != record_key(block_key):
+            if block_key is None or key != record_key(block_key):
                 raise self._missing(block)
             counts, ids = _kernel.unpack_record(record, record_seed(self._digest, block_key), self._name)
             if len(counts) != expected:
@@ -214,8 +221,9 @@ class IdMap:
         return self._reader.file_bytes
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, and let the table go."""
         self._reader.close()
+        self._open_table = None
 
 
 def iter_entry_counts(pieces: Iterator[npt.NDArray[np.uint32]]) -> Iterator[int]:

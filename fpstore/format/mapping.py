@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fpstore.aliases import Lims, Words
+from fpstore.errors import ClosedStoreError
 from fpstore.format.id_map import IdMap, IdMapWriter
 from fpstore.format.table import NOWHERE, TableLayout, TableReader, TableWriter
 from fpstore.lims import lims_of
@@ -72,8 +73,15 @@ class Mapping:
     """
 
     def __init__(self, table: TableReader, numbers: Path, shape: dict[str, int]) -> None:
-        self.table = table
+        self._table: TableReader | None = table
         self.numbers = IdMap(numbers, table, shape)
+
+    @property
+    def table(self) -> TableReader:
+        """The table of the keys; ClosedStoreError once it is closed."""
+        if self._table is None:
+            raise ClosedStoreError(f"{self.numbers.path}: the store is closed", path=self.numbers.path)
+        return self._table
 
     def gather(self, keys: Words) -> tuple[Lims, Words]:
         """Return (lims, numbers) of keys; those that are not there have none.
@@ -120,5 +128,6 @@ class Mapping:
         return int(self.table.kernel.file_bytes) + self.numbers.file_bytes
 
     def close(self) -> None:
-        """Close the file of the numbers."""
+        """Close the file of the numbers, and let the table go."""
         self.numbers.close()
+        self._table = None

@@ -18,7 +18,7 @@ from fpstore.disk.sealed import SealedReader, SealedWriter
 from fpstore.errors import CorruptStoreError
 
 if TYPE_CHECKING:
-    from zstandard import ZstdCompressionDict, ZstdCompressor
+    from zstandard import ZstdCompressionDict, ZstdCompressor, ZstdDecompressor
 
 STRINGS_FILE = "strings.mdb"
 MAX_STRING_BYTES = MAX_ID_BYTES
@@ -133,17 +133,24 @@ class RecordReader:
     def __init__(self, layout: StringLayout) -> None:
         import zstandard
 
-        self._zstd = zstandard.ZstdDecompressor(dict_data=_dictionary(layout.dictionary))
+        self._layout = layout
+        self._decompressor = zstandard.ZstdDecompressor
         self._error = zstandard.ZstdError
-        self._per_record = layout.per_record
+        self._free: list[ZstdDecompressor] = []  # each is for one thread at a time
 
     def strings(self, content: bytes) -> list[bytes] | None:
         """Return the strings of a record, or None if this is not a record."""
         try:
-            strings = self._zstd.decompress(content, max_output_size=MOST_RECORD_BYTES).split(SEPARATOR)
+            zstd = self._free.pop()
+        except IndexError:  # all are in use
+            zstd = self._decompressor(dict_data=_dictionary(self._layout.dictionary))
+        try:
+            strings = zstd.decompress(content, max_output_size=MOST_RECORD_BYTES).split(SEPARATOR)
         except self._error:
             return None
-        return None if strings.pop() or len(strings) > self._per_record else strings
+        finally:
+            self._free.append(zstd)
+        return None if strings.pop() or len(strings) > self._layout.per_record else strings
 
 
 class StringWriter:

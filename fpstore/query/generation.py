@@ -92,6 +92,6 @@ class Generation:
         self._probers = {}
         self._tables = []
         self._identity = None
-        self.ids.close()
+        self.pairs.close()
         if self.dictionary is not None:
             self.dictionary.close()

@@ -10,8 +10,8 @@ from building import rows_of
 from damage import rewrite
 
 import fpstore
-from fpstore.building.generation_writer import Histogram
 from fpstore.disk import sealed as environment
+from fpstore.format.histogram import Histogram
 
 FINGERPRINTS = np.random.default_rng(3).integers(0, 2**64, 300, np.uint64)
 STRINGS = [f"document {i}" for i in range(300)]

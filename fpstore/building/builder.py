@@ -14,15 +14,16 @@ import numpy as np
 
 from fpstore import _kernel
 from fpstore.aliases import Progress, Words
-from fpstore.arguments import check_choice, check_progress
-from fpstore.building.external_sort import COPY_ROWS, SORT_BYTES, Column, PairSorter, SortedRows, Spool, in_pieces, permuted_parts
-from fpstore.building.generation_writer import GenerationWriter, Histogram, finish_store
+from fpstore.arguments import check_choice, check_flag, check_progress
+from fpstore.building.external_sort import SORT_BYTES, Column, PairSorter, SortedRows, Spool, permuted_parts
+from fpstore.building.generation_writer import GenerationWriter, finish_store
 from fpstore.building.rows import chunks, known_rows
+from fpstore.building.sorted_columns import SortedColumns
 from fpstore.building.strings import StringSpool
 from fpstore.building.target import Target
 from fpstore.building.work import Work
 from fpstore.design.block_bytes import DEFAULT_BLOCK_BYTES, check_block_bytes
-from fpstore.design.families import IDENTITY, Design, check_design, check_radius
+from fpstore.design.families import Design, check_design, check_radius
 from fpstore.design.families import design as make_design
 from fpstore.design.planner import SAMPLE_SIZE, STORAGE, choose
 from fpstore.format.manifest import IDENTITY_BYTES, GenerationRecord, Manifest, generation_folder
@@ -48,6 +49,7 @@ class Options:
     fingerprinter: dict[str, Any] | None = None
     disk_budget: int | None = None
     storage: str = "hot"
+    index_ids: bool = False
     progress: Progress | None = None
     # Of a store that is written again: facts that the input does not have.
     id_kind: str | None = None
@@ -63,6 +65,7 @@ class Options:
         check_block_bytes(self.block_bytes)
         check_design(self.design, self.radius)
         check_choice(self.storage, STORAGE, "storage")
+        check_flag(self.index_ids, "index_ids")
         check_progress(self.progress)
         return self
 
@@ -106,6 +109,8 @@ class _Build:
             if self._strings is not None:
                 writer.write_dictionary(self._strings, self._threads)
                 self._strings.close()
+            if self._strings is not None or self._options.index_ids:
+                writer.write_places(self._memory)
             self._temporary.rmdir()
             writer.finish()
             totals = Totals(identity.count, writer.ids, self._next_row, self._kind)
@@ -231,57 +236,36 @@ class _Build:
     def _manifest(self, identity: _Identity, record: GenerationRecord) -> Manifest:
         return Manifest(
             os.urandom(IDENTITY_BYTES), identity.design, self._options.block_bytes, self._options.fingerprinter,
-            self._auto(identity.count), record,
+            self._auto(identity.count), self._options.index_ids, record,
         )  # fmt: skip
 
 
-class _Identity:
+class _Identity(SortedColumns):
     """The sorted distinct fingerprints and their ids, from which the tables are made; in files if a folder is given."""
 
     design: Design
 
     def __init__(self, folder: Path | None, rows: int) -> None:
-        names = ("keys", "per-fingerprint", "ids")
-        self._keys, self._per_key, self._ids = (Column(None if folder is None else folder / f"{name}.tmp") for name in names)
+        super().__init__(folder, "identity")
         self._in_files = folder is not None
         self.memory: Words | None = None  # of the sort, free once the identity table is written
         self.table: Path | None = None  # the table file from which to read the keys instead of the column
-        self.count = 0
-        self.digest = 0
-        self._histogram = Histogram()
         self._sample = [np.empty(0, np.uint64)]
         self._step = max(rows // SAMPLE_SIZE, 1)
 
     def add(self, part: SortedRows) -> None:
         """Add the next fingerprints and their ids."""
-        for keys in in_pieces([part.keys]):
-            self._histogram.add(keys)
-            self._sample.append(keys[-self.count % self._step :: self._step].copy())
-            self.count += len(keys)
-            self.digest = (self.digest + _kernel.digest(keys, np.frombuffer(IDENTITY, np.uint8))) % 2**64
-        self._keys.append(part.keys)
-        self._per_key.append(part.per_key)
-        self._ids.append(part.ids)
-
-    @property
-    def histogram(self) -> Words:
-        """The counts of the fingerprints' first differing bits."""
-        return self._histogram.counts
+        self._sample.append(part.keys[-self.count % self._step :: self._step].copy())
+        super().add(part)
 
     def sample(self) -> Words:
         """Return some of the fingerprints, evenly spread over the sorted set."""
         return np.concatenate(self._sample)
 
-    def groups(self) -> Iterator[tuple[Words, Words, Words]]:
-        """Yield (fingerprints, number of ids of each, ids), ascending."""
-        for keys, per_key in zip(self._keys.pieces(), self._per_key.pieces(), strict=True):
-            for piece, counts in _few_ids(keys, per_key):
-                yield piece, counts, self._ids.take(int(counts.sum()))
-
     def drop_ids(self, table: Path) -> None:
         """Drop the ids once they are written; what is in files is read from the identity table from now on."""
         self._per_key.close()
-        self._ids.close()
+        self._numbers.close()
         if self._in_files:
             self._keys.close()
             self.table = table
@@ -304,13 +288,3 @@ class _Identity:
         """Drop the fingerprints."""
         if self.table is None:
             self._keys.close()
-
-
-def _few_ids(keys: Words, per_key: Words) -> Iterator[tuple[Words, Words]]:
-    """Cut keys and their numbers of ids so that no piece has more than COPY_ROWS ids, unless a single key has them."""
-    ends = np.cumsum(per_key)
-    start = taken = 0
-    while start < len(keys):
-        end = max(int(np.searchsorted(ends, taken + COPY_ROWS, side="right")), start + 1)
-        yield keys[start:end], per_key[start:end]
-        start, taken = end, int(ends[end - 1])

@@ -12,21 +12,22 @@ import numpy as np
 
 from fpstore import _kernel
 from fpstore.aliases import Words
-from fpstore.building.external_sort import in_pieces
+from fpstore.building.external_sort import PairSorter, in_pieces
+from fpstore.building.sorted_columns import SortedColumns
 from fpstore.building.work import Work
 from fpstore.design.families import IDENTITY, Design
 from fpstore.disk.locks import LOCK_FILE, MODE
-from fpstore.errors import CorruptStoreError
-from fpstore.format import huffman
-from fpstore.format.dictionary import HASH_DESIGN, mapping_files
-from fpstore.format.id_map import IDS_FILE
+from fpstore.format.dictionary import mapping_files
+from fpstore.format.histogram import Histogram
+from fpstore.format.id_map import IDS_FILE, IdMap
 from fpstore.format.log import LOG_FILE, LogHeader
 from fpstore.format.log_writer import create_log
 from fpstore.format.manifest import MANIFEST_FILE, GenerationRecord, Manifest, generation_folder, write_manifest
-from fpstore.format.mapping import MappingFiles, MappingWriter
+from fpstore.format.mapping import MAPPING_DESIGN, MappingFiles, MappingWriter, mapping_block_bytes
+from fpstore.format.places import bits_of_ranks, pairs, places_files
 from fpstore.format.record import Totals
 from fpstore.format.strings import STRINGS_FILE
-from fpstore.format.table import TableLayout, TableWriter, table_name
+from fpstore.format.table import TableLayout, TableReader, TableWriter, table_name
 from fpstore.query.snapshot import Groups
 from fpstore.threads import Job, Pool
 
@@ -67,6 +68,8 @@ class GenerationWriter:
         self.work = work
         self.fingerprints = self.ids = self.digest = self.first_string = 0
         self.dictionary: dict[str, Any] | None = None
+        self.places: dict[str, Any] | None = None
+        self._rank_bits = 0
         self._ids_file: dict[str, int] = {}
         self._block_bytes = block_bytes
         # Tables are made durable while the next ones are written.
@@ -97,16 +100,17 @@ class GenerationWriter:
             In ascending order.
         """
         files = MappingFiles(self.folder / table_name(0), self.folder / IDS_FILE)
-        self._ids_file, table = self._map(files, self._layout(0, histogram), self._counted(groups))
-        self._sync(table)
+        self._ids_file, written = self._map(files, self._layout(0, histogram), self._counted(groups))
+        self._rank_bits = bits_of_ranks(written.largest_block)
+        self._sync(written.table)
 
     def _counted(self, groups: Iterable[Groups]) -> Iterator[Groups]:
         for group in groups:
             self.ids += len(group[2])
             yield group
 
-    def _map(self, files: MappingFiles, layout: TableLayout, groups: Iterable[Groups]) -> tuple[dict[str, int], TableWriter]:
-        """Write a mapping; return the shape of its file of numbers, and its table, which is to be made durable."""
+    def _map(self, files: MappingFiles, layout: TableLayout, groups: Iterable[Groups]) -> tuple[dict[str, int], MappingWriter]:
+        """Write a mapping; return the shape of its file of numbers, and the writer, whose table is to be made durable."""
         mapping = MappingWriter(files, layout)
         try:
             for keys, counts, numbers in groups:
@@ -116,7 +120,17 @@ class GenerationWriter:
         except BaseException:
             mapping.abort()
             raise
-        return shape, mapping.table
+        return shape, mapping
+
+    def _durable_map(self, files: MappingFiles, layout: TableLayout, groups: Iterable[Groups]) -> dict[str, int]:
+        """Write a mapping, and make it durable; return the shape of its file of numbers."""
+        shape, mapping = self._map(files, layout, groups)
+        try:
+            mapping.table.sync()
+        except BaseException:
+            mapping.abort()
+            raise
+        return shape
 
     def write_table(self, number: int, keys: Callable[[], Iterable[Words]]) -> None:
         """Write another table.
@@ -158,16 +172,36 @@ class GenerationWriter:
             count += len(hashes)
             digest = (digest + _kernel.digest(hashes, identity)) % 2**64
             self.work.tick()
-        layout = TableLayout(HASH_DESIGN, 0, self._block_bytes, count, digest, histogram.counts)
-        numbers, table = self._map(mapping_files(self.folder), layout, strings.groups())
-        try:
-            table.sync()
-        except BaseException:
-            table.abort()
-            raise
+        layout = _mapping_layout(count, digest, histogram.counts)
+        numbers = self._durable_map(mapping_files(self.folder), layout, strings.groups())
         shape = strings.write(self.folder / STRINGS_FILE, threads, self.work.tick)
         self.first_string = strings.count
         self.dictionary = {"strings": shape, "count": strings.count, "hashes": count, "hash_digest": digest, "numbers": numbers}
+
+    def write_places(self, memory: int) -> None:
+        """Write the index by id, once the first table and the ids are written.
+
+        Parameters
+        ----------
+        memory : int
+            Budget in bytes for sorting.
+        """
+        identity = TableReader(self.folder / table_name(0))
+        ids = IdMap(self.folder / IDS_FILE, identity, self._ids_file)
+        sorter = PairSorter(memory, self.folder, self.ids)
+        try:
+            for numbers, places in pairs(identity, ids, self._rank_bits):
+                sorter.add(numbers, places)
+                self.work.tick()
+        finally:
+            ids.close()
+        columns = SortedColumns(self.folder if sorter.spilled else None, "places")
+        for part in sorter.groups(lambda rows: self.work.tick()):
+            columns.add(part)
+        layout = _mapping_layout(columns.count, columns.digest, columns.histogram)
+        shape = self._durable_map(places_files(self.folder), layout, columns.groups())
+        columns.close()
+        self.places = {"ids": columns.count, "id_digest": columns.digest, "rank_bits": self._rank_bits, "places": shape}
 
     def finish(self) -> None:
         """Make the tables durable.
@@ -184,38 +218,12 @@ class GenerationWriter:
         """Return the generation's record for the manifest: its number, and the totals of its content."""
         return GenerationRecord(
             number, self.fingerprints, self.ids, totals.next_row, totals.id_kind, self.first_string,
-            self.digest, self._ids_file, self.dictionary,
+            self.digest, self._ids_file, self.dictionary, self.places,
         )  # fmt: skip
 
 
-class Histogram:
-    """Counts of the first differing bits of successive keys, from which the code of a table is made."""
-
-    def __init__(self) -> None:
-        self.counts = np.zeros(huffman.SYMBOLS, np.uint64)
-        self._last = np.empty(0, np.uint64)
-
-    def add(self, keys: Words) -> None:
-        """Count the next keys.
-
-        Raises
-        ------
-        CorruptStoreError
-            The keys do not ascend.
-        """
-        last = self._last
-        joined = np.concatenate([last, keys[:1]])
-        if len(last) and len(keys) and _kernel.histogram(joined, self.counts) != len(joined):
-            raise _out_of_order(keys[0], last[-1])
-        bad = _kernel.histogram(keys, self.counts)
-        if bad != len(keys):
-            raise _out_of_order(keys[bad], keys[bad - 1])
-        if len(keys):
-            self._last = keys[-1:].copy()
-
-
-def _out_of_order(key: np.uint64, before: np.uint64) -> CorruptStoreError:
-    return CorruptStoreError(f"{int(key):016x} comes after {int(before):016x}: a table out of order: run fpstore verify")
+def _mapping_layout(count: int, digest: int, histogram: Words) -> TableLayout:
+    return TableLayout(MAPPING_DESIGN, 0, mapping_block_bytes(histogram), count, digest, histogram)
 
 
 def create_generation_log(folder: Path, manifest: Manifest) -> None:

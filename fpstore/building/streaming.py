@@ -11,10 +11,11 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.building.external_sort import Column, Room, Spool, in_pieces, permuted_parts
-from fpstore.building.generation_writer import GenerationWriter, Histogram
+from fpstore.building.generation_writer import GenerationWriter
 from fpstore.building.sources import SortedSource
 from fpstore.design.families import IDENTITY, Design
 from fpstore.errors import CorruptStoreError
+from fpstore.format.histogram import Histogram
 from fpstore.query.snapshot import Groups
 from fpstore.resources import Resources
 

@@ -20,6 +20,7 @@ from fpstore.format.dictionary import DICTIONARY_FILES
 from fpstore.format.id_map import IDS_FILE
 from fpstore.format.log import LOG_FILE, log_end
 from fpstore.format.log_writer import set_end
+from fpstore.format.places import PLACES_FILES
 from fpstore.format.table import table_name
 from fpstore.query.generation import Generation
 from fpstore.query.tracker import Tracker
@@ -63,6 +64,8 @@ def _open_files(generation: Generation, store: int, opened: ExitStack) -> dict[s
     names = [table_name(table) for table in range(len(generation.design.tables))] + [IDS_FILE, LOG_FILE]
     if generation.dictionary is not None:
         names += DICTIONARY_FILES
+    if generation.places is not None:
+        names += PLACES_FILES
     folder = _open_folder(generation, store)
     opened.callback(os.close, folder)
     files = {}

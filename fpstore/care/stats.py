@@ -56,6 +56,7 @@ def _sizes(generation: Generation, log_bytes: int) -> dict[str, int]:
         "keys": sum(table.file_bytes - table.keys_offset for table in tables),  # in the files of the tables
         "ids": generation.ids.file_bytes,
         "strings": generation.strings_bytes,
+        "id_index": generation.places_bytes,
         "delta": log_bytes,
         "metadata": manifest_bytes(generation.path),
     }

@@ -18,6 +18,7 @@ from fpstore.query.snapshot import Snapshot
 PHASE_TABLES = "tables"
 PHASE_IDS = "ids"
 PHASE_STRINGS = "strings"
+PHASE_PLACES = "index by id"
 PHASE_LOG = "changes"
 
 
@@ -51,6 +52,10 @@ def verify_store(snapshot: Snapshot, log: LogReader, progress: Progress | None =
         phase = _Phase(progress, PHASE_STRINGS, None)
         with _noted(report):
             generation.dictionary.verify(phase.tick)
+    if generation.places is not None:
+        phase = _Phase(progress, PHASE_PLACES, None)
+        with _noted(report):
+            generation.places.verify(generation.tables[0], generation.ids, phase.tick)
     phase = _Phase(progress, PHASE_LOG, None)
     with _noted(report):
         for records in log.read(HEADER_BYTES, 1):

@@ -164,6 +164,8 @@ class Merge:
         written.first_string = self._first_string
         self._used = np.zeros(self._first_string, bool) if self._has_strings(snapshot) else None
         write_sorted(written, self._source(snapshot), self._manifest.design, self._resources, self._used)
+        if self._used is not None or self._manifest.index_ids:
+            written.write_places(self._resources.memory)
         self._totals_at_start = self._totals(snapshot, written)
 
     def _redesigned(self, snapshot: Snapshot) -> Manifest:

@@ -48,5 +48,7 @@ def _write_part(snapshot: Snapshot, part: Part, folder: Path, resources: Resourc
     if used is not None:
         strings = MergedStrings(snapshot.generation.dictionary, delta.first_string, delta.strings, None, used)
         writer.write_dictionary(strings, resources.threads)
+    if used is not None or manifest.index_ids:
+        writer.write_places(resources.memory)
     record = writer.record(1, totals)
     finish_store(folder, manifest._replace(identity=os.urandom(IDENTITY_BYTES), generation=record))

@@ -10,15 +10,13 @@ import numpy as np
 import xxhash
 
 from fpstore.aliases import Words
-from fpstore.design.families import design as make_design
 from fpstore.errors import CorruptStoreError
-from fpstore.format.mapping import Mapping, MappingFiles
+from fpstore.format.mapping import MAPPING_DESIGN, Mapping, MappingFiles
 from fpstore.format.strings import STRINGS_FILE, Strings
 from fpstore.format.table import TableReader
 
 HASHES_FILE, NUMBERS_FILE = "hashes.fpt", "numbers.mdb"
 DICTIONARY_FILES = (STRINGS_FILE, HASHES_FILE, NUMBERS_FILE)
-HASH_DESIGN = make_design("flip-1", 0)  # one table, in order of the hashes
 NO_NUMBER = np.uint64(2**64 - 1)
 
 
@@ -48,7 +46,7 @@ class Dictionary:
         self.strings = Strings(folder / STRINGS_FILE, record["strings"], record["count"])
         try:
             table = TableReader(files.table)
-            table.check_place(HASH_DESIGN, 0, record["hashes"], record["hash_digest"])
+            table.check_place(MAPPING_DESIGN, 0, record["hashes"], record["hash_digest"])
             self.mapping = Mapping(table, files.numbers, record["numbers"])
         except BaseException:
             self.strings.close()

@@ -27,6 +27,7 @@ MOST_BYTES = 1 << 20
 _KNOWN = (("format_version", FORMAT_VERSION), ("width", 64), ("flags", 0))
 _SHAPE = {"bytes", "digest", "largest"}
 IDENTITY_BYTES = 16
+MOST_RANK_BITS = 15  # a block has at most 32768 entries
 
 
 class GenerationRecord(NamedTuple):
@@ -50,6 +51,9 @@ class GenerationRecord(NamedTuple):
     dictionary : dict or None
         Of string ids: ``strings`` and ``numbers`` are the shapes of these files, ``count`` is the number of strings (with
         unused numbers), ``hashes`` and ``hash_digest`` are the number and the digest of the distinct hashes.
+    places : dict or None
+        Of the index by id: ``places`` is the shape of that file, ``ids`` and ``id_digest`` are the number and the digest of the
+        distinct ids, ``rank_bits`` says how many bits of a place are the rank.
     """
 
     number: int
@@ -61,6 +65,7 @@ class GenerationRecord(NamedTuple):
     set_digest: int
     ids_file: dict[str, int]
     dictionary: dict[str, Any] | None
+    places: dict[str, Any] | None
 
 
 class Manifest(NamedTuple):
@@ -76,6 +81,8 @@ class Manifest(NamedTuple):
         How the fingerprints were made.
     auto : dict or None
         The planner's arguments, if it chose the design.
+    index_ids : bool
+        Whether integer ids are indexed too; strings always are.
     generation : GenerationRecord
         The current one.
     """
@@ -85,6 +92,7 @@ class Manifest(NamedTuple):
     block_bytes: int
     fingerprinter: dict[str, Any] | None
     auto: dict[str, Any] | None
+    index_ids: bool
     generation: GenerationRecord
 
     def to_json(self) -> dict[str, Any]:
@@ -196,8 +204,9 @@ def parse_manifest(data: bytes, file: Path) -> Manifest:
 def _check(manifest: Manifest) -> None:
     """Raise ValueError where a manifest with a right checksum says what cannot be."""
     record = manifest.generation
-    dictionary = record.dictionary
+    dictionary, places = record.dictionary, record.places
     shapes = [record.ids_file, *([] if dictionary is None else [dictionary["strings"], dictionary["numbers"]])]
+    shapes += [] if places is None else [places["places"]]
     counts = (record.number, record.fingerprints, record.ids, record.next_row, record.first_string, record.set_digest)
     for wrong, what in (
         (len(manifest.identity) != IDENTITY_BYTES, "identity"),
@@ -207,15 +216,20 @@ def _check(manifest: Manifest) -> None:
         (not all(map(_is_count, counts)), "counts"),
         (record.id_kind not in ID_KINDS, "kind of ids"),
         (any(set(shape) != _SHAPE or not all(map(_is_count, shape.values())) for shape in shapes), "files"),
-        (dictionary is not None and not _is_dictionary(dictionary), "dictionary"),
+        (
+            dictionary is not None and not _has(dictionary, ("strings", "numbers"), ("count", "hashes", "hash_digest")),
+            "dictionary",
+        ),
+        (places is not None and not _has(places, ("places",), ("ids", "id_digest", "rank_bits")), "index by id"),
+        (places is not None and places["rank_bits"] > MOST_RANK_BITS, "index by id"),
+        (not isinstance(manifest.index_ids, bool), "index_ids"),
     ):
         if wrong:
             raise ValueError(what)
 
 
-def _is_dictionary(record: dict[str, Any]) -> bool:
-    counts = ("count", "hashes", "hash_digest")
-    return set(record) == {"strings", "numbers", *counts} and all(_is_count(record[name]) for name in counts)
+def _has(record: dict[str, Any], shapes: tuple[str, ...], counts: tuple[str, ...]) -> bool:
+    return set(record) == {*shapes, *counts} and all(_is_count(record[name]) for name in counts)
 
 
 def _is_count(value: object) -> bool:

@@ -8,14 +8,30 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from fpstore.aliases import Lims, Words
+from fpstore.design.families import design as make_design
 from fpstore.errors import ClosedStoreError
 from fpstore.format.id_map import IdMap, IdMapWriter
 from fpstore.format.table import NOWHERE, TableLayout, TableReader, TableWriter
 from fpstore.lims import lims_of
 
 LOOK_UPS = 1 << 16  # keys that are looked up at once
+MAPPING_DESIGN = make_design("flip-1", 0)  # one table, in order of the keys
+BLOCK_KEYS = 128  # or more in a block, so that the overhead of a block and of its record is small
+BLOCK_BYTES = (128, 256, 512, 1024)
+
+
+def mapping_block_bytes(histogram: Words) -> int:
+    """Return the size of blocks for the keys with this histogram: the least that holds BLOCK_KEYS keys, but a small one."""
+    count = max(int(histogram.sum()), 1)
+    tails = int((histogram * np.arange(63, -1, -1, dtype=np.uint64)).sum()) / count
+    wanted = BLOCK_KEYS * (tails + 2) / 8  # a code takes about 2 bits
+    return next((size for size in BLOCK_BYTES if size >= wanted), BLOCK_BYTES[-1])
+
+
+Counts = npt.NDArray[np.uint32]
 
 
 class MappingFiles(NamedTuple):
@@ -34,10 +50,16 @@ class MappingWriter:
         The files to create.
     layout : TableLayout
         Of the table; its histogram, count and digest must be those of the keys that will be added.
+
+    Attributes
+    ----------
+    largest_block : int
+        The most entries of a block so far.
     """
 
     def __init__(self, files: MappingFiles, layout: TableLayout) -> None:
         self.table = TableWriter(files.table, layout)
+        self.largest_block = 0
         try:
             self._numbers = IdMapWriter(files.numbers, layout.set_digest)
         except BaseException:
@@ -47,11 +69,15 @@ class MappingWriter:
     def add(self, keys: Words, counts: Words, numbers: Words) -> None:
         """Append distinct keys: how many numbers each has, and all numbers in order."""
         self._numbers.add(keys, counts, numbers)
-        self._numbers.close_blocks(self.table.feed(keys))
+        self._close_blocks(self.table.feed(keys))
+
+    def _close_blocks(self, entry_counts: Counts, last: bool = False) -> None:
+        self.largest_block = max(self.largest_block, int(entry_counts.max(initial=0)))
+        self._numbers.close_blocks(entry_counts, last)
 
     def finish(self) -> dict[str, int]:
         """Complete the files and return the shape of that of the numbers, which is durable; the table is so after its sync."""
-        self._numbers.close_blocks(self.table.finish(), last=True)
+        self._close_blocks(self.table.finish(), last=True)
         return self._numbers.finish()
 
     def abort(self) -> None:

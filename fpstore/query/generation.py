@@ -11,6 +11,7 @@ from fpstore.format.dictionary import Dictionary
 from fpstore.format.id_map import IDS_FILE
 from fpstore.format.manifest import Manifest, generation_folder
 from fpstore.format.mapping import Mapping
+from fpstore.format.places import Places
 from fpstore.format.table import TableReader, table_name
 
 SAMPLE_SIZE = 1 << 12
@@ -39,11 +40,14 @@ class Generation:
         self.ids = self.pairs.numbers
         self.dictionary: Dictionary | None = None
         described = self.record.dictionary
+        self.places: Places | None = None
         try:
             if described is not None:
                 self.dictionary = Dictionary(self.folder, described)
+            if self.record.places is not None:
+                self.places = Places(self.folder, self.record.places)
         except BaseException:
-            self.ids.close()
+            self._close_files()
             raise
         self._probers: dict[int, _kernel.Prober] = {}
         self._identity: _kernel.Table | None = self._tables[0].kernel
@@ -82,6 +86,11 @@ class Generation:
         """Bytes that the dictionary takes on disk."""
         return 0 if self.dictionary is None else self.dictionary.file_bytes
 
+    @property
+    def places_bytes(self) -> int:
+        """Bytes that the index by id takes on disk."""
+        return 0 if self.places is None else self.places.file_bytes
+
     def sample(self) -> Words:
         """Return some fingerprints, evenly spread over the sorted set."""
         table = self.tables[0]
@@ -92,6 +101,11 @@ class Generation:
         self._probers = {}
         self._tables = []
         self._identity = None
+        self._close_files()
+
+    def _close_files(self) -> None:
         self.pairs.close()
         if self.dictionary is not None:
             self.dictionary.close()
+        if self.places is not None:
+            self.places.close()

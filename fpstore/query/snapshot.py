@@ -192,9 +192,7 @@ class Snapshot:
     def with_ids(self, numbers: Words) -> tuple[Words, Words]:
         """Return (fingerprints, id numbers) of all stored pairs that have one of these ids, by id and fingerprint."""
         wanted = np.unique(numbers)
-        generation = self.generation
-        blocks, ranks, ids = generation.ids.find(wanted)
-        fingerprints = self._at(blocks, ranks)
+        fingerprints, ids = self._base_pairs(wanted)
         if self._delta_kernel is not None:
             kept = self._delta_kernel.pairs(fingerprints, ids, self.version) == 0
             added, added_ids = self._delta_kernel.find(wanted, self.version)
@@ -202,17 +200,16 @@ class Snapshot:
         order = np.lexsort((fingerprints, ids))
         return fingerprints[order], ids[order]
 
-    def _at(self, blocks: Words, ranks: npt.NDArray[np.uint32]) -> Words:
-        """Return the fingerprints at places of the identity table; the blocks ascend."""
-        out = np.empty(len(blocks), np.uint64)
-        if not len(blocks):
-            return out
-        distinct, starts = np.unique(blocks, return_index=True)
-        table = self.generation.tables[0]
-        for block, start, end in zip(distinct.tolist(), starts, np.append(starts[1:], len(blocks)), strict=True):
-            entries, _, _ = table.kernel.decode(block, block + 1, 0)
-            out[start:end] = entries[ranks[start:end]]
-        return out
+    def _base_pairs(self, wanted: Words) -> tuple[Words, Words]:
+        """Return the pairs of the tables that have one of these ids, which ascend."""
+        generation = self.generation
+        if generation.places is None:
+            blocks, ranks, ids = generation.ids.find(wanted)
+            return generation.identity.entries_at(blocks, ranks), ids
+        found = generation.places.gather(wanted)
+        order = np.argsort(found.blocks, kind="stable")
+        fingerprints = generation.identity.entries_at(found.blocks[order], found.ranks[order])
+        return fingerprints, np.repeat(wanted, np.diff(found.lims))[order]
 
     # Everything
 

@@ -146,6 +146,36 @@ struct Table {
     return view.keys[block];
   }
 
+  // The entries at places, given by their blocks and ranks; each block is decoded once where successive places share it.
+  nb::object entries_at(Words blocks, Counts ranks) const {
+    const size_t n = blocks.size();
+    if (ranks.size() != n) throw nb::value_error("columns of different lengths");
+    Buffer<uint64_t> out(n);
+    const std::unique_ptr<uint64_t[]> entries(new uint64_t[2 * kMaxEntries + 8]);
+    Fault fault;
+    Status status = Status::ok;
+    {
+      ReleasedGil released;
+      uint32_t count = 0;
+      for (size_t i = 0; i < n && status == Status::ok; ++i) {
+        const uint64_t block = blocks.data()[i];
+        if (block >= view.block_count) {
+          status = (fault = Fault{Status::bad_record, block, view.block_count, block}).status;
+          break;
+        }
+        if (i == 0 || block != blocks.data()[i - 1]) {
+          Decoded to{entries.get(), 2 * kMaxEntries, &count};
+          status = kernels().decode_blocks(view, {block, block + 1}, &to, &fault);
+        }
+        const uint32_t rank = ranks.data()[i];
+        if (status == Status::ok && rank >= count) status = (fault = Fault{Status::bad_record, block, count, rank}).status;
+        if (status == Status::ok) out.get()[i] = entries[rank];
+      }
+    }
+    check(status, fault, path);
+    return out.array(n);
+  }
+
   // (block, rank) or None.
   nb::object locate_one(uint64_t fingerprint) const {
     uint64_t block;
@@ -354,6 +384,7 @@ void bind_tables(nb::module_& m) {
            "stop"_a = nb::none())
       .def("locate", &Table::locate, nb::arg("fingerprints").noconvert())
       .def("locate_one", &Table::locate_one, "fingerprint"_a)
+      .def("entries_at", &Table::entries_at, nb::arg("blocks").noconvert(), nb::arg("ranks").noconvert())
       .def("key_of", &Table::key_of, "block"_a)
       .def("keys_of", &Table::keys_of, nb::arg("blocks").noconvert());
 

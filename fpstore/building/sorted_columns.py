@@ -1,0 +1,76 @@
+"""Sorted keys with their numbers, kept for several passes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from fpstore import _kernel
+from fpstore.aliases import Words
+from fpstore.building.external_sort import COPY_ROWS, Column, SortedRows, in_pieces
+from fpstore.design.families import IDENTITY
+from fpstore.format.histogram import Histogram
+from fpstore.query.snapshot import Groups
+
+
+class SortedColumns:
+    """Distinct keys in ascending order with the numbers of each, in memory, or in files if a folder is given.
+
+    Parameters
+    ----------
+    folder : Path or None
+    name : str
+        Begins the names of the files.
+
+    Attributes
+    ----------
+    count, digest : int
+        The number of distinct keys, and their set digest.
+    """
+
+    def __init__(self, folder: Path | None, name: str) -> None:
+        columns = (None if folder is None else folder / f"{name}-{what}.tmp" for what in ("keys", "counts", "numbers"))
+        self._keys, self._per_key, self._numbers = map(Column, columns)
+        self.count = self.digest = 0
+        self._histogram = Histogram()
+
+    def add(self, part: SortedRows) -> None:
+        """Add the next keys and their numbers."""
+        for keys in in_pieces([part.keys]):
+            self._histogram.add(keys)
+            self.count += len(keys)
+            self.digest = (self.digest + _kernel.digest(keys, np.frombuffer(IDENTITY, np.uint8))) % 2**64
+        self._keys.append(part.keys)
+        self._per_key.append(part.per_key)
+        self._numbers.append(part.ids)
+
+    @property
+    def histogram(self) -> Words:
+        """The counts of the keys' first differing bits."""
+        return self._histogram.counts
+
+    def groups(self) -> Iterator[Groups]:
+        """Yield (keys, how many numbers each has, the numbers), ascending."""
+        taken = 0
+        for keys, per_key in zip(self._keys.pieces(), self._per_key.pieces(), strict=True):
+            for piece, counts in _few_numbers(keys, per_key):
+                numbers = self._numbers.part(taken, int(counts.sum()))
+                taken += len(numbers)
+                yield piece, counts, numbers
+
+    def close(self) -> None:
+        """Drop everything."""
+        for column in (self._keys, self._per_key, self._numbers):
+            column.close()
+
+
+def _few_numbers(keys: Words, per_key: Words) -> Iterator[tuple[Words, Words]]:
+    """Cut keys and their counts so that no piece has more than COPY_ROWS numbers, unless a single key has them."""
+    ends = np.cumsum(per_key)
+    start = taken = 0
+    while start < len(keys):
+        end = max(int(np.searchsorted(ends, taken + COPY_ROWS, side="right")), start + 1)
+        yield keys[start:end], per_key[start:end]
+        start, taken = end, int(ends[end - 1])

@@ -1,0 +1,114 @@
+"""The index by id: from an id number to the places of its fingerprints, their blocks and ranks in the identity table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.aliases import Lims, Words
+from fpstore.errors import CorruptStoreError
+from fpstore.format.id_map import IdMap
+from fpstore.format.mapping import MAPPING_DESIGN, Mapping, MappingFiles
+from fpstore.format.table import TableReader
+
+PLACES_FILES = ("places.fpt", "places.mdb")
+Counts = npt.NDArray[np.uint32]
+
+
+class Found(NamedTuple):
+    """The places of many ids: list i is from ``lims[i]`` to ``lims[i + 1]``."""
+
+    lims: Lims
+    blocks: Words
+    ranks: Counts
+
+
+def places_files(folder: Path) -> MappingFiles:
+    """Return the files of the index."""
+    return MappingFiles(*(folder / name for name in PLACES_FILES))
+
+
+def bits_of_ranks(most: int) -> int:
+    """Return how many bits of a place are for the rank, where no block has more than ``most`` entries."""
+    return max(most - 1, 0).bit_length()
+
+
+def pairs(table: TableReader, ids: IdMap, rank_bits: int) -> Iterator[tuple[Words, Words]]:
+    """Yield everything as pieces (id numbers, their places), in the order of the table."""
+    first = 0
+    for _, entry_counts in table.pieces():
+        counts, numbers = ids.blocks(first, len(entry_counts))
+        sizes = entry_counts.astype(np.int64)
+        blocks = np.repeat(np.arange(first, first + len(sizes), dtype=np.uint64), sizes)
+        ranks = np.arange(len(blocks), dtype=np.uint64) - np.repeat(np.cumsum(sizes) - sizes, sizes).astype(np.uint64)
+        yield numbers, np.repeat(blocks << np.uint64(rank_bits) | ranks, counts.astype(np.int64))
+        first += len(sizes)
+
+
+class Places:
+    """Reads the index.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the generation.
+    record : dict
+        Its description in the manifest.
+    """
+
+    def __init__(self, folder: Path, record: dict[str, Any]) -> None:
+        files = places_files(folder)
+        table = TableReader(files.table)
+        table.check_place(MAPPING_DESIGN, 0, record["ids"], record["id_digest"])
+        self._rank_bits = int(record["rank_bits"])
+        self._mapping = Mapping(table, files.numbers, record["places"])
+
+    def gather(self, numbers: Words) -> Found:
+        """Return the places of ids; an id that has none is not stored."""
+        lims, places = self._mapping.gather(numbers)
+        return Found(lims, *self._split(places))
+
+    def get(self, number: int) -> tuple[Words, Counts]:
+        """Return (blocks, ranks) of one id, ascending."""
+        return self._split(np.array(self._mapping.get(number), np.uint64))
+
+    def _split(self, places: Words) -> tuple[Words, Counts]:
+        return places >> np.uint64(self._rank_bits), (places & np.uint64((1 << self._rank_bits) - 1)).astype(np.uint32)
+
+    def verify(self, table: TableReader, ids: IdMap, tick: Callable[[int], None] = lambda rows: None) -> None:
+        """Check all of it, and that it says the same as the id map.
+
+        Raises
+        ------
+        CorruptStoreError
+        """
+        self._mapping.verify(tick)
+        expected = sum(_sum_of(numbers, places) for numbers, places in pairs(table, ids, self._rank_bits)) % 2**64
+        found = 0
+        for keys, counts, places in self._mapping.groups():
+            found = (found + _sum_of(np.repeat(keys, counts.astype(np.int64)), places)) % 2**64
+        if found != expected:
+            path = self._mapping.numbers.path
+            raise CorruptStoreError(f"{path}: the index by id does not say the same as the id map: run fpstore repair", path=path)
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes that both files take on disk."""
+        return self._mapping.file_bytes
+
+    def close(self) -> None:
+        """Close the files."""
+        self._mapping.close()
+
+
+def _sum_of(numbers: Words, places: Words) -> int:
+    """Return the sum of a hash of each pair, which does not depend on their order (the finalizer of SplitMix64)."""
+    mixed = numbers * np.uint64(0x9E3779B97F4A7C15) ^ places
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    mixed ^= mixed >> np.uint64(31)
+    return int(mixed.sum(dtype=np.uint64))

@@ -26,7 +26,7 @@ from fpstore.design.families import Design, check_design, check_radius
 from fpstore.errors import ClosedStoreError, FpstoreError, InputError, NotStoredError, ReadOnlyError
 from fpstore.io import check_fingerprint, check_fingerprints, check_id, check_ids
 from fpstore.query.batches import PROBE_QUERIES
-from fpstore.query.ids import IdLookup, Ids, numbers_of
+from fpstore.query.ids import IdLookup, Ids, number_of, numbers_of
 from fpstore.query.matches import Match, Matches
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker
@@ -327,7 +327,7 @@ class Store:
     def insert(self, fingerprints: Any, ids: Any = None, sync: str | None = None) -> int:
         """Add fingerprints with their ids. With ``sync="commit"``, they are durable on return, and all processes find them.
 
-        An id that is already stored keeps its old fingerprint too. To replace a document, delete its id first.
+        An id that is already stored keeps its old fingerprint too; :meth:`upsert` takes it away.
 
         Parameters
         ----------
@@ -368,6 +368,47 @@ class Store:
         rows, checked = _rows(fingerprints, ids)
         _check_optional_sync(sync)
         return writer.insert(rows, checked, sync)
+
+    def upsert(self, fingerprints: Any, ids: Any, sync: str | None = None) -> int:
+        """Give ids to fingerprints, and take them from the fingerprints that had them: documents that have changed.
+
+        All rows of a call are one change. An id that occurs several times in it gets its last fingerprint.
+
+        Parameters
+        ----------
+        fingerprints : int, or ndarray of uint64, shape (n,), or sequence of int
+        ids : int or str, or array or sequence
+            One per fingerprint: integers or strings, whichever the store has. For integer ids without an index (``index_ids``),
+            each call reads the whole id map once.
+        sync : str, optional
+            See :meth:`insert`.
+
+        Returns
+        -------
+        int
+            How many ids are new, or have another fingerprint than before.
+
+        Raises
+        ------
+        InputError, ReadOnlyError, StorageError, ClosedStoreError
+
+        Examples
+        --------
+        >>> import fpstore, tempfile, os
+        >>> path = os.path.join(tempfile.mkdtemp(), "s.fps")
+        >>> fpstore.build(path, [7], ["a"]).close()
+        >>> with fpstore.open(path, "r+") as store:
+        ...     store.upsert([9, 11], ["a", "b"])
+        ...     list(store.items())[0][0].tolist()
+        2
+        [9, 11]
+        """
+        writer = self._changing()
+        rows, checked = _rows(fingerprints, ids)
+        if checked is None:
+            raise InputError("upsert needs an id for each row")
+        _check_optional_sync(sync)
+        return writer.upsert(rows, checked, sync)
 
     def probe_insert(
         self, fingerprint: int, id: int | str, radius: int | None = None, always: bool = False, sync: str | None = None
@@ -447,8 +488,8 @@ class Store:
         Parameters
         ----------
         ids : int, str, array or sequence, optional
-            Every fingerprint loses these ids, and is removed when it has none left. Each call reads the whole id map once, so
-            give many ids at a time.
+            Every fingerprint loses these ids, and is removed when it has none left. For integer ids without an index
+            (``index_ids``), each call reads the whole id map once: give many ids at a time.
         fingerprints : int, array of uint64 or sequence of int, optional
         sync : str, optional
             See :meth:`insert`.
@@ -468,6 +509,9 @@ class Store:
         _check_optional_sync(sync)
         if fingerprints is not None:
             return writer.delete_fingerprints(_many(fingerprints), sync)
+        if isinstance(ids, (int, str, np.integer)) or (isinstance(ids, (list, tuple)) and len(ids) == 1):
+            number = number_of(self.snapshot(), ids[0] if isinstance(ids, (list, tuple)) else ids)
+            return writer.delete_id(number, sync)
         return writer.delete_ids(numbers_of(self.snapshot(), ids), sync)
 
     def flush(self) -> None:

@@ -68,6 +68,24 @@ def count_absent(snapshot: Snapshot, fingerprints: Words, in_base: Bytes) -> int
     return count_distinct(fingerprints[absent(snapshot, fingerprints, in_base)])
 
 
+def last_of_each(fingerprints: Words, ids: Words | list[str]) -> tuple[Words, Words | list[str]]:
+    """Return of the rows with the same id only the last."""
+    if isinstance(ids, list):
+        rows = list({identifier: row for row, identifier in enumerate(ids)}.values())
+        return fingerprints[rows], [ids[row] for row in rows]
+    distinct, places = np.unique(ids[::-1], return_index=True)
+    return fingerprints[::-1][places], distinct
+
+
+def replaced(snapshot: Snapshot, rows: Rows) -> tuple[Words, Words]:
+    """Return the stored pairs that have the id of a row, but not its fingerprint; the rows have distinct ids."""
+    fingerprints, ids = snapshot.with_ids(rows.ids)
+    order = np.argsort(rows.ids)
+    target = rows.fingerprints[order][np.searchsorted(rows.ids[order], ids)]
+    other = fingerprints != target
+    return fingerprints[other], ids[other]
+
+
 def count_distinct(values: Words) -> int:
     """Return the number of distinct values; for a few thousand, a sort is several times as fast as NumPy's hash table."""
     return int(np.count_nonzero(np.diff(np.sort(values)))) + 1 if len(values) else 0

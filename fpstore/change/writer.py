@@ -13,11 +13,22 @@ from fpstore.aliases import Words
 from fpstore.change.committer import Committer
 from fpstore.change.in_order import RowsInOrder, probe_insert_in_order
 from fpstore.change.merging import Merging
-from fpstore.change.new_rows import Rows, absent, count_absent, count_distinct, kind_with, new_pairs, numbered, numbered_one
+from fpstore.change.new_rows import (
+    Rows,
+    absent,
+    count_absent,
+    count_distinct,
+    kind_with,
+    last_of_each,
+    new_pairs,
+    numbered,
+    numbered_one,
+    replaced,
+)
 from fpstore.disk.locks import WriterLock
 from fpstore.errors import ClosedStoreError, ReadOnlyError, StoreLockedError
 from fpstore.format.log_writer import LogWriter
-from fpstore.format.record import ADD, IN_BASE, REMOVE, WIPE, Change, Totals, pack_added_pair, pack_change
+from fpstore.format.record import ADD, IN_BASE, KIND_BITS, REMOVE, WIPE, Change, Totals, pack_added_pair, pack_change
 from fpstore.query.batches import Columns
 from fpstore.query.matches import Match
 from fpstore.query.snapshot import NONE, Snapshot
@@ -187,6 +198,41 @@ class StoreWriter:
             after = self._commit(snapshot, payload, totals, count, sync, partial(delta.note_strings, strings))
             return after, columns, mask
 
+    def upsert(self, fingerprints: Words, ids: Words | list[str], sync: str | None) -> int:
+        """Add pairs, and remove all others that have these ids; return the number of ids that changed."""
+        with self.turn:
+            snapshot, sync = self._begin(sync)
+            fingerprints, ids = last_of_each(fingerprints, ids)
+            rows = self._rows(snapshot, fingerprints, ids)
+            in_base = snapshot.delta.in_base(rows.fingerprints)
+            new = new_pairs(snapshot, rows, in_base)
+            gone, gone_ids = replaced(snapshot, rows)
+            added, added_ids, in_base = rows.fingerprints[new], rows.ids[new], in_base[new]
+            if not len(added) and not len(gone):
+                self.committer.make_nothing(sync)
+                return 0
+            dying = self._left_without_ids(snapshot, gone, added)
+            stays = ~np.isin(gone, dying)
+            # A fingerprint that dies gets no pair, so the order of the rows does not matter.
+            removed, removed_ids = np.concatenate([dying, gone[stays]]), gone_ids[stays]
+            kinds = np.repeat(np.array([ADD, WIPE, REMOVE], np.uint8), [len(added), len(dying), len(removed_ids)])
+            kinds += IN_BASE * np.concatenate([in_base, snapshot.delta.in_base(removed)])
+            before = snapshot.totals
+            totals = rows.totals._replace(
+                fingerprints=before.fingerprints + count_absent(snapshot, added, in_base) - len(dying),
+                ids=before.ids + len(added) - len(gone),
+            )
+            columns = np.concatenate([added, removed]), np.concatenate([added_ids, np.zeros(len(dying), np.uint64), removed_ids])
+            self._make(snapshot, Change(totals, kinds, *columns, rows.strings), sync)
+            return len(np.union1d(added_ids, gone_ids))
+
+    def _left_without_ids(self, snapshot: Snapshot, gone: Words, added: Words) -> Words:
+        """Return the fingerprints that have no id left when one pair is gone for each of ``gone``, and ``added`` get one."""
+        distinct, counts = np.unique(gone, return_counts=True)
+        lims, _ = snapshot.id_numbers(distinct)
+        dying: Words = distinct[(np.diff(lims) == counts) & ~np.isin(distinct, added)]
+        return dying
+
     # Deleting
 
     def delete_fingerprints(self, fingerprints: Words, sync: str | None) -> int:
@@ -204,11 +250,29 @@ class StoreWriter:
         with self.turn:
             snapshot, sync = self._begin(sync)
             fingerprints, ids = snapshot.with_ids(numbers)
-            distinct, counts = np.unique(fingerprints, return_counts=True)
-            lims, _ = snapshot.id_numbers(distinct)
-            dying = distinct[np.diff(lims) == counts]
+            dying = self._left_without_ids(snapshot, fingerprints, NONE)
             stays = ~np.isin(fingerprints, dying)
             return self._remove(snapshot, dying, len(fingerprints), fingerprints[stays], ids[stays], sync)
+
+    def delete_id(self, number: int | None, sync: str | None) -> int:
+        """Remove every pair that has one id; return the number of pairs removed."""
+        with self.turn:
+            snapshot, sync = self._begin(sync)
+            found = [] if number is None else snapshot.fingerprints_of_one(number)
+            if not found:
+                self.committer.make_nothing(sync)
+                return 0
+            kinds, dying = [], 0
+            for fingerprint in found:
+                others, in_base = snapshot.id_numbers_of_one(fingerprint)
+                dies = len(others) == 1
+                dying += dies
+                kinds.append((WIPE if dies else REMOVE) + IN_BASE * in_base)
+            before = snapshot.totals
+            totals = before._replace(fingerprints=before.fingerprints - dying, ids=before.ids - len(found))
+            ids = np.array([0 if kind & KIND_BITS == WIPE else number for kind in kinds], np.uint64)
+            self._make(snapshot, Change(totals, np.array(kinds, np.uint8), np.array(found, np.uint64), ids, []), sync)
+            return len(found)
 
     def _remove(self, snapshot: Snapshot, dying: Words, pairs: int, fingerprints: Words, ids: Words, sync: str) -> int:
         if not pairs:

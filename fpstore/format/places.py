@@ -72,9 +72,10 @@ class Places:
         lims, places = self._mapping.gather(numbers)
         return Found(lims, *self._split(places))
 
-    def get(self, number: int) -> tuple[Words, Counts]:
-        """Return (blocks, ranks) of one id, ascending."""
-        return self._split(np.array(self._mapping.get(number), np.uint64))
+    def get(self, number: int) -> list[tuple[int, int]]:
+        """Return the (block, rank) pairs of one id, ascending."""
+        bits = self._rank_bits
+        return [(place >> bits, place & ((1 << bits) - 1)) for place in self._mapping.get(number)]
 
     def _split(self, places: Words) -> tuple[Words, Counts]:
         return places >> np.uint64(self._rank_bits), (places & np.uint64((1 << self._rank_bits) - 1)).astype(np.uint32)

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from fpstore.aliases import Words
 from fpstore.errors import InputError, NotStoredError, show
-from fpstore.io import check_ids
+from fpstore.format.dictionary import NO_NUMBER
+from fpstore.io import check_id, check_ids
 from fpstore.lims import lims_of
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker
@@ -20,8 +21,8 @@ from fpstore.query.tracker import Tracker
 class Ids:
     """Look-ups by id; what :attr:`fpstore.Store.ids` returns.
 
-    The tables are ordered by fingerprint, so each call reads the whole id map once, whatever the number of ids:
-    for many ids, call :meth:`find` once.
+    String ids, and integers in a store built with ``index_ids=True``, are found through an index, in microseconds. Without it,
+    each call reads the whole id map once, whatever the number of ids: for many ids, call :meth:`find` once.
 
     Examples
     --------
@@ -43,10 +44,10 @@ class Ids:
             return False
         snapshot = self._snapshot()
         try:
-            numbers = numbers_of(snapshot, identifier)
+            number = number_of(snapshot, identifier)
         except InputError:
             return False
-        return len(snapshot.with_ids(numbers)[0]) > 0
+        return number is not None and bool(snapshot.fingerprints_of_one(number))
 
     # Python would otherwise ask for 0, 1, 2, ... until one is missing.
     __iter__ = None
@@ -55,10 +56,11 @@ class Ids:
     def __getitem__(self, identifier: int | str) -> list[int]:
         """Return the fingerprints that have an id, ascending; KeyError if there are none."""
         snapshot = self._snapshot()
-        fingerprints, _ = snapshot.with_ids(numbers_of(snapshot, identifier))
-        if not len(fingerprints):
+        number = number_of(snapshot, identifier)
+        fingerprints = [] if number is None else snapshot.fingerprints_of_one(number)
+        if not fingerprints:
             raise NotStoredError(f"the id {show(identifier)} is not stored", got=identifier)
-        return list(map(int, fingerprints))
+        return fingerprints
 
     def find(self, ids: Any) -> tuple[npt.NDArray[np.int64], Words]:
         """Return (lims, fingerprints); those that have the m-th id are ``fingerprints[lims[m]:lims[m + 1]]``, ascending.
@@ -78,9 +80,8 @@ class Ids:
         if isinstance(checked, list) != (snapshot.totals.id_kind == "string"):
             return np.zeros(len(checked) + 1, np.int64), np.empty(0, np.uint64)
         if isinstance(checked, list):
-            known = [snapshot.number_of(name) for name in checked]
-            wanted = np.array([0 if number is None else number for number in known], np.uint64)
-            stored = np.array([number is not None for number in known], bool)
+            wanted = snapshot.numbers_of_strings([name.encode() for name in checked])
+            stored = wanted != NO_NUMBER
         else:
             wanted, stored = checked, np.ones(len(checked), bool)
         fingerprints, numbers = snapshot.with_ids(wanted[stored])
@@ -91,21 +92,31 @@ class Ids:
         return lims, np.concatenate([np.empty(0, np.uint64), *parts])
 
 
+def number_of(snapshot: Snapshot, identifier: object) -> int | None:
+    """Return the number of an id, or None if it is a string that has none."""
+    checked = check_id(identifier)
+    _check_kind(snapshot, isinstance(checked, str))
+    return snapshot.number_of(checked) if isinstance(checked, str) else checked
+
+
 def numbers_of(snapshot: Snapshot, ids: Any) -> Words:
-    """Return the numbers of one or many ids, without strings that are not stored."""
-    one = isinstance(ids, (int, str, np.integer)) and not isinstance(ids, bool)
-    listed = [ids] if one else _listed(ids)
+    """Return the numbers of many ids, without strings that are not stored."""
+    listed = _listed(ids)
     checked = check_ids(listed, len(listed))
     if not len(checked):
         return np.empty(0, np.uint64)
-    strings = isinstance(checked, list)
+    _check_kind(snapshot, isinstance(checked, list))
+    if isinstance(checked, np.ndarray):
+        return checked
+    numbers: Words = np.unique(snapshot.numbers_of_strings([name.encode() for name in dict.fromkeys(checked)]))
+    known: Words = numbers[numbers != NO_NUMBER]
+    return known
+
+
+def _check_kind(snapshot: Snapshot, strings: bool) -> None:
     if strings != (snapshot.totals.id_kind == "string") and snapshot.totals.ids:
         kinds = ("integers", "strings") if strings else ("strings", "integers")
         raise InputError(f"the ids of this store are {kinds[0]}, got {kinds[1]}: give {kinds[0]}")
-    if isinstance(checked, np.ndarray):
-        return checked
-    numbers = (snapshot.number_of(name) for name in dict.fromkeys(checked))
-    return np.array([number for number in numbers if number is not None], np.uint64)
 
 
 def _listed(ids: Any) -> Any:

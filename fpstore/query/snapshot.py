@@ -117,11 +117,15 @@ class Snapshot:
 
     def ids_of_one(self, value: int) -> list[int] | list[str]:
         """Return the ids of a fingerprint; none if it is not stored."""
+        return self.named(self.id_numbers_of_one(value)[0])
+
+    def id_numbers_of_one(self, value: int) -> tuple[list[int], bool]:
+        """Return the id numbers of a fingerprint, none if it is not stored, and whether it is in the tables."""
         place = self.generation.identity.locate_one(value)
         ids = [] if place is None else self.generation.ids.get(*place)
         if self._delta_kernel is not None:
             ids = self._delta_kernel.ids_one(value, ids, self.version)
-        return self.named(ids)
+        return ids, place is not None
 
     def ids_of(self, fingerprints: Words) -> IdColumn:
         """Return (lims, ids) of stored fingerprints; KeyError if one is not stored."""
@@ -199,6 +203,22 @@ class Snapshot:
             fingerprints, ids = np.concatenate([fingerprints[kept], added]), np.concatenate([ids[kept], added_ids])
         order = np.lexsort((fingerprints, ids))
         return fingerprints[order], ids[order]
+
+    def fingerprints_of_one(self, number: int) -> list[int]:
+        """Return the fingerprints that have an id, ascending."""
+        places, identity = self.generation.places, self.generation.identity
+        if places is None:
+            found: list[int] = self.with_ids(np.array([number], np.uint64))[0].tolist()
+            return found
+        found = [identity.entry_at(block, rank) for block, rank in places.get(number)]
+        if self._delta_kernel is None:
+            return found
+        id_number = np.array([number], np.uint64)
+        if found:
+            states = self._delta_kernel.pairs(np.array(found, np.uint64), np.repeat(id_number, len(found)), self.version)
+            found = [fingerprint for fingerprint, state in zip(found, states.tolist(), strict=True) if not state]
+        added = self._delta_kernel.find(id_number, self.version)[0].tolist()
+        return sorted(found + added) if added else found
 
     def _base_pairs(self, wanted: Words) -> tuple[Words, Words]:
         """Return the pairs of the tables that have one of these ids, which ascend."""

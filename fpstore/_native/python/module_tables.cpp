@@ -134,6 +134,18 @@ struct Table {
     return nb::make_tuple(blocks.array(n), ranks.array(n));
   }
 
+  // The entry at one place.
+  uint64_t entry_at(uint64_t block, uint32_t rank) const {
+    check_range(block, block + 1);
+    thread_local const std::unique_ptr<uint64_t[]> entries(new uint64_t[2 * kMaxEntries + 8]);
+    uint32_t count = 0;
+    Fault fault;
+    Decoded to{entries.get(), 2 * kMaxEntries, &count};
+    check(kernels().decode_blocks(view, {block, block + 1}, &to, &fault), fault, path);
+    if (rank >= count) raise_fault(Fault{Status::bad_record, block, count, rank}, path);
+    return entries[rank];
+  }
+
   // The keys of blocks: their last entries.
   nb::object keys_of(Words blocks) const {
     Buffer<uint64_t> out(blocks.size());
@@ -385,6 +397,7 @@ void bind_tables(nb::module_& m) {
       .def("locate", &Table::locate, nb::arg("fingerprints").noconvert())
       .def("locate_one", &Table::locate_one, "fingerprint"_a)
       .def("entries_at", &Table::entries_at, nb::arg("blocks").noconvert(), nb::arg("ranks").noconvert())
+      .def("entry_at", &Table::entry_at, "block"_a, "rank"_a)
       .def("key_of", &Table::key_of, "block"_a)
       .def("keys_of", &Table::keys_of, nb::arg("blocks").noconvert());
 

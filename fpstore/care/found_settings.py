@@ -32,6 +32,8 @@ class Settings:
     ----------
     fingerprinter, auto : dict or None
         As in the manifest; None when it is lost.
+    index_ids : bool
+        As in the manifest; false when it is lost.
     design : Design
     count, digest : int
         Of the set of fingerprints of the generation.
@@ -45,6 +47,7 @@ class Settings:
         self._folder, self._headless = evidence.generation.folder, evidence.generation.headless
         self.fingerprinter = None if self._related is None else self._related.fingerprinter
         self.auto = None if self._related is None else self._related.auto
+        self.index_ids = self._related is not None and self._related.index_ids
         for fault in evidence.generation.faults:
             told.note(fault)
         self.tables: list[TableFile] = []

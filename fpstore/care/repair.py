@@ -20,6 +20,7 @@ from fpstore.errors import CorruptStoreError, InputError, StorageError, StoreExi
 from fpstore.format.dictionary import NUMBERS_FILE
 from fpstore.format.id_map import IDS_FILE
 from fpstore.format.manifest import looks_like_store, not_a_store
+from fpstore.format.places import PLACES_FILES
 from fpstore.format.strings import STRINGS_FILE
 from fpstore.query.tracker import Tracker
 from fpstore.resources import Resources
@@ -94,7 +95,7 @@ class _Repair:
     def _is_sound(self) -> bool:
         report, folder = self._report, self._evidence.generation.folder
         # First without LMDB, which a damaged file could make end the process.
-        for file in (folder / IDS_FILE, folder / STRINGS_FILE, folder / NUMBERS_FILE):
+        for file in (folder / name for name in (IDS_FILE, STRINGS_FILE, NUMBERS_FILE, PLACES_FILES[1])):
             try:
                 if file.name == IDS_FILE or file.exists():
                     check_seal(file)
@@ -123,6 +124,7 @@ class _Repair:
             radius=settings.design.radius, design=settings.shape(), memory=self._resources.memory,
             threads=self._resources.threads, block_bytes=settings.block_bytes, fingerprinter=settings.fingerprinter,
             progress=self._progress, id_kind=content.id_kind, rows=content.next_row, auto=settings.auto,
+            index_ids=settings.index_ids,
         ).checked()  # fmt: skip
         options.reserved = content.memory
         build_store(target, batches(content.rows(options, self._lost, self._progress)), None, options, overwrite=False)

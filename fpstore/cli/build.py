@@ -69,6 +69,11 @@ from fpstore.io import open_reader
     show_default=True,
     help="Plan for tables in memory (hot) or read from disk (cold), with --design auto.",
 )
+@click.option(
+    "--index-ids",
+    is_flag=True,
+    help="Index integer ids too, as strings always are: delete, upsert and look-ups by id then take no pass over all ids.",
+)
 @row_options
 @click.option("--id-field", metavar="NAME", help="JSON field or column of the ids; by default id.")
 @click.option(
@@ -115,6 +120,7 @@ def build(
     $ cat crawl.csv | fpstore build crawl.fps - --format csv --decimal --id-type str --force --quiet
     $ fpstore build crawl.fps crawl.jsonl --fingerprint-field hash --id-field url --force --no-progress
     $ fpstore build crawl.fps crawl.tsv --disk-budget 1GB --storage cold --block-bytes 1024 --force --json
+    $ fpstore build numbers.fps numbers.tsv --index-ids --force
     $ fpstore build notes.fps notes --text --suffix .txt --suffix .md
     $ fpstore build notes.fps notes --text --shingle chars --shingle-size 5 --weighting set --force
     """

@@ -31,9 +31,10 @@ def delete(
 ) -> None:
     """Remove documents from a store by their ids, or fingerprints with all their ids.
 
-    When this returns, no process finds them any more. The next fpstore merge gives their space back. To find ids,
-    the id map is read once per call, so give many ids at a time. Ids that are not stored are ignored. With --input,
-    each line is an id, unchanged; an id that contains a line feed must be given as an argument.
+    When this returns, no process finds them any more. The next fpstore merge gives their space back. To find integer
+    ids, the id map is read once per call, so give many at a time, unless the store was built with --index-ids. Ids
+    that are not stored are ignored. With --input, each line is an id, unchanged; an id that contains a line feed must
+    be given as an argument.
 
     $ fpstore delete crawl.fps 17 4711
     $ fpstore delete crawl.fps --input gone.txt --quiet

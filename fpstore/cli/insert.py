@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -34,7 +34,7 @@ from fpstore.cli.signals import Interrupted
 from fpstore.cli.verb import Verb
 from fpstore.design.families import check_radius
 from fpstore.disk.refusals import NOTHING_CHANGED
-from fpstore.errors import FpstoreError
+from fpstore.errors import FpstoreError, InputError
 from fpstore.io import Chunk, open_reader
 
 if TYPE_CHECKING:
@@ -51,6 +51,11 @@ UNMATCHED_PARAMETERS = {"radius", "output", "threads"}
     "--unmatched",
     is_flag=True,
     help="Insert only rows without a match in the store or earlier in the input; write the matches of the others.",
+)
+@click.option(
+    "--upsert",
+    is_flag=True,
+    help="Take each id from the fingerprints that had it: the documents have changed.",
 )
 @click.option(
     "-r",
@@ -85,6 +90,7 @@ def insert(
     store: str,
     inputs: Sequence[str],
     unmatched: bool,
+    upsert: bool,
     radius: int | None,
     output: str,
     rows: Rows,
@@ -104,7 +110,7 @@ def insert(
     a row is inserted only if the store has nothing within the radius; for the other rows, lines `query fingerprint
     distance id` are written, as by fpstore probe (with --json to standard output: an object per row). A row is not
     written as a match of itself. Inserts are kept in a log beside the tables until fpstore merge. An id that is
-    already stored keeps its old fingerprint too: to replace a document, fpstore delete its id first.
+    already stored keeps its old fingerprint too; with --upsert, it leaves it.
 
     Rows are inserted in chunks of 65,536. After an error or Ctrl-C, the chunks before stay inserted, and FILE is not
     written. Repeat the command: a row with its id is not added twice, and FILE gets the matches of all rows. Where ids
@@ -115,11 +121,12 @@ def insert(
     $ fpstore insert crawl.fps new.jsonl --fingerprint-field hash --id-field url --id-type str
     $ cut -f 1,2 new.tsv | fpstore insert crawl.fps - --format tsv --sync batch --merge-at 0.1 --quiet
     $ fpstore insert crawl.fps new.csv --decimal
+    $ fpstore insert crawl.fps new.tsv --upsert
     $ fpstore insert notes.fps notes --text --suffix .txt --json --no-progress
     """
     import fpstore
 
-    _check_usage(inputs, unmatched, text)
+    _check_usage(inputs, unmatched, upsert, text)
     notices = documents.Notices()
     began = time.monotonic()
     with fpstore.open(store) as known:
@@ -131,7 +138,9 @@ def insert(
     with _told(counts), Bars(talk.bars, source) as bars, _writer_of_matches(output if unmatched else None, as_json) as write:
         chunks = _begun(source)
         with fpstore.open(store, "r+", sync=sync, merge_at=merge_at) as opened:
-            add = partial(_add, opened) if write is None else partial(_add_unmatched, opened, write, radius, threads)
+            add: Callable[[Chunk], int] = partial(_upsert if upsert else _add, opened)
+            if write is not None:
+                add = partial(_add_unmatched, opened, write, radius, threads)
             with _counting(counts, opened):
                 for chunk in chunks:
                     counts.chunk = chunk
@@ -151,7 +160,9 @@ def insert(
             click.echo(line)
 
 
-def _check_usage(inputs: Sequence[str], unmatched: bool, text: bool) -> None:
+def _check_usage(inputs: Sequence[str], unmatched: bool, upsert: bool, text: bool) -> None:
+    if unmatched and upsert:
+        types.fail("--upsert does not go with --unmatched: give one of them")
     if not unmatched:
         refuse(UNMATCHED_PARAMETERS, "needs --unmatched")
     if text:
@@ -235,6 +246,12 @@ def _begun(source: Iterable[Chunk]) -> Iterator[Chunk]:
 
 def _add(store: Store, chunk: Chunk) -> int:
     return store.insert(chunk.fingerprints, chunk.ids)
+
+
+def _upsert(store: Store, chunk: Chunk) -> int:
+    if chunk.ids is None:
+        raise InputError("--upsert needs an id in each row: without ids, rows cannot replace others")
+    return store.upsert(chunk.fingerprints, chunk.ids)
 
 
 def _add_unmatched(store: Store, write: queries.Write, radius: int | None, threads: int | None, chunk: Chunk) -> int:

@@ -15,6 +15,7 @@ _PARTS = {
     "keys": "tables: keys only",
     "ids": "ids",
     "strings": "strings",
+    "id_index": "index by id",
     "metadata": "metadata",
     "delta": "delta",
     "total": "total",

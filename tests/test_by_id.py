@@ -1,0 +1,294 @@
+"""Look-ups, deletes and replacements by id, with and without the index."""
+
+import json
+import random
+import shutil
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commandline import failure, fine
+from damage import rewrite
+
+import fpstore
+from fpstore.format.places import PLACES_FILES, Places, bits_of_ranks
+
+KINDS = {"strings": (lambda i: f"d{i}", False), "indexed": (lambda i: i, True), "integers": (lambda i: i, False)}
+OPTIONS = {"design": "flip-1", "radius": 2, "block_bytes": 128, "threads": 1}
+MAX = 2**64 - 1
+
+
+def pairs_of(store):
+    found = set()
+    for keys, lims, ids in store.items():
+        found |= {(key, i) for key, (a, b) in zip(keys.tolist(), pairwise(lims), strict=True) for i in list(ids)[a:b]}
+    return found
+
+
+def check(store, expected, names):
+    """Compare everything, also what each id leads to."""
+    assert pairs_of(store) == expected
+    assert (len(store), len(store.ids)) == (len({f for f, _ in expected}), len(expected))
+    wanted = [sorted(f for f, i in expected if i == name) for name in names]
+    assert [name in store.ids for name in names] == [bool(fingerprints) for fingerprints in wanted]
+    assert [store.ids[name] for name in names if name in store.ids] == [fingerprints for fingerprints in wanted if fingerprints]
+    lims, found = store.ids.find(names)
+    assert [found[a:b].tolist() for a, b in pairwise(lims)] == wanted
+
+
+class Changes:
+    """Random changes to a store and to a set of pairs."""
+
+    def __init__(self, seed, name):
+        self.random, self.name = random.Random(seed), name
+        self.names = [name(i) for i in range(60)]
+
+    def rows(self, count):
+        return [(self.random.randrange(40), self.name(self.random.randrange(60))) for _ in range(count)]
+
+    def step(self, store, held):
+        rows = self.rows(self.random.choice([1, 1, 5]))
+        fingerprints, ids = (list(column) for column in zip(*rows, strict=True))
+        what = self.random.choice(["insert", "upsert", "upsert", "delete", "delete many", "fingerprints", "merge"])
+        if what == "insert":
+            assert store.insert(fingerprints, ids) == len({*rows} - held)
+            return held | {*rows}
+        if what == "upsert":
+            last = {i: f for f, i in rows}
+            after = {(f, i) for f, i in held if i not in last} | {(f, i) for i, f in last.items()}
+            assert store.upsert(fingerprints, ids) == len({i for _, i in held ^ after})
+            return after
+        if what == "merge":
+            store.merge(threads=1)
+            return held
+        gone = {(f, i) for f, i in held if (f in fingerprints if what == "fingerprints" else i in ids)}
+        if what == "delete":
+            gone = {(f, i) for f, i in held if i == ids[0]}
+            assert store.delete(ids=ids[0]) == len(gone)
+        elif what == "delete many":
+            assert store.delete(ids=ids) == len(gone)
+        else:
+            assert store.delete(fingerprints=fingerprints) == len(gone)
+        return held - gone
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_changes(tmp_path, kind, seed):
+    name, index_ids = KINDS[kind]
+    changes = Changes(seed, name)
+    held = {*changes.rows(50)}
+    fingerprints, ids = zip(*sorted(held), strict=True)
+    fpstore.build(tmp_path / "s", list(fingerprints), list(ids), index_ids=index_ids, **OPTIONS).close()
+    with fpstore.open(tmp_path / "s", "r+") as store, fpstore.open(tmp_path / "s") as reader:
+        for _ in range(40):
+            held = changes.step(store, held)
+            check(store, held, changes.names)
+            assert pairs_of(reader) == held
+        assert store.verify().ok
+        assert (store.snapshot().generation.places is not None) == (kind != "integers")
+    with fpstore.open(tmp_path / "s") as store:
+        check(store, held, changes.names)
+
+
+def test_upsert_of_odd_rows(tmp_path):
+    with fpstore.build(tmp_path / "s", [1, 1, 2], ["a", "b", "a"], **OPTIONS):
+        pass
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        assert store.upsert(1, "b") == 0
+        assert store.upsert([5, 6, 1], ["c", "c", "a"]) == 2  # the last row of an id counts; the other pair of `a` goes
+        assert pairs_of(store) == {(1, "a"), (1, "b"), (6, "c")}
+        assert store.upsert([], []) == 0
+        assert store.upsert([7, 7], ["a", "b"]) == 2
+        assert pairs_of(store) == {(7, "a"), (7, "b"), (6, "c")}
+        version = store.snapshot().version
+        assert store.upsert([7, 6], ["b", "c"]) == 0
+        assert store.snapshot().version == version  # nothing is logged
+        for wrong, message in (
+            (lambda: store.upsert(1, None), "an id for each row"),
+            (lambda: store.upsert([1, 2], ["a"]), "1 ids for 2 fingerprints"),
+            (lambda: store.upsert(1, 5), "its ids are strings, got integers"),
+            (lambda: store.upsert(1, ""), "empty"),
+        ):
+            with pytest.raises(fpstore.InputError, match=message):
+                wrong()
+        assert store.verify().ok
+    with fpstore.open(tmp_path / "s") as store, pytest.raises(fpstore.ReadOnlyError):
+        store.upsert(1, "a")
+
+
+def test_upsert_is_one_change(tmp_path):
+    fpstore.build(tmp_path / "s", np.arange(500, dtype=np.uint64), np.arange(500), index_ids=True, **OPTIONS).close()
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        assert store.upsert(np.arange(1000, 1500, dtype=np.uint64), np.arange(500)) == 500
+        assert store.snapshot().version == 1
+        assert sorted(store) == list(range(1000, 1500))
+
+
+# --- The index through merges, parts and copies ---------------------------------------------------
+
+
+def test_the_index_stays(tmp_path):
+    path = tmp_path / "s"
+    rng = np.random.default_rng(5)
+    fingerprints = rng.integers(0, 2**64, 900, np.uint64)
+    ids = np.concatenate(
+        [rng.integers(0, 2**64, 450, np.uint64), np.array([0, MAX], np.uint64), rng.integers(0, 100, 448).astype(np.uint64)]
+    )
+    fpstore.build(path, fingerprints, ids, index_ids=True, **OPTIONS).close()
+    fpstore.build(tmp_path / "other", fingerprints[:50] ^ np.uint64(1), np.arange(50), **OPTIONS).close()
+    with fpstore.open(path, "r+") as store:
+        store.merge(tmp_path / "other", threads=1)
+        store.backup(tmp_path / "copy")
+        parts = store.split(tmp_path / "parts", 1, threads=1)
+        expected = pairs_of(store)
+    (path / "gen-00000002" / "table-000.fpt").unlink()
+    report = fpstore.repair(path, tmp_path / "mended")
+    united = set()
+    for made in (tmp_path / "copy", *parts, Path(report.output)):
+        with fpstore.open(made) as store:
+            assert store.snapshot().generation.places is not None
+            assert store.stats()["bytes"]["id_index"] > 0
+            assert store.verify().ok
+            held = pairs_of(store)
+            check(store, held, [0, MAX, *range(100), *ids[:50].tolist()])
+            if made in parts:
+                united |= held
+    assert united == expected
+
+
+def test_an_empty_store_gets_its_index_with_the_first_merge(tmp_path):
+    with fpstore.build(tmp_path / "s", [], index_ids=True):
+        pass
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        assert 7 not in store.ids
+        store.insert([1, 2], [7, 8])
+        store.merge()
+        assert (store.ids[7], store.ids[8], 9 in store.ids) == ([1], [2], False)
+        store.delete(ids=[7, 8])
+        store.merge()
+        assert 7 not in store.ids
+        assert store.verify().ok
+
+
+def test_the_index_is_sorted_in_files(tmp_path, monkeypatch):
+    monkeypatch.setattr("fpstore.building.external_sort.PAIR_BYTES", 1 << 12)
+    ids = np.random.default_rng(6).permutation(200_000).astype(np.uint64)
+    fingerprints = np.random.default_rng(7).integers(0, 2**64, len(ids), np.uint64)
+    fpstore.build(tmp_path / "s", fingerprints, ids, index_ids=True, memory="64MiB", **OPTIONS).close()
+    with fpstore.open(tmp_path / "s") as store:
+        lims, found = store.ids.find(ids)
+        assert (found == fingerprints).all()
+        assert (np.diff(lims) == 1).all()
+        assert store.verify().ok
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_bits_of_ranks():
+    assert [bits_of_ranks(most) for most in (0, 1, 2, 3, 4, 5, 32768)] == [0, 0, 1, 2, 2, 3, 15]
+
+
+# --- Damage ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def indexed(tmp_path):
+    fingerprints = np.random.default_rng(8).integers(0, 2**64, 400, np.uint64)
+    fpstore.build(tmp_path / "s", fingerprints, [f"n{i}" for i in range(400)], **OPTIONS).close()
+    return tmp_path / "s"
+
+
+@pytest.mark.parametrize("file", PLACES_FILES)
+@pytest.mark.parametrize("how", ["gone", "cut", "flipped", "of another store"])
+def test_a_damaged_index_is_refused(indexed, tmp_path, file, how):
+    path = indexed / "gen-00000001" / file
+    data = bytearray(path.read_bytes())
+    if how == "gone":
+        path.unlink()
+    elif how == "cut":
+        path.write_bytes(data[: len(data) // 2])
+    elif how == "flipped":
+        data[100] ^= 1
+        path.write_bytes(data)
+    else:
+        fingerprints = np.random.default_rng(9).integers(0, 2**64, 400, np.uint64)
+        fpstore.build(tmp_path / "o", fingerprints, [f"m{i}" for i in range(401)][1:], **OPTIONS).close()
+        with fpstore.open(tmp_path / "o", "r+") as other:
+            other.delete(ids="m7")
+            other.merge(threads=1)
+        shutil.copyfile(tmp_path / "o" / "gen-00000002" / file, path)
+    with pytest.raises(fpstore.FpstoreError, match=file.replace(".", r"\.")):
+        fpstore.open(indexed)
+    report = fpstore.repair(indexed)
+    assert report.complete
+    with fpstore.open(report.output) as store:
+        assert store.ids["n7"]
+        assert len(store.ids) == 400
+
+
+def test_an_index_that_says_something_else_than_the_id_map_is_noticed(tmp_path):
+    """Under checksums that are right: what a faulty writer would leave."""
+    fingerprints = np.random.default_rng(8).integers(0, 2**64, 400, np.uint64)
+    numbers = np.arange(400)
+    for name, ids in (("s", numbers), ("o", [1, 0, *range(2, 400)])):  # the same ids for other fingerprints
+        fpstore.build(tmp_path / name, fingerprints, ids, index_ids=True, **OPTIONS).close()
+    with fpstore.open(tmp_path / "o") as other:
+        record = other.snapshot().generation.record.places
+    for file in PLACES_FILES:
+        shutil.copyfile(tmp_path / "o" / "gen-00000001" / file, tmp_path / "s" / "gen-00000001" / file)
+    rewrite(tmp_path / "s", lambda content: content["generation"].update(places=record))
+    with fpstore.open(tmp_path / "s") as store:
+        (fault,) = store.verify().faults
+        assert "does not say the same as the id map" in fault["message"]
+
+
+def test_places_beyond_the_table_are_damage(indexed):
+    with fpstore.open(indexed) as store:
+        generation = store.snapshot().generation
+        places = Places(generation.folder, {**generation.record.places, "rank_bits": 1})
+        found = places.gather(np.arange(400, dtype=np.uint64))
+        with pytest.raises(fpstore.CorruptStoreError):
+            generation.identity.entries_at(found.blocks, found.ranks)
+        with pytest.raises(IndexError):
+            generation.identity.entry_at(generation.identity.block_count, 0)
+        with pytest.raises(fpstore.CorruptStoreError):
+            generation.identity.entry_at(0, 10_000)
+        with pytest.raises(fpstore.CorruptStoreError, match="does not say the same as the id map"):
+            places.verify(generation.tables[0], generation.ids)
+        places.close()
+
+
+# --- The command line -----------------------------------------------------------------------------
+
+
+def test_the_command_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("pages.tsv").write_text("0x1\thttps://a\n0x2\thttps://b\n")
+    Path("again.tsv").write_text("0x5\thttps://a\n0x2\thttps://b\n")
+    fine("build", "s.fps", "pages.tsv")
+    done = json.loads(fine("insert", "s.fps", "again.tsv", "--upsert", "--json"))
+    assert done == {"rows": 2, "inserted": 1, "fingerprints": 2, "ids": 2}
+    assert fine("export", "s.fps").splitlines() == ["0000000000000002\thttps://b", "0000000000000005\thttps://a"]
+    assert "give one of them" in failure("insert", "s.fps", "again.tsv", "--upsert", "--unmatched", code=2)
+    Path("rows.tsv").write_text("0x7\n")
+    assert "needs an id in each row" in failure("insert", "s.fps", "rows.tsv", "--upsert")
+    Path("numbers.tsv").write_text("0x1\t10\n0x2\t20\n")
+    fine("build", "n.fps", "numbers.tsv", "--index-ids")
+    assert "index by id" in fine("stats", "n.fps")
+    assert json.loads(fine("stats", "n.fps", "--json"))["bytes"]["id_index"] > 0
+    fine("delete", "n.fps", "20")
+    assert fine("export", "n.fps").splitlines() == ["0000000000000001\t10"]
+
+
+def test_the_manifest_of_an_index(indexed):
+    for change in ({"rank_bits": 16}, {"rank_bits": -1}, {"ids": "x"}, {"more": 1}):
+        with fpstore.open(indexed) as store:
+            before = dict(store.snapshot().generation.record.places)
+        rewrite(indexed, lambda record, change=change: record["generation"]["places"].update(change))
+        with pytest.raises(fpstore.CorruptStoreError, match="malformed"):
+            fpstore.open(indexed)
+        rewrite(indexed, lambda record, before=before: record["generation"].update(places=before))
+    rewrite(indexed, lambda record: record.update(index_ids=1))
+    with pytest.raises(fpstore.CorruptStoreError, match="malformed"):
+        fpstore.open(indexed)

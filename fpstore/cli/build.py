@@ -120,7 +120,7 @@ def build(
     $ cat crawl.csv | fpstore build crawl.fps - --format csv --decimal --id-type str --force --quiet
     $ fpstore build crawl.fps crawl.jsonl --fingerprint-field hash --id-field url --force --no-progress
     $ fpstore build crawl.fps crawl.tsv --disk-budget 1GB --storage cold --block-bytes 1024 --force --json
-    $ fpstore build numbers.fps numbers.tsv --index-ids --force
+    $ fpstore build crawl.fps a.npy b.npy --index-ids --force
     $ fpstore build notes.fps notes --text --suffix .txt --suffix .md
     $ fpstore build notes.fps notes --text --shingle chars --shingle-size 5 --weighting set --force
     """

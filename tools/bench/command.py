@@ -23,7 +23,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import billion, building, cold, data, kernel, living, planning, plots, probing, skew
+from bench import billion, building, cold, data, kernel, living, naming, planning, plots, probing, skew
 from bench.harness import Bench, Options, Result, machine, versions
 
 OPERATIONS: dict[str, Callable[[Bench], Result]] = {
@@ -45,6 +45,8 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "merge": living.merge,
     "pause": living.pause,
     "space": living.space,
+    "strings": naming.strings,
+    "by-id": naming.by_id,
     "costs": planning.costs,
     "ranking": planning.ranking,
     "sweep": kernel.sweep,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -26,9 +27,12 @@ INTEGERS = 10_000_000
 
 def urls(count: int) -> Iterator[str]:
     """Yield numbered pages of HOSTS hosts, in the order of a crawl that goes from host to host."""
-    for number in range(count):
-        host = number * 2654435761 % 2**32 * HOSTS >> 32
-        yield f"https://www.site-{host * 7919 % 100_003:05d}.example/articles/{number // HOSTS * 7 + host % 7:07d}.html"
+    drawn = random.Random(5)
+    pages = [0] * HOSTS
+    for _ in range(count):
+        host = int(drawn.random() * HOSTS)
+        pages[host] += drawn.randint(1, 9)
+        yield f"https://www.site-{host * 7919 % 100_003:05d}.example/articles/{pages[host]:06d}.html"
 
 
 def paths(count: int) -> Iterator[str]:

@@ -404,10 +404,13 @@ class Store:
         [9, 11]
         """
         writer = self._changing()
-        rows, checked = _rows(fingerprints, ids)
-        if checked is None:
+        if ids is None:
             raise InputError("upsert needs an id for each row")
         _check_optional_sync(sync)
+        if isinstance(fingerprints, (int, np.integer)):
+            return writer.upsert_one(check_fingerprint(fingerprints), check_id(ids), sync)
+        rows, checked = _rows(fingerprints, ids)
+        assert checked is not None
         return writer.upsert(rows, checked, sync)
 
     def probe_insert(

@@ -56,6 +56,8 @@ class Changes:
             return held | {*rows}
         if what == "upsert":
             last = {i: f for f, i in rows}
+            if len(rows) == 1:
+                fingerprints, ids = fingerprints[0], ids[0]
             after = {(f, i) for f, i in held if i not in last} | {(f, i) for i, f in last.items()}
             assert store.upsert(fingerprints, ids) == len({i for _, i in held ^ after})
             return after

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fpstore.aliases import Bytes, Words
 from fpstore.errors import InputError
 from fpstore.format.dictionary import NO_NUMBER
-from fpstore.format.record import Totals
+from fpstore.format.record import IN_BASE, REMOVE, WIPE, Change, Totals
 from fpstore.format.strings import MAX_STRING_BYTES
 from fpstore.query.delta import ABSENT, PRESENT
 from fpstore.query.snapshot import Snapshot
@@ -75,6 +75,24 @@ def last_of_each(fingerprints: Words, ids: Words | list[str]) -> tuple[Words, Wo
         return fingerprints[rows], [ids[row] for row in rows]
     distinct, places = np.unique(ids[::-1], return_index=True)
     return fingerprints[::-1][places], distinct
+
+
+def leaving(snapshot: Snapshot, fingerprints: list[int], number: int) -> tuple[list[tuple[int, int, int]], int]:
+    """Return the rows (kind, fingerprint, id number) by which one id leaves some fingerprints, and how many of these die."""
+    rows, dying = [], 0
+    for fingerprint in fingerprints:
+        ids, in_base = snapshot.id_numbers_of_one(fingerprint)
+        dies = len(ids) == 1
+        dying += dies
+        kind = WIPE if dies else REMOVE
+        rows.append((kind | IN_BASE if in_base else kind, fingerprint, 0 if dies else number))
+    return rows, dying
+
+
+def change_of(totals: Totals, rows: list[tuple[int, int, int]], strings: list[bytes]) -> Change:
+    """Return a change of a few rows (kind, fingerprint, id number)."""
+    kinds, fingerprints, ids = zip(*rows, strict=True)
+    return Change(totals, np.array(kinds, np.uint8), np.array(fingerprints, np.uint64), np.array(ids, np.uint64), strings)
 
 
 def replaced(snapshot: Snapshot, rows: Rows) -> tuple[Words, Words]:
@@ -147,9 +165,7 @@ def kind_with(snapshot: Snapshot, path: Path, ids: Words | Sequence[int | str]) 
 
 def _numbers(snapshot: Snapshot, ids: Sequence[str], reused: Callable[[int], object]) -> tuple[Words, list[bytes]]:
     encoded = [string.encode() for string in ids]
-    longest = max(map(len, encoded), default=0)
-    if longest > MAX_STRING_BYTES:
-        raise InputError(f"a string id takes at most {MAX_STRING_BYTES} bytes of UTF-8, got one of {longest}")
+    _check_length(max(map(len, encoded), default=0))
     numbers = snapshot.numbers_of_strings(encoded)
     known = numbers != NO_NUMBER
     for number in numbers[known].tolist():
@@ -161,9 +177,19 @@ def _numbers(snapshot: Snapshot, ids: Sequence[str], reused: Callable[[int], obj
     return numbers, list(fresh)
 
 
+def _check_length(longest: int) -> None:
+    if longest > MAX_STRING_BYTES:
+        raise InputError(f"a string id takes at most {MAX_STRING_BYTES} bytes of UTF-8, got one of {longest}")
+
+
 def numbered_one(snapshot: Snapshot, identifier: int | str, reused: Callable[[int], object]) -> tuple[int, list[bytes]]:
     """Return the number of one id, and a list with its string if that is new; see :func:`numbered`."""
-    if isinstance(identifier, str):
-        numbers, strings = _numbers(snapshot, [identifier], reused)
-        return int(numbers[0]), strings
-    return identifier, []
+    if isinstance(identifier, int):
+        return identifier, []
+    encoded = identifier.encode()
+    _check_length(len(encoded))
+    number = snapshot.number_of(identifier)
+    if number is None:
+        return snapshot.delta.next_string, [encoded]
+    reused(number)
+    return number, []

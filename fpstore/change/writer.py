@@ -16,10 +16,12 @@ from fpstore.change.merging import Merging
 from fpstore.change.new_rows import (
     Rows,
     absent,
+    change_of,
     count_absent,
     count_distinct,
     kind_with,
     last_of_each,
+    leaving,
     new_pairs,
     numbered,
     numbered_one,
@@ -28,7 +30,7 @@ from fpstore.change.new_rows import (
 from fpstore.disk.locks import WriterLock
 from fpstore.errors import ClosedStoreError, ReadOnlyError, StoreLockedError
 from fpstore.format.log_writer import LogWriter
-from fpstore.format.record import ADD, IN_BASE, KIND_BITS, REMOVE, WIPE, Change, Totals, pack_added_pair, pack_change
+from fpstore.format.record import ADD, IN_BASE, REMOVE, WIPE, Change, Totals, pack_added_pair, pack_change
 from fpstore.query.batches import Columns
 from fpstore.query.matches import Match
 from fpstore.query.snapshot import NONE, Snapshot
@@ -226,6 +228,29 @@ class StoreWriter:
             self._make(snapshot, Change(totals, kinds, *columns, rows.strings), sync)
             return len(np.union1d(added_ids, gone_ids))
 
+    def upsert_one(self, fingerprint: int, identifier: int | str, sync: str | None) -> int:
+        """Do :meth:`upsert` for one row."""
+        with self.turn:
+            snapshot, sync = self._begin(sync)
+            kind = kind_with(snapshot, self.path, (identifier,))
+            number, strings = numbered_one(snapshot, identifier, self.merging.note_reused)
+            found = [] if strings else snapshot.fingerprints_of_one(number)
+            others = [other for other in found if other != fingerprint]
+            is_new = len(others) == len(found)
+            if not is_new and not others:
+                self.committer.make_nothing(sync)
+                return 0
+            rows, dying = leaving(snapshot, others, number)
+            before = snapshot.totals
+            count = before.fingerprints - dying
+            if is_new:
+                ids, in_base = snapshot.id_numbers_of_one(fingerprint)
+                rows.append((ADD | IN_BASE if in_base else ADD, fingerprint, number))
+                count += not ids
+            totals = Totals(count, before.ids + is_new - len(others), before.next_row, kind).counting(number)
+            self._make(snapshot, change_of(totals, rows, strings), sync)
+            return 1
+
     def _left_without_ids(self, snapshot: Snapshot, gone: Words, added: Words) -> Words:
         """Return the fingerprints that have no id left when one pair is gone for each of ``gone``, and ``added`` get one."""
         distinct, counts = np.unique(gone, return_counts=True)
@@ -259,19 +284,13 @@ class StoreWriter:
         with self.turn:
             snapshot, sync = self._begin(sync)
             found = [] if number is None else snapshot.fingerprints_of_one(number)
-            if not found:
+            if number is None or not found:
                 self.committer.make_nothing(sync)
                 return 0
-            kinds, dying = [], 0
-            for fingerprint in found:
-                others, in_base = snapshot.id_numbers_of_one(fingerprint)
-                dies = len(others) == 1
-                dying += dies
-                kinds.append((WIPE if dies else REMOVE) + IN_BASE * in_base)
+            rows, dying = leaving(snapshot, found, number)
             before = snapshot.totals
             totals = before._replace(fingerprints=before.fingerprints - dying, ids=before.ids - len(found))
-            ids = np.array([0 if kind & KIND_BITS == WIPE else number for kind in kinds], np.uint64)
-            self._make(snapshot, Change(totals, np.array(kinds, np.uint8), np.array(found, np.uint64), ids, []), sync)
+            self._make(snapshot, change_of(totals, rows, []), sync)
             return len(found)
 
     def _remove(self, snapshot: Snapshot, dying: Words, pairs: int, fingerprints: Words, ids: Words, sync: str) -> int:

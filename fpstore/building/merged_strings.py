@@ -67,7 +67,7 @@ class MergedStrings:
         """Start a pass over (hashes, how many strings have each, their numbers), by hash."""
         streams = [iter(self._groups_of_added())]
         if self._old is not None:
-            streams.append(self._kept(self._old.mapping.groups(), 0))
+            streams.append(self._kept(self._old.groups(), 0))
         if self._joined is not None:
             streams.append(self._kept(self._joined.groups(), self._first + len(self._added)))
         return union_of_groups(streams)

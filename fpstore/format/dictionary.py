@@ -19,6 +19,7 @@ from fpstore.format.table import TableReader
 HASHES_FILE, NUMBERS_FILE = "hashes.fpt", "numbers.mdb"
 DICTIONARY_FILES = (STRINGS_FILE, HASHES_FILE, NUMBERS_FILE)
 HASH_DESIGN = make_design("flip-1", 0)  # one table, in order of the hashes
+VERIFY_PASSES = 4  # over the strings, the hashes, the numbers, and from each number to its string
 NO_NUMBER = np.uint64(2**64 - 1)
 
 
@@ -103,7 +104,7 @@ class Dictionary:
         path = self.strings.path
         if strings != numbers:
             raise CorruptStoreError(f"{path}: the id dictionary has {strings} strings and {numbers} numbers", path=path)
-        for hashes, counts, listed in self.mapping.groups():
+        for hashes, counts, listed in self.groups():
             order = np.argsort(listed, kind="stable")
             found = hashes_of(self.strings.several(listed[order]))
             wrong = np.flatnonzero(found != np.repeat(hashes, counts.astype(np.int64))[order])
@@ -111,6 +112,21 @@ class Dictionary:
                 number = int(listed[order][wrong[0]])
                 raise CorruptStoreError(f"{path}: the id dictionary is damaged at number {number}", path=path)
             tick(len(hashes))
+
+    def groups(self) -> Iterator[tuple[Words, Words, Words]]:
+        """Yield (hashes, how many strings have each, their numbers), by hash.
+
+        Raises
+        ------
+        CorruptStoreError
+            Something is damaged, or a number is none of a string.
+        """
+        for hashes, counts, numbers in self.mapping.groups():
+            highest = int(numbers.max(initial=0))
+            if highest >= self.strings.count:
+                path = self.mapping.numbers.path
+                raise CorruptStoreError(f"{path}: there is no string for id number {highest}", path=path, got=highest)
+            yield hashes, counts, numbers
 
     def items(self) -> Iterator[tuple[int, bytes]]:
         """Yield (number, string in UTF-8) in order of the numbers."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -134,23 +135,26 @@ class RecordReader:
         import zstandard
 
         self._layout = layout
-        self._decompressor = zstandard.ZstdDecompressor
-        self._error = zstandard.ZstdError
+        self._zstandard = zstandard
         self._free: list[ZstdDecompressor] = []  # each is for one thread at a time
 
     def strings(self, content: bytes) -> list[bytes] | None:
         """Return the strings of a record, or None if this is not a record."""
+        zstandard = self._zstandard
         try:
-            zstd = self._free.pop()
-        except IndexError:  # all are in use
-            zstd = self._decompressor(dict_data=_dictionary(self._layout.dictionary))
-        try:
-            strings = zstd.decompress(content, max_output_size=MOST_RECORD_BYTES).split(SEPARATOR)
-        except self._error:
+            if not 0 <= zstandard.frame_content_size(content) <= MOST_RECORD_BYTES:  # so much is allocated
+                return None
+            zstd = self._decompressor()
+            strings = zstd.decompress(content, allow_extra_data=False).split(SEPARATOR)
+        except zstandard.ZstdError:
             return None
-        finally:
-            self._free.append(zstd)
+        self._free.append(zstd)
         return None if strings.pop() or len(strings) > self._layout.per_record else strings
+
+    def _decompressor(self) -> ZstdDecompressor:
+        with suppress(IndexError):  # all are in use
+            return self._free.pop()
+        return self._zstandard.ZstdDecompressor(dict_data=_dictionary(self._layout.dictionary))
 
 
 class StringWriter:
@@ -278,6 +282,9 @@ class Strings:
     def _damaged(self, what: str) -> CorruptStoreError:
         return CorruptStoreError(f"{self.path}: {what}: run fpstore repair", path=self.path)
 
+    def _unknown(self, number: int) -> CorruptStoreError:
+        return CorruptStoreError(f"{self.path}: id number {number} has no string", path=self.path)
+
     @cached_property
     def _records(self) -> RecordReader:
         return RecordReader(self.layout)
@@ -315,7 +322,7 @@ class Strings:
             string = self._record(number // self.per_record)[number % self.per_record]
             if string:
                 return string
-        raise CorruptStoreError(f"{self.path}: id number {number} has no string", path=self.path)
+        raise self._unknown(number)
 
     def string(self, number: int) -> str:
         """Return the string of a number; see :meth:`encoded`."""
@@ -331,6 +338,8 @@ class Strings:
         out: list[bytes] = []
         if not len(numbers):
             return out
+        if int(numbers[-1]) >= self.count:
+            raise self._unknown(int(numbers[-1]))
         records = numbers // np.uint64(self.per_record)
         distinct, starts = np.unique(records, return_index=True)
         ends = [*starts[1:].tolist(), len(numbers)]
@@ -340,8 +349,7 @@ class Strings:
             strings = self.parse(record, value)
             out += [strings[rank] for rank in ranks[start:end]]
         if not all(out):
-            number = int(numbers[out.index(b"")])
-            raise CorruptStoreError(f"{self.path}: id number {number} has no string", path=self.path)
+            raise self._unknown(int(numbers[out.index(b"")]))
         return out
 
     def records(self) -> Iterator[tuple[int, bytes]]:

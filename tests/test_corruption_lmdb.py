@@ -171,7 +171,7 @@ def test_verify_follows_each_string_to_its_number_and_back(copy, damage):
     rewrite_records(copy, NUMBERS, change)
     with fpstore.open(copy) as store:
         (fault,) = store.verify().faults
-    expected = f"no string for id number {len(STRINGS)}" if damage == "no such number" else "id dictionary is damaged at number "
+    expected = f"no string for id number {len(STRINGS)}" if damage == "no such number" else "numbers are listed for other strings"
     assert expected in fault["message"]
     assert fault["path"] == str(copy / (NUMBERS if damage == "no such number" else STRINGS_FILE))
 

@@ -101,7 +101,8 @@ def test_strings_of_equal_hashes_through_a_join_and_a_split(tmp_path, equal_hash
 
 ODD = [
     "\t", "a\tb", "\n", "a\nb\r\n", "\0", "a\0", "\0a", "\u2028", "\u2029", "\x85", "🙂", "👩\u200d👩\u200d👧", "ÿ", "\xff\xff",
-    "文档", "ÿa", "\U0010ffff", "e\u0301", "é", " ", "x" * MAX_BYTES, "🙂" * (MAX_BYTES // 4), "y" * (MAX_BYTES - 1), "id", "null",
+    "文档", "ÿa",
+    "\U0010ffff", "e\u0301", "é", " ", "x" * MAX_BYTES, "🙂" * (MAX_BYTES // 4), "y" * (MAX_BYTES - 1), "id", "null",
 ]  # fmt: skip
 
 

@@ -60,7 +60,7 @@ def test_records_are_what_the_format_says(tmp_path, per_record, dictionary):
         in_use = {number: string for number, string in enumerate(strings) if string}
         assert reference_store.read_strings(reference_store.read_records(tmp_path / f"{count}", shape), count) == in_use
         reader = Strings(tmp_path / f"{count}", shape, count)
-        assert (reader.layout, reader.verify(), dict(reader.items())) == (layout, len(in_use), in_use)
+        assert (reader.layout, dict(reader.items())) == (layout, in_use)
         assert reader.several(np.array(list(in_use), np.uint64)) == list(in_use.values())
         for number in {0, 5, count - 1, count, count + 1, 2**63} - {-1}:
             if number in in_use:

@@ -15,10 +15,10 @@ from fpstore.building.strings import StringSpool
 from fpstore.format.dictionary import Dictionary, hashes_of
 from fpstore.format.strings import (
     SAMPLE_RECORDS,
+    Sample,
     StringLayout,
     Strings,
     StringWriter,
-    joined,
     opened,
     record_key,
     strings_per_record,
@@ -143,17 +143,16 @@ class MergedStrings:
     def _trained(self) -> StringLayout:
         """Return a layout for all strings, by a sample of them."""
         step = max(self.count // (SAMPLE_RECORDS * 8), 1)
-        sample: list[list[bytes]] = []
+        sample = Sample()
         total = seen = 0
         for strings in self._all():
             for start in range(0, len(strings), 8 * step):
                 part = [string for string in strings[start : start + 8] if string]
-                sample.append(part)
+                sample.add(part)
                 total += sum(map(len, part))
                 seen += len(part)
         total_bytes = total * int(np.count_nonzero(self._used)) // max(seen, 1)
-        dictionary = train([joined(part) for part in sample], total_bytes)
-        return StringLayout(strings_per_record(seen, total), self.count, dictionary)
+        return StringLayout(strings_per_record(seen, total), self.count, train(sample, total_bytes))
 
     def _all(self) -> Iterator[list[bytes]]:
         if self._old is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import islice
@@ -31,9 +31,9 @@ DICTIONARY_KEYS = b"\xff" * 7 + b"\xfe", b"\xff" * 8  # two copies: without it, 
 _DICTIONARY = struct.Struct("<II")  # strings in a record; how many strings there were when it was trained
 MOST_DICTIONARY_BYTES = 1 << 16
 DICTIONARY_SHARE = 100  # the strings are so many times as large as the dictionary
-SAMPLE_RECORDS = 1 << 12
+SAMPLE_RECORDS, SAMPLE_BYTES = 1 << 12, 1 << 22  # about so much a dictionary is trained on
 CHECKSUM_BYTES = 4
-BATCH_RECORDS = 1 << 11
+BATCH_RECORDS, BATCH_BYTES = 1 << 11, 1 << 22  # are written together
 MOST_RECORD_BYTES = MOST_STRINGS * (MAX_STRING_BYTES + 1)
 
 
@@ -96,23 +96,40 @@ def joined(strings: Sequence[bytes]) -> bytes:
     return SEPARATOR.join([*strings, b""])
 
 
-def train(sample: Sequence[bytes], total_bytes: int) -> bytes:
-    """Train a dictionary for a set of strings; b"" if it is too small for one.
+class Sample:
+    """Some records of a set of strings, evenly spread: what a dictionary is trained on.
 
-    Parameters
+    Attributes
     ----------
-    sample : list of bytes
-        Some records of the set, uncompressed, about SAMPLE_RECORDS, evenly spread.
-    total_bytes : int
-        The size of all.
+    records : list of bytes
+        Uncompressed; SAMPLE_BYTES at most.
     """
+
+    def __init__(self) -> None:
+        self.records: list[bytes] = []
+        self._step, self._seen, self._bytes = 1, 0, 0
+
+    def add(self, strings: Sequence[bytes]) -> None:
+        """Take the next record, or leave it out."""
+        if self._seen % self._step == 0:
+            self.records.append(joined(strings))
+            self._bytes += len(self.records[-1])
+        self._seen += 1
+        while self._bytes > SAMPLE_BYTES and len(self.records) > 1:
+            del self.records[1::2]
+            self._step *= 2
+            self._bytes = sum(map(len, self.records))
+
+
+def train(sample: Sample, total_bytes: int) -> bytes:
+    """Train a dictionary for a set of strings of this size; b"" if it is too small for one."""
     import zstandard
 
     size = min(MOST_DICTIONARY_BYTES, total_bytes // DICTIONARY_SHARE)
     if size < 1 << 8:
         return b""
     try:
-        return zstandard.train_dictionary(size, list(sample), level=LEVEL).as_bytes()
+        return zstandard.train_dictionary(size, list(sample.records), level=LEVEL).as_bytes()
     except zstandard.ZstdError:  # there is nothing to learn
         return b""
 
@@ -182,7 +199,7 @@ class StringWriter:
         self._waiting: list[bytes] = []  # of the record that is not full yet
         self._records: list[bytes] = []  # to be written together
         self._plain: list[int] = []  # those of them that are to be compressed
-        self._written = self._largest = 0
+        self._written = self._largest = self._held = 0
         self.per_record = layout.per_record
         self._writer = SealedWriter(path)
 
@@ -206,7 +223,8 @@ class StringWriter:
 
     def _take_content(self, content: bytes) -> None:
         self._records.append(content)
-        if len(self._records) == BATCH_RECORDS:
+        self._held += len(content)
+        if len(self._records) == BATCH_RECORDS or self._held >= BATCH_BYTES:
             self._flush()
 
     def _flush(self) -> None:
@@ -221,7 +239,7 @@ class StringWriter:
         self._writer.run(lambda transaction: _append(transaction, items))
         self._written += len(items)
         self._largest = max(self._largest, max((len(value) for _, value in items), default=0))
-        self._records, self._plain = [], []
+        self._records, self._plain, self._held = [], [], 0
 
     def finish(self) -> dict[str, int]:
         """Make the file durable, and return its size, digest and largest value."""
@@ -366,14 +384,9 @@ class Strings:
                 if string:
                     yield number, string
 
-    def verify(self, tick: Callable[[int], None] = lambda rows: None) -> int:
-        """Check each record, and return the number of strings."""
+    def check_pages(self) -> None:
+        """Check every page of the file."""
         self._reader.verify()
-        found = 0
-        for found, _ in enumerate(self.items(), 1):
-            if found % BATCH_RECORDS == 0:
-                tick(BATCH_RECORDS)
-        return found
 
     @property
     def file_bytes(self) -> int:

@@ -92,6 +92,19 @@ def test_about_a_kilobyte_of_strings_shares_a_record(tmp_path, size, per_record)
     assert reference_store.read_store(tmp_path / "s") == {i: [name] for i, name in enumerate(names)}
 
 
+def test_an_empty_store_of_strings_has_room_for_any(tmp_path):
+    """How many share a record is chosen with the first strings."""
+    path = build(tmp_path / "s", NAMES[:1])
+    assert strings_per_record(0, 0) == 256
+    with fpstore.open(path, "r+") as store:
+        store.delete(ids=NAMES[:1])
+        store.merge()
+        store.insert(rows(100), NAMES[:100])
+        store.merge()
+    assert layout_of(path)[:2] == (strings_per_record(100, sum(map(len, NAMES[:100]))), 100)
+    assert reference_store.read_store(path) == {i: [name] for i, name in enumerate(NAMES[:100])}
+
+
 @pytest.mark.parametrize("count", [10, COUNT])
 def test_a_dictionary_is_trained_where_there_is_enough_to_learn(tmp_path, count):
     path = build(tmp_path / "s", NAMES[:count])

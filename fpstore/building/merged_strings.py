@@ -56,6 +56,7 @@ class MergedStrings:
     ) -> None:
         self._old, self._first, self._added, self._joined, self._used = old, first, added, joined, used
         self.count = len(used)
+        self._in_use_count = int(np.count_nonzero(used))
 
     # By hash
 
@@ -105,7 +106,7 @@ class MergedStrings:
         """
         old = None if self._old is None else self._old.strings
         layout = None if old is None else old.layout
-        copies = layout is not None and self.count < TRAINED_GROWTH * layout.trained
+        copies = layout is not None and self._in_use_count < TRAINED_GROWTH * layout.trained
         writer = StringWriter(path, layout if copies and layout is not None else self._trained(), threads)
         try:
             if old is not None:
@@ -151,8 +152,8 @@ class MergedStrings:
                 sample.add(part)
                 total += sum(map(len, part))
                 seen += len(part)
-        total_bytes = total * int(np.count_nonzero(self._used)) // max(seen, 1)
-        return StringLayout(strings_per_record(seen, total), self.count, train(sample, total_bytes))
+        total_bytes = total * self._in_use_count // max(seen, 1)
+        return StringLayout(strings_per_record(seen, total), self._in_use_count, train(sample, total_bytes))
 
     def _all(self) -> Iterator[list[bytes]]:
         if self._old is not None:

@@ -88,7 +88,7 @@ def parse_layout(values: Iterable[bytes | None]) -> StringLayout | None:
 
 def strings_per_record(count: int, total_bytes: int) -> int:
     """Return how many strings of a set of this size share a record."""
-    return min(max(RECORD_BYTES * count // max(total_bytes, 1), 1), MOST_STRINGS)
+    return min(max(RECORD_BYTES * count // total_bytes, 1), MOST_STRINGS) if total_bytes else MOST_STRINGS
 
 
 def joined(strings: Sequence[bytes]) -> bytes:

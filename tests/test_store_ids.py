@@ -5,6 +5,7 @@ import string
 
 import numpy as np
 import pytest
+import reference_store
 from sets import MAX, make_set
 
 import fpstore
@@ -39,6 +40,7 @@ def test_integer_ids(tmp_path, spread):
     fingerprints, ids = zip(*rows, strict=True)
     with fpstore.build(tmp_path / "s", fingerprints, ids, block_bytes=128) as store:
         check_ids(store, wanted)
+    assert reference_store.read_store(tmp_path / "s") == {f: sorted(numbers) for f, numbers in wanted.items()}
 
 
 def check_ids(store, wanted):

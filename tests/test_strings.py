@@ -16,6 +16,7 @@ from reference_store import LAYOUT_KEYS, encode_layout, encode_strings, sealed_v
 
 import fpstore
 from fpstore.disk import sealed as lmdb_files
+from fpstore.format.dictionary import DICTIONARY_FILES
 from fpstore.format.strings import MOST_RECORD_BYTES, RecordReader, StringLayout, Strings, StringWriter, strings_per_record
 
 COUNT = 1000
@@ -286,6 +287,29 @@ def test_records_in_each_others_place_are_damage(copy):
 
     rewrite_records(copy, STRINGS_FILE, change)
     check_damaged(copy, layout_of(copy).per_record, layout_of(copy).per_record * 2)
+
+
+def is_damaged(path):
+    try:
+        with fpstore.open(path) as store:
+            return not store.verify().ok
+    except fpstore.FpstoreError:
+        return True
+
+
+def test_the_readable_decoder_refuses_what_the_product_refuses(copy):
+    """A bit of a file of the dictionary, wherever it is."""
+    rng = random.Random(4)
+    for name in DICTIONARY_FILES:
+        file = copy / "gen-00000001" / name
+        data = file.read_bytes()
+        for at in rng.sample([i for i in range(len(data)) if data[i]], 12):
+            file.write_bytes(data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :])
+            with pytest.raises((reference.FormatError, struct.error)):
+                reference_store.read_store(copy)
+            assert is_damaged(copy)
+        file.write_bytes(data)
+    assert reference_store.read_store(copy) == {i: [name] for i, name in enumerate(NAMES)}
 
 
 # --- What all records share -----------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import random
 import shutil
 import struct
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -17,7 +18,15 @@ from reference_store import LAYOUT_KEYS, encode_layout, encode_strings, sealed_v
 import fpstore
 from fpstore.disk import sealed as lmdb_files
 from fpstore.format.dictionary import DICTIONARY_FILES
-from fpstore.format.strings import MOST_RECORD_BYTES, RecordReader, StringLayout, Strings, StringWriter, strings_per_record
+from fpstore.format.strings import (
+    MOST_RECORD_BYTES,
+    RecordReader,
+    Sample,
+    StringLayout,
+    Strings,
+    StringWriter,
+    strings_per_record,
+)
 
 COUNT = 1000
 NAMES = [f"https://example.org/pages/{i * 7919 % 10_007}?language=en#{i}" for i in range(COUNT)]
@@ -120,6 +129,33 @@ def test_strings_without_anything_in_common_have_no_dictionary(tmp_path):
     names = ["".join(map(chr, rng.choices(range(0x4E00, 0x9FFF), k=9000)))[: 9000 + i] for i in range(3)]
     assert layout_of(build(tmp_path / "s", names)).dictionary == b""
     assert reference_store.read_store(tmp_path / "s") == {i: [name] for i, name in enumerate(names)}
+
+
+def test_a_sample_is_spread_evenly_and_has_a_limit(monkeypatch):
+    monkeypatch.setattr("fpstore.format.strings.SAMPLE_BYTES", 100)
+    sample = Sample()
+    for number in range(1000):
+        sample.add([f"{number:03}".encode()])
+    taken = [int(record[:3]) for record in sample.records]
+    assert len(taken) * 4 <= 100 < len(taken) * 8
+    assert {b - a for a, b in pairwise(taken)} == {64}
+    sample = Sample()
+    sample.add([b"x" * 200])
+    assert sample.records == [b"x" * 200 + b"\xff"]  # one is not halved
+
+
+@pytest.mark.parametrize("size", [1, 60, 5000])
+def test_strings_are_read_and_written_in_pieces_of_some_bytes(tmp_path, monkeypatch, size):
+    for limit in ("building.strings.PIECE_BYTES", "format.strings.BATCH_BYTES", "format.strings.SAMPLE_BYTES"):
+        monkeypatch.setattr(f"fpstore.{limit}", size)
+    path = build(tmp_path / "s", [*NAMES[:300], *NAMES[:300:2]])
+    with fpstore.open(path, "r+") as store:
+        store.insert(rows(2000, 2010), NAMES[295:305])
+        store.merge(build(tmp_path / "other", NAMES[290:600]))
+    held = reference_store.read_store(path)
+    assert {f: names for f, names in held.items() if 310 <= f < 450} == {300 + i: [NAMES[2 * i]] for i in range(10, 150)}
+    assert {f: set(names) for f, names in held.items() if f < 300} == {i: {NAMES[i], NAMES[290 + i]} for i in range(300)}
+    assert {f: names for f, names in held.items() if f >= 2000} == {1705 + i: [NAMES[i]] for i in range(295, 305)}
 
 
 # --- Merges ---------------------------------------------------------------------------------------

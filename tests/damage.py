@@ -20,6 +20,9 @@ TABLES = ("gen-00000001/table-000.fpt", "gen-00000001/table-001.fpt", "gen-00000
 IDS = "gen-00000001/ids.mdb"
 MANIFEST = "manifest.json"
 STRINGS_FILE = "gen-00000001/strings.mdb"
+HASHES = "gen-00000001/hashes.fpt"
+NUMBERS = "gen-00000001/numbers.mdb"
+LMDB_FILES = (IDS, STRINGS_FILE, NUMBERS)
 LOG = "gen-00000001/log"
 RADIUS = 2
 HANG_SECONDS = 30
@@ -188,3 +191,32 @@ def used_bytes(path):
 def reseal(path):
     """Pad a changed LMDB file, write its digest anew, and return its size and digest."""
     return sealing.seal(path, used_bytes(path))
+
+
+def records_of(file):
+    """Return what an LMDB file holds, by key."""
+    with lmdb.open(str(file), subdir=False, readonly=True, lock=False) as environment, environment.begin() as transaction:
+        return dict(transaction.cursor())
+
+
+def rewrite_records(path, name, change):
+    """Change the records of an LMDB file, under checksums of pages and of the manifest that are right."""
+    file = path / name
+    records = records_of(file)
+    change(records)
+    file.unlink()
+    environment = lmdb.open(str(file), subdir=False, lock=False, map_size=1 << 26)
+    with environment, environment.begin(write=True) as transaction:
+        transaction.cursor().putmulti(sorted(records.items()), append=True)
+    largest = max(map(len, records.values()))
+    size, digest = sealing.seal(file, used_bytes(file), -(-largest // PAGE) * PAGE)
+    shape = {"bytes": size, "digest": digest, "largest": largest}
+
+    def note(record):
+        generation = record["generation"]
+        if name == IDS:
+            generation["ids_file"] = shape
+        else:
+            generation["dictionary"]["strings" if name == STRINGS_FILE else "numbers"] = shape
+
+    rewrite(path, note)

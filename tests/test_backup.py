@@ -14,6 +14,7 @@ from commandline import failure, fine
 
 import fpstore
 from fpstore.care import backup as backups
+from fpstore.format.dictionary import NUMBERS_FILE
 from fpstore.format.id_map import IDS_FILE
 from fpstore.format.strings import STRINGS_FILE
 
@@ -69,7 +70,7 @@ def test_a_backup_holds_what_the_store_holds(path, tmp_path, state):
 def test_holes_stay_holes(path, tmp_path):
     with fpstore.open(path) as store:
         store.backup(str(tmp_path / "b"))
-    for name in (f"gen-00000001/{IDS_FILE}", f"gen-00000001/{STRINGS_FILE}"):
+    for name in (f"gen-00000001/{IDS_FILE}", f"gen-00000001/{STRINGS_FILE}", f"gen-00000001/{NUMBERS_FILE}"):
         source, copy = (folder / name for folder in (path, tmp_path / "b"))
         assert source.read_bytes() == copy.read_bytes()
         assert copy.stat().st_blocks <= source.stat().st_blocks + 16

@@ -168,7 +168,7 @@ def test_usage_errors_exit_with_2(arguments: Sequence[object], message: str, fol
 
 
 def test_damaged_stores_are_one_line(folder: Path) -> None:
-    for name in ("manifest.json", "ids.mdb", "table-0"):
+    for name in ("manifest.json", "ids.mdb", "table-0", "strings.mdb", "hashes.fpt", "numbers.mdb"):
         for path in sorted(Path("crawl.fps").rglob(f"{name}*")):
             data = path.read_bytes()
             for damaged in (data[: len(data) // 2], data[:100], b"", b"\xff" * len(data)):
@@ -186,7 +186,7 @@ def test_numbers_as_ids_of_a_store_of_strings_name_the_option(folder: Path) -> N
     assert "1 row of 1 inserted" in fine("insert", "crawl.fps", "-", "--id-type", "str", stdin="0x1\t5\n")
 
 
-@pytest.mark.parametrize("name", ["table-000.fpt", "ids.mdb", "strings.mdb", "log"])
+@pytest.mark.parametrize("name", ["table-000.fpt", "ids.mdb", "strings.mdb", "hashes.fpt", "numbers.mdb", "log"])
 def test_a_missing_file_of_a_store_names_repair(folder: Path, name: str) -> None:
     Path("crawl.fps/gen-00000001", name).unlink()
     for verb in (["probe", "crawl.fps", "0x1"], ["backup", "crawl.fps", "copy.fps"]):

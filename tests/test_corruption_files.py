@@ -9,12 +9,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tableimage
-from damage import FINGERPRINTS, IDS, NOTICED, STRINGS, STRINGS_FILE, TABLES, fingerprints_of, make, outcome, rewrite
+from damage import (
+    FINGERPRINTS,
+    HASHES,
+    IDS,
+    LMDB_FILES,
+    NOTICED,
+    STRINGS,
+    TABLES,
+    fingerprints_of,
+    make,
+    outcome,
+    rewrite,
+)
 
 import fpstore
 from fpstore import _kernel
 from fpstore.design.families import design
 from fpstore.disk import sealed as lmdb_files
+from fpstore.format.dictionary import DICTIONARY_FILES, HASHES_FILE
 from fpstore.format.table import TableReader, table_name
 
 # --- Files in the wrong place ---------------------------------------------------------------------
@@ -87,7 +100,7 @@ def test_a_table_that_differs_in_one_field_only(tmp_path, what, other):
     assert caught.value.path == reader.path
 
 
-@pytest.mark.parametrize("name", [IDS, STRINGS_FILE])
+@pytest.mark.parametrize("name", LMDB_FILES)
 def test_lmdb_files_of_two_stores_swapped(copy, tmp_path, right, name):
     other = make(tmp_path / "other", fingerprints=fingerprints_of(6), ids=STRINGS[::-1])
     swap(copy / name, other / name)
@@ -124,14 +137,14 @@ def test_an_lmdb_file_in_place_of_a_table(copy):
         fpstore.open(copy)
 
 
-@pytest.mark.parametrize("name", [*TABLES, IDS, STRINGS_FILE])
+@pytest.mark.parametrize("name", [*TABLES, HASHES, *LMDB_FILES])
 def test_an_empty_file(copy, name):
     (copy / name).write_bytes(b"")
     with pytest.raises(fpstore.CorruptStoreError):
         fpstore.open(copy)
 
 
-@pytest.mark.parametrize("name", [*TABLES, IDS, STRINGS_FILE])
+@pytest.mark.parametrize("name", [*TABLES, HASHES, *LMDB_FILES])
 @pytest.mark.parametrize("kind", ["zeros", "noise"])
 def test_a_file_overwritten(copy, right, name, kind):
     size = (copy / name).stat().st_size
@@ -255,16 +268,19 @@ def test_a_store_that_cannot_be_opened_leaves_no_lmdb_file_open(closed):
     fpstore.open(closed).close()
 
 
-def test_dictionaries_of_two_stores_with_as_many_bytes_swapped(tmp_path):
-    """Each is sound in itself, and as long as the other."""
-    paths = [make(tmp_path / name, ids=[f"{name}{i:05}" for i in range(len(FINGERPRINTS))]) for name in "ab"]
+@pytest.mark.parametrize("name", DICTIONARY_FILES)
+def test_dictionaries_of_two_stores_swapped(tmp_path, name):
+    """Each file is sound in itself, and what LMDB reads of it is as long as the other."""
+    paths = [make(tmp_path / letter, ids=[f"{letter}{i:05}" for i in range(len(FINGERPRINTS))]) for letter in "ab"]
     for path in paths:
         with fpstore.open(path, "r+") as store:
             store.insert(5, f"{path.name}-new")
             store.merge()
-    files = [next(path.glob(f"gen-*/{Path(STRINGS_FILE).name}")) for path in paths]
-    assert len({file.stat().st_size for file in files}) == 1
+    files = [path / "gen-00000002" / name for path in paths]
+    if name != HASHES_FILE:
+        assert len({file.stat().st_size for file in files}) == 1
     swap(*files)
+    message = "a file of another store or table" if name == HASHES_FILE else "a file of another store"
     for path, file in zip(paths, files, strict=True):
-        with pytest.raises(fpstore.CorruptStoreError, match=f"{file}: .* a file of another store"):
+        with pytest.raises(fpstore.CorruptStoreError, match=f"{file}: .*{message}"):
             fpstore.open(path)

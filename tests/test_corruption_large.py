@@ -5,15 +5,15 @@ import random
 import shutil
 import struct
 
-import lmdb
 import numpy as np
 import pytest
-import xxhash
-from damage import PAGE, check, reseal, rewrite, used_bytes
+import reference
+from damage import PAGE, check, rewrite_records, used_bytes
 
 import fpstore
 from fpstore.disk import sealed as lmdb_files
-from fpstore.format.id_map import IDS_FILE
+from fpstore.format.dictionary import DICTIONARY_FILES, HASHES_FILE, NUMBERS_FILE, hashes_of
+from fpstore.format.id_map import IDS_FILE, record_seed
 from fpstore.format.strings import STRINGS_FILE
 
 COUNT = 600_000
@@ -115,21 +115,18 @@ def test_a_large_id_map_is_read_as_far_as_it_is_asked_for(large, tmp_path):
 # --- Strings --------------------------------------------------------------------------------------
 
 STRINGS = [f"https://example.org/{i}" for i in range(500)]
-OWN_STRINGS = f"{GENERATION}/{STRINGS_FILE}"
 DOCUMENTS = np.random.default_rng(6).integers(0, 2**64, len(STRINGS), np.uint64)
 
 
-def named(path, merged):
-    """Make a small store of strings, whose dictionary is that of the build or of a merge."""
-    fpstore.build(
-        path, DOCUMENTS[:400] if merged else DOCUMENTS, STRINGS[:400] if merged else STRINGS, radius=1, design="flip-1"
-    ).close()
+def named(path, merged=False):
+    """Make a small store of strings, whose dictionary is that of the build or of a merge; return its generation."""
+    count = 400 if merged else len(STRINGS)
+    fpstore.build(path, DOCUMENTS[:count], STRINGS[:count], radius=1, design="flip-1", block_bytes=128).close()
     if merged:
         with fpstore.open(path, "r+") as store:
             store.insert(DOCUMENTS[400:], STRINGS[400:])
             store.merge()
-        return f"gen-00000002/{STRINGS_FILE}"
-    return OWN_STRINGS
+    return "gen-00000002" if merged else GENERATION
 
 
 @pytest.fixture
@@ -142,13 +139,14 @@ def names_asked(store):
     return [name in store.ids for name in STRINGS], [store.ids[name] for name in STRINGS[::9]]
 
 
+@pytest.mark.parametrize("name", DICTIONARY_FILES)
 @pytest.mark.parametrize("merged", [False, True])
-def test_a_flipped_bit_in_a_string_dictionary_is_no_absence(tmp_path, unread, merged):
+def test_a_flipped_bit_in_a_dictionary_is_no_absence(tmp_path, unread, merged, name):
     path = tmp_path / "s"
-    name = named(path, merged)
-    used = used_bytes(path / name)
-    data = (path / name).read_bytes()[:used]
-    places = random.Random(2).sample([at for at in range(2 * PAGE, used) if data[at]], 150)
+    name = f"{named(path, merged)}/{name}"
+    data = (path / name).read_bytes()
+    low, high = (PAGE, len(data)) if name.endswith(".fpt") else (2 * PAGE, used_bytes(path / name))
+    places = random.Random(2).sample([at for at in range(low, high) if data[at]], 150)
 
     def damage(at):
         return overwrite(at, bytes([data[at] ^ 1 << at % 8]))
@@ -160,17 +158,30 @@ def test_a_flipped_bit_in_a_string_dictionary_is_no_absence(tmp_path, unread, me
     assert results["noticed, error"] > 50
 
 
-@pytest.mark.parametrize("what", ["text", "listed"])
+def place_of(generation, what):
+    """Return a file of a dictionary, and where a look-up of STRINGS[77] reads it."""
+    dictionary = generation.dictionary
+    block = dictionary.mapping.table.kernel.locate_one(int(hashes_of([STRINGS[77].encode()])[0]))[0]
+    if what == HASHES_FILE:
+        return PAGE + 128 * block + 30
+    reader, key = {
+        STRINGS_FILE: (dictionary.strings._reader, 77 // dictionary.strings.per_record),
+        NUMBERS_FILE: (dictionary.mapping.numbers._reader, dictionary.mapping.table.kernel.key_of(block)),
+    }[what]
+    record = reader.get(key.to_bytes(8, "big"))
+    return (generation.folder / what).read_bytes().rfind(record) + 18  # before may lie a page that is not in use
+
+
+@pytest.mark.parametrize("what", DICTIONARY_FILES)
 def test_nothing_is_deleted_or_numbered_by_a_damaged_dictionary(tmp_path, unread, what):
     """Neither does a delete return 0 nor does an insert make a second number for a string."""
     path = tmp_path / "s"
-    named(path, False)
-    data = bytearray((path / OWN_STRINGS).read_bytes())
-    wanted = STRINGS[77].encode() if what == "text" else xxhash.xxh64_digest(STRINGS[77].encode())
-    at = data.find(wanted)
-    assert at > 0
-    data[at + 5] ^= 1
-    (path / OWN_STRINGS).write_bytes(data)
+    file = path / named(path) / what
+    with fpstore.open(path) as store:
+        at = place_of(store.snapshot().generation, what)
+    data = bytearray(file.read_bytes())
+    data[at] ^= 1
+    file.write_bytes(data)
     with fpstore.open(path, "r+") as store:
         for ask in (
             lambda: store.ids[STRINGS[77]],
@@ -183,18 +194,34 @@ def test_nothing_is_deleted_or_numbered_by_a_damaged_dictionary(tmp_path, unread
         assert store.stats()["ids"] == len(STRINGS)
 
 
-def test_a_listed_number_whose_record_does_not_match_is_damage(tmp_path):
+@pytest.mark.parametrize("wrong", [[8], [499, 500], [10_000], [2**63], "no record", "a short record"])
+def test_a_listed_number_whose_record_does_not_match_is_damage(tmp_path, wrong):
     """Under checksums that are right: what a faulty writer would leave."""
     path = tmp_path / "s"
-    named(path, False)
-    key = xxhash.xxh64_digest(STRINGS[7].encode())
-    for wrong in ((8).to_bytes(8, "big"), (10_000).to_bytes(8, "big"), b"", b"short"):
-        copy = shutil.copytree(path, tmp_path / f"copy-{wrong.hex()}")
-        with lmdb.open(str(copy / OWN_STRINGS), subdir=False, lock=False, max_dbs=4) as environment:
-            numbers = environment.open_db(b"numbers")
-            with environment.begin(write=True) as transaction:
-                transaction.put(key, wrong, db=numbers)
-        size, digest = reseal(copy / OWN_STRINGS)
-        rewrite(copy, lambda record, s=size, d=digest: record["generation"]["strings_file"].update(bytes=s, digest=d))
-        with fpstore.open(copy) as store, pytest.raises(fpstore.CorruptStoreError):
-            store.ids[STRINGS[7]]
+    named(path)
+    with fpstore.open(path) as store:
+        mapping = store.snapshot().generation.dictionary.mapping
+        block, rank = mapping.table.kernel.locate_one(int(hashes_of([STRINGS[7].encode()])[0]))
+        key, digest = mapping.table.kernel.key_of(block), mapping.table.kernel.set_digest
+
+    def change(records):
+        seed, place = record_seed(digest, key), key.to_bytes(8, "big")
+        if wrong == "no record":
+            del records[place]
+        elif wrong == "a short record":
+            records[place] = b"short"
+        else:
+            lists = reference.decode_record(records[place], seed)
+            assert lists[rank] == [7]
+            records[place] = reference.encode_record([*lists[:rank], wrong, *lists[rank + 1 :]], seed)
+
+    rewrite_records(path, f"{GENERATION}/{NUMBERS_FILE}", change)
+    with fpstore.open(path, "r+") as store:
+        for ask in (
+            lambda: store.ids[STRINGS[7]],
+            lambda: store.ids.find(STRINGS[7:8]),
+            lambda: store.insert(DOCUMENTS[:1], [STRINGS[7]]),
+        ):
+            with pytest.raises(fpstore.CorruptStoreError):
+                ask()
+        assert not store.verify().ok

@@ -2,16 +2,32 @@
 
 import struct
 
-import lmdb
 import pytest
-import xxhash
-from damage import IDS, NOTICED, PAGE, STRINGS, STRINGS_FILE, check, cut, flips, reseal, rewrite, used_bytes
+import reference
+from damage import (
+    IDS,
+    LMDB_FILES,
+    NOTICED,
+    NUMBERS,
+    PAGE,
+    STRINGS,
+    STRINGS_FILE,
+    check,
+    cut,
+    flips,
+    records_of,
+    reseal,
+    rewrite,
+    rewrite_records,
+    used_bytes,
+)
 
 import fpstore
 from fpstore.disk import seal as sealing
 from fpstore.disk import sealed as lmdb_files
-from fpstore.format.strings import NUMBERS
-from fpstore.format.strings import STRINGS as NAMES
+from fpstore.format.dictionary import hashes_of
+from fpstore.format.id_map import record_seed
+from fpstore.format.strings import DICTIONARY_KEYS
 
 # --- LMDB files -----------------------------------------------------------------------------------
 
@@ -33,12 +49,12 @@ def check_unsealed(copy, name, right, places, bits=1):
     return check(copy, name, right, flips(places, bits, seed=3), VERIFIED)
 
 
-@pytest.mark.parametrize("name", [IDS, STRINGS_FILE])
+@pytest.mark.parametrize("name", LMDB_FILES)
 def test_flips_in_an_lmdb_file(copy, right, name):
     check(copy, name, right, flips(lmdb_places(copy / name, 37), 1, seed=3), {"refused"})
 
 
-@pytest.mark.parametrize("name", [IDS, STRINGS_FILE])
+@pytest.mark.parametrize("name", LMDB_FILES)
 def test_flips_in_an_lmdb_file_too_large_to_be_checked_at_open(copy, right, monkeypatch, name):
     monkeypatch.setattr(lmdb_files, "CHECKED_AT_OPEN", 0)
     results = check_unsealed(copy, name, right, lmdb_places(copy / name, 37))
@@ -46,7 +62,7 @@ def test_flips_in_an_lmdb_file_too_large_to_be_checked_at_open(copy, right, monk
     assert results["noticed, error"] > 20
 
 
-@pytest.mark.parametrize("name", [IDS, STRINGS_FILE])
+@pytest.mark.parametrize("name", LMDB_FILES)
 def test_lengths_of_values_are_not_followed_out_of_the_file(copy, right, monkeypatch, name):
     """The upper half of a value's length: LMDB itself would hand out gigabytes behind the end of the file."""
     monkeypatch.setattr(lmdb_files, "CHECKED_AT_OPEN", 0)
@@ -66,7 +82,8 @@ def test_keys_out_of_order_are_an_error(copy):
     """Whoever goes through all keys a batch at a time would else turn in circles."""
     path = copy / IDS
     data = bytearray(path.read_bytes())
-    third, fourth = (data.find(bytes([8, 0, *number.to_bytes(8, "big")])) + 2 for number in (2, 3))
+    keys = list(records_of(path))
+    third, fourth = (data.find(bytes([8, 0, *key])) + 2 for key in keys[2:4])
     assert min(third, fourth) > 2
     data[third : third + 8], data[fourth : fourth + 8] = data[fourth : fourth + 8], data[third : third + 8]
     path.write_bytes(data)
@@ -77,7 +94,7 @@ def test_keys_out_of_order_are_an_error(copy):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [IDS, STRINGS_FILE])
+@pytest.mark.parametrize("name", LMDB_FILES)
 def test_a_bit_of_every_byte_of_an_lmdb_file(copy, right, name):
     """A checksum covers them: one bit of a byte is as good as another. Of the padding, a hole, only some bytes."""
     used, size = used_bytes(copy / name), (copy / name).stat().st_size
@@ -87,7 +104,7 @@ def test_a_bit_of_every_byte_of_an_lmdb_file(copy, right, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [IDS, STRINGS_FILE])
+@pytest.mark.parametrize("name", LMDB_FILES)
 def test_every_byte_of_an_lmdb_file_too_large_to_be_checked_at_open(copy, right, monkeypatch, name):
     """Two bits of page headers and of bytes that are not zero; one bit of every fourth other byte."""
     monkeypatch.setattr(lmdb_files, "CHECKED_AT_OPEN", 0)
@@ -96,32 +113,23 @@ def test_every_byte_of_an_lmdb_file_too_large_to_be_checked_at_open(copy, right,
     check_unsealed(copy, name, right, sorted(set(range(used_bytes(copy / name))) - set(places))[::4])
 
 
-@pytest.mark.parametrize("name", [IDS, STRINGS_FILE])
+@pytest.mark.parametrize("name", LMDB_FILES)
 def test_an_lmdb_file_cut_short_is_refused(copy, right, name):
     size = (copy / name).stat().st_size
     pages = [p + i for p in range(0, size - sealing.PAD_BYTES, PAGE) for i in (-1, 0, 1, 100) if 0 <= p + i < size]
     check(copy, name, right, {n: cut(n) for n in sorted({*range(0, size, 9973), *pages, size - 1})}, {"refused"})
 
 
-def test_a_flipped_bit_in_each_name_is_noticed(copy, right, monkeypatch):
-    """A document id is an answer like any other."""
+@pytest.mark.parametrize("name", LMDB_FILES)
+def test_each_record_is_checked(copy, right, monkeypatch, name):
+    """Of ids, of strings and of the numbers of strings; of what all records of strings share there are two copies."""
     monkeypatch.setattr(lmdb_files, "CHECKED_AT_OPEN", 0)
-    data = (copy / STRINGS_FILE).read_bytes()
-    places = [at for name in STRINGS[::20] if (at := data.find(name.encode())) >= 0]
-    assert len(places) > 5
-    results = check(copy, STRINGS_FILE, right, flips([at + 3 for at in places]), NOTICED)
-    assert results.total() == len(places)
-
-
-def test_each_id_record_is_checked(copy, right, monkeypatch):
-    monkeypatch.setattr(lmdb_files, "CHECKED_AT_OPEN", 0)
-    data = (copy / IDS).read_bytes()
-    environment = lmdb.open(str(copy / IDS), subdir=False, readonly=True, lock=False)
-    with environment, environment.begin() as transaction:
-        records = [value for _, value in transaction.cursor()]
-    places = [data.find(record) + at for record in records for at in range(0, len(record), 9)]
-    assert min(places) >= 0
-    check(copy, IDS, right, flips(places), NOTICED)
+    data = (copy / name).read_bytes()
+    records = [value for key, value in records_of(copy / name).items() if key not in DICTIONARY_KEYS]
+    places = [data.rfind(record) + at for record in records for at in range(0, len(record), 9)]
+    assert min(places) > 0
+    assert len(places) > 40
+    check(copy, name, right, flips(places), NOTICED)
 
 
 def test_verify_compares_id_records_with_the_blocks(copy):
@@ -140,35 +148,32 @@ def test_verify_compares_id_records_with_the_blocks(copy):
                 store.snapshot().generation.ids.verify(wrong)
 
 
-@pytest.mark.parametrize("damage", ["no number", "another number", "number skipped"])
-def test_verify_follows_each_name_to_its_number_and_back(copy, damage):
-    """Under a digest that is right: what a faulty writer would leave."""
-    with lmdb.open(str(copy / STRINGS_FILE), subdir=False, lock=False, max_dbs=4) as environment:
-        names, numbers = environment.open_db(NAMES), environment.open_db(NUMBERS)
-        with environment.begin(write=True) as transaction:
-            key = (7).to_bytes(8, "big")
-            value = transaction.get(key, db=names)
-            digest = xxhash.xxh64_digest(value[4:])
-            assert transaction.get(digest, db=numbers) == key
-            if damage == "no number":
-                transaction.delete(digest, db=numbers)
-            elif damage == "another number":
-                transaction.put(digest, (8).to_bytes(8, "big") + (6).to_bytes(8, "big"), db=numbers)
-            else:
-                last = len(STRINGS) - 1
-                moved = (last + 1).to_bytes(8, "big")
-                old = transaction.pop(last.to_bytes(8, "big"), db=names)
-                transaction.put(moved, old, db=names)
-                transaction.put(xxhash.xxh64_digest(old[4:]), last.to_bytes(8, "big") + moved, db=numbers)
-    size, digest = reseal(copy / STRINGS_FILE)
-    rewrite(copy, lambda record: record["generation"]["strings_file"].update(bytes=size, digest=digest))
+@pytest.mark.parametrize("damage", ["no number", "another number", "no such number"])
+def test_verify_follows_each_string_to_its_number_and_back(copy, damage):
+    """Under checksums that are right: what a faulty writer would leave."""
+    (wanted,) = hashes_of([STRINGS[7].encode()])
+    with fpstore.open(copy) as store:
+        mapping = store.snapshot().generation.dictionary.mapping
+        block, rank = mapping.table.kernel.locate_one(int(wanted))
+        key, digest = mapping.table.kernel.key_of(block), mapping.table.kernel.set_digest
+
+    def change(records):
+        seed = record_seed(digest, key)
+        lists = reference.decode_record(records[key.to_bytes(8, "big")], seed)
+        assert lists[rank] == [7]
+        if damage == "no number":
+            other = next(i for i in range(len(lists)) if i != rank)
+            lists[rank] = lists[other]
+        else:
+            lists[rank] = [8 if damage == "another number" else len(STRINGS)]
+        records[key.to_bytes(8, "big")] = reference.encode_record(lists, seed)
+
+    rewrite_records(copy, NUMBERS, change)
     with fpstore.open(copy) as store:
         (fault,) = store.verify().faults
-    expected = (
-        f"id number {len(STRINGS)} has a damaged string" if damage == "number skipped" else "id dictionary is damaged at number 7"
-    )
+    expected = f"no string for id number {len(STRINGS)}" if damage == "no such number" else "numbers are listed for other strings"
     assert expected in fault["message"]
-    assert fault["path"] == str(copy / STRINGS_FILE)
+    assert fault["path"] == str(copy / (NUMBERS if damage == "no such number" else STRINGS_FILE))
 
 
 # --- The manifest -----------------------------------------------------------------------------------

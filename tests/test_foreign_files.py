@@ -5,13 +5,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import xxhash
+import reference
 from building import rows_of
-from damage import rewrite
+from damage import records_of, rewrite, rewrite_records
 
 import fpstore
 from fpstore.disk import sealed as environment
+from fpstore.format.dictionary import hashes_of
 from fpstore.format.histogram import Histogram
+from fpstore.format.id_map import record_seed
 
 FINGERPRINTS = np.random.default_rng(3).integers(0, 2**64, 300, np.uint64)
 STRINGS = [f"document {i}" for i in range(300)]
@@ -39,7 +41,7 @@ def lost_of(report):
 
 @pytest.fixture
 def foreign_names(tmp_path):
-    """Return a store whose dictionary is that of a store with the same fingerprints and other strings, and what it held."""
+    """Return a store whose strings are those of a store with the same fingerprints and other strings, and what it held."""
     path = make(tmp_path / "s", STRINGS, merge=True)
     other = make(tmp_path / "other", STRINGS[::-1], merge=True)
     right = content(path)
@@ -78,26 +80,61 @@ def test_a_manifest_of_another_store_is_refused(tmp_path):
     assert content(report.output) == right
 
 
-def test_a_damaged_list_of_numbers_does_not_survive_a_merge(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["hashes.fpt", "numbers.mdb"])
+def test_repair_needs_no_way_back_from_strings_to_numbers(tmp_path, name):
+    path, other = make(tmp_path / "s", STRINGS, merge=True), make(tmp_path / "other", STRINGS[::-1], merge=True)
+    right = content(path)
+    shutil.copyfile(other / "gen-00000002" / name, path / "gen-00000002" / name)
+    with pytest.raises(fpstore.CorruptStoreError, match=f"{name}: .*another store"):
+        fpstore.open(path)
+    report = fpstore.repair(path)
+    assert report.complete
+    assert content(report.output) == right
+
+
+def test_damaged_lists_of_numbers_do_not_survive_a_merge(tmp_path, monkeypatch):
     """A merge copies which number has which hash: a wrong one would lose the string for look-ups by it."""
-    path = make(tmp_path / "s", STRINGS)
-    with fpstore.open(path, "r+") as store:
-        store.delete(ids=STRINGS[:20])
-        store.merge()
-        store.insert([1], ["more"])
-    file = path / "gen-00000002" / "strings.mdb"
-    data = bytearray(file.read_bytes())
-    for number in (40, 2**40):
-        at = data.find(xxhash.xxh64_digest(b"document 50")) + 8
-        assert int.from_bytes(data[at : at + 8], "big") in (40, 50)
-        data[at : at + 8] = number.to_bytes(8, "big")
+    path = with_a_new_string(make(tmp_path / "s", STRINGS))
+    file = path / "gen-00000001" / "numbers.mdb"
+    data = file.read_bytes()
+    records = records_of(file)
+    for at, record in enumerate(records.values()):
+        damaged = bytearray(data)
+        damaged[data.find(record) + len(record) - 1 - at % 8] ^= 1
+        file.write_bytes(damaged)
+        refused_merge(path, monkeypatch)
         file.write_bytes(data)
-        monkeypatch.setattr(environment, "CHECKED_AT_OPEN", 0)  # as if the file were large
-        with fpstore.open(path, "r+") as store:
-            with pytest.raises(fpstore.CorruptStoreError, match="damaged"):
-                store.merge()
-            assert len(store) == 281
-        assert sorted(p.name for p in path.glob("gen-*")) == ["gen-00000002"]
+
+
+def test_a_number_beyond_all_strings_does_not_survive_a_merge(tmp_path, monkeypatch):
+    """Under checksums that are right: what a faulty writer would leave."""
+    path = with_a_new_string(make(tmp_path / "s", STRINGS))
+    digest = reference.set_digest(hashes_of([string.encode() for string in STRINGS]).tolist())
+
+    def change(records):
+        key = max(records)
+        seed = record_seed(digest, int.from_bytes(key, "big"))
+        *lists, _ = reference.decode_record(records[key], seed)
+        records[key] = reference.encode_record([*lists, [2**40]], seed)
+
+    rewrite_records(path, "gen-00000001/numbers.mdb", change)
+    refused_merge(path, monkeypatch)
+
+
+def with_a_new_string(path):
+    """Without one, a merge takes the dictionary over as it is."""
+    with fpstore.open(path, "r+") as store:
+        store.insert([1], ["more"])
+    return path
+
+
+def refused_merge(path, monkeypatch):
+    monkeypatch.setattr(environment, "CHECKED_AT_OPEN", 0)  # as if the file were large
+    with fpstore.open(path, "r+") as store:
+        with pytest.raises(fpstore.CorruptStoreError):
+            store.merge()
+        assert len(store) == 310
+    assert sorted(p.name for p in path.glob("gen-*")) == ["gen-00000001"]
 
 
 @pytest.mark.parametrize(("last", "keys"), [([], [5, 4]), ([], [5, 5]), ([7], [7, 8]), ([7], [6]), ([1], [2, 9, 3])])

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import reference
+import reference_store
 import tableimage
 
 import fpstore
@@ -143,6 +144,15 @@ def test_a_golden_store_answers(tmp_path, path):
             assert [[f"{m.fingerprint:016x}", m.distance] for m in matches] == probe["matches"]
             for match in matches:
                 assert sorted(match.ids) == facts["ids"][f"{match.fingerprint:016x}"]
+
+
+def test_the_reference_reads_the_tables_ids_and_strings_of_golden_stores(tmp_path):
+    for path in STORES:
+        content = reference_store.read_store(shutil.copytree(path, tmp_path / path.name))
+        ids = facts_of(path)["ids"]
+        if path.name == "store":  # the other has changes in its log
+            assert {f"{f:016x}": sorted(names) for f, names in content.items()} == ids
+        assert len(set(map("{:016x}".format, content)) & set(ids)) > 20
 
 
 def test_the_reference_decodes_the_log_of_the_living_store():

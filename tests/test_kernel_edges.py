@@ -225,7 +225,7 @@ def test_a_key_that_has_no_code_is_refused():
 
 def test_arguments_that_no_store_has():
     with pytest.raises(ValueError, match="entries"):
-        _kernel.pack_ids(np.zeros(0, np.uint64), np.zeros(1, np.uint64), np.zeros(1, np.uint32), 0)
+        _kernel.pack_ids(np.zeros(0, np.uint64), np.zeros(1, np.uint64), np.zeros(1, np.uint32), np.zeros(1, np.uint64), 0)
     image = tableimage.build(fingerprints_of(9))
     room = np.zeros(len(image) + 8, np.uint8)
     start = -room.ctypes.data % 8 + 1

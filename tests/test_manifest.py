@@ -104,11 +104,17 @@ WRONG = [
     ("fingerprinter", 7), ("fingerprinter", []), ("auto", "hot"), ("generation", None), ("generation", 5), ("generation", {}),
     ("more", 1),
 ]  # fmt: skip
+SHAPE = {"bytes": 1, "digest": 1, "largest": 1}
+DICTIONARY = {"strings": SHAPE, "numbers": SHAPE, "count": 1, "hashes": 1, "hash_digest": 1}
 WRONG_GENERATION = [
     ("number", -1), ("number", "1"), ("fingerprints", 2**64), ("ids", None), ("next_row", -1), ("next_row", 1e3),
     ("id_kind", "float"), ("id_kind", None), ("first_string", -1), ("set_digest", 2**64), ("ids_file", None), ("ids_file", {}),
-    ("ids_file", {"bytes": 1, "digest": 1}), ("ids_file", {"bytes": 1, "digest": 1, "largest": "x"}), ("strings_file", 3),
-    ("strings_file", {"bytes": -1, "digest": 1, "largest": 1}), ("more", 1),
+    ("ids_file", {"bytes": 1, "digest": 1}), ("ids_file", {"bytes": 1, "digest": 1, "largest": "x"}), ("dictionary", 3),
+    ("dictionary", {}), ("more", 1),
+    *(("dictionary", DICTIONARY | wrong) for wrong in (
+        {"strings": SHAPE | {"bytes": -1}}, {"numbers": {}}, {"numbers": None}, {"count": -1}, {"hashes": None},
+        {"hash_digest": 2**64}, {"more": 1},
+    )),
 ]  # fmt: skip
 
 

@@ -299,8 +299,8 @@ def test_records_are_bytes_and_wanted_ascends():
         with pytest.raises(ValueError, match="must ascend"):
             _kernel.find_ids([record], 0, keys_of(0, 1), 0, column(wanted), "ids")
     with pytest.raises(TypeError):
-        _kernel.find_ids([record], 0, 0, np.array([1], np.int64), "ids")
-    counts, ids = _kernel.unpack_records([], 0, 0, "ids")
+        _kernel.find_ids([record], 0, keys_of(0, 1), 0, np.array([1], np.int64), "ids")
+    counts, ids = _kernel.unpack_records([], 0, keys_of(0, 0), 0, "ids")
     assert (len(counts), len(ids)) == (0, 0)
     for keys in (keys_of(0, 0), keys_of(0, 2)):
         with pytest.raises(ValueError, match="different lengths"):

@@ -2,19 +2,22 @@
 
 import os
 import random
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from building import listing
+from damage import records_of
 from repairing import COUNT, GENERATION, content, current, damage_block, damaged, files_of, flip, make, repaired
 from speeds import crossed
 
 import fpstore
 from fpstore import _kernel
+from fpstore.format.dictionary import NUMBERS_FILE
 from fpstore.format.id_map import IDS_FILE, record_key
 from fpstore.format.manifest import MANIFEST_FILE
-from fpstore.format.strings import STRINGS_FILE
+from fpstore.format.strings import DICTIONARY_KEYS, STRINGS_FILE
 from fpstore.format.table import table_name
 
 # --- Nothing wrong --------------------------------------------------------------------------------
@@ -39,7 +42,7 @@ def test_a_sound_store_is_left_alone(changed, tmp_path):
 # --- One file -------------------------------------------------------------------------------------
 
 
-PARTS = ["manifest.json", "ids.mdb", "strings.mdb", "log", "table-000.fpt", "table-001.fpt"]
+PARTS = ["manifest.json", "ids.mdb", "strings.mdb", "hashes.fpt", "numbers.mdb", "log", "table-000.fpt", "table-001.fpt"]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +62,8 @@ def test_a_file_deleted_or_cut_short(changed, tmp_path, part, left):
         os.truncate(copy / name, min(length, size - 2))  # a manifest does not need the line break that ends it
     report, held = repaired(copy, right)
     assert not report.sound
-    if "table" in part:
+    if part.endswith(".fpt") or part == NUMBERS_FILE:  # what they say can be made again
+        assert report.complete
         assert held == right
         with fpstore.open(path) as old, fpstore.open(report.output) as new:
             assert (new.design, new.radius, new.fingerprinter) == (old.design, old.radius, old.fingerprinter)
@@ -224,15 +228,66 @@ def test_what_was_deleted_before_its_id_record_was_damaged_is_not_lost(tmp_path)
     assert {int(f, 16) for what, f, _ in rows if what != "id"} == set(block[2:])
 
 
-def test_a_damaged_name(tmp_path):
+def test_a_damaged_record_of_strings(tmp_path):
+    """All its strings are lost, those of no other record, and each is told with its fingerprint and its number."""
     path = make(tmp_path / "s", "string", changes=False)
     right = content(path)
     file = path / GENERATION / STRINGS_FILE
-    flip(file, file.read_bytes().find(b"document 123") + 3)
+    with fpstore.open(path) as store:
+        strings = store.snapshot().generation.dictionary.strings
+        record, per_record = dict(strings.records())[2], strings.per_record
+    assert 1 < per_record < COUNT // 4
+    numbers = range(2 * per_record, 3 * per_record)
+    data = file.read_bytes()
+    for place in re.finditer(re.escape(record), data):  # also on a page that is not in use any more
+        flip(file, place.start() + 30)
     report, held = repaired(path, right)
-    ((fingerprint, name),) = right - held
-    assert name == "document 123"
-    assert Path(report.lost_file).read_text() == f"name\t{fingerprint:016x}\t123\nfingerprint\t{fingerprint:016x}\t\n"
+    lost = {name: fingerprint for fingerprint, name in right - held}
+    assert set(lost) == {f"document {i}" for i in numbers}
+    rows = {tuple(line.split("\t")) for line in Path(report.lost_file).read_text().splitlines()}
+    of = {i: f"{lost[f'document {i}']:016x}" for i in numbers}
+    assert rows == {("name", of[i], f"{i}") for i in numbers} | {("fingerprint", of[i], "") for i in numbers}
+    assert f"{per_record} ids whose strings are lost" in report.losses
+
+
+@pytest.mark.parametrize("damaged_copies", [1, 2])
+def test_strings_without_what_their_records_share(tmp_path, damaged_copies):
+    """One copy of it is enough."""
+    path = make(tmp_path / "s", "string", changes=False)
+    right = content(path)
+    file = path / GENERATION / STRINGS_FILE
+    records = records_of(file)
+    at = [file.read_bytes().find(key + records[key]) for key in DICTIONARY_KEYS]
+    assert min(at) > 0
+    for place in at[:damaged_copies]:
+        flip(file, place + 9)
+    report, held = repaired(path, right)
+    assert not report.sound
+    assert report.complete is (damaged_copies == 1)
+    assert held == (right if damaged_copies == 1 else set())
+    if damaged_copies == 2:
+        rows = [line.split("\t") for line in Path(report.lost_file).read_text().splitlines()]
+        assert sorted(int(i) for what, _, i in rows if what == "name") == list(range(COUNT))
+
+
+@pytest.mark.parametrize("kind", ["string", "integer"])
+def test_id_records_are_found_by_their_keys(tmp_path, kind):
+    """Without the identity table nothing else says which block a record is for."""
+    path = make(tmp_path / "s", kind, changes=False)
+    right = content(path)
+    folder = path / GENERATION
+    with fpstore.open(path) as store:
+        generation = store.snapshot().generation
+        gone = set(generation.tables[0].kernel.decode(3, 4, 0)[0].tolist())
+        record = id_record(generation, 3)
+    (folder / table_name(0)).unlink()
+    report, held = repaired(path, right)
+    assert report.complete
+    assert held == right
+    flip(folder / IDS_FILE, (folder / IDS_FILE).read_bytes().find(record) + 18)
+    report, held = repaired(path, right)
+    assert not report.complete
+    assert {f for f, _ in right - held} == gone
 
 
 def test_two_files_at_once(changed, tmp_path):

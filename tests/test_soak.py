@@ -35,7 +35,7 @@ def test_a_writer_and_readers_for_a_while(tmp_path, ids):
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("file", ["ids.mdb", "strings.mdb"])
+@pytest.mark.parametrize("file", ["ids.mdb", "strings.mdb", "numbers.mdb"])
 def test_a_generation_that_is_removed_while_it_is_opened(tmp_path, monkeypatch, file, when):
     """A reader that comes between the look and the opening of a file, or of it once more, finds the next generation."""
     path = tmp_path / "s"

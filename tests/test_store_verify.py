@@ -13,7 +13,7 @@ def named(tmp_path, monkeypatch):
     """Build a store of many pieces, with names."""
     monkeypatch.setattr("fpstore.format.table_file.DECODE_ROOM", 1)
     monkeypatch.setattr("fpstore.format.id_map.TICK_ROWS", 100)
-    monkeypatch.setattr("fpstore.format.strings.TICK_ROWS", 100)
+    monkeypatch.setattr("fpstore.format.dictionary.STRINGS_AT_ONCE", 100)
     fingerprints = np.random.default_rng(4).integers(0, 2**64, 5000, np.uint64)
     with fpstore.build(
         tmp_path / "s", fingerprints, [f"name {i}" for i in range(5000)], design="flip-2", block_bytes=128
@@ -25,7 +25,7 @@ def test_verify_tells_its_progress(named):
     calls = []
     assert named.verify(progress=lambda *call: calls.append(call)).ok
     assert list(dict.fromkeys(phase for phase, _, _ in calls)) == ["tables", "ids", "strings", "changes"]
-    for name, most, total in (("tables", 10000, 10000), ("ids", 5000, 5000), ("strings", 5000, None)):
+    for name, most, total in (("tables", 10000, 10000), ("ids", 5000, 5000), ("strings", 20000, 20000)):
         done = [d for phase, d, _ in calls if phase == name]
         assert done == sorted(done)
         assert (done[0], done[-1], len(set(done)) > 2) == (0, most, True)

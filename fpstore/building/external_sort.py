@@ -90,6 +90,10 @@ class Column:
         """Return successive rows."""
         return self.whole()[start : start + rows] if self._path is None else self._read(start, rows)
 
+    def mapped(self) -> Words:
+        """Return all rows, of which there is at least one; those of a file are read as they are looked at."""
+        return self.whole() if self._path is None else np.memmap(self._path, np.uint64, "r")
+
     def whole(self) -> Words:
         """Return all rows in one array."""
         if self._path is not None:

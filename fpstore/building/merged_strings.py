@@ -15,10 +15,10 @@ from fpstore.building.strings import StringSpool
 from fpstore.format.dictionary import Dictionary, hashes_of
 from fpstore.format.strings import (
     SAMPLE_RECORDS,
+    Sample,
     StringLayout,
     Strings,
     StringWriter,
-    joined,
     opened,
     record_key,
     strings_per_record,
@@ -56,6 +56,7 @@ class MergedStrings:
     ) -> None:
         self._old, self._first, self._added, self._joined, self._used = old, first, added, joined, used
         self.count = len(used)
+        self._in_use_count = int(np.count_nonzero(used))
 
     # By hash
 
@@ -67,7 +68,7 @@ class MergedStrings:
         """Start a pass over (hashes, how many strings have each, their numbers), by hash."""
         streams = [iter(self._groups_of_added())]
         if self._old is not None:
-            streams.append(self._kept(self._old.mapping.groups(), 0))
+            streams.append(self._kept(self._old.groups(), 0))
         if self._joined is not None:
             streams.append(self._kept(self._joined.groups(), self._first + len(self._added)))
         return union_of_groups(streams)
@@ -105,7 +106,7 @@ class MergedStrings:
         """
         old = None if self._old is None else self._old.strings
         layout = None if old is None else old.layout
-        copies = layout is not None and self.count < TRAINED_GROWTH * layout.trained
+        copies = layout is not None and self._in_use_count < TRAINED_GROWTH * layout.trained
         writer = StringWriter(path, layout if copies and layout is not None else self._trained(), threads)
         try:
             if old is not None:
@@ -143,17 +144,16 @@ class MergedStrings:
     def _trained(self) -> StringLayout:
         """Return a layout for all strings, by a sample of them."""
         step = max(self.count // (SAMPLE_RECORDS * 8), 1)
-        sample: list[list[bytes]] = []
+        sample = Sample()
         total = seen = 0
         for strings in self._all():
             for start in range(0, len(strings), 8 * step):
                 part = [string for string in strings[start : start + 8] if string]
-                sample.append(part)
+                sample.add(part)
                 total += sum(map(len, part))
                 seen += len(part)
-        total_bytes = total * int(np.count_nonzero(self._used)) // max(seen, 1)
-        dictionary = train([joined(part) for part in sample], total_bytes)
-        return StringLayout(strings_per_record(seen, total), self.count, dictionary)
+        total_bytes = total * self._in_use_count // max(seen, 1)
+        return StringLayout(strings_per_record(seen, total), self._in_use_count, train(sample, total_bytes))
 
     def _all(self) -> Iterator[list[bytes]]:
         if self._old is not None:

@@ -13,7 +13,9 @@ from fpstore.aliases import Words
 from fpstore.building.external_sort import Column, PairSorter
 from fpstore.errors import InputError
 from fpstore.format.dictionary import hashes_of
-from fpstore.format.strings import MAX_STRING_BYTES, SAMPLE_RECORDS, StringLayout, StringWriter, joined, strings_per_record, train
+from fpstore.format.strings import MAX_STRING_BYTES, SAMPLE_RECORDS, Sample, StringLayout, StringWriter, strings_per_record, train
+
+PIECE_BYTES = 1 << 22  # of strings that are read at once
 
 
 class StringSpool:
@@ -109,8 +111,7 @@ class StringSpool:
                 first[row] = known.setdefault(string, row)
 
     def _mapped(self) -> tuple[npt.NDArray[np.uint8], Words]:
-        data = np.memmap(self._data, np.uint8, "r")
-        return data, self._ends.whole()
+        return np.memmap(self._data, np.uint8, "r"), self._ends.mapped()
 
     def numbers(self, start: int, end: int) -> Words:
         """Return the numbers of successive rows."""
@@ -145,7 +146,9 @@ class StringSpool:
             Called now and then.
         """
         per_record = strings_per_record(self.rows, self._bytes)
-        sample = [joined(strings) for strings in self._sample(per_record)]
+        sample = Sample()
+        for strings in self._sample(per_record):
+            sample.add(strings)
         writer = StringWriter(path, StringLayout(per_record, self.count, train(sample, self._bytes)), threads)
         try:
             for strings in self.strings():
@@ -167,7 +170,7 @@ class StringSpool:
     def strings(self) -> Iterator[list[bytes]]:
         """Yield the strings of successive numbers."""
         start, at = 0, 0
-        for ends in self._ends.pieces():
+        for ends in self._pieces():
             with self._data.open("rb") as file:
                 file.seek(at)
                 data = file.read(int(ends[-1]) - at)
@@ -178,6 +181,15 @@ class StringSpool:
                 strings = [string for string, is_first in zip(strings, kept, strict=True) if is_first]
             yield strings
             start, at = start + len(ends), int(ends[-1])
+
+    def _pieces(self) -> Iterator[Words]:
+        """Yield the ends of strings that have about PIECE_BYTES together."""
+        at = 0
+        for ends in self._ends.pieces():
+            while len(ends):
+                size = max(int(np.searchsorted(ends, np.uint64(at + PIECE_BYTES), side="right")), 1)
+                yield ends[:size]
+                ends, at = ends[size:], int(ends[size - 1])
 
     def close(self) -> None:
         """Remove the temporary files."""

@@ -89,7 +89,8 @@ def _open_folder(generation: Generation, store: int) -> int:
 
 def _check_whole(generation: Generation, files: dict[str, int]) -> None:
     """Refuse to copy a file that has become shorter; read nothing through a mapping, which could end the process."""
-    for table in generation.tables:
+    dictionary = generation.dictionary
+    for table in [*generation.tables, *([] if dictionary is None else [dictionary.mapping.table])]:
         table.file.check_size()
     for name, descriptor in files.items():
         if name.endswith(".mdb"):

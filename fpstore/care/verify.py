@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from fpstore.aliases import Progress
 from fpstore.care.reports import Report
 from fpstore.errors import CorruptStoreError, FpstoreError, StoreNotFoundError
+from fpstore.format.dictionary import VERIFY_PASSES
 from fpstore.format.id_map import iter_entry_counts
 from fpstore.format.log import HEADER_BYTES, LogReader
 from fpstore.format.manifest import MANIFEST_FILE, read_manifest
@@ -49,9 +50,11 @@ def verify_store(snapshot: Snapshot, log: LogReader, progress: Progress | None =
     _check_tables(generation, report, progress)
     _check_ids(generation, report, _Phase(progress, PHASE_IDS, report.fingerprints))
     if generation.dictionary is not None:
-        phase = _Phase(progress, PHASE_STRINGS, None)
+        total = VERIFY_PASSES * generation.dictionary.strings.count
+        phase = _Phase(progress, PHASE_STRINGS, total)
         with _noted(report):
             generation.dictionary.verify(phase.tick)
+            phase.reach(total)  # a number that is not in use has nothing to check
     if generation.places is not None:
         phase = _Phase(progress, PHASE_PLACES, None)
         with _noted(report):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xxhash
 
+from fpstore import _kernel
 from fpstore.aliases import Words
+from fpstore.design.families import IDENTITY
 from fpstore.errors import CorruptStoreError
 from fpstore.format.mapping import MAPPING_DESIGN, Mapping, MappingFiles
 from fpstore.format.strings import STRINGS_FILE, Strings
@@ -17,6 +20,9 @@ from fpstore.format.table import TableReader
 
 HASHES_FILE, NUMBERS_FILE = "hashes.fpt", "numbers.mdb"
 DICTIONARY_FILES = (STRINGS_FILE, HASHES_FILE, NUMBERS_FILE)
+VERIFY_PASSES = 4  # over the strings, the hashes, the numbers, and both together
+STRINGS_AT_ONCE = 1 << 10
+SPREAD = np.uint64(0x9E3779B185EBCA87)
 NO_NUMBER = np.uint64(2**64 - 1)
 
 
@@ -28,6 +34,11 @@ def hashes_of(strings: Sequence[bytes]) -> Words:
 def mapping_files(folder: Path) -> MappingFiles:
     """Return the files of the way back."""
     return MappingFiles(folder / HASHES_FILE, folder / NUMBERS_FILE)
+
+
+def _digest(hashes: Words, numbers: Words) -> int:
+    """Return a sum over pairs, which does not depend on their order."""
+    return _kernel.digest(hashes + numbers * SPREAD, np.frombuffer(IDENTITY, np.uint8))
 
 
 class Dictionary:
@@ -95,20 +106,47 @@ class Dictionary:
             raise CorruptStoreError(f"{path}: id number {number} is listed for another string: run fpstore repair", path=path)
 
     def verify(self, tick: Callable[[int], None] = lambda rows: None) -> None:
-        """Check every string, and that it leads back to its number."""
-        strings = self.strings.verify(tick)
-        numbers = self.mapping.verify(tick)
+        """Check every string, and that it leads back to its number.
+
+        The strings come by number and the numbers by hash: a sum of both pairs tells whether they are the same.
+        """
+        strings, digest = self._verify_strings(tick)
         path = self.strings.path
+        numbers = self.mapping.verify(tick)
         if strings != numbers:
             raise CorruptStoreError(f"{path}: the id dictionary has {strings} strings and {numbers} numbers", path=path)
-        for hashes, counts, listed in self.mapping.groups():
-            order = np.argsort(listed, kind="stable")
-            found = hashes_of(self.strings.several(listed[order]))
-            wrong = np.flatnonzero(found != np.repeat(hashes, counts.astype(np.int64))[order])
-            if len(wrong):
-                number = int(listed[order][wrong[0]])
-                raise CorruptStoreError(f"{path}: the id dictionary is damaged at number {number}", path=path)
-            tick(len(hashes))
+        for hashes, counts, listed in self.groups():
+            digest -= _digest(np.repeat(hashes, counts.astype(np.int64)), listed)
+            tick(len(listed))
+        if digest % 2**64:
+            raise CorruptStoreError(f"{path}: the id dictionary is damaged: numbers are listed for other strings", path=path)
+
+    def _verify_strings(self, tick: Callable[[int], None]) -> tuple[int, int]:
+        """Check the strings; return how many there are, and the sum of their hashes and numbers."""
+        self.strings.check_pages()
+        count = digest = 0
+        items = self.strings.items()
+        while batch := list(islice(items, STRINGS_AT_ONCE)):
+            hashes = hashes_of([string for _, string in batch])
+            digest += _digest(hashes, np.array([number for number, _ in batch], np.uint64))
+            count += len(batch)
+            tick(len(batch))
+        return count, digest
+
+    def groups(self) -> Iterator[tuple[Words, Words, Words]]:
+        """Yield (hashes, how many strings have each, their numbers), by hash.
+
+        Raises
+        ------
+        CorruptStoreError
+            Something is damaged, or a number is none of a string.
+        """
+        for hashes, counts, numbers in self.mapping.groups():
+            highest = int(numbers.max(initial=0))
+            if highest >= self.strings.count:
+                path = self.mapping.numbers.path
+                raise CorruptStoreError(f"{path}: there is no string for id number {highest}", path=path, got=highest)
+            yield hashes, counts, numbers
 
     def items(self) -> Iterator[tuple[int, bytes]]:
         """Yield (number, string in UTF-8) in order of the numbers."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -30,9 +31,9 @@ DICTIONARY_KEYS = b"\xff" * 7 + b"\xfe", b"\xff" * 8  # two copies: without it, 
 _DICTIONARY = struct.Struct("<II")  # strings in a record; how many strings there were when it was trained
 MOST_DICTIONARY_BYTES = 1 << 16
 DICTIONARY_SHARE = 100  # the strings are so many times as large as the dictionary
-SAMPLE_RECORDS = 1 << 12
+SAMPLE_RECORDS, SAMPLE_BYTES = 1 << 12, 1 << 22  # about so much a dictionary is trained on
 CHECKSUM_BYTES = 4
-BATCH_RECORDS = 1 << 11
+BATCH_RECORDS, BATCH_BYTES = 1 << 11, 1 << 22  # are written together
 MOST_RECORD_BYTES = MOST_STRINGS * (MAX_STRING_BYTES + 1)
 
 
@@ -87,7 +88,7 @@ def parse_layout(values: Iterable[bytes | None]) -> StringLayout | None:
 
 def strings_per_record(count: int, total_bytes: int) -> int:
     """Return how many strings of a set of this size share a record."""
-    return min(max(RECORD_BYTES * count // max(total_bytes, 1), 1), MOST_STRINGS)
+    return min(max(RECORD_BYTES * count // total_bytes, 1), MOST_STRINGS) if total_bytes else MOST_STRINGS
 
 
 def joined(strings: Sequence[bytes]) -> bytes:
@@ -95,23 +96,40 @@ def joined(strings: Sequence[bytes]) -> bytes:
     return SEPARATOR.join([*strings, b""])
 
 
-def train(sample: Sequence[bytes], total_bytes: int) -> bytes:
-    """Train a dictionary for a set of strings; b"" if it is too small for one.
+class Sample:
+    """Some records of a set of strings, evenly spread: what a dictionary is trained on.
 
-    Parameters
+    Attributes
     ----------
-    sample : list of bytes
-        Some records of the set, uncompressed, about SAMPLE_RECORDS, evenly spread.
-    total_bytes : int
-        The size of all.
+    records : list of bytes
+        Uncompressed; SAMPLE_BYTES at most.
     """
+
+    def __init__(self) -> None:
+        self.records: list[bytes] = []
+        self._step, self._seen, self._bytes = 1, 0, 0
+
+    def add(self, strings: Sequence[bytes]) -> None:
+        """Take the next record, or leave it out."""
+        if self._seen % self._step == 0:
+            self.records.append(joined(strings))
+            self._bytes += len(self.records[-1])
+        self._seen += 1
+        while self._bytes > SAMPLE_BYTES and len(self.records) > 1:
+            del self.records[1::2]
+            self._step *= 2
+            self._bytes = sum(map(len, self.records))
+
+
+def train(sample: Sample, total_bytes: int) -> bytes:
+    """Train a dictionary for a set of strings of this size; b"" if it is too small for one."""
     import zstandard
 
     size = min(MOST_DICTIONARY_BYTES, total_bytes // DICTIONARY_SHARE)
     if size < 1 << 8:
         return b""
     try:
-        return zstandard.train_dictionary(size, list(sample), level=LEVEL).as_bytes()
+        return zstandard.train_dictionary(size, list(sample.records), level=LEVEL).as_bytes()
     except zstandard.ZstdError:  # there is nothing to learn
         return b""
 
@@ -134,23 +152,26 @@ class RecordReader:
         import zstandard
 
         self._layout = layout
-        self._decompressor = zstandard.ZstdDecompressor
-        self._error = zstandard.ZstdError
+        self._zstandard = zstandard
         self._free: list[ZstdDecompressor] = []  # each is for one thread at a time
 
     def strings(self, content: bytes) -> list[bytes] | None:
         """Return the strings of a record, or None if this is not a record."""
+        zstandard = self._zstandard
         try:
-            zstd = self._free.pop()
-        except IndexError:  # all are in use
-            zstd = self._decompressor(dict_data=_dictionary(self._layout.dictionary))
-        try:
-            strings = zstd.decompress(content, max_output_size=MOST_RECORD_BYTES).split(SEPARATOR)
-        except self._error:
+            if not 0 <= zstandard.frame_content_size(content) <= MOST_RECORD_BYTES:  # so much is allocated
+                return None
+            zstd = self._decompressor()
+            strings = zstd.decompress(content, allow_extra_data=False).split(SEPARATOR)
+        except zstandard.ZstdError:
             return None
-        finally:
-            self._free.append(zstd)
+        self._free.append(zstd)
         return None if strings.pop() or len(strings) > self._layout.per_record else strings
+
+    def _decompressor(self) -> ZstdDecompressor:
+        with suppress(IndexError):  # all are in use
+            return self._free.pop()
+        return self._zstandard.ZstdDecompressor(dict_data=_dictionary(self._layout.dictionary))
 
 
 class StringWriter:
@@ -178,7 +199,7 @@ class StringWriter:
         self._waiting: list[bytes] = []  # of the record that is not full yet
         self._records: list[bytes] = []  # to be written together
         self._plain: list[int] = []  # those of them that are to be compressed
-        self._written = self._largest = 0
+        self._written = self._largest = self._held = 0
         self.per_record = layout.per_record
         self._writer = SealedWriter(path)
 
@@ -202,7 +223,8 @@ class StringWriter:
 
     def _take_content(self, content: bytes) -> None:
         self._records.append(content)
-        if len(self._records) == BATCH_RECORDS:
+        self._held += len(content)
+        if len(self._records) == BATCH_RECORDS or self._held >= BATCH_BYTES:
             self._flush()
 
     def _flush(self) -> None:
@@ -217,7 +239,7 @@ class StringWriter:
         self._writer.run(lambda transaction: _append(transaction, items))
         self._written += len(items)
         self._largest = max(self._largest, max((len(value) for _, value in items), default=0))
-        self._records, self._plain = [], []
+        self._records, self._plain, self._held = [], [], 0
 
     def finish(self) -> dict[str, int]:
         """Make the file durable, and return its size, digest and largest value."""
@@ -278,6 +300,9 @@ class Strings:
     def _damaged(self, what: str) -> CorruptStoreError:
         return CorruptStoreError(f"{self.path}: {what}: run fpstore repair", path=self.path)
 
+    def _unknown(self, number: int) -> CorruptStoreError:
+        return CorruptStoreError(f"{self.path}: id number {number} has no string", path=self.path)
+
     @cached_property
     def _records(self) -> RecordReader:
         return RecordReader(self.layout)
@@ -315,7 +340,7 @@ class Strings:
             string = self._record(number // self.per_record)[number % self.per_record]
             if string:
                 return string
-        raise CorruptStoreError(f"{self.path}: id number {number} has no string", path=self.path)
+        raise self._unknown(number)
 
     def string(self, number: int) -> str:
         """Return the string of a number; see :meth:`encoded`."""
@@ -331,6 +356,8 @@ class Strings:
         out: list[bytes] = []
         if not len(numbers):
             return out
+        if int(numbers[-1]) >= self.count:
+            raise self._unknown(int(numbers[-1]))
         records = numbers // np.uint64(self.per_record)
         distinct, starts = np.unique(records, return_index=True)
         ends = [*starts[1:].tolist(), len(numbers)]
@@ -340,8 +367,7 @@ class Strings:
             strings = self.parse(record, value)
             out += [strings[rank] for rank in ranks[start:end]]
         if not all(out):
-            number = int(numbers[out.index(b"")])
-            raise CorruptStoreError(f"{self.path}: id number {number} has no string", path=self.path)
+            raise self._unknown(int(numbers[out.index(b"")]))
         return out
 
     def records(self) -> Iterator[tuple[int, bytes]]:
@@ -358,14 +384,9 @@ class Strings:
                 if string:
                     yield number, string
 
-    def verify(self, tick: Callable[[int], None] = lambda rows: None) -> int:
-        """Check each record, and return the number of strings."""
+    def check_pages(self) -> None:
+        """Check every page of the file."""
         self._reader.verify()
-        found = 0
-        for found, _ in enumerate(self.items(), 1):
-            if found % BATCH_RECORDS == 0:
-                tick(BATCH_RECORDS)
-        return found
 
     @property
     def file_bytes(self) -> int:

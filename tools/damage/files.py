@@ -26,11 +26,12 @@ class Damage(NamedTuple):
 def kind_of(file: str) -> str:
     name = Path(file).name
     return {
-        "manifest.json": "manifest", "writer.lock": "writer lock", "ids.mdb": "ids", "strings.mdb": "strings", "log": "log",
+        "manifest.json": "manifest", "writer.lock": "writer lock", "ids.mdb": "ids", "log": "log",
+        "strings.mdb": "strings", "hashes.fpt": "numbers", "numbers.mdb": "numbers",
     }.get(name, "table")  # fmt: skip
 
 
-WEIGHTS = {"table": 4, "ids": 4, "strings": 4, "manifest": 4, "log": 4, "writer lock": 1}
+WEIGHTS = {"table": 4, "ids": 4, "strings": 4, "numbers": 4, "manifest": 4, "log": 4, "writer lock": 1}
 
 
 def choose(store: Store, chance: random.Random) -> Damage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,8 +45,8 @@ SPECS = {
     "trusting strings": Spec("string", "blocks-3-1", 2, each=3, trusting=True),
     "trusting merged": Spec("string", each=3, changed=True, merged=True, trusting=True),
     "large ids": Spec("integer", "flip-2", fingerprint_count=13_000, each=42),  # ids.mdb of more than 4 MiB
-    "large strings": Spec("string", "flip-2", fingerprint_count=12_000, name_bytes=400),  # strings.mdb of more than 4 MiB
-    "large merged": Spec("string", "flip-2", fingerprint_count=12_000, name_bytes=400, changed=True, merged=True),
+    "large strings": Spec("string", "flip-2", fingerprint_count=12_000, name_bytes=800),  # strings.mdb of more than 4 MiB
+    "large merged": Spec("string", "flip-2", fingerprint_count=12_000, name_bytes=800, changed=True, merged=True),
 }
 LARGE = tuple(name for name in SPECS if name.startswith("large"))
 
@@ -123,7 +124,8 @@ class Store:
         """Return ids as they are given to the store."""
         if self.spec.ids != "string":
             return numbers
-        names = [f"{number:0{self.spec.name_bytes}}" for number in numbers.tolist()]
+        more = (self.spec.name_bytes - 12) // 2  # which nothing compresses to less than half
+        names = [f"{number:012}{random.Random(number).randbytes(more).hex()}" for number in numbers.tolist()]
         self.numbers.update(zip(names, numbers.tolist(), strict=True))
         return names
 

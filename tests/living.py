@@ -195,6 +195,8 @@ def check_merged(path, model, store, folder):
     names = sorted(entry.name for entry in built.glob("*.fpt"))
     assert sorted(entry.name for entry in generations[0].glob("*.fpt")) == names
     for name in names:
+        if name == "places.fpt" and model.kind == "string":  # the strings have other numbers
+            continue
         assert (generations[0] / name).read_bytes() == (built / name).read_bytes(), name
     if model.kind != "string":
         assert records_of(generations[0] / "ids.mdb", folder) == records_of(built / "ids.mdb", folder)

@@ -61,6 +61,7 @@ BUILD = {
     "disk_budget": NONE | SIZES - {"1", "numpy 1", "1.0", "numpy 1.0", "99", "2000", "3"},
     "storage": set(),
     "fingerprinter": NONE,
+    "index_ids": FLAGS,
     "ids": NONE,
 }
 SHARES = {"1", "numpy 1", "99", "2000", "0.1", "1.0", "numpy 1.0", "10**30"}

@@ -116,20 +116,20 @@ def test_many_ids_a_fingerprint_are_packed_in_small_memory(tmp_path, tiny, monke
     fingerprints = np.repeat(make_rows("random", 2000)[0], 5)
     ids = np.random.default_rng(1).permutation(np.arange(10_000, dtype=np.uint64))
     expected = build(tmp_path / "a", fingerprints, ids, block_bytes=128)
-    monkeypatch.setattr("fpstore.building.builder.COPY_ROWS", most)
+    monkeypatch.setattr("fpstore.building.sorted_columns.COPY_ROWS", most)
     monkeypatch.setattr("fpstore.format.id_map.PENDING_IDS", most)
     taken, packed = [], []
-    take, pack = Column.take, _kernel.pack_ids
+    take, pack = Column.part, _kernel.pack_ids
 
-    def counted_take(self, rows):
+    def counted_take(self, start, rows):
         taken.append(rows)
-        return take(self, rows)
+        return take(self, start, rows)
 
     def counted_pack(numbers, *args):
         packed.append(len(numbers))
         return pack(numbers, *args)
 
-    monkeypatch.setattr(Column, "take", counted_take)
+    monkeypatch.setattr(Column, "part", counted_take)
     monkeypatch.setattr(_kernel, "pack_ids", counted_pack)
     assert build(tmp_path / "b", fingerprints, ids, block_bytes=128) == expected
     ids_of_one = 5 * int(np.unique(fingerprints, return_counts=True)[1].max() // 5)

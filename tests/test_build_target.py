@@ -168,18 +168,20 @@ def test_all_is_durable_before_the_store_gets_its_name_and_then_the_name_is(tmp_
         "log",
         "manifest.json",
         "numbers.mdb",
+        "places.fpt",
+        "places.mdb",
         "strings.mdb",
         *tables,
     ]
     assert list(synced) == [tmp_path.stat().st_ino]
 
 
-LMDB_FILES = ["ids.mdb", "strings.mdb", "numbers.mdb"]
+LMDB_FILES = ["ids.mdb", "strings.mdb", "numbers.mdb", "places.mdb"]
 
 
 @pytest.mark.parametrize(
     "name",
-    ["table-000.fpt", "table-003.fpt", *LMDB_FILES, "hashes.fpt", "log", "manifest.json.tmp", "gen-00000001"],
+    ["table-000.fpt", "table-003.fpt", *LMDB_FILES, "hashes.fpt", "places.fpt", "log", "manifest.json.tmp", "gen-00000001"],
 )
 def test_what_cannot_be_made_durable_is_no_store(tmp_path, monkeypatch, name):
     fsync = os.fsync

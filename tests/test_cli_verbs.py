@@ -19,10 +19,11 @@ def test_stats(folder: Path) -> None:
     assert sum(found["distribution"]["h"].values()) == 6
     out = fine("stats", "notes.fps", "--full")
     assert re.search(r"^fingerprints +2$", out, re.MULTILINE)
-    assert re.search(r"^total +[\d,]+ +[\d.]+ kB$", out, re.MULTILINE)
+    assert re.search(r"^total +[\d,]+ +[\d.]+ [kM]B$", out, re.MULTILINE)
     assert "simhash" in out
     taken = {
-        name: int(number.replace(",", "")) for name, number in re.findall(r"^(\w+) +([\d,]+) +[\d.]+ k?B\b", out, re.MULTILINE)
+        name: int(number.replace(",", ""))
+        for name, number in re.findall(r"^(\w+|index by id) +([\d,]+) +[\d.]+ [kM]?B\b", out, re.MULTILINE)
     }
     assert taken["strings"] > 0
     assert taken.pop("total") == sum(taken.values())  # the keys are among the tables, and their row has two words

@@ -163,7 +163,7 @@ def place_of(generation, what):
     dictionary = generation.dictionary
     block = dictionary.mapping.table.kernel.locate_one(int(hashes_of([STRINGS[77].encode()])[0]))[0]
     if what == HASHES_FILE:
-        return PAGE + 128 * block + 30
+        return PAGE + dictionary.mapping.table.kernel.block_bytes * block + 30
     reader, key = {
         STRINGS_FILE: (dictionary.strings._reader, 77 // dictionary.strings.per_record),
         NUMBERS_FILE: (dictionary.mapping.numbers._reader, dictionary.mapping.table.kernel.key_of(block)),

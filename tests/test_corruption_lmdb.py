@@ -73,9 +73,9 @@ def test_lengths_of_values_are_not_followed_out_of_the_file(copy, right, monkeyp
         if flags == LEAF_FLAG:
             nodes = struct.unpack_from(f"<{(lower - 16) // 2}H", data, page + 16)
             places += [page + node + i for node in nodes[:: len(nodes) // 6 + 1] for i in (2, 3)]
-    assert len(places) >= 8
+    assert len(places) >= 4
     results = check_unsealed(copy, name, right, places, 8)
-    assert results.total() - results["noticed, right"] >= 16
+    assert results.total() - results["noticed, right"] >= 2 * len(places)
 
 
 def test_keys_out_of_order_are_an_error(copy):
@@ -128,7 +128,7 @@ def test_each_record_is_checked(copy, right, monkeypatch, name):
     records = [value for key, value in records_of(copy / name).items() if key not in DICTIONARY_KEYS]
     places = [data.rfind(record) + at for record in records for at in range(0, len(record), 9)]
     assert min(places) > 0
-    assert len(places) > 40
+    assert len(places) > 20
     check(copy, name, right, flips(places), NOTICED)
 
 

@@ -190,7 +190,7 @@ here = sorted(os.listdir(path))
 generations = [entry for entry in here if entry.startswith("gen-")]
 assert len(generations) == 1 and here == [generations[0], "manifest.json", "writer.lock"], here
 files = {entry for entry in os.listdir(path / generations[0]) if not entry.startswith("table-")}
-assert files - {"strings.mdb", "hashes.fpt", "numbers.mdb"} == {"ids.mdb", "log"}, files
+assert files - {"strings.mdb", "hashes.fpt", "numbers.mdb", "places.fpt", "places.mdb"} == {"ids.mdb", "log"}, files
 for folder in (path, path / generations[0], root, root / "out"):
     left = [entry for entry in os.listdir(folder) if ".tmp" in entry] if folder.exists() else []
     assert not left or outcome.call in ("unlink", "unlinkat", "rmdir"), left

@@ -46,8 +46,8 @@ def test_a_manifest_is_what_the_reference_says(path):
     assert content["generation"] == manifest.generation._asdict()
     assert content["design"] == manifest.design.to_json()
     assert list(json.loads(data)) == [
-        "format_version", "width", "flags", "identity", "design", "block_bytes", "fingerprinter", "auto", "generation",
-        "checksum",
+        "format_version", "width", "flags", "identity", "design", "block_bytes", "fingerprinter", "auto", "index_ids",
+        "generation", "checksum",
     ]  # fmt: skip
     assert data.count(b"\n") > 20  # to be read by people
 
@@ -102,10 +102,11 @@ WRONG = [
     ("design", None), ("design", {}), ("design", {"name": "x", "radius": 3, "tables": 5}), ("design", []),
     ("block_bytes", "512"), ("block_bytes", -1), ("block_bytes", 1.5), ("block_bytes", None),
     ("fingerprinter", 7), ("fingerprinter", []), ("auto", "hot"), ("generation", None), ("generation", 5), ("generation", {}),
-    ("more", 1),
+    ("index_ids", 1), ("index_ids", None), ("more", 1),
 ]  # fmt: skip
 SHAPE = {"bytes": 1, "digest": 1, "largest": 1}
 DICTIONARY = {"strings": SHAPE, "numbers": SHAPE, "count": 1, "hashes": 1, "hash_digest": 1}
+PLACES = {"places": SHAPE, "ids": 1, "id_digest": 1, "rank_bits": 3}
 WRONG_GENERATION = [
     ("number", -1), ("number", "1"), ("fingerprints", 2**64), ("ids", None), ("next_row", -1), ("next_row", 1e3),
     ("id_kind", "float"), ("id_kind", None), ("first_string", -1), ("set_digest", 2**64), ("ids_file", None), ("ids_file", {}),
@@ -114,6 +115,9 @@ WRONG_GENERATION = [
     *(("dictionary", DICTIONARY | wrong) for wrong in (
         {"strings": SHAPE | {"bytes": -1}}, {"numbers": {}}, {"numbers": None}, {"count": -1}, {"hashes": None},
         {"hash_digest": 2**64}, {"more": 1},
+    )),
+    *(("places", PLACES | wrong) for wrong in (
+        {"places": SHAPE | {"bytes": -1}}, {"places": None}, {"ids": -1}, {"id_digest": "x"}, {"rank_bits": 16}, {"more": 1},
     )),
 ]  # fmt: skip
 

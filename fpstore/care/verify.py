@@ -55,7 +55,7 @@ def verify_store(snapshot: Snapshot, log: LogReader, progress: Progress | None =
         with _noted(report):
             generation.dictionary.verify(phase.tick)
             phase.reach(total)  # a number that is not in use has nothing to check
-    if generation.places is not None:
+    if generation.places is not None and report.ok:  # it is compared with tables and ids that are sound
         phase = _Phase(progress, PHASE_PLACES, None)
         with _noted(report):
             generation.places.verify(generation.tables[0], generation.ids, phase.tick)

@@ -14,9 +14,8 @@ from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.design.families import IDENTITY
 from fpstore.errors import CorruptStoreError
-from fpstore.format.mapping import MAPPING_DESIGN, Mapping, MappingFiles
+from fpstore.format.mapping import MappingFiles, open_mapping
 from fpstore.format.strings import STRINGS_FILE, Strings
-from fpstore.format.table import TableReader
 
 HASHES_FILE, NUMBERS_FILE = "hashes.fpt", "numbers.mdb"
 DICTIONARY_FILES = (STRINGS_FILE, HASHES_FILE, NUMBERS_FILE)
@@ -53,12 +52,9 @@ class Dictionary:
     """
 
     def __init__(self, folder: Path, record: dict[str, Any]) -> None:
-        files = mapping_files(folder)
         self.strings = Strings(folder / STRINGS_FILE, record["strings"], record["count"])
         try:
-            table = TableReader(files.table)
-            table.check_place(MAPPING_DESIGN, 0, record["hashes"], record["hash_digest"])
-            self.mapping = Mapping(table, files.numbers, record["numbers"])
+            self.mapping = open_mapping(mapping_files(folder), record["hashes"], record["hash_digest"], record["numbers"])
         except BaseException:
             self.strings.close()
             raise

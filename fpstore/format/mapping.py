@@ -41,6 +41,18 @@ class MappingFiles(NamedTuple):
     numbers: Path
 
 
+def open_mapping(files: MappingFiles, keys: int, key_digest: int, shape: dict[str, int]) -> Mapping:
+    """Open a mapping whose table has so many keys with this set digest; ``shape`` is of the file of the numbers.
+
+    Raises
+    ------
+    StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
+    """
+    table = TableReader(files.table)
+    table.check_place(MAPPING_DESIGN, 0, keys, key_digest)
+    return Mapping(table, files.numbers, shape)
+
+
 class MappingWriter:
     """Writes a mapping: :meth:`add` keys with their numbers, ascending, then :meth:`finish`.
 

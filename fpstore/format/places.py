@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fpstore.aliases import Lims, Words
 from fpstore.errors import CorruptStoreError
 from fpstore.format.id_map import IdMap
-from fpstore.format.mapping import MAPPING_DESIGN, Mapping, MappingFiles
+from fpstore.format.mapping import MappingFiles, open_mapping
 from fpstore.format.table import TableReader
 
 PLACES_FILES = ("places.fpt", "places.mdb")
@@ -61,11 +61,8 @@ class Places:
     """
 
     def __init__(self, folder: Path, record: dict[str, Any]) -> None:
-        files = places_files(folder)
-        table = TableReader(files.table)
-        table.check_place(MAPPING_DESIGN, 0, record["ids"], record["id_digest"])
         self._rank_bits = int(record["rank_bits"])
-        self._mapping = Mapping(table, files.numbers, record["places"])
+        self._mapping = open_mapping(places_files(folder), record["ids"], record["id_digest"], record["places"])
 
     def gather(self, numbers: Words) -> Found:
         """Return the places of ids; an id that has none is not stored."""

@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 
@@ -281,6 +282,21 @@ def test_the_command_line(tmp_path, monkeypatch):
     assert json.loads(fine("stats", "n.fps", "--json"))["bytes"]["id_index"] > 0
     fine("delete", "n.fps", "20")
     assert fine("export", "n.fps").splitlines() == ["0000000000000001\t10"]
+
+
+@pytest.mark.parametrize("moved", [2, 1, 0])
+def test_an_upsert_that_failed_says_which_rows_are_in(tmp_path, monkeypatch, moved):
+    """The number of ids does not tell: an id that moves adds none, and one that leaves two fingerprints takes one away."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(import_module("fpstore.cli.insert"), "CHUNK_ROWS", 2)
+    fpstore.build("s.fps", [1, 2, 3], ["a", "b", "a"], **OPTIONS).close()
+    Path("pages.tsv").write_text("".join(f"0x{7 if row < moved else row + 1}\t{name}\n" for row, name in enumerate("ab")))
+    Path("bad.tsv").write_text("not hex\n")
+    message = failure("insert", "s.fps", "pages.tsv", "bad.tsv", "--upsert")
+    changed = 2 if moved == 2 else 1  # `a` leaves one of its fingerprints in any case
+    assert f"before that, {changed} row{'s' * (changed > 1)} of the first 2 were inserted; repeat the command" in message
+    with fpstore.open("s.fps") as store:
+        assert len(store.ids) == 2
 
 
 def test_the_manifest_of_an_index(indexed):

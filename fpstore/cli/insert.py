@@ -141,7 +141,8 @@ def insert(
             add: Callable[[Chunk], int] = partial(_upsert if upsert else _add, opened)
             if write is not None:
                 add = partial(_add_unmatched, opened, write, radius, threads)
-            with _counting(counts, opened):
+            # The number of ids tells whether a chunk is in, unless ids move: then it is counted when its step has ended.
+            with nullcontext() if upsert else _counting(counts, opened):
                 for chunk in chunks:
                     counts.chunk = chunk
                     counts.add(add(chunk))

@@ -10,18 +10,15 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from fpstore import _kernel
 from fpstore.aliases import Words
-from fpstore.design.families import IDENTITY
 from fpstore.errors import CorruptStoreError
-from fpstore.format.mapping import MappingFiles, open_mapping
+from fpstore.format.mapping import MappingFiles, digest_of, open_mapping, pair_digest
 from fpstore.format.strings import STRINGS_FILE, Strings
 
 HASHES_FILE, NUMBERS_FILE = "hashes.fpt", "numbers.mdb"
 DICTIONARY_FILES = (STRINGS_FILE, HASHES_FILE, NUMBERS_FILE)
 VERIFY_PASSES = 4  # over the strings, the hashes, the numbers, and both together
 STRINGS_AT_ONCE = 1 << 10
-SPREAD = np.uint64(0x9E3779B185EBCA87)
 NO_NUMBER = np.uint64(2**64 - 1)
 
 
@@ -33,11 +30,6 @@ def hashes_of(strings: Sequence[bytes]) -> Words:
 def mapping_files(folder: Path) -> MappingFiles:
     """Return the files of the way back."""
     return MappingFiles(folder / HASHES_FILE, folder / NUMBERS_FILE)
-
-
-def _digest(hashes: Words, numbers: Words) -> int:
-    """Return a sum over pairs, which does not depend on their order."""
-    return _kernel.digest(hashes + numbers * SPREAD, np.frombuffer(IDENTITY, np.uint8))
 
 
 class Dictionary:
@@ -111,10 +103,7 @@ class Dictionary:
         numbers = self.mapping.verify(tick)
         if strings != numbers:
             raise CorruptStoreError(f"{path}: the id dictionary has {strings} strings and {numbers} numbers", path=path)
-        for hashes, counts, listed in self.groups():
-            digest -= _digest(np.repeat(hashes, counts.astype(np.int64)), listed)
-            tick(len(listed))
-        if digest % 2**64:
+        if digest_of(self.groups(), tick) != digest:
             raise CorruptStoreError(f"{path}: the id dictionary is damaged: numbers are listed for other strings", path=path)
 
     def _verify_strings(self, tick: Callable[[int], None]) -> tuple[int, int]:
@@ -124,10 +113,10 @@ class Dictionary:
         items = self.strings.items()
         while batch := list(islice(items, STRINGS_AT_ONCE)):
             hashes = hashes_of([string for _, string in batch])
-            digest += _digest(hashes, np.array([number for number, _ in batch], np.uint64))
+            digest += pair_digest(hashes, np.array([number for number, _ in batch], np.uint64))
             count += len(batch)
             tick(len(batch))
-        return count, digest
+        return count, digest % 2**64
 
     def groups(self) -> Iterator[tuple[Words, Words, Words]]:
         """Yield (hashes, how many strings have each, their numbers), by hash.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +10,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fpstore import _kernel
 from fpstore.aliases import Lims, Words
+from fpstore.design.families import IDENTITY
 from fpstore.design.families import design as make_design
 from fpstore.errors import ClosedStoreError
 from fpstore.format.id_map import IdMap, IdMapWriter
@@ -32,6 +34,23 @@ def mapping_block_bytes(histogram: Words) -> int:
 
 
 Counts = npt.NDArray[np.uint32]
+
+
+SPREAD = np.uint64(0x9E3779B185EBCA87)
+
+
+def pair_digest(keys: Words, numbers: Words) -> int:
+    """Return the sum of a hash of each pair, modulo 2^64: it does not depend on their order."""
+    return _kernel.digest(keys + numbers * SPREAD, np.frombuffer(IDENTITY, np.uint8))
+
+
+def digest_of(groups: Iterable[tuple[Words, Words, Words]], tick: Callable[[int], None]) -> int:
+    """Return the sum of :func:`pair_digest` over (keys, how many numbers each has, the numbers), modulo 2^64."""
+    total = 0
+    for keys, counts, numbers in groups:
+        total += pair_digest(np.repeat(keys, counts.astype(np.int64)), numbers)
+        tick(len(numbers))
+    return total % 2**64
 
 
 class MappingFiles(NamedTuple):

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fpstore.aliases import Lims, Words
 from fpstore.errors import CorruptStoreError
 from fpstore.format.id_map import IdMap
-from fpstore.format.mapping import MappingFiles, open_mapping
+from fpstore.format.mapping import MappingFiles, digest_of, open_mapping, pair_digest
 from fpstore.format.table import TableReader
 
 PLACES_FILES = ("places.fpt", "places.mdb")
@@ -85,11 +85,8 @@ class Places:
         CorruptStoreError
         """
         self._mapping.verify(tick)
-        expected = sum(_sum_of(numbers, places) for numbers, places in pairs(table, ids, self._rank_bits)) % 2**64
-        found = 0
-        for keys, counts, places in self._mapping.groups():
-            found = (found + _sum_of(np.repeat(keys, counts.astype(np.int64)), places)) % 2**64
-        if found != expected:
+        expected = sum(pair_digest(numbers, places) for numbers, places in pairs(table, ids, self._rank_bits)) % 2**64
+        if digest_of(self._mapping.groups(), tick) != expected:
             path = self._mapping.numbers.path
             raise CorruptStoreError(f"{path}: the index by id does not say the same as the id map: run fpstore repair", path=path)
 
@@ -101,12 +98,3 @@ class Places:
     def close(self) -> None:
         """Close the files."""
         self._mapping.close()
-
-
-def _sum_of(numbers: Words, places: Words) -> int:
-    """Return the sum of a hash of each pair, which does not depend on their order (the finalizer of SplitMix64)."""
-    mixed = numbers * np.uint64(0x9E3779B97F4A7C15) ^ places
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    mixed ^= mixed >> np.uint64(31)
-    return int(mixed.sum(dtype=np.uint64))

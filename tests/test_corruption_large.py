@@ -12,8 +12,9 @@ from damage import PAGE, check, rewrite_records, used_bytes
 
 import fpstore
 from fpstore.disk import sealed as lmdb_files
-from fpstore.format.dictionary import DICTIONARY_FILES, HASHES_FILE, NUMBERS_FILE, hashes_of
+from fpstore.format.dictionary import DICTIONARY_FILES, HASHES_FILE, NUMBERS_FILE
 from fpstore.format.id_map import IDS_FILE, record_seed
+from fpstore.format.string_column import hash_of
 from fpstore.format.strings import STRINGS_FILE
 
 COUNT = 600_000
@@ -161,7 +162,7 @@ def test_a_flipped_bit_in_a_dictionary_is_no_absence(tmp_path, unread, merged, n
 def place_of(generation, what):
     """Return a file of a dictionary, and where a look-up of STRINGS[77] reads it."""
     dictionary = generation.dictionary
-    block = dictionary.mapping.table.kernel.locate_one(int(hashes_of([STRINGS[77].encode()])[0]))[0]
+    block = dictionary.mapping.table.kernel.locate_one(hash_of(STRINGS[77].encode()))[0]
     if what == HASHES_FILE:
         return PAGE + dictionary.mapping.table.kernel.block_bytes * block + 30
     reader, key = {
@@ -201,7 +202,7 @@ def test_a_listed_number_whose_record_does_not_match_is_damage(tmp_path, wrong):
     named(path)
     with fpstore.open(path) as store:
         mapping = store.snapshot().generation.dictionary.mapping
-        block, rank = mapping.table.kernel.locate_one(int(hashes_of([STRINGS[7].encode()])[0]))
+        block, rank = mapping.table.kernel.locate_one(hash_of(STRINGS[7].encode()))
         key, digest = mapping.table.kernel.key_of(block), mapping.table.kernel.set_digest
 
     def change(records):

@@ -25,8 +25,8 @@ from damage import (
 import fpstore
 from fpstore.disk import seal as sealing
 from fpstore.disk import sealed as lmdb_files
-from fpstore.format.dictionary import hashes_of
 from fpstore.format.id_map import record_seed
+from fpstore.format.string_column import hash_of
 from fpstore.format.strings import DICTIONARY_KEYS
 
 # --- LMDB files -----------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def test_verify_compares_id_records_with_the_blocks(copy):
 @pytest.mark.parametrize("damage", ["no number", "another number", "no such number"])
 def test_verify_follows_each_string_to_its_number_and_back(copy, damage):
     """Under checksums that are right: what a faulty writer would leave."""
-    (wanted,) = hashes_of([STRINGS[7].encode()])
+    wanted = hash_of(STRINGS[7].encode())
     with fpstore.open(copy) as store:
         mapping = store.snapshot().generation.dictionary.mapping
         block, rank = mapping.table.kernel.locate_one(int(wanted))

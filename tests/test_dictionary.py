@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import fpstore
 from fpstore.format.dictionary import Dictionary
+from fpstore.format.string_column import StringColumn
 
 MAX_BYTES = 1 << 16
 
@@ -38,12 +39,14 @@ def asked(store, content):
 def equal_hashes(request, monkeypatch):
     """Give all strings with the same first letter, or all strings, the same hash."""
 
-    class Xxhash:
-        @staticmethod
-        def xxh64_intdigest(string):
-            return 2**63 | string[0] % request.param
+    def hash_of(string):
+        return 2**63 | (string or b"\0")[0] % request.param
 
-    monkeypatch.setattr("fpstore.format.dictionary.xxhash", Xxhash)
+    def hashes(column):
+        return np.array([hash_of(string) for string in column.tolist()], np.uint64)
+
+    monkeypatch.setattr("fpstore.format.dictionary.hash_of", hash_of)
+    monkeypatch.setattr(StringColumn, "hashes", hashes)
 
 
 def test_strings_of_equal_hashes_are_kept_apart(tmp_path, equal_hashes):

@@ -11,9 +11,9 @@ from damage import records_of, rewrite, rewrite_records
 
 import fpstore
 from fpstore.disk import sealed as environment
-from fpstore.format.dictionary import hashes_of
 from fpstore.format.histogram import Histogram
 from fpstore.format.id_map import record_seed
+from fpstore.format.string_column import hash_of
 
 FINGERPRINTS = np.random.default_rng(3).integers(0, 2**64, 300, np.uint64)
 STRINGS = [f"document {i}" for i in range(300)]
@@ -109,7 +109,7 @@ def test_damaged_lists_of_numbers_do_not_survive_a_merge(tmp_path, monkeypatch):
 def test_a_number_beyond_all_strings_does_not_survive_a_merge(tmp_path, monkeypatch):
     """Under checksums that are right: what a faulty writer would leave."""
     path = with_a_new_string(make(tmp_path / "s", STRINGS))
-    digest = reference.set_digest(hashes_of([string.encode() for string in STRINGS]).tolist())
+    digest = reference.set_digest([hash_of(string.encode()) for string in STRINGS])
 
     def change(records):
         key = max(records)

@@ -209,7 +209,7 @@ def test_a_join_is_stopped_while_it_numbers_strings(tmp_path, monkeypatch):
     make(tmp_path / "a", "string", FINGERPRINTS[9:60], 9)
     begun, stopped = threading.Event(), threading.Event()
     batches, told, outcome = [], [], []
-    add, stop = StringSpool.add_encoded, Merge.stop
+    add, stop = StringSpool.add, Merge.stop
 
     def added(self, strings):
         batches.append(strings)
@@ -224,7 +224,7 @@ def test_a_join_is_stopped_while_it_numbers_strings(tmp_path, monkeypatch):
             outcome.append(error)
 
     monkeypatch.setattr(join, "BATCH_STRINGS", 2)
-    monkeypatch.setattr(StringSpool, "add_encoded", added)
+    monkeypatch.setattr(StringSpool, "add", added)
     monkeypatch.setattr(Merge, "stop", lambda self: (stop(self), stopped.set()))
     store = fpstore.open(tmp_path / "s", "r+")
     merging = threading.Thread(target=merge)

@@ -14,8 +14,9 @@ from speeds import crossed
 
 import fpstore
 from fpstore import _kernel
+from fpstore.disk.sealed import record_key
 from fpstore.format.dictionary import NUMBERS_FILE
-from fpstore.format.id_map import IDS_FILE, record_key
+from fpstore.format.id_map import IDS_FILE
 from fpstore.format.manifest import MANIFEST_FILE
 from fpstore.format.strings import DICTIONARY_KEYS, STRINGS_FILE
 from fpstore.format.table import table_name
@@ -235,7 +236,7 @@ def test_a_damaged_record_of_strings(tmp_path):
     file = path / GENERATION / STRINGS_FILE
     with fpstore.open(path) as store:
         strings = store.snapshot().generation.dictionary.strings
-        record, per_record = dict(strings.records())[2], strings.per_record
+        record, per_record = next(strings.records())[1][2], strings.per_record
     assert 1 < per_record < COUNT // 4
     numbers = range(2 * per_record, 3 * per_record)
     data = file.read_bytes()

@@ -132,6 +132,10 @@ def key_of(number):
     return place_of(number).to_bytes(8, "big")
 
 
+def words(numbers):
+    return np.fromiter(numbers, np.uint64)
+
+
 def place_of(number):
     """Return a key as a number; not every number is one."""
     return number * 3_000_017 + 5
@@ -194,7 +198,7 @@ def test_the_pages_to_a_key_are_checked_and_no_others(tree, leaf):
 WAYS = {
     "get": lambda reader, numbers: [reader.get(key_of(number), number) for number in numbers],
     "get without a number": lambda reader, numbers: [reader.get(key_of(number)) for number in numbers],
-    "get_many": lambda reader, numbers: reader.get_many([key_of(number) for number in numbers], numbers),
+    "get_many": lambda reader, numbers: reader.get_many(words(map(place_of, numbers)), words(numbers)),
     "range": lambda reader, numbers: reader.range(key_of(numbers[0]), key_of(numbers[-1])),
 }
 
@@ -318,7 +322,11 @@ def values(tmp_path):
 
 def test_the_longest_value_is_read_and_none_longer(values):
     path, value, size = values
-    ways = (lambda r: r.get(key_of(7)), lambda r: r.get_many([key_of(7)], [0])[0], lambda r: r.range(key_of(7), key_of(7))[0])
+    ways = (
+        lambda r: r.get(key_of(7)),
+        lambda r: r.get_many(words([place_of(7)]), words([0]))[0],
+        lambda r: r.range(key_of(7), key_of(7))[0],
+    )
     for way in (*ways, lambda r: next(r.items())[1]):
         reader = environment.SealedReader(path, file_bytes=size, largest=len(value))
         assert way(reader) == value
@@ -372,7 +380,7 @@ def test_keys_that_are_not_there(values):
     for number in (0, 6, 8, 10**9):
         assert reader.get(key_of(number)) is None
         assert reader.range(key_of(number), key_of(number)) == []
-        assert reader.get_many([key_of(number), key_of(7)], [1, 0]) == [None, value]
+        assert reader.get_many(words([place_of(number), place_of(7)]), words([1, 0])) == [None, value]
     assert reader.range(key_of(0), key_of(9)) == [value]
     reader.close()
     for use in (lambda: reader.get(key_of(7)), lambda: next(reader.items()), reader.verify):
@@ -404,7 +412,7 @@ def test_nobody_forks_or_closes_in_the_middle_of_a_read(values, monkeypatch, way
     reader._transaction = watched
     uses = {
         "get": lambda: reader.get(key_of(7)),
-        "get_many": lambda: reader.get_many([key_of(7)], [0]),
+        "get_many": lambda: reader.get_many(words([place_of(7)]), words([0])),
         "range": lambda: reader.range(key_of(7), key_of(7)),
         "items": lambda: list(reader.items()),
         "close": reader.close,

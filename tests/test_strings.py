@@ -18,6 +18,7 @@ from reference_store import LAYOUT_KEYS, encode_layout, encode_strings, sealed_v
 import fpstore
 from fpstore.disk import sealed as lmdb_files
 from fpstore.format.dictionary import DICTIONARY_FILES
+from fpstore.format.string_column import StringColumn
 from fpstore.format.strings import (
     MOST_RECORD_BYTES,
     RecordReader,
@@ -65,7 +66,7 @@ def test_records_are_what_the_format_says(tmp_path, per_record, dictionary):
         strings = [b"" if i % 11 == 5 else f"{i}/{NAMES[i]}".encode() for i in range(count)]
         writer = StringWriter(tmp_path / f"{count}", layout)
         for start in range(0, count, 100):
-            writer.add(strings[start : start + 100])
+            writer.add(StringColumn.of(strings[start : start + 100]))
         shape = writer.finish()
         in_use = {number: string for number, string in enumerate(strings) if string}
         assert reference_store.read_strings(reference_store.read_records(tmp_path / f"{count}", shape), count) == in_use
@@ -90,7 +91,7 @@ def test_a_record_of_the_readable_encoder_is_read(strings, trained):
     dictionary = DICTIONARIES["trained" if trained else "untrained"]
     frame = encode_strings(encoded, dictionary)
     assert reference_store.decode_strings(frame, dictionary) == encoded
-    assert RecordReader(StringLayout(256, 0, dictionary)).strings(frame) == encoded
+    assert RecordReader(StringLayout(256, 0, dictionary)).strings(7, sealed_value(7, frame)) == encoded
 
 
 @pytest.mark.parametrize(
@@ -135,18 +136,23 @@ def test_a_sample_is_spread_evenly_and_has_a_limit(monkeypatch):
     monkeypatch.setattr("fpstore.format.strings.SAMPLE_BYTES", 100)
     sample = Sample()
     for number in range(1000):
-        sample.add([f"{number:03}".encode()])
+        sample.add(StringColumn.of([f"{number:03}"]))
     taken = [int(record[:3]) for record in sample.records]
     assert len(taken) * 4 <= 100 < len(taken) * 8
     assert {b - a for a, b in pairwise(taken)} == {64}
     sample = Sample()
-    sample.add([b"x" * 200])
+    sample.add(StringColumn.of([b"x" * 200]))
     assert sample.records == [b"x" * 200 + b"\xff"]  # one is not halved
 
 
 @pytest.mark.parametrize("size", [1, 60, 5000])
 def test_strings_are_read_and_written_in_pieces_of_some_bytes(tmp_path, monkeypatch, size):
-    for limit in ("building.strings.PIECE_BYTES", "format.strings.BATCH_BYTES", "format.strings.SAMPLE_BYTES"):
+    for limit in (
+        "building.strings.PIECE_BYTES",
+        "format.strings.BATCH_RECORDS",
+        "format.strings.RECORDS_AT_ONCE",
+        "format.strings.SAMPLE_BYTES",
+    ):
         monkeypatch.setattr(f"fpstore.{limit}", size)
     path = build(tmp_path / "s", [*NAMES[:300], *NAMES[:300:2]])
     with fpstore.open(path, "r+") as store:

@@ -36,9 +36,10 @@ class Column:
     """A growing column of words, in memory, or in a file if a path is given.
 
     The file is open only while it is written or read: there may be thousands of columns, and few open files.
+    A column in memory can be moved to a file.
     """
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None = None) -> None:
         self._parts: list[Words] = []
         self._path = path
         self._taken = 0
@@ -57,6 +58,14 @@ class Column:
                 view = part.data.cast("B")
                 while len(view):
                     view = view[file.write(view[: 8 * COPY_ROWS]) :]
+
+    def move_to(self, path: Path) -> None:
+        """Continue in a file."""
+        parts, self._parts = self._parts, []
+        path.touch(exist_ok=False)
+        self._path, self.rows = path, 0
+        for part in parts:
+            self.append(part)
 
     def pieces(self, rows: int = COPY_ROWS) -> Iterator[Words]:
         """Yield the rows in order, at most ``rows`` at a time."""

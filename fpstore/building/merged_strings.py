@@ -12,15 +12,14 @@ import numpy.typing as npt
 from fpstore.aliases import Words
 from fpstore.building.sources import union_of_groups
 from fpstore.building.strings import StringSpool
-from fpstore.format.dictionary import Dictionary, hashes_of
+from fpstore.format.dictionary import Dictionary
+from fpstore.format.string_column import StringColumn
 from fpstore.format.strings import (
     SAMPLE_RECORDS,
     Sample,
     StringLayout,
     Strings,
     StringWriter,
-    opened,
-    record_key,
     strings_per_record,
     train,
 )
@@ -75,14 +74,13 @@ class MergedStrings:
 
     def _groups_of_added(self) -> list[Groups]:
         numbers = np.flatnonzero(self._used[self._first : self._first + len(self._added)])
-        kept = [(number, self._added[number]) for number in numbers.tolist() if self._added[number]]
-        if not kept:
+        kept = np.array([number for number in numbers.tolist() if self._added[number]], np.uint64)
+        if not len(kept):
             return []
-        hashes = hashes_of([string for _, string in kept])
+        hashes = StringColumn.of([self._added[number] for number in kept.tolist()]).hashes()
         order = np.argsort(hashes, kind="stable")
         distinct, counts = np.unique(hashes, return_counts=True)
-        found = np.array([number for number, _ in kept], np.uint64)[order] + np.uint64(self._first)
-        return [(distinct, counts.astype(np.uint64), found)]
+        return [(distinct, counts.astype(np.uint64), kept[order] + np.uint64(self._first))]
 
     def _kept(self, groups: Iterator[Groups], shift: int) -> Iterator[Groups]:
         """Yield the groups of numbers in use, each number raised by ``shift``."""
@@ -111,10 +109,11 @@ class MergedStrings:
         try:
             if old is not None:
                 self._write_old(writer, old, copies, tick)
-            writer.add([b""] * (self._first - (0 if old is None else old.count)))
+            unused = np.zeros(self._first - (0 if old is None else old.count), np.uint64)
+            writer.add(StringColumn(b"", unused))
             number = self._first
             for strings in chain(_pieces(self._added), () if self._joined is None else self._joined.strings()):
-                writer.add(self._in_use(strings, number))
+                writer.add(strings.only(self._used[number : number + len(strings)]))
                 number += len(strings)
                 tick()
             return writer.finish()
@@ -124,22 +123,21 @@ class MergedStrings:
 
     def _write_old(self, writer: StringWriter, old: Strings, copies: bool, tick: Callable[[], None]) -> None:
         step = old.per_record
-        for record, value in old.records():
-            number = record * step
-            whole = copies and number + step <= old.count and bool(self._used[number : number + step].all())
-            content = opened(record_key(record), value) if whole else None
-            if content is not None:
-                writer.copy(content)
-            else:
-                writer.add(self._in_use(old.parse(record, value), number))
-            if record % SAMPLE_RECORDS == 0:
-                tick()
-
-    def _in_use(self, strings: list[bytes], first: int) -> list[bytes]:
-        used = self._used[first : first + len(strings)]
-        if used.all():
-            return strings
-        return [string if kept else b"" for string, kept in zip(strings, used.tolist(), strict=True)]
+        for first, values in old.records():
+            tick()
+            used = self._used[first * step : min((first + len(values)) * step, old.count)]
+            if not copies:
+                writer.add(old.column(first, values).only(used))
+                continue
+            if used.all() and len(used) == len(values) * step and old.intact(first, values):
+                writer.copy(values)
+                continue
+            for record, value in enumerate(values, first):
+                kept = used[(record - first) * step :][:step]
+                if len(kept) == step and kept.all() and old.intact(record, [value]):
+                    writer.copy([value])
+                else:
+                    writer.add(old.column(record, [value]).only(kept))
 
     def _trained(self) -> StringLayout:
         """Return a layout for all strings, by a sample of them."""
@@ -148,22 +146,22 @@ class MergedStrings:
         total = seen = 0
         for strings in self._all():
             for start in range(0, len(strings), 8 * step):
-                part = [string for string in strings[start : start + 8] if string]
+                part = strings.part(start, min(start + 8, len(strings)))
+                part = part.take(part.sizes > 0)
                 sample.add(part)
-                total += sum(map(len, part))
+                total += len(part.data)
                 seen += len(part)
         total_bytes = total * self._in_use_count // max(seen, 1)
         return StringLayout(strings_per_record(seen, total), self._in_use_count, train(sample, total_bytes))
 
-    def _all(self) -> Iterator[list[bytes]]:
+    def _all(self) -> Iterator[StringColumn]:
         if self._old is not None:
-            old = self._old.strings
-            yield from (old.parse(record, value) for record, value in old.records())
+            yield from (column for _, column in self._old.strings.columns())
         yield from _pieces(self._added)
         if self._joined is not None:
             yield from self._joined.strings()
 
 
-def _pieces(strings: Sequence[bytes]) -> Iterator[list[bytes]]:
+def _pieces(strings: Sequence[bytes]) -> Iterator[StringColumn]:
     for start in range(0, len(strings), PIECE_STRINGS):
-        yield list(strings[start : start + PIECE_STRINGS])
+        yield StringColumn.of(strings[start : start + PIECE_STRINGS])

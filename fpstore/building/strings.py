@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from fpstore import _kernel
 from fpstore.aliases import Words
-from fpstore.building.external_sort import Column, PairSorter
+from fpstore.building.external_sort import COPY_ROWS, Column, PairSorter
+from fpstore.disk.files import allocate
 from fpstore.errors import InputError
-from fpstore.format.dictionary import hashes_of
+from fpstore.format.string_column import StringColumn
 from fpstore.format.strings import MAX_STRING_BYTES, SAMPLE_RECORDS, Sample, StringLayout, StringWriter, strings_per_record, train
 
+RECORDS_TOGETHER = 8  # in a sample
+KEPT_BYTES = 96  # per row where all is kept in memory: the columns, what they keep of the sort, and the next sort
 PIECE_BYTES = 1 << 22  # of strings that are read at once
 
 
@@ -43,79 +46,104 @@ class StringSpool:
     def __init__(self, folder: Path, memory: int, rows: int | None) -> None:
         self._folder = folder
         self._data = folder / "strings.tmp"
-        self._ends = Column(folder / "string-ends.tmp")  # where the string of each row ends
+        # Where the string of each row ends; the distinct hashes, how many strings each has, the rows where they come first.
+        self._ends, self._hashes, self._counts, self._first_rows = (Column() for _ in range(4))
+        self._in_memory, self._memory = True, memory
         self._sorter = PairSorter(memory, folder, rows)
-        self._hashes, self._counts, self._first_rows = (Column(folder / f"{name}.tmp") for name in ("hashes", "counts", "firsts"))
-        self._numbers: Words | None = None  # of the rows; None: the row is the number
-        self._is_first: npt.NDArray[np.bool_] | None = None
+        self._numbers: Words | None = None  # of the rows, in a file; None: the row is the number
         self._bytes = 0
         self.rows = self.count = 0
 
-    def add(self, strings: Sequence[str]) -> None:
-        """Append the ids of successive rows.
+    def add(self, strings: Sequence[str] | Sequence[bytes]) -> None:
+        """Append the ids of successive rows, as text or in UTF-8.
 
         Raises
         ------
         InputError
             One is too long.
         """
-        self.add_encoded([string.encode() for string in strings])
-
-    def add_encoded(self, encoded: Sequence[bytes]) -> None:
-        """Append the ids of successive rows, in UTF-8; see :meth:`add`."""
-        lengths = np.fromiter(map(len, encoded), np.uint64, len(encoded))
-        if int(lengths.max(initial=0)) > MAX_STRING_BYTES:
-            raise InputError(f"a string id takes at most {MAX_STRING_BYTES} bytes of UTF-8, got one of {int(lengths.max())}")
+        column = StringColumn.of(strings)
+        if (longest := int(column.sizes.max(initial=0))) > MAX_STRING_BYTES:
+            raise InputError(f"a string id takes at most {MAX_STRING_BYTES} bytes of UTF-8, got one of {longest}")
         with self._data.open("ab", buffering=0) as file:
-            view = memoryview(b"".join(encoded))
+            view = memoryview(column.data)
             while len(view):
                 view = view[file.write(view) :]
-        self._ends.append(np.cumsum(lengths) + np.uint64(self._bytes))
-        self._bytes += int(lengths.sum())
-        self._sorter.add(hashes_of(encoded), np.arange(self.rows, self.rows + len(encoded), dtype=np.uint64))
-        self.rows += len(encoded)
+        self._ends.append(column.ends + np.uint64(self._bytes))
+        self._bytes += len(column.data)
+        self._sorter.add(column.hashes(), np.arange(self.rows, self.rows + len(column), dtype=np.uint64))
+        self.rows += len(column)
+        if self._in_memory and self.rows * KEPT_BYTES > self._memory:
+            self._in_memory = False
+            for name, kept in zip(("ends", "hashes", "counts", "firsts"), self._columns(), strict=True):
+                kept.move_to(self._folder / f"string-{name}.tmp")
+
+    def _columns(self) -> tuple[Column, ...]:
+        return self._ends, self._hashes, self._counts, self._first_rows
 
     # Numbers
 
     def resolve(self, tick: Callable[[int], None]) -> None:
         """Find the rows that have equal strings; call ``tick`` with the number of rows sorted."""
-        first: Words | None = None  # for each row, the first that has its string
         for part in self._sorter.groups(tick):
             counts, rows = part.per_key, part.ids
-            several = counts > 1
-            if several.any():
-                if first is None:
-                    first = np.arange(self.rows, dtype=np.uint64)
-                self._note_equal(counts, rows, first)
-                heads = first[rows] == rows
+            if (counts > 1).any():
+                if self._numbers is None:
+                    self._numbers = self._rows()
+                self._note_equal(counts, rows, self._numbers)
+                heads = self._numbers[rows] == rows
                 starts = np.cumsum(counts) - counts
                 rows, counts = rows[heads], np.add.reduceat(heads, starts.astype(np.int64)).astype(np.uint64)
             self._hashes.append(part.keys)
             self._counts.append(counts)
             self._first_rows.append(rows)
         self.count = self.rows
-        if first is not None:
-            self._is_first = first == np.arange(self.rows, dtype=np.uint64)
-            rank = np.cumsum(self._is_first, dtype=np.uint64) - np.uint64(1)
-            self._numbers = rank[first]
-            self.count = int(rank[-1]) + 1
+        if self._numbers is not None:
+            self._number(self._numbers, tick)
+
+    def _rows(self) -> Words:
+        """Return an array of all rows, in a file, so that it takes no memory that another needs more."""
+        path = self._folder / "string-numbers.tmp"
+        allocate(path, self.rows * 8)
+        rows: Words = np.memmap(path, np.uint64, "r+", shape=(self.rows,))
+        for start in range(0, self.rows, COPY_ROWS):
+            end = min(start + COPY_ROWS, self.rows)
+            rows[start:end] = np.arange(start, end, dtype=np.uint64)
+        return rows
 
     def _note_equal(self, counts: Words, rows: Words, first: Words) -> None:
         """Note for the rows of each hash which is the first that has the same string."""
+        several = counts > 1
         data, ends = self._mapped()
-        lims = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        for key in np.flatnonzero(counts > 1).tolist():
+        counts, rows = counts[several], rows[np.repeat(several, counts.astype(np.int64))]
+        lims = np.concatenate([[0], np.cumsum(counts)]).astype(np.uint64)
+        first[rows] = np.repeat(rows[lims[:-1].astype(np.int64)], counts.astype(np.int64))
+        equal = _kernel.equal_strings(data, ends, rows, lims)
+        for group in np.unique(np.searchsorted(lims, np.flatnonzero(equal == 0), side="right") - 1).tolist():
             known: dict[bytes, int] = {}
-            for row in rows[lims[key] : lims[key + 1]].tolist():
+            for row in rows[int(lims[group]) : int(lims[group + 1])].tolist():
                 string = data[int(ends[row - 1]) if row else 0 : int(ends[row])].tobytes()
                 first[row] = known.setdefault(string, row)
+
+    def _number(self, first: Words, tick: Callable[[int], None]) -> None:
+        """Turn the first row of each row's string, in place, into the string's number."""
+        self.count = 0
+        for start in range(0, self.rows, COPY_ROWS):
+            heads = np.array(first[start : start + COPY_ROWS])
+            is_first = heads == np.arange(start, start + len(heads), dtype=np.uint64)
+            count = int(np.count_nonzero(is_first))
+            first[start : start + len(heads)][is_first] = np.arange(self.count, self.count + count, dtype=np.uint64)
+            again = np.flatnonzero(~is_first)
+            first[start + again] = first[heads[again]]
+            self.count += count
+            tick(0)
 
     def _mapped(self) -> tuple[npt.NDArray[np.uint8], Words]:
         return np.memmap(self._data, np.uint8, "r"), self._ends.mapped()
 
     def numbers(self, start: int, end: int) -> Words:
         """Return the numbers of successive rows."""
-        return np.arange(start, end, dtype=np.uint64) if self._numbers is None else self._numbers[start:end]
+        return np.arange(start, end, dtype=np.uint64) if self._numbers is None else np.array(self._numbers[start:end])
 
     def groups(self) -> Iterator[tuple[Words, Words, Words]]:
         """Yield (hashes, how many strings have each, their numbers), by hash."""
@@ -127,7 +155,7 @@ class StringSpool:
 
     def numbers_at(self, rows: Words) -> Words:
         """Return the numbers of some rows."""
-        return rows if self._numbers is None else self._numbers[rows]
+        return rows if self._numbers is None else np.array(self._numbers[rows])
 
     def hashes(self) -> Iterator[Words]:
         """Yield the distinct hashes, ascending."""
@@ -159,28 +187,35 @@ class StringSpool:
             writer.abort()
             raise
 
-    def _sample(self, per_record: int) -> Iterator[list[bytes]]:
-        """Yield some records of strings, evenly spread."""
-        step = max(self.rows // SAMPLE_RECORDS, per_record)
-        if self.rows:
-            data, ends = self._mapped()
-            for start in range(0, self.rows, step):
-                yield _cut(data, ends, start, min(start + per_record, self.rows))
+    def _sample(self, per_record: int) -> Iterator[StringColumn]:
+        """Yield some records of strings, in groups that are evenly spread."""
+        size = RECORDS_TOGETHER * per_record
+        for first in range(0, self.rows, max(self.rows // SAMPLE_RECORDS * RECORDS_TOGETHER, size)):
+            before = max(first - 1, 0)
+            ends = self._ends.part(before, min(first + size, self.rows) - before)
+            low = int(ends[0]) if first else 0
+            strings = self._column(low, ends[1:] if first else ends)
+            for start in range(0, len(strings), per_record):
+                yield strings.part(start, min(start + per_record, len(strings)))
 
-    def strings(self) -> Iterator[list[bytes]]:
+    def _column(self, low: int, ends: Words) -> StringColumn:
+        """Return the strings that end at these places of the file; the first starts at ``low``."""
+        with self._data.open("rb") as file:
+            file.seek(low)
+            return StringColumn(file.read(int(ends[-1]) - low), ends - np.uint64(low))
+
+    def strings(self) -> Iterator[StringColumn]:
         """Yield the strings of successive numbers."""
-        start, at = 0, 0
+        start = low = count = 0
         for ends in self._pieces():
-            with self._data.open("rb") as file:
-                file.seek(at)
-                data = file.read(int(ends[-1]) - at)
-            lims = (ends - np.uint64(at)).tolist()
-            strings = [data[a:b] for a, b in pairwise([0, *lims])]
-            if self._is_first is not None:
-                kept = self._is_first[start : start + len(strings)].tolist()
-                strings = [string for string, is_first in zip(strings, kept, strict=True) if is_first]
+            strings = self._column(low, ends)
+            if self._numbers is not None:  # the first row that has a string has a number above all before
+                numbers = self.numbers(start, start + len(ends))
+                highest = np.maximum.accumulate(np.append(np.int64(count - 1), numbers.astype(np.int64)))
+                strings = strings.take(highest[1:] > highest[:-1])
+                count = int(highest[-1]) + 1
             yield strings
-            start, at = start + len(ends), int(ends[-1])
+            start, low = start + len(ends), int(ends[-1])
 
     def _pieces(self) -> Iterator[Words]:
         """Yield the ends of strings that have about PIECE_BYTES together."""
@@ -194,12 +229,7 @@ class StringSpool:
     def close(self) -> None:
         """Remove the temporary files."""
         self._data.unlink(missing_ok=True)  # without rows there is none
-        for column in (self._ends, self._hashes, self._counts, self._first_rows):
+        self._numbers = None
+        (self._folder / "string-numbers.tmp").unlink(missing_ok=True)
+        for column in self._columns():
             column.close()
-
-
-def _cut(data: npt.NDArray[np.uint8], ends: Words, start: int, end: int) -> list[bytes]:
-    low = int(ends[start - 1]) if start else 0
-    part = data[low : int(ends[end - 1])].tobytes()
-    lims = (ends[start:end] - np.uint64(low)).tolist()
-    return [part[a:b] for a, b in pairwise([0, *lims])]

@@ -26,10 +26,11 @@ from fpstore.design.families import Design
 from fpstore.disk import lmdb_pages as pages
 from fpstore.disk.files import open_file, opened, read_at, read_if_possible
 from fpstore.disk.seal import opened_seal
+from fpstore.disk.sealed import KEY_BYTES
 from fpstore.errors import CorruptStoreError, FpstoreError, StorageError, StoreNotFoundError
 from fpstore.format import huffman
-from fpstore.format.id_map import KEY_BYTES, record_seed
-from fpstore.format.strings import DICTIONARY_KEYS, RecordReader, StringLayout, parse_layout, record_key
+from fpstore.format.id_map import record_seed
+from fpstore.format.strings import DICTIONARY_KEYS, RecordReader, StringLayout, parse_layout
 from fpstore.format.strings import opened as opened_value
 from fpstore.format.table_file import TableFile
 
@@ -257,8 +258,7 @@ class SalvagedStrings:
         if number != record:
             start, size = self._places[2 * record], self._places[2 * record + 1]
             value = read_if_possible(self._descriptor, self._path, start, size) if size else b""
-            content = opened_value(record_key(record), value)
-            strings = (self._reader.strings(content) if self._reader is not None and content is not None else None) or []
+            strings = (None if self._reader is None else self._reader.strings(record, value)) or []
             self._last = record, strings
         return strings
 

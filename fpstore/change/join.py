@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
@@ -16,7 +15,7 @@ from fpstore.building.strings import StringSpool
 from fpstore.change.committer import Committer
 from fpstore.change.merge import Merge
 from fpstore.change.obsolete import remove_generation
-from fpstore.disk.files import RUN_REPAIR
+from fpstore.disk.files import RUN_REPAIR, allocate
 from fpstore.errors import CorruptStoreError, InputError
 from fpstore.format.dictionary import NO_NUMBER
 from fpstore.format.manifest import JOINED, generation_folder
@@ -120,8 +119,7 @@ class Join(Merge):
         end = other.delta.next_string
         file = self._folder / name
         count = max(end, 1)
-        with file.open("xb") as made:  # a mapped hole that finds no room on the disk would end the process
-            os.posix_fallocate(made.fileno(), 0, count * np.dtype(np.uint64).itemsize)
+        allocate(file, count * np.dtype(np.uint64).itemsize)
         table: Words = np.memmap(file, np.uint64, "r+", shape=(count,))
         strings_of = _strings_of(other)
         while batch := list(islice(strings_of, BATCH_STRINGS)):
@@ -133,7 +131,7 @@ class Join(Merge):
             numbers = snapshot.numbers_of_strings(strings)
             unknown = np.flatnonzero(numbers == NO_NUMBER)
             numbers[unknown] = np.arange(first + new.rows, first + new.rows + len(unknown), dtype=np.uint64)
-            new.add_encoded([strings[i] for i in unknown.tolist()])
+            new.add([strings[i] for i in unknown.tolist()])
             table[theirs] = numbers
 
         def translated(ids: Words) -> Words:

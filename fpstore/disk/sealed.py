@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice, takewhile
 from pathlib import Path
@@ -18,7 +18,12 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary, finalize
 
 import lmdb
+import numpy as np
+import numpy.typing as npt
 
+from fpstore import _kernel
+from fpstore.aliases import Words
+from fpstore.arguments import printable
 from fpstore.disk.files import disk_bytes, missing, open_file
 from fpstore.disk.fork import around_fork
 from fpstore.disk.refusals import TOO_MANY_FILES, refused
@@ -28,6 +33,7 @@ from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError, St
 T = TypeVar("T")
 
 FIRST_MAP_BYTES = 1 << 24
+KEY_BYTES = 8
 BATCH_ITEMS = 256
 KEYS_AT_ONCE = 128  # few enough that their buffers do not trigger the garbage collector
 CHECKED_AT_OPEN = 4 << 20  # a file of at most this many bytes is checked whole when it is opened
@@ -97,6 +103,17 @@ def _reason(path: Path, error: lmdb.Error) -> str:
     return str(error).removeprefix(f"{path}: ")
 
 
+def record_key(key: int) -> bytes:
+    """Return the LMDB key of a number: 8 bytes, big-endian."""
+    return key.to_bytes(KEY_BYTES, "big")
+
+
+def record_keys(keys: Words) -> list[bytes]:
+    """Return the LMDB keys of many numbers; see :func:`record_key`."""
+    data = keys.astype(">u8").tobytes()
+    return [data[at : at + KEY_BYTES] for at in range(0, len(data), KEY_BYTES)]
+
+
 class SealedReader:
     """A sealed LMDB file, open for reading; it never changes.
 
@@ -114,6 +131,7 @@ class SealedReader:
 
     def __init__(self, path: Path, file_bytes: int | None = None, digest: int | None = None, largest: int = 0) -> None:
         self.path = path
+        self._name = printable(path)  # in messages of the kernel
         self._file_bytes = file_bytes
         self._digest = digest
         self._pages: CheckedPages
@@ -144,7 +162,7 @@ class SealedReader:
         environment = _shared.get(inode)
         if environment is None:
             with translated(self.path):
-                environment = lmdb.open(self._name(), subdir=False, readonly=True, lock=False, readahead=False)
+                environment = lmdb.open(self._way(), subdir=False, readonly=True, lock=False, readahead=False)
         try:
             with translated(self.path):
                 self._transaction = environment.begin(buffers=True)
@@ -155,7 +173,7 @@ class SealedReader:
         _shared[inode] = self._environment = environment
         self._pid = os.getpid()
 
-    def _name(self) -> bytes:
+    def _way(self) -> bytes:
         """Return a path of the very file that was opened: before a fork, a merge may have removed it, or the store was renamed.
 
         Raises
@@ -254,21 +272,23 @@ class SealedReader:
                 raise _translate(self.path, error) from error
             return None if value is None else self._copied(value)
 
-    def get_many(self, keys: Sequence[bytes], numbers: Sequence[int]) -> list[bytes | None]:
+    def get_many(self, keys: Words, numbers: Words) -> list[bytes | None]:
         """Return the value of each key, or None; see :meth:`get`. Ascending keys are found fastest."""
         out: list[bytes | None] = []
+        encoded = record_keys(keys)
         for start in range(0, len(keys), KEYS_AT_ONCE):
-            part = keys[start : start + KEYS_AT_ONCE]
+            part = encoded[start : start + KEYS_AT_ONCE]
             with _lock, translated(self.path):
                 transaction = self._ready()
                 if not self._whole:
-                    self._reach_many(part, numbers[start : start + KEYS_AT_ONCE])
+                    self._reach_many(keys[start : start + KEYS_AT_ONCE], numbers[start : start + KEYS_AT_ONCE])
                 found = transaction.cursor().getmulti(part)
-                if len(found) == len(part):
-                    out += [self._copied(value) for _, value in found]
+                values = _kernel.copied(found, self._longest, self._name)
+                if len(found) != len(part):
+                    there = dict(zip((bytes(key) for key, _ in found), values, strict=True))
+                    out += map(there.get, part)
                 else:
-                    values = {bytes(key): self._copied(value) for key, value in found}
-                    out += [values.get(key) for key in part]
+                    out += values
         return out
 
     def range(self, first: bytes, last: bytes) -> list[bytes]:
@@ -280,7 +300,8 @@ class SealedReader:
             cursor = transaction.cursor()
             if not cursor.set_range(first):
                 return []
-            return [self._copied(value) for key, value in takewhile(lambda item: bytes(item[0]) <= last, cursor.iternext())]
+            found = list(takewhile(lambda item: bytes(item[0]) <= last, cursor.iternext()))
+            return _kernel.copied(found, self._longest, self._name)
 
     def _has_reached(self, number: int | None) -> bool:
         return number is not None and number < len(self._reached) and self._reached[number] != 0
@@ -291,15 +312,21 @@ class SealedReader:
                 self._reached += bytes(number + 1 - len(self._reached))
             self._reached[number] = 1
 
-    def _reach_many(self, keys: Sequence[bytes], numbers: Sequence[int]) -> None:
+    def _reach_many(self, keys: Words, numbers: Words) -> None:
         """Check the pages on the way to keys; ascending keys take fewer steps."""
         low = after = 0
-        for key, number in zip(keys, numbers, strict=True):
-            if not self._has_reached(number):
-                place = int.from_bytes(key, "big")
-                if not low <= place < after:
-                    low, after = place, self._pages.reach(place)
-                self._note_reached(number)
+        for i in np.flatnonzero(~self._have_reached(numbers)).tolist():
+            key = int(keys[i])
+            if not low <= key < after:
+                low, after = key, self._pages.reach(key)
+            self._note_reached(int(numbers[i]))
+
+    def _have_reached(self, numbers: Words) -> npt.NDArray[np.bool_]:
+        known = np.frombuffer(self._reached, np.bool_)
+        out = np.zeros(len(numbers), bool)
+        noted = numbers < len(known)
+        out[noted] = known[numbers[noted]]
+        return out
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield (key, value) in key order."""

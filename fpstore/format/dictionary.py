@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import xxhash
 
 from fpstore.aliases import Words
 from fpstore.errors import CorruptStoreError
 from fpstore.format.mapping import MappingFiles, digest_of, open_mapping, pair_digest
+from fpstore.format.string_column import StringColumn, hash_of
 from fpstore.format.strings import STRINGS_FILE, Strings
 
 HASHES_FILE, NUMBERS_FILE = "hashes.fpt", "numbers.mdb"
 DICTIONARY_FILES = (STRINGS_FILE, HASHES_FILE, NUMBERS_FILE)
 VERIFY_PASSES = 4  # over the strings, the hashes, the numbers, and both together
-STRINGS_AT_ONCE = 1 << 10
 NO_NUMBER = np.uint64(2**64 - 1)
-
-
-def hashes_of(strings: Sequence[bytes]) -> Words:
-    """Return the XXH64 of each string: the key that leads to its number."""
-    return np.fromiter(map(xxhash.xxh64_intdigest, strings), np.uint64, len(strings))
 
 
 def mapping_files(folder: Path) -> MappingFiles:
@@ -59,7 +52,7 @@ class Dictionary:
         CorruptStoreError
             A number listed under the hash has no intact string with that hash, so the string may be this one.
         """
-        key = xxhash.xxh64_intdigest(string)
+        key = hash_of(string)
         for number in self.mapping.get(key):
             found = self.strings.encoded(number)
             if found == string:
@@ -76,7 +69,7 @@ class Dictionary:
             As :meth:`number`.
         """
         out = np.full(len(strings), NO_NUMBER)
-        hashes = hashes_of(strings)
+        hashes = StringColumn.of(strings).hashes()
         lims, listed = self.mapping.gather(hashes)
         owners = np.repeat(np.arange(len(strings)), np.diff(lims))
         order = np.argsort(listed, kind="stable")
@@ -89,7 +82,7 @@ class Dictionary:
         return out
 
     def _check(self, number: int, found: bytes, key: int) -> None:
-        if xxhash.xxh64_intdigest(found) != key:
+        if hash_of(found) != key:
             path = self.strings.path
             raise CorruptStoreError(f"{path}: id number {number} is listed for another string: run fpstore repair", path=path)
 
@@ -110,12 +103,11 @@ class Dictionary:
         """Check the strings; return how many there are, and the sum of their hashes and numbers."""
         self.strings.check_pages()
         count = digest = 0
-        items = self.strings.items()
-        while batch := list(islice(items, STRINGS_AT_ONCE)):
-            hashes = hashes_of([string for _, string in batch])
-            digest += pair_digest(hashes, np.array([number for number, _ in batch], np.uint64))
-            count += len(batch)
-            tick(len(batch))
+        for first, column in self.strings.columns():
+            used = np.flatnonzero(column.sizes)
+            digest += pair_digest(column.hashes()[used], used.astype(np.uint64) + np.uint64(first))
+            count += len(used)
+            tick(len(used))
         return count, digest % 2**64
 
     def groups(self) -> Iterator[tuple[Words, Words, Words]]:

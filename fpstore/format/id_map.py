@@ -7,7 +7,6 @@ are numbered through a dictionary.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +18,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.arguments import printable
-from fpstore.disk.sealed import SealedReader, SealedWriter
+from fpstore.disk.sealed import SealedReader, SealedWriter, record_key, record_keys
 from fpstore.errors import ClosedStoreError, CorruptStoreError
 from fpstore.format.table import TableReader
 
@@ -28,19 +27,7 @@ PENDING_BLOCKS = 1 << 11
 PENDING_IDS = 1 << 20
 TICK_ROWS = 1 << 14
 FIND_BLOCKS = 1 << 12
-KEY_BYTES = 8
 LOCKED_BLOCKS = 1 << 8  # read at once while other readers wait
-
-
-def record_key(key: int) -> bytes:
-    """Return the LMDB key of the record of the block whose last entry is ``key``: 8 bytes, big-endian."""
-    return struct.pack(">Q", key)
-
-
-def record_keys(keys: Words) -> list[bytes]:
-    """Return the LMDB keys of the records of many blocks; see :func:`record_key`."""
-    data = keys.astype(">u8").tobytes()
-    return [data[at : at + KEY_BYTES] for at in range(0, len(data), KEY_BYTES)]
 
 
 def record_seed(set_digest: int, key: int) -> int:
@@ -140,7 +127,7 @@ class IdMap:
     def get(self, block: int, rank: int) -> list[int]:
         """Return the id numbers of one fingerprint, ascending."""
         key = self._table.kernel.key_of(block)
-        record = self._reader.get(key.to_bytes(KEY_BYTES, "big"), block)
+        record = self._reader.get(record_key(key), block)
         if record is None:
             raise self._missing(block)
         return _kernel.unpack_rank(record, (self._digest + key) % 2**64, rank, self._name)
@@ -176,7 +163,7 @@ class IdMap:
         """Return (lims, ids) of many places; each record is read once."""
         distinct, record = np.unique(blocks, return_inverse=True)
         keys = self._table.kernel.keys_of(distinct)
-        records = self._reader.get_many(record_keys(keys), distinct.tolist())
+        records = self._reader.get_many(keys, distinct)
         found = [record for record in records if record is not None]
         if len(found) != len(keys):
             raise self._missing(int(distinct[records.index(None)]))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -13,10 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import xxhash
 
+from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.arguments import MAX_ID_BYTES
-from fpstore.disk.sealed import SealedReader, SealedWriter
+from fpstore.disk.sealed import SealedReader, SealedWriter, record_key, record_keys
 from fpstore.errors import CorruptStoreError
+from fpstore.format.string_column import StringColumn
 
 if TYPE_CHECKING:
     from zstandard import ZstdCompressionDict, ZstdCompressor, ZstdDecompressor
@@ -33,13 +34,12 @@ MOST_DICTIONARY_BYTES = 1 << 16
 DICTIONARY_SHARE = 100  # the strings are so many times as large as the dictionary
 SAMPLE_RECORDS, SAMPLE_BYTES = 1 << 12, 1 << 22  # about so much a dictionary is trained on
 CHECKSUM_BYTES = 4
-BATCH_RECORDS, BATCH_BYTES = 1 << 11, 1 << 22  # are written together
+BATCH_RECORDS = 1 << 11  # are written together
 MOST_RECORD_BYTES = MOST_STRINGS * (MAX_STRING_BYTES + 1)
-
-
-def record_key(record: int) -> bytes:
-    """Return the LMDB key of a record: its number in 8 bytes, big-endian."""
-    return struct.pack(">Q", record)
+RECORDS_AT_ONCE = 1 << 12
+NOWHERE = np.uint64(2**64 - 1)
+Buffers = Any  # a sequence of buffers of zstandard
+NO_STRINGS = StringColumn(b"", np.empty(0, np.uint64))
 
 
 def sealed(key: bytes, content: bytes) -> bytes:
@@ -91,11 +91,6 @@ def strings_per_record(count: int, total_bytes: int) -> int:
     return min(max(RECORD_BYTES * count // total_bytes, 1), MOST_STRINGS) if total_bytes else MOST_STRINGS
 
 
-def joined(strings: Sequence[bytes]) -> bytes:
-    """Return the strings of a record as one, each followed by SEPARATOR."""
-    return SEPARATOR.join([*strings, b""])
-
-
 class Sample:
     """Some records of a set of strings, evenly spread: what a dictionary is trained on.
 
@@ -109,10 +104,10 @@ class Sample:
         self.records: list[bytes] = []
         self._step, self._seen, self._bytes = 1, 0, 0
 
-    def add(self, strings: Sequence[bytes]) -> None:
-        """Take the next record, or leave it out."""
+    def add(self, strings: StringColumn) -> None:
+        """Take the strings of the next record, or leave them out."""
         if self._seen % self._step == 0:
-            self.records.append(joined(strings))
+            self.records.append(strings.separated())
             self._bytes += len(self.records[-1])
         self._seen += 1
         while self._bytes > SAMPLE_BYTES and len(self.records) > 1:
@@ -141,7 +136,7 @@ def _dictionary(data: bytes) -> ZstdCompressionDict | None:
 
 
 class RecordReader:
-    """Decompresses the records of a file.
+    """Reads the values of a file.
 
     Parameters
     ----------
@@ -155,23 +150,46 @@ class RecordReader:
         self._zstandard = zstandard
         self._free: list[ZstdDecompressor] = []  # each is for one thread at a time
 
-    def strings(self, content: bytes) -> list[bytes] | None:
-        """Return the strings of a record, or None if this is not a record."""
-        zstandard = self._zstandard
+    def content(self, record: int, value: bytes) -> bytes | None:
+        """Return what a value decompresses to, or None if it is damaged."""
+        frame = _kernel.open_frame(value, record)
+        if frame is None:
+            return None
         try:
-            if not 0 <= zstandard.frame_content_size(content) <= MOST_RECORD_BYTES:  # so much is allocated
-                return None
             zstd = self._decompressor()
-            strings = zstd.decompress(content, allow_extra_data=False).split(SEPARATOR)
-        except zstandard.ZstdError:
+            content = zstd.decompress(frame)
+        except self._zstandard.ZstdError:
             return None
         self._free.append(zstd)
-        return None if strings.pop() or len(strings) > self._layout.per_record else strings
+        return content
+
+    def strings(self, record: int, value: bytes) -> list[bytes] | None:
+        """Return the strings of a value, or None if it is damaged."""
+        content = self.content(record, value)
+        strings = [] if content is None else content.split(SEPARATOR)
+        return None if not strings or strings.pop() or len(strings) > self._layout.per_record else strings
+
+    def contents(self, records: Words, values: Sequence[bytes | None]) -> Buffers | None:
+        """Return what many values decompress to, as buffers, or None if one is damaged."""
+        frames = _kernel.open_frames(list(values), records)
+        if frames is None:
+            return None
+        data, segments, sizes = frames
+        try:
+            zstd = self._decompressor()
+            found: Buffers = zstd.multi_decompress_to_buffer(
+                self._zstandard.BufferWithSegments(data, segments), decompressed_sizes=sizes
+            )
+        except self._zstandard.ZstdError:
+            return None
+        self._free.append(zstd)
+        return found
 
     def _decompressor(self) -> ZstdDecompressor:
-        with suppress(IndexError):  # all are in use
+        try:
             return self._free.pop()
-        return self._zstandard.ZstdDecompressor(dict_data=_dictionary(self._layout.dictionary))
+        except IndexError:  # all are in use
+            return self._zstandard.ZstdDecompressor(dict_data=_dictionary(self._layout.dictionary))
 
 
 class StringWriter:
@@ -194,57 +212,52 @@ class StringWriter:
         self._compressor: ZstdCompressor = zstandard.ZstdCompressor(
             level=LEVEL, dict_data=known, write_checksum=False, write_content_size=True, write_dict_id=False
         )
+        self._zstandard = zstandard
         self._layout = layout
         self._threads = threads
-        self._waiting: list[bytes] = []  # of the record that is not full yet
-        self._records: list[bytes] = []  # to be written together
-        self._plain: list[int] = []  # those of them that are to be compressed
-        self._written = self._largest = self._held = 0
-        self.per_record = layout.per_record
+        self._waiting = NO_STRINGS  # of the record that is not full yet
+        self._values: list[bytes] = []  # to be written together
+        self._written = self._largest = 0
         self._writer = SealedWriter(path)
 
-    def add(self, strings: Iterable[bytes]) -> None:
-        """Append strings; b"" stands for a number that is not in use."""
-        self._waiting.extend(strings)
-        step = self.per_record
-        whole = len(self._waiting) // step * step
-        for start in range(0, whole, step):
-            self._take(self._waiting[start : start + step])
-        self._waiting = self._waiting[whole:]
+    def add(self, strings: StringColumn) -> None:
+        """Append strings; an empty one stands for a number that is not in use."""
+        waiting = self._waiting + strings if len(self._waiting) else strings
+        step = self._layout.per_record
+        whole = len(waiting) // step * step
+        self._compress(waiting.part(0, whole))
+        self._waiting = waiting.part(whole, len(waiting))
 
-    def _take(self, strings: list[bytes]) -> None:
-        self._plain.append(len(self._records))
-        self._take_content(joined(strings))
+    def _compress(self, strings: StringColumn) -> None:
+        """Append records of strings, of which the last may be short."""
+        if not len(strings):
+            return
+        count, step = len(strings), self._layout.per_record
+        lasts = np.minimum(np.arange(step, count + step, step), count)
+        ends = strings.ends[lasts - 1] + lasts.astype(np.uint64)  # with the separators
+        segments = np.stack([np.append(np.uint64(0), ends[:-1]), np.diff(ends, prepend=np.uint64(0))], axis=1)
+        records = self._zstandard.BufferWithSegments(strings.separated(), segments.tobytes())
+        frames = self._compressor.multi_compress_to_buffer(records, threads=self._threads)
+        self.copy(_kernel.seal_frames(frames, self._written + len(self._values)))
 
-    def copy(self, content: bytes) -> None:
-        """Append a whole record as it lies in a file of the same layout; the next string begins a record."""
-        assert not self._waiting
-        self._take_content(content)
-
-    def _take_content(self, content: bytes) -> None:
-        self._records.append(content)
-        self._held += len(content)
-        if len(self._records) == BATCH_RECORDS or self._held >= BATCH_BYTES:
+    def copy(self, values: list[bytes]) -> None:
+        """Append values as they lie in the same place of a file of the same layout."""
+        self._values += values
+        if len(self._values) >= BATCH_RECORDS:
             self._flush()
 
     def _flush(self) -> None:
-        records = self._records
-        if self._plain:
-            plain: list[bytes | bytearray | memoryview] = [records[i] for i in self._plain]
-            frames = self._compressor.multi_compress_to_buffer(plain, threads=self._threads)
-            for at, i in enumerate(self._plain):
-                records[i] = frames[at].tobytes()
-        keys = map(record_key, range(self._written, self._written + len(records)))
-        items = [(key, sealed(key, content)) for key, content in zip(keys, records, strict=True)]
+        values = self._values
+        keys = record_keys(np.arange(self._written, self._written + len(values), dtype=np.uint64))
+        items = list(zip(keys, values, strict=True))
         self._writer.run(lambda transaction: _append(transaction, items))
-        self._written += len(items)
-        self._largest = max(self._largest, max((len(value) for _, value in items), default=0))
-        self._records, self._plain, self._held = [], [], 0
+        self._written += len(values)
+        self._largest = max(self._largest, max(map(len, values), default=0))
+        self._values = []
 
     def finish(self) -> dict[str, int]:
         """Make the file durable, and return its size, digest and largest value."""
-        if self._waiting:
-            self._take(self._waiting)
+        self._compress(self._waiting)
         self._flush()
         items = [(key, sealed(key, self._layout.pack())) for key in DICTIONARY_KEYS]
         self._writer.run(lambda transaction: _append(transaction, items))
@@ -259,6 +272,15 @@ class StringWriter:
 
 def _append(transaction: Any, items: list[tuple[bytes, bytes]]) -> None:
     transaction.cursor().putmulti(items, append=True)
+
+
+class Wanted(NamedTuple):
+    """Which strings of decompressed records are wanted: of content i, which has ``counts[i]``, ``ranks[lims[i]:lims[i + 1]]``."""
+
+    contents: Buffers
+    counts: Words
+    lims: Words
+    ranks: Words
 
 
 class Strings:
@@ -277,7 +299,7 @@ class Strings:
         self.path = path
         self.count = count
         self._reader = SealedReader(path, file_bytes=shape["bytes"], digest=shape["digest"], largest=shape["largest"])
-        self._last: tuple[int, list[bytes]] = -1, []  # the record that was read last
+        self._last: tuple[int, bytes] = -1, b""  # the record that was read last, and what it decompresses to
 
     @cached_property
     def layout(self) -> StringLayout:
@@ -307,6 +329,16 @@ class Strings:
     def _records(self) -> RecordReader:
         return RecordReader(self.layout)
 
+    def _count(self, record: int) -> int:
+        """Return how many strings a record has."""
+        return min(self.per_record, self.count - record * self.per_record)
+
+    def _counts(self, records: Words) -> Words:
+        """Return how many strings each of some records has."""
+        per_record = np.uint64(self.per_record)
+        counts: Words = np.minimum(np.uint64(self.count) - records * per_record, per_record)
+        return counts
+
     def parse(self, record: int, value: bytes | None) -> list[bytes]:
         """Return the strings of a record, of which there are as many as its place says.
 
@@ -314,19 +346,14 @@ class Strings:
         ------
         CorruptStoreError
         """
-        content = None if value is None else opened(record_key(record), value)
-        strings = None if content is None else self._records.strings(content)
-        first = record * self.per_record
-        if strings is None or len(strings) != min(self.per_record, self.count - first):
-            raise self._damaged(f"the strings of id numbers {first} to {first + self.per_record - 1} are damaged")
+        strings = None if value is None else self._records.strings(record, value)
+        if strings is None or len(strings) != self._count(record):
+            raise self._damaged_record(record)
         return strings
 
-    def _record(self, record: int) -> list[bytes]:
-        number, strings = self._last
-        if number != record:
-            strings = self.parse(record, self._reader.get(record_key(record), record))
-            self._last = record, strings
-        return strings
+    def _damaged_record(self, record: int) -> CorruptStoreError:
+        first = record * self.per_record
+        return self._damaged(f"the strings of id numbers {first} to {first + self.per_record - 1} are damaged")
 
     def encoded(self, number: int) -> bytes:
         """Return the UTF-8 of the string of a number.
@@ -336,15 +363,30 @@ class Strings:
         CorruptStoreError
             There is none.
         """
-        if number < self.count:
-            string = self._record(number // self.per_record)[number % self.per_record]
-            if string:
-                return string
-        raise self._unknown(number)
+        if number >= self.count:
+            raise self._unknown(number)
+        record, rank = divmod(number, self.per_record)
+        last, content = self._last
+        if last != record:
+            value = self._reader.get(record_key(record), record)
+            read = None if value is None else self._records.content(record, value)
+            if read is None:
+                raise self._damaged_record(record)
+            content = read
+            self._last = record, content
+        string = _kernel.string_at(content, self._count(record), rank)
+        if string is None:
+            raise self._damaged_record(record)
+        if not string:
+            raise self._unknown(number)
+        return string
 
     def string(self, number: int) -> str:
         """Return the string of a number; see :meth:`encoded`."""
-        return self.encoded(number).decode()
+        try:
+            return self.encoded(number).decode()
+        except UnicodeDecodeError:
+            raise self._damaged(f"the string of id number {number} is not UTF-8") from None
 
     def several(self, numbers: Words) -> list[bytes]:
         """Return the UTF-8 of the strings of ascending numbers. Each record is read once.
@@ -354,33 +396,99 @@ class Strings:
         CorruptStoreError
         """
         out: list[bytes] = []
-        if not len(numbers):
-            return out
-        if int(numbers[-1]) >= self.count:
-            raise self._unknown(int(numbers[-1]))
-        records = numbers // np.uint64(self.per_record)
-        distinct, starts = np.unique(records, return_index=True)
-        ends = [*starts[1:].tolist(), len(numbers)]
-        values = self._reader.get_many([record_key(record) for record in distinct.tolist()], distinct.tolist())
-        ranks = (numbers - records * np.uint64(self.per_record)).tolist()
-        for record, value, start, end in zip(distinct.tolist(), values, starts.tolist(), ends, strict=True):
-            strings = self.parse(record, value)
-            out += [strings[rank] for rank in ranks[start:end]]
+
+        def pick(wanted: Wanted, rows: slice) -> bool:
+            picked = _kernel.pick_strings(*wanted)
+            out.extend(picked or ())
+            return picked is not None
+
+        self._for_wanted(numbers, pick)
         if not all(out):
             raise self._unknown(int(numbers[out.index(b"")]))
         return out
 
-    def records(self) -> Iterator[tuple[int, bytes]]:
-        """Yield (record, value) in order, as they lie in the file."""
-        for record, (key, value) in enumerate(islice(self._reader.items(), -(-self.count // self.per_record))):
-            if key != record_key(record):
-                raise self._damaged(f"record {record} of the strings is missing")
-            yield record, value
+    def place(self, numbers: Words, places: Words, out: list[str]) -> None:
+        """Put the strings of ascending numbers at these places of a list. Each record is read once.
+
+        Raises
+        ------
+        CorruptStoreError
+        """
+        self._for_wanted(numbers, lambda wanted, rows: _kernel.place_strings(*wanted, places[rows], out))
+
+    def _for_wanted(self, numbers: Words, take: Callable[[Wanted, slice], bool]) -> None:
+        """Call ``take(wanted, rows)`` for parts of ascending numbers; it returns whether the strings could be taken."""
+        if len(numbers) and int(numbers[-1]) >= self.count:
+            raise self._unknown(int(numbers[-1]))
+        records = numbers // np.uint64(self.per_record)
+        ranks = numbers - records * np.uint64(self.per_record)
+        starts = np.flatnonzero(np.diff(records, prepend=NOWHERE))
+        lims = np.append(starts, len(numbers))
+        for first in range(0, len(starts), RECORDS_AT_ONCE):
+            part = lims[first : first + RECORDS_AT_ONCE + 1]
+            rows = slice(int(part[0]), int(part[-1]))
+            distinct = records[part[:-1]]
+            values = self._reader.get_many(distinct, distinct)
+            contents = self._records.contents(distinct, values)
+            first_row = np.uint64(part[0])
+            if contents is None or not take(
+                Wanted(contents, self._counts(distinct), part.astype(np.uint64) - first_row, ranks[rows]), rows
+            ):
+                raise self._fault(distinct, values, numbers[rows])
+
+    def _fault(self, records: Words, values: Sequence[bytes | None], numbers: Words) -> CorruptStoreError:
+        """Return why strings of some records cannot be read."""
+        for record, value in zip(records.tolist(), values, strict=True):
+            try:
+                self.parse(record, value)
+            except CorruptStoreError as error:
+                return error
+        for number in numbers.tolist():
+            try:
+                self.string(number)
+            except CorruptStoreError as error:
+                return error
+        return self._damaged("strings cannot be read")
+
+    def records(self) -> Iterator[tuple[int, list[bytes]]]:
+        """Yield (first record, values of it and those that follow) in order, as they lie in the file."""
+        items = islice(self._reader.items(), -(-self.count // self.per_record))
+        first = 0
+        while batch := list(islice(items, RECORDS_AT_ONCE)):
+            expected = record_keys(np.arange(first, first + len(batch), dtype=np.uint64))
+            for record, ((key, _), wanted) in enumerate(zip(batch, expected, strict=True), first):
+                if key != wanted:
+                    raise self._damaged(f"record {record} of the strings is missing")
+            yield first, [value for _, value in batch]
+            first += len(batch)
+
+    def column(self, first: int, values: list[bytes]) -> StringColumn:
+        """Return the strings of successive records.
+
+        Raises
+        ------
+        CorruptStoreError
+        """
+        records = np.arange(first, first + len(values), dtype=np.uint64)
+        contents = self._records.contents(records, values)
+        column = None if contents is None else _kernel.join_contents(contents, self._counts(records))
+        if column is None:
+            raise self._fault(records, values, np.empty(0, np.uint64))
+        return StringColumn(*column)
+
+    def intact(self, first: int, values: list[bytes]) -> bool:
+        """Whether the values of successive records have the right checksums."""
+        return _kernel.open_frames(values, np.arange(first, first + len(values), dtype=np.uint64)) is not None
+
+    def columns(self) -> Iterator[tuple[int, StringColumn]]:
+        """Yield (number of the first string, strings) in order of the numbers; those not in use are empty."""
+        for first, values in self.records():
+            yield first * self.per_record, self.column(first, values)
 
     def items(self) -> Iterator[tuple[int, bytes]]:
         """Yield (number, string in UTF-8) in order of the numbers, without the numbers that are not in use."""
-        for record, value in self.records():
-            for number, string in enumerate(self.parse(record, value), record * self.per_record):
+        for first, column in self.columns():
+            for number, string in enumerate(column.tolist(), first):
                 if string:
                     yield number, string
 

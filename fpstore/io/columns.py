@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.io.source import IdKind, Ids
 
@@ -147,11 +148,7 @@ def _number(digits: _Bytes) -> Words:
 
 def _slice_strings(lines: Lines, starts: _Positions) -> list[str] | None:
     """Return the ids unchanged; None if the block is not UTF-8."""
-    spans = zip(starts.tolist(), lines.ends.tolist(), strict=True)
-    if lines.data.isascii():
-        text = lines.data.decode("ascii")
-        return [text[start:end] for start, end in spans]
     try:
-        return [lines.data[start:end].decode("utf-8") for start, end in spans]
+        return _kernel.cut_text(lines.data, starts.astype(np.uint64), lines.ends.astype(np.uint64))
     except UnicodeDecodeError:
         return None

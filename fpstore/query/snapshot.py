@@ -156,15 +156,18 @@ class Snapshot:
         return self._strings_of(np.array(numbers, np.uint64))
 
     def _strings_of(self, numbers: Words) -> list[str]:
-        """Return the strings of many numbers. Each distinct one is read once, in order."""
-        distinct, place = np.unique(numbers, return_inverse=True)
+        """Return the strings of many numbers. Each distinct one is read once, in order, and is one object."""
+        order = np.argsort(numbers, kind="stable")
+        ascending = numbers[order]
         dictionary, delta = self.generation.dictionary, self.delta
-        known = int(np.searchsorted(distinct, np.uint64(delta.first_string)))
-        read: list[str] = []
+        out, known = [""] * len(numbers), 0
         if dictionary is not None:
-            read = [string.decode() for string in dictionary.strings.several(distinct[:known])]
-        read += [self._string(number) for number in distinct[len(read) :].tolist()]
-        return list(map(read.__getitem__, place.tolist()))
+            known = int(np.searchsorted(ascending, np.uint64(delta.first_string)))
+            dictionary.strings.place(ascending[:known], order[:known].astype(np.uint64), out)
+        added = {number: self._string(number) for number in dict.fromkeys(ascending[known:].tolist())}
+        for place, number in zip(order[known:].tolist(), ascending[known:].tolist(), strict=True):
+            out[place] = added[number]
+        return out
 
     def _string(self, number: int) -> str:
         delta, dictionary = self.delta, self.generation.dictionary

@@ -313,5 +313,6 @@ NB_MODULE(_kernel, m) {
   bind_tables(m);
   bind_merge(m);
   bind_log(m);
+  bind_strings(m);
   bind_delta(m);
 }

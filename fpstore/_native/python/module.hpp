@@ -129,5 +129,7 @@ void bind_delta(nb::module_& m);
 void bind_merge(nb::module_& m);
 // Adds the function that reads logs (module_log.cpp).
 void bind_log(nb::module_& m);
+// Adds the functions that read records of strings (module_strings.cpp).
+void bind_strings(nb::module_& m);
 
 }  // namespace fpstore

@@ -1,0 +1,301 @@
+// The functions for strings: columns of them, and their records before and after they are decompressed.
+#include "format/string_record.hpp"
+#include "format/xxh64.hpp"
+#include "python/module.hpp"
+
+namespace fpstore {
+namespace {
+
+const uint8_t* data_of(const nb::bytes& bytes) { return reinterpret_cast<const uint8_t*>(bytes.c_str()); }
+
+nb::bytes bytes_of(const void* data, size_t size) { return nb::bytes(static_cast<const char*>(data), size); }
+
+// The values of (key, value) pairs, of which none may be longer than this.
+nb::list copied(nb::list items, size_t longest, const std::string& path) {
+  nb::list out;
+  for (nb::handle item : items) {
+    Py_buffer value;
+    if (PyObject_GetBuffer(nb::handle(item[1]).ptr(), &value, PyBUF_SIMPLE)) throw nb::python_error();
+    const size_t size = static_cast<size_t>(value.len);
+    if (size <= longest) out.append(bytes_of(value.buf, size));
+    PyBuffer_Release(&value);
+    if (size > longest) {
+      nb::dict facts;
+      facts["path"] = path;
+      facts["got"] = size;
+      raise("CorruptStoreError", path + ": LMDB file is damaged (a value of " + std::to_string(size) + " bytes)", facts);
+    }
+  }
+  return out;
+}
+
+// The frame of a value; None if it is damaged.
+nb::object open_frame(nb::bytes value, uint64_t seed) {
+  uint64_t content_bytes;
+  if (!open_string_record(data_of(value), value.size(), seed, &content_bytes)) return nb::none();
+  return bytes_of(data_of(value) + kStringChecksumBytes, value.size() - kStringChecksumBytes);
+}
+
+// (values one after the other, where each frame starts and how long it is, how long its content is); None if one is damaged.
+nb::object open_frames(nb::list values, Words seeds) {
+  const size_t n = seeds.size();
+  if (nb::len(values) != n) throw nb::value_error("columns of different lengths");
+  std::string all;
+  std::vector<uint64_t> segments(2 * n), sizes(n);
+  for (size_t i = 0; i < n; ++i) {
+    const nb::handle value = values[i];
+    if (!nb::isinstance<nb::bytes>(value)) return nb::none();
+    const nb::bytes bytes = nb::borrow<nb::bytes>(value);
+    if (!open_string_record(data_of(bytes), bytes.size(), seeds.data()[i], &sizes[i])) return nb::none();
+    segments[2 * i] = all.size();
+    segments[2 * i + 1] = bytes.size() - kStringChecksumBytes;
+    all.append(bytes.c_str() + kStringChecksumBytes, bytes.size() - kStringChecksumBytes);
+  }
+  return nb::make_tuple(bytes_of(all.data(), all.size()), bytes_of(segments.data(), segments.size() * 8),
+                        bytes_of(sizes.data(), n * 8));
+}
+
+// The string of a rank of a decompressed record; None if the record does not have so many strings.
+nb::object string_at(nb::bytes content, uint64_t count, uint64_t rank) {
+  if (rank >= count) throw nb::index_error("no such rank");
+  if (count > content.size()) return nb::none();
+  std::vector<uint64_t> ends(count);
+  if (!find_string_ends(data_of(content), content.size(), count, ends.data())) return nb::none();
+  const uint64_t start = rank ? ends[rank - 1] + 1 : 0;
+  return bytes_of(data_of(content) + start, ends[rank] - start);
+}
+
+// An item of a sequence of buffers.
+class View {
+ public:
+  View(const nb::object& buffers, size_t i) : item_(nb::steal(PySequence_GetItem(buffers.ptr(), static_cast<Py_ssize_t>(i)))) {
+    if (!item_.is_valid() || PyObject_GetBuffer(item_.ptr(), &buffer_, PyBUF_SIMPLE)) throw nb::python_error();
+  }
+  ~View() { PyBuffer_Release(&buffer_); }
+  View(const View&) = delete;
+  View& operator=(const View&) = delete;
+  const uint8_t* data() const { return static_cast<const uint8_t*>(buffer_.buf); }
+  size_t size() const { return static_cast<size_t>(buffer_.len); }
+
+ private:
+  nb::object item_;
+  Py_buffer buffer_;
+};
+
+bool find_all_ends(const View& content, uint64_t count, std::vector<uint64_t>* ends) {
+  if (count > content.size()) return false;
+  ends->resize(count);
+  return find_string_ends(content.data(), content.size(), count, ends->data());
+}
+
+// Calls take(j, data, size, again) for the wanted strings of decompressed records: content i has counts[i] strings, and those of
+// ranks[lims[i], lims[i + 1]) are wanted; again tells that it is the string before. False if a record does not have so many strings.
+template <class Take>
+bool for_each_wanted(const nb::object& contents, const Words& counts, const Words& lims, const Words& ranks, const Take& take) {
+  const size_t n = counts.size();
+  if (lims.size() != n + 1 || nb::len(contents) != n) throw nb::value_error("columns of different lengths");
+  std::vector<uint64_t> ends;
+  for (size_t i = 0; i < n; ++i) {
+    const View content(contents, i);
+    const uint64_t count = counts.data()[i], first = lims.data()[i], last = lims.data()[i + 1];
+    if (first > last || last > ranks.size()) throw nb::value_error("lims descend, or run past the ranks");
+    if (!find_all_ends(content, count, &ends)) return false;
+    for (uint64_t j = first; j < last; ++j) {
+      const uint64_t rank = ranks.data()[j];
+      if (rank >= count) throw nb::index_error("no such rank");
+      const uint64_t start = rank ? ends[rank - 1] + 1 : 0;
+      take(j, content.data() + start, ends[rank] - start, j > first && rank == ranks.data()[j - 1]);
+    }
+  }
+  return true;
+}
+
+// The wanted strings as bytes, one after the other; None if a record does not have so many strings.
+nb::object pick_strings(nb::object contents, Words counts, Words lims, Words ranks) {
+  nb::list out;
+  const bool fine = for_each_wanted(contents, counts, lims, ranks, [&](uint64_t, const uint8_t* data, size_t size, bool) {
+    out.append(bytes_of(data, size));
+  });
+  if (!fine) return nb::none();
+  return std::move(out);
+}
+
+// Puts the wanted string j, as text, at places[j] of a list; equal neighbours are one object. False if a record does not have so many
+// strings, or one is empty or no UTF-8.
+bool place_strings(nb::object contents, Words counts, Words lims, Words ranks, Words places, nb::list out) {
+  if (places.size() != ranks.size()) throw nb::value_error("columns of different lengths");
+  const size_t room = nb::len(out);
+  bool texts = true;
+  nb::object text;
+  const bool fine = for_each_wanted(contents, counts, lims, ranks, [&](uint64_t j, const uint8_t* data, size_t size, bool again) {
+    if (!again) text = nb::steal(PyUnicode_DecodeUTF8(reinterpret_cast<const char*>(data), static_cast<Py_ssize_t>(size), nullptr));
+    if (!text.is_valid()) PyErr_Clear();
+    texts &= text.is_valid() && size;
+    const uint64_t place = places.data()[j];
+    if (place >= room) throw nb::index_error("no such place");
+    if (texts) out[place] = text;
+  });
+  return fine && texts;
+}
+
+// Strings one after the other and where each ends; checks that they are.
+struct Column {
+  const uint8_t* data;
+  const uint64_t* ends;
+  size_t n;
+  uint64_t start(size_t i) const { return i ? ends[i - 1] : 0; }
+  uint64_t size(size_t i) const { return ends[i] - start(i); }
+};
+
+Column column_of(const uint8_t* data, size_t size, const Words& ends) {
+  const Column column{data, ends.data(), ends.size()};
+  for (size_t i = 0; i < column.n; ++i)
+    if (column.ends[i] < column.start(i)) throw nb::value_error("ends descend");
+  if (column.n && column.ends[column.n - 1] > size) throw nb::value_error("ends run past the data");
+  return column;
+}
+
+Column column_of(const nb::bytes& data, const Words& ends) { return column_of(data_of(data), data.size(), ends); }
+
+// (data, ends) of a list of str or bytes.
+nb::tuple encode_strings(nb::list strings) {
+  const size_t n = nb::len(strings);
+  Buffer<uint64_t> ends(n);
+  std::string data;
+  for (size_t i = 0; i < n; ++i) {
+    const nb::handle string = strings[i];
+    const nb::object encoded = nb::isinstance<nb::bytes>(string) ? nb::borrow(string) : nb::steal(PyUnicode_AsUTF8String(string.ptr()));
+    if (!encoded.is_valid()) throw nb::python_error();
+    const nb::bytes bytes = nb::borrow<nb::bytes>(encoded);
+    data.append(bytes.c_str(), bytes.size());
+    ends.get()[i] = data.size();
+  }
+  return nb::make_tuple(bytes_of(data.data(), data.size()), ends.array(n));
+}
+
+// The XXH64 of each string.
+nb::object hash_strings(nb::bytes data, Words ends) {
+  const Column column = column_of(data, ends);
+  Buffer<uint64_t> out(column.n);
+  {
+    ReleasedGil released;
+    for (size_t i = 0; i < column.n; ++i) out.get()[i] = xxh64(column.data + column.start(i), column.size(i), 0);
+  }
+  return out.array(column.n);
+}
+
+// All strings, each followed by a separator.
+nb::bytes separate_strings(nb::bytes data, Words ends) {
+  const Column column = column_of(data, ends);
+  const size_t size = column.n ? column.ends[column.n - 1] + column.n : 0;
+  std::unique_ptr<uint8_t[]> out(new uint8_t[size + 1]);
+  uint8_t* p = out.get();
+  {
+    ReleasedGil released;
+    for (size_t i = 0; i < column.n; ++i) {
+      memcpy(p, column.data + column.start(i), column.size(i));
+      p += column.size(i);
+      *p++ = kSeparator;
+    }
+  }
+  return bytes_of(out.get(), size);
+}
+
+// Which of some strings are equal to the first of their group: group g is rows[lims[g], lims[g + 1]).
+nb::object equal_strings(Bytes data, Words ends, Words rows, Words lims) {
+  for (size_t i = 0; i < rows.size(); ++i)
+    if (rows.data()[i] >= ends.size()) throw nb::index_error("no such row");
+  for (size_t g = 0; g + 1 < lims.size(); ++g)
+    if (lims.data()[g] > lims.data()[g + 1] || lims.data()[g + 1] > rows.size()) throw nb::value_error("lims descend, or run past the rows");
+  Buffer<uint8_t> out(rows.size());
+  bool fine = true;
+  {
+    ReleasedGil released;
+    const Column column{data.data(), ends.data(), ends.size()};
+    memset(out.get(), 1, rows.size());
+    for (size_t g = 0; g + 1 < lims.size() && fine; ++g) {
+      for (uint64_t j = lims.data()[g]; j < lims.data()[g + 1]; ++j) {
+        const uint64_t head = rows.data()[lims.data()[g]], row = rows.data()[j];
+        for (uint64_t i : {head, row}) fine &= column.start(i) <= column.ends[i] && column.ends[i] <= data.size();
+        if (!fine) break;
+        out.get()[j] = column.size(row) == column.size(head) &&
+                       memcmp(column.data + column.start(row), column.data + column.start(head), column.size(row)) == 0;
+      }
+    }
+  }
+  if (!fine) throw nb::value_error("ends run past the data");
+  return out.array(rows.size());
+}
+
+// Parts of a text in UTF-8, as str.
+nb::list cut_text(nb::bytes data, Words starts, Words ends) {
+  if (starts.size() != ends.size()) throw nb::value_error("columns of different lengths");
+  nb::list out;
+  for (size_t i = 0; i < starts.size(); ++i) {
+    const uint64_t start = starts.data()[i], end = ends.data()[i];
+    if (start > end || end > data.size()) throw nb::value_error("ends run past the data");
+    const nb::object text = nb::steal(PyUnicode_DecodeUTF8(data.c_str() + start, static_cast<Py_ssize_t>(end - start), nullptr));
+    if (!text.is_valid()) throw nb::python_error();
+    out.append(text);
+  }
+  return out;
+}
+
+// The values of frames, given as buffers, for records from this one on.
+nb::list seal_frames(nb::object frames, uint64_t first) {
+  nb::list out;
+  const size_t n = nb::len(frames);
+  std::vector<uint8_t> value;
+  for (size_t i = 0; i < n; ++i) {
+    const View frame(frames, i);
+    value.resize(kStringChecksumBytes + frame.size());
+    memcpy(value.data() + kStringChecksumBytes, frame.data(), frame.size());
+    store32(value.data(), static_cast<uint32_t>(xxh64(frame.data(), frame.size(), first + i)));
+    out.append(bytes_of(value.data(), value.size()));
+  }
+  return out;
+}
+
+// (data, ends) of all strings of decompressed records, of which content i has counts[i]; None if one does not.
+nb::object join_contents(nb::object contents, Words counts) {
+  const size_t n = counts.size();
+  if (nb::len(contents) != n) throw nb::value_error("columns of different lengths");
+  std::string data;
+  std::vector<uint64_t> all, ends;
+  for (size_t i = 0; i < n; ++i) {
+    const View content(contents, i);
+    if (!find_all_ends(content, counts.data()[i], &ends)) return nb::none();
+    uint64_t start = 0;
+    for (uint64_t end : ends) {
+      data.append(reinterpret_cast<const char*>(content.data()) + start, end - start);
+      all.push_back(data.size());
+      start = end + 1;
+    }
+  }
+  Buffer<uint64_t> out(all.size());
+  std::copy(all.begin(), all.end(), out.get());
+  return nb::make_tuple(bytes_of(data.data(), data.size()), out.array(all.size()));
+}
+
+}  // namespace
+
+void bind_strings(nb::module_& m) {
+  m.def("copied", &copied, "items"_a, "longest"_a, "path"_a);
+  m.def("open_frame", &open_frame, "value"_a, "seed"_a);
+  m.def("open_frames", &open_frames, "values"_a, nb::arg("seeds").noconvert());
+  m.def("string_at", &string_at, "content"_a, "count"_a, "rank"_a);
+  m.def("pick_strings", &pick_strings, "contents"_a, nb::arg("counts").noconvert(), nb::arg("lims").noconvert(),
+        nb::arg("ranks").noconvert());
+  m.def("place_strings", &place_strings, "contents"_a, nb::arg("counts").noconvert(), nb::arg("lims").noconvert(),
+        nb::arg("ranks").noconvert(), nb::arg("places").noconvert(), "out"_a);
+  m.def("encode_strings", &encode_strings, "strings"_a);
+  m.def("hash_strings", &hash_strings, "data"_a, nb::arg("ends").noconvert());
+  m.def("separate_strings", &separate_strings, "data"_a, nb::arg("ends").noconvert());
+  m.def("equal_strings", &equal_strings, nb::arg("data").noconvert(), nb::arg("ends").noconvert(), nb::arg("rows").noconvert(),
+        nb::arg("lims").noconvert());
+  m.def("cut_text", &cut_text, "data"_a, nb::arg("starts").noconvert(), nb::arg("ends").noconvert());
+  m.def("seal_frames", &seal_frames, "frames"_a, "first"_a);
+  m.def("join_contents", &join_contents, "contents"_a, nb::arg("counts").noconvert());
+}
+
+}  // namespace fpstore

@@ -1,0 +1,88 @@
+"""Many strings in one piece of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from fpstore import _kernel
+from fpstore.aliases import Words
+
+
+def hash_of(string: bytes) -> int:
+    """Return the XXH64 of a string: the key that leads to its number."""
+    return xxhash.xxh64_intdigest(string)
+
+
+class StringColumn:
+    """Strings in UTF-8, one after the other.
+
+    Parameters
+    ----------
+    data : bytes
+    ends : ndarray of uint64
+        Where each string ends.
+    """
+
+    def __init__(self, data: bytes, ends: Words) -> None:
+        self.data, self.ends = data, ends
+
+    @classmethod
+    def of(cls, strings: Sequence[str] | Sequence[bytes]) -> StringColumn:
+        """Return a column of strings.
+
+        Raises
+        ------
+        UnicodeEncodeError
+        """
+        return cls(*_kernel.encode_strings([*strings]))
+
+    def __len__(self) -> int:
+        """Return the number of strings."""
+        return len(self.ends)
+
+    def __add__(self, other: StringColumn) -> StringColumn:
+        ends = other.ends + np.uint64(len(self.data))
+        return StringColumn(self.data + other.data, np.concatenate([self.ends, ends]))
+
+    def part(self, start: int, end: int) -> StringColumn:
+        """Return successive strings."""
+        low = int(self.ends[start - 1]) if start else 0
+        ends = self.ends[start:end]
+        return StringColumn(self.data[low : int(ends[-1]) if len(ends) else low], ends - np.uint64(low))
+
+    @property
+    def sizes(self) -> Words:
+        """The number of bytes of each string."""
+        return np.diff(self.ends, prepend=np.uint64(0))
+
+    def only(self, kept: npt.NDArray[np.bool_]) -> StringColumn:
+        """Return the strings that are kept; the others are empty."""
+        if kept.all():
+            return self
+        sizes = self.sizes
+        data = np.frombuffer(self.data, np.uint8)[np.repeat(kept, sizes.astype(np.int64))].tobytes()
+        return StringColumn(data, np.cumsum(np.where(kept, sizes, np.uint64(0)), dtype=np.uint64))
+
+    def take(self, kept: npt.NDArray[np.bool_]) -> StringColumn:
+        """Return the strings that are kept, without the others."""
+        if kept.all():
+            return self
+        rest = self.only(kept)
+        return StringColumn(rest.data, rest.ends[kept])
+
+    def hashes(self) -> Words:
+        """Return the :func:`hash_of` each string."""
+        return _kernel.hash_strings(self.data, self.ends)
+
+    def separated(self) -> bytes:
+        """Return all strings as one, each followed by a byte that occurs in no UTF-8."""
+        return _kernel.separate_strings(self.data, self.ends)
+
+    def tolist(self) -> list[bytes]:
+        """Return the strings one by one."""
+        ends = self.ends.tolist()
+        return [self.data[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)] if ends else []

@@ -26,7 +26,7 @@ from fpstore.design.families import Design, check_design, check_radius
 from fpstore.errors import ClosedStoreError, FpstoreError, InputError, NotStoredError, ReadOnlyError
 from fpstore.io import check_fingerprint, check_fingerprints, check_id, check_ids
 from fpstore.query.batches import PROBE_QUERIES
-from fpstore.query.ids import IdLookup, Ids, number_of, numbers_of
+from fpstore.query.ids import IdLookup, Ids, fingerprints_of, number_of, numbers_of
 from fpstore.query.matches import Match, Matches
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker
@@ -317,6 +317,23 @@ class Store:
             A fingerprint is not stored.
         """
         return self.snapshot().ids_of(check_fingerprints(fingerprints))
+
+    def fingerprints_of(self, ids: Any) -> tuple[npt.NDArray[np.int64], Words]:
+        """Return (lims, fingerprints); those that have the m-th id are ``fingerprints[lims[m]:lims[m + 1]]``, ascending.
+
+        It finds strings, and integers of a store built with ``index_ids=True``, through an index. Otherwise it reads the whole id
+        map once, whatever the number of ids.
+
+        Parameters
+        ----------
+        ids : array of integers, or sequence of int or str
+            Ids that are not stored have no fingerprints.
+
+        Raises
+        ------
+        InputError
+        """
+        return fingerprints_of(self.snapshot(), ids)
 
     def items(self) -> Iterator[tuple[Words, npt.NDArray[np.int64], Words | list[str]]]:
         """Yield everything stored now as pieces (fingerprints, lims, ids), in ascending order of fingerprint."""

@@ -63,7 +63,7 @@ def answers(store):
         (matches.lims.tolist(), matches.fingerprints.tolist(), matches.distances.tolist()),
         (lims.tolist(), list(ids)),
         (store[one], store.probe(one), one in store, len(store)),
-        tuple(column.tolist() for column in store.ids.find(STRINGS[::5])),
+        tuple(column.tolist() for column in store.fingerprints_of(STRINGS[::5])),
         [(f.tolist(), lims.tolist(), list(ids)) for f, lims, ids in store.items()],
     )
 

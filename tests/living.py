@@ -156,7 +156,7 @@ def _answers(store, queries, ids, wide):
         "scan": [plain(part) for part in store.scan(words(few), wide, threads=1)],
         "has id": [item in store.ids for item in ids],
         "id": [store.ids[item] for item in ids if item in store.ids],
-        "find": parted(*store.ids.find(ids)) if len(ids) else [],
+        "find": parted(*store.fingerprints_of(ids)) if len(ids) else [],
     }
 
 

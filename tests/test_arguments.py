@@ -101,6 +101,7 @@ READING = {
     ),
     "scan": ({"fingerprints": [7], "radius": 3}, {"fingerprints": {"list"}, "radius": SMALL, "threads": THREADS}),
     "ids_of": ({"fingerprints": [7]}, {"fingerprints": {"list"}}),
+    "fingerprints_of": ({"ids": [7]}, {"ids": {"list"}}),
     "split": (
         {"folder": "parts", "bits": 1},
         {

@@ -34,7 +34,7 @@ def check(store, expected, names):
     wanted = [sorted(f for f, i in expected if i == name) for name in names]
     assert [name in store.ids for name in names] == [bool(fingerprints) for fingerprints in wanted]
     assert [store.ids[name] for name in names if name in store.ids] == [fingerprints for fingerprints in wanted if fingerprints]
-    lims, found = store.ids.find(names)
+    lims, found = store.fingerprints_of(names)
     assert [found[a:b].tolist() for a, b in pairwise(lims)] == wanted
 
 
@@ -181,7 +181,7 @@ def test_the_index_is_sorted_in_files(tmp_path, monkeypatch):
     fingerprints = np.random.default_rng(7).integers(0, 2**64, len(ids), np.uint64)
     fpstore.build(tmp_path / "s", fingerprints, ids, index_ids=True, memory="64MiB", **OPTIONS).close()
     with fpstore.open(tmp_path / "s") as store:
-        lims, found = store.ids.find(ids)
+        lims, found = store.fingerprints_of(ids)
         assert (found == fingerprints).all()
         assert (np.diff(lims) == 1).all()
         assert store.verify().ok

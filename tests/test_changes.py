@@ -223,8 +223,8 @@ WRONG = {
     "delete float": lambda s: s.delete(ids=1.5),
     "delete bool": lambda s: s.delete(ids=True),
     "delete fingerprint": lambda s: s.delete(fingerprints=-1),
-    "find": lambda s: s.ids.find(5),
-    "find mixed": lambda s: s.ids.find([5, "a"]),
+    "find": lambda s: s.fingerprints_of(5),
+    "find mixed": lambda s: s.fingerprints_of([5, "a"]),
     "look up": lambda s: s.ids["a"],
 }
 
@@ -257,7 +257,7 @@ def test_ids_that_are_no_ids_are_not_in_a_store(tmp_path, writer):
     assert np.uint64(2) in writer.ids
     with pytest.raises(KeyError):
         writer.ids[77]
-    lims, found = writer.ids.find([2, 77, 0, 2])
+    lims, found = writer.fingerprints_of([2, 77, 0, 2])
     assert (lims.tolist(), found.tolist()) == ([0, 1, 1, 2, 3], [3, 1, 3])
 
 

@@ -37,7 +37,7 @@ def large(tmp_path_factory):
 
 def ids_asked(store):
     """Ask for ids all at a time, one by one, and many."""
-    found = [column.tolist() for column in store.ids.find(IDS[:3])]
+    found = [column.tolist() for column in store.fingerprints_of(IDS[:3])]
     one_by_one = [store[int(FINGERPRINTS[i])] for i in SOME]
     lims, ids = store.ids_of(FINGERPRINTS[SOME])
     return one_by_one, lims.tolist(), ids.tolist(), found
@@ -104,7 +104,7 @@ def test_a_large_id_map_is_read_as_far_as_it_is_asked_for(large, tmp_path):
             except fpstore.CorruptStoreError as error:
                 told.add(error.got)
         with pytest.raises(fpstore.CorruptStoreError, match=f"damaged at byte {leaves[len(leaves) // 2]} "):
-            store.ids.find(IDS[:1])
+            store.fingerprints_of(IDS[:1])
         assert [fault["message"] for fault in store.verify().faults] != []
     assert answered > len(SOME) * 0.9
     assert told <= {leaves[len(leaves) // 2]}
@@ -220,7 +220,7 @@ def test_a_listed_number_whose_record_does_not_match_is_damage(tmp_path, wrong):
     with fpstore.open(path, "r+") as store:
         for ask in (
             lambda: store.ids[STRINGS[7]],
-            lambda: store.ids.find(STRINGS[7:8]),
+            lambda: store.fingerprints_of(STRINGS[7:8]),
             lambda: store.insert(DOCUMENTS[:1], [STRINGS[7]]),
         ):
             with pytest.raises(fpstore.CorruptStoreError):

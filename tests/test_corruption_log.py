@@ -43,7 +43,11 @@ def copy(good, tmp_path, monkeypatch):
 def quick(store):
     """Return what the log has changed: what is there, and what is there no more."""
     asked = [*FINGERPRINTS[:30:2].tolist(), *(FINGERPRINTS[:5] ^ 1).tolist()]
-    return [(f, store[f]) for f in asked if f in store], len(store), [column.tolist() for column in store.ids.find(STRINGS[:8])]
+    return (
+        [(f, store[f]) for f in asked if f in store],
+        len(store),
+        [column.tolist() for column in store.fingerprints_of(STRINGS[:8])],
+    )
 
 
 def test_a_flipped_bit_in_every_byte_of_a_small_log(copy, right):

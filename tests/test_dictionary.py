@@ -26,7 +26,7 @@ def asked(store, content):
     """Compare a store with what it has to hold, also the way from each string to its fingerprint, alone and with others."""
     assert held(store) == {fingerprint: [name] for fingerprint, name in content.items()}
     names = list(content.values())
-    lims, found = store.ids.find(names)
+    lims, found = store.fingerprints_of(names)
     assert [found[a:b].tolist() for a, b in pairwise(lims)] == [[fingerprint] for fingerprint in content]
     for fingerprint, name in list(content.items())[::5]:
         assert store.ids[name] == [fingerprint]
@@ -59,7 +59,7 @@ def test_strings_of_equal_hashes_are_kept_apart(tmp_path, equal_hashes):
         assert store.verify().ok
         assert store.snapshot().generation.record.first_string == 60
         assert "a99" not in store.ids
-        lims, _ = store.ids.find(["a99", "b3", "c"])
+        lims, _ = store.fingerprints_of(["a99", "b3", "c"])
         assert lims.tolist() == [0, 0, 2, 2]
 
 
@@ -165,7 +165,7 @@ def test_any_strings(tmp_path_factory, names, more, random):
         assert held(store) == {fingerprint: [name] for fingerprint, name in rows if name not in gone}
         for name in {*names, *more}:
             stored = [fingerprint for fingerprint, other in rows if other == name and name not in gone]
-            assert store.ids.find([name])[1].tolist() == stored
+            assert store.fingerprints_of([name])[1].tolist() == stored
 
 
 # --- Threads --------------------------------------------------------------------------------------

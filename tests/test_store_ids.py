@@ -123,7 +123,7 @@ def test_id_lookups_of_what_is_not_stored(store):
 def test_ids_of_the_other_kind_are_not_found(tmp_path, ids, others):
     """A number of a string is no id."""
     with fpstore.build(tmp_path / "s", [10, 20], ids) as store:
-        lims, found = store.ids.find(others)
+        lims, found = store.fingerprints_of(others)
         assert (lims.tolist(), found.tolist()) == ([0] * (len(others) + 1), [])
         assert not any(item in store.ids for item in others)
 
@@ -203,7 +203,7 @@ def test_ids_of_more_fingerprints_than_are_looked_up_at_once(tmp_path, monkeypat
 
 def test_ids_of_no_length_are_refused(tmp_path):
     with fpstore.build(tmp_path / "s", [1]) as store, pytest.raises(fpstore.InputError, match="ids must be integers or strings"):
-        store.ids.find(np.array(0, np.uint64))
+        store.fingerprints_of(np.array(0, np.uint64))
 
 
 def test_a_number_that_has_no_string_is_damage(tmp_path):

@@ -14,7 +14,7 @@ from fpstore.errors import InputError, NotStoredError, show
 from fpstore.format.dictionary import NO_NUMBER
 from fpstore.io import check_id, check_ids
 from fpstore.lims import lims_of
-from fpstore.query.snapshot import Snapshot
+from fpstore.query.snapshot import Snapshot, slices
 from fpstore.query.tracker import Tracker
 
 
@@ -22,7 +22,7 @@ class Ids:
     """Look-ups by id; what :attr:`fpstore.Store.ids` returns.
 
     String ids, and integers in a store built with ``index_ids=True``, are found through an index, in microseconds. Without it,
-    each call reads the whole id map once, whatever the number of ids: for many ids, call :meth:`find` once.
+    each call reads the whole id map once: for many ids, call :meth:`fpstore.Store.fingerprints_of` once.
 
     Examples
     --------
@@ -62,34 +62,22 @@ class Ids:
             raise NotStoredError(f"the id {show(identifier)} is not stored", got=identifier)
         return fingerprints
 
-    def find(self, ids: Any) -> tuple[npt.NDArray[np.int64], Words]:
-        """Return (lims, fingerprints); those that have the m-th id are ``fingerprints[lims[m]:lims[m + 1]]``, ascending.
 
-        Parameters
-        ----------
-        ids : array of integers, or sequence of int or str
-            Ids that are not stored have no fingerprints.
-
-        Raises
-        ------
-        InputError
-        """
-        snapshot = self._snapshot()
-        listed = _listed(ids)
-        checked = check_ids(listed, len(listed))
-        if isinstance(checked, list) != (snapshot.totals.id_kind == "string"):
-            return np.zeros(len(checked) + 1, np.int64), np.empty(0, np.uint64)
-        if isinstance(checked, list):
-            wanted = snapshot.numbers_of_strings([name.encode() for name in checked])
-            stored = wanted != NO_NUMBER
-        else:
-            wanted, stored = checked, np.ones(len(checked), bool)
-        fingerprints, numbers = snapshot.with_ids(wanted[stored])
-        starts = np.searchsorted(numbers, wanted)
-        ends = np.where(stored, np.searchsorted(numbers, wanted, side="right"), starts)
-        lims = lims_of(ends - starts)
-        parts = [fingerprints[start:end] for start, end in zip(starts, ends, strict=True)]
-        return lims, np.concatenate([np.empty(0, np.uint64), *parts])
+def fingerprints_of(snapshot: Snapshot, ids: Any) -> tuple[npt.NDArray[np.int64], Words]:
+    """Return (lims, fingerprints) of ids; see :meth:`fpstore.Store.fingerprints_of`."""
+    listed = _listed(ids)
+    checked = check_ids(listed, len(listed))
+    if isinstance(checked, list) != (snapshot.totals.id_kind == "string"):
+        return np.zeros(len(checked) + 1, np.int64), np.empty(0, np.uint64)
+    if isinstance(checked, list):
+        wanted = snapshot.numbers_of_strings([name.encode() for name in checked])
+        stored = wanted != NO_NUMBER
+    else:
+        wanted, stored = checked, np.ones(len(checked), bool)
+    fingerprints, numbers = snapshot.with_ids(wanted[stored])
+    starts = np.searchsorted(numbers, wanted)
+    sizes = np.where(stored, np.searchsorted(numbers, wanted, side="right") - starts, 0)
+    return lims_of(sizes), slices(fingerprints, starts, sizes)
 
 
 def number_of(snapshot: Snapshot, identifier: object) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -272,7 +273,7 @@ class Snapshot:
         places = np.searchsorted(keys, changed)
         assert self._delta_kernel is not None
         starts = (np.cumsum(counts) - counts)[places]
-        lims, new = self._delta_kernel.ids(changed, lims_of(counts[places]), _slices(ids, starts, counts[places]), self.version)
+        lims, new = self._delta_kernel.ids(changed, lims_of(counts[places]), slices(ids, starts, counts[places]), self.version)
         sizes = np.diff(lims).astype(np.uint64)
         stays = sizes > 0
         return changed[stays], sizes[stays], new
@@ -297,7 +298,7 @@ def cut_groups(group: Groups, bound: np.uint64, side: str) -> tuple[Groups, Grou
     return (keys[:at], counts[:at], ids[:taken]), (keys[at:], counts[at:], ids[taken:])
 
 
-def _slices(values: Words, starts: Words, sizes: Words) -> Words:
+def slices(values: Words, starts: npt.NDArray[Any], sizes: npt.NDArray[Any]) -> Words:
     """Return ``values[start:start + size]`` of each slice, one after the other."""
     lengths = sizes.astype(np.int64)
     before = np.cumsum(lengths) - lengths

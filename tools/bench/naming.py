@@ -164,7 +164,7 @@ def _by_id(bench: Bench, path: Path, names: list[Any], keys: data.Words) -> Resu
     with fpstore.open(path) as store:
         assert [store.ids[name] for name in names[:100]] == [[key] for key in keys[:100].tolist()]
         look = bench.seconds(lambda: [store.ids[name] for name in names])
-        many = bench.seconds(lambda: store.ids.find(names))
+        many = bench.seconds(lambda: store.fingerprints_of(names))
     half = len(names) // 2
     with fpstore.open(path, "r+", sync="none") as store:
         times = []

@@ -166,7 +166,7 @@ class Case:
 
     def find(self, store: fpstore.Store) -> None:
         numbers, ids = self._some_ids()
-        lims, fingerprints = store.ids.find(ids)
+        lims, fingerprints = store.fingerprints_of(ids)
         for number, start, end in zip(numbers, lims.tolist(), lims.tolist()[1:], strict=False):
             wanted = self._store.now.fingerprints[self._store.now.numbers == number]
             expect(np.array_equal(fingerprints[start:end], wanted), f"other fingerprints of id {number}")

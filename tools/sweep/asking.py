@@ -182,10 +182,10 @@ class Asker:
         by_id = self.model.by_id()
         names: list[Any] = list(by_id)[:: max(len(by_id) // LISTED, 1)]
         absent: Any = "not there" if self.case.id_kind == "strings" else 3 * 10**18 + 7
-        lims, found = store.ids.find([*names, absent])
+        lims, found = store.fingerprints_of([*names, absent])
         got = [found[a:b].tolist() for a, b in zip(lims.tolist(), lims[1:].tolist(), strict=False)]
         expected = [*(by_id[name] for name in names), []]
-        self.same(f"{state}: ids.find", got == expected, got, expected, len(got))
+        self.same(f"{state}: fingerprints_of", got == expected, got, expected, len(got))
         self.same(f"{state}: ids", absent not in store.ids, absent)
         for name in names[:3]:
             self.same(f"{state}: ids", name in store.ids and store.ids[name] == by_id[name], name, by_id[name])

@@ -1,0 +1,179 @@
+"""The kernel's functions for strings against readable ones, and what they refuse."""
+
+import numpy as np
+import pytest
+import xxhash
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference_store import sealed_value
+
+from fpstore import _kernel
+from fpstore.format.string_column import StringColumn, hash_of
+
+texts = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=30), max_size=30)
+
+
+def words(*numbers):
+    return np.array(numbers, np.uint64)
+
+
+def separated(strings):
+    return b"".join(string + b"\xff" for string in strings)
+
+
+@settings(max_examples=60, deadline=None)
+@given(texts, texts, st.data())
+def test_a_column_holds_its_strings(one, other, data):
+    encoded = [text.encode() for text in one]
+    column = StringColumn.of(one)
+    assert column.tolist() == encoded == StringColumn.of(encoded).tolist()
+    assert len(column) == len(one)
+    assert column.sizes.tolist() == [len(string) for string in encoded]
+    assert column.hashes().tolist() == [xxhash.xxh64_intdigest(string) for string in encoded] == [*map(hash_of, encoded)]
+    assert column.separated() == separated(encoded)
+    assert (column + StringColumn.of(other)).tolist() == encoded + [text.encode() for text in other]
+    start = data.draw(st.integers(0, len(one)))
+    end = data.draw(st.integers(start, len(one)))
+    assert column.part(start, end).tolist() == encoded[start:end]
+    kept = np.array(data.draw(st.lists(st.booleans(), min_size=len(one), max_size=len(one))), bool)
+    assert column.only(kept).tolist() == [string if keep else b"" for string, keep in zip(encoded, kept, strict=True)]
+    assert column.take(kept).tolist() == [string for string, keep in zip(encoded, kept, strict=True) if keep]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=9), min_size=1, max_size=9), max_size=6
+    ),
+    st.data(),
+)
+def test_strings_of_decompressed_records(records, data):
+    encoded = [[text.encode() for text in record] for record in records]
+    contents = [separated(record) for record in encoded]
+    counts = words(*map(len, records))
+    asked = [sorted(data.draw(st.lists(st.integers(0, len(record) - 1), max_size=12))) for record in records]
+    lims = np.cumsum([0, *map(len, asked)], dtype=np.uint64)
+    ranks = words(*(rank for part in asked for rank in part))
+    expected = [record[rank] for record, part in zip(encoded, asked, strict=True) for rank in part]
+    assert _kernel.pick_strings(contents, counts, lims, ranks) == expected
+    places = words(*data.draw(st.permutations(range(len(expected)))))
+    out = [""] * len(expected)
+    assert _kernel.place_strings(contents, counts, lims, ranks, places, out)
+    assert out == [expected[places.tolist().index(i)].decode() for i in range(len(expected))]
+    joined = _kernel.join_contents(contents, counts)
+    assert StringColumn(*joined).tolist() == [string for record in encoded for string in record]
+    for record, content in zip(encoded, contents, strict=True):
+        assert [_kernel.string_at(content, len(record), rank) for rank in range(len(record))] == record
+
+
+BAD_CONTENTS = {
+    "a string less": b"a\xff",
+    "a string more": b"a\xffb\xffc\xff",
+    "no separator at the end": b"a\xffb",
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("bad", BAD_CONTENTS)
+def test_a_record_that_has_another_number_of_strings_is_refused(bad):
+    contents, counts, lims = [b"x\xffy\xff", BAD_CONTENTS[bad]], words(2, 2), words(0, 1, 2)
+    assert _kernel.pick_strings(contents, counts, lims, words(0, 0)) is None
+    assert not _kernel.place_strings(contents, counts, lims, words(0, 0), words(0, 1), ["", ""])
+    assert _kernel.join_contents(contents, counts) is None
+    assert _kernel.string_at(contents[1], 2, 0) is None
+    assert _kernel.string_at(contents[1], 2**63, 0) is None
+
+
+@pytest.mark.parametrize("bad", [b"\xff", b"\xc3\x28\xff"])
+def test_an_empty_string_and_one_that_is_not_utf8_are_not_placed(bad):
+    assert not _kernel.place_strings([b"a" + b"\xff" + bad], words(2), words(0, 1), words(1), words(0), [""])
+
+
+def test_places_and_ranks_outside_are_refused():
+    contents, counts, lims, one = [b"a\xff"], words(1), words(0, 1), words(0)
+    for call in (
+        lambda: _kernel.pick_strings(contents, counts, lims, words(1)),
+        lambda: _kernel.place_strings(contents, counts, lims, one, words(1), [""]),
+        lambda: _kernel.string_at(b"a\xff", 1, 1),
+        lambda: _kernel.equal_strings(np.zeros(1, np.uint8), words(1), words(1), words(0, 1)),
+    ):
+        with pytest.raises(IndexError):
+            call()
+    for call in (
+        lambda: _kernel.pick_strings(contents, counts, words(0), one),
+        lambda: _kernel.pick_strings(contents, counts, words(0, 2), one),
+        lambda: _kernel.pick_strings(contents, counts, words(1, 0), one),
+        lambda: _kernel.place_strings(contents, counts, lims, one, words(), [""]),
+        lambda: _kernel.join_contents(contents, words()),
+        lambda: _kernel.open_frames([b""], words()),
+        lambda: _kernel.hash_strings(b"ab", words(3)),
+        lambda: _kernel.separate_strings(b"ab", words(2, 1)),
+        lambda: _kernel.equal_strings(np.zeros(1, np.uint8), words(2), words(0), words(0, 1)),
+        lambda: _kernel.equal_strings(np.zeros(1, np.uint8), words(1), words(0), words(0, 2)),
+        lambda: _kernel.cut_text(b"ab", words(0), words(3)),
+        lambda: _kernel.cut_text(b"ab", words(1), words(0)),
+        lambda: _kernel.cut_text(b"ab", words(1), words()),
+    ):
+        with pytest.raises(ValueError, match=r"descend|past|different lengths"):
+            call()
+    with pytest.raises(UnicodeDecodeError):
+        _kernel.cut_text(b"\xff", words(0), words(1))
+    with pytest.raises(UnicodeEncodeError):
+        _kernel.encode_strings(["\ud800"])
+    with pytest.raises(TypeError):
+        _kernel.encode_strings([7])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from([b"", b"a", b"b", b"ab"]), min_size=1, max_size=12), st.data())
+def test_rows_that_equal_the_first_of_their_group(strings, data):
+    column = StringColumn.of(strings)
+    groups = data.draw(st.lists(st.lists(st.integers(0, len(strings) - 1), min_size=1, max_size=5), max_size=5))
+    lims = np.cumsum([0, *map(len, groups)], dtype=np.uint64)
+    equal = _kernel.equal_strings(np.frombuffer(column.data, np.uint8), column.ends, words(*(row for group in groups for row in group)), lims)
+    assert equal.tolist() == [strings[row] == strings[group[0]] for group in groups for row in group]
+
+
+# --- Frames ---------------------------------------------------------------------------------------
+
+CONTENTS = [b"x\xff", b"y" * 300 + b"\xff", b"z" * 70_000 + b"\xff", bytes(range(256)) * 900]
+
+
+@pytest.mark.parametrize("checksum", [False, True])
+@pytest.mark.parametrize("content", range(len(CONTENTS)))
+def test_a_whole_frame_is_opened_and_nothing_less_or_more(content, checksum):
+    """Frames of all sizes of the field that says how large the content is, of one block and of several."""
+    frame = zstandard.ZstdCompressor(write_checksum=checksum).compress(CONTENTS[content])
+    assert _kernel.open_frame(sealed_value(5, frame), 5) == frame
+    data, segments, sizes = _kernel.open_frames([sealed_value(i, frame) for i in (5, 6)], words(5, 6))
+    assert (data, np.frombuffer(segments, np.uint64).tolist()) == (frame * 2, [0, len(frame), len(frame), len(frame)])
+    assert np.frombuffer(sizes, np.uint64).tolist() == [len(CONTENTS[content])] * 2
+    assert _kernel.open_frame(sealed_value(5, frame), 6) is None
+    for bad in (frame + b"\0", frame[:-1], frame[:7], frame[:4], b"", frame + frame, b"\0" + frame[1:]):
+        assert _kernel.open_frame(sealed_value(5, bad), 5) is None
+        assert _kernel.open_frames([sealed_value(5, frame), sealed_value(6, bad)], words(5, 6)) is None
+    for short in (b"", b"\0" * 3):
+        assert _kernel.open_frame(short, 0) is None
+    assert _kernel.open_frames([sealed_value(5, frame), None], words(5, 6)) is None
+    assert _kernel.seal_frames([frame, frame[1:]], 7) == [sealed_value(7, frame), sealed_value(8, frame[1:])]
+
+
+def test_a_frame_that_does_not_say_its_size_or_says_nothing_is_refused():
+    compressor = zstandard.ZstdCompressor().compressobj()
+    unsized = compressor.compress(b"text") + compressor.flush()
+    reserved = bytearray(zstandard.compress(b"text"))
+    reserved[4] |= 8
+    for frame in (unsized, zstandard.compress(b""), bytes(reserved)):
+        assert _kernel.open_frame(sealed_value(0, frame), 0) is None
+    with_dictionary_id = zstandard.ZstdCompressor(
+        dict_data=zstandard.train_dictionary(1 << 10, [f"sample {i} of text".encode() for i in range(2000)])
+    ).compress(b"text")
+    assert _kernel.open_frame(sealed_value(0, with_dictionary_id), 0) == with_dictionary_id
+
+
+def test_values_that_are_copied_and_one_that_is_too_long():
+    items = [(memoryview(b"k"), memoryview(b"value")), (memoryview(b"l"), memoryview(b""))]
+    assert _kernel.copied(items, 5, "there") == [b"value", b""]
+    with pytest.raises(Exception, match="there: LMDB file is damaged \\(a value of 5 bytes\\)"):
+        _kernel.copied(items, 4, "there")

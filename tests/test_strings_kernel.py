@@ -131,7 +131,8 @@ def test_rows_that_equal_the_first_of_their_group(strings, data):
     column = StringColumn.of(strings)
     groups = data.draw(st.lists(st.lists(st.integers(0, len(strings) - 1), min_size=1, max_size=5), max_size=5))
     lims = np.cumsum([0, *map(len, groups)], dtype=np.uint64)
-    equal = _kernel.equal_strings(np.frombuffer(column.data, np.uint8), column.ends, words(*(row for group in groups for row in group)), lims)
+    rows = words(*(row for group in groups for row in group))
+    equal = _kernel.equal_strings(np.frombuffer(column.data, np.uint8), column.ends, rows, lims)
     assert equal.tolist() == [strings[row] == strings[group[0]] for group in groups for row in group]
 
 

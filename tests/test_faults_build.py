@@ -1,7 +1,12 @@
 """A build that is killed at any of its writes, or refused any of them: the old store or the new one, whole, and nothing else."""
 
+from pathlib import Path
+
 import pytest
 from faultline import ERRORS, MODES, states
+
+from fpstore.format.dictionary import DICTIONARY_FILES
+from fpstore.format.places import PLACES_FILES
 
 # Old and new rows; the tables are synced where they are written, so that the calls come in the same order every time.
 SETUP = """
@@ -119,6 +124,8 @@ def test_a_fault_at_calls_of_a_build(sweep, kind, modes, every):
     calls, outcomes = sweep(SETUP + KINDS[kind], OPERATION, CHECK, modes, every)
     check_outcomes(outcomes, calls)
     assert "old" in states(outcomes, "killed")
+    if kind == "strings":
+        assert {Path(path).name for _, path in calls} > {*DICTIONARY_FILES, *PLACES_FILES}
     if kind == "spilled":
         assert any(path.endswith(".tmp") for name, path in calls if name == "write")
 

@@ -28,10 +28,11 @@ def kind_of(file: str) -> str:
     return {
         "manifest.json": "manifest", "writer.lock": "writer lock", "ids.mdb": "ids", "log": "log",
         "strings.mdb": "strings", "hashes.fpt": "numbers", "numbers.mdb": "numbers",
+        "places.fpt": "places", "places.mdb": "places",
     }.get(name, "table")  # fmt: skip
 
 
-WEIGHTS = {"table": 4, "ids": 4, "strings": 4, "numbers": 4, "manifest": 4, "log": 4, "writer lock": 1}
+WEIGHTS = {"table": 4, "ids": 4, "strings": 4, "numbers": 4, "places": 4, "manifest": 4, "log": 4, "writer lock": 1}
 
 
 def choose(store: Store, chance: random.Random) -> Damage:

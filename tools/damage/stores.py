@@ -30,12 +30,14 @@ class Spec(NamedTuple):
     merged: bool = False  # a second generation before
     merge_design: str | None = None
     block_bytes: int = 128
+    index_ids: bool = False
     trusting: bool = False  # LMDB files are not checked when they are opened, as those over 4 MiB are not
 
 
 SPECS = {
     "rows": Spec("row"),
     "integers": Spec("integer", "flip-2", each=6),
+    "indexed integers": Spec("integer", "flip-2", each=3, changed=True, index_ids=True),
     "strings": Spec("string", "blocks-3-1", 2, each=3),
     "inserts": Spec("string", "manku-10", each=2, changed=True),
     "merged": Spec("string", each=3, changed=True, merged=True),
@@ -138,6 +140,7 @@ class Store:
         fpstore.build(
             path, fingerprints, None if spec.ids == "row" else self.ids(numbers), radius=spec.radius, design=spec.design,
             block_bytes=spec.block_bytes, memory="64MiB", threads=1, fingerprinter=fpstore.SimHash(),
+            index_ids=spec.index_ids,
         ).close()  # fmt: skip
 
     def _change(self, path: Path, ours: bool = True) -> None:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fpstore.aliases import Bytes, Words
 from fpstore.errors import InputError
 from fpstore.format.dictionary import NO_NUMBER
-from fpstore.format.record import IN_BASE, REMOVE, WIPE, Change, Totals
+from fpstore.format.record import IN_BASE, REMOVE, WIPE, Change, Row, Totals
 from fpstore.format.strings import MAX_STRING_BYTES
 from fpstore.query.delta import ABSENT, PRESENT
 from fpstore.query.snapshot import Snapshot
@@ -77,8 +77,8 @@ def last_of_each(fingerprints: Words, ids: Words | list[str]) -> tuple[Words, Wo
     return fingerprints[::-1][places], distinct
 
 
-def leaving(snapshot: Snapshot, fingerprints: list[int], number: int) -> tuple[list[tuple[int, int, int]], int]:
-    """Return the rows (kind, fingerprint, id number) by which one id leaves some fingerprints, and how many of these die."""
+def leaving(snapshot: Snapshot, fingerprints: list[int], number: int) -> tuple[list[Row], int]:
+    """Return the rows by which one id leaves some fingerprints, and how many of these die."""
     rows, dying = [], 0
     for fingerprint in fingerprints:
         ids, in_base = snapshot.id_numbers_of_one(fingerprint)
@@ -89,8 +89,8 @@ def leaving(snapshot: Snapshot, fingerprints: list[int], number: int) -> tuple[l
     return rows, dying
 
 
-def change_of(totals: Totals, rows: list[tuple[int, int, int]], strings: list[bytes]) -> Change:
-    """Return a change of a few rows (kind, fingerprint, id number)."""
+def change_of(totals: Totals, rows: list[Row], strings: list[bytes]) -> Change:
+    """Return a change of a few rows."""
     kinds, fingerprints, ids = zip(*rows, strict=True)
     return Change(totals, np.array(kinds, np.uint8), np.array(fingerprints, np.uint64), np.array(ids, np.uint64), strings)
 

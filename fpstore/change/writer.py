@@ -30,7 +30,7 @@ from fpstore.change.new_rows import (
 from fpstore.disk.locks import WriterLock
 from fpstore.errors import ClosedStoreError, ReadOnlyError, StoreLockedError
 from fpstore.format.log_writer import LogWriter
-from fpstore.format.record import ADD, IN_BASE, REMOVE, WIPE, Change, Totals, pack_added_pair, pack_change
+from fpstore.format.record import ADD, IN_BASE, REMOVE, WIPE, Change, Row, Totals, pack_change, pack_one
 from fpstore.query.batches import Columns
 from fpstore.query.matches import Match
 from fpstore.query.snapshot import NONE, Snapshot
@@ -100,6 +100,13 @@ class StoreWriter:
     def _make(self, snapshot: Snapshot, change: Change, sync: str) -> None:
         self.merging.start_if_due(self.committer.make(snapshot, change, sync))
 
+    def _make_rows(self, snapshot: Snapshot, totals: Totals, rows: list[Row], strings: list[bytes], sync: str) -> None:
+        if len(rows) > 1:
+            self._make(snapshot, change_of(totals, rows, strings), sync)
+            return
+        payload = pack_one(totals, rows[0], strings)
+        self._commit(snapshot, payload, totals, 1, sync, partial(snapshot.delta.apply_one, rows[0], strings))
+
     def _commit(
         self, snapshot: Snapshot, payload: bytes, totals: Totals, rows: int, sync: str, apply: Callable[[], None]
     ) -> Snapshot:
@@ -154,8 +161,7 @@ class StoreWriter:
             # A fingerprint that the probe has not found is in the tables only if it was deleted from them.
             look = known or delta.kernel.removals
             in_base = bool(look) and snapshot.generation.identity.locate_one(value) is not None
-            payload = pack_added_pair(totals, value, number, in_base, strings)
-            self._commit(snapshot, payload, totals, 1, sync, partial(delta.add_one, value, number, in_base, strings))
+            self._make_rows(snapshot, totals, [(ADD | IN_BASE if in_base else ADD, value, number)], strings, sync)
             return matches
 
     def _has_pair(self, snapshot: Snapshot, value: int, number: int) -> bool:
@@ -248,7 +254,7 @@ class StoreWriter:
                 rows.append((ADD | IN_BASE if in_base else ADD, fingerprint, number))
                 count += not ids
             totals = Totals(count, before.ids + is_new - len(others), before.next_row, kind).counting(number)
-            self._make(snapshot, change_of(totals, rows, strings), sync)
+            self._make_rows(snapshot, totals, rows, strings, sync)
             return 1
 
     def _left_without_ids(self, snapshot: Snapshot, gone: Words, added: Words) -> Words:
@@ -290,7 +296,7 @@ class StoreWriter:
             rows, dying = leaving(snapshot, found, number)
             before = snapshot.totals
             totals = before._replace(fingerprints=before.fingerprints - dying, ids=before.ids - len(found))
-            self._make(snapshot, change_of(totals, rows, []), sync)
+            self._make_rows(snapshot, totals, rows, [], sync)
             return len(found)
 
     def _remove(self, snapshot: Snapshot, dying: Words, pairs: int, fingerprints: Words, ids: Words, sync: str) -> int:

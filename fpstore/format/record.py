@@ -13,8 +13,9 @@ KIND_BITS = 3
 IN_BASE = 4  # beside the kind: the fingerprint is in the generation's tables
 ID_KINDS = ("row", "integer", "string")
 LAST_ROW = 2**64 - 1
+Row = tuple[int, int, int]  # kind, with IN_BASE where it holds; fingerprint; id number
 _PAYLOAD = struct.Struct("<QQQQQQ")  # fingerprints, ids and next row afterwards; rows, strings, kind of ids
-_ADDED_PAIR = struct.Struct("<QQQQQQQQB")
+_ONE_ROW = struct.Struct("<QQQQQQQQB")
 _LENGTH = struct.Struct("<I")
 
 
@@ -70,13 +71,14 @@ def pack_change(change: Change) -> bytes:
     )  # fmt: skip
 
 
-def pack_added_pair(totals: Totals, fingerprint: int, number: int, in_base: bool, strings: list[bytes]) -> bytes:
-    """Return the payload of a record that adds one pair: the same as from :func:`pack_change`, but without arrays."""
+def pack_one(totals: Totals, row: Row, strings: list[bytes]) -> bytes:
+    """Return the payload of a record of one row: the same as from :func:`pack_change`, but without arrays."""
+    kind, fingerprint, number = row
     return b"".join(
         (
-            _ADDED_PAIR.pack(
+            _ONE_ROW.pack(
                 totals.fingerprints, totals.ids, totals.next_row, 1, len(strings), ID_KINDS.index(totals.id_kind),
-                fingerprint, number, ADD | IN_BASE if in_base else ADD,
+                fingerprint, number, kind,
             ),
             *_framed(strings),
         )

@@ -15,7 +15,7 @@ from fpstore import _kernel
 from fpstore.aliases import Bytes, Words
 from fpstore.errors import StorageError
 from fpstore.format.log import Records
-from fpstore.format.record import ADD, IN_BASE, KIND_BITS, Change
+from fpstore.format.record import IN_BASE, KIND_BITS, Change, Row
 from fpstore.format.table import NOWHERE
 
 PRESENT, ABSENT = 1, 2  # what the kernel says of a fingerprint or a pair; 0: nothing
@@ -85,14 +85,15 @@ class Delta:
         self.version += 1
         self.note_strings(change.strings)
 
-    def add_one(self, fingerprint: int, number: int, in_base: bool, strings: list[bytes]) -> None:
-        """Apply one added pair, at a new version, or on an error nothing.
+    def apply_one(self, row: Row, strings: list[bytes]) -> None:
+        """Apply a change of one row, at a new version, or on an error nothing.
 
         Raises
         ------
         MemoryLimitError
         """
-        self.kernel.apply_one(ADD, fingerprint, number, in_base, self.version + 1)
+        kind, fingerprint, number = row
+        self.kernel.apply_one(kind & KIND_BITS, fingerprint, number, kind >= IN_BASE, self.version + 1)
         self.version += 1
         if strings:
             self.note_strings(strings)

@@ -215,14 +215,7 @@ class Snapshot:
             found: list[int] = self.with_ids(np.array([number], np.uint64))[0].tolist()
             return found
         found = [identity.entry_at(block, rank) for block, rank in places.get(number)]
-        if self._delta_kernel is None:
-            return found
-        id_number = np.array([number], np.uint64)
-        if found:
-            states = self._delta_kernel.pairs(np.array(found, np.uint64), np.repeat(id_number, len(found)), self.version)
-            found = [fingerprint for fingerprint, state in zip(found, states.tolist(), strict=True) if not state]
-        added = self._delta_kernel.find(id_number, self.version)[0].tolist()
-        return sorted(found + added) if added else found
+        return found if self._delta_kernel is None else self._delta_kernel.fingerprints_one(number, found, self.version)
 
     def _base_pairs(self, wanted: Words) -> tuple[Words, Words]:
         """Return the pairs of the tables that have one of these ids, which ascend."""

@@ -329,8 +329,7 @@ nb::object pairs(const Delta& d, Words fingerprints, Words ids, uint32_t version
   return out.array(n);
 }
 
-nb::tuple find(Delta& d, Words ids, uint32_t version) {
-  std::vector<std::pair<uint64_t, uint64_t>> found;
+void need_id_index(Delta& d) {
   bool indexed;
   {
     Brief access(d);
@@ -341,6 +340,31 @@ nb::tuple find(Delta& d, Words ids, uint32_t version) {
     indexed = d.index_ids();
   }
   if (!indexed) raise_memory();
+}
+
+// The fingerprints that have an id, ascending, where these have it in the tables.
+std::vector<uint64_t> fingerprints_one(Delta& d, uint64_t id, std::vector<uint64_t> in_tables, uint32_t version) {
+  need_id_index(d);
+  std::vector<std::pair<uint64_t, uint64_t>> found;
+  {
+    Shared access(d);
+    const uint32_t end = d.end_of(version);
+    d.find(&id, 1, end, &found, access.pauses());
+    for (const uint64_t fingerprint : in_tables) {
+      uint8_t said;
+      d.pairs(&fingerprint, &id, 1, end, &said, access.pauses());
+      if (!said) found.emplace_back(fingerprint, id);
+    }
+  }
+  std::sort(found.begin(), found.end());
+  std::vector<uint64_t> out;
+  for (const auto& pair : found) out.push_back(pair.first);
+  return out;
+}
+
+nb::tuple find(Delta& d, Words ids, uint32_t version) {
+  std::vector<std::pair<uint64_t, uint64_t>> found;
+  need_id_index(d);
   {
     Shared access(d);
     d.find(ids.data(), ids.size(), d.end_of(version), &found, access.pauses());
@@ -411,6 +435,7 @@ void bind_delta(nb::module_& m) {
       .def("ids_one", &ids_one, "fingerprint"_a, "base_ids"_a, "version"_a)
       .def("pairs", &pairs, nb::arg("fingerprints").noconvert(), nb::arg("ids").noconvert(), "version"_a)
       .def("find", &find, nb::arg("ids").noconvert(), "version"_a)
+      .def("fingerprints_one", &fingerprints_one, "number"_a, "in_tables"_a, "version"_a)
       .def("probe_insert", &probe_insert, nb::arg("queries").noconvert(), nb::arg("ids").noconvert(),
            nb::arg("matched").noconvert(), nb::arg("in_base").noconvert(), "radius"_a, "always"_a, "version"_a)
       .def("export", &export_state, "version"_a)

@@ -133,11 +133,17 @@ class MergedStrings:
                 writer.copy(values)
                 continue
             for record, value in enumerate(values, first):
-                kept = used[(record - first) * step :][:step]
-                if len(kept) == step and kept.all() and old.intact(record, [value]):
-                    writer.copy([value])
-                else:
-                    writer.add(old.column(record, [value]).only(kept))
+                self._write_record(writer, old, record, value, used[(record - first) * step :][:step])
+
+    @staticmethod
+    def _write_record(writer: StringWriter, old: Strings, record: int, value: bytes, kept: npt.NDArray[np.bool_]) -> None:
+        """Write what is kept of a record, as it is if it has nothing else."""
+        strings = old.column(record, [value])
+        rest = strings.only(kept)
+        if len(kept) == old.per_record and len(rest.data) == len(strings.data):
+            writer.copy([value])
+        else:
+            writer.add(rest)
 
     def _trained(self) -> StringLayout:
         """Return a layout for all strings, by a sample of them."""

@@ -330,7 +330,7 @@ import os, sys
 sys.path.insert(0, sys.argv[2])
 from logs import *
 from fpstore.errors import StorageError
-from fpstore.format.log_writer import create_log
+from fpstore.format.log_writer import create_log, set_end
 from fpstore.format.record import pack_change
 from pathlib import Path
 
@@ -370,6 +370,16 @@ for each in CHANGES[2:4]:
     writer.append(pack_change(each), durable=True)
     writer.publish()
 writer.close()
+"""
+COPIED = """
+writer = open_writer(path)
+places = []
+for each in CHANGES[2:4]:
+    writer.append(pack_change(each), durable=True)
+    writer.publish()
+    places.append(writer.place)
+writer.close()
+set_end(path, places[0])
 """
 CREATED = """
 create_log(path, HEADER)
@@ -419,6 +429,13 @@ def test_where_a_closed_log_ends_is_durable(after_power_failures):
     (content,) = after_power_failures(CLOSED)
     _, end = reference.read_log(content, 0)
     assert reference.parse_log_header(content).end == end == len(content)
+
+
+def test_the_end_of_a_copy_is_durable(after_power_failures):
+    """The words that were copied tell that of the original, which may be further."""
+    (content,) = after_power_failures(COPIED)
+    _, end = reference.decode_change(content, HEADER_BYTES, HEADER.seed)
+    assert reference.parse_log_header(content).end == end < len(content)
 
 
 def test_a_log_that_was_made_is_durable(after_power_failures):

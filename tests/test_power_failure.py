@@ -294,3 +294,37 @@ def test_power_fails_after_a_sync_has_failed(recorder, tmp_path, sync, failed):
         fail_everywhere(disk, events, images, chance, 4)
         some_refused = some_refused or bool(refused)
     assert some_refused is (sync == "commit")
+
+
+NEW_STORES = """
+import errno, os, sys
+import fpstore
+
+def refuse(*_):
+    raise OSError(errno.ENOSYS, "the recorder sees no bytes that the system copies by itself")
+
+os.copy_file_range = refuse
+root = sys.argv[1]
+fingerprints = [number << 56 for number in range(200)]
+fpstore.build(root + "/s", fingerprints, [f"document {number}" for number in range(200)], design="flip-2", threads=1).close()
+with fpstore.open(root + "/s", "r+") as store:
+    store.insert([5], ["five"])
+    store.backup(root + "/copy")
+    store.split(root + "/parts", 1, threads=1)
+os._exit(0)
+"""
+
+
+def test_new_stores_are_durable_when_the_call_returns(recorder, tmp_path):
+    """Those of a build, a backup and a split, with nothing else on the disk than what was forced."""
+    work = tmp_path / "work"
+    (work / "parts").mkdir(parents=True)
+    disk = Disk(work)
+    for event in record(recorder, work, NEW_STORES):
+        disk.take(event)
+    (tmp_path / "pool").mkdir()
+    put_down(after_a_reboot(disk.image(random.Random(0), 0)), tmp_path / "image", tmp_path / "pool")
+    for name, pairs in (("s", 201), ("copy", 201), ("parts/0.fps", 129), ("parts/1.fps", 72)):
+        with fpstore.open(tmp_path / "image" / name) as store:
+            assert (name, len(rows_of(store))) == (name, pairs)
+            assert store.verify().ok

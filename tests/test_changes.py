@@ -59,6 +59,18 @@ def test_row_numbers_go_on_after_all_that_were_given(writer):
     assert writer[12] == [102]
 
 
+def test_a_row_number_that_was_given_as_an_id_is_not_given_again(writer):
+    """Not even the one that comes next."""
+    writer.insert(10, 3)
+    writer.probe_insert(FAR, 4)
+    writer.probe_insert_many([9 << 30], [5])
+    writer.upsert(11, 6)
+    writer.upsert([12], [7])
+    writer.insert(13)
+    assert writer[13] == [8]
+    assert len(writer.ids) == 3 + 6
+
+
 def test_probe_insert_many_without_ids_gives_row_numbers(writer):
     assert writer.probe_insert_many([1, FAR, FAR | 1, 9 << 30], radius=1).inserted.tolist() == [False, True, False, True]
     assert (writer[FAR], writer[9 << 30]) == ([4], [6])

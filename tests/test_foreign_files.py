@@ -141,6 +141,7 @@ def refused_merge(path, monkeypatch):
 def test_keys_out_of_order_are_damage_also_without_assertions(last, keys):
     histogram = Histogram()
     histogram.add(np.array(last, np.uint64))
+    histogram.add(np.empty(0, np.uint64))  # such as the fingerprints of a piece of which all were deleted
     with pytest.raises(fpstore.CorruptStoreError, match="out of order"):
         histogram.add(np.array(keys, np.uint64))
 

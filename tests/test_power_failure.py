@@ -296,6 +296,43 @@ def test_power_fails_after_a_sync_has_failed(recorder, tmp_path, sync, failed):
     assert some_refused is (sync == "commit")
 
 
+INTERRUPTED = """
+import ctypes, os, sys
+import fpstore
+from fpstore.query.tracker import Tracker
+
+show = Tracker.show
+
+def interrupt(*_):
+    Tracker.show = show
+    raise KeyboardInterrupt
+
+with fpstore.open(sys.argv[1] + "/s", "r+", sync="none") as store:
+    Tracker.show = interrupt
+    try:
+        store.insert(list(range(1000)), list(range(1000, 2000)))
+        sys.exit("not interrupted")
+    except KeyboardInterrupt:
+        assert len(store) == 1008
+        ctypes.CDLL(None).fprecord_note(b"told")  # the recorder looks at the words of the header when something happens
+        os._exit(0)
+"""
+
+
+def test_power_fails_after_a_change_was_interrupted_when_it_was_logged(recorder, tmp_path):
+    """It has happened, and is told to others only when it is durable, whatever the sync."""
+    work = tmp_path / "work"
+    before = set(built(work, "integer"))
+    disk = Disk(work)
+    events = record(recorder, work, INTERRUPTED)
+    images = Images(tmp_path, [before, before | {(number, number + 1000) for number in range(1000)}])
+    for event in events:
+        disk.take(event)
+        for seed, share in enumerate((0, 0.3, 0.6, 0.9, 1)):
+            images.check(disk.image(random.Random(seed), share), 0, 1, False)
+    images.check(disk.image(random.Random(0), 0), 1, 1, True)
+
+
 NEW_STORES = """
 import errno, os, sys
 import fpstore

@@ -135,6 +135,19 @@ def test_upsert_of_odd_rows(tmp_path):
         store.upsert(1, "a")
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_ids_that_change_places(tmp_path, kind):
+    """A fingerprint whose only id leaves stays if another id comes in the same call."""
+    name, index_ids = KINDS[kind]
+    a, b, c = map(name, range(3))
+    fpstore.build(tmp_path / "s", [1, 2, 3], [a, b, c], index_ids=index_ids, **OPTIONS).close()
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        assert store.upsert([2, 3, 9], [a, b, c]) == 3
+        for _ in range(2):
+            check(store, {(2, a), (3, b), (9, c)}, [a, b, c])
+            store.merge(threads=1)
+
+
 def test_upsert_is_one_change(tmp_path):
     fpstore.build(tmp_path / "s", np.arange(500, dtype=np.uint64), np.arange(500), index_ids=True, **OPTIONS).close()
     with fpstore.open(tmp_path / "s", "r+") as store:

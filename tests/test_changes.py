@@ -136,6 +136,19 @@ def test_new_matches_stand_among_the_old(tmp_path):
             assert [(match.distance, match.fingerprint) for match in found] == right
 
 
+def test_probe_insert_of_a_fingerprint_that_was_deleted(writer):
+    """It is in the tables still, and may not be found there and in the delta."""
+    writer.delete(fingerprints=[2])
+    assert 2 not in writer
+    assert writer.probe_insert(2, 50, radius=0) == []
+    for _ in range(2):
+        assert writer.probe(2, radius=0) == [Match(2, 0, [50])]
+        assert writer.probe_many([2], radius=0).fingerprints.tolist() == [2]
+        assert content(writer) == {1: {0}, 2: {50}, 3: {2}}
+        assert writer.verify().ok
+        writer.merge()
+
+
 def test_probe_insert_many_goes_row_by_row(writer):
     matches = writer.probe_insert_many([0xF0, 0xF1, 0xF0, FAR], [5, 6, 7, 8])
     assert matches.inserted.tolist() == [True, False, False, True]
@@ -208,6 +221,18 @@ def test_the_first_ids_decide_their_kind(tmp_path):
             assert content(store) == {7: {0 if item is None else item}}
     with fpstore.open(tmp_path / "integer", "r+") as store, pytest.raises(fpstore.InputError, match="give one for each row"):
         store.insert(9)
+
+
+def test_ids_that_were_all_deleted_decide_the_kind_until_a_merge(tmp_path):
+    """Their strings still have numbers."""
+    with fpstore.open(build(tmp_path / "s", []), "r+") as store:
+        store.insert(7, "x")
+        store.delete(ids="x")
+        with pytest.raises(fpstore.InputError, match="its ids are strings"):
+            store.insert(8, 5)
+        store.merge()
+        store.insert(8, 5)
+        assert content(store) == {8: {5}}
 
 
 # --- What is refused ------------------------------------------------------------------------------

@@ -74,6 +74,24 @@ def test_a_merge_that_failed_puts_off_the_next_and_no_other(path, monkeypatch):
             assert store.stats()["generation"] == generation
 
 
+def test_a_merge_that_finds_no_thread_is_told_once_until_there_are_twice_as_many_changes(path, monkeypatch, caplog):
+    monkeypatch.setattr(merging, "LEAST_CHANGES", 2)
+    told = []
+    with fpstore.open(path, "r+", merge_at=0.0001) as store:
+        with monkeypatch.context() as patch:
+            patch.setattr(merging.Worker, "start", refuse_a_thread)
+            for number in range(1, 9):
+                store.insert([1000 + number])
+                told.append(sum("merge failed" in record.message for record in caplog.records))
+        assert told == [0, 1, 1, 2, 2, 2, 2, 3]
+        assert "can't start new thread" in store.stats()["merge_error"]
+        assert len(store) == len(ROWS) + 8
+
+
+def refuse_a_thread(worker):
+    raise RuntimeError("can't start new thread")
+
+
 def test_a_failed_merge_whose_reason_found_no_room_is_seen(path):
     (path / "merge.error").touch()
     with fpstore.open(path) as reader:
@@ -122,6 +140,9 @@ def test_stats_of_a_writer_and_of_a_reader(path):
         store.flush()
         assert store.stats()["writer"]["waiting_rows"] == 0
         assert reader.stats()["log"]["records"] == 1
+        store.insert(9)
+        store.merge()  # makes all durable too
+        assert store.stats()["writer"]["waiting_rows"] == 0
 
 
 def test_metrics_for_prometheus(path):

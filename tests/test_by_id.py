@@ -13,7 +13,9 @@ from commandline import failure, fine
 from damage import rewrite
 
 import fpstore
+from fpstore.format.manifest import read_manifest
 from fpstore.format.places import PLACES_FILES, Places, bits_of_ranks
+from fpstore.format.table_file import TableFile
 
 KINDS = {"strings": (lambda i: f"d{i}", False), "indexed": (lambda i: i, True), "integers": (lambda i: i, False)}
 OPTIONS = {"design": "flip-1", "radius": 2, "block_bytes": 128, "threads": 1}
@@ -95,6 +97,18 @@ def test_any_changes(tmp_path, kind, seed):
         check(store, held, changes.names)
 
 
+def test_without_ids_no_kind_of_id_is_wrong(tmp_path):
+    """A store that has none finds none, whatever is asked for."""
+    fpstore.build(tmp_path / "s", [], design="flip-1", radius=2, threads=1).close()
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        for name in (5, "five"):
+            assert name not in store.ids
+            with pytest.raises(fpstore.NotStoredError):
+                store.ids[name]
+            assert store.delete(ids=name) == store.delete(ids=[name]) == 0
+            assert [column.tolist() for column in store.fingerprints_of([name, name])] == [[0, 0, 0], []]
+
+
 def test_upsert_of_odd_rows(tmp_path):
     with fpstore.build(tmp_path / "s", [1, 1, 2], ["a", "b", "a"], **OPTIONS):
         pass
@@ -119,6 +133,19 @@ def test_upsert_of_odd_rows(tmp_path):
         assert store.verify().ok
     with fpstore.open(tmp_path / "s") as store, pytest.raises(fpstore.ReadOnlyError):
         store.upsert(1, "a")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ids_that_change_places(tmp_path, kind):
+    """A fingerprint whose only id leaves stays if another id comes in the same call."""
+    name, index_ids = KINDS[kind]
+    a, b, c = map(name, range(3))
+    fpstore.build(tmp_path / "s", [1, 2, 3], [a, b, c], index_ids=index_ids, **OPTIONS).close()
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        assert store.upsert([2, 3, 9], [a, b, c]) == 3
+        for _ in range(2):
+            check(store, {(2, a), (3, b), (9, c)}, [a, b, c])
+            store.merge(threads=1)
 
 
 def test_upsert_is_one_change(tmp_path):
@@ -188,6 +215,19 @@ def test_the_index_is_sorted_in_files(tmp_path, monkeypatch):
     assert not list(tmp_path.rglob("*.tmp"))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_ids_are_looked_up_in_pieces(tmp_path, monkeypatch, kind):
+    """Whichever way: a few keys of an index at a time, a few blocks of the id map."""
+    monkeypatch.setattr("fpstore.format.mapping.LOOK_UPS", 3)
+    monkeypatch.setattr("fpstore.format.id_map.FIND_BLOCKS", 2)
+    name, index_ids = KINDS[kind]
+    fingerprints = np.random.default_rng(4).integers(0, 2**64, 400, np.uint64).tolist()
+    rows = [(fingerprint, name(place // (1 + place % 5))) for place, fingerprint in enumerate(fingerprints)]
+    with fpstore.build(tmp_path / "s", *map(list, zip(*rows, strict=True)), index_ids=index_ids, **OPTIONS) as store:
+        assert store.kernel_tables[0].block_count > 10
+        check(store, set(rows), [name(place) for place in range(400)])
+
+
 def test_bits_of_ranks():
     assert [bits_of_ranks(most) for most in (0, 1, 2, 3, 4, 5, 32768)] == [0, 0, 1, 2, 2, 3, 15]
 
@@ -246,6 +286,17 @@ def test_an_index_that_says_something_else_than_the_id_map_is_noticed(tmp_path):
         assert "does not say the same as the id map" in fault["message"]
 
 
+def test_verify_checks_the_whole_table_of_an_index(indexed):
+    """Also its directory, which no question by id needs to be right."""
+    path = indexed / "gen-00000001" / PLACES_FILES[0]
+    data = path.read_bytes()
+    with fpstore.open(indexed) as store:
+        for at in range(TableFile(path).kernel.directory_offset, len(data), 8):
+            path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+            (fault,) = store.verify().faults
+            assert (fault["path"], "directory" in fault["message"]) == (str(path), True)
+
+
 def test_places_beyond_the_table_are_damage(indexed):
     with fpstore.open(indexed) as store:
         generation = store.snapshot().generation
@@ -300,9 +351,10 @@ def test_an_upsert_that_failed_says_which_rows_are_in(tmp_path, monkeypatch, mov
 
 
 def test_the_manifest_of_an_index(indexed):
+    rewrite(indexed, lambda record: record["generation"]["places"].update(rank_bits=15))  # the most that there can be
+    fpstore.open(indexed).close()
     for change in ({"rank_bits": 16}, {"rank_bits": -1}, {"ids": "x"}, {"more": 1}):
-        with fpstore.open(indexed) as store:
-            before = dict(store.snapshot().generation.record.places)
+        before = read_manifest(indexed).generation.places
         rewrite(indexed, lambda record, change=change: record["generation"]["places"].update(change))
         with pytest.raises(fpstore.CorruptStoreError, match="malformed"):
             fpstore.open(indexed)

@@ -59,6 +59,18 @@ def test_row_numbers_go_on_after_all_that_were_given(writer):
     assert writer[12] == [102]
 
 
+def test_a_row_number_that_was_given_as_an_id_is_not_given_again(writer):
+    """Not even the one that comes next."""
+    writer.insert(10, 3)
+    writer.probe_insert(FAR, 4)
+    writer.probe_insert_many([9 << 30], [5])
+    writer.upsert(11, 6)
+    writer.upsert([12], [7])
+    writer.insert(13)
+    assert writer[13] == [8]
+    assert len(writer.ids) == 3 + 6
+
+
 def test_probe_insert_many_without_ids_gives_row_numbers(writer):
     assert writer.probe_insert_many([1, FAR, FAR | 1, 9 << 30], radius=1).inserted.tolist() == [False, True, False, True]
     assert (writer[FAR], writer[9 << 30]) == ([4], [6])
@@ -122,6 +134,19 @@ def test_new_matches_stand_among_the_old(tmp_path):
         right = sorted((value.bit_count(), value) for value in (7, 1, 2**63, 6, 3, 8, 0, 2**62, 14))
         for found in (store.probe(0), next(iter(store.probe_many([0]))), next(iter(store.scan([0], 3)))):
             assert [(match.distance, match.fingerprint) for match in found] == right
+
+
+def test_probe_insert_of_a_fingerprint_that_was_deleted(writer):
+    """It is in the tables still, and may not be found there and in the delta."""
+    writer.delete(fingerprints=[2])
+    assert 2 not in writer
+    assert writer.probe_insert(2, 50, radius=0) == []
+    for _ in range(2):
+        assert writer.probe(2, radius=0) == [Match(2, 0, [50])]
+        assert writer.probe_many([2], radius=0).fingerprints.tolist() == [2]
+        assert content(writer) == {1: {0}, 2: {50}, 3: {2}}
+        assert writer.verify().ok
+        writer.merge()
 
 
 def test_probe_insert_many_goes_row_by_row(writer):
@@ -196,6 +221,18 @@ def test_the_first_ids_decide_their_kind(tmp_path):
             assert content(store) == {7: {0 if item is None else item}}
     with fpstore.open(tmp_path / "integer", "r+") as store, pytest.raises(fpstore.InputError, match="give one for each row"):
         store.insert(9)
+
+
+def test_ids_that_were_all_deleted_decide_the_kind_until_a_merge(tmp_path):
+    """Their strings still have numbers."""
+    with fpstore.open(build(tmp_path / "s", []), "r+") as store:
+        store.insert(7, "x")
+        store.delete(ids="x")
+        with pytest.raises(fpstore.InputError, match="its ids are strings"):
+            store.insert(8, 5)
+        store.merge()
+        store.insert(8, 5)
+        assert content(store) == {8: {5}}
 
 
 # --- What is refused ------------------------------------------------------------------------------

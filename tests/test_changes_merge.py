@@ -196,27 +196,30 @@ def test_changes_during_a_merge_are_kept(tmp_path, path, monkeypatch, place, syn
         assert content_of(again) == model.content
 
 
+@pytest.mark.parametrize("again", [["n0", "new", "n58", "n2"], ["n59"]], ids=["several", "the last"])
 @pytest.mark.parametrize("place", PLACES)
-def test_strings_that_come_into_use_again_during_a_merge(named, monkeypatch, place):
+def test_strings_that_come_into_use_again_during_a_merge(named, monkeypatch, place, again):
     held = hold(monkeypatch, place)
-    gone = [f"n{i}" for i in range(0, 60, 2)]
+    gone = [*(f"n{i}" for i in range(0, 60, 2)), "n59"]
     with fpstore.open(named, "r+") as store, fpstore.open(named) as other:
-        assert store.delete(ids=gone) == 30
+        assert store.delete(ids=gone) == 31
         merging = Thread(store.merge)
         assert held.reached.wait(30)
-        assert store.insert([7, 8, 9, 100], ["n0", "new", "n58", "n2"]) == 4
+        inserted = dict(zip([7, 8, 9, 100], again, strict=False))
+        assert store.insert([*inserted], again) == len(again)
         held.go.set()
         merging.result()
-        wanted = {100 * i: {f"n{i}"} for i in range(1, 60, 2)}
-        wanted |= {7: {"n0"}, 8: {"new"}, 9: {"n58"}, 100: {"n1", "n2"}}
+        wanted = {100 * i: {f"n{i}"} for i in range(1, 59, 2)}
+        for fingerprint, name in inserted.items():
+            wanted.setdefault(fingerprint, set()).add(name)
         for _ in range(2):
             for s in (store, other):
                 assert content_of(s) == wanted
-                assert s.ids["n0"] == [7]
+                assert s.ids[again[0]] == [7]
                 assert "n4" not in s.ids
                 assert s.verify().ok
             store.insert(7, "n1")
-            wanted[7] = {"n0", "n1"}
+            wanted[7] = {again[0], "n1"}
             store.merge()
 
 
@@ -289,7 +292,14 @@ def test_a_merge_of_a_delta_that_is_large_enough(path, monkeypatch):
     monkeypatch.setattr("fpstore.change.merging.LEAST_CHANGES", 50)
     with fpstore.open(path, "r+") as store:
         count = len(store)
-        for at, inserted, generation in ((0.1, 49, 1), (60 / count, 10, 1), (0.1, 1, 2), (0.1, 0, 2)):
+        for at, inserted, generation in (
+            (0.1, 49, 1),
+            (60 / count, 10, 1),
+            (0.1, 1, 2),
+            (0.1, 0, 2),
+            (0.01, 49, 2),
+            (0.01, 1, 3),
+        ):
             store.insert(words(range(len(store), len(store) + inserted)))
             store.merge(at=at)
             assert store.stats()["generation"] == generation

@@ -171,6 +171,9 @@ def test_verify_follows_each_string_to_its_number_and_back(copy, damage):
     rewrite_records(copy, NUMBERS, change)
     with fpstore.open(copy) as store:
         (fault,) = store.verify().faults
+        for ask in (lambda: STRINGS[7] in store.ids, lambda: store.fingerprints_of(STRINGS[6:9])):  # it may be stored
+            with pytest.raises(fpstore.CorruptStoreError, match=r"listed for another string|has no string"):
+                ask()
     expected = f"no string for id number {len(STRINGS)}" if damage == "no such number" else "numbers are listed for other strings"
     assert expected in fault["message"]
     assert fault["path"] == str(copy / (NUMBERS if damage == "no such number" else STRINGS_FILE))

@@ -393,6 +393,27 @@ def test_a_sync_that_is_refused_after_it_was_made(tmp_path, monkeypatch):
         assert store.verify().ok
 
 
+def test_a_group_that_could_not_be_made_durable_comes_before_the_next_change(tmp_path, monkeypatch):
+    """The changes of the group were made, so only the next one can be refused, until they are durable."""
+    monkeypatch.setattr("fpstore.change.committer.GROUP_ROWS", {"none": 2})
+    path = tmp_path / "s"
+    fpstore.build(path, [1, 2, 3]).close()
+
+    def refuse(_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with fpstore.open(path, "r+", sync="none") as store, fpstore.open(path) as reader:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fdatasync", refuse)
+            assert store.insert([5, 6]) == 2
+            for _ in range(2):
+                with pytest.raises(fpstore.StorageError, match="Input/output error"):
+                    store.insert([7])
+            assert (len(store), len(reader)) == (5, 3)
+        store.insert([8])
+        assert (len(store), len(reader)) == (6, 5)
+
+
 def test_a_manifest_that_is_refused_after_it_took_its_place(tmp_path, monkeypatch):
     """A merge must not remove the generation that it has made current."""
     path = tmp_path / "s"

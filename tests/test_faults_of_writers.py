@@ -17,6 +17,7 @@ from speeds import crossed
 import fpstore
 from fpstore.change.opening import open_writer
 from fpstore.cli import main
+from fpstore.disk.locks import WriterLock
 from fpstore.format.log import end_word
 from fpstore.query.tracker import Tracker
 
@@ -131,6 +132,41 @@ def test_a_writer_that_comes_when_its_store_was_just_replaced_is_told(tmp_path):
     with fpstore.open(path, "r+") as store:
         assert rows_of(store) == pairs(100, 200)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["s"]
+
+
+def test_a_writer_whose_store_is_replaced_while_it_takes_the_lock_is_told(tmp_path, monkeypatch):
+    """And it gives the lock back at once, though the error is kept."""
+    path = build(tmp_path / "s", 0, 100)
+
+    def late(found):
+        path.rename(tmp_path / "moved")
+        build(path, 100, 200)
+        return WriterLock(found)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fpstore.change.opening.WriterLock", late)
+        with pytest.raises(fpstore.StoreNotFoundError, match="was replaced while it was opened: open it again") as caught:
+            fpstore.open(path, "r+")
+    for place, start in ((path, 100), (tmp_path / "moved", 0)):
+        with fpstore.open(place, "r+") as store:
+            assert rows_of(store) == pairs(start, start + 100)
+    assert caught.tb is not None
+
+
+def test_a_writer_that_cannot_be_opened_keeps_nothing(tmp_path, monkeypatch):
+    path = build(tmp_path / "s", 0, 100)
+    before = sorted(os.listdir("/proc/self/fd"))  # noqa: PTH208
+
+    def refuse(*_):
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fpstore.change.opening.StoreWriter", refuse)
+        with pytest.raises(MemoryError) as caught:
+            fpstore.open(path, "r+")
+    assert sorted(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+    assert caught.tb is not None  # what it refers to is not collected
+    fpstore.open(path, "r+").close()
 
 
 def test_a_merge_links_the_strings_of_its_own_store(tmp_path):

@@ -13,6 +13,10 @@ import fpstore
 from fpstore.disk import sealed as environment
 from fpstore.format.histogram import Histogram
 from fpstore.format.id_map import record_seed
+from fpstore.format.log import LOG_FILE, LogHeader
+from fpstore.format.log_writer import LogWriter, create_log
+from fpstore.format.manifest import read_manifest
+from fpstore.format.record import Change, pack_change
 from fpstore.format.string_column import hash_of
 
 FINGERPRINTS = np.random.default_rng(3).integers(0, 2**64, 300, np.uint64)
@@ -121,6 +125,45 @@ def test_a_number_beyond_all_strings_does_not_survive_a_merge(tmp_path, monkeypa
     refused_merge(path, monkeypatch)
 
 
+@pytest.mark.parametrize("wrong", [{"ids": 301}, {"fingerprints": 299}])
+def test_a_log_that_tells_other_totals_than_there_are_is_not_merged(tmp_path, wrong):
+    """Under checksums that are right: what a faulty writer would leave."""
+    path = make(tmp_path / "s", STRINGS, changes=False)
+    manifest = read_manifest(path)
+    log = LogWriter(path / "gen-00000001" / LOG_FILE, manifest.identity, 1)
+    none = np.empty(0, np.uint64)
+    log.append(pack_change(Change(log.header.totals._replace(**wrong), none.astype(np.uint8), none, none, [])), durable=True)
+    log.publish()
+    log.close()
+    with fpstore.open(path, "r+") as store, pytest.raises(fpstore.CorruptStoreError, match="hold 300 fingerprints with 300 ids"):
+        store.merge()
+    assert sorted(p.name for p in path.glob("gen-*")) == ["gen-00000001"]
+
+
+@pytest.mark.parametrize("damage", ["an id that has no string", "a string beyond all numbers"])
+def test_a_store_whose_strings_are_not_those_of_its_ids_is_not_joined(tmp_path, damage):
+    """Under checksums that are right: what a faulty writer would leave."""
+    make(tmp_path / "s", ["mine", *STRINGS[1:]], changes=False)
+    path = make(tmp_path / "a", STRINGS, changes=False)
+
+    def change(records):
+        key = max(records)
+        seed = record_seed(reference.set_digest(FINGERPRINTS.tolist()), int.from_bytes(key, "big"))
+        *lists, _ = reference.decode_record(records[key], seed)
+        records[key] = reference.encode_record([*lists, [len(STRINGS)]], seed)
+
+    if damage == "an id that has no string":
+        rewrite_records(path, "gen-00000001/ids.mdb", change)
+    else:
+        log = path / "gen-00000001" / LOG_FILE
+        log.unlink()
+        create_log(log, LogHeader.of(read_manifest(path))._replace(first_string=len(STRINGS) - 1))
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        with pytest.raises(fpstore.CorruptStoreError, match=r"has no string|should not exist"):
+            store.merge(path)
+        assert len(store) == 300
+
+
 def with_a_new_string(path):
     """Without one, a merge takes the dictionary over as it is."""
     with fpstore.open(path, "r+") as store:
@@ -141,6 +184,7 @@ def refused_merge(path, monkeypatch):
 def test_keys_out_of_order_are_damage_also_without_assertions(last, keys):
     histogram = Histogram()
     histogram.add(np.array(last, np.uint64))
+    histogram.add(np.empty(0, np.uint64))  # such as the fingerprints of a piece of which all were deleted
     with pytest.raises(fpstore.CorruptStoreError, match="out of order"):
         histogram.add(np.array(keys, np.uint64))
 

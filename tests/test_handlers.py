@@ -79,6 +79,21 @@ def test_a_handler_in_the_middle_of_a_change_may_not_change_or_close_the_store(s
     assert store.verify().ok
 
 
+def test_a_progress_function_that_merges_if_due_is_refused(store):
+    """Also where it is not due."""
+    refused = []
+
+    def progress(*_):
+        if not refused:
+            with pytest.raises(fpstore.StoreLockedError) as caught:
+                store.merge(at=0.5)
+            refused.append(str(caught.value))
+
+    store.insert([2**63], [5])
+    store.merge(progress=progress, threads=1)
+    assert "in the middle of a change" in refused[0]
+
+
 @pytest.mark.parametrize("use", ["merge", "close"])
 def test_a_handler_in_the_middle_of_a_merge_is_refused_and_does_not_wait_for_itself(store, use):
     rng = np.random.default_rng(2)

@@ -122,6 +122,42 @@ def test_a_writer_that_opens_while_a_backup_looks_for_the_end(full, monkeypatch)
     writers[0].close()
 
 
+def test_the_end_is_told_before_it_is_called_exact(full, monkeypatch):
+    """A reader that asks in between must not take the old end for the exact one."""
+    path, places = full
+    path.write_bytes(with_words(path.read_bytes(), places[2], boot_word() ^ 1))
+    reader, told = open_reader(path), []
+
+    def asked():
+        told.append(reader.told)
+        return boot_word()
+
+    monkeypatch.setattr(log_writer, "boot_word", asked)
+    open_writer(path).close()
+    assert told == [places[-1]]
+    reader.close()
+
+
+@pytest.mark.parametrize("moment", range(6))
+def test_a_writer_that_opens_between_the_looks_of_a_reader(full, moment):
+    """Whichever words of the header the reader has looked at before, it sees all that the writer keeps."""
+    path, places = full
+    path.write_bytes(with_words(path.read_bytes(), places[2], boot_word() ^ 1))
+    descriptor, looks = os.open(path, os.O_RDONLY), []
+
+    def look(at):
+        if len(looks) == moment:
+            open_writer(path).close()
+        looks.append(at)
+        return int.from_bytes(os.pread(descriptor, 8, 8 * at), "little")
+
+    durable = log_format._Durable(descriptor, path, HEADER.seed, look)
+    found = list(durable.read(HEADER_BYTES, 1))
+    assert found[-1].end == places[-1]
+    assert sum(records.last - records.first + 1 for records in found) == len(CHANGES)
+    os.close(descriptor)
+
+
 def test_a_dead_writer_told_only_part(path):
     """What it had written behind the end is for the next writer to find."""
     writer = open_writer(path)
@@ -289,43 +325,122 @@ def test_every_call_of_a_writer_killed_or_refused(sweep):
     assert {o.state for o in outcomes} == {"ok", "error", "killed"}
 
 
-TWO_SYNCS = """
+RECORDED = """
 import os, sys
 sys.path.insert(0, sys.argv[2])
 from logs import *
 from fpstore.errors import StorageError
-from fpstore.format.log_writer import create_log
+from fpstore.format.log_writer import create_log, set_end
 from fpstore.format.record import pack_change
 from pathlib import Path
 
 path = Path(sys.argv[1]) / "log"
+"""
+TWO_SYNCS = """
 writer = open_writer(path)
 writer.append(pack_change(CHANGES[2]))
 writer.append(pack_change(CHANGES[3]))
 try:
     writer.force()
-    print("no error")
+    sys.exit("no error")
 except StorageError:
     pass
 writer.force()
 writer.publish()
 os._exit(0)
 """
+TOGETHER = """
+writer = open_writer(path)
+writer.append(pack_change(CHANGES[2]))
+writer.append(pack_change(CHANGES[3]), durable=True)
+writer.publish()
+os._exit(0)
+"""
+REFUSED = """
+writer = open_writer(path)
+try:
+    writer.append(pack_change(CHANGES[2]), durable=True)
+    sys.exit("no error")
+except StorageError:
+    os._exit(0)
+"""
+CLOSED = """
+writer = open_writer(path)
+for each in CHANGES[2:4]:
+    writer.append(pack_change(each), durable=True)
+    writer.publish()
+writer.close()
+"""
+COPIED = """
+writer = open_writer(path)
+places = []
+for each in CHANGES[2:4]:
+    writer.append(pack_change(each), durable=True)
+    writer.publish()
+    places.append(writer.place)
+writer.close()
+set_end(path, places[0])
+"""
+CREATED = """
+create_log(path, HEADER)
+folder = os.open(path.parent, os.O_RDONLY)
+os.fsync(folder)
+"""
 
 
-def test_a_sync_that_fails_once_writes_the_data_again(compiled, tmp_path):
+@pytest.fixture
+def after_power_failures(compiled, tmp_path):
+    """Return run(script, share, images, ...): what a log may hold when the power fails after a script; there is one before it."""
+
+    def run(script, share=0.0, images=1, fail=0, exists=True):
+        folder = tmp_path / "root"
+        folder.mkdir()
+        if exists:
+            create_log(folder / "log", HEADER)
+        disk = Disk(folder)
+        for event in record(compiled("record.c"), folder, RECORDED + script, str(Path(__file__).parent), fail=fail):
+            disk.take(event)
+        return [dict(disk.image(random.Random(seed), share))["log"][0] for seed in range(images)]
+
+    return run
+
+
+def test_a_sync_that_fails_once_writes_the_data_again(after_power_failures):
     """The system has forgotten what it could not write, and would call the next sync a success."""
-    folder = tmp_path / "root"
-    folder.mkdir()
-    create_log(folder / "log", HEADER)
-    disk = Disk(folder)
-    events = record(compiled("record.c"), folder, TWO_SYNCS, str(Path(__file__).parent), fail=2)  # the first is that of opening
-    assert [event.kind for event in events].count("X") == 1
-    for event in events:
-        disk.take(event)
-    ((content, _),) = disk.image(random.Random(0), 0).values()  # nothing that need not be there
+    (content,) = after_power_failures(TWO_SYNCS, fail=2)  # the first is that of opening
     found, _ = reference.read_log(content, 0)
     assert [parts(of_reference(each)) for each in found] == [parts(each) for each in CHANGES[2:4]]
+
+
+def test_a_durable_record_makes_those_before_it_durable(after_power_failures):
+    (content,) = after_power_failures(TOGETHER)
+    found, _ = reference.read_log(content, 0)
+    assert [parts(of_reference(each)) for each in found] == [parts(each) for each in CHANGES[2:4]]
+
+
+def test_a_record_that_was_refused_does_not_come_back_after_a_power_failure(after_power_failures):
+    """Its write may have reached the disk, although the system said that it failed."""
+    for content in after_power_failures(REFUSED, share=0.5, images=40, fail=2):
+        assert reference.read_log(content, 0) == ([], HEADER_BYTES)
+
+
+def test_where_a_closed_log_ends_is_durable(after_power_failures):
+    """Else damage of the last record would look like one that was torn."""
+    (content,) = after_power_failures(CLOSED)
+    _, end = reference.read_log(content, 0)
+    assert reference.parse_log_header(content).end == end == len(content)
+
+
+def test_the_end_of_a_copy_is_durable(after_power_failures):
+    """The words that were copied tell that of the original, which may be further."""
+    (content,) = after_power_failures(COPIED)
+    _, end = reference.decode_change(content, HEADER_BYTES, HEADER.seed)
+    assert reference.parse_log_header(content).end == end < len(content)
+
+
+def test_a_log_that_was_made_is_durable(after_power_failures):
+    (content,) = after_power_failures(CREATED, exists=False)
+    assert reference.read_log(content, 0) == ([], HEADER_BYTES)
 
 
 @pytest.mark.parametrize("refusal", [errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL])

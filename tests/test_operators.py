@@ -59,6 +59,39 @@ def test_a_merge_in_the_background_that_fails_is_seen_by_every_process(path, mon
         assert reader.stats()["merge_error"] is None
 
 
+def test_a_merge_that_failed_puts_off_the_next_and_no_other(path, monkeypatch):
+    """The next waits until there are twice as many changes; when it has ended, all is as before."""
+    monkeypatch.setattr(merging, "LEAST_CHANGES", 50)
+    with fpstore.open(path, "r+", merge_at=0.0001) as store:
+        for number, (inserted, fails, generation) in enumerate([(50, True, 1), (49, False, 1), (1, False, 2), (50, False, 3)]):
+            with monkeypatch.context() as patch:
+                if fails:
+                    fill_the_disk(patch)
+                store.insert(np.arange(inserted, dtype=np.uint64) + np.uint64(1000 * (number + 1)))
+                merger = store._writer.merging._worker
+                if merger is not None:
+                    merger.wait()
+            assert store.stats()["generation"] == generation
+
+
+def test_a_merge_that_finds_no_thread_is_told_once_until_there_are_twice_as_many_changes(path, monkeypatch, caplog):
+    monkeypatch.setattr(merging, "LEAST_CHANGES", 2)
+    told = []
+    with fpstore.open(path, "r+", merge_at=0.0001) as store:
+        with monkeypatch.context() as patch:
+            patch.setattr(merging.Worker, "start", refuse_a_thread)
+            for number in range(1, 9):
+                store.insert([1000 + number])
+                told.append(sum("merge failed" in record.message for record in caplog.records))
+        assert told == [0, 1, 1, 2, 2, 2, 2, 3]
+        assert "can't start new thread" in store.stats()["merge_error"]
+        assert len(store) == len(ROWS) + 8
+
+
+def refuse_a_thread(worker):
+    raise RuntimeError("can't start new thread")
+
+
 def test_a_failed_merge_whose_reason_found_no_room_is_seen(path):
     (path / "merge.error").touch()
     with fpstore.open(path) as reader:
@@ -107,6 +140,9 @@ def test_stats_of_a_writer_and_of_a_reader(path):
         store.flush()
         assert store.stats()["writer"]["waiting_rows"] == 0
         assert reader.stats()["log"]["records"] == 1
+        store.insert(9)
+        store.merge()  # makes all durable too
+        assert store.stats()["writer"]["waiting_rows"] == 0
 
 
 def test_metrics_for_prometheus(path):

@@ -22,6 +22,10 @@ path, sync, steps = sys.argv[1] + "/s", sys.argv[2], json.loads(sys.argv[3])
 def note(*words):
     library.fprecord_note(" ".join(map(str, words)).encode())
 
+def inserting(*rows):
+    rows = [rows] if rows else []
+    return lambda *_: store.insert(*rows.pop()) if rows else None
+
 def do(name, *arguments):
     global store
     if name == "die":
@@ -34,7 +38,7 @@ def do(name, *arguments):
     elif name == "probe_insert_many":
         store.probe_insert_many(*arguments, always=True, threads=1)
     elif name == "merge":
-        store.merge(threads=1)
+        store.merge(threads=1, progress=inserting(*arguments))
     else:
         getattr(store, name)(*arguments)
 
@@ -82,7 +86,7 @@ def steps_of(kind):
         *[("insert", [fingerprint], [number]) for fingerprint, number in zip(*one, strict=True)],
         ("delete", [IDS[kind](number) for number in (1, 305)]),
         ("flush",),
-        ("merge",),
+        ("merge", *rows(kind, 340, 380)),  # these are inserted meanwhile
         ("insert", *rows(kind, 320, 330)),
     ]
 
@@ -94,7 +98,7 @@ def states_of(steps, before, refused=()):
         now = set(states[-1])
         if number in refused:
             pass
-        elif name in ("insert", "probe_insert_many"):
+        elif name in ("insert", "probe_insert_many") or (name == "merge" and arguments):
             now |= set(zip(*arguments, strict=True))
         elif name == "probe_insert":
             now.add(tuple(arguments))
@@ -294,3 +298,112 @@ def test_power_fails_after_a_sync_has_failed(recorder, tmp_path, sync, failed):
         fail_everywhere(disk, events, images, chance, 4)
         some_refused = some_refused or bool(refused)
     assert some_refused is (sync == "commit")
+
+
+DIES = """
+import os, sys
+import fpstore
+
+rename = os.rename
+
+def die(*arguments, **options):
+    rename(*arguments, **options)
+    if arguments[1] == "manifest.json":
+        os._exit(0)
+
+with fpstore.open(sys.argv[1] + "/s", "r+") as store:
+    store.insert(list(range(100)), list(range(100, 200)))
+    os.rename = die
+    store.merge(threads=1)
+"""
+OPENS = """
+import sys
+import fpstore
+
+fpstore.open(sys.argv[1] + "/s", "r+").close()
+"""
+
+
+def test_power_fails_after_a_writer_that_follows_one_that_died_in_a_merge(recorder, tmp_path):
+    """It removes the old generation, so the name of the new manifest must be durable."""
+    work, chance = tmp_path / "work", random.Random(6)
+    before = set(built(work, "integer"))
+    disk = Disk(work)
+    images = Images(tmp_path, [before, before | {(number, number + 100) for number in range(100)}])
+    for event in record(recorder, work, DIES):
+        disk.take(event)
+    for event in record(recorder, work, OPENS):
+        disk.take(event)
+        for share in (0, 0.3, 0.5, 0.7, 1):
+            images.check(disk.image(chance, share), 1, 1, False)
+
+
+INTERRUPTED = """
+import ctypes, os, sys
+import fpstore
+from fpstore.query.tracker import Tracker
+
+show = Tracker.show
+
+def interrupt(*_):
+    Tracker.show = show
+    raise KeyboardInterrupt
+
+with fpstore.open(sys.argv[1] + "/s", "r+", sync="none") as store:
+    Tracker.show = interrupt
+    try:
+        store.insert(list(range(1000)), list(range(1000, 2000)))
+        sys.exit("not interrupted")
+    except KeyboardInterrupt:
+        assert len(store) == 1008
+        ctypes.CDLL(None).fprecord_note(b"told")  # the recorder looks at the words of the header when something happens
+        os._exit(0)
+"""
+
+
+def test_power_fails_after_a_change_was_interrupted_when_it_was_logged(recorder, tmp_path):
+    """It has happened, and is told to others only when it is durable, whatever the sync."""
+    work = tmp_path / "work"
+    before = set(built(work, "integer"))
+    disk = Disk(work)
+    events = record(recorder, work, INTERRUPTED)
+    images = Images(tmp_path, [before, before | {(number, number + 1000) for number in range(1000)}])
+    for event in events:
+        disk.take(event)
+        for seed, share in enumerate((0, 0.3, 0.6, 0.9, 1)):
+            images.check(disk.image(random.Random(seed), share), 0, 1, False)
+    images.check(disk.image(random.Random(0), 0), 1, 1, True)
+
+
+NEW_STORES = """
+import errno, os, sys
+import fpstore
+
+def refuse(*_):
+    raise OSError(errno.ENOSYS, "the recorder sees no bytes that the system copies by itself")
+
+os.copy_file_range = refuse
+root = sys.argv[1]
+fingerprints = [number << 56 for number in range(200)]
+fpstore.build(root + "/s", fingerprints, [f"document {number}" for number in range(200)], design="flip-2", threads=1).close()
+with fpstore.open(root + "/s", "r+") as store:
+    store.insert([5], ["five"])
+    store.backup(root + "/copy")
+    store.split(root + "/parts", 1, threads=1)
+os._exit(0)
+"""
+
+
+def test_new_stores_are_durable_when_the_call_returns(recorder, tmp_path):
+    """Those of a build, a backup and a split, with nothing else on the disk than what was forced."""
+    work = tmp_path / "work"
+    work.mkdir()
+    disk = Disk(work)
+    for event in record(recorder, work, NEW_STORES):
+        disk.take(event)
+    (tmp_path / "pool").mkdir()
+    put_down(after_a_reboot(disk.image(random.Random(0), 0)), tmp_path / "image", tmp_path / "pool")
+    for name, pairs in (("s", 201), ("copy", 201), ("parts/0.fps", 129), ("parts/1.fps", 72)):
+        with fpstore.open(tmp_path / "image" / name) as store:
+            assert (name, len(rows_of(store))) == (name, pairs)
+            assert store.verify().ok

@@ -10,7 +10,9 @@ from repairing import flip
 import fpstore
 from fpstore import _kernel
 from fpstore.format import table_file as tablefile
-from fpstore.format.table import TableReader
+from fpstore.format.histogram import Histogram
+from fpstore.format.mapping import MAPPING_DESIGN
+from fpstore.format.table import TableLayout, TableReader, TableWriter
 from fpstore.format.table_file import TableFile
 
 
@@ -46,6 +48,18 @@ def test_parts_decode_to_what_the_whole_table_does(path):
                 assert caught.value.block == first
     with pytest.raises(IndexError):
         parts.decode(np.zeros(2 * 128 + 16, np.uint8), np.zeros(3, np.uint64), table.block_count - 1, 1)
+
+
+@pytest.mark.parametrize("more", [-1, 1])
+def test_a_table_of_another_number_of_keys_than_said_is_not_finished(tmp_path, more):
+    keys = np.arange(100, dtype=np.uint64)
+    histogram = Histogram()
+    histogram.add(keys)
+    writer = TableWriter(tmp_path / "table", TableLayout(MAPPING_DESIGN, 0, 128, len(keys) - more, 0, histogram.counts))
+    writer.feed(keys)
+    with pytest.raises(fpstore.CorruptStoreError, match=f"would hold 100 keys instead of {100 - more}"):
+        writer.finish()
+    writer.abort()
 
 
 def test_headers_cut_short_are_refused(path):

@@ -10,7 +10,8 @@ from living import Child, words
 from repairing import flip
 
 import fpstore
-from fpstore.format.log import END, SUPERSEDED
+from fpstore.format.log import END, SUPERSEDED, LogReader
+from fpstore.format.log_writer import supersede_log
 from fpstore.query.delta import Delta
 from fpstore.query.tracker import Tracker, _trackers
 
@@ -158,6 +159,28 @@ def test_a_superseded_log_without_another_generation_is_read_on(path, tracker):
     later.close()
 
 
+def test_a_merge_between_the_manifest_and_the_log_is_noticed(path, monkeypatch):
+    """The log that is opened is superseded already, and its generation not yet removed."""
+    merges = []
+
+    def opened(*arguments):
+        if not merges:
+            merges.append(path)
+            with monkeypatch.context() as patch, fpstore.open(path, "r+") as store:
+                patch.setattr("fpstore.change.obsolete.remove_tree", lambda folder: None)
+                store.merge(design="flip-1")
+        return LogReader(*arguments)
+
+    monkeypatch.setattr("fpstore.query.tracker.LogReader", opened)
+    tracker = Tracker(path)
+    assert tracker.manifest.generation.number == 1
+    with fpstore.open(path, "r+") as store:
+        store.insert([10])
+    assert held(tracker.snapshot()) == [1, 2, 3, 10]
+    assert tracker.manifest.generation.number == 2
+    tracker.close()
+
+
 @pytest.mark.parametrize("news", [False, True])
 def test_a_store_that_is_replaced(path, tracker, writer, news):
     if news:
@@ -199,8 +222,10 @@ def test_a_store_that_is_renamed_is_followed(path, tracker, tmp_path):
 
 def test_a_store_that_is_removed_is_read_on(path, tracker):
     snapshot = tracker.snapshot()
+    supersede_log(tracker.log.path)  # as whoever removes a generation does
     shutil.rmtree(path)
-    assert tracker.snapshot() is snapshot
+    assert held(tracker.snapshot()) == [1, 2, 3]
+    assert tracker.snapshot().generation is snapshot.generation
     assert not tracker.is_same()
     tracker.after_fork()  # nothing is left to be opened again
     with pytest.raises(fpstore.StorageError, match="was replaced or removed"):
@@ -225,10 +250,13 @@ def test_what_cannot_be_opened_leaves_no_descriptor(path, tmp_path):
 # --- Closed, forked ---------------------------------------------------------------------------------
 
 
-def test_a_closed_tracker_says_so_and_gives_everything_back(path, writer):
+@pytest.mark.parametrize("ids", [None, ["a", "b", "c"]])
+def test_a_closed_tracker_says_so_and_gives_everything_back(tmp_path, ids):
+    path = build(tmp_path / "s", ids=ids)
     before = sorted(os.listdir("/proc/self/fd"))  # noqa: PTH208
     tracker = Tracker(path)
-    writer.insert([10])
+    with fpstore.open(path, "r+") as writer:
+        writer.insert([10], ids and ["d"])
     snapshot = tracker.snapshot()
     tracker.close()
     tracker.close()

@@ -14,6 +14,7 @@ from fpstore.building.sources import Part
 from fpstore.building.streaming import write_sorted
 from fpstore.building.target import Target, refuse_inside_store
 from fpstore.building.work import Work
+from fpstore.disk.folders import sync_folder
 from fpstore.disk.refusals import NOTHING_CHANGED, refusing
 from fpstore.format.manifest import IDENTITY_BYTES, generation_folder
 from fpstore.query.snapshot import Snapshot
@@ -28,6 +29,7 @@ def split_store(snapshot: Snapshot, folder: Path, bits: int, overwrite: bool, re
     refuse_inside_store(folder / "0.fps")
     with refusing(folder, NOTHING_CHANGED):
         folder.mkdir(exist_ok=True)
+        sync_folder(folder.absolute().parent)
     paths = []
     for prefix in range(1 << bits):
         path = folder / f"{prefix:0{bits}b}.fps"

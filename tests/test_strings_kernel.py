@@ -106,7 +106,7 @@ def test_places_and_ranks_outside_are_refused():
         lambda: _kernel.pick_strings(contents, counts, words(1, 0), one),
         lambda: _kernel.place_strings(contents, counts, lims, one, words(), [""]),
         lambda: _kernel.join_contents(contents, words()),
-        lambda: _kernel.open_frames([b""], words()),
+        lambda: _kernel.open_frames([b""], words(), 9),
         lambda: _kernel.hash_strings(b"ab", words(3)),
         lambda: _kernel.separate_strings(b"ab", words(2, 1)),
         lambda: _kernel.equal_strings(np.zeros(1, np.uint8), words(2), words(0), words(0, 1)),
@@ -138,6 +138,7 @@ def test_rows_that_equal_the_first_of_their_group(strings, data):
 
 # --- Frames ---------------------------------------------------------------------------------------
 
+MOST = 2 * 256 * 900  # bytes of two of the largest
 CONTENTS = [b"x\xff", b"y" * 300 + b"\xff", b"z" * 70_000 + b"\xff", bytes(range(256)) * 900]
 
 
@@ -147,16 +148,18 @@ def test_a_whole_frame_is_opened_and_nothing_less_or_more(content, checksum):
     """Frames of all sizes of the field that says how large the content is, of one block and of several."""
     frame = zstandard.ZstdCompressor(write_checksum=checksum).compress(CONTENTS[content])
     assert _kernel.open_frame(sealed_value(5, frame), 5) == frame
-    data, segments, sizes = _kernel.open_frames([sealed_value(i, frame) for i in (5, 6)], words(5, 6))
+    data, segments, sizes = _kernel.open_frames([sealed_value(i, frame) for i in (5, 6)], words(5, 6), MOST)
     assert (data, np.frombuffer(segments, np.uint64).tolist()) == (frame * 2, [0, len(frame), len(frame), len(frame)])
     assert np.frombuffer(sizes, np.uint64).tolist() == [len(CONTENTS[content])] * 2
+    for most in (0, 1, len(CONTENTS[content]), 2 * len(CONTENTS[content]) - 1):
+        assert _kernel.open_frames([sealed_value(i, frame) for i in (5, 6)], words(5, 6), most)[0] == frame
     assert _kernel.open_frame(sealed_value(5, frame), 6) is None
     for bad in (frame + b"\0", frame[:-1], frame[:7], frame[:4], b"", frame + frame, b"\0" + frame[1:]):
         assert _kernel.open_frame(sealed_value(5, bad), 5) is None
-        assert _kernel.open_frames([sealed_value(5, frame), sealed_value(6, bad)], words(5, 6)) is None
+        assert _kernel.open_frames([sealed_value(5, frame), sealed_value(6, bad)], words(5, 6), MOST) is None
     for short in (b"", b"\0" * 3):
         assert _kernel.open_frame(short, 0) is None
-    assert _kernel.open_frames([sealed_value(5, frame), None], words(5, 6)) is None
+    assert _kernel.open_frames([sealed_value(5, frame), None], words(5, 6), MOST) is None
     assert _kernel.seal_frames([frame, frame[1:]], 7) == [sealed_value(7, frame), sealed_value(8, frame[1:])]
 
 

@@ -127,7 +127,10 @@ class MergedStrings:
             tick()
             used = self._used[first * step : min((first + len(values)) * step, old.count)]
             if not copies:
-                writer.add(old.column(first, values).only(used))
+                at = 0
+                for strings in old.columns_of(first, values):
+                    writer.add(strings.only(used[at : at + len(strings)]))
+                    at += len(strings)
                 continue
             if used.all() and len(used) == len(values) * step and old.intact(first, values):
                 writer.copy(values)
@@ -138,7 +141,7 @@ class MergedStrings:
     @staticmethod
     def _write_record(writer: StringWriter, old: Strings, record: int, value: bytes, kept: npt.NDArray[np.bool_]) -> None:
         """Write what is kept of a record, as it is if it has nothing else."""
-        strings = old.column(record, [value])
+        (strings,) = old.columns_of(record, [value])
         rest = strings.only(kept)
         if len(kept) == old.per_record and len(rest.data) == len(strings.data):
             writer.copy([value])

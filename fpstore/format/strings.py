@@ -34,9 +34,10 @@ MOST_DICTIONARY_BYTES = 1 << 16
 DICTIONARY_SHARE = 100  # the strings are so many times as large as the dictionary
 SAMPLE_RECORDS, SAMPLE_BYTES = 1 << 12, 1 << 22  # about so much a dictionary is trained on
 CHECKSUM_BYTES = 4
-BATCH_RECORDS = 1 << 11  # are written together
+BATCH_RECORDS, BATCH_BYTES = 1 << 11, 1 << 22  # are written together
 MOST_RECORD_BYTES = MOST_STRINGS * (MAX_STRING_BYTES + 1)
-RECORDS_AT_ONCE = 1 << 12
+RECORDS_AT_ONCE, VALUE_BYTES = 1 << 12, 1 << 23  # at most so many are read together
+CONTENT_BYTES = 1 << 22  # of records that are decompressed together
 NOWHERE = np.uint64(2**64 - 1)
 Buffers = Any  # a sequence of buffers of zstandard
 NO_STRINGS = StringColumn(b"", np.empty(0, np.uint64))
@@ -169,9 +170,18 @@ class RecordReader:
         strings = [] if content is None else content.split(SEPARATOR)
         return None if not strings or strings.pop() or len(strings) > self._layout.per_record else strings
 
-    def contents(self, records: Words, values: Sequence[bytes | None]) -> Buffers | None:
-        """Return what many values decompress to, as buffers, or None if one is damaged."""
-        frames = _kernel.open_frames(list(values), records)
+    def contents(self, records: Words, values: Sequence[bytes | None]) -> Iterator[tuple[slice, Buffers | None]]:
+        """Yield (which values, what they decompress to, as buffers) in parts of some bytes; None, last, if one is damaged."""
+        start = 0
+        while start < len(values):
+            found = self._decompressed(records[start:], list(values[start:]))
+            end = len(values) if found is None else start + len(found)
+            yield slice(start, end), found
+            start = end
+
+    def _decompressed(self, records: Words, values: list[bytes | None]) -> Buffers | None:
+        """Return what the first values decompress to, or None if one is damaged."""
+        frames = _kernel.open_frames(values, records, CONTENT_BYTES)
         if frames is None:
             return None
         data, segments, sizes = frames
@@ -217,7 +227,7 @@ class StringWriter:
         self._threads = threads
         self._waiting = NO_STRINGS  # of the record that is not full yet
         self._values: list[bytes] = []  # to be written together
-        self._written = self._largest = 0
+        self._written = self._largest = self._held = 0
         self._writer = SealedWriter(path)
 
     def add(self, strings: StringColumn) -> None:
@@ -243,7 +253,8 @@ class StringWriter:
     def copy(self, values: list[bytes]) -> None:
         """Append values as they lie in the same place of a file of the same layout."""
         self._values += values
-        if len(self._values) >= BATCH_RECORDS:
+        self._held += sum(map(len, values))
+        if len(self._values) >= BATCH_RECORDS or self._held >= BATCH_BYTES:
             self._flush()
 
     def _flush(self) -> None:
@@ -253,7 +264,7 @@ class StringWriter:
         self._writer.run(lambda transaction: _append(transaction, items))
         self._written += len(values)
         self._largest = max(self._largest, max(map(len, values), default=0))
-        self._values = []
+        self._values, self._held = [], 0
 
     def finish(self) -> dict[str, int]:
         """Make the file durable, and return its size, digest and largest value."""
@@ -299,6 +310,7 @@ class Strings:
         self.path = path
         self.count = count
         self._reader = SealedReader(path, file_bytes=shape["bytes"], digest=shape["digest"], largest=shape["largest"])
+        self._at_once = max(min(VALUE_BYTES // max(shape["largest"], 1), RECORDS_AT_ONCE), 1)  # records
         self._last: tuple[int, bytes] = -1, b""  # the record that was read last, and what it decompresses to
 
     @cached_property
@@ -424,17 +436,19 @@ class Strings:
         ranks = numbers - records * np.uint64(self.per_record)
         starts = np.flatnonzero(np.diff(records, prepend=NOWHERE))
         lims = np.append(starts, len(numbers))
-        for first in range(0, len(starts), RECORDS_AT_ONCE):
-            part = lims[first : first + RECORDS_AT_ONCE + 1]
+        for first in range(0, len(starts), self._at_once):
+            part = lims[first : first + self._at_once + 1]
             rows = slice(int(part[0]), int(part[-1]))
             distinct = records[part[:-1]]
             values = self._reader.get_many(distinct, distinct)
-            contents = self._records.contents(distinct, values)
-            first_row = np.uint64(part[0])
-            if contents is None or not take(
-                Wanted(contents, self._counts(distinct), part.astype(np.uint64) - first_row, ranks[rows]), rows
-            ):
-                raise self._fault(distinct, values, numbers[rows])
+            counts, lims_here = self._counts(distinct), part.astype(np.uint64) - np.uint64(part[0])
+            for some, contents in self._records.contents(distinct, values):
+                start, end = int(lims_here[some.start]), int(lims_here[some.stop])
+                here = Wanted(
+                    contents, counts[some], lims_here[some.start : some.stop + 1] - np.uint64(start), ranks[rows][start:end]
+                )
+                if contents is None or not take(here, slice(rows.start + start, rows.start + end)):
+                    raise self._fault(distinct, values, numbers[rows])
 
     def _fault(self, records: Words, values: Sequence[bytes | None], numbers: Words) -> CorruptStoreError:
         """Return why strings of some records cannot be read."""
@@ -454,7 +468,7 @@ class Strings:
         """Yield (first record, values of it and those that follow) in order, as they lie in the file."""
         items = islice(self._reader.items(), -(-self.count // self.per_record))
         first = 0
-        while batch := list(islice(items, RECORDS_AT_ONCE)):
+        while batch := list(islice(items, self._at_once)):
             expected = record_keys(np.arange(first, first + len(batch), dtype=np.uint64))
             for record, ((key, _), wanted) in enumerate(zip(batch, expected, strict=True), first):
                 if key != wanted:
@@ -462,28 +476,31 @@ class Strings:
             yield first, [value for _, value in batch]
             first += len(batch)
 
-    def column(self, first: int, values: list[bytes]) -> StringColumn:
-        """Return the strings of successive records.
+    def columns_of(self, first: int, values: list[bytes]) -> Iterator[StringColumn]:
+        """Yield the strings of successive records, in parts of some bytes.
 
         Raises
         ------
         CorruptStoreError
         """
         records = np.arange(first, first + len(values), dtype=np.uint64)
-        contents = self._records.contents(records, values)
-        column = None if contents is None else _kernel.join_contents(contents, self._counts(records))
-        if column is None:
-            raise self._fault(records, values, np.empty(0, np.uint64))
-        return StringColumn(*column)
+        for some, contents in self._records.contents(records, values):
+            column = None if contents is None else _kernel.join_contents(contents, self._counts(records[some]))
+            if column is None:
+                raise self._fault(records, values, np.empty(0, np.uint64))
+            yield StringColumn(*column)
 
     def intact(self, first: int, values: list[bytes]) -> bool:
         """Whether the values of successive records have the right checksums."""
-        return _kernel.open_frames(values, np.arange(first, first + len(values), dtype=np.uint64)) is not None
+        return all(_kernel.open_frame(value, record) is not None for record, value in enumerate(values, first))
 
     def columns(self) -> Iterator[tuple[int, StringColumn]]:
         """Yield (number of the first string, strings) in order of the numbers; those not in use are empty."""
+        number = 0
         for first, values in self.records():
-            yield first * self.per_record, self.column(first, values)
+            for column in self.columns_of(first, values):
+                yield number, column
+                number += len(column)
 
     def items(self) -> Iterator[tuple[int, bytes]]:
         """Yield (number, string in UTF-8) in order of the numbers, without the numbers that are not in use."""

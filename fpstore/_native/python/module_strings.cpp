@@ -36,23 +36,30 @@ nb::object open_frame(nb::bytes value, uint64_t seed) {
   return bytes_of(data_of(value) + kStringChecksumBytes, value.size() - kStringChecksumBytes);
 }
 
-// (values one after the other, where each frame starts and how long it is, how long its content is); None if one is damaged.
-nb::object open_frames(nb::list values, Words seeds) {
+// The frames of the first values, one after the other, where each starts and how long it is, and how long its content is. As many as
+// have together at most so many bytes of content, and at least one; None if one of them is damaged.
+nb::object open_frames(nb::list values, Words seeds, uint64_t most_bytes) {
   const size_t n = seeds.size();
   if (nb::len(values) != n) throw nb::value_error("columns of different lengths");
   std::string all;
-  std::vector<uint64_t> segments(2 * n), sizes(n);
+  std::vector<uint64_t> segments, sizes;
+  uint64_t total = 0;
   for (size_t i = 0; i < n; ++i) {
     const nb::handle value = values[i];
     if (!nb::isinstance<nb::bytes>(value)) return nb::none();
     const nb::bytes bytes = nb::borrow<nb::bytes>(value);
-    if (!open_string_record(data_of(bytes), bytes.size(), seeds.data()[i], &sizes[i])) return nb::none();
-    segments[2 * i] = all.size();
-    segments[2 * i + 1] = bytes.size() - kStringChecksumBytes;
+    uint64_t content_bytes;
+    if (!open_string_record(data_of(bytes), bytes.size(), seeds.data()[i], &content_bytes)) return nb::none();
+    if (i && content_bytes > most_bytes - total) break;
+    total += content_bytes;
+    if (total > most_bytes) total = most_bytes;
+    sizes.push_back(content_bytes);
+    segments.push_back(all.size());
+    segments.push_back(bytes.size() - kStringChecksumBytes);
     all.append(bytes.c_str() + kStringChecksumBytes, bytes.size() - kStringChecksumBytes);
   }
   return nb::make_tuple(bytes_of(all.data(), all.size()), bytes_of(segments.data(), segments.size() * 8),
-                        bytes_of(sizes.data(), n * 8));
+                        bytes_of(sizes.data(), sizes.size() * 8));
 }
 
 // The string of a rank of a decompressed record; None if the record does not have so many strings.
@@ -282,7 +289,7 @@ nb::object join_contents(nb::object contents, Words counts) {
 void bind_strings(nb::module_& m) {
   m.def("copied", &copied, "items"_a, "longest"_a, "path"_a);
   m.def("open_frame", &open_frame, "value"_a, "seed"_a);
-  m.def("open_frames", &open_frames, "values"_a, nb::arg("seeds").noconvert());
+  m.def("open_frames", &open_frames, "values"_a, nb::arg("seeds").noconvert(), "most_bytes"_a);
   m.def("string_at", &string_at, "content"_a, "count"_a, "rank"_a);
   m.def("pick_strings", &pick_strings, "contents"_a, nb::arg("counts").noconvert(), nb::arg("lims").noconvert(),
         nb::arg("ranks").noconvert());

@@ -41,12 +41,14 @@ MOST_MARKS = 1 << 26  # keys of which it is noted that they have been checked
 FULL_BYTES = 1 << 16  # a disk with less room than this is called full
 # One lock around all reading, so that no thread closes or forks in the middle of a read. Reads are short and mostly hold the GIL.
 _lock = threading.RLock()
+_forks = 0  # between the first process and this one
 _shared: WeakValueDictionary[tuple[int, int], lmdb.Environment] = WeakValueDictionary()
 
 
 def _after_fork_in_child() -> None:
     """Close the parent's handles: LMDB forbids their use, and they would keep their files from being opened again."""
-    global _lock
+    global _forks, _lock
+    _forks += 1
     _lock = threading.RLock()
     inherited = list(_shared.values())
     _shared.clear()
@@ -139,7 +141,7 @@ class SealedReader:
         self._longest = max(largest, PAD_BYTES // 2)
         self._reached = bytearray()  # by the number of a key: whether the pages on the way to it have been checked
         self._closed = False
-        self._pid = 0  # the process that owns what follows
+        self._forks = -1  # the process that owns what follows, by its number of forks
         self._given_back: finalize[[int], SealedReader] | None = None
         self._descriptor = -1  # of the file that was opened, even if the path names another one later
         self._environment: lmdb.Environment | None = None
@@ -157,7 +159,7 @@ class SealedReader:
             self._given_back = finalize(self, os.close, self._descriptor)
         status = os.fstat(self._descriptor)
         inode = (status.st_dev, status.st_ino)
-        if self._pid == 0:
+        if self._forks < 0:
             self._check_file(os.fstat(self._descriptor).st_size)
         environment = _shared.get(inode)
         if environment is None:
@@ -171,7 +173,7 @@ class SealedReader:
                 environment.close()
             raise
         _shared[inode] = self._environment = environment
-        self._pid = os.getpid()
+        self._forks = _forks
 
     def _way(self) -> bytes:
         """Return a path of the very file that was opened: before a fork, a merge may have removed it, or the store was renamed.
@@ -228,7 +230,7 @@ class SealedReader:
         """Return the transaction, opened in this process; the caller holds the lock."""
         if self._closed:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
-        if self._pid != os.getpid():
+        if self._forks != _forks:
             self._open()
         return self._transaction
 
@@ -262,7 +264,7 @@ class SealedReader:
             How many keys are less, if it is there: by it is noted what has been checked.
         """
         with _lock:
-            transaction = self._ready()
+            transaction: Any = self._transaction if self._forks == _forks else self._ready()
             if not self._whole and not self._has_reached(number):
                 self._pages.reach(int.from_bytes(key, "big"))
                 self._note_reached(number)
@@ -270,7 +272,9 @@ class SealedReader:
                 value = transaction.get(key)
             except lmdb.Error as error:
                 raise _translate(self.path, error) from error
-            return None if value is None else self._copied(value)
+            if value is None:
+                return None
+            return self._copied(value)
 
     def get_many(self, keys: Words, numbers: Words) -> list[bytes | None]:
         """Return the value of each key, or None; see :meth:`get`. Ascending keys are found fastest."""
@@ -352,7 +356,7 @@ class SealedReader:
     def close(self) -> None:
         """Release the handle; the file is closed with its last reader. Closing twice is allowed."""
         with _lock:
-            self._closed = True
+            self._closed, self._forks = True, -1
             self._transaction = self._environment = None
             if self._given_back is not None:
                 self._given_back()

@@ -341,10 +341,6 @@ class Strings:
     def _records(self) -> RecordReader:
         return RecordReader(self.layout)
 
-    def _count(self, record: int) -> int:
-        """Return how many strings a record has."""
-        return min(self.per_record, self.count - record * self.per_record)
-
     def _counts(self, records: Words) -> Words:
         """Return how many strings each of some records has."""
         per_record = np.uint64(self.per_record)
@@ -359,7 +355,7 @@ class Strings:
         CorruptStoreError
         """
         strings = None if value is None else self._records.strings(record, value)
-        if strings is None or len(strings) != self._count(record):
+        if strings is None or len(strings) != min(self.per_record, self.count - record * self.per_record):
             raise self._damaged_record(record)
         return strings
 
@@ -375,9 +371,14 @@ class Strings:
         CorruptStoreError
             There is none.
         """
+        return self.string(number).encode()
+
+    def string(self, number: int) -> str:
+        """Return the string of a number; see :meth:`encoded`."""
         if number >= self.count:
             raise self._unknown(number)
-        record, rank = divmod(number, self.per_record)
+        per_record = self.layout.per_record
+        record = number // per_record
         last, content = self._last
         if last != record:
             value = self._reader.get(record_key(record), record)
@@ -386,19 +387,11 @@ class Strings:
                 raise self._damaged_record(record)
             content = read
             self._last = record, content
-        string = _kernel.string_at(content, self._count(record), rank)
-        if string is None:
-            raise self._damaged_record(record)
+        first = record * per_record
+        string = _kernel.string_at(content, min(per_record, self.count - first), number - first)
         if not string:
-            raise self._unknown(number)
+            raise self._damaged_record(record) if string is None else self._unknown(number)
         return string
-
-    def string(self, number: int) -> str:
-        """Return the string of a number; see :meth:`encoded`."""
-        try:
-            return self.encoded(number).decode()
-        except UnicodeDecodeError:
-            raise self._damaged(f"the string of id number {number} is not UTF-8") from None
 
     def several(self, numbers: Words) -> list[bytes]:
         """Return the UTF-8 of the strings of ascending numbers. Each record is read once.

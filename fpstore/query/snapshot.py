@@ -61,7 +61,9 @@ class Snapshot:
                 return []
             if self.totals.id_kind != "string":
                 return [Match(f, distance, ids.get(block, rank)) for f, distance, block, rank in found]
-            return [Match(f, distance, self.named(ids.get(block, rank))) for f, distance, block, rank in found]
+            assert generation.dictionary is not None
+            string = generation.dictionary.strings.string  # without changes, each id is in the dictionary
+            return [Match(f, distance, [string(number) for number in ids.get(block, rank)]) for f, distance, block, rank in found]
         version = self.version
         added = changes.probe_one(value, radius, version)
         matches = [

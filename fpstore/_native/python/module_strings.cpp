@@ -62,14 +62,23 @@ nb::object open_frames(nb::list values, Words seeds, uint64_t most_bytes) {
                         bytes_of(sizes.data(), sizes.size() * 8));
 }
 
-// The string of a rank of a decompressed record; None if the record does not have so many strings.
+nb::object text_of(const uint8_t* data, size_t size) {
+  return nb::steal(PyUnicode_DecodeUTF8(reinterpret_cast<const char*>(data), static_cast<Py_ssize_t>(size), nullptr));
+}
+
+// The string of a rank of a decompressed record; None if the record does not have so many strings, or this is no UTF-8.
 nb::object string_at(nb::bytes content, uint64_t count, uint64_t rank) {
   if (rank >= count) throw nb::index_error("no such rank");
   if (count > content.size()) return nb::none();
-  std::vector<uint64_t> ends(count);
-  if (!find_string_ends(data_of(content), content.size(), count, ends.data())) return nb::none();
+  uint64_t few[256];
+  std::vector<uint64_t> many(count > 256 ? count : 0);
+  uint64_t* const ends = many.empty() ? few : many.data();
+  if (!find_string_ends(data_of(content), content.size(), count, ends)) return nb::none();
   const uint64_t start = rank ? ends[rank - 1] + 1 : 0;
-  return bytes_of(data_of(content) + start, ends[rank] - start);
+  nb::object text = text_of(data_of(content) + start, ends[rank] - start);
+  if (text.is_valid()) return text;
+  PyErr_Clear();
+  return nb::none();
 }
 
 // An item of a sequence of buffers.
@@ -135,7 +144,7 @@ bool place_strings(nb::object contents, Words counts, Words lims, Words ranks, W
   bool texts = true;
   nb::object text;
   const bool fine = for_each_wanted(contents, counts, lims, ranks, [&](uint64_t j, const uint8_t* data, size_t size, bool again) {
-    if (!again) text = nb::steal(PyUnicode_DecodeUTF8(reinterpret_cast<const char*>(data), static_cast<Py_ssize_t>(size), nullptr));
+    if (!again) text = text_of(data, size);
     if (!text.is_valid()) PyErr_Clear();
     texts &= text.is_valid() && size;
     const uint64_t place = places.data()[j];
@@ -241,7 +250,7 @@ nb::list cut_text(nb::bytes data, Words starts, Words ends) {
   for (size_t i = 0; i < starts.size(); ++i) {
     const uint64_t start = starts.data()[i], end = ends.data()[i];
     if (start > end || end > data.size()) throw nb::value_error("ends run past the data");
-    const nb::object text = nb::steal(PyUnicode_DecodeUTF8(data.c_str() + start, static_cast<Py_ssize_t>(end - start), nullptr));
+    const nb::object text = text_of(data_of(data) + start, end - start);
     if (!text.is_valid()) throw nb::python_error();
     out.append(text);
   }

@@ -160,7 +160,7 @@ class Snapshot:
 
     def _strings_of(self, numbers: Words) -> list[str]:
         """Return the strings of many numbers. Each distinct one is read once, in order, and is one object."""
-        order = np.argsort(numbers, kind="stable")
+        order = np.argsort(numbers)
         ascending = numbers[order]
         dictionary, delta = self.generation.dictionary, self.delta
         out, known = [""] * len(numbers), 0

@@ -29,7 +29,7 @@ LAYERS = (
     ("errors",),
     ("_kernel",),  # raises the errors
     ("start", "arguments", "threads", "diagnostics", "aliases"),
-    ("resources", "lims", "disk"),
+    ("resources", "lims", "string_column", "disk"),
     ("io",),
     ("design",),
     ("format",),

@@ -26,8 +26,8 @@ import fpstore
 from fpstore.disk import seal as sealing
 from fpstore.disk import sealed as lmdb_files
 from fpstore.format.id_map import record_seed
-from fpstore.format.string_column import hash_of
 from fpstore.format.strings import DICTIONARY_KEYS
+from fpstore.string_column import hash_of
 
 # --- LMDB files -----------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import fpstore
 from fpstore.format.dictionary import Dictionary
-from fpstore.format.string_column import StringColumn
+from fpstore.string_column import StringColumn
 
 MAX_BYTES = 1 << 16
 

@@ -17,7 +17,7 @@ from fpstore.format.log import LOG_FILE, LogHeader
 from fpstore.format.log_writer import LogWriter, create_log
 from fpstore.format.manifest import read_manifest
 from fpstore.format.record import Change, pack_change
-from fpstore.format.string_column import hash_of
+from fpstore.string_column import hash_of
 
 FINGERPRINTS = np.random.default_rng(3).integers(0, 2**64, 300, np.uint64)
 STRINGS = [f"document {i}" for i in range(300)]

@@ -18,7 +18,6 @@ from reference_store import LAYOUT_KEYS, encode_layout, encode_strings, sealed_v
 import fpstore
 from fpstore.disk import sealed as lmdb_files
 from fpstore.format.dictionary import DICTIONARY_FILES
-from fpstore.format.string_column import StringColumn
 from fpstore.format.strings import (
     MOST_RECORD_BYTES,
     RecordReader,
@@ -28,6 +27,7 @@ from fpstore.format.strings import (
     StringWriter,
     strings_per_record,
 )
+from fpstore.string_column import StringColumn
 
 COUNT = 1000
 NAMES = [f"https://example.org/pages/{i * 7919 % 10_007}?language=en#{i}" for i in range(COUNT)]

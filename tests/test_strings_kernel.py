@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from reference_store import sealed_value
 
 from fpstore import _kernel
-from fpstore.format.string_column import StringColumn, hash_of
+from fpstore.string_column import StringColumn, hash_of
 
 texts = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=30), max_size=30)
 
@@ -32,10 +32,14 @@ def test_a_column_holds_its_strings(one, other, data):
     assert column.sizes.tolist() == [len(string) for string in encoded]
     assert column.hashes().tolist() == [xxhash.xxh64_intdigest(string) for string in encoded] == [*map(hash_of, encoded)]
     assert column.separated() == separated(encoded)
-    assert (column + StringColumn.of(other)).tolist() == encoded + [text.encode() for text in other]
+    assert column.texts() == one
+    assert StringColumn.joined([column, StringColumn.of(other), column]).texts() == one + other + one
     start = data.draw(st.integers(0, len(one)))
     end = data.draw(st.integers(start, len(one)))
     assert column.part(start, end).tolist() == encoded[start:end]
+    text = "-".join(one).encode()
+    ends = words(*(len("-".join(one[: i + 1]).encode()) for i in range(len(one))))
+    assert StringColumn.cut(text, ends - column.sizes, ends).tolist() == encoded
     kept = np.array(data.draw(st.lists(st.booleans(), min_size=len(one), max_size=len(one))), bool)
     assert column.only(kept).tolist() == [string if keep else b"" for string, keep in zip(encoded, kept, strict=True)]
     assert column.take(kept).tolist() == [string for string, keep in zip(encoded, kept, strict=True) if keep]
@@ -113,14 +117,16 @@ def test_places_and_ranks_outside_are_refused():
         lambda: _kernel.separate_strings(b"ab", words(2, 1)),
         lambda: _kernel.equal_strings(np.zeros(1, np.uint8), words(2), words(0), words(0, 1)),
         lambda: _kernel.equal_strings(np.zeros(1, np.uint8), words(1), words(0), words(0, 2)),
-        lambda: _kernel.cut_text(b"ab", words(0), words(3)),
-        lambda: _kernel.cut_text(b"ab", words(1), words(0)),
-        lambda: _kernel.cut_text(b"ab", words(1), words()),
+        lambda: _kernel.cut_strings(b"ab", words(0), words(3)),
+        lambda: _kernel.cut_strings(b"ab", words(1), words(0)),
+        lambda: _kernel.cut_strings(b"ab", words(1), words()),
     ):
         with pytest.raises(ValueError, match=r"descend|past|different lengths"):
             call()
     with pytest.raises(UnicodeDecodeError):
-        _kernel.cut_text(b"\xff", words(0), words(1))
+        _kernel.texts_of(b"\xff", words(1))
+    with pytest.raises(UnicodeDecodeError):
+        StringColumn.cut(b"\xff", words(0), words(1))
     with pytest.raises(UnicodeEncodeError):
         _kernel.encode_strings(["\ud800"])
     with pytest.raises(TypeError):

@@ -31,6 +31,7 @@ from fpstore.format.record import Totals
 from fpstore.format.table import TableReader, table_name
 from fpstore.io.check import as_array
 from fpstore.resources import parse_memory, parse_threads
+from fpstore.string_column import StringColumn
 
 PHASE_READ = "reading"
 PHASE_SORT = "sorting"
@@ -99,22 +100,33 @@ class _Build:
         """Read, sort, encode, and write the manifest last."""
         with self._writer as writer:
             sorter = self._read(source, ids)
-            identity = self._sorted(sorter)
-            identity.design = self._choose(identity.count, identity.sample())
-            writer.begin(identity.design, identity.count, identity.digest)
-            self._work.start(PHASE_TABLES, identity.count * len(identity.design.tables))
-            writer.write_identity(identity.histogram, identity.groups())
-            identity.drop_ids(writer.folder / table_name(0))
-            self._other_tables(identity)
+            parts = [partial(self._tables, sorter)]
             if self._strings is not None:
-                writer.write_dictionary(self._strings, self._threads)
+                parts.append(partial(writer.write_dictionary, self._strings, max(self._threads - 1, 1)))
+            if self._threads > 1:
+                self._work.share(len(parts), parts)
+            else:
+                for part in parts:
+                    part()
+            if self._strings is not None:
                 self._strings.close()
-            if self._strings is not None or self._options.index_ids:
-                writer.write_places(self._memory)
             self._temporary.rmdir()
             writer.finish()
-            totals = Totals(identity.count, writer.ids, self._next_row, self._kind)
-            finish_store(self._folder, self._manifest(identity, writer.record(1, totals)))
+            totals = Totals(self._identity.count, writer.ids, self._next_row, self._kind)
+            finish_store(self._folder, self._manifest(self._identity, writer.record(1, totals)))
+
+    def _tables(self, sorter: PairSorter) -> None:
+        """Sort the rows, choose the design, and write the tables, the ids and the index by id."""
+        writer = self._writer
+        self._identity = identity = self._sorted(sorter)
+        identity.design = self._choose(identity.count, identity.sample())
+        writer.begin(identity.design, identity.count, identity.digest)
+        self._work.start(PHASE_TABLES, identity.count * len(identity.design.tables))
+        writer.write_identity(identity.histogram, identity.groups())
+        identity.drop_ids(writer.folder / table_name(0))
+        self._other_tables(identity)
+        if self._strings is not None or self._options.index_ids:
+            writer.write_places(self._memory)
 
     def _known_rows(self, source: Any) -> int | None:
         """Return the number of rows, if it is known; an impossible design is refused then, before anything is read."""
@@ -130,7 +142,7 @@ class _Build:
         pieces = chunks(source, ids)
         first = next(pieces, None)
         pieces = chain([] if first is None else [first], pieces)
-        if self._options.id_kind == "string" or (first is not None and isinstance(first[1], list)):
+        if self._options.id_kind == "string" or (first is not None and isinstance(first[1], (list, StringColumn))):
             return self._read_strings(pieces, rows)
         sorter = PairSorter(self._memory, self._temporary, rows)
         for fingerprints, chunk_ids in pieces:

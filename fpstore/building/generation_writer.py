@@ -108,6 +108,7 @@ class GenerationWriter:
         for group in groups:
             self.ids += len(group[2])
             yield group
+            self.work.tick(len(group[0]))
 
     def _map(self, files: MappingFiles, layout: TableLayout, groups: Iterable[Groups]) -> tuple[dict[str, int], MappingWriter]:
         """Write a mapping; return the shape of its file of numbers, and the writer, whose table is to be made durable."""
@@ -115,7 +116,7 @@ class GenerationWriter:
         try:
             for keys, counts, numbers in groups:
                 mapping.add(keys, counts, numbers)
-                self.work.tick(len(keys))
+                self.work.tick()
             shape = mapping.finish()
         except BaseException:
             mapping.abort()

@@ -13,7 +13,6 @@ from fpstore.aliases import Words
 from fpstore.building.sources import union_of_groups
 from fpstore.building.strings import StringSpool
 from fpstore.format.dictionary import Dictionary
-from fpstore.format.string_column import StringColumn
 from fpstore.format.strings import (
     SAMPLE_RECORDS,
     Sample,
@@ -24,6 +23,7 @@ from fpstore.format.strings import (
     train,
 )
 from fpstore.query.snapshot import Groups
+from fpstore.string_column import StringColumn
 
 TRAINED_GROWTH = 4  # the zstandard dictionary is trained again when there are so many times as many strings
 PIECE_STRINGS = 1 << 14

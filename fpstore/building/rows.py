@@ -10,6 +10,7 @@ import numpy as np
 from fpstore.aliases import Words
 from fpstore.errors import InputError, show
 from fpstore.io import check_fingerprints, check_ids
+from fpstore.string_column import StringColumn
 
 SLICE_ROWS = 1 << 20
 
@@ -24,7 +25,7 @@ def known_rows(source: Any) -> int | None:
     return len(source) if isinstance(source, (list, tuple, range)) and not _is_list_of_arrays(source) else None
 
 
-def chunks(source: Any, ids: Any) -> Iterator[tuple[Words, Words | list[str] | None]]:
+def chunks(source: Any, ids: Any) -> Iterator[tuple[Words, Words | list[str] | StringColumn | None]]:
     """Yield (fingerprints, ids) pieces of any accepted input: an array, an iterable of arrays, or a reader of fpstore.io."""
     if isinstance(source, (np.ndarray, list, tuple, range)) and not _is_list_of_arrays(source):
         fingerprints = check_fingerprints(source)
@@ -41,7 +42,7 @@ def chunks(source: Any, ids: Any) -> Iterator[tuple[Words, Words | list[str] | N
         raise InputError("with an iterable of fingerprint arrays, ids must be an iterable of as many id arrays")
     id_parts = None if ids is None else iter(ids)
     kind: type | None = None
-    for number, part in enumerate(source):
+    for number, part in enumerate(_parts(source)):
         if hasattr(part, "fingerprints"):
             if ids is not None:
                 raise InputError("ids come with the reader; do not pass them as well")
@@ -65,6 +66,12 @@ def chunks(source: Any, ids: Any) -> Iterator[tuple[Words, Words | list[str] | N
         yield fingerprints, part_ids
     if id_parts is not None and next(id_parts, None) is not None:
         raise InputError("there are more id arrays than fingerprint arrays")
+
+
+def _parts(source: Iterable[Any]) -> Iterable[Any]:
+    from fpstore.io.reader import Reader
+
+    return source.columns() if isinstance(source, Reader) else source
 
 
 def _is_list_of_arrays(source: object) -> bool:

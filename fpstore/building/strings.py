@@ -13,8 +13,8 @@ from fpstore.aliases import Words
 from fpstore.building.external_sort import COPY_ROWS, Column, PairSorter
 from fpstore.disk.files import allocate
 from fpstore.errors import InputError
-from fpstore.format.string_column import StringColumn
 from fpstore.format.strings import MAX_STRING_BYTES, SAMPLE_RECORDS, Sample, StringLayout, StringWriter, strings_per_record, train
+from fpstore.string_column import StringColumn
 
 RECORDS_TOGETHER = 8  # in a sample
 KEPT_BYTES = 96  # per row where all is kept in memory: the columns, what they keep of the sort, and the next sort
@@ -54,15 +54,15 @@ class StringSpool:
         self._bytes = 0
         self.rows = self.count = 0
 
-    def add(self, strings: Sequence[str] | Sequence[bytes]) -> None:
-        """Append the ids of successive rows, as text or in UTF-8.
+    def add(self, strings: StringColumn | Sequence[str] | Sequence[bytes]) -> None:
+        """Append the ids of successive rows: a column, text, or UTF-8.
 
         Raises
         ------
         InputError
             One is too long.
         """
-        column = StringColumn.of(strings)
+        column = strings if isinstance(strings, StringColumn) else StringColumn.of(strings)
         if (longest := int(column.sizes.max(initial=0))) > MAX_STRING_BYTES:
             raise InputError(f"a string id takes at most {MAX_STRING_BYTES} bytes of UTF-8, got one of {longest}")
         with self._data.open("ab", buffering=0) as file:

@@ -11,8 +11,8 @@ import numpy as np
 from fpstore.aliases import Words
 from fpstore.errors import CorruptStoreError
 from fpstore.format.mapping import MappingFiles, digest_of, open_mapping, pair_digest
-from fpstore.format.string_column import StringColumn, hash_of
 from fpstore.format.strings import STRINGS_FILE, Strings
+from fpstore.string_column import StringColumn, hash_of
 
 HASHES_FILE, NUMBERS_FILE = "hashes.fpt", "numbers.mdb"
 DICTIONARY_FILES = (STRINGS_FILE, HASHES_FILE, NUMBERS_FILE)

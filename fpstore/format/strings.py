@@ -17,7 +17,7 @@ from fpstore.aliases import Words
 from fpstore.arguments import MAX_ID_BYTES
 from fpstore.disk.sealed import SealedReader, SealedWriter, record_key, record_keys
 from fpstore.errors import CorruptStoreError
-from fpstore.format.string_column import StringColumn
+from fpstore.string_column import StringColumn
 
 if TYPE_CHECKING:
     from zstandard import ZstdCompressionDict, ZstdCompressor, ZstdDecompressor
@@ -232,7 +232,7 @@ class StringWriter:
 
     def add(self, strings: StringColumn) -> None:
         """Append strings; an empty one stands for a number that is not in use."""
-        waiting = self._waiting + strings if len(self._waiting) else strings
+        waiting = StringColumn.joined([self._waiting, strings]) if len(self._waiting) else strings
         step = self._layout.per_record
         whole = len(waiting) // step * step
         self._compress(waiting.part(0, whole))

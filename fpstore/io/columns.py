@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fpstore import _kernel
 from fpstore.aliases import Words
-from fpstore.io.source import IdKind, Ids
+from fpstore.io.source import IdColumn, IdKind
+from fpstore.string_column import StringColumn
 
 _Positions = npt.NDArray[np.int64]
 _Bytes = npt.NDArray[np.uint8]
@@ -40,7 +40,9 @@ class Lines(NamedTuple):
     has_ids: bool
 
 
-def parse_block(block: bytes, separators: bytes, decimal: bool, kind: IdKind | None, plain: bool) -> tuple[Words, Ids] | None:
+def parse_block(
+    block: bytes, separators: bytes, decimal: bool, kind: IdKind | None, plain: bool
+) -> tuple[Words, IdColumn] | None:
     r"""Parse lines of ``fingerprint`` or ``fingerprint separator id``, all of one kind, each ending in ``\n``.
 
     Returns None if a line of the block is irregular. Ids are strings unless ``kind`` is "int"; with ``plain``,
@@ -146,9 +148,9 @@ def _number(digits: _Bytes) -> Words:
     return total
 
 
-def _slice_strings(lines: Lines, starts: _Positions) -> list[str] | None:
+def _slice_strings(lines: Lines, starts: _Positions) -> StringColumn | None:
     """Return the ids unchanged; None if the block is not UTF-8."""
     try:
-        return _kernel.cut_text(lines.data, starts.astype(np.uint64), lines.ends.astype(np.uint64))
+        return StringColumn.cut(lines.data, starts.astype(np.uint64), lines.ends.astype(np.uint64))
     except UnicodeDecodeError:
         return None

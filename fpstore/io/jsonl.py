@@ -11,7 +11,8 @@ from fpstore.errors import InputError, show
 from fpstore.io.check import MAX_U64, check_fingerprints, check_ids, check_string_id, parse_fingerprint
 from fpstore.io.columns import parse_block
 from fpstore.io.lines import BLOCK_BYTES, LineSource
-from fpstore.io.source import Batch, Fields, IdKind, IdRule, Ids, InputFile, at
+from fpstore.io.source import Batch, Fields, IdColumn, IdKind, IdRule, InputFile, at
+from fpstore.string_column import StringColumn
 
 _decode = json.JSONDecoder().decode
 _raw_decode = json.JSONDecoder().raw_decode
@@ -59,7 +60,7 @@ class JsonlSource(LineSource):
         if rule.kind not in (None, kind):
             return None
         rule.has_ids, rule.kind = True, kind
-        return Batch(fingerprints, ids)
+        return Batch(fingerprints, ids if isinstance(ids, np.ndarray) else StringColumn.of(ids))
 
     def _fingerprints(self, values: list[object]) -> Words | None:
         if set(map(type, values)) == {int}:
@@ -141,10 +142,10 @@ def _parse_object(raw: bytes) -> dict[str, object]:
     return row
 
 
-def _column(ids: list[int | str], rule: IdRule) -> Ids:
+def _column(ids: list[int | str], rule: IdRule) -> IdColumn:
     if not ids:
         return None
-    return np.array(ids, dtype=np.uint64) if rule.kind == "int" else [str(item) for item in ids]
+    return np.array(ids, dtype=np.uint64) if rule.kind == "int" else StringColumn.of([str(item) for item in ids])
 
 
 def _show_json(value: object) -> str:

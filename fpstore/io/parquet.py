@@ -11,7 +11,8 @@ from fpstore.disk.refusals import refused
 from fpstore.errors import InputError, MissingExtraError, StorageError
 from fpstore.io.check import check_string_id
 from fpstore.io.sink import Columns, Encoder, Sink
-from fpstore.io.source import Batch, Fields, IdRule, Ids, InputFile, Source, at, located
+from fpstore.io.source import Batch, Fields, IdColumn, IdRule, InputFile, Source, at, located
+from fpstore.string_column import StringColumn
 
 _GROUP_ROWS = 1 << 18
 
@@ -111,25 +112,25 @@ class ParquetSource(Source):
             row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
             raise InputError(f"row {done + row + 1}: the {what} is null")
 
-    def _ids(self, column: Any, done: int, rule: IdRule) -> Ids:
+    def _ids(self, column: Any, done: int, rule: IdRule) -> IdColumn:
         rule.expect_kind("int" if self._id_kind == "int" else "str")
         if self._arrow.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
         if self._id_kind == "int":
             integers = self._integers(column, done, "id")
-            return integers if rule.kind == "int" else [str(number) for number in integers.tolist()]
+            return integers if rule.kind == "int" else StringColumn.of([str(number) for number in integers.tolist()])
         self._refuse_nulls(column, done, "id")
-        strings: list[str] = column.to_pylist()
-        if rule.kind == "str" and "" not in strings:
+        strings = _string_column(column)
+        if rule.kind == "str" and strings.sizes.all():
             return strings
         parse = rule.integer if rule.kind == "int" else check_string_id
         values: list[Any] = []
-        for row, text in enumerate(strings, done + 1):
+        for row, text in enumerate(strings.texts(), done + 1):
             try:
                 values.append(parse(text))
             except InputError as error:
                 raise InputError(f"row {row}: {error}") from None
-        return np.array(values, dtype=np.uint64) if rule.kind == "int" else values
+        return np.array(values, dtype=np.uint64) if rule.kind == "int" else StringColumn.of(values)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -143,6 +144,17 @@ class ParquetSource(Source):
                 raise refused(self.name, error) from error
             reason = (str(error).splitlines() or ["no reason given"])[0]
             raise at(self.name, None, f"not a readable Parquet file: {reason}") from error
+
+
+def _string_column(array: Any) -> StringColumn:
+    """Return the strings of an Arrow array of type string or large_string, which has no nulls."""
+    _, offsets, data = array.buffers()
+    kind = np.int32 if str(array.type) == "string" else np.int64
+    bounds = np.frombuffer(offsets, kind)[array.offset : array.offset + len(array) + 1] if len(array) else np.zeros(1, kind)
+    content = data[int(bounds[0]) : int(bounds[-1])].to_pybytes() if bounds[-1] > bounds[0] else b""
+    if not content.isascii():
+        array.validate(full=True)  # not all that is in a file is UTF-8
+    return StringColumn(content, (bounds[1:] - bounds[0]).astype(np.uint64))
 
 
 class ParquetEncoder(Encoder):

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
 from pathlib import Path
 from typing import cast, get_args
 
@@ -14,8 +13,9 @@ from fpstore.io.binary import NpySource, RawSource
 from fpstore.io.check import is_plain_integer
 from fpstore.io.jsonl import JsonlSource
 from fpstore.io.parquet import ParquetSource
-from fpstore.io.source import FORMATS, Batch, Chunk, Fields, IdRule, Ids, IdType, InputFile, Source
+from fpstore.io.source import FORMATS, Batch, Chunk, Fields, IdColumn, IdRule, IdType, InputFile, Source
 from fpstore.io.text import Dialect, TextSource
+from fpstore.string_column import StringColumn
 
 CHUNK_ROWS = 1 << 18
 MOST_CHUNK_ROWS = 1 << 30
@@ -59,6 +59,10 @@ class Reader:
         return next((source.has_ids for source in self._sources if source.rows != 0), None)
 
     def __iter__(self) -> Iterator[Chunk]:
+        return map(_as_chunk, self.columns())
+
+    def columns(self) -> Iterator[Batch]:
+        """Yield the same, with strings in columns."""
         self._rule = IdRule(self._id_type)
         for source in self._sources:
             source.bytes_done = 0
@@ -84,12 +88,18 @@ class Reader:
         yield from _decide(held, rule, self._chunk_rows)
 
 
+def _as_chunk(rows: Batch) -> Chunk:
+    return Chunk(rows.fingerprints, rows.ids.texts() if isinstance(rows.ids, StringColumn) else rows.ids)
+
+
 def _decide(held: list[Batch], rule: IdRule, rows: int) -> Iterator[Batch]:
     """Let the first rows decide the id type, then convert the ids that were held back."""
     if not held:
         return
-    first: Iterator[str] = chain.from_iterable(batch.ids for batch in held if isinstance(batch.ids, list))
-    looked_at = list(islice(first, rows))
+    looked_at: list[str] = []
+    for batch in held:
+        if isinstance(batch.ids, StringColumn):
+            looked_at += batch.ids.part(0, rows - len(looked_at)).texts()
     rule.kind = "int" if all(map(is_plain_integer, looked_at)) else "str"
     if rule.kind == "str":
         _refuse_mixture(looked_at)
@@ -110,16 +120,16 @@ def _refuse_mixture(ids: list[str]) -> None:
         )
 
 
-def _cut(batches: Iterable[Batch], rows: int) -> Iterator[Chunk]:
-    """Regroup batches into chunks of ``rows`` rows; the last one may be shorter."""
-    held: list[Chunk] = []
+def _cut(batches: Iterable[Batch], rows: int) -> Iterator[Batch]:
+    """Regroup batches into parts of ``rows`` rows; the last one may be shorter."""
+    held: list[Batch] = []
     held_rows = 0
     for batch in batches:
         start, count = 0, len(batch.fingerprints)
         while start < count:
             stop = min(count, start + rows - held_rows)
-            ids = None if batch.ids is None else batch.ids[start:stop]
-            held.append(Chunk(batch.fingerprints[start:stop], ids))
+            ids = batch.ids.part(start, stop) if isinstance(batch.ids, StringColumn) else batch.ids
+            held.append(Batch(batch.fingerprints[start:stop], ids[start:stop] if isinstance(ids, np.ndarray) else ids))
             held_rows += stop - start
             start = stop
             if held_rows == rows:
@@ -129,18 +139,18 @@ def _cut(batches: Iterable[Batch], rows: int) -> Iterator[Chunk]:
         yield _join(held)
 
 
-def _join(parts: list[Chunk]) -> Chunk:
+def _join(parts: list[Batch]) -> Batch:
     if len(parts) == 1:
         return parts[0]
     fingerprints = np.concatenate([part.fingerprints for part in parts])
     arrays = [part.ids for part in parts if isinstance(part.ids, np.ndarray)]
-    strings = [part.ids for part in parts if isinstance(part.ids, list)]
-    ids: Ids = None
+    strings = [part.ids for part in parts if isinstance(part.ids, StringColumn)]
+    ids: IdColumn = None
     if arrays:
         ids = np.concatenate(arrays)
     elif strings:
-        ids = list(chain.from_iterable(strings))
-    return Chunk(fingerprints, ids)
+        ids = StringColumn.joined(strings)
+    return Batch(fingerprints, ids)
 
 
 def _total(values: Iterable[int | None]) -> int | None:

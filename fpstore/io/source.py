@@ -15,12 +15,14 @@ from fpstore.arguments import printable
 from fpstore.disk.refusals import refused
 from fpstore.errors import InputError, StorageError
 from fpstore.io.check import parse_integer_id
+from fpstore.string_column import StringColumn
 
 FORMATS = ("npy", "u64", "tsv", "csv", "txt", "jsonl", "parquet")
 
 IdType = Literal["auto", "int", "str"]
 IdKind = Literal["int", "str"]
 Ids = Words | list[str] | None
+IdColumn = Words | StringColumn | None
 
 STDIN_NAME = "<stdin>"
 
@@ -48,7 +50,7 @@ class Batch(NamedTuple):
     """
 
     fingerprints: Words
-    ids: Ids
+    ids: IdColumn
     as_integers: Callable[[], Words] | None = None
 
 

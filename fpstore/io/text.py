@@ -11,7 +11,8 @@ from fpstore.errors import InputError, show
 from fpstore.io.check import check_string_id, is_like_fingerprint, parse_fingerprint
 from fpstore.io.columns import parse_block
 from fpstore.io.lines import BLOCK_BYTES, LineSource
-from fpstore.io.source import Batch, Fields, IdRule, Ids, InputFile, at, located
+from fpstore.io.source import Batch, Fields, IdColumn, IdRule, InputFile, at, located
+from fpstore.string_column import StringColumn
 
 Dialect = Literal["tsv", "csv", "txt"]
 
@@ -67,7 +68,7 @@ class TextSource(LineSource):
 
         return Batch(fingerprints, ids, as_integers)
 
-    def _parse(self, block: bytes, line: int, layout: Layout, rule: IdRule) -> tuple[Words, Ids]:
+    def _parse(self, block: bytes, line: int, layout: Layout, rule: IdRule) -> tuple[Words, IdColumn]:
         """Parse a block of whole lines: at once if it is regular, otherwise line by line."""
         if layout.regular and not (self._dialect == "csv" and b'"' in block):
             columns = parse_block(block, _SEPARATORS[self._dialect], self._fields.decimal, rule.kind, rule.plain)
@@ -81,7 +82,7 @@ class TextSource(LineSource):
                     return columns
         return self.parse_lines(block, line, layout, rule)
 
-    def parse_lines(self, block: bytes, line: int, layout: Layout, rule: IdRule) -> tuple[Words, Ids]:
+    def parse_lines(self, block: bytes, line: int, layout: Layout, rule: IdRule) -> tuple[Words, IdColumn]:
         """Parse a block line by line; the error names the first bad line."""
         fingerprints: list[int] = []
         integers: list[int] = []
@@ -105,9 +106,9 @@ class TextSource(LineSource):
                     strings.append(identifier)
             except InputError as error:
                 raise at(self.name, number, str(error)) from None
-        ids: Ids = None
+        ids: IdColumn = None
         if rule.has_ids and fingerprints:
-            ids = np.array(integers, dtype=np.uint64) if rule.kind == "int" else strings
+            ids = np.array(integers, dtype=np.uint64) if rule.kind == "int" else StringColumn.of(strings)
         return np.array(fingerprints, dtype=np.uint64), ids
 
     def _split(self, text: bytes) -> list[bytes]:

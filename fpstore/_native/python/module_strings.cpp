@@ -243,14 +243,32 @@ nb::object equal_strings(Bytes data, Words ends, Words rows, Words lims) {
   return out.array(rows.size());
 }
 
-// Parts of a text in UTF-8, as str.
-nb::list cut_text(nb::bytes data, Words starts, Words ends) {
-  if (starts.size() != ends.size()) throw nb::value_error("columns of different lengths");
+// (data, ends) of parts of a text.
+nb::tuple cut_strings(nb::bytes data, Words starts, Words ends) {
+  const size_t n = starts.size();
+  if (ends.size() != n) throw nb::value_error("columns of different lengths");
+  uint64_t size = 0;
+  for (size_t i = 0; i < n; ++i) {
+    if (starts.data()[i] > ends.data()[i] || ends.data()[i] > data.size()) throw nb::value_error("ends run past the data");
+    size += ends.data()[i] - starts.data()[i];
+  }
+  const std::unique_ptr<uint8_t[]> out(new uint8_t[size + 1]);
+  Buffer<uint64_t> out_ends(n);
+  uint64_t at = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const uint64_t length = ends.data()[i] - starts.data()[i];
+    memcpy(out.get() + at, data_of(data) + starts.data()[i], length);
+    out_ends.get()[i] = at += length;
+  }
+  return nb::make_tuple(bytes_of(out.get(), size), out_ends.array(n));
+}
+
+// The strings of a column as str.
+nb::list texts_of(nb::bytes data, Words ends) {
+  const Column column = column_of(data, ends);
   nb::list out;
-  for (size_t i = 0; i < starts.size(); ++i) {
-    const uint64_t start = starts.data()[i], end = ends.data()[i];
-    if (start > end || end > data.size()) throw nb::value_error("ends run past the data");
-    const nb::object text = text_of(data_of(data) + start, end - start);
+  for (size_t i = 0; i < column.n; ++i) {
+    const nb::object text = text_of(column.data + column.start(i), column.size(i));
     if (!text.is_valid()) throw nb::python_error();
     out.append(text);
   }
@@ -309,7 +327,8 @@ void bind_strings(nb::module_& m) {
   m.def("separate_strings", &separate_strings, "data"_a, nb::arg("ends").noconvert());
   m.def("equal_strings", &equal_strings, nb::arg("data").noconvert(), nb::arg("ends").noconvert(), nb::arg("rows").noconvert(),
         nb::arg("lims").noconvert());
-  m.def("cut_text", &cut_text, "data"_a, nb::arg("starts").noconvert(), nb::arg("ends").noconvert());
+  m.def("cut_strings", &cut_strings, "data"_a, nb::arg("starts").noconvert(), nb::arg("ends").noconvert());
+  m.def("texts_of", &texts_of, "data"_a, nb::arg("ends").noconvert());
   m.def("seal_frames", &seal_frames, "frames"_a, "first"_a);
   m.def("join_contents", &join_contents, "contents"_a, nb::arg("counts").noconvert());
 }

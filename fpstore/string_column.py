@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-import xxhash
 
 from fpstore import _kernel
 from fpstore.aliases import Words
@@ -14,7 +13,7 @@ from fpstore.aliases import Words
 
 def hash_of(string: bytes) -> int:
     """Return the XXH64 of a string: the key that leads to its number."""
-    return xxhash.xxh64_intdigest(string)
+    return _kernel.xxh64(string)
 
 
 class StringColumn:
@@ -40,13 +39,30 @@ class StringColumn:
         """
         return cls(*_kernel.encode_strings([*strings]))
 
+    @classmethod
+    def cut(cls, data: bytes, starts: Words, ends: Words) -> StringColumn:
+        """Return parts of a text in UTF-8; each begins and ends with a whole character.
+
+        Raises
+        ------
+        UnicodeDecodeError
+        """
+        if not data.isascii():
+            data.decode()
+        return cls(*_kernel.cut_strings(data, starts, ends))
+
+    @classmethod
+    def joined(cls, columns: Sequence[StringColumn]) -> StringColumn:
+        """Return the strings of several columns in one."""
+        if len(columns) == 1:
+            return columns[0]
+        before = np.cumsum([0, *(len(column.data) for column in columns)], dtype=np.uint64)
+        ends = [column.ends + start for column, start in zip(columns, before[:-1], strict=True)]
+        return cls(b"".join(column.data for column in columns), np.concatenate(ends))
+
     def __len__(self) -> int:
         """Return the number of strings."""
         return len(self.ends)
-
-    def __add__(self, other: StringColumn) -> StringColumn:
-        ends = other.ends + np.uint64(len(self.data))
-        return StringColumn(self.data + other.data, np.concatenate([self.ends, ends]))
 
     def part(self, start: int, end: int) -> StringColumn:
         """Return successive strings."""
@@ -86,3 +102,12 @@ class StringColumn:
         """Return the strings one by one."""
         ends = self.ends.tolist()
         return [self.data[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)] if ends else []
+
+    def texts(self) -> list[str]:
+        """Return the strings one by one, as text.
+
+        Raises
+        ------
+        UnicodeDecodeError
+        """
+        return _kernel.texts_of(self.data, self.ends)

@@ -84,17 +84,19 @@ def read_at(descriptor: int, path: Path, start: int, count: int) -> bytes:
     StorageError
         The system refuses the read for another reason.
     """
-    parts = []
+    parts: list[bytes] = []
     while count > 0:
         try:
             part = os.pread(descriptor, count, start)
         except OSError as error:
             raise unreadable(path, start, error) from error
+        if len(part) == count and not parts:
+            return part
         if not part:
             break
         parts.append(part)
         start, count = start + len(part), count - len(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return b"".join(parts)
 
 
 def write_all(descriptor: int, data: bytes | memoryview, at: int) -> None:

@@ -103,8 +103,9 @@ class Seal:
             if not self._checked[chunk]:
                 group, place = divmod(chunk, GROUP_CHUNKS)
                 at = chunk * CHUNK_BYTES
+                hashes = self._groups.get(group) or self._group(group)
                 data = read_at(self._descriptor, self._path, at, min(self._used - at, CHUNK_BYTES))
-                self._compare(chunk, data, self._group(group)[place * HASH_BYTES : (place + 1) * HASH_BYTES])
+                self._compare(chunk, data, hashes[place * HASH_BYTES : (place + 1) * HASH_BYTES])
                 self._checked[chunk] = 1
 
     def check_all(self) -> None:
@@ -119,7 +120,7 @@ class Seal:
                     self._compare(group * GROUP_CHUNKS + place, chunk, expected[place * HASH_BYTES : (place + 1) * HASH_BYTES])
 
     def _compare(self, chunk: int, data: bytes, expected: bytes) -> None:
-        if _hashes(data) != expected:
+        if xxhash.xxh64_intdigest(data).to_bytes(HASH_BYTES, "little") != expected:
             raise CorruptStoreError(
                 f"{self._path}: LMDB file is damaged at byte {chunk * CHUNK_BYTES} (checksum differs): {RUN_REPAIR}",
                 path=self._path,
@@ -127,9 +128,7 @@ class Seal:
             )
 
     def _group(self, group: int) -> bytes:
-        hashes = self._groups.get(group)
-        if hashes is None:
-            hashes = self._groups[group] = self._read_group(group)
+        hashes = self._groups[group] = self._read_group(group)
         return hashes
 
     def _read_group(self, group: int) -> bytes:

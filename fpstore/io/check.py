@@ -249,6 +249,8 @@ def check_id(value: object) -> int | str:
     """
     if type(value) is int and 0 <= value < 2**64:
         return value
+    if type(value) is str:
+        return check_string_id(value)
     checked = check_ids([value], 1)[0]
     return checked if isinstance(checked, str) else int(checked)
 

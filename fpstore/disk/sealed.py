@@ -276,18 +276,24 @@ class SealedReader:
                 return None
             return self._copied(value)
 
-    def get_many(self, keys: Words, numbers: Words) -> list[bytes | None]:
-        """Return the value of each key, or None; see :meth:`get`. Ascending keys are found fastest."""
+    def get_many(self, keys: Words, numbers: Words, enough: int | None = None) -> list[bytes | None]:
+        """Return the value of each key, or None; see :meth:`get`. Ascending keys are found fastest.
+
+        With ``enough``, only those of the first keys are returned that have about so many bytes together.
+        """
         out: list[bytes | None] = []
-        encoded = record_keys(keys)
+        taken = 0
         for start in range(0, len(keys), KEYS_AT_ONCE):
-            part = encoded[start : start + KEYS_AT_ONCE]
+            if enough is not None and taken >= enough:
+                break
+            part = record_keys(keys[start : start + KEYS_AT_ONCE])
             with _lock, translated(self.path):
                 transaction = self._ready()
                 if not self._whole:
                     self._reach_many(keys[start : start + KEYS_AT_ONCE], numbers[start : start + KEYS_AT_ONCE])
                 found = transaction.cursor().getmulti(part)
                 values = _kernel.copied(found, self._longest, self._name)
+                taken += sum(map(len, values))
                 if len(found) != len(part):
                     there = dict(zip((bytes(key) for key, _ in found), values, strict=True))
                     out += map(there.get, part)

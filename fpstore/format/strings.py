@@ -36,8 +36,8 @@ SAMPLE_RECORDS, SAMPLE_BYTES = 1 << 12, 1 << 22  # about so much a dictionary is
 CHECKSUM_BYTES = 4
 BATCH_RECORDS, BATCH_BYTES = 1 << 11, 1 << 22  # are written together
 MOST_RECORD_BYTES = MOST_STRINGS * (MAX_STRING_BYTES + 1)
-RECORDS_AT_ONCE, VALUE_BYTES = 1 << 12, 1 << 23  # at most so many are read together
-CONTENT_BYTES = 1 << 22  # of records that are decompressed together
+RECORDS_AT_ONCE, VALUE_BYTES = 1 << 12, 1 << 21  # about so many are read together, at most
+CONTENT_BYTES = 1 << 20  # of records that are decompressed together
 NOWHERE = np.uint64(2**64 - 1)
 Buffers = Any  # a sequence of buffers of zstandard
 NO_STRINGS = StringColumn(b"", np.empty(0, np.uint64))
@@ -310,7 +310,6 @@ class Strings:
         self.path = path
         self.count = count
         self._reader = SealedReader(path, file_bytes=shape["bytes"], digest=shape["digest"], largest=shape["largest"])
-        self._at_once = max(min(VALUE_BYTES // max(shape["largest"], 1), RECORDS_AT_ONCE), 1)  # records
         self._last: tuple[int, bytes] = -1, b""  # the record that was read last, and what it decompresses to
 
     @cached_property
@@ -427,21 +426,19 @@ class Strings:
             raise self._unknown(int(numbers[-1]))
         records = numbers // np.uint64(self.per_record)
         ranks = numbers - records * np.uint64(self.per_record)
-        starts = np.flatnonzero(np.diff(records, prepend=NOWHERE))
-        lims = np.append(starts, len(numbers))
-        for first in range(0, len(starts), self._at_once):
-            part = lims[first : first + self._at_once + 1]
-            rows = slice(int(part[0]), int(part[-1]))
-            distinct = records[part[:-1]]
-            values = self._reader.get_many(distinct, distinct)
-            counts, lims_here = self._counts(distinct), part.astype(np.uint64) - np.uint64(part[0])
-            for some, contents in self._records.contents(distinct, values):
-                start, end = int(lims_here[some.start]), int(lims_here[some.stop])
-                here = Wanted(
-                    contents, counts[some], lims_here[some.start : some.stop + 1] - np.uint64(start), ranks[rows][start:end]
-                )
-                if contents is None or not take(here, slice(rows.start + start, rows.start + end)):
-                    raise self._fault(distinct, values, numbers[rows])
+        lims = np.append(np.flatnonzero(np.diff(records, prepend=NOWHERE)), len(numbers))
+        distinct = records[lims[:-1]]
+        first = 0
+        while first < len(distinct):
+            some = distinct[first : first + RECORDS_AT_ONCE]
+            values = self._reader.get_many(some, some, VALUE_BYTES)
+            some, bounds = some[: len(values)], lims[first : first + len(values) + 1]
+            for part, contents in self._records.contents(some, values):
+                rows = slice(int(bounds[part.start]), int(bounds[part.stop]))
+                within = (bounds[part.start : part.stop + 1] - rows.start).astype(np.uint64)
+                if contents is None or not take(Wanted(contents, self._counts(some[part]), within, ranks[rows]), rows):
+                    raise self._fault(some, values, numbers[rows])
+            first += len(values)
 
     def _fault(self, records: Words, values: Sequence[bytes | None], numbers: Words) -> CorruptStoreError:
         """Return why strings of some records cannot be read."""
@@ -460,14 +457,18 @@ class Strings:
     def records(self) -> Iterator[tuple[int, list[bytes]]]:
         """Yield (first record, values of it and those that follow) in order, as they lie in the file."""
         items = islice(self._reader.items(), -(-self.count // self.per_record))
-        first = 0
-        while batch := list(islice(items, self._at_once)):
-            expected = record_keys(np.arange(first, first + len(batch), dtype=np.uint64))
-            for record, ((key, _), wanted) in enumerate(zip(batch, expected, strict=True), first):
-                if key != wanted:
-                    raise self._damaged(f"record {record} of the strings is missing")
-            yield first, [value for _, value in batch]
-            first += len(batch)
+        first, size = 0, 0
+        values: list[bytes] = []
+        for record, (key, value) in enumerate(items):
+            if key != record_key(record):
+                raise self._damaged(f"record {record} of the strings is missing")
+            values.append(value)
+            size += len(value)
+            if len(values) == RECORDS_AT_ONCE or size >= VALUE_BYTES:
+                yield first, values
+                first, size, values = record + 1, 0, []
+        if values:
+            yield first, values
 
     def columns_of(self, first: int, values: list[bytes]) -> Iterator[StringColumn]:
         """Yield the strings of successive records, in parts of some bytes.

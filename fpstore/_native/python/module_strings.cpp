@@ -296,6 +296,9 @@ nb::object join_contents(nb::object contents, Words counts) {
   if (nb::len(contents) != n) throw nb::value_error("columns of different lengths");
   std::string data;
   std::vector<uint64_t> all, ends;
+  uint64_t size = 0;
+  for (size_t i = 0; i < n; ++i) size += View(contents, i).size();
+  data.reserve(size);
   for (size_t i = 0; i < n; ++i) {
     const View content(contents, i);
     if (!find_all_ends(content, counts.data()[i], &ends)) return nb::none();

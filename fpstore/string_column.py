@@ -22,7 +22,7 @@ class StringColumn:
     Parameters
     ----------
     data : bytes
-    ends : ndarray of uint64
+    ends : ndarray of uint64, shape (n,)
         Where each string ends.
     """
 
@@ -64,7 +64,7 @@ class StringColumn:
         """Return the number of strings."""
         return len(self.ends)
 
-    def part(self, start: int, end: int) -> StringColumn:
+    def slice(self, start: int, end: int) -> StringColumn:
         """Return successive strings."""
         low = int(self.ends[start - 1]) if start else 0
         ends = self.ends[start:end]
@@ -75,7 +75,7 @@ class StringColumn:
         """The number of bytes of each string."""
         return np.diff(self.ends, prepend=np.uint64(0))
 
-    def only(self, kept: npt.NDArray[np.bool_]) -> StringColumn:
+    def blanked(self, kept: npt.NDArray[np.bool_]) -> StringColumn:
         """Return the strings that are kept; the others are empty."""
         if kept.all():
             return self
@@ -83,11 +83,11 @@ class StringColumn:
         data = np.frombuffer(self.data, np.uint8)[np.repeat(kept, sizes.astype(np.int64))].tobytes()
         return StringColumn(data, np.cumsum(np.where(kept, sizes, np.uint64(0)), dtype=np.uint64))
 
-    def take(self, kept: npt.NDArray[np.bool_]) -> StringColumn:
+    def filter(self, kept: npt.NDArray[np.bool_]) -> StringColumn:
         """Return the strings that are kept, without the others."""
         if kept.all():
             return self
-        rest = self.only(kept)
+        rest = self.blanked(kept)
         return StringColumn(rest.data, rest.ends[kept])
 
     def hashes(self) -> Words:

@@ -16,7 +16,7 @@ PAGE = 4096
 PAD = 262144
 SEPARATOR = b"\xff"
 LAYOUT_KEYS = (WORD - 2, WORD - 1)
-LAYOUT = struct.Struct("<II")
+LAYOUT = struct.Struct("<IQ")
 MOST_STRINGS, MOST_BYTES = 256, 65536
 Records = dict[int, bytes]
 

@@ -26,7 +26,7 @@ import fpstore
 from fpstore.disk import seal as sealing
 from fpstore.disk import sealed as lmdb_files
 from fpstore.format.id_map import record_seed
-from fpstore.format.strings import DICTIONARY_KEYS
+from fpstore.format.string_records import LAYOUT_KEYS
 from fpstore.string_column import hash_of
 
 # --- LMDB files -----------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ def test_each_record_is_checked(copy, right, monkeypatch, name):
     """Of ids, of strings and of the numbers of strings; of what all records of strings share there are two copies."""
     monkeypatch.setattr(lmdb_files, "CHECKED_AT_OPEN", 0)
     data = (copy / name).read_bytes()
-    records = [value for key, value in records_of(copy / name).items() if key not in DICTIONARY_KEYS]
+    records = [value for key, value in records_of(copy / name).items() if key not in LAYOUT_KEYS]
     places = [data.rfind(record) + at for record in records for at in range(0, len(record), 9)]
     assert min(places) > 0
     assert len(places) > 20

@@ -18,7 +18,8 @@ from fpstore.disk.sealed import record_key
 from fpstore.format.dictionary import NUMBERS_FILE
 from fpstore.format.id_map import IDS_FILE
 from fpstore.format.manifest import MANIFEST_FILE
-from fpstore.format.strings import DICTIONARY_KEYS, STRINGS_FILE
+from fpstore.format.string_records import LAYOUT_KEYS
+from fpstore.format.strings import STRINGS_FILE
 from fpstore.format.table import table_name
 
 # --- Nothing wrong --------------------------------------------------------------------------------
@@ -258,7 +259,7 @@ def test_strings_without_what_their_records_share(tmp_path, damaged_copies):
     right = content(path)
     file = path / GENERATION / STRINGS_FILE
     records = records_of(file)
-    at = [file.read_bytes().find(key + records[key]) for key in DICTIONARY_KEYS]
+    at = [file.read_bytes().find(key + records[key]) for key in LAYOUT_KEYS]
     assert min(at) > 0
     for place in at[:damaged_copies]:
         flip(file, place + 9)

@@ -16,17 +16,11 @@ from hypothesis import strategies as st
 from reference_store import LAYOUT_KEYS, encode_layout, encode_strings, sealed_value
 
 import fpstore
+from fpstore.building.sample import Sample
 from fpstore.disk import sealed as lmdb_files
 from fpstore.format.dictionary import DICTIONARY_FILES
-from fpstore.format.strings import (
-    MOST_RECORD_BYTES,
-    RecordReader,
-    Sample,
-    StringLayout,
-    Strings,
-    StringWriter,
-    strings_per_record,
-)
+from fpstore.format.string_records import MOST_RECORD_BYTES, RecordReader, StringLayout, strings_per_record
+from fpstore.format.strings import Strings, StringWriter
 from fpstore.string_column import StringColumn
 
 COUNT = 1000
@@ -133,27 +127,63 @@ def test_strings_without_anything_in_common_have_no_dictionary(tmp_path):
 
 
 def test_a_sample_is_spread_evenly_and_has_a_limit(monkeypatch):
-    monkeypatch.setattr("fpstore.format.strings.SAMPLE_BYTES", 100)
+    monkeypatch.setattr("fpstore.building.sample.SAMPLE_BYTES", 4000)
     sample = Sample()
-    for number in range(1000):
-        sample.add(StringColumn.of([f"{number:03}"]))
-    taken = [int(record[:3]) for record in sample.records]
-    assert len(taken) * 4 <= 100 < len(taken) * 8
-    assert {b - a for a, b in pairwise(taken)} == {64}
+    names = [f"{number:0100}" for number in range(4000)]
+    for start in range(0, 4000, 1000):
+        sample.add(StringColumn.of(names[start : start + 1000]))
+    taken = [int(record[:100]) for record in sample.records]
+    assert len(taken) * 1010 <= 4000 < len(taken) * 4 * 1010
+    assert taken[0] == 0
+    assert taken[-1] >= 3000
+    assert all(len(record) == 10 * 101 for record in sample.records)
     sample = Sample()
-    sample.add(StringColumn.of([b"x" * 200]))
-    assert sample.records == [b"x" * 200 + b"\xff"]  # one is not halved
+    sample.add(StringColumn.of([b"x" * 5000]))
+    assert sample.records == [b"x" * 5000 + b"\xff"]  # one is not halved
 
 
-@pytest.mark.parametrize("size", [1, 60, 5000])
-def test_strings_are_read_and_written_in_pieces_of_some_bytes(tmp_path, monkeypatch, size):
-    for limit in (
-        "building.strings.PIECE_BYTES",
-        "format.strings.BATCH_RECORDS",
-        "format.strings.RECORDS_AT_ONCE",
-        "format.strings.SAMPLE_BYTES",
-    ):
-        monkeypatch.setattr(f"fpstore.{limit}", size)
+def test_a_dictionary_is_trained_for_the_distinct_strings(tmp_path):
+    """However often each comes, in a build and in a merge that trains again, where some are not in use any more."""
+    names = [f"https://example.org/{i * 7919 % 10_007:05}/index.html" for i in range(2000)]
+    once = layout_of(build(tmp_path / "once", names))
+    often = layout_of(build(tmp_path / "often", names * 20))
+    assert len(often.dictionary) == len(once.dictionary) > 0
+    assert (often.per_record, often.trained) == (once.per_record, 2000)
+    with fpstore.open(build(tmp_path / "merged", [*(f"{i:0300}" for i in range(100)), "a"]), "r+") as store:
+        store.delete(fingerprints=rows(100))
+        store.insert(rows(5000, 7000), names)
+        store.merge()
+    merged = layout_of(tmp_path / "merged")
+    assert merged.trained == 2001
+    assert abs(merged.per_record - once.per_record) <= 1
+    assert abs(len(merged.dictionary) - len(once.dictionary)) < 50
+
+
+def test_more_strings_than_32_bits_count(tmp_path):
+    writer = StringWriter(tmp_path / "s", StringLayout(5, 2**40, b""))
+    writer.add(StringColumn.of(["a"]))
+    reader = Strings(tmp_path / "s", writer.finish(), 1)
+    assert reader.layout.trained == 2**40
+    reader.close()
+
+
+LIMITS = {
+    "building.strings.PIECE_BYTES": (1, 60, 5000),
+    "building.sample.SAMPLE_BYTES": (1, 60, 5000),
+    "format.strings.BATCH_RECORDS": (1, 3, 100),
+    "format.strings.BATCH_BYTES": (1, 60, 5000),
+    "format.strings.RECORDS_AT_ONCE": (1, 3, 100),
+    "format.strings.VALUE_BYTES": (1, 60, 5000),
+    "format.string_records.CONTENT_BYTES": (1, 60, 5000),
+    "disk.sealed.KEYS_AT_ONCE": (1, 3, 100),
+}
+
+
+@pytest.mark.parametrize("size", [0, 1, 2])
+@pytest.mark.parametrize("limits", [*LIMITS, "all"])
+def test_strings_are_read_and_written_in_pieces(tmp_path, monkeypatch, limits, size):
+    for limit in LIMITS if limits == "all" else [limits]:
+        monkeypatch.setattr(f"fpstore.{limit}", LIMITS[limit][size])
     path = build(tmp_path / "s", [*NAMES[:300], *NAMES[:300:2]])
     with fpstore.open(path, "r+") as store:
         store.insert(rows(2000, 2010), NAMES[295:305])
@@ -162,6 +192,14 @@ def test_strings_are_read_and_written_in_pieces_of_some_bytes(tmp_path, monkeypa
     assert {f: names for f, names in held.items() if 310 <= f < 450} == {300 + i: [NAMES[2 * i]] for i in range(10, 150)}
     assert {f: set(names) for f, names in held.items() if f < 300} == {i: {NAMES[i], NAMES[290 + i]} for i in range(300)}
     assert {f: names for f, names in held.items() if f >= 2000} == {1705 + i: [NAMES[i]] for i in range(295, 305)}
+    with fpstore.open(path) as store:
+        assert {f: store[f] for f in held} == held
+        lims, ids = store.ids_of(list(held))
+        assert [ids[a:b] for a, b in pairwise(lims)] == list(held.values())
+        assert store.fingerprints_of(NAMES[:600])[1].tolist() == [
+            f for name in NAMES[:600] for f in sorted(held) if name in held[f]
+        ]
+        assert store.verify().ok
 
 
 # --- Merges ---------------------------------------------------------------------------------------
@@ -264,7 +302,7 @@ def copy(good, tmp_path):
 
 
 def check_damaged(path, first, count):
-    """Whoever asks for one of these strings is told of the damage, and nobody else; verify and a merge find it too."""
+    """Whoever asks for one of these strings is told of the damage, and nobody else; verify finds it too."""
     other = (first + count) % COUNT
     with fpstore.open(path, "r+") as store:
         for ask in (

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_store import sealed_value
 
+import fpstore
 from fpstore import _kernel
 from fpstore.string_column import StringColumn, hash_of
 
@@ -36,13 +37,13 @@ def test_a_column_holds_its_strings(one, other, data):
     assert StringColumn.joined([column, StringColumn.of(other), column]).texts() == one + other + one
     start = data.draw(st.integers(0, len(one)))
     end = data.draw(st.integers(start, len(one)))
-    assert column.part(start, end).tolist() == encoded[start:end]
+    assert column.slice(start, end).tolist() == encoded[start:end]
     text = "-".join(one).encode()
     ends = words(*(len("-".join(one[: i + 1]).encode()) for i in range(len(one))))
     assert StringColumn.cut(text, ends - column.sizes, ends).tolist() == encoded
     kept = np.array(data.draw(st.lists(st.booleans(), min_size=len(one), max_size=len(one))), bool)
-    assert column.only(kept).tolist() == [string if keep else b"" for string, keep in zip(encoded, kept, strict=True)]
-    assert column.take(kept).tolist() == [string for string, keep in zip(encoded, kept, strict=True) if keep]
+    assert column.blanked(kept).tolist() == [string if keep else b"" for string, keep in zip(encoded, kept, strict=True)]
+    assert column.filter(kept).tolist() == [string for string, keep in zip(encoded, kept, strict=True) if keep]
 
 
 @settings(max_examples=60, deadline=None)
@@ -112,7 +113,7 @@ def test_places_and_ranks_outside_are_refused():
         lambda: _kernel.pick_strings(contents, counts, words(1, 0), one),
         lambda: _kernel.place_strings(contents, counts, lims, one, words(), [""]),
         lambda: _kernel.join_contents(contents, words()),
-        lambda: _kernel.open_frames([b""], words(), 9),
+        lambda: _kernel.checked_frames([b""], words(), 9),
         lambda: _kernel.hash_strings(b"ab", words(3)),
         lambda: _kernel.separate_strings(b"ab", words(2, 1)),
         lambda: _kernel.equal_strings(np.zeros(1, np.uint8), words(2), words(0), words(0, 1)),
@@ -150,25 +151,24 @@ MOST = 2 * 256 * 900  # bytes of two of the largest
 CONTENTS = [b"x\xff", b"y" * 300 + b"\xff", b"z" * 70_000 + b"\xff", bytes(range(256)) * 900]
 
 
-@pytest.mark.parametrize("checksum", [False, True])
 @pytest.mark.parametrize("content", range(len(CONTENTS)))
-def test_a_whole_frame_is_opened_and_nothing_less_or_more(content, checksum):
+def test_a_whole_frame_is_taken_and_nothing_less_or_more(content):
     """Frames of all sizes of the field that says how large the content is, of one block and of several."""
-    frame = zstandard.ZstdCompressor(write_checksum=checksum).compress(CONTENTS[content])
-    assert _kernel.open_frame(sealed_value(5, frame), 5) == frame
-    data, segments, sizes = _kernel.open_frames([sealed_value(i, frame) for i in (5, 6)], words(5, 6), MOST)
+    frame = zstandard.compress(CONTENTS[content])
+    assert _kernel.checked_frame(sealed_value(5, frame), 5) == frame
+    data, segments, sizes = _kernel.checked_frames([sealed_value(i, frame) for i in (5, 6)], words(5, 6), MOST)
     assert (data, np.frombuffer(segments, np.uint64).tolist()) == (frame * 2, [0, len(frame), len(frame), len(frame)])
     assert np.frombuffer(sizes, np.uint64).tolist() == [len(CONTENTS[content])] * 2
     for most in (0, 1, len(CONTENTS[content]), 2 * len(CONTENTS[content]) - 1):
-        assert _kernel.open_frames([sealed_value(i, frame) for i in (5, 6)], words(5, 6), most)[0] == frame
-    assert _kernel.open_frame(sealed_value(5, frame), 6) is None
+        assert _kernel.checked_frames([sealed_value(i, frame) for i in (5, 6)], words(5, 6), most)[0] == frame
+    assert _kernel.checked_frame(sealed_value(5, frame), 6) is None
     for bad in (frame + b"\0", frame[:-1], frame[:7], frame[:4], b"", frame + frame, b"\0" + frame[1:]):
-        assert _kernel.open_frame(sealed_value(5, bad), 5) is None
-        assert _kernel.open_frames([sealed_value(5, frame), sealed_value(6, bad)], words(5, 6), MOST) is None
+        assert _kernel.checked_frame(sealed_value(5, bad), 5) is None
+        assert _kernel.checked_frames([sealed_value(5, frame), sealed_value(6, bad)], words(5, 6), MOST) is None
     for short in (b"", b"\0" * 3):
-        assert _kernel.open_frame(short, 0) is None
-    assert _kernel.open_frames([sealed_value(5, frame), None], words(5, 6), MOST) is None
-    assert _kernel.seal_frames([frame, frame[1:]], 7) == [sealed_value(7, frame), sealed_value(8, frame[1:])]
+        assert _kernel.checked_frame(short, 0) is None
+    assert _kernel.checked_frames([sealed_value(5, frame), None], words(5, 6), MOST) is None
+    assert _kernel.add_checksums([frame, frame[1:]], 7) == [sealed_value(7, frame), sealed_value(8, frame[1:])]
 
 
 def test_a_frame_that_does_not_say_its_size_or_says_nothing_is_refused():
@@ -177,15 +177,16 @@ def test_a_frame_that_does_not_say_its_size_or_says_nothing_is_refused():
     reserved = bytearray(zstandard.compress(b"text"))
     reserved[4] |= 8
     for frame in (unsized, zstandard.compress(b""), bytes(reserved)):
-        assert _kernel.open_frame(sealed_value(0, frame), 0) is None
-    with_dictionary_id = zstandard.ZstdCompressor(
-        dict_data=zstandard.train_dictionary(1 << 10, [f"sample {i} of text".encode() for i in range(2000)])
-    ).compress(b"text")
-    assert _kernel.open_frame(sealed_value(0, with_dictionary_id), 0) == with_dictionary_id
+        assert _kernel.checked_frame(sealed_value(0, frame), 0) is None
+    known = zstandard.train_dictionary(1 << 10, [f"sample {i} of text".encode() for i in range(2000)])
+    for options in ({"write_checksum": True}, {"dict_data": known}):
+        frame = zstandard.ZstdCompressor(**options).compress(b"text")
+        assert _kernel.checked_frame(sealed_value(0, frame), 0) is None
 
 
 def test_values_that_are_copied_and_one_that_is_too_long():
     items = [(memoryview(b"k"), memoryview(b"value")), (memoryview(b"l"), memoryview(b""))]
     assert _kernel.copied(items, 5, "there") == [b"value", b""]
-    with pytest.raises(Exception, match="there: LMDB file is damaged \\(a value of 5 bytes\\)"):
+    with pytest.raises(fpstore.CorruptStoreError, match="there: LMDB file is damaged \\(a value of 5 bytes\\)") as raised:
         _kernel.copied(items, 4, "there")
+    assert raised.value.got == 5

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore.aliases import Words
+from fpstore.building.sample import Sample
 from fpstore.building.sources import union_of_groups
 from fpstore.building.strings import StringSpool
 from fpstore.format.dictionary import Dictionary
-from fpstore.format.strings import (
-    SAMPLE_RECORDS,
-    Sample,
-    StringLayout,
-    Strings,
-    StringWriter,
-    strings_per_record,
-    train,
-)
+from fpstore.format.string_records import StringLayout
+from fpstore.format.strings import Strings, StringWriter
 from fpstore.query.snapshot import Groups
 from fpstore.string_column import StringColumn
 
@@ -109,11 +102,10 @@ class MergedStrings:
         try:
             if old is not None:
                 self._write_old(writer, old, copies, tick)
-            unused = np.zeros(self._first - (0 if old is None else old.count), np.uint64)
-            writer.add(StringColumn(b"", unused))
+            writer.add(self._gap())
             number = self._first
-            for strings in chain(_pieces(self._added), () if self._joined is None else self._joined.strings()):
-                writer.add(strings.only(self._used[number : number + len(strings)]))
+            for strings in self._fresh():
+                writer.add(strings.blanked(self._used[number : number + len(strings)]))
                 number += len(strings)
                 tick()
             return writer.finish()
@@ -129,7 +121,7 @@ class MergedStrings:
             if not copies:
                 at = 0
                 for strings in old.columns_of(first, values):
-                    writer.add(strings.only(used[at : at + len(strings)]))
+                    writer.add(strings.blanked(used[at : at + len(strings)]))
                     at += len(strings)
                 continue
             if used.all() and len(used) == len(values) * step and old.intact(first, values):
@@ -142,30 +134,36 @@ class MergedStrings:
     def _write_record(writer: StringWriter, old: Strings, record: int, value: bytes, kept: npt.NDArray[np.bool_]) -> None:
         """Write what is kept of a record, as it is if it has nothing else."""
         (strings,) = old.columns_of(record, [value])
-        rest = strings.only(kept)
+        rest = strings.blanked(kept)
         if len(kept) == old.per_record and len(rest.data) == len(strings.data):
             writer.copy([value])
         else:
             writer.add(rest)
 
     def _trained(self) -> StringLayout:
-        """Return a layout for all strings, by a sample of them."""
-        step = max(self.count // (SAMPLE_RECORDS * 8), 1)
-        sample = Sample()
-        total = seen = 0
+        """Return a layout for all strings in use, by a sample of them."""
+        sample, number = Sample(), 0
         for strings in self._all():
-            for start in range(0, len(strings), 8 * step):
-                part = strings.part(start, min(start + 8, len(strings)))
-                part = part.take(part.sizes > 0)
-                sample.add(part)
-                total += len(part.data)
-                seen += len(part)
-        total_bytes = total * self._in_use_count // max(seen, 1)
-        return StringLayout(strings_per_record(seen, total), self._in_use_count, train(sample, total_bytes))
+            sample.add(strings.filter(self._used[number : number + len(strings)]))
+            number += len(strings)
+        return sample.layout(self._in_use_count)
 
     def _all(self) -> Iterator[StringColumn]:
+        """Yield the strings in order of their numbers."""
         if self._old is not None:
             yield from (column for _, column in self._old.strings.columns())
+        yield self._gap()
+        yield from self._fresh()
+
+    def _gap(self) -> StringColumn:
+        """Return empty strings for the numbers between the old dictionary's and those that were added.
+
+        There are some where an earlier merge kept the dictionary.
+        """
+        known = 0 if self._old is None else self._old.strings.count
+        return StringColumn(b"", np.zeros(self._first - known, np.uint64))
+
+    def _fresh(self) -> Iterator[StringColumn]:
         yield from _pieces(self._added)
         if self._joined is not None:
             yield from self._joined.strings()

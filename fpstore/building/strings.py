@@ -11,13 +11,14 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.building.external_sort import COPY_ROWS, Column, PairSorter
+from fpstore.building.sample import Sample
 from fpstore.disk.files import allocate
 from fpstore.errors import InputError
-from fpstore.format.strings import MAX_STRING_BYTES, SAMPLE_RECORDS, Sample, StringLayout, StringWriter, strings_per_record, train
+from fpstore.format.strings import MAX_STRING_BYTES, StringWriter
 from fpstore.string_column import StringColumn
 
-RECORDS_TOGETHER = 8  # in a sample
-KEPT_BYTES = 96  # per row where all is kept in memory: the columns, what they keep of the sort, and the next sort
+SPOTS, SPOT_BYTES = 1 << 9, 1 << 13  # of which strings are taken for a sample
+KEPT_BYTES = 96  # per row in memory: the four columns, the sorted arrays that they are views of, and the next sort
 PIECE_BYTES = 1 << 22  # of strings that are read at once
 
 
@@ -173,11 +174,10 @@ class StringSpool:
         tick : callable
             Called now and then.
         """
-        per_record = strings_per_record(self.rows, self._bytes)
         sample = Sample()
-        for strings in self._sample(per_record):
+        for strings in self._spots() if self._numbers is None else self.strings():
             sample.add(strings)
-        writer = StringWriter(path, StringLayout(per_record, self.count, train(sample, self._bytes)), threads)
+        writer = StringWriter(path, sample.layout(self.count), threads)
         try:
             for strings in self.strings():
                 writer.add(strings)
@@ -187,16 +187,14 @@ class StringSpool:
             writer.abort()
             raise
 
-    def _sample(self, per_record: int) -> Iterator[StringColumn]:
-        """Yield some records of strings, in groups that are evenly spread."""
-        size = RECORDS_TOGETHER * per_record
-        for first in range(0, self.rows, max(self.rows // SAMPLE_RECORDS * RECORDS_TOGETHER, size)):
+    def _spots(self) -> Iterator[StringColumn]:
+        """Yield the strings of some rows, in groups that are evenly spread."""
+        size = SPOT_BYTES * self.rows // max(self._bytes, 1) + 1
+        for first in range(0, self.rows, max(self.rows // SPOTS, size)):
             before = max(first - 1, 0)
             ends = self._ends.part(before, min(first + size, self.rows) - before)
             low = int(ends[0]) if first else 0
-            strings = self._column(low, ends[1:] if first else ends)
-            for start in range(0, len(strings), per_record):
-                yield strings.part(start, min(start + per_record, len(strings)))
+            yield self._column(low, ends[1:] if first else ends)
 
     def _column(self, low: int, ends: Words) -> StringColumn:
         """Return the strings that end at these places of the file; the first starts at ``low``."""
@@ -212,7 +210,7 @@ class StringSpool:
             if self._numbers is not None:  # the first row that has a string has a number above all before
                 numbers = self.numbers(start, start + len(ends))
                 highest = np.maximum.accumulate(np.append(np.int64(count - 1), numbers.astype(np.int64)))
-                strings = strings.take(highest[1:] > highest[:-1])
+                strings = strings.filter(highest[1:] > highest[:-1])
                 count = int(highest[-1]) + 1
             yield strings
             start, low = start + len(ends), int(ends[-1])

@@ -30,8 +30,7 @@ from fpstore.disk.sealed import KEY_BYTES
 from fpstore.errors import CorruptStoreError, FpstoreError, StorageError, StoreNotFoundError
 from fpstore.format import huffman
 from fpstore.format.id_map import record_seed
-from fpstore.format.strings import DICTIONARY_KEYS, RecordReader, StringLayout, parse_layout
-from fpstore.format.strings import opened as opened_value
+from fpstore.format.string_records import LAYOUT_KEYS, RecordReader, StringLayout, checked, parse_layout
 from fpstore.format.table_file import TableFile
 
 CODE_OFFSET = 192  # in the header of a table
@@ -214,17 +213,17 @@ class SalvagedStrings:
         copies: dict[bytes, bytes] = {}
         for item in pages.entries(path, descriptor, lambda key: len(key) == 8):
             record = int.from_bytes(item.key, "big")
-            if item.size > size or not (record < end or item.key in DICTIONARY_KEYS):
+            if item.size > size or not (record < end or item.key in LAYOUT_KEYS):
                 continue
             value = read_if_possible(descriptor, path, item.start, item.size)
-            if opened_value(item.key, value) is None:
+            if checked(item.key, value) is None:
                 continue
-            if item.key in DICTIONARY_KEYS:
+            if item.key in LAYOUT_KEYS:
                 copies[item.key] = value
             elif not self._places[2 * record + 1]:
                 self._places[2 * record], self._places[2 * record + 1] = item.start, item.size
                 self.records += 1
-        self._layout = parse_layout(map(copies.get, DICTIONARY_KEYS))
+        self._layout = parse_layout(map(copies.get, LAYOUT_KEYS))
 
     @property
     def per_record(self) -> int:

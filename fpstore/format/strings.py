@@ -2,204 +2,41 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import xxhash
 
 from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.arguments import MAX_ID_BYTES
 from fpstore.disk.sealed import SealedReader, SealedWriter, record_key, record_keys
 from fpstore.errors import CorruptStoreError
+from fpstore.format.string_records import (
+    LAYOUT_KEYS,
+    Buffers,
+    RecordReader,
+    StringLayout,
+    parse_layout,
+    with_checksum,
+    zstandard_dictionary,
+)
 from fpstore.string_column import StringColumn
 
 if TYPE_CHECKING:
-    from zstandard import ZstdCompressionDict, ZstdCompressor, ZstdDecompressor
+    from zstandard import ZstdCompressor
 
 STRINGS_FILE = "strings.mdb"
 MAX_STRING_BYTES = MAX_ID_BYTES
-SEPARATOR = b"\xff"  # occurs in no UTF-8
-RECORD_BYTES = 1 << 10  # of strings, about, in a record: one look-up decompresses so many
-MOST_STRINGS = 1 << 8  # in a record
-LEVEL = 3
-DICTIONARY_KEYS = b"\xff" * 7 + b"\xfe", b"\xff" * 8  # two copies: without it, no record can be read
-_DICTIONARY = struct.Struct("<II")  # strings in a record; how many strings there were when it was trained
-MOST_DICTIONARY_BYTES = 1 << 16
-DICTIONARY_SHARE = 100  # the strings are so many times as large as the dictionary
-SAMPLE_RECORDS, SAMPLE_BYTES = 1 << 12, 1 << 22  # about so much a dictionary is trained on
-CHECKSUM_BYTES = 4
-BATCH_RECORDS, BATCH_BYTES = 1 << 11, 1 << 22  # are written together
-MOST_RECORD_BYTES = MOST_STRINGS * (MAX_STRING_BYTES + 1)
-RECORDS_AT_ONCE, VALUE_BYTES = 1 << 12, 1 << 21  # about so many are read together, at most
-CONTENT_BYTES = 1 << 20  # of records that are decompressed together
-NOWHERE = np.uint64(2**64 - 1)
-Buffers = Any  # a sequence of buffers of zstandard
-NO_STRINGS = StringColumn(b"", np.empty(0, np.uint64))
-
-
-def sealed(key: bytes, content: bytes) -> bytes:
-    """Return the value of a key: the low half of the XXH64 of the content, seeded with the key, then the content."""
-    return struct.pack("<I", xxhash.xxh64_intdigest(content, int.from_bytes(key, "big")) & 0xFFFFFFFF) + content
-
-
-def opened(key: bytes, value: bytes) -> bytes | None:
-    """Return the content of a value, or None if it is damaged."""
-    content = value[CHECKSUM_BYTES:]
-    return content if sealed(key, content) == value else None
-
-
-class StringLayout(NamedTuple):
-    """What all records of a file share.
-
-    Attributes
-    ----------
-    per_record : int
-        The number of strings in a record.
-    trained : int
-        How many strings there were when the dictionary was trained.
-    dictionary : bytes
-        Of :func:`train`.
-    """
-
-    per_record: int
-    trained: int
-    dictionary: bytes
-
-    def pack(self) -> bytes:
-        """Return its bytes in the file."""
-        return _DICTIONARY.pack(self.per_record, self.trained) + self.dictionary
-
-
-def parse_layout(values: Iterable[bytes | None]) -> StringLayout | None:
-    """Return the layout from the values of DICTIONARY_KEYS, of which one is enough; None if all are damaged."""
-    for key, value in zip(DICTIONARY_KEYS, values, strict=True):
-        content = None if value is None else opened(key, value)
-        if content is not None and len(content) >= _DICTIONARY.size:
-            per_record, trained = _DICTIONARY.unpack_from(content)
-            if 1 <= per_record <= MOST_STRINGS:
-                return StringLayout(per_record, trained, content[_DICTIONARY.size :])
-    return None
-
-
-def strings_per_record(count: int, total_bytes: int) -> int:
-    """Return how many strings of a set of this size share a record."""
-    return min(max(RECORD_BYTES * count // total_bytes, 1), MOST_STRINGS) if total_bytes else MOST_STRINGS
-
-
-class Sample:
-    """Some records of a set of strings, evenly spread: what a dictionary is trained on.
-
-    Attributes
-    ----------
-    records : list of bytes
-        Uncompressed; SAMPLE_BYTES at most.
-    """
-
-    def __init__(self) -> None:
-        self.records: list[bytes] = []
-        self._step, self._seen, self._bytes = 1, 0, 0
-
-    def add(self, strings: StringColumn) -> None:
-        """Take the strings of the next record, or leave them out."""
-        if self._seen % self._step == 0:
-            self.records.append(strings.separated())
-            self._bytes += len(self.records[-1])
-        self._seen += 1
-        while self._bytes > SAMPLE_BYTES and len(self.records) > 1:
-            del self.records[1::2]
-            self._step *= 2
-            self._bytes = sum(map(len, self.records))
-
-
-def train(sample: Sample, total_bytes: int) -> bytes:
-    """Train a dictionary for a set of strings of this size; b"" if it is too small for one."""
-    import zstandard
-
-    size = min(MOST_DICTIONARY_BYTES, total_bytes // DICTIONARY_SHARE)
-    if size < 1 << 8:
-        return b""
-    try:
-        return zstandard.train_dictionary(size, list(sample.records), level=LEVEL).as_bytes()
-    except zstandard.ZstdError:  # there is nothing to learn
-        return b""
-
-
-def _dictionary(data: bytes) -> ZstdCompressionDict | None:
-    import zstandard
-
-    return zstandard.ZstdCompressionDict(data) if data else None
-
-
-class RecordReader:
-    """Reads the values of a file.
-
-    Parameters
-    ----------
-    layout : StringLayout
-    """
-
-    def __init__(self, layout: StringLayout) -> None:
-        import zstandard
-
-        self._layout = layout
-        self._zstandard = zstandard
-        self._free: list[ZstdDecompressor] = []  # each is for one thread at a time
-
-    def content(self, record: int, value: bytes) -> bytes | None:
-        """Return what a value decompresses to, or None if it is damaged."""
-        frame = _kernel.open_frame(value, record)
-        if frame is None:
-            return None
-        try:
-            zstd = self._decompressor()
-            content = zstd.decompress(frame)
-        except self._zstandard.ZstdError:
-            return None
-        self._free.append(zstd)
-        return content
-
-    def strings(self, record: int, value: bytes) -> list[bytes] | None:
-        """Return the strings of a value, or None if it is damaged."""
-        content = self.content(record, value)
-        strings = [] if content is None else content.split(SEPARATOR)
-        return None if not strings or strings.pop() or len(strings) > self._layout.per_record else strings
-
-    def contents(self, records: Words, values: Sequence[bytes | None]) -> Iterator[tuple[slice, Buffers | None]]:
-        """Yield (which values, what they decompress to, as buffers) in parts of some bytes; None, last, if one is damaged."""
-        start = 0
-        while start < len(values):
-            found = self._decompressed(records[start:], list(values[start:]))
-            end = len(values) if found is None else start + len(found)
-            yield slice(start, end), found
-            start = end
-
-    def _decompressed(self, records: Words, values: list[bytes | None]) -> Buffers | None:
-        """Return what the first values decompress to, or None if one is damaged."""
-        frames = _kernel.open_frames(values, records, CONTENT_BYTES)
-        if frames is None:
-            return None
-        data, segments, sizes = frames
-        try:
-            zstd = self._decompressor()
-            found: Buffers = zstd.multi_decompress_to_buffer(
-                self._zstandard.BufferWithSegments(data, segments), decompressed_sizes=sizes
-            )
-        except self._zstandard.ZstdError:
-            return None
-        self._free.append(zstd)
-        return found
-
-    def _decompressor(self) -> ZstdDecompressor:
-        try:
-            return self._free.pop()
-        except IndexError:  # all are in use
-            return self._zstandard.ZstdDecompressor(dict_data=_dictionary(self._layout.dictionary))
+LEVEL = 3  # of zstandard
+BATCH_RECORDS, BATCH_BYTES = 1 << 11, 1 << 22  # per write
+RECORDS_AT_ONCE, VALUE_BYTES = 1 << 12, 1 << 21  # per read, about
+NO_RECORD = np.uint64(2**64 - 1)
+NO_NUMBERS = np.empty(0, np.uint64)
+NO_STRINGS = StringColumn(b"", NO_NUMBERS)
 
 
 class StringWriter:
@@ -216,7 +53,7 @@ class StringWriter:
     def __init__(self, path: Path, layout: StringLayout, threads: int = 1) -> None:
         import zstandard
 
-        known = _dictionary(layout.dictionary)
+        known = zstandard_dictionary(layout.dictionary)
         if known is not None:
             known.precompute_compress(level=LEVEL)
         self._compressor: ZstdCompressor = zstandard.ZstdCompressor(
@@ -226,7 +63,7 @@ class StringWriter:
         self._layout = layout
         self._threads = threads
         self._waiting = NO_STRINGS  # of the record that is not full yet
-        self._values: list[bytes] = []  # to be written together
+        self._values: list[bytes] = []  # of the next write
         self._written = self._largest = self._held = 0
         self._writer = SealedWriter(path)
 
@@ -235,8 +72,8 @@ class StringWriter:
         waiting = StringColumn.joined([self._waiting, strings]) if len(self._waiting) else strings
         step = self._layout.per_record
         whole = len(waiting) // step * step
-        self._compress(waiting.part(0, whole))
-        self._waiting = waiting.part(whole, len(waiting))
+        self._compress(waiting.slice(0, whole))
+        self._waiting = waiting.slice(whole, len(waiting))
 
     def _compress(self, strings: StringColumn) -> None:
         """Append records of strings, of which the last may be short."""
@@ -248,10 +85,14 @@ class StringWriter:
         segments = np.stack([np.append(np.uint64(0), ends[:-1]), np.diff(ends, prepend=np.uint64(0))], axis=1)
         records = self._zstandard.BufferWithSegments(strings.separated(), segments.tobytes())
         frames = self._compressor.multi_compress_to_buffer(records, threads=self._threads)
-        self.copy(_kernel.seal_frames(frames, self._written + len(self._values)))
+        self._put(_kernel.add_checksums(frames, self._written + len(self._values)))
 
     def copy(self, values: list[bytes]) -> None:
-        """Append values as they lie in the same place of a file of the same layout."""
+        """Append values as they lie in the same place of a file of the same layout; no record is half full."""
+        assert not len(self._waiting)
+        self._put(values)
+
+    def _put(self, values: list[bytes]) -> None:
         self._values += values
         self._held += sum(map(len, values))
         if len(self._values) >= BATCH_RECORDS or self._held >= BATCH_BYTES:
@@ -270,7 +111,7 @@ class StringWriter:
         """Make the file durable, and return its size, digest and largest value."""
         self._compress(self._waiting)
         self._flush()
-        items = [(key, sealed(key, self._layout.pack())) for key in DICTIONARY_KEYS]
+        items = [(key, with_checksum(key, self._layout.pack())) for key in LAYOUT_KEYS]
         self._writer.run(lambda transaction: _append(transaction, items))
         self._largest = max(self._largest, len(items[0][1]))
         size, digest = self._writer.finish(self._largest)
@@ -320,9 +161,9 @@ class Strings:
         ------
         CorruptStoreError
         """
-        layout = parse_layout(map(self._reader.get, DICTIONARY_KEYS))
+        layout = parse_layout(map(self._reader.get, LAYOUT_KEYS))
         if layout is None:
-            raise self._damaged("the dictionary of the strings is damaged")
+            raise self._damaged("the layout of the strings is damaged")
         return layout
 
     @property
@@ -426,19 +267,26 @@ class Strings:
             raise self._unknown(int(numbers[-1]))
         records = numbers // np.uint64(self.per_record)
         ranks = numbers - records * np.uint64(self.per_record)
-        lims = np.append(np.flatnonzero(np.diff(records, prepend=NOWHERE)), len(numbers))
+        lims = np.append(np.flatnonzero(np.diff(records, prepend=NO_RECORD)), len(numbers))
         distinct = records[lims[:-1]]
         first = 0
         while first < len(distinct):
             some = distinct[first : first + RECORDS_AT_ONCE]
             values = self._reader.get_many(some, some, VALUE_BYTES)
             some, bounds = some[: len(values)], lims[first : first + len(values) + 1]
-            for part, contents in self._records.contents(some, values):
+            for part, contents in self._contents(some, values):
                 rows = slice(int(bounds[part.start]), int(bounds[part.stop]))
                 within = (bounds[part.start : part.stop + 1] - rows.start).astype(np.uint64)
-                if contents is None or not take(Wanted(contents, self._counts(some[part]), within, ranks[rows]), rows):
+                if not take(Wanted(contents, self._counts(some[part]), within, ranks[rows]), rows):
                     raise self._fault(some, values, numbers[rows])
             first += len(values)
+
+    def _contents(self, records: Words, values: Sequence[bytes | None]) -> Iterator[tuple[slice, Buffers]]:
+        """Yield (which records, what they decompress to) in parts of some bytes."""
+        for part, contents in self._records.contents(records, values):
+            if contents is None:
+                raise self._fault(records, values, NO_NUMBERS)
+            yield part, contents
 
     def _fault(self, records: Words, values: Sequence[bytes | None], numbers: Words) -> CorruptStoreError:
         """Return why strings of some records cannot be read."""
@@ -478,15 +326,15 @@ class Strings:
         CorruptStoreError
         """
         records = np.arange(first, first + len(values), dtype=np.uint64)
-        for some, contents in self._records.contents(records, values):
-            column = None if contents is None else _kernel.join_contents(contents, self._counts(records[some]))
+        for part, contents in self._contents(records, values):
+            column = _kernel.join_contents(contents, self._counts(records[part]))
             if column is None:
-                raise self._fault(records, values, np.empty(0, np.uint64))
+                raise self._fault(records, values, NO_NUMBERS)
             yield StringColumn(*column)
 
     def intact(self, first: int, values: list[bytes]) -> bool:
         """Whether the values of successive records have the right checksums."""
-        return all(_kernel.open_frame(value, record) is not None for record, value in enumerate(values, first))
+        return all(_kernel.checked_frame(value, record) is not None for record, value in enumerate(values, first))
 
     def columns(self) -> Iterator[tuple[int, StringColumn]]:
         """Yield (number of the first string, strings) in order of the numbers; those not in use are empty."""

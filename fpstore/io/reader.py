@@ -99,7 +99,7 @@ def _decide(held: list[Batch], rule: IdRule, rows: int) -> Iterator[Batch]:
     looked_at: list[str] = []
     for batch in held:
         if isinstance(batch.ids, StringColumn):
-            looked_at += batch.ids.part(0, rows - len(looked_at)).texts()
+            looked_at += batch.ids.slice(0, rows - len(looked_at)).texts()
     rule.kind = "int" if all(map(is_plain_integer, looked_at)) else "str"
     if rule.kind == "str":
         _refuse_mixture(looked_at)
@@ -128,7 +128,7 @@ def _cut(batches: Iterable[Batch], rows: int) -> Iterator[Batch]:
         start, count = 0, len(batch.fingerprints)
         while start < count:
             stop = min(count, start + rows - held_rows)
-            ids = batch.ids.part(start, stop) if isinstance(batch.ids, StringColumn) else batch.ids
+            ids = batch.ids.slice(start, stop) if isinstance(batch.ids, StringColumn) else batch.ids
             held.append(Batch(batch.fingerprints[start:stop], ids[start:stop] if isinstance(ids, np.ndarray) else ids))
             held_rows += stop - start
             start = stop

@@ -30,7 +30,7 @@ nb::list copied(nb::list items, size_t longest, const std::string& path) {
 }
 
 // The frame of a value; None if it is damaged.
-nb::object open_frame(nb::bytes value, uint64_t seed) {
+nb::object checked_frame(nb::bytes value, uint64_t seed) {
   uint64_t content_bytes;
   if (!open_string_record(data_of(value), value.size(), seed, &content_bytes)) return nb::none();
   return bytes_of(data_of(value) + kStringChecksumBytes, value.size() - kStringChecksumBytes);
@@ -38,7 +38,7 @@ nb::object open_frame(nb::bytes value, uint64_t seed) {
 
 // The frames of the first values, one after the other, where each starts and how long it is, and how long its content is. As many as
 // have together at most so many bytes of content, and at least one; None if one of them is damaged.
-nb::object open_frames(nb::list values, Words seeds, uint64_t most_bytes) {
+nb::object checked_frames(nb::list values, Words seeds, uint64_t most_bytes) {
   const size_t n = seeds.size();
   if (nb::len(values) != n) throw nb::value_error("columns of different lengths");
   std::string all;
@@ -276,7 +276,7 @@ nb::list texts_of(nb::bytes data, Words ends) {
 }
 
 // The values of frames, given as buffers, for records from this one on.
-nb::list seal_frames(nb::object frames, uint64_t first) {
+nb::list add_checksums(nb::object frames, uint64_t first) {
   nb::list out;
   const size_t n = nb::len(frames);
   std::vector<uint8_t> value;
@@ -318,8 +318,8 @@ nb::object join_contents(nb::object contents, Words counts) {
 
 void bind_strings(nb::module_& m) {
   m.def("copied", &copied, "items"_a, "longest"_a, "path"_a);
-  m.def("open_frame", &open_frame, "value"_a, "seed"_a);
-  m.def("open_frames", &open_frames, "values"_a, nb::arg("seeds").noconvert(), "most_bytes"_a);
+  m.def("checked_frame", &checked_frame, "value"_a, "seed"_a);
+  m.def("checked_frames", &checked_frames, "values"_a, nb::arg("seeds").noconvert(), "most_bytes"_a);
   m.def("string_at", &string_at, "content"_a, "count"_a, "rank"_a);
   m.def("pick_strings", &pick_strings, "contents"_a, nb::arg("counts").noconvert(), nb::arg("lims").noconvert(),
         nb::arg("ranks").noconvert());
@@ -332,7 +332,7 @@ void bind_strings(nb::module_& m) {
         nb::arg("lims").noconvert());
   m.def("cut_strings", &cut_strings, "data"_a, nb::arg("starts").noconvert(), nb::arg("ends").noconvert());
   m.def("texts_of", &texts_of, "data"_a, nb::arg("ends").noconvert());
-  m.def("seal_frames", &seal_frames, "frames"_a, "first"_a);
+  m.def("add_checksums", &add_checksums, "frames"_a, "first"_a);
   m.def("join_contents", &join_contents, "contents"_a, nb::arg("counts").noconvert());
 }
 

@@ -28,7 +28,7 @@ MOST_CODE = 420  # lines of a Python module without docstrings and blank lines: 
 LAYERS = (
     ("errors",),
     ("_kernel",),  # raises the errors
-    ("start", "arguments", "threads", "diagnostics", "aliases"),
+    ("start", "arguments", "threads", "diagnostics", "aliases", "cached"),
     ("resources", "lims", "string_column", "disk"),
     ("io",),
     ("design",),

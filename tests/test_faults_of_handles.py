@@ -13,6 +13,7 @@ import fpstore
 from fpstore.change.committer import Committer
 from fpstore.change.merge import Merge
 from fpstore.disk.locks import WriterLock
+from fpstore.format import strings
 from fpstore.format.manifest import write_manifest
 
 
@@ -100,6 +101,66 @@ def test_a_child_reads_ids_of_what_was_merged_away_or_renamed(tmp_path, what, ki
         child.pipe.send(None)
         assert child.receive() == list(expected[1]) == list(found.ids()[1])
         child.pipe.send(None)
+        child.end()
+
+
+def test_a_child_forked_while_a_thread_opens_strings_reads_them(tmp_path, monkeypatch):
+    """The thread holds no lock that the child would wait for."""
+    path = tmp_path / "s"
+    fpstore.build(path, FINGERPRINTS[:2], ["a", "b"]).close()
+    parse, opening, forked = strings.parse_layout, threading.Event(), threading.Event()
+
+    def slow(values):
+        opening.set()
+        assert forked.wait(60)
+        return parse(values)
+
+    def look():
+        with fpstore.open(path) as store:
+            found.append(store.ids["a"])
+
+    found = []
+    monkeypatch.setattr(strings, "parse_layout", slow)
+    thread = threading.Thread(target=look)
+    thread.start()
+    assert opening.wait(60)
+    monkeypatch.setattr(strings, "parse_layout", parse)
+    child = Child(lambda pipe: pipe.send(fpstore.open(path).ids["b"]))
+    assert child.receive() == [FINGERPRINTS[1]]
+    child.end()
+    forked.set()
+    thread.join()
+    assert found == [[FINGERPRINTS[0]]]
+
+
+@pytest.mark.parametrize("file", ["ids.mdb", "strings.mdb", "numbers.mdb", "places.mdb"])
+def test_a_child_forked_while_a_file_is_written_reads_it_once_it_is_current(tmp_path, file):
+    path = tmp_path / "s"
+    fpstore.build(path, FINGERPRINTS[:100], [f"n{i}" for i in range(100)]).close()
+    merging, go = threading.Event(), threading.Event()
+
+    def progress(*_):
+        if (path / "gen-00000002.tmp" / file).exists():
+            merging.set()
+            assert go.wait(60)
+
+    def asked(pipe):
+        reader = fpstore.open(path)
+        pipe.send(reader.ids["n7"])
+        pipe.recv()
+        pipe.send([reader.ids["new"], store.ids["new"], fpstore.open(path).ids["new"]])
+
+    with fpstore.open(path, "r+") as store:
+        store.insert(FINGERPRINTS[100:101], ["new"])
+        merge = threading.Thread(target=store.merge, kwargs={"progress": progress, "threads": 1})
+        merge.start()
+        assert merging.wait(60)
+        child = Child(asked)
+        assert child.receive() == [FINGERPRINTS[7]]
+        go.set()
+        merge.join()
+        child.pipe.send(None)
+        assert child.receive() == [[FINGERPRINTS[100]]] * 3
         child.end()
 
 

@@ -13,13 +13,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import comb
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fpstore.cached import cached_property
 from fpstore.errors import CorruptStoreError, InputError, show
 
 WIDTH = 64

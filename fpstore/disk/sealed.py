@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, TypeVar
-from weakref import WeakValueDictionary, finalize
+from weakref import WeakSet, WeakValueDictionary, finalize
 
 import lmdb
 import numpy as np
@@ -43,6 +43,22 @@ FULL_BYTES = 1 << 16  # a disk with less room than this is called full
 _lock = threading.RLock()
 _forks = 0  # between the first process and this one
 _shared: WeakValueDictionary[tuple[int, int], lmdb.Environment] = WeakValueDictionary()
+_writing: WeakSet[SealedWriter] = WeakSet()
+_waited_for: list[SealedWriter] = []  # by the thread that forks
+
+
+def _before_fork() -> None:
+    """Wait until nothing is read or written."""
+    _lock.acquire()
+    for writer in list(_writing):
+        writer.turn.acquire()
+        _waited_for.append(writer)
+
+
+def _after_fork() -> None:
+    while _waited_for:
+        _waited_for.pop().turn.release()
+    _lock.release()
 
 
 def _after_fork_in_child() -> None:
@@ -50,14 +66,14 @@ def _after_fork_in_child() -> None:
     global _forks, _lock
     _forks += 1
     _lock = threading.RLock()
-    inherited = list(_shared.values())
+    inherited = [*_shared.values(), *(writer.environment for writer in _waited_for)]
     _shared.clear()
+    _waited_for.clear()
     for environment in inherited:
         environment.close()
 
 
-# The lambdas look up the lock of the process that forks, which may be a child itself.
-around_fork(before=lambda: _lock.acquire(), in_parent=lambda: _lock.release(), in_child=_after_fork_in_child)
+around_fork(before=_before_fork, in_parent=_after_fork, in_child=_after_fork_in_child)
 
 
 @contextmanager
@@ -116,6 +132,20 @@ def record_keys(keys: Words) -> list[bytes]:
     return [data[at : at + KEY_BYTES] for at in range(0, len(data), KEY_BYTES)]
 
 
+class _Handle:
+    """What a reader has open."""
+
+    environment: lmdb.Environment | None = None
+    transaction: lmdb.Transaction | None = None
+
+
+def _give_back(handle: _Handle, descriptor: int) -> None:
+    """Close what a reader has open, under the lock: a fork in the middle would leave the file half closed in the child."""
+    with _lock:
+        handle.transaction = handle.environment = None
+    os.close(descriptor)
+
+
 class SealedReader:
     """A sealed LMDB file, open for reading; it never changes.
 
@@ -142,10 +172,9 @@ class SealedReader:
         self._reached = bytearray()  # by the number of a key: whether the pages on the way to it have been checked
         self._closed = False
         self._forks = -1  # the process that owns what follows, by its number of forks
-        self._given_back: finalize[[int], SealedReader] | None = None
+        self._given_back: finalize[[_Handle, int], SealedReader] | None = None
         self._descriptor = -1  # of the file that was opened, even if the path names another one later
-        self._environment: lmdb.Environment | None = None
-        self._transaction: lmdb.Transaction | None = None
+        self._handle = _Handle()
         with _lock:
             try:
                 self._open()
@@ -156,7 +185,7 @@ class SealedReader:
     def _open(self) -> None:
         if self._descriptor < 0:
             self._descriptor = open_file(self.path)
-            self._given_back = finalize(self, os.close, self._descriptor)
+            self._given_back = finalize(self, _give_back, self._handle, self._descriptor)
         status = os.fstat(self._descriptor)
         inode = (status.st_dev, status.st_ino)
         if self._forks < 0:
@@ -167,12 +196,12 @@ class SealedReader:
                 environment = lmdb.open(self._way(), subdir=False, readonly=True, lock=False, readahead=False)
         try:
             with translated(self.path):
-                self._transaction = environment.begin(buffers=True)
+                self._handle.transaction = environment.begin(buffers=True)
         except BaseException:
             if inode not in _shared:  # the error would keep the file open, and it can be opened only once
                 environment.close()
             raise
-        _shared[inode] = self._environment = environment
+        _shared[inode] = self._handle.environment = environment
         self._forks = _forks
 
     def _way(self) -> bytes:
@@ -232,7 +261,7 @@ class SealedReader:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
         if self._forks != _forks:
             self._open()
-        return self._transaction
+        return self._handle.transaction
 
     @property
     def file_bytes(self) -> int:
@@ -264,7 +293,7 @@ class SealedReader:
             How many keys are less, if it is there: by it is noted what has been checked.
         """
         with _lock:
-            transaction: Any = self._transaction if self._forks == _forks else self._ready()
+            transaction: Any = self._handle.transaction if self._forks == _forks else self._ready()
             if not self._whole and not self._has_reached(number):
                 self._pages.reach(int.from_bytes(key, "big"))
                 self._note_reached(number)
@@ -363,7 +392,6 @@ class SealedReader:
         """Release the handle; the file is closed with its last reader. Closing twice is allowed."""
         with _lock:
             self._closed, self._forks = True, -1
-            self._transaction = self._environment = None
             if self._given_back is not None:
                 self._given_back()
 
@@ -373,8 +401,9 @@ class SealedWriter:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with translated(path):
-            self._environment = lmdb.open(
+        self.turn = threading.RLock()  # held while LMDB writes
+        with _lock, translated(path):
+            self.environment = lmdb.open(
                 os.fsencode(path),
                 subdir=False,
                 lock=False,
@@ -382,25 +411,30 @@ class SealedWriter:
                 metasync=False,
                 map_size=FIRST_MAP_BYTES,
             )
+            _writing.add(self)
 
     def run(self, work: Callable[[lmdb.Transaction], T]) -> T:
         """Run ``work(transaction)`` and commit; if the map is full, grow it and run the work again."""
-        while True:
-            try:
-                with translated(self.path, lmdb.MapFullError), self._environment.begin(write=True) as transaction:
-                    return work(transaction)
-            except lmdb.MapFullError:
-                self._environment.set_mapsize(self._environment.info()["map_size"] * 2)
+        with self.turn:
+            while True:
+                try:
+                    with translated(self.path, lmdb.MapFullError), self.environment.begin(write=True) as transaction:
+                        return work(transaction)
+                except lmdb.MapFullError:
+                    self.environment.set_mapsize(self.environment.info()["map_size"] * 2)
 
     def finish(self, largest: int = 0) -> tuple[int, int]:
         """Sync and close the file, pad it with a hole for reads of damaged lengths, and return its size and digest."""
-        with translated(self.path):
-            self._environment.sync(True)
-        page = int(self._environment.stat()["psize"])
-        used = (int(self._environment.info()["last_pgno"]) + 1) * page
-        self._environment.close()
+        with self.turn:
+            with translated(self.path):
+                self.environment.sync(True)
+            page = int(self.environment.stat()["psize"])
+            used = (int(self.environment.info()["last_pgno"]) + 1) * page
+        self.abort()
         return seal(self.path, used, -(-largest // page) * page)
 
     def abort(self) -> None:
         """Close without syncing."""
-        self._environment.close()
+        with _lock, self.turn:
+            self.environment.close()
+            _writing.discard(self)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,6 +12,7 @@ import numpy as np
 from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.arguments import MAX_ID_BYTES
+from fpstore.cached import cached_property
 from fpstore.disk.sealed import SealedReader, SealedWriter, record_key, record_keys
 from fpstore.errors import CorruptStoreError
 from fpstore.format.string_records import (

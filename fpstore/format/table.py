@@ -5,7 +5,6 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.arguments import printable
+from fpstore.cached import cached_property
 from fpstore.design.families import Design, TableSpec
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from pathlib import Path
 from weakref import finalize
 
@@ -14,6 +13,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.arguments import printable
+from fpstore.cached import cached_property
 from fpstore.disk.files import RUN_REPAIR, open_file, read_at
 from fpstore.errors import CorruptStoreError, StorageError
 from fpstore.format import huffman

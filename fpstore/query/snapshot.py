@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.aliases import Words
+from fpstore.cached import cached_property
 from fpstore.errors import CorruptStoreError, NotStoredError
 from fpstore.format.dictionary import NO_NUMBER
 from fpstore.format.record import Totals

@@ -697,7 +697,7 @@ class Store:
         return {**describe(snapshot, self._tracker.log.file_bytes), **watched, "writer": state}
 
     def verify(self, progress: Progress | None = None) -> Report:
-        """Check every byte that is used: checksums, order, counts, keys, codes, id records, and that all tables hold the same set.
+        """Check every byte that is used: checksums, order, counts, keys, codes, ids, and that all tables hold the same set.
 
         Parameters
         ----------

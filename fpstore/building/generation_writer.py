@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.aliases import Words
@@ -16,7 +17,9 @@ from fpstore.building.external_sort import PairSorter, in_pieces
 from fpstore.building.sorted_columns import SortedColumns
 from fpstore.building.work import Work
 from fpstore.design.families import IDENTITY, Design
+from fpstore.disk.files import RUN_REPAIR
 from fpstore.disk.locks import LOCK_FILE, MODE
+from fpstore.errors import CorruptStoreError
 from fpstore.format.dictionary import mapping_files
 from fpstore.format.histogram import Histogram
 from fpstore.format.id_map import IDS_FILE, IdMap
@@ -123,15 +126,17 @@ class GenerationWriter:
             raise
         return shape, mapping
 
-    def _durable_map(self, files: MappingFiles, layout: TableLayout, groups: Iterable[Groups]) -> dict[str, int]:
-        """Write a mapping, and make it durable; return the shape of its file of numbers."""
+    def _durable_map(
+        self, files: MappingFiles, layout: TableLayout, groups: Iterable[Groups]
+    ) -> tuple[dict[str, int], MappingWriter]:
+        """Write a mapping, and make it durable; see :meth:`_map`."""
         shape, mapping = self._map(files, layout, groups)
         try:
             mapping.table.sync()
         except BaseException:
             mapping.abort()
             raise
-        return shape
+        return shape, mapping
 
     def write_table(self, number: int, keys: Callable[[], Iterable[Words]]) -> None:
         """Write another table.
@@ -164,8 +169,21 @@ class GenerationWriter:
     def _sync(self, table: TableWriter) -> None:
         self._syncs.append((table, self._disk.submit(table.sync)))
 
-    def write_dictionary(self, strings: StringSource, threads: int) -> None:
-        """Write the dictionary of string ids, and the way back from a string to its number."""
+    def write_dictionary(self, strings: StringSource, threads: int, used: npt.NDArray[np.bool_] | None = None) -> None:
+        """Write the dictionary of string ids, and the way back from a string to its number.
+
+        Parameters
+        ----------
+        strings : StringSource
+        threads : int
+        used : ndarray of bool, optional
+            Which numbers must have a string; by default all.
+
+        Raises
+        ------
+        CorruptStoreError
+            One of them has none.
+        """
         histogram, count, digest = Histogram(), 0, 0
         identity = np.frombuffer(IDENTITY, np.uint8)
         for hashes in in_pieces(strings.hashes()):
@@ -174,7 +192,13 @@ class GenerationWriter:
             digest = (digest + _kernel.digest(hashes, identity)) % 2**64
             self.work.tick()
         layout = _mapping_layout(count, digest, histogram.counts)
-        numbers = self._durable_map(mapping_files(self.folder), layout, strings.groups())
+        numbers, written = self._durable_map(mapping_files(self.folder), layout, strings.groups())
+        expected = strings.count if used is None else int(np.count_nonzero(used))
+        if (got := written.number_count) != expected:
+            raise CorruptStoreError(
+                f"{self.folder}: {expected} id numbers are in use, and {got} of them have a string: {RUN_REPAIR}",
+                path=self.folder, expected=expected, got=got,
+            )  # fmt: skip
         shape = strings.write(self.folder / STRINGS_FILE, threads, self.work.tick)
         self.first_string = strings.count
         self.dictionary = {"strings": shape, "count": strings.count, "hashes": count, "hash_digest": digest, "numbers": numbers}
@@ -200,7 +224,7 @@ class GenerationWriter:
         for part in sorter.groups(lambda rows: self.work.tick()):
             columns.add(part)
         layout = _mapping_layout(columns.count, columns.digest, columns.histogram)
-        shape = self._durable_map(places_files(self.folder), layout, columns.groups())
+        shape, _ = self._durable_map(places_files(self.folder), layout, columns.groups())
         columns.close()
         self.places = {"ids": columns.count, "id_digest": columns.digest, "rank_bits": self._rank_bits, "places": shape}
 

@@ -86,11 +86,13 @@ class MappingWriter:
     ----------
     largest_block : int
         The most entries of a block so far.
+    number_count : int
+        How many numbers were added.
     """
 
     def __init__(self, files: MappingFiles, layout: TableLayout) -> None:
         self.table = TableWriter(files.table, layout)
-        self.largest_block = 0
+        self.largest_block = self.number_count = 0
         try:
             self._numbers = IdMapWriter(files.numbers, layout.set_digest)
         except BaseException:
@@ -99,6 +101,7 @@ class MappingWriter:
 
     def add(self, keys: Words, counts: Words, numbers: Words) -> None:
         """Append distinct keys: how many numbers each has, and all numbers in order."""
+        self.number_count += len(numbers)
         self._numbers.add(keys, counts, numbers)
         self._close_blocks(self.table.feed(keys))
 

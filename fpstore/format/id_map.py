@@ -116,7 +116,7 @@ class IdMap:
         self._open_table: TableReader | None = table
         self._digest = table.kernel.set_digest
         self.path = path
-        self._name = printable(path)  # in messages of the kernel
+        self.name = printable(path)  # in messages of the kernel
 
     @property
     def _table(self) -> TableReader:
@@ -130,12 +130,12 @@ class IdMap:
         record = self._reader.get(record_key(key), block)
         if record is None:
             raise self._missing(block)
-        return _kernel.unpack_rank(record, (self._digest + key) % 2**64, rank, self._name)
+        return _kernel.unpack_rank(record, (self._digest + key) % 2**64, rank, self.name)
 
     def blocks(self, first: int, count: int) -> tuple[Words, Words]:
         """Return (ids per fingerprint, ids) of successive blocks."""
         keys = self._table.file.read_keys(first, first + count)
-        return _kernel.unpack_records(self._records(first, keys), first, keys, self._digest, self._name)
+        return _kernel.unpack_records(self._records(first, keys), first, keys, self._digest, self.name)
 
     def _records(self, first: int, keys: Words) -> list[bytes]:
         """Return the records of successive blocks with these keys. A missing one shows as damage of those that follow."""
@@ -153,7 +153,7 @@ class IdMap:
         block_count = self._table.kernel.block_count
         for first in range(0, block_count, FIND_BLOCKS):
             keys = self._table.file.read_keys(first, min(first + FIND_BLOCKS, block_count))
-            parts.append(_kernel.find_ids(self._records(first, keys), first, keys, self._digest, wanted, self._name))
+            parts.append(_kernel.find_ids(self._records(first, keys), first, keys, self._digest, wanted, self.name))
         if not parts:
             return np.empty(0, np.uint64), np.empty(0, np.uint32), np.empty(0, np.uint64)
         blocks, ranks, ids = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -167,7 +167,7 @@ class IdMap:
         found = [record for record in records if record is not None]
         if len(found) != len(keys):
             raise self._missing(int(distinct[records.index(None)]))
-        return _kernel.gather_ids(found, keys, record.astype(np.uint64), ranks, self._digest, self._name)
+        return _kernel.gather_ids(found, keys, record.astype(np.uint64), ranks, self._digest, self.name)
 
     def _missing(self, block: int) -> CorruptStoreError:
         return CorruptStoreError(f"{self.path}: the id record of block {block} is missing", path=self.path, block=block)
@@ -186,7 +186,7 @@ class IdMap:
             key, record = next(records, (None, b""))
             if block_key is None or key != record_key(block_key):
                 raise self._missing(block)
-            counts, ids = _kernel.unpack_record(record, record_seed(self._digest, block_key), self._name)
+            counts, ids = _kernel.unpack_record(record, record_seed(self._digest, block_key), self.name)
             if len(counts) != expected:
                 raise CorruptStoreError(
                     f"{self.path}: the id record of block {block} holds {len(counts)} fingerprints, the table {expected}",

@@ -64,6 +64,11 @@ class Places:
         self._rank_bits = int(record["rank_bits"])
         self._mapping = open_mapping(places_files(folder), record["ids"], record["id_digest"], record["places"])
 
+    @property
+    def name(self) -> str:
+        """The path of the file that has the places, for messages of the kernel."""
+        return self._mapping.numbers.name
+
     def gather(self, numbers: Words) -> Found:
         """Return the places of ids; an id that has none is not stored."""
         lims, places = self._mapping.gather(numbers)

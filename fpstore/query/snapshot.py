@@ -217,7 +217,7 @@ class Snapshot:
         if places is None:
             found: list[int] = self.with_ids(np.array([number], np.uint64))[0].tolist()
             return found
-        found = [identity.entry_at(block, rank) for block, rank in places.get(number)]
+        found = [identity.entry_at(block, rank, places.name) for block, rank in places.get(number)]
         return found if self._delta_kernel is None else self._delta_kernel.fingerprints_one(number, found, self.version)
 
     def _base_pairs(self, wanted: Words) -> tuple[Words, Words]:
@@ -225,10 +225,10 @@ class Snapshot:
         generation = self.generation
         if generation.places is None:
             blocks, ranks, ids = generation.ids.find(wanted)
-            return generation.identity.entries_at(blocks, ranks), ids
+            return generation.identity.entries_at(blocks, ranks, generation.ids.name), ids
         found = generation.places.gather(wanted)
         order = np.argsort(found.blocks, kind="stable")
-        fingerprints = generation.identity.entries_at(found.blocks[order], found.ranks[order])
+        fingerprints = generation.identity.entries_at(found.blocks[order], found.ranks[order], generation.places.name)
         return fingerprints, np.repeat(wanted, np.diff(found.lims))[order]
 
     # Everything

@@ -26,7 +26,6 @@ IdColumn = tuple[npt.NDArray[np.int64], Words | list[str]]  # lims, ids
 NONE = np.empty(0, np.uint64)
 PIECE_KEYS = 1 << 18
 FEW_STRINGS = 4  # up to this many are looked up one by one
-LOOK_UPS = 1 << 16  # ids of this many fingerprints are looked up at once
 
 
 class Snapshot:

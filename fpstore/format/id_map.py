@@ -7,10 +7,9 @@ are numbered through a dictionary.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.arguments import printable
-from fpstore.disk.sealed import SealedReader, SealedWriter, record_key, record_keys
+from fpstore.disk.sealed import SealedReader, SealedWriter, record_key
 from fpstore.errors import ClosedStoreError, CorruptStoreError
 from fpstore.format.table import TableReader
 
@@ -46,7 +45,6 @@ class IdMapWriter:
         self._per_fingerprint: list[Words] = []
         self._ids: list[Words] = []
         self._waiting_blocks = self._waiting_ids = 0
-        self._largest = 0
 
     def add(self, fingerprints: Words, per_fingerprint: Words, ids: Words) -> None:
         """Append successive fingerprints, the number of ids of each, and all ids in order."""
@@ -76,10 +74,7 @@ class IdMapWriter:
         used = int(lims[-1])
         keys = fingerprints[lasts]
         blob, offsets = _kernel.pack_ids(ids[:used], lims, entry_counts, keys, self._digest)
-        parts = (blob[start:end] for start, end in pairwise(offsets.tolist()))
-        records = list(zip(record_keys(keys), parts, strict=True))
-        self._writer.run(lambda transaction: _append(transaction, records))
-        self._largest = max(self._largest, int(np.diff(offsets).max()))
+        self._writer.append(keys, [blob[start:end] for start, end in pairwise(offsets.tolist())])
         self._counts, self._waiting_blocks, self._waiting_ids = [], 0, len(ids) - used
         self._fingerprints, self._per_fingerprint = [fingerprints[done:].copy()], [per_fingerprint[done:].copy()]
         self._ids = [ids[used:].copy()]
@@ -87,16 +82,12 @@ class IdMapWriter:
     def finish(self) -> dict[str, int]:
         """Write the remaining records, make the file durable, and return its size, digest and largest record."""
         self._flush()
-        size, digest = self._writer.finish(self._largest)
-        return {"bytes": size, "digest": digest, "largest": self._largest}
+        size, digest = self._writer.finish()
+        return {"bytes": size, "digest": digest, "largest": self._writer.largest}
 
     def abort(self) -> None:
         """Close without finishing."""
         self._writer.abort()
-
-
-def _append(transaction: Any, records: Sequence[tuple[bytes, bytes]]) -> None:
-    transaction.cursor().putmulti(records, append=True)
 
 
 class IdMap:

@@ -11,17 +11,16 @@ from typing import Any, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.building.external_sort import PairSorter, in_pieces
 from fpstore.building.sorted_columns import SortedColumns
 from fpstore.building.work import Work
-from fpstore.design.families import IDENTITY, Design
+from fpstore.design.families import Design
 from fpstore.disk.files import RUN_REPAIR
 from fpstore.disk.locks import LOCK_FILE, MODE
 from fpstore.errors import CorruptStoreError
 from fpstore.format.dictionary import mapping_files
-from fpstore.format.histogram import Histogram
+from fpstore.format.histogram import Histogram, KeySummary
 from fpstore.format.id_map import IDS_FILE, IdMap
 from fpstore.format.log import LOG_FILE, LogHeader
 from fpstore.format.log_writer import create_log
@@ -184,14 +183,11 @@ class GenerationWriter:
         CorruptStoreError
             One of them has none.
         """
-        histogram, count, digest = Histogram(), 0, 0
-        identity = np.frombuffer(IDENTITY, np.uint8)
-        for hashes in in_pieces(strings.hashes()):
-            histogram.add(hashes)
-            count += len(hashes)
-            digest = (digest + _kernel.digest(hashes, identity)) % 2**64
+        hashes = KeySummary()
+        for piece in in_pieces(strings.hashes()):
+            hashes.add(piece)
             self.work.tick()
-        layout = _mapping_layout(count, digest, histogram.counts)
+        layout = _mapping_layout(hashes)
         numbers, written = self._durable_map(mapping_files(self.folder), layout, strings.groups())
         expected = strings.count if used is None else int(np.count_nonzero(used))
         if (got := written.number_count) != expected:
@@ -201,7 +197,9 @@ class GenerationWriter:
             )  # fmt: skip
         shape = strings.write(self.folder / STRINGS_FILE, threads, self.work.tick)
         self.first_string = strings.count
-        self.dictionary = {"strings": shape, "count": strings.count, "hashes": count, "hash_digest": digest, "numbers": numbers}
+        self.dictionary = {
+            "strings": shape, "count": strings.count, "hashes": hashes.count, "hash_digest": hashes.digest, "numbers": numbers,
+        }  # fmt: skip
 
     def write_places(self, memory: int) -> None:
         """Write the index by id, once the first table and the ids are written.
@@ -223,10 +221,10 @@ class GenerationWriter:
         columns = SortedColumns(self.folder if sorter.spilled else None, "places")
         for part in sorter.groups(lambda rows: self.work.tick()):
             columns.add(part)
-        layout = _mapping_layout(columns.count, columns.digest, columns.histogram)
+        layout = _mapping_layout(columns.summary)
         shape, _ = self._durable_map(places_files(self.folder), layout, columns.groups())
         columns.close()
-        self.places = {"ids": columns.count, "id_digest": columns.digest, "rank_bits": self._rank_bits, "places": shape}
+        self.places = {"ids": columns.count, "id_digest": columns.summary.digest, "rank_bits": self._rank_bits, "places": shape}
 
     def finish(self) -> None:
         """Make the tables durable.
@@ -247,8 +245,8 @@ class GenerationWriter:
         )  # fmt: skip
 
 
-def _mapping_layout(count: int, digest: int, histogram: Words) -> TableLayout:
-    return TableLayout(MAPPING_DESIGN, 0, mapping_block_bytes(histogram), count, digest, histogram)
+def _mapping_layout(keys: KeySummary) -> TableLayout:
+    return TableLayout(MAPPING_DESIGN, 0, mapping_block_bytes(keys.histogram), keys.count, keys.digest, keys.histogram)
 
 
 def create_generation_log(folder: Path, manifest: Manifest) -> None:

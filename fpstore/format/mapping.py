@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.aliases import Lims, Words
-from fpstore.design.families import IDENTITY
+from fpstore.design.families import IDENTITY_ARRAY
 from fpstore.design.families import design as make_design
 from fpstore.errors import ClosedStoreError
 from fpstore.format.id_map import IdMap, IdMapWriter
@@ -41,7 +41,7 @@ SPREAD = np.uint64(0x9E3779B185EBCA87)
 
 def pair_digest(keys: Words, numbers: Words) -> int:
     """Return the sum of a hash of each pair, modulo 2^64: it does not depend on their order."""
-    return _kernel.digest(keys + numbers * SPREAD, np.frombuffer(IDENTITY, np.uint8))
+    return _kernel.digest(keys + numbers * SPREAD, IDENTITY_ARRAY)
 
 
 def digest_of(groups: Iterable[tuple[Words, Words, Words]], tick: Callable[[int], None]) -> int:

@@ -11,7 +11,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Words
+from fpstore.aliases import Groups, Words
 from fpstore.building.external_sort import PairSorter, in_pieces
 from fpstore.building.sorted_columns import SortedColumns
 from fpstore.building.work import Work
@@ -30,7 +30,6 @@ from fpstore.format.places import bits_of_ranks, pairs, places_files
 from fpstore.format.record import Totals
 from fpstore.format.strings import STRINGS_FILE
 from fpstore.format.table import TableLayout, TableReader, TableWriter, table_name
-from fpstore.query.snapshot import Groups
 from fpstore.threads import Job, Pool
 
 

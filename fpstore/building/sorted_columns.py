@@ -7,10 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fpstore.aliases import Words
+from fpstore.aliases import Groups, Words
 from fpstore.building.external_sort import COPY_ROWS, Column, SortedRows, in_pieces
 from fpstore.format.histogram import KeySummary
-from fpstore.query.snapshot import Groups
 
 
 class SortedColumns:

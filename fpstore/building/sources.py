@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Words
+from fpstore.aliases import Groups, Words
 from fpstore.building.external_sort import COPY_ROWS, unless_stopped
 from fpstore.design.families import IDENTITY_ARRAY, TableSpec
 from fpstore.format.table import TableReader
-from fpstore.query.snapshot import NONE, Groups, Snapshot, cut_groups
+from fpstore.query.snapshot import NONE, Snapshot, cut_groups
 
 T = TypeVar("T")
 

@@ -8,14 +8,13 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Words
+from fpstore.aliases import Groups, Words
 from fpstore.building.external_sort import Column, Room, Spool, in_pieces, permuted_parts
 from fpstore.building.generation_writer import GenerationWriter
 from fpstore.building.sources import SortedSource
 from fpstore.design.families import Design
 from fpstore.errors import CorruptStoreError
 from fpstore.format.histogram import KeySummary
-from fpstore.query.snapshot import Groups
 from fpstore.resources import Resources
 
 PHASE_MERGE = "merging"

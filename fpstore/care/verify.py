@@ -12,7 +12,6 @@ from fpstore.aliases import Progress
 from fpstore.care.reports import Report
 from fpstore.errors import CorruptStoreError, FpstoreError, StoreNotFoundError
 from fpstore.format.dictionary import VERIFY_PASSES
-from fpstore.format.id_map import iter_entry_counts
 from fpstore.format.log import HEADER_BYTES, LogReader
 from fpstore.format.manifest import MANIFEST_FILE, read_manifest
 from fpstore.format.record import LAST_ROW
@@ -104,7 +103,7 @@ def _check_tables(generation: Generation, report: Report, progress: Progress | N
 def _check_ids(generation: Generation, report: Report, phase: _Phase) -> None:
     ids, expected = generation.ids, generation.record.ids
     with _noted(report):
-        report.ids = ids.verify(iter_entry_counts(counts for _, counts in generation.tables[0].pieces()), phase.tick)
+        report.ids = ids.verify((counts for _, counts in generation.tables[0].pieces()), phase.tick)
         if report.ids != expected:
             raise CorruptStoreError(
                 f"{ids.path}: {report.ids} ids, the manifest says {expected}", path=ids.path, expected=expected, got=report.ids

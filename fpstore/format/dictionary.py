@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Words
+from fpstore.aliases import Groups, Words
 from fpstore.errors import CorruptStoreError
 from fpstore.format.mapping import MappingFiles, digest_of, open_mapping, pair_digest
 from fpstore.format.strings import STRINGS_FILE, Strings
@@ -113,7 +113,7 @@ class Dictionary:
             tick(len(used))
         return has_string, digest % 2**64
 
-    def groups(self) -> Iterator[tuple[Words, Words, Words]]:
+    def groups(self) -> Iterator[Groups]:
         """Yield (hashes, how many strings have each, their numbers), by hash.
 
         Raises

@@ -7,15 +7,14 @@ are numbered through a dictionary.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise
+from collections.abc import Callable, Iterable
+from itertools import chain, pairwise
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Words
+from fpstore.aliases import Counts, Lims, Words
 from fpstore.arguments import printable
 from fpstore.disk.sealed import SealedReader, SealedWriter, record_key
 from fpstore.errors import ClosedStoreError, CorruptStoreError
@@ -35,12 +34,15 @@ def record_seed(set_digest: int, key: int) -> int:
 
 
 class IdMapWriter:
-    """Writes ``ids.mdb``: :meth:`add` fingerprints and ids in table order and :meth:`close_blocks` as blocks are completed."""
+    """Writes the records of a table's blocks, in a file such as ``ids.mdb``.
+
+    :meth:`add` fingerprints and ids in table order, and :meth:`close_blocks` as blocks are completed.
+    """
 
     def __init__(self, path: Path, set_digest: int) -> None:
         self._writer = SealedWriter(path)
         self._digest = set_digest
-        self._counts: list[npt.NDArray[np.uint32]] = []
+        self._counts: list[Counts] = []
         self._fingerprints: list[Words] = []
         self._per_fingerprint: list[Words] = []
         self._ids: list[Words] = []
@@ -53,7 +55,7 @@ class IdMapWriter:
         self._ids.append(ids)
         self._waiting_ids += len(ids)
 
-    def close_blocks(self, entry_counts: npt.NDArray[np.uint32], last: bool = False) -> None:
+    def close_blocks(self, entry_counts: Counts, last: bool = False) -> None:
         """Note completed blocks; records are written in batches."""
         self._counts.append(entry_counts)
         self._waiting_blocks += len(entry_counts)
@@ -91,7 +93,7 @@ class IdMapWriter:
 
 
 class IdMap:
-    """Reads ``ids.mdb`` of a generation.
+    """Reads the records of a table's blocks, from a file such as ``ids.mdb``.
 
     Parameters
     ----------
@@ -121,7 +123,7 @@ class IdMap:
         record = self._reader.get(record_key(key), block)
         if record is None:
             raise self._missing(block)
-        return _kernel.unpack_rank(record, (self._digest + key) % 2**64, rank, self.name)
+        return _kernel.unpack_rank(record, record_seed(self._digest, key), rank, self.name)
 
     def blocks(self, first: int, count: int) -> tuple[Words, Words]:
         """Return (ids per fingerprint, ids) of successive blocks."""
@@ -138,7 +140,7 @@ class IdMap:
             raise CorruptStoreError(f"{self.path}: id records are missing from block {first} on", path=self.path, block=first)
         return records
 
-    def find(self, wanted: Words) -> tuple[Words, npt.NDArray[np.uint32], Words]:
+    def find(self, wanted: Words) -> tuple[Words, Counts, Words]:
         """Return (blocks, ranks, ids) of all places that have a wanted id; the wanted ids ascend. This reads the whole map."""
         parts = []
         block_count = self._table.kernel.block_count
@@ -150,7 +152,7 @@ class IdMap:
         blocks, ranks, ids = (np.concatenate(column) for column in zip(*parts, strict=True))
         return blocks, ranks, ids
 
-    def gather(self, blocks: Words, ranks: npt.NDArray[np.uint32]) -> tuple[npt.NDArray[np.int64], Words]:
+    def gather(self, blocks: Words, ranks: Counts) -> tuple[Lims, Words]:
         """Return (lims, ids) of many places; each record is read once."""
         distinct, record = np.unique(blocks, return_inverse=True)
         keys = self._table.kernel.keys_of(distinct)
@@ -163,16 +165,21 @@ class IdMap:
     def _missing(self, block: int) -> CorruptStoreError:
         return CorruptStoreError(f"{self.path}: the id record of block {block} is missing", path=self.path, block=block)
 
-    def verify(self, entry_counts: Iterable[int], tick: Callable[[int], None] = lambda rows: None) -> int:
+    def verify(self, entry_counts: Iterable[Counts], tick: Callable[[int], None] = lambda rows: None) -> int:
         """Check that each block has exactly one good record, with the right number of fingerprints; return the id count.
 
-        ``tick`` is called now and then with the number of fingerprints checked since the last call.
+        Parameters
+        ----------
+        entry_counts : iterable of ndarray of uint32
+            Of successive blocks, in pieces.
+        tick : callable
+            Called now and then with the number of fingerprints checked since the last call.
         """
         self._reader.verify()
         total = block = waiting = 0
         records = self._reader.items()
         block_keys = iter(self._table.file.block_keys.tolist())
-        for block, expected in enumerate(entry_counts):
+        for block, expected in enumerate(chain.from_iterable(counts.tolist() for counts in entry_counts)):
             block_key = next(block_keys, None)
             key, record = next(records, (None, b""))
             if block_key is None or key != record_key(block_key):
@@ -202,9 +209,3 @@ class IdMap:
         """Close the file, and let the table go."""
         self._reader.close()
         self._open_table = None
-
-
-def iter_entry_counts(pieces: Iterator[npt.NDArray[np.uint32]]) -> Iterator[int]:
-    """Flatten arrays of entry counts."""
-    for piece in pieces:
-        yield from piece.tolist()

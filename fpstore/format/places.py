@@ -7,16 +7,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from fpstore.aliases import Lims, Words
+from fpstore.aliases import Counts, Lims, Words
 from fpstore.errors import CorruptStoreError
 from fpstore.format.id_map import IdMap
 from fpstore.format.mapping import MappingFiles, digest_of, open_mapping, pair_digest
 from fpstore.format.table import TableReader
 
 PLACES_FILES = ("places.fpt", "places.mdb")
-Counts = npt.NDArray[np.uint32]
 
 
 class Found(NamedTuple):

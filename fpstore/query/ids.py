@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from fpstore.aliases import Words
+from fpstore.aliases import Lims, Words
 from fpstore.errors import InputError, NotStoredError, show
 from fpstore.format.dictionary import NO_NUMBER
 from fpstore.io import check_id, check_ids
@@ -63,7 +62,7 @@ class Ids:
         return fingerprints
 
 
-def fingerprints_of(snapshot: Snapshot, ids: Any) -> tuple[npt.NDArray[np.int64], Words]:
+def fingerprints_of(snapshot: Snapshot, ids: Any) -> tuple[Lims, Words]:
     """Return (lims, fingerprints) of ids; see :meth:`fpstore.Store.fingerprints_of`."""
     listed = _listed(ids)
     checked = check_ids(listed, len(listed))
@@ -123,7 +122,7 @@ class IdLookup:
     def __init__(self, path: Path, snapshot: Snapshot) -> None:
         self._path, self._snapshot = path, snapshot
 
-    def __call__(self, fingerprints: Words) -> tuple[npt.NDArray[np.int64], Words | list[str]]:
+    def __call__(self, fingerprints: Words) -> tuple[Lims, Words | list[str]]:
         """Return (lims, ids)."""
         return self._snapshot.ids_of(fingerprints)
 

@@ -29,7 +29,7 @@ from fpstore.format.dictionary import DICTIONARY_FILES
 from fpstore.format.log import LOG_FILE, LogReader
 from fpstore.format.log_writer import LogWriter
 from fpstore.format.manifest import MANIFEST_FILE, TEMPORARY, Manifest, generation_folder, write_manifest
-from fpstore.format.record import IN_BASE, KIND_BITS, Totals, pack_change
+from fpstore.format.record import IN_BASE, KIND_MASK, Totals, pack_change
 from fpstore.query.delta import Delta
 from fpstore.query.generation import SAMPLE_SIZE, Generation
 from fpstore.query.snapshot import Snapshot
@@ -259,7 +259,7 @@ class Merge:
         """Copy the records after a place of the old log to the new log and its delta; return where they end."""
         for records in self._committer.log.read(place, number + 1, max(end, place)):
             change = records.change
-            kinds = (change.kinds & np.uint8(KIND_BITS)) + np.uint8(IN_BASE) * snapshot.delta.in_base(change.fingerprints)
+            kinds = (change.kinds & np.uint8(KIND_MASK)) + np.uint8(IN_BASE) * snapshot.delta.in_base(change.fingerprints)
             change = change._replace(kinds=kinds)
             log.append(pack_change(change))
             snapshot.delta.apply(change)

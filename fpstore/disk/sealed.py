@@ -287,7 +287,7 @@ class SealedReader:
         key : bytes
             8 bytes.
         number : int, optional
-            How many keys are less, if it is there: by it is noted what has been checked.
+            The rank of the key among all keys; marks what has been checked already.
         """
         with _lock:
             transaction: Any = self._handle.transaction if self._forks == _forks else self._ready()

@@ -327,7 +327,8 @@ class Store:
         Parameters
         ----------
         ids : array of integers, or sequence of int or str
-            Ids that are not stored have no fingerprints.
+            Ids that are not stored have no fingerprints. So have ids of the other kind, such as integers in a store whose ids
+            are strings.
 
         Raises
         ------

@@ -302,15 +302,37 @@ def test_places_beyond_the_table_are_damage(indexed):
         generation = store.snapshot().generation
         places = Places(generation.folder, {**generation.record.places, "rank_bits": 1})
         found = places.gather(np.arange(400, dtype=np.uint64))
-        with pytest.raises(fpstore.CorruptStoreError):
-            generation.identity.entries_at(found.blocks, found.ranks)
-        with pytest.raises(IndexError):
-            generation.identity.entry_at(generation.identity.block_count, 0)
-        with pytest.raises(fpstore.CorruptStoreError):
-            generation.identity.entry_at(0, 10_000)
+        with pytest.raises(fpstore.CorruptStoreError, match="source"):
+            generation.identity.entries_at(found.blocks, found.ranks, "source")
+        for block, rank in ((generation.identity.block_count, 0), (0, 10_000), (2**64 - 2, 0)):
+            with pytest.raises(fpstore.CorruptStoreError, match=rf"^source, block {block}: a place that"):
+                generation.identity.entry_at(block, rank, "source")
         with pytest.raises(fpstore.CorruptStoreError, match="does not say the same as the id map"):
             places.verify(generation.tables[0], generation.ids)
         places.close()
+
+
+@pytest.mark.parametrize(("rank_bits", "what"), [(1, "block"), (15, "rank")])
+def test_an_index_that_names_places_beyond_the_table_is_named_itself(indexed, monkeypatch, rank_bits, what):
+    with fpstore.open(indexed) as store:
+        generation = store.snapshot().generation
+        forged = Places(generation.folder, {**generation.record.places, "rank_bits": rank_bits})
+        monkeypatch.setattr(generation, "places", forged)
+        names, blocks = [f"n{i}" for i in range(400)], generation.identity.block_count
+        wrong = [name for number, name in enumerate(names) if _is_beyond(forged.get(number), generation)]
+        assert wrong, (what, blocks)
+        for name in wrong[::10]:
+            for ask in (lambda name=name: store.ids[name], lambda name=name: store.fingerprints_of([name])):
+                with pytest.raises(
+                    fpstore.CorruptStoreError, match=r"places\.mdb, block \d+: a place that the table does not have"
+                ):
+                    ask()
+        forged.close()
+
+
+def _is_beyond(places, generation):
+    counts = np.concatenate([counts for _, counts in generation.tables[0].pieces()])
+    return any(block >= len(counts) or rank >= counts[block] for block, rank in places)
 
 
 # --- The command line -----------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import struct
 
+import numpy as np
 import pytest
 import reference
 from damage import (
@@ -137,7 +138,7 @@ def test_verify_compares_id_records_with_the_blocks(copy):
     with fpstore.open(copy) as store:
         _, counts, _ = store.kernel_tables[0].decode(0, store.kernel_tables[0].block_count, 1)
         counts = counts.tolist()
-        assert store.snapshot().generation.ids.verify(counts) == len(STRINGS)
+        assert store.snapshot().generation.ids.verify([np.array(counts)]) == len(STRINGS)
         moved = [counts[0] - 1, counts[1] + 1, *counts[2:]]
         for wrong, message in (
             (moved, f"block 0 holds {counts[0]} fingerprints, the table {counts[0] - 1}"),
@@ -145,7 +146,7 @@ def test_verify_compares_id_records_with_the_blocks(copy):
             ([*counts, 1], f"record of block {len(counts)} is missing"),
         ):
             with pytest.raises(fpstore.CorruptStoreError, match=message):
-                store.snapshot().generation.ids.verify(wrong)
+                store.snapshot().generation.ids.verify([np.array(wrong)])
 
 
 @pytest.mark.parametrize("damage", ["no number", "another number", "no such number"])

@@ -81,6 +81,24 @@ def test_store_member_is_documented(name):
     assert inspect.getdoc(getattr(fpstore.Store, name))
 
 
+LISTED = re.findall(r"^\| `(\w+)\((.*?)\)` \|", API, flags=re.MULTILINE)
+LISTED += [(f"fpstore.{name}", shown) for name, shown in re.findall(r"`fpstore\.(\w+)\(([^`]*)\)`", API)]
+
+
+@pytest.mark.parametrize(("name", "shown"), LISTED, ids=[name for name, _ in LISTED])
+def test_signatures_are_those_that_the_page_shows(name, shown):
+    scope = {}
+    exec(f"def listed({shown}): pass", scope)
+    listed = inspect.signature(scope["listed"]).parameters.values()
+    _, _, public = name.rpartition("fpstore.")
+    true = inspect.signature(getattr(fpstore if public != name else fpstore.Store, public)).parameters.values()
+    assert [(p.name, p.kind, p.default) for p in listed] == [(p.name, p.kind, p.default) for p in true if p.name != "self"]
+
+
+def test_many_signatures_are_compared():
+    assert len(LISTED) > 20
+
+
 @pytest.mark.parametrize(
     "name", ["api", "store", "design.planner", "design.families", "hashing.text", "io.check", "io.reader", "io.writers"]
 )

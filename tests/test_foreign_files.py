@@ -11,12 +11,13 @@ from damage import records_of, rewrite, rewrite_records
 
 import fpstore
 from fpstore.disk import sealed as environment
+from fpstore.format.dictionary import DICTIONARY_FILES
 from fpstore.format.histogram import Histogram
 from fpstore.format.id_map import record_seed
 from fpstore.format.log import LOG_FILE, LogHeader
 from fpstore.format.log_writer import LogWriter, create_log
 from fpstore.format.manifest import read_manifest
-from fpstore.format.record import Change, pack_change
+from fpstore.format.record import ADD, Change, pack_change
 from fpstore.string_column import hash_of
 
 FINGERPRINTS = np.random.default_rng(3).integers(0, 2**64, 300, np.uint64)
@@ -162,6 +163,63 @@ def test_a_store_whose_strings_are_not_those_of_its_ids_is_not_joined(tmp_path, 
         with pytest.raises(fpstore.CorruptStoreError, match=r"has no string|should not exist"):
             store.merge(path)
         assert len(store) == 300
+
+
+@pytest.fixture
+def without_strings(tmp_path):
+    """Return a store whose dictionary has no strings for ids 0 to 19, under checksums that are right."""
+    path, other = make(tmp_path / "s", STRINGS, changes=False), make(tmp_path / "other", STRINGS, merge=True)
+    for name in DICTIONARY_FILES:
+        shutil.copyfile(other / "gen-00000002" / name, path / "gen-00000001" / name)
+    dictionary = read_manifest(other).generation.dictionary
+    rewrite(path, lambda record: record["generation"].update(dictionary=dictionary))
+    return path
+
+
+def test_verify_finds_an_id_number_that_has_no_string(without_strings):
+    with fpstore.open(without_strings) as store:
+        (fault,) = store.verify().faults
+    assert "id number 0 is in use, but has no string" in fault["message"]
+
+
+def test_an_id_number_of_the_log_that_has_no_string_is_found(tmp_path):
+    path = make(tmp_path / "s", STRINGS, changes=False)
+    manifest = read_manifest(path)
+    log = LogWriter(path / "gen-00000001" / LOG_FILE, manifest.identity, 1)
+    one = np.array([1], np.uint64)
+    totals = log.header.totals._replace(fingerprints=301, ids=301)
+    log.append(pack_change(Change(totals, np.array([ADD], np.uint8), one, one * np.uint64(300), [b""])), durable=True)
+    log.publish()
+    log.close()
+    with fpstore.open(path, "r+") as store:
+        (fault,) = store.verify().faults
+        assert "id number 300 is in use, but has no string" in fault["message"]
+        with pytest.raises(fpstore.CorruptStoreError, match="301 id numbers are in use, and 300 of them have a string"):
+            store.merge()
+
+
+@pytest.mark.parametrize("ids", [["new"], STRINGS[50:51]])
+def test_an_id_number_that_has_no_string_is_not_merged(without_strings, ids):
+    """With a new string or without: then a merge would take the dictionary over as it is."""
+    with fpstore.open(without_strings, "r+") as store:
+        store.insert([1], ids)
+        with pytest.raises(fpstore.CorruptStoreError, match=r"id numbers are in use, and 28\d of them have a string"):
+            store.merge()
+        assert len(store) == 301
+    assert sorted(p.name for p in without_strings.glob("gen-*")) == ["gen-00000001"]
+
+
+def test_an_id_number_that_has_no_string_is_not_split(without_strings, tmp_path):
+    with fpstore.open(without_strings) as store, pytest.raises(fpstore.CorruptStoreError, match="id numbers are in use"):
+        store.split(tmp_path / "parts", 1)
+
+
+def test_an_id_number_that_has_no_string_does_not_get_that_of_another(without_strings, tmp_path):
+    make(tmp_path / "mine", ["mine", *STRINGS[1:]], changes=False)
+    with fpstore.open(tmp_path / "mine", "r+") as store:
+        with pytest.raises(fpstore.CorruptStoreError, match="id number 0 has no string"):
+            store.merge(without_strings)
+        assert set(rows_of(store)) == set(zip(FINGERPRINTS.tolist(), ["mine", *STRINGS[1:]], strict=True))
 
 
 def with_a_new_string(path):

@@ -204,7 +204,7 @@ def test_each_string_is_read_once(tmp_path, monkeypatch):
 
 
 def test_ids_of_more_fingerprints_than_are_looked_up_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr("fpstore.query.snapshot.LOOK_UPS", 7)
+    monkeypatch.setattr("fpstore.format.mapping.LOOK_UPS", 7)
     stored = np.arange(100, dtype=np.uint64) * 2
     with fpstore.build(tmp_path / "s", np.repeat(stored, 2), np.arange(200)) as store:
         lims, ids = store.ids_of(stored[::-1])

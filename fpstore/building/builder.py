@@ -120,9 +120,9 @@ class _Build:
         writer = self._writer
         self._identity = identity = self._sorted(sorter)
         identity.design = self._choose(identity.count, identity.sample())
-        writer.begin(identity.design, identity.count, identity.digest)
+        writer.begin(identity.design, identity.count, identity.summary.digest)
         self._work.start(PHASE_TABLES, identity.count * len(identity.design.tables))
-        writer.write_identity(identity.histogram, identity.groups())
+        writer.write_identity(identity.summary.histogram, identity.groups())
         identity.drop_ids(writer.folder / table_name(0))
         self._other_tables(identity)
         if self._strings is not None or self._options.index_ids:

@@ -42,13 +42,12 @@ class Column:
     def __init__(self, path: Path | None = None) -> None:
         self._parts: list[Words] = []
         self._path = path
-        self._taken = 0
         self.rows = 0
         if path is not None:
             path.touch(exist_ok=False)
 
     def append(self, part: Words) -> None:
-        """Add rows at the end."""
+        """Add rows at the end. In memory, the caller's array itself is kept: it must not change afterwards."""
         part = np.ascontiguousarray(part)
         self.rows += len(part)
         if self._path is None:
@@ -89,11 +88,6 @@ class Column:
                     raise OSError("a temporary file is shorter than what was written to it")
                 view = view[got:]
         return out
-
-    def take(self, rows: int) -> Words:
-        """Return the next rows, after those returned before."""
-        start, self._taken = self._taken, self._taken + rows
-        return self.part(start, rows)
 
     def part(self, start: int, rows: int) -> Words:
         """Return successive rows."""

@@ -9,16 +9,18 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 import numpy as np
+import numpy.typing as npt
 
-from fpstore import _kernel
-from fpstore.aliases import Words
+from fpstore.aliases import Groups, Words
 from fpstore.building.external_sort import PairSorter, in_pieces
 from fpstore.building.sorted_columns import SortedColumns
 from fpstore.building.work import Work
-from fpstore.design.families import IDENTITY, Design
+from fpstore.design.families import Design
+from fpstore.disk.files import RUN_REPAIR
 from fpstore.disk.locks import LOCK_FILE, MODE
+from fpstore.errors import CorruptStoreError
 from fpstore.format.dictionary import mapping_files
-from fpstore.format.histogram import Histogram
+from fpstore.format.histogram import Histogram, KeySummary
 from fpstore.format.id_map import IDS_FILE, IdMap
 from fpstore.format.log import LOG_FILE, LogHeader
 from fpstore.format.log_writer import create_log
@@ -28,7 +30,6 @@ from fpstore.format.places import bits_of_ranks, pairs, places_files
 from fpstore.format.record import Totals
 from fpstore.format.strings import STRINGS_FILE
 from fpstore.format.table import TableLayout, TableReader, TableWriter, table_name
-from fpstore.query.snapshot import Groups
 from fpstore.threads import Job, Pool
 
 
@@ -123,15 +124,17 @@ class GenerationWriter:
             raise
         return shape, mapping
 
-    def _durable_map(self, files: MappingFiles, layout: TableLayout, groups: Iterable[Groups]) -> dict[str, int]:
-        """Write a mapping, and make it durable; return the shape of its file of numbers."""
+    def _durable_map(
+        self, files: MappingFiles, layout: TableLayout, groups: Iterable[Groups]
+    ) -> tuple[dict[str, int], MappingWriter]:
+        """Write a mapping, and make it durable; see :meth:`_map`."""
         shape, mapping = self._map(files, layout, groups)
         try:
             mapping.table.sync()
         except BaseException:
             mapping.abort()
             raise
-        return shape
+        return shape, mapping
 
     def write_table(self, number: int, keys: Callable[[], Iterable[Words]]) -> None:
         """Write another table.
@@ -164,20 +167,38 @@ class GenerationWriter:
     def _sync(self, table: TableWriter) -> None:
         self._syncs.append((table, self._disk.submit(table.sync)))
 
-    def write_dictionary(self, strings: StringSource, threads: int) -> None:
-        """Write the dictionary of string ids, and the way back from a string to its number."""
-        histogram, count, digest = Histogram(), 0, 0
-        identity = np.frombuffer(IDENTITY, np.uint8)
-        for hashes in in_pieces(strings.hashes()):
-            histogram.add(hashes)
-            count += len(hashes)
-            digest = (digest + _kernel.digest(hashes, identity)) % 2**64
+    def write_dictionary(self, strings: StringSource, threads: int, used: npt.NDArray[np.bool_] | None = None) -> None:
+        """Write the dictionary of string ids, and the way back from a string to its number.
+
+        Parameters
+        ----------
+        strings : StringSource
+        threads : int
+        used : ndarray of bool, optional
+            Which numbers must have a string; by default all.
+
+        Raises
+        ------
+        CorruptStoreError
+            One of them has none.
+        """
+        hashes = KeySummary()
+        for piece in in_pieces(strings.hashes()):
+            hashes.add(piece)
             self.work.tick()
-        layout = _mapping_layout(count, digest, histogram.counts)
-        numbers = self._durable_map(mapping_files(self.folder), layout, strings.groups())
+        layout = _mapping_layout(hashes)
+        numbers, written = self._durable_map(mapping_files(self.folder), layout, strings.groups())
+        expected = strings.count if used is None else int(np.count_nonzero(used))
+        if (got := written.number_count) != expected:
+            raise CorruptStoreError(
+                f"{self.folder}: {expected} id numbers are in use, and {got} of them have a string: {RUN_REPAIR}",
+                path=self.folder, expected=expected, got=got,
+            )  # fmt: skip
         shape = strings.write(self.folder / STRINGS_FILE, threads, self.work.tick)
         self.first_string = strings.count
-        self.dictionary = {"strings": shape, "count": strings.count, "hashes": count, "hash_digest": digest, "numbers": numbers}
+        self.dictionary = {
+            "strings": shape, "count": strings.count, "hashes": hashes.count, "hash_digest": hashes.digest, "numbers": numbers,
+        }  # fmt: skip
 
     def write_places(self, memory: int) -> None:
         """Write the index by id, once the first table and the ids are written.
@@ -199,10 +220,10 @@ class GenerationWriter:
         columns = SortedColumns(self.folder if sorter.spilled else None, "places")
         for part in sorter.groups(lambda rows: self.work.tick()):
             columns.add(part)
-        layout = _mapping_layout(columns.count, columns.digest, columns.histogram)
-        shape = self._durable_map(places_files(self.folder), layout, columns.groups())
+        layout = _mapping_layout(columns.summary)
+        shape, _ = self._durable_map(places_files(self.folder), layout, columns.groups())
         columns.close()
-        self.places = {"ids": columns.count, "id_digest": columns.digest, "rank_bits": self._rank_bits, "places": shape}
+        self.places = {"ids": columns.count, "id_digest": columns.summary.digest, "rank_bits": self._rank_bits, "places": shape}
 
     def finish(self) -> None:
         """Make the tables durable.
@@ -223,8 +244,8 @@ class GenerationWriter:
         )  # fmt: skip
 
 
-def _mapping_layout(count: int, digest: int, histogram: Words) -> TableLayout:
-    return TableLayout(MAPPING_DESIGN, 0, mapping_block_bytes(histogram), count, digest, histogram)
+def _mapping_layout(keys: KeySummary) -> TableLayout:
+    return TableLayout(MAPPING_DESIGN, 0, mapping_block_bytes(keys.histogram), keys.count, keys.digest, keys.histogram)
 
 
 def create_generation_log(folder: Path, manifest: Manifest) -> None:

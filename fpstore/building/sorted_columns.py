@@ -7,12 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fpstore import _kernel
-from fpstore.aliases import Words
+from fpstore.aliases import Groups, Words
 from fpstore.building.external_sort import COPY_ROWS, Column, SortedRows, in_pieces
-from fpstore.design.families import IDENTITY
-from fpstore.format.histogram import Histogram
-from fpstore.query.snapshot import Groups
+from fpstore.format.histogram import KeySummary
 
 
 class SortedColumns:
@@ -26,30 +23,27 @@ class SortedColumns:
 
     Attributes
     ----------
-    count, digest : int
-        The number of distinct keys, and their set digest.
+    summary : KeySummary
+        Of the distinct keys.
     """
 
     def __init__(self, folder: Path | None, name: str) -> None:
         columns = (None if folder is None else folder / f"{name}-{what}.tmp" for what in ("keys", "counts", "numbers"))
         self._keys, self._per_key, self._numbers = map(Column, columns)
-        self.count = self.digest = 0
-        self._histogram = Histogram()
+        self.summary = KeySummary()
 
     def add(self, part: SortedRows) -> None:
         """Add the next keys and their numbers."""
         for keys in in_pieces([part.keys]):
-            self._histogram.add(keys)
-            self.count += len(keys)
-            self.digest = (self.digest + _kernel.digest(keys, np.frombuffer(IDENTITY, np.uint8))) % 2**64
+            self.summary.add(keys)
         self._keys.append(part.keys)
         self._per_key.append(part.per_key)
         self._numbers.append(part.ids)
 
     @property
-    def histogram(self) -> Words:
-        """The counts of the keys' first differing bits."""
-        return self._histogram.counts
+    def count(self) -> int:
+        """The number of distinct keys."""
+        return self.summary.count
 
     def groups(self) -> Iterator[Groups]:
         """Yield (keys, how many numbers each has, the numbers), ascending."""

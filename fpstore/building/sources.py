@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Words
+from fpstore.aliases import Groups, Words
 from fpstore.building.external_sort import COPY_ROWS, unless_stopped
-from fpstore.design.families import IDENTITY, TableSpec
+from fpstore.design.families import IDENTITY_ARRAY, TableSpec
 from fpstore.format.table import TableReader
-from fpstore.query.snapshot import NONE, Groups, Snapshot, cut_groups
+from fpstore.query.snapshot import NONE, Snapshot, cut_groups
 
 T = TypeVar("T")
 
@@ -66,8 +66,7 @@ class Content:
     def shape(self) -> tuple[int, int]:
         """Return the number of fingerprints and their digest."""
         record = self._snapshot.generation.record
-        identity = np.frombuffer(IDENTITY, np.uint8)
-        added, dropped = (_kernel.digest(keys, identity) for keys in (self._add, self._drop))
+        added, dropped = (_kernel.digest(keys, IDENTITY_ARRAY) for keys in (self._add, self._drop))
         count = record.fingerprints + len(self._add) - len(self._drop)
         return count, (record.set_digest + added - dropped) % 2**64
 

@@ -8,15 +8,13 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from fpstore import _kernel
-from fpstore.aliases import Words
+from fpstore.aliases import Groups, Words
 from fpstore.building.external_sort import Column, Room, Spool, in_pieces, permuted_parts
 from fpstore.building.generation_writer import GenerationWriter
 from fpstore.building.sources import SortedSource
-from fpstore.design.families import IDENTITY, Design
+from fpstore.design.families import Design
 from fpstore.errors import CorruptStoreError
-from fpstore.format.histogram import Histogram
-from fpstore.query.snapshot import Groups
+from fpstore.format.histogram import KeySummary
 from fpstore.resources import Resources
 
 PHASE_MERGE = "merging"
@@ -57,10 +55,13 @@ class _Stream:
 
     def write(self, used: npt.NDArray[np.bool_] | None) -> None:
         self._work.expect(PHASE_MERGE, None)
-        count, digest = self._source.shape() or self._counted()
-        self._work.expect(PHASE_MERGE, count * len(self._design.tables))
-        self._writer.begin(self._design, count, digest)
-        parts: list[Callable[[], None]] = [partial(self._identity, used)]
+        shape, counted = self._source.shape(), None
+        if shape is None:
+            counted = self._counted()
+            shape = counted.count, counted.digest
+        self._work.expect(PHASE_MERGE, shape[0] * len(self._design.tables))
+        self._writer.begin(self._design, *shape)
+        parts: list[Callable[[], None]] = [partial(self._identity, counted, used)]
         parts += [partial(self._table, table) for table in range(1, len(self._design.tables))]
         try:
             self._work.share(self._threads, parts)
@@ -72,23 +73,18 @@ class _Stream:
         assert keys is not None, "the first table of every store is in order of the fingerprints"
         return keys
 
-    def _counted(self) -> tuple[int, int]:
-        """Return the number of fingerprints and their digest."""
-        permutation = np.frombuffer(IDENTITY, np.uint8)
-        count = digest = 0
-        for piece in self._sorted():
-            count += len(piece)
-            digest = (digest + _kernel.digest(piece, permutation)) % 2**64
-            self._work.tick()
-        return count, digest
-
-    def _identity(self, used: npt.NDArray[np.bool_] | None) -> None:
-        histogram = Histogram()
+    def _counted(self) -> KeySummary:
+        """Return what a pass over the fingerprints tells."""
+        summary = KeySummary()
         for piece in in_pieces(self._sorted()):
-            histogram.add(piece)
+            summary.add(piece)
             self._work.tick()
+        return summary
+
+    def _identity(self, counted: KeySummary | None, used: npt.NDArray[np.bool_] | None) -> None:
+        histogram = (counted or self._counted()).histogram
         groups = self._source.groups()
-        self._writer.write_identity(histogram.counts, groups if used is None else self._noting(groups, used))
+        self._writer.write_identity(histogram, groups if used is None else self._noting(groups, used))
 
     def _noting(self, groups: Iterable[Groups], used: npt.NDArray[np.bool_]) -> Iterator[Groups]:
         for keys, counts, ids in groups:

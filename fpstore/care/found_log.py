@@ -16,7 +16,7 @@ from fpstore.disk.files import opened, read_at, read_if_possible, write_all
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError
 from fpstore.format.log import HEADER_BYTES, Records, later_records, whole_records
-from fpstore.format.record import ADD, KIND_BITS, WIPE, Change, Totals
+from fpstore.format.record import ADD, KIND_MASK, WIPE, Change, Totals
 
 NONE = np.empty(0, np.uint64)
 COPY_BYTES = 1 << 20
@@ -213,7 +213,7 @@ class Changes:
     def _take_strings(self, change: Change, first: int | None) -> int | None:
         """Note the strings of a change; the highest number that it adds is that of its last string."""
         last = max((i for i, string in enumerate(change.strings) if string), default=None)
-        added = change.ids[change.kinds & np.uint8(KIND_BITS) == ADD]
+        added = change.ids[change.kinds & np.uint8(KIND_MASK) == ADD]
         if first is None and last is not None and len(added):
             first = int(added.max()) - last
         if first is None:
@@ -223,4 +223,4 @@ class Changes:
 
 
 def _kinds(changes: Sequence[Change]) -> Bytes:
-    return np.concatenate([np.empty(0, np.uint8), *(change.kinds & np.uint8(KIND_BITS) for change in changes)])
+    return np.concatenate([np.empty(0, np.uint8), *(change.kinds & np.uint8(KIND_MASK) for change in changes)])

@@ -14,11 +14,10 @@ from fpstore.building.external_sort import PairSorter
 from fpstore.building.target import sorting_folder
 from fpstore.care.salvage import Blocks, IdRecords, intact_blocks
 from fpstore.care.word_array import SortedWords, WordArray
-from fpstore.design.families import IDENTITY
+from fpstore.design.families import IDENTITY, IDENTITY_ARRAY
 from fpstore.format.table_file import TableFile
 
 NONE = np.empty(0, np.uint64)
-IDENTITY_ARRAY = np.frombuffer(IDENTITY, np.uint8)
 HIGHEST = 2**64 - 1
 GAP_WORDS = 4
 PIECE_ROWS = 1 << 16

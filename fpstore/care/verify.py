@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+import numpy as np
+import numpy.typing as npt
+
 from fpstore.aliases import Progress
 from fpstore.care.reports import Report
 from fpstore.errors import CorruptStoreError, FpstoreError, StoreNotFoundError
 from fpstore.format.dictionary import VERIFY_PASSES
-from fpstore.format.id_map import iter_entry_counts
 from fpstore.format.log import HEADER_BYTES, LogReader
 from fpstore.format.manifest import MANIFEST_FILE, read_manifest
 from fpstore.format.record import LAST_ROW
@@ -49,11 +51,12 @@ def verify_store(snapshot: Snapshot, log: LogReader, progress: Progress | None =
     _check_manifest(generation, report)
     _check_tables(generation, report, progress)
     _check_ids(generation, report, _Phase(progress, PHASE_IDS, report.fingerprints))
+    has_string: npt.NDArray[np.bool_] | None = None
     if generation.dictionary is not None:
         total = VERIFY_PASSES * generation.dictionary.strings.count
         phase = _Phase(progress, PHASE_STRINGS, total)
         with _noted(report):
-            generation.dictionary.verify(phase.tick)
+            has_string = generation.dictionary.verify(phase.tick)
             phase.reach(total)  # a number that is not in use has nothing to check
     if generation.places is not None and report.ok:  # it is compared with tables and ids that are sound
         phase = _Phase(progress, PHASE_PLACES, None)
@@ -63,9 +66,9 @@ def verify_store(snapshot: Snapshot, log: LogReader, progress: Progress | None =
     with _noted(report):
         for records in log.read(HEADER_BYTES, 1):
             phase.tick(len(records.change.kinds))
-    if report.ok and snapshot.version:
+    if report.ok and (snapshot.version or snapshot.totals.id_kind == "string"):
         with _noted(report):
-            check_totals(snapshot, phase.tick)
+            check_totals(snapshot, has_string, phase.tick)
             report.fingerprints, report.ids = snapshot.totals.fingerprints, snapshot.totals.ids
     return report
 
@@ -100,15 +103,22 @@ def _check_tables(generation: Generation, report: Report, progress: Progress | N
 def _check_ids(generation: Generation, report: Report, phase: _Phase) -> None:
     ids, expected = generation.ids, generation.record.ids
     with _noted(report):
-        report.ids = ids.verify(iter_entry_counts(counts for _, counts in generation.tables[0].pieces()), phase.tick)
+        report.ids = ids.verify((counts for _, counts in generation.tables[0].pieces()), phase.tick)
         if report.ids != expected:
             raise CorruptStoreError(
                 f"{ids.path}: {report.ids} ids, the manifest says {expected}", path=ids.path, expected=expected, got=report.ids
             )
 
 
-def check_totals(snapshot: Snapshot, tick: Callable[[int], None]) -> None:
+def check_totals(snapshot: Snapshot, has_string: npt.NDArray[np.bool_] | None, tick: Callable[[int], None]) -> None:
     """Count the content of tables and delta together, and compare the counts with the last record.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+    has_string : ndarray of bool or None
+        Which numbers of the dictionary have a string, if there is a dictionary.
+    tick : callable
 
     Raises
     ------
@@ -117,7 +127,8 @@ def check_totals(snapshot: Snapshot, tick: Callable[[int], None]) -> None:
     totals, path = snapshot.totals, snapshot.generation.folder
     bound = totals.next_row if totals.id_kind == "row" and totals.next_row < LAST_ROW else 2**64
     if totals.id_kind == "string":
-        bound = snapshot.delta.next_string
+        has_string = _has_string(snapshot, has_string)
+        bound = len(has_string)
     fingerprints = ids = 0
     for keys, _, numbers in snapshot.groups():
         fingerprints += len(keys)
@@ -125,9 +136,23 @@ def check_totals(snapshot: Snapshot, tick: Callable[[int], None]) -> None:
         if len(numbers) and int(numbers.max()) >= bound:
             highest = int(numbers.max())
             raise CorruptStoreError(f"{path}: id number {highest} is out of range", path=path, expected=bound, got=highest)
+        if totals.id_kind == "string" and has_string is not None and not (known := has_string[numbers]).all():
+            number = int(numbers[~known][0])
+            raise CorruptStoreError(f"{path}: id number {number} is in use, but has no string", path=path, got=number)
         tick(len(keys))
     for what, expected, got in (("fingerprints", totals.fingerprints, fingerprints), ("ids", totals.ids, ids)):
         if expected != got:
             raise CorruptStoreError(
                 f"{path}: tables and delta hold {got} {what}, the log says {expected}", path=path, expected=expected, got=got
             )
+
+
+def _has_string(snapshot: Snapshot, in_dictionary: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_]:
+    """Return which numbers have a string, in the dictionary or in the delta."""
+    delta = snapshot.delta
+    out = np.zeros(delta.next_string, bool)
+    if in_dictionary is not None:
+        known = in_dictionary[: delta.first_string]
+        out[: len(known)] = known
+    out[delta.first_string :] = [bool(string) for string in delta.strings]
+    return out

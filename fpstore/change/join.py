@@ -8,6 +8,7 @@ from itertools import islice
 import numpy as np
 
 from fpstore.aliases import Words
+from fpstore.building.external_sort import COPY_ROWS
 from fpstore.building.generation_writer import GenerationWriter
 from fpstore.building.sources import Content, Joined, SortedSource
 from fpstore.building.streaming import PHASE_MERGE
@@ -121,6 +122,8 @@ class Join(Merge):
         count = max(end, 1)
         allocate(file, count * np.dtype(np.uint64).itemsize)
         table: Words = np.memmap(file, np.uint64, "r+", shape=(count,))
+        for start in range(0, count, COPY_ROWS):
+            table[start : start + COPY_ROWS] = NO_NUMBER
         strings_of = _strings_of(other)
         while batch := list(islice(strings_of, BATCH_STRINGS)):
             self._work.tick()
@@ -138,6 +141,8 @@ class Join(Merge):
             if len(ids) and int(ids.max()) >= end:
                 raise _unknown(other, int(ids.max()), "has no string")
             found: Words = np.asarray(table[ids])
+            if (missing := found == NO_NUMBER).any():
+                raise _unknown(other, int(ids[missing][0]), "has no string")
             fresh = found >= first
             found[fresh] = new.numbers_at(found[fresh] - np.uint64(first)) + np.uint64(first)
             return found

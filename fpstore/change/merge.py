@@ -6,6 +6,7 @@ import os
 import threading
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +29,7 @@ from fpstore.format.dictionary import DICTIONARY_FILES
 from fpstore.format.log import LOG_FILE, LogReader
 from fpstore.format.log_writer import LogWriter
 from fpstore.format.manifest import MANIFEST_FILE, TEMPORARY, Manifest, generation_folder, write_manifest
-from fpstore.format.record import IN_BASE, KIND_BITS, Totals, pack_change
+from fpstore.format.record import IN_BASE, KIND_MASK, Totals, pack_change
 from fpstore.query.delta import Delta
 from fpstore.query.generation import SAMPLE_SIZE, Generation
 from fpstore.query.snapshot import Snapshot
@@ -258,7 +259,7 @@ class Merge:
         """Copy the records after a place of the old log to the new log and its delta; return where they end."""
         for records in self._committer.log.read(place, number + 1, max(end, place)):
             change = records.change
-            kinds = (change.kinds & np.uint8(KIND_BITS)) + np.uint8(IN_BASE) * snapshot.delta.in_base(change.fingerprints)
+            kinds = (change.kinds & np.uint8(KIND_MASK)) + np.uint8(IN_BASE) * snapshot.delta.in_base(change.fingerprints)
             change = change._replace(kinds=kinds)
             log.append(pack_change(change))
             snapshot.delta.apply(change)
@@ -278,12 +279,19 @@ class Merge:
         for name in DICTIONARY_FILES:
             (temporary / name).unlink(missing_ok=True)
         added, new = self._strings, self._new_strings
-        if not any(added) and not (new and new.count) and int((~kept).sum()) <= UNUSED_STRINGS * len(kept):
+        if not any(added) and not (new and new.count) and self._is_good(generation.record.dictionary, kept):
             written.dictionary = generation.record.dictionary
             if generation.record.dictionary is not None:
                 for name in DICTIONARY_FILES:
                     os.link(temporary.with_name(generation.folder.name) / name, temporary / name)
             return None
         strings = MergedStrings(generation.dictionary, snapshot.delta.first_string, added, new, kept)
-        written.write_dictionary(strings, self._resources.threads)
+        written.write_dictionary(strings, self._resources.threads, kept)
         return kept
+
+    @staticmethod
+    def _is_good(dictionary: dict[str, Any] | None, used: npt.NDArray[np.bool_]) -> bool:
+        """Whether a dictionary has few unused strings, and as far as its record tells, a string for each number in use."""
+        in_use = int(np.count_nonzero(used))
+        hashes = 0 if dictionary is None else dictionary["hashes"]
+        return len(used) - in_use <= UNUSED_STRINGS * len(used) and in_use <= hashes

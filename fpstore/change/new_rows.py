@@ -13,7 +13,6 @@ from fpstore.aliases import Bytes, Words
 from fpstore.errors import InputError
 from fpstore.format.dictionary import NO_NUMBER
 from fpstore.format.record import IN_BASE, REMOVE, WIPE, Change, Row, Totals
-from fpstore.format.strings import MAX_STRING_BYTES
 from fpstore.query.delta import ABSENT, PRESENT
 from fpstore.query.snapshot import Snapshot
 
@@ -165,7 +164,6 @@ def kind_with(snapshot: Snapshot, path: Path, ids: Words | Sequence[int | str]) 
 
 def _numbers(snapshot: Snapshot, ids: Sequence[str], reused: Callable[[int], object]) -> tuple[Words, list[bytes]]:
     encoded = [string.encode() for string in ids]
-    _check_length(max(map(len, encoded), default=0))
     numbers = snapshot.numbers_of_strings(encoded)
     known = numbers != NO_NUMBER
     for number in numbers[known].tolist():
@@ -177,17 +175,11 @@ def _numbers(snapshot: Snapshot, ids: Sequence[str], reused: Callable[[int], obj
     return numbers, list(fresh)
 
 
-def _check_length(longest: int) -> None:
-    if longest > MAX_STRING_BYTES:
-        raise InputError(f"a string id takes at most {MAX_STRING_BYTES} bytes of UTF-8, got one of {longest}")
-
-
 def numbered_one(snapshot: Snapshot, identifier: int | str, reused: Callable[[int], object]) -> tuple[int, list[bytes]]:
     """Return the number of one id, and a list with its string if that is new; see :func:`numbered`."""
     if isinstance(identifier, int):
         return identifier, []
     encoded = identifier.encode()
-    _check_length(len(encoded))
     number = snapshot.number_of(identifier)
     if number is None:
         return snapshot.delta.next_string, [encoded]

@@ -49,7 +49,7 @@ def _write_part(snapshot: Snapshot, part: Part, folder: Path, resources: Resourc
     write_sorted(writer, part, manifest.design, resources, used)
     if used is not None:
         strings = MergedStrings(snapshot.generation.dictionary, delta.first_string, delta.strings, None, used)
-        writer.write_dictionary(strings, resources.threads)
+        writer.write_dictionary(strings, resources.threads, used)
     if used is not None or manifest.index_ids:
         writer.write_places(resources.memory)
     record = writer.record(1, totals)

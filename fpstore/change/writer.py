@@ -151,22 +151,17 @@ class StoreWriter:
                 self.committer.make_nothing(sync)
                 return matches
             number, strings = numbered_one(snapshot, identifier, self.merging.note_reused)
-            known = bool(matches) and matches[0].distance == 0
-            if known and self._has_pair(snapshot, value, number):
-                self.committer.make_nothing(sync)
-                return matches
+            known, in_base = bool(matches) and matches[0].distance == 0, False
+            # A fingerprint that the probe has not found is in the tables only if it was deleted from them.
+            if known or snapshot.delta.kernel.removals:
+                ids, in_base = snapshot.id_numbers_of_one(value)
+                if number in ids:
+                    self.committer.make_nothing(sync)
+                    return matches
             before = snapshot.totals
             totals = Totals(before.fingerprints + (not known), before.ids + 1, before.next_row, kind).counting(number)
-            delta = snapshot.delta
-            # A fingerprint that the probe has not found is in the tables only if it was deleted from them.
-            look = known or delta.kernel.removals
-            in_base = bool(look) and snapshot.generation.identity.locate_one(value) is not None
             self._make_rows(snapshot, totals, [(ADD | IN_BASE if in_base else ADD, value, number)], strings, sync)
             return matches
-
-    def _has_pair(self, snapshot: Snapshot, value: int, number: int) -> bool:
-        _, numbers = snapshot.id_numbers(np.array([value], np.uint64))
-        return bool((numbers == np.uint64(number)).any())
 
     def probe_insert(
         self, fingerprints: Words, ids: Words | list[str] | None, radius: int, always: bool, threads: int, sync: str | None

@@ -28,6 +28,7 @@ MAX_RADIUS = 7
 MAX_TABLES = 500
 MAX_VARIANTS = 1 << 20
 IDENTITY = bytes(range(WIDTH))
+IDENTITY_ARRAY = np.frombuffer(IDENTITY, np.uint8)  # for the kernel
 
 # manku-N: the designs of the paper by their number of tables, with the largest radius for which each is exact without flips.
 MANKU = {

@@ -189,7 +189,7 @@ class SealedReader:
         status = os.fstat(self._descriptor)
         inode = (status.st_dev, status.st_ino)
         if self._forks < 0:
-            self._check_file(os.fstat(self._descriptor).st_size)
+            self._check_file(status.st_size)
         environment = _shared.get(inode)
         if environment is None:
             with translated(self.path):
@@ -224,15 +224,12 @@ class SealedReader:
 
     def _check_file(self, size: int) -> None:
         """Refuse a file that is cut short, or of another store, or small and damaged, before LMDB reads it."""
-        if self._file_bytes not in (None, size):
-            raise CorruptStoreError(
-                f"{self.path}: LMDB file is cut short or damaged ({size} bytes, expected {self._file_bytes})",
-                path=self.path,
-                expected=self._file_bytes,
-                got=size,
-            )
-        self._pages = CheckedPages(self.path, self._descriptor)
-        if self._file_bytes is None and size != (expected := self._pages.used + PAD_BYTES + tail_bytes(self._pages.used)):
+        expected = self._file_bytes
+        if expected in (None, size):
+            self._pages = CheckedPages(self.path, self._descriptor)
+        if expected is None:
+            expected = self._pages.used + PAD_BYTES + tail_bytes(self._pages.used)
+        if size != expected:
             raise CorruptStoreError(
                 f"{self.path}: LMDB file is cut short or damaged ({size} bytes, expected {expected})",
                 path=self.path,
@@ -290,7 +287,7 @@ class SealedReader:
         key : bytes
             8 bytes.
         number : int, optional
-            How many keys are less, if it is there: by it is noted what has been checked.
+            The rank of the key among all keys; marks what has been checked already.
         """
         with _lock:
             transaction: Any = self._handle.transaction if self._forks == _forks else self._ready()
@@ -397,10 +394,17 @@ class SealedReader:
 
 
 class SealedWriter:
-    """An LMDB file that only this process writes; the map grows as needed, and :meth:`finish` makes the file durable."""
+    """An LMDB file that only this process writes; the map grows as needed, and :meth:`finish` makes the file durable.
+
+    Attributes
+    ----------
+    largest : int
+        The length of the longest value that :meth:`append` has written.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.largest = 0
         self.turn = threading.RLock()  # held while LMDB writes
         with _lock, translated(path):
             self.environment = lmdb.open(
@@ -423,8 +427,21 @@ class SealedWriter:
                 except lmdb.MapFullError:
                     self.environment.set_mapsize(self.environment.info()["map_size"] * 2)
 
+    def append(self, keys: Words, values: list[bytes]) -> None:
+        """Write values under ascending keys, which are above all that were written before."""
+        items = list(zip(record_keys(keys), values, strict=True))
+        self.run(lambda transaction: transaction.cursor().putmulti(items, append=True))
+        self.largest = max(self.largest, max(map(len, values), default=0))
+
     def finish(self, largest: int = 0) -> tuple[int, int]:
-        """Sync and close the file, pad it with a hole for reads of damaged lengths, and return its size and digest."""
+        """Sync and close the file, pad it with a hole for reads of damaged lengths, and return its size and digest.
+
+        Parameters
+        ----------
+        largest : int
+            The length of the longest value that :meth:`run` has written.
+        """
+        largest = max(largest, self.largest)
         with self.turn:
             with translated(self.path):
                 self.environment.sync(True)

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from fpstore.aliases import Words
+from fpstore.aliases import Groups, Words
 from fpstore.errors import CorruptStoreError
 from fpstore.format.mapping import MappingFiles, digest_of, open_mapping, pair_digest
 from fpstore.format.strings import STRINGS_FILE, Strings
@@ -86,31 +87,33 @@ class Dictionary:
             path = self.strings.path
             raise CorruptStoreError(f"{path}: id number {number} is listed for another string: run fpstore repair", path=path)
 
-    def verify(self, tick: Callable[[int], None] = lambda rows: None) -> None:
-        """Check every string, and that it leads back to its number.
+    def verify(self, tick: Callable[[int], None] = lambda rows: None) -> npt.NDArray[np.bool_]:
+        """Check every string, and that it leads back to its number; return which numbers have a string.
 
         The strings come by number and the numbers by hash: a sum of both pairs tells whether they are the same.
         """
-        strings, digest = self._verify_strings(tick)
+        has_string, digest = self._verify_strings(tick)
+        strings = int(np.count_nonzero(has_string))
         path = self.strings.path
         numbers = self.mapping.verify(tick)
         if strings != numbers:
             raise CorruptStoreError(f"{path}: the id dictionary has {strings} strings and {numbers} numbers", path=path)
         if digest_of(self.groups(), tick) != digest:
             raise CorruptStoreError(f"{path}: the id dictionary is damaged: numbers are listed for other strings", path=path)
+        return has_string
 
-    def _verify_strings(self, tick: Callable[[int], None]) -> tuple[int, int]:
-        """Check the strings; return how many there are, and the sum of their hashes and numbers."""
+    def _verify_strings(self, tick: Callable[[int], None]) -> tuple[npt.NDArray[np.bool_], int]:
+        """Check the strings; return which numbers have one, and the sum of their hashes and numbers."""
         self.strings.check_pages()
-        count = digest = 0
+        has_string, digest = np.zeros(self.strings.count, bool), 0
         for first, column in self.strings.columns():
             used = np.flatnonzero(column.sizes)
             digest += pair_digest(column.hashes()[used], used.astype(np.uint64) + np.uint64(first))
-            count += len(used)
+            has_string[first + used] = True
             tick(len(used))
-        return count, digest % 2**64
+        return has_string, digest % 2**64
 
-    def groups(self) -> Iterator[tuple[Words, Words, Words]]:
+    def groups(self) -> Iterator[Groups]:
         """Yield (hashes, how many strings have each, their numbers), by hash.
 
         Raises

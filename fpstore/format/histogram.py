@@ -1,4 +1,4 @@
-"""The histogram of first differing bits, from which the code of a table is made."""
+"""What the writer of a table must know of its keys before the first: the histogram for its code, their number, their digest."""
 
 from __future__ import annotations
 
@@ -6,12 +6,19 @@ import numpy as np
 
 from fpstore import _kernel
 from fpstore.aliases import Words
+from fpstore.design.families import IDENTITY_ARRAY
 from fpstore.errors import CorruptStoreError
 from fpstore.format import huffman
 
 
 class Histogram:
-    """Counts of the first differing bits of successive keys, from which the code of a table is made."""
+    """Counts the first differing bits of successive keys.
+
+    Attributes
+    ----------
+    counts : ndarray of uint64
+        By the place of the bit.
+    """
 
     def __init__(self) -> None:
         self.counts = np.zeros(huffman.SYMBOLS, np.uint64)
@@ -34,6 +41,31 @@ class Histogram:
             raise _out_of_order(keys[bad], keys[bad - 1])
         if len(keys):
             self._last = keys[-1:].copy()
+
+
+class KeySummary:
+    """What the writer of a table of distinct keys must know of them: :meth:`add` them all, ascending.
+
+    Attributes
+    ----------
+    count, digest : int
+        Their number, and their set digest.
+    """
+
+    def __init__(self) -> None:
+        self.count = self.digest = 0
+        self._histogram = Histogram()
+
+    @property
+    def histogram(self) -> Words:
+        """The counts of their first differing bits."""
+        return self._histogram.counts
+
+    def add(self, keys: Words) -> None:
+        """Take the next keys; see :meth:`Histogram.add`."""
+        self._histogram.add(keys)
+        self.count += len(keys)
+        self.digest = (self.digest + _kernel.digest(keys, IDENTITY_ARRAY)) % 2**64
 
 
 def _out_of_order(key: np.uint64, before: np.uint64) -> CorruptStoreError:

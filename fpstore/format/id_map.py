@@ -7,18 +7,16 @@ are numbered through a dictionary.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable
+from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Words
+from fpstore.aliases import Counts, Lims, Words
 from fpstore.arguments import printable
-from fpstore.disk.sealed import SealedReader, SealedWriter, record_key, record_keys
+from fpstore.disk.sealed import SealedReader, SealedWriter, record_key
 from fpstore.errors import ClosedStoreError, CorruptStoreError
 from fpstore.format.table import TableReader
 
@@ -36,17 +34,19 @@ def record_seed(set_digest: int, key: int) -> int:
 
 
 class IdMapWriter:
-    """Writes ``ids.mdb``: :meth:`add` fingerprints and ids in table order and :meth:`close_blocks` as blocks are completed."""
+    """Writes the records of a table's blocks, in a file such as ``ids.mdb``.
+
+    :meth:`add` fingerprints and ids in table order, and :meth:`close_blocks` as blocks are completed.
+    """
 
     def __init__(self, path: Path, set_digest: int) -> None:
         self._writer = SealedWriter(path)
         self._digest = set_digest
-        self._counts: list[npt.NDArray[np.uint32]] = []
+        self._counts: list[Counts] = []
         self._fingerprints: list[Words] = []
         self._per_fingerprint: list[Words] = []
         self._ids: list[Words] = []
         self._waiting_blocks = self._waiting_ids = 0
-        self._largest = 0
 
     def add(self, fingerprints: Words, per_fingerprint: Words, ids: Words) -> None:
         """Append successive fingerprints, the number of ids of each, and all ids in order."""
@@ -55,7 +55,7 @@ class IdMapWriter:
         self._ids.append(ids)
         self._waiting_ids += len(ids)
 
-    def close_blocks(self, entry_counts: npt.NDArray[np.uint32], last: bool = False) -> None:
+    def close_blocks(self, entry_counts: Counts, last: bool = False) -> None:
         """Note completed blocks; records are written in batches."""
         self._counts.append(entry_counts)
         self._waiting_blocks += len(entry_counts)
@@ -76,10 +76,7 @@ class IdMapWriter:
         used = int(lims[-1])
         keys = fingerprints[lasts]
         blob, offsets = _kernel.pack_ids(ids[:used], lims, entry_counts, keys, self._digest)
-        parts = (blob[start:end] for start, end in pairwise(offsets.tolist()))
-        records = list(zip(record_keys(keys), parts, strict=True))
-        self._writer.run(lambda transaction: _append(transaction, records))
-        self._largest = max(self._largest, int(np.diff(offsets).max()))
+        self._writer.append(keys, [blob[start:end] for start, end in pairwise(offsets.tolist())])
         self._counts, self._waiting_blocks, self._waiting_ids = [], 0, len(ids) - used
         self._fingerprints, self._per_fingerprint = [fingerprints[done:].copy()], [per_fingerprint[done:].copy()]
         self._ids = [ids[used:].copy()]
@@ -87,20 +84,16 @@ class IdMapWriter:
     def finish(self) -> dict[str, int]:
         """Write the remaining records, make the file durable, and return its size, digest and largest record."""
         self._flush()
-        size, digest = self._writer.finish(self._largest)
-        return {"bytes": size, "digest": digest, "largest": self._largest}
+        size, digest = self._writer.finish()
+        return {"bytes": size, "digest": digest, "largest": self._writer.largest}
 
     def abort(self) -> None:
         """Close without finishing."""
         self._writer.abort()
 
 
-def _append(transaction: Any, records: Sequence[tuple[bytes, bytes]]) -> None:
-    transaction.cursor().putmulti(records, append=True)
-
-
 class IdMap:
-    """Reads ``ids.mdb`` of a generation.
+    """Reads the records of a table's blocks, from a file such as ``ids.mdb``.
 
     Parameters
     ----------
@@ -116,7 +109,7 @@ class IdMap:
         self._open_table: TableReader | None = table
         self._digest = table.kernel.set_digest
         self.path = path
-        self._name = printable(path)  # in messages of the kernel
+        self.name = printable(path)  # in messages of the kernel
 
     @property
     def _table(self) -> TableReader:
@@ -130,12 +123,12 @@ class IdMap:
         record = self._reader.get(record_key(key), block)
         if record is None:
             raise self._missing(block)
-        return _kernel.unpack_rank(record, (self._digest + key) % 2**64, rank, self._name)
+        return _kernel.unpack_rank(record, record_seed(self._digest, key), rank, self.name)
 
     def blocks(self, first: int, count: int) -> tuple[Words, Words]:
         """Return (ids per fingerprint, ids) of successive blocks."""
         keys = self._table.file.read_keys(first, first + count)
-        return _kernel.unpack_records(self._records(first, keys), first, keys, self._digest, self._name)
+        return _kernel.unpack_records(self._records(first, keys), first, keys, self._digest, self.name)
 
     def _records(self, first: int, keys: Words) -> list[bytes]:
         """Return the records of successive blocks with these keys. A missing one shows as damage of those that follow."""
@@ -147,19 +140,19 @@ class IdMap:
             raise CorruptStoreError(f"{self.path}: id records are missing from block {first} on", path=self.path, block=first)
         return records
 
-    def find(self, wanted: Words) -> tuple[Words, npt.NDArray[np.uint32], Words]:
+    def find(self, wanted: Words) -> tuple[Words, Counts, Words]:
         """Return (blocks, ranks, ids) of all places that have a wanted id; the wanted ids ascend. This reads the whole map."""
         parts = []
         block_count = self._table.kernel.block_count
         for first in range(0, block_count, FIND_BLOCKS):
             keys = self._table.file.read_keys(first, min(first + FIND_BLOCKS, block_count))
-            parts.append(_kernel.find_ids(self._records(first, keys), first, keys, self._digest, wanted, self._name))
+            parts.append(_kernel.find_ids(self._records(first, keys), first, keys, self._digest, wanted, self.name))
         if not parts:
             return np.empty(0, np.uint64), np.empty(0, np.uint32), np.empty(0, np.uint64)
         blocks, ranks, ids = (np.concatenate(column) for column in zip(*parts, strict=True))
         return blocks, ranks, ids
 
-    def gather(self, blocks: Words, ranks: npt.NDArray[np.uint32]) -> tuple[npt.NDArray[np.int64], Words]:
+    def gather(self, blocks: Words, ranks: Counts) -> tuple[Lims, Words]:
         """Return (lims, ids) of many places; each record is read once."""
         distinct, record = np.unique(blocks, return_inverse=True)
         keys = self._table.kernel.keys_of(distinct)
@@ -167,26 +160,31 @@ class IdMap:
         found = [record for record in records if record is not None]
         if len(found) != len(keys):
             raise self._missing(int(distinct[records.index(None)]))
-        return _kernel.gather_ids(found, keys, record.astype(np.uint64), ranks, self._digest, self._name)
+        return _kernel.gather_ids(found, keys, record.astype(np.uint64), ranks, self._digest, self.name)
 
     def _missing(self, block: int) -> CorruptStoreError:
         return CorruptStoreError(f"{self.path}: the id record of block {block} is missing", path=self.path, block=block)
 
-    def verify(self, entry_counts: Iterable[int], tick: Callable[[int], None] = lambda rows: None) -> int:
+    def verify(self, entry_counts: Iterable[Counts], tick: Callable[[int], None] = lambda rows: None) -> int:
         """Check that each block has exactly one good record, with the right number of fingerprints; return the id count.
 
-        ``tick`` is called now and then with the number of fingerprints checked since the last call.
+        Parameters
+        ----------
+        entry_counts : iterable of ndarray of uint32
+            Of successive blocks, in pieces.
+        tick : callable
+            Called now and then with the number of fingerprints checked since the last call.
         """
         self._reader.verify()
         total = block = waiting = 0
         records = self._reader.items()
         block_keys = iter(self._table.file.block_keys.tolist())
-        for block, expected in enumerate(entry_counts):
+        for block, expected in enumerate(chain.from_iterable(counts.tolist() for counts in entry_counts)):
             block_key = next(block_keys, None)
             key, record = next(records, (None, b""))
             if block_key is None or key != record_key(block_key):
                 raise self._missing(block)
-            counts, ids = _kernel.unpack_record(record, record_seed(self._digest, block_key), self._name)
+            counts, ids = _kernel.unpack_record(record, record_seed(self._digest, block_key), self.name)
             if len(counts) != expected:
                 raise CorruptStoreError(
                     f"{self.path}: the id record of block {block} holds {len(counts)} fingerprints, the table {expected}",
@@ -211,9 +209,3 @@ class IdMap:
         """Close the file, and let the table go."""
         self._reader.close()
         self._open_table = None
-
-
-def iter_entry_counts(pieces: Iterator[npt.NDArray[np.uint32]]) -> Iterator[int]:
-    """Flatten arrays of entry counts."""
-    for piece in pieces:
-        yield from piece.tolist()

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Lims, Words
-from fpstore.design.families import IDENTITY
+from fpstore.aliases import Counts, Groups, Lims, Words
+from fpstore.design.families import IDENTITY_ARRAY
 from fpstore.design.families import design as make_design
 from fpstore.errors import ClosedStoreError
 from fpstore.format.id_map import IdMap, IdMapWriter
@@ -33,18 +31,15 @@ def mapping_block_bytes(histogram: Words) -> int:
     return next((size for size in BLOCK_BYTES if size >= wanted), BLOCK_BYTES[-1])
 
 
-Counts = npt.NDArray[np.uint32]
-
-
-SPREAD = np.uint64(0x9E3779B185EBCA87)
+SPREAD = np.uint64(0x9E3779B185EBCA87)  # P1 of XXH64: without it, (key, number) would count like (key + 1, number - 1)
 
 
 def pair_digest(keys: Words, numbers: Words) -> int:
     """Return the sum of a hash of each pair, modulo 2^64: it does not depend on their order."""
-    return _kernel.digest(keys + numbers * SPREAD, np.frombuffer(IDENTITY, np.uint8))
+    return _kernel.digest(keys + numbers * SPREAD, IDENTITY_ARRAY)
 
 
-def digest_of(groups: Iterable[tuple[Words, Words, Words]], tick: Callable[[int], None]) -> int:
+def digest_of(groups: Iterable[Groups], tick: Callable[[int], None]) -> int:
     """Return the sum of :func:`pair_digest` over (keys, how many numbers each has, the numbers), modulo 2^64."""
     total = 0
     for keys, counts, numbers in groups:
@@ -60,7 +55,7 @@ class MappingFiles(NamedTuple):
     numbers: Path
 
 
-def open_mapping(files: MappingFiles, keys: int, key_digest: int, shape: dict[str, int]) -> Mapping:
+def open_mapping(files: MappingFiles, key_count: int, key_digest: int, shape: dict[str, int]) -> Mapping:
     """Open a mapping whose table has so many keys with this set digest; ``shape`` is of the file of the numbers.
 
     Raises
@@ -68,7 +63,7 @@ def open_mapping(files: MappingFiles, keys: int, key_digest: int, shape: dict[st
     StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
     """
     table = TableReader(files.table)
-    table.check_place(MAPPING_DESIGN, 0, keys, key_digest)
+    table.check_place(MAPPING_DESIGN, 0, key_count, key_digest)
     return Mapping(table, files.numbers, shape)
 
 
@@ -86,11 +81,13 @@ class MappingWriter:
     ----------
     largest_block : int
         The most entries of a block so far.
+    number_count : int
+        How many numbers were added.
     """
 
     def __init__(self, files: MappingFiles, layout: TableLayout) -> None:
         self.table = TableWriter(files.table, layout)
-        self.largest_block = 0
+        self.largest_block = self.number_count = 0
         try:
             self._numbers = IdMapWriter(files.numbers, layout.set_digest)
         except BaseException:
@@ -99,6 +96,7 @@ class MappingWriter:
 
     def add(self, keys: Words, counts: Words, numbers: Words) -> None:
         """Append distinct keys: how many numbers each has, and all numbers in order."""
+        self.number_count += len(numbers)
         self._numbers.add(keys, counts, numbers)
         self._close_blocks(self.table.feed(keys))
 
@@ -118,13 +116,14 @@ class MappingWriter:
 
 
 class Mapping:
-    """Reads a mapping.
+    """Reads a mapping; see :func:`open_mapping`.
 
     Parameters
     ----------
-    files : MappingFiles
     table : TableReader
         The open table of the keys.
+    numbers : Path
+        The file of the numbers.
     shape : dict
         The expected ``bytes``, ``digest`` and ``largest`` record of the file of the numbers.
     """
@@ -165,7 +164,7 @@ class Mapping:
         place = self.table.kernel.locate_one(key)
         return [] if place is None else self.numbers.get(*place)
 
-    def groups(self) -> Iterator[tuple[Words, Words, Words]]:
+    def groups(self) -> Iterator[Groups]:
         """Yield everything as pieces (keys, how many numbers each has, the numbers), ascending."""
         block = 0
         for keys, entry_counts in self.table.pieces():
@@ -176,8 +175,7 @@ class Mapping:
     def verify(self, tick: Callable[[int], None] = lambda rows: None) -> int:
         """Check all of it; return how many numbers there are."""
         self.table.verify(tick)
-        entry_counts = (counts.tolist() for _, counts in self.table.pieces())
-        return self.numbers.verify(chain.from_iterable(entry_counts), tick)
+        return self.numbers.verify((counts for _, counts in self.table.pieces()), tick)
 
     @property
     def file_bytes(self) -> int:

@@ -7,16 +7,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from fpstore.aliases import Lims, Words
+from fpstore.aliases import Counts, Lims, Words
 from fpstore.errors import CorruptStoreError
 from fpstore.format.id_map import IdMap
 from fpstore.format.mapping import MappingFiles, digest_of, open_mapping, pair_digest
 from fpstore.format.table import TableReader
 
 PLACES_FILES = ("places.fpt", "places.mdb")
-Counts = npt.NDArray[np.uint32]
 
 
 class Found(NamedTuple):
@@ -63,6 +61,11 @@ class Places:
     def __init__(self, folder: Path, record: dict[str, Any]) -> None:
         self._rank_bits = int(record["rank_bits"])
         self._mapping = open_mapping(places_files(folder), record["ids"], record["id_digest"], record["places"])
+
+    @property
+    def name(self) -> str:
+        """The path of the file that has the places, for messages of the kernel."""
+        return self._mapping.numbers.name
 
     def gather(self, numbers: Words) -> Found:
         """Return the places of ids; an id that has none is not stored."""

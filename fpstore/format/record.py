@@ -9,7 +9,7 @@ from typing import NamedTuple
 from fpstore.aliases import Bytes, Words
 
 ADD, REMOVE, WIPE = range(3)
-KIND_BITS = 3
+KIND_MASK = 3
 IN_BASE = 4  # beside the kind: the fingerprint is in the generation's tables
 ID_KINDS = ("row", "integer", "string")
 LAST_ROW = 2**64 - 1

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Words
+from fpstore.aliases import Counts, Words
 from fpstore.arguments import printable
 from fpstore.cached import cached_property
 from fpstore.design.families import Design, TableSpec
@@ -39,7 +39,7 @@ class TableLayout(NamedTuple):
     block_bytes: int
     fingerprint_count: int
     set_digest: int
-    histogram: npt.NDArray[np.uint64]
+    histogram: Words
 
     @property
     def spec(self) -> TableSpec:
@@ -74,7 +74,7 @@ class TableWriter:
         self._file = path.open("wb", buffering=0)
         self._write(bytes(_kernel.HEADER_BYTES))
 
-    def feed(self, keys: Words) -> npt.NDArray[np.uint32]:
+    def feed(self, keys: Words) -> Counts:
         """Append sorted, distinct, permuted keys; return the entry counts of the blocks that were completed."""
         counts = []
         for start in range(0, len(keys), FEED_KEYS):
@@ -85,7 +85,7 @@ class TableWriter:
         self._fed += len(keys)
         return np.concatenate(counts) if counts else np.empty(0, np.uint32)
 
-    def finish(self) -> npt.NDArray[np.uint32]:
+    def finish(self) -> Counts:
         """Write the last block, the index and the header, and return the last block's entry count, if any.
 
         The file is complete, but durable only after :meth:`sync`.
@@ -178,7 +178,7 @@ class TableReader:
                     got=got,
                 )
 
-    def pieces(self, start: int = 0) -> Iterator[tuple[Words, npt.NDArray[np.uint32]]]:
+    def pieces(self, start: int = 0) -> Iterator[tuple[Words, Counts]]:
         """Yield (permuted keys, entry counts of their blocks) from block ``start`` on, in order, in bounded pieces."""
         return self.file.pieces(start)
 

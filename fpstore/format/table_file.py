@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Words
+from fpstore.aliases import Counts, Words
 from fpstore.arguments import printable
 from fpstore.cached import cached_property
 from fpstore.disk.files import RUN_REPAIR, open_file, read_at
@@ -22,8 +22,6 @@ PIECE_BYTES = 1 << 20  # of blocks, read at once
 INDEX_PIECE = 1 << 17  # keys or slots of the directory that are read or checked at once
 DECODE_ROOM = 1 << 18
 SPARSE = 64  # blocks between keys that are read one by one
-
-Counts = npt.NDArray[np.uint32]
 
 
 class TableFile:

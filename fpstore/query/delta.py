@@ -15,7 +15,7 @@ from fpstore import _kernel
 from fpstore.aliases import Bytes, Words
 from fpstore.errors import StorageError
 from fpstore.format.log import Records
-from fpstore.format.record import IN_BASE, KIND_BITS, Change, Row
+from fpstore.format.record import IN_BASE, KIND_MASK, Change, Row
 from fpstore.format.table import NOWHERE
 
 PRESENT, ABSENT = 1, 2  # what the kernel says of a fingerprint or a pair; 0: nothing
@@ -78,7 +78,7 @@ class Delta:
         ------
         MemoryLimitError
         """
-        kinds, in_base = change.kinds & np.uint8(KIND_BITS), change.kinds // np.uint8(IN_BASE)
+        kinds, in_base = change.kinds & np.uint8(KIND_MASK), change.kinds // np.uint8(IN_BASE)
         for start in range(0, len(kinds), APPLY_ROWS):
             part = slice(start, start + APPLY_ROWS)
             self.kernel.apply(kinds[part], change.fingerprints[part], change.ids[part], in_base[part], self.version + 1)
@@ -93,7 +93,7 @@ class Delta:
         MemoryLimitError
         """
         kind, fingerprint, number = row
-        self.kernel.apply_one(kind & KIND_BITS, fingerprint, number, kind >= IN_BASE, self.version + 1)
+        self.kernel.apply_one(kind & KIND_MASK, fingerprint, number, kind >= IN_BASE, self.version + 1)
         self.version += 1
         if strings:
             self.note_strings(strings)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Words
+from fpstore.aliases import Lims, Words
 from fpstore.errors import InputError, NotStoredError, show
 from fpstore.format.dictionary import NO_NUMBER
 from fpstore.io import check_id, check_ids
@@ -63,17 +63,13 @@ class Ids:
         return fingerprints
 
 
-def fingerprints_of(snapshot: Snapshot, ids: Any) -> tuple[npt.NDArray[np.int64], Words]:
+def fingerprints_of(snapshot: Snapshot, ids: Any) -> tuple[Lims, Words]:
     """Return (lims, fingerprints) of ids; see :meth:`fpstore.Store.fingerprints_of`."""
     listed = _listed(ids)
     checked = check_ids(listed, len(listed))
     if isinstance(checked, list) != (snapshot.totals.id_kind == "string"):
         return np.zeros(len(checked) + 1, np.int64), np.empty(0, np.uint64)
-    if isinstance(checked, list):
-        wanted = snapshot.numbers_of_strings([name.encode() for name in checked])
-        stored = wanted != NO_NUMBER
-    else:
-        wanted, stored = checked, np.ones(len(checked), bool)
+    wanted, stored = _translated(snapshot, checked)
     fingerprints, numbers = snapshot.with_ids(wanted[stored])
     starts = np.searchsorted(numbers, wanted)
     sizes = np.where(stored, np.searchsorted(numbers, wanted, side="right") - starts, 0)
@@ -94,11 +90,16 @@ def numbers_of(snapshot: Snapshot, ids: Any) -> Words:
     if not len(checked):
         return np.empty(0, np.uint64)
     _check_kind(snapshot, isinstance(checked, list))
-    if isinstance(checked, np.ndarray):
-        return checked
-    numbers: Words = np.unique(snapshot.numbers_of_strings([name.encode() for name in dict.fromkeys(checked)]))
-    known: Words = numbers[numbers != NO_NUMBER]
-    return known
+    numbers, stored = _translated(snapshot, checked)
+    return numbers[stored]
+
+
+def _translated(snapshot: Snapshot, ids: Words | list[str]) -> tuple[Words, npt.NDArray[np.bool_]]:
+    """Return the numbers of ids, and which of them are numbers: a string may have none."""
+    if isinstance(ids, np.ndarray):
+        return ids, np.ones(len(ids), bool)
+    numbers = snapshot.numbers_of_strings([name.encode() for name in ids])
+    return numbers, numbers != NO_NUMBER
 
 
 def _check_kind(snapshot: Snapshot, strings: bool) -> None:
@@ -123,7 +124,7 @@ class IdLookup:
     def __init__(self, path: Path, snapshot: Snapshot) -> None:
         self._path, self._snapshot = path, snapshot
 
-    def __call__(self, fingerprints: Words) -> tuple[npt.NDArray[np.int64], Words | list[str]]:
+    def __call__(self, fingerprints: Words) -> tuple[Lims, Words | list[str]]:
         """Return (lims, ids)."""
         return self._snapshot.ids_of(fingerprints)
 

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Words
+from fpstore.aliases import Groups as Groups
+from fpstore.aliases import Lims, Words
 from fpstore.cached import cached_property
 from fpstore.errors import CorruptStoreError, NotStoredError
 from fpstore.format.dictionary import NO_NUMBER
@@ -21,12 +22,10 @@ from fpstore.query.delta import ABSENT, PRESENT, Delta
 from fpstore.query.generation import Generation
 from fpstore.query.matches import Match
 
-Groups = tuple[Words, Words, Words]  # keys, how many ids each has, the ids one after the other
-IdColumn = tuple[npt.NDArray[np.int64], Words | list[str]]  # lims, ids
+IdColumn = tuple[Lims, Words | list[str]]  # lims, ids
 NONE = np.empty(0, np.uint64)
 PIECE_KEYS = 1 << 18
 FEW_STRINGS = 4  # up to this many are looked up one by one
-LOOK_UPS = 1 << 16  # ids of this many fingerprints are looked up at once
 
 
 class Snapshot:
@@ -140,14 +139,14 @@ class Snapshot:
             raise NotStoredError(f"the fingerprint {first} is not stored: `in` tells which ones are", got=first)
         return lims, numbers if self.totals.id_kind != "string" else self._strings_of(numbers)
 
-    def id_numbers(self, fingerprints: Words) -> tuple[npt.NDArray[np.int64], Words]:
+    def id_numbers(self, fingerprints: Words) -> tuple[Lims, Words]:
         """Return (lims, id numbers) of fingerprints; those that are not stored have none."""
         lims, numbers = self.base_id_numbers(fingerprints)
         if self._delta_kernel is not None:
             lims, numbers = self._delta_kernel.ids(fingerprints, lims, numbers, self.version)
         return lims, numbers
 
-    def base_id_numbers(self, fingerprints: Words) -> tuple[npt.NDArray[np.int64], Words]:
+    def base_id_numbers(self, fingerprints: Words) -> tuple[Lims, Words]:
         """Return (lims, id numbers) of fingerprints, from the tables only."""
         return self.generation.pairs.gather(fingerprints)
 
@@ -217,7 +216,7 @@ class Snapshot:
         if places is None:
             found: list[int] = self.with_ids(np.array([number], np.uint64))[0].tolist()
             return found
-        found = [identity.entry_at(block, rank) for block, rank in places.get(number)]
+        found = [identity.entry_at(block, rank, places.name) for block, rank in places.get(number)]
         return found if self._delta_kernel is None else self._delta_kernel.fingerprints_one(number, found, self.version)
 
     def _base_pairs(self, wanted: Words) -> tuple[Words, Words]:
@@ -225,10 +224,10 @@ class Snapshot:
         generation = self.generation
         if generation.places is None:
             blocks, ranks, ids = generation.ids.find(wanted)
-            return generation.identity.entries_at(blocks, ranks), ids
+            return generation.identity.entries_at(blocks, ranks, generation.ids.name), ids
         found = generation.places.gather(wanted)
         order = np.argsort(found.blocks, kind="stable")
-        fingerprints = generation.identity.entries_at(found.blocks[order], found.ranks[order])
+        fingerprints = generation.identity.entries_at(found.blocks[order], found.ranks[order], generation.places.name)
         return fingerprints, np.repeat(wanted, np.diff(found.lims))[order]
 
     # Everything
@@ -280,7 +279,7 @@ class Snapshot:
         for piece in pieces:
             yield piece[0]
 
-    def items(self) -> Iterator[tuple[Words, npt.NDArray[np.int64], Words | list[str]]]:
+    def items(self) -> Iterator[tuple[Words, Lims, Words | list[str]]]:
         """Yield everything as pieces (fingerprints, lims, ids), in ascending order."""
         for keys, counts, numbers in self.groups():
             yield keys, lims_of(counts), numbers if self.totals.id_kind != "string" else self._strings_of(numbers)

@@ -41,6 +41,7 @@ enum class Status : int {
   bad_digest,
   bad_padding,
   bad_record,
+  bad_place,
   out_of_memory,
   interrupted,
 };

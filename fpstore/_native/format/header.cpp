@@ -59,6 +59,7 @@ const char* describe(Status status) {
     case Status::bad_digest: return "the table holds another set of fingerprints than its header says";
     case Status::bad_padding: return "padding is not zero";
     case Status::bad_record: return "id record is damaged";
+    case Status::bad_place: return "a place that the table does not have";
     case Status::out_of_memory: return "out of memory";
     case Status::interrupted: return "interrupted";
   }

@@ -134,15 +134,15 @@ struct Table {
     return nb::make_tuple(blocks.array(n), ranks.array(n));
   }
 
-  // The entry at one place.
-  uint64_t entry_at(uint64_t block, uint32_t rank) const {
-    check_range(block, block + 1);
+  // The entry at one place, which the file `source` names.
+  uint64_t entry_at(uint64_t block, uint32_t rank, const std::string& source) const {
+    if (block >= view.block_count) raise_fault(Fault{Status::bad_place, block, view.block_count, block}, source);
     thread_local const std::unique_ptr<uint64_t[]> entries(new uint64_t[2 * kMaxEntries + 8]);
     uint32_t count = 0;
     Fault fault;
     Decoded to{entries.get(), 2 * kMaxEntries, &count};
     check(kernels().decode_blocks(view, {block, block + 1}, &to, &fault), fault, path);
-    if (rank >= count) raise_fault(Fault{Status::bad_record, block, count, rank}, path);
+    if (rank >= count) raise_fault(Fault{Status::bad_place, block, count, rank}, source);
     return entries[rank];
   }
 
@@ -158,8 +158,8 @@ struct Table {
     return view.keys[block];
   }
 
-  // The entries at places, given by their blocks and ranks; each block is decoded once where successive places share it.
-  nb::object entries_at(Words blocks, Counts ranks) const {
+  // The entries at places, given by their blocks and ranks, which the file `source` names; each block is decoded once where successive places share it.
+  nb::object entries_at(Words blocks, Counts ranks, const std::string& source) const {
     const size_t n = blocks.size();
     if (ranks.size() != n) throw nb::value_error("columns of different lengths");
     Buffer<uint64_t> out(n);
@@ -172,7 +172,7 @@ struct Table {
       for (size_t i = 0; i < n && status == Status::ok; ++i) {
         const uint64_t block = blocks.data()[i];
         if (block >= view.block_count) {
-          status = (fault = Fault{Status::bad_record, block, view.block_count, block}).status;
+          status = (fault = Fault{Status::bad_place, block, view.block_count, block}).status;
           break;
         }
         if (i == 0 || block != blocks.data()[i - 1]) {
@@ -180,11 +180,11 @@ struct Table {
           status = kernels().decode_blocks(view, {block, block + 1}, &to, &fault);
         }
         const uint32_t rank = ranks.data()[i];
-        if (status == Status::ok && rank >= count) status = (fault = Fault{Status::bad_record, block, count, rank}).status;
+        if (status == Status::ok && rank >= count) status = (fault = Fault{Status::bad_place, block, count, rank}).status;
         if (status == Status::ok) out.get()[i] = entries[rank];
       }
     }
-    check(status, fault, path);
+    check(status, fault, status == Status::bad_place ? source : path);
     return out.array(n);
   }
 
@@ -396,8 +396,8 @@ void bind_tables(nb::module_& m) {
            "stop"_a = nb::none())
       .def("locate", &Table::locate, nb::arg("fingerprints").noconvert())
       .def("locate_one", &Table::locate_one, "fingerprint"_a)
-      .def("entries_at", &Table::entries_at, nb::arg("blocks").noconvert(), nb::arg("ranks").noconvert())
-      .def("entry_at", &Table::entry_at, "block"_a, "rank"_a)
+      .def("entries_at", &Table::entries_at, nb::arg("blocks").noconvert(), nb::arg("ranks").noconvert(), "source"_a)
+      .def("entry_at", &Table::entry_at, "block"_a, "rank"_a, "source"_a)
       .def("key_of", &Table::key_of, "block"_a)
       .def("keys_of", &Table::keys_of, nb::arg("blocks").noconvert());
 

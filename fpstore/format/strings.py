@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.arguments import MAX_ID_BYTES
 from fpstore.cached import cached_property
-from fpstore.disk.sealed import SealedReader, SealedWriter, record_key, record_keys
+from fpstore.disk.sealed import SealedReader, SealedWriter, record_key
 from fpstore.errors import CorruptStoreError
 from fpstore.format.string_records import (
     LAYOUT_KEYS,
@@ -64,7 +64,7 @@ class StringWriter:
         self._threads = threads
         self._waiting = NO_STRINGS  # of the record that is not full yet
         self._values: list[bytes] = []  # of the next write
-        self._written = self._largest = self._held = 0
+        self._written = self._held = 0
         self._writer = SealedWriter(path)
 
     def add(self, strings: StringColumn) -> None:
@@ -100,30 +100,22 @@ class StringWriter:
 
     def _flush(self) -> None:
         values = self._values
-        keys = record_keys(np.arange(self._written, self._written + len(values), dtype=np.uint64))
-        items = list(zip(keys, values, strict=True))
-        self._writer.run(lambda transaction: _append(transaction, items))
+        self._writer.append(np.arange(self._written, self._written + len(values), dtype=np.uint64), values)
         self._written += len(values)
-        self._largest = max(self._largest, max(map(len, values), default=0))
         self._values, self._held = [], 0
 
     def finish(self) -> dict[str, int]:
         """Make the file durable, and return its size, digest and largest value."""
         self._compress(self._waiting)
         self._flush()
-        items = [(key, with_checksum(key, self._layout.pack())) for key in LAYOUT_KEYS]
-        self._writer.run(lambda transaction: _append(transaction, items))
-        self._largest = max(self._largest, len(items[0][1]))
-        size, digest = self._writer.finish(self._largest)
-        return {"bytes": size, "digest": digest, "largest": self._largest}
+        keys = np.array([int.from_bytes(key, "big") for key in LAYOUT_KEYS], np.uint64)
+        self._writer.append(keys, [with_checksum(key, self._layout.pack()) for key in LAYOUT_KEYS])
+        size, digest = self._writer.finish()
+        return {"bytes": size, "digest": digest, "largest": self._writer.largest}
 
     def abort(self) -> None:
         """Close without finishing."""
         self._writer.abort()
-
-
-def _append(transaction: Any, items: list[tuple[bytes, bytes]]) -> None:
-    transaction.cursor().putmulti(items, append=True)
 
 
 class Wanted(NamedTuple):

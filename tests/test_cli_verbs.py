@@ -48,6 +48,38 @@ def test_verify_names_file_and_block(folder: Path) -> None:
     assert (Path(report["faults"][0]["path"]).name, report["faults"][0]["block"]) == (table.name, 0)
 
 
+def test_ids_are_found(folder: Path) -> None:
+    """In the order in which they are asked for, each with all its fingerprints."""
+    Path("more.tsv").write_text("00000000000000ff\tzero\n")
+    fine("insert", "crawl.fps", "more.tsv", "-q")
+    rows = f"{int(FINGERPRINTS[3]):016x}\tfar\n{0:016x}\tzero\n{255:016x}\tzero\n"
+    assert fine("ids", "crawl.fps", "far", "zero") == rows
+    Path("asked.txt").write_text("zero\nnobody\n")
+    done = run("ids", "crawl.fps", "far", "--input", "asked.txt")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, rows, "fpstore: 1 id of 3 is not stored\n")
+    assert fine("ids", "crawl.fps", "nobody", "--quiet") == ""
+    assert run("ids", "crawl.fps", "x", "y").stderr == "fpstore: 2 ids of 2 are not stored\n"
+    found = [json.loads(line) for line in fine("ids", "crawl.fps", "far", "--json").splitlines()]
+    assert found == [{"fingerprint": f"{int(FINGERPRINTS[3]):016x}", "id": "far"}]
+
+
+@pytest.mark.parametrize("index", [(), ("--index-ids",)])
+def test_integer_ids_are_found(folder: Path, index: tuple[str, ...]) -> None:
+    fine("build", "n.fps", "a.npy", *index, "-q")
+    assert fine("ids", "n.fps", "--input", "-", stdin="3\n0\n3\n") == "".join(
+        f"{int(FINGERPRINTS[place]):016x}\t{place}\n" for place in (3, 0, 3)
+    )
+    assert run("ids", "n.fps", 2**64 - 1, 1).stderr == "fpstore: 1 id of 2 is not stored\n"
+    assert "the id '0x1' is not an unsigned integer" in failure("ids", "n.fps", "0x1")
+
+
+@pytest.mark.parametrize("name", ["i.tsv", "i.csv", "i.jsonl", "i.parquet"])
+def test_found_ids_can_be_built_again(name: str, folder: Path) -> None:
+    fine("ids", "crawl.fps", *IDS, "-o", name)
+    fine("build", "again.fps", name, "-q")
+    assert fine("export", "again.fps") == fine("export", "crawl.fps")
+
+
 @pytest.mark.parametrize("name", ["e.tsv", "e.csv", "e.jsonl", "e.parquet"])
 def test_export_can_be_built_again(name: str, folder: Path) -> None:
     fine("export", "crawl.fps", "-o", name)

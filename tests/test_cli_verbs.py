@@ -217,7 +217,8 @@ def test_inserts_that_make_the_delta_large_end_with_a_merge(folder: Path, monkey
     assert insert(1) == 2
     np.save("new.npy", rng.integers(0, 2**64, 12, np.uint64))
     fine("insert", "numbers.fps", "new.npy", "-q")
-    assert "generation 2, " in fine("merge", "numbers.fps", "--at", 50)
+    told = fine("merge", "numbers.fps", "--at", 50)
+    assert re.fullmatch(r"numbers.fps: nothing to merge yet: \d+ changes? since the last merge, too few for --at 50\n", told)
     assert "generation 3, " in fine("merge", "numbers.fps", "--at", 0.1)
 
 
@@ -231,3 +232,22 @@ def test_matches_of_an_insert_as_json(folder: Path) -> None:
     assert "1 row of 2 inserted" in result.stderr
     done = json.loads(fine("insert", "crawl.fps", "new.tsv", "--unmatched", "--json", "-o", "m.tsv"))
     assert (done["rows"], done["inserted"]) == (2, 0)
+
+
+def test_a_merge_of_nothing_says_so(folder: Path) -> None:
+    """It printed the line of a merge, below --at and without any change."""
+    assert fine("merge", "numbers.fps") == "numbers.fps: nothing to merge yet: 0 changes since the last merge\n"
+    fine("insert", "numbers.fps", "b.npy", "-q")
+    assert json.loads(fine("merge", "numbers.fps", "--at", 0.1, "--json"))["merged"] is False
+    found = json.loads(fine("merge", "numbers.fps", "--json"))
+    assert (found["merged"], found["generation"]) == (True, 2)
+
+
+def test_an_upsert_tells_of_changed_rows(folder: Path) -> None:
+    """It said that rows were inserted whose ids had moved."""
+    Path("moved.tsv").write_text(f"{FINGERPRINTS[3]:016x}\tfar\n00000000000000f0\tzero\n00000000000000f1\tzero\n")
+    assert fine("insert", "crawl.fps", "moved.tsv", "--upsert").startswith("crawl.fps: 1 row of 3 changed, ")
+    assert fine("ids", "crawl.fps", "zero") == "00000000000000f1\tzero\n"
+    Path("moved.tsv").write_text("00000000000000f0\tzero\n00000000000000f1\tnew\n")
+    done = json.loads(fine("insert", "crawl.fps", "moved.tsv", "--upsert", "--json"))
+    assert done == {"rows": 2, "changed": 2, "fingerprints": 8, "ids": 9}

@@ -76,7 +76,7 @@ from fpstore.io import open_reader
     "Only a build can choose it.",
 )
 @row_options
-@click.option("--id-field", metavar="NAME", help="JSON field or column of the ids; by default id.")
+@click.option("--id-field", metavar="NAME", help="JSON field or column of the ids, likewise; by default id.")
 @click.option(
     "--id-type",
     type=click.Choice(["auto", "int", "str"]),

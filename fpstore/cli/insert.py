@@ -66,7 +66,7 @@ UNMATCHED_PARAMETERS = {"radius", "output", "threads"}
 )
 @output_option("With --unmatched, where to write the matches: .tsv, .csv, .jsonl or .parquet")
 @row_options
-@click.option("--id-field", metavar="NAME", help="JSON field or column of the ids; by default id.")
+@click.option("--id-field", metavar="NAME", help="JSON field or column of the ids, likewise; by default id.")
 @click.option("--id-type", type=click.Choice(["auto", "int", "str"]), default="auto", show_default=True, help="Type of the ids.")
 @click.option("--text", is_flag=True, help="Inputs are text files or folders; make fingerprints in the same way as the store's.")
 @suffix_option

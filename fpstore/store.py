@@ -698,7 +698,9 @@ class Store:
         return {**describe(snapshot, self._tracker.log.file_bytes), **watched, "writer": state}
 
     def verify(self, progress: Progress | None = None) -> Report:
-        """Check every byte that is used: checksums, order, counts, keys, codes, ids, and that all tables hold the same set.
+        """Read every byte that is used, and check it.
+
+        It checks checksums, order, counts, keys, codes, id records, and that all tables hold the same set.
 
         Parameters
         ----------
@@ -737,6 +739,6 @@ def _rows(fingerprints: Any, ids: Any) -> tuple[Words, Words | list[str] | None]
     """Check fingerprints and ids, one or many."""
     single = isinstance(fingerprints, (int, np.integer))
     if single and ids is not None:
-        ids = [ids]
+        ids = [check_id(ids)]
     rows = _many(fingerprints)
     return rows, None if ids is None else check_ids(ids, len(rows))

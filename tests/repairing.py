@@ -81,7 +81,7 @@ def repaired(path, right, **options):
         assert rows == []
         return report, held
     told = " ".join(report.losses)
-    if "log records" not in told and "the log:" not in told:
+    if "log record" not in told and "the log:" not in told:
         assert held <= right
         lost = {int(fingerprint, 16) for what, fingerprint, _ in rows if what in ("fingerprint", "ids", "name")}
         missing = {f for f, _ in right - held}

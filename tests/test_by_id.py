@@ -202,6 +202,26 @@ def test_an_empty_store_gets_its_index_with_the_first_merge(tmp_path):
         assert store.verify().ok
 
 
+@pytest.mark.parametrize("kind", ["indexed", "without an index", "strings"])
+@pytest.mark.parametrize("lost", [None, *PLACES_FILES])
+def test_repair_without_a_manifest_keeps_the_index(tmp_path, kind, lost):
+    """The new store had none, and nobody was told."""
+    ids = [f"n{i}" for i in range(100)] if kind == "strings" else np.arange(100) * 7
+    path = tmp_path / "s"
+    fpstore.build(path, np.arange(100, dtype=np.uint64), ids, index_ids=kind == "indexed", **OPTIONS).close()
+    (path / "manifest.json").write_bytes(b"{")
+    if lost is not None:
+        (path / "gen-00000001" / lost).unlink(missing_ok=True)
+    report = fpstore.repair(path)
+    told = [action for action in report.actions if "integer ids are indexed" in action]
+    assert bool(told) == (kind == "indexed")
+    with fpstore.open(report.output) as store:
+        generation = store.snapshot().generation
+        assert generation.manifest.index_ids == (kind == "indexed")
+        assert (generation.places is not None) == (kind != "without an index")
+        assert store.ids[ids[99]] == [99]
+
+
 def test_the_index_is_sorted_in_files(tmp_path, monkeypatch):
     monkeypatch.setattr("fpstore.building.external_sort.PAIR_BYTES", 1 << 12)
     ids = np.random.default_rng(6).permutation(200_000).astype(np.uint64)

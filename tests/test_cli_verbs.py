@@ -48,6 +48,38 @@ def test_verify_names_file_and_block(folder: Path) -> None:
     assert (Path(report["faults"][0]["path"]).name, report["faults"][0]["block"]) == (table.name, 0)
 
 
+def test_ids_are_found(folder: Path) -> None:
+    """In the order in which they are asked for, each with all its fingerprints."""
+    Path("more.tsv").write_text("00000000000000ff\tzero\n")
+    fine("insert", "crawl.fps", "more.tsv", "-q")
+    rows = f"{int(FINGERPRINTS[3]):016x}\tfar\n{0:016x}\tzero\n{255:016x}\tzero\n"
+    assert fine("ids", "crawl.fps", "far", "zero") == rows
+    Path("asked.txt").write_text("zero\nnobody\n")
+    done = run("ids", "crawl.fps", "far", "--input", "asked.txt")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, rows, "fpstore: 1 id of 3 is not stored\n")
+    assert fine("ids", "crawl.fps", "nobody", "--quiet") == ""
+    assert run("ids", "crawl.fps", "x", "y").stderr == "fpstore: 2 ids of 2 are not stored\n"
+    found = [json.loads(line) for line in fine("ids", "crawl.fps", "far", "--json").splitlines()]
+    assert found == [{"fingerprint": f"{int(FINGERPRINTS[3]):016x}", "id": "far"}]
+
+
+@pytest.mark.parametrize("index", [(), ("--index-ids",)])
+def test_integer_ids_are_found(folder: Path, index: tuple[str, ...]) -> None:
+    fine("build", "n.fps", "a.npy", *index, "-q")
+    assert fine("ids", "n.fps", "--input", "-", stdin="3\n0\n3\n") == "".join(
+        f"{int(FINGERPRINTS[place]):016x}\t{place}\n" for place in (3, 0, 3)
+    )
+    assert run("ids", "n.fps", 2**64 - 1, 1).stderr == "fpstore: 1 id of 2 is not stored\n"
+    assert "the id '0x1' is not an unsigned integer" in failure("ids", "n.fps", "0x1")
+
+
+@pytest.mark.parametrize("name", ["i.tsv", "i.csv", "i.jsonl", "i.parquet"])
+def test_found_ids_can_be_built_again(name: str, folder: Path) -> None:
+    fine("ids", "crawl.fps", *IDS, "-o", name)
+    fine("build", "again.fps", name, "-q")
+    assert fine("export", "again.fps") == fine("export", "crawl.fps")
+
+
 @pytest.mark.parametrize("name", ["e.tsv", "e.csv", "e.jsonl", "e.parquet"])
 def test_export_can_be_built_again(name: str, folder: Path) -> None:
     fine("export", "crawl.fps", "-o", name)
@@ -185,7 +217,8 @@ def test_inserts_that_make_the_delta_large_end_with_a_merge(folder: Path, monkey
     assert insert(1) == 2
     np.save("new.npy", rng.integers(0, 2**64, 12, np.uint64))
     fine("insert", "numbers.fps", "new.npy", "-q")
-    assert "generation 2, " in fine("merge", "numbers.fps", "--at", 50)
+    told = fine("merge", "numbers.fps", "--at", 50)
+    assert re.fullmatch(r"numbers.fps: nothing to merge yet: \d+ changes? since the last merge, too few for --at 50\n", told)
     assert "generation 3, " in fine("merge", "numbers.fps", "--at", 0.1)
 
 
@@ -199,3 +232,22 @@ def test_matches_of_an_insert_as_json(folder: Path) -> None:
     assert "1 row of 2 inserted" in result.stderr
     done = json.loads(fine("insert", "crawl.fps", "new.tsv", "--unmatched", "--json", "-o", "m.tsv"))
     assert (done["rows"], done["inserted"]) == (2, 0)
+
+
+def test_a_merge_of_nothing_says_so(folder: Path) -> None:
+    """It printed the line of a merge, below --at and without any change."""
+    assert fine("merge", "numbers.fps") == "numbers.fps: nothing to merge yet: 0 changes since the last merge\n"
+    fine("insert", "numbers.fps", "b.npy", "-q")
+    assert json.loads(fine("merge", "numbers.fps", "--at", 0.1, "--json"))["merged"] is False
+    found = json.loads(fine("merge", "numbers.fps", "--json"))
+    assert (found["merged"], found["generation"]) == (True, 2)
+
+
+def test_an_upsert_tells_of_changed_rows(folder: Path) -> None:
+    """It said that rows were inserted whose ids had moved."""
+    Path("moved.tsv").write_text(f"{FINGERPRINTS[3]:016x}\tfar\n00000000000000f0\tzero\n00000000000000f1\tzero\n")
+    assert fine("insert", "crawl.fps", "moved.tsv", "--upsert").startswith("crawl.fps: 1 row of 3 changed, ")
+    assert fine("ids", "crawl.fps", "zero") == "00000000000000f1\tzero\n"
+    Path("moved.tsv").write_text("00000000000000f0\tzero\n00000000000000f1\tnew\n")
+    done = json.loads(fine("insert", "crawl.fps", "moved.tsv", "--upsert", "--json"))
+    assert done == {"rows": 2, "changed": 2, "fingerprints": 8, "ids": 9}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from inputs import MAX
 
 from fpstore.errors import InputError
-from fpstore.io import check_fingerprints, check_ids, format_fingerprint, parse_fingerprint
+from fpstore.io import check_fingerprints, check_id, check_ids, format_fingerprint, parse_fingerprint
 
 # Single values
 
@@ -196,6 +196,31 @@ def test_ids_become_integers_or_strings(ids, expected):
 def test_what_are_no_ids_is_named(ids, message):
     with pytest.raises(InputError, match=message):
         check_ids(ids, 2)
+
+
+@pytest.mark.parametrize(
+    ("identifier", "message"),
+    [
+        (1.5, "an id must be an integer 0 to 2^64-1, or a string, got float 1.5"),
+        (True, "an id must be an integer 0 to 2^64-1, or a string, got bool True"),
+        (None, "an id must be an integer 0 to 2^64-1, or a string, got NoneType None"),
+        ([1], "an id must be an integer 0 to 2^64-1, or a string, got list [1]"),
+        (-1, "the id -1 is out of range 0 to 2^64-1"),
+        (np.int64(-1), "the id -1 is out of range 0 to 2^64-1"),
+        (MAX + 1, f"the id {MAX + 1} is out of range 0 to 2^64-1"),
+        ("", "the id is empty"),
+    ],
+)
+def test_a_single_id_that_is_refused_has_no_position(identifier, message):
+    with pytest.raises(InputError) as caught:
+        check_id(identifier)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("identifier", [0, MAX, np.uint64(MAX), np.int8(7), "a", np.str_("b")])
+def test_a_single_id_becomes_an_int_or_a_str(identifier):
+    assert check_id(identifier) == identifier
+    assert type(check_id(identifier)) in (int, str)
 
 
 def test_masked_values_are_refused():

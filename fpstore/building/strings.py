@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Words
+from fpstore.aliases import Groups, Words
 from fpstore.building.external_sort import COPY_ROWS, Column, PairSorter
 from fpstore.building.sample import Sample
 from fpstore.disk.files import allocate
@@ -146,7 +146,7 @@ class StringSpool:
         """Return the numbers of successive rows."""
         return np.arange(start, end, dtype=np.uint64) if self._numbers is None else np.array(self._numbers[start:end])
 
-    def groups(self) -> Iterator[tuple[Words, Words, Words]]:
+    def groups(self) -> Iterator[Groups]:
         """Yield (hashes, how many strings have each, their numbers), by hash."""
         start = 0
         for hashes, counts in zip(self._hashes.pieces(), self._counts.pieces(), strict=True):

@@ -71,8 +71,10 @@ class FoundRecords:
         losses = []
         if self.missing:
             numbers = ", ".join(f"{first} to {last}" if last > first else str(first) for first, last in self.missing)
+            one = len(self.missing) == 1 and self.missing[0][0] == self.missing[0][1]
+            records, it = ("record", "it") if one else ("records", "they")
             losses.append(
-                f"log records {numbers}: what they inserted is missing, what they deleted is back; later ones were applied"
+                f"log {records} {numbers}: what {it} inserted is missing, what {it} deleted is back; later ones were applied"
             )
         if self.tail != "none":
             perhaps = ", if there were any" if self.tail == "unknown" else ""

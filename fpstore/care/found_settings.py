@@ -14,6 +14,8 @@ from fpstore.care.salvage import with_new_header
 from fpstore.design.block_bytes import DEFAULT_BLOCK_BYTES
 from fpstore.design.families import IDENTITY, MAX_RADIUS, Design, TableSpec, covers, design, named_like
 from fpstore.errors import CorruptStoreError, InputError
+from fpstore.format.dictionary import DICTIONARY_FILES
+from fpstore.format.places import PLACES_FILES
 from fpstore.format.table import table_name
 from fpstore.format.table_file import TableFile
 
@@ -33,7 +35,7 @@ class Settings:
     fingerprinter, auto : dict or None
         As in the manifest; None when it is lost.
     index_ids : bool
-        As in the manifest; false when it is lost.
+        As in the manifest; when it is lost, whether there is an index of integer ids.
     design : Design
     count, digest : int
         Of the set of fingerprints of the generation.
@@ -47,7 +49,7 @@ class Settings:
         self._folder, self._headless = evidence.generation.folder, evidence.generation.headless
         self.fingerprinter = None if self._related is None else self._related.fingerprinter
         self.auto = None if self._related is None else self._related.auto
-        self.index_ids = self._related is not None and self._related.index_ids
+        self.index_ids = self._find_index()
         for fault in evidence.generation.faults:
             told.note(fault)
         self.tables: list[TableFile] = []
@@ -59,6 +61,17 @@ class Settings:
 
     def _recorded_block_bytes(self) -> int:
         return DEFAULT_BLOCK_BYTES if self._related is None else self._related.block_bytes
+
+    def _find_index(self) -> bool:
+        """Whether integer ids are indexed. Strings always are, so an index beside a dictionary says nothing."""
+        if self._related is not None:
+            return self._related.index_ids
+        if any((self._folder / name).exists() for name in DICTIONARY_FILES):
+            return False
+        found = [name for name in PLACES_FILES if (self._folder / name).exists()]
+        if found:
+            self._told.actions.append(f"inferred from {' and '.join(found)} that integer ids are indexed")
+        return bool(found)
 
     def shape(self) -> Any:
         """Return the design as the builder takes it: by its name if that gives the same tables, else table by table."""

@@ -19,6 +19,7 @@ from fpstore.cli.delete import delete
 from fpstore.cli.demo import demo
 from fpstore.cli.export import export
 from fpstore.cli.hash import hash_
+from fpstore.cli.ids import ids
 from fpstore.cli.insert import insert
 from fpstore.cli.merge import merge
 from fpstore.cli.output import complain
@@ -166,5 +167,5 @@ def main() -> None:
     """
 
 
-for _verb in (build, probe, scan, insert, delete, merge, split, stats, verify, export, backup, repair, plan, hash_, demo):
+for _verb in (build, probe, scan, ids, insert, delete, merge, split, stats, verify, export, backup, repair, plan, hash_, demo):
     main.add_command(_verb)

@@ -72,10 +72,11 @@ from fpstore.io import open_reader
 @click.option(
     "--index-ids",
     is_flag=True,
-    help="Index integer ids too, as strings always are: delete, upsert and look-ups by id then take no pass over all ids.",
+    help="Index integer ids too, as strings always are: delete, upsert and fpstore ids then take no pass over all ids. "
+    "Only a build can choose it.",
 )
 @row_options
-@click.option("--id-field", metavar="NAME", help="JSON field or column of the ids; by default id.")
+@click.option("--id-field", metavar="NAME", help="JSON field or column of the ids, likewise; by default id.")
 @click.option(
     "--id-type",
     type=click.Choice(["auto", "int", "str"]),

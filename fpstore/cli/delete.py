@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import click
 import numpy as np
 
 from fpstore.cli import queries
+from fpstore.cli.given_ids import given_ids, lines_of
 from fpstore.cli.options import Talk, json_option, store_argument, talk_options
 from fpstore.cli.output import count, print_json, shown
 from fpstore.cli.verb import Verb
-from fpstore.errors import InputError
 from fpstore.io import check_fingerprints, parse_fingerprint
-from fpstore.io.check import parse_integer_id
-from fpstore.io.source import InputFile, located, storage_errors
 
 
 @click.command(cls=Verb)
@@ -47,14 +45,14 @@ def delete(
         raise click.UsageError("give ids, or --input FILE", click.get_current_context())
     if decimal and not fingerprints:
         raise click.UsageError("--decimal needs --fingerprints", click.get_current_context())
-    lines = [line for path in inputs for line in _lines(path)]
+    lines = lines_of(inputs)
     values: Any = queries.parse_words(words, decimal) if fingerprints else None
     if fingerprints:
         values = np.concatenate([values, check_fingerprints([line.read(parse_fingerprint, decimal) for line in lines])])
     with fpstore.open(store) as known:
         strings = known.snapshot().totals.id_kind == "string"
     if not fingerprints:
-        values = [*words, *(line.text for line in lines)] if strings else _integers(words, lines)
+        values = given_ids(words, lines, strings)
     with fpstore.open(store, "r+") as opened:
         removed = opened.delete(fingerprints=values) if fingerprints else opened.delete(ids=values)
         holds = {"fingerprints": len(opened), "ids": len(opened.ids)}
@@ -63,35 +61,3 @@ def delete(
     elif not talk.quiet:
         left = f"{count(holds['fingerprints'], 'fingerprint')} with {count(holds['ids'], 'id')} left"
         click.echo(f"{shown(store)}: {count(removed, 'id')} removed, {left}")
-
-
-class _Line(NamedTuple):
-    """A non-empty line of an input, and its place."""
-
-    text: str
-    name: str
-    number: int
-
-    def read(self, parse: Callable[[str, bool], int], decimal: bool) -> int:
-        """Return the value that a function parses from it; its InputError names the line."""
-        with located(self.name, self.number):
-            return parse(self.text.strip(), decimal)
-
-
-def _integers(words: Sequence[str], lines: Sequence[_Line]) -> list[int]:
-    """Return integer ids given as arguments and as lines."""
-    numbers = [parse_integer_id(word.strip(), plain=False) for word in words]
-    return numbers + [line.read(parse_integer_id, False) for line in lines]
-
-
-def _lines(path: str) -> list[_Line]:
-    """Return the lines of a file. Only a line feed ends one, since an id may contain other line breaks of Unicode."""
-    file = InputFile(path)
-    with file.open() as stream, storage_errors(file.name):
-        data = stream.read()
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file.name}: not UTF-8 text ({error.reason})", path=file.name) from error
-    lines = (_Line(line.removesuffix("\r"), file.name, number) for number, line in enumerate(text.split("\n"), 1))
-    return [line for line in lines if line.text]

@@ -55,7 +55,7 @@ UNMATCHED_PARAMETERS = {"radius", "output", "threads"}
 @click.option(
     "--upsert",
     is_flag=True,
-    help="Take each id from the fingerprints that had it: the documents have changed.",
+    help="Take each id from the fingerprints that had it: the documents have changed. Of equal ids in the input, the last wins.",
 )
 @click.option(
     "-r",
@@ -66,7 +66,7 @@ UNMATCHED_PARAMETERS = {"radius", "output", "threads"}
 )
 @output_option("With --unmatched, where to write the matches: .tsv, .csv, .jsonl or .parquet")
 @row_options
-@click.option("--id-field", metavar="NAME", help="JSON field or column of the ids; by default id.")
+@click.option("--id-field", metavar="NAME", help="JSON field or column of the ids, likewise; by default id.")
 @click.option("--id-type", type=click.Choice(["auto", "int", "str"]), default="auto", show_default=True, help="Type of the ids.")
 @click.option("--text", is_flag=True, help="Inputs are text files or folders; make fingerprints in the same way as the store's.")
 @suffix_option
@@ -110,7 +110,8 @@ def insert(
     a row is inserted only if the store has nothing within the radius; for the other rows, lines `query fingerprint
     distance id` are written, as by fpstore probe (with --json to standard output: an object per row). A row is not
     written as a match of itself. Inserts are kept in a log beside the tables until fpstore merge. An id that is
-    already stored keeps its old fingerprint too; with --upsert, it leaves it.
+    already stored keeps its old fingerprint too; with --upsert, it leaves it, and rows whose ids are new or have
+    another fingerprint are told as changed.
 
     Rows are inserted in chunks of 65,536. After an error or Ctrl-C, the chunks before stay inserted, and FILE is not
     written. Repeat the command: a row with its id is not added twice, and FILE gets the matches of all rows. Where ids
@@ -134,7 +135,7 @@ def insert(
         source: Any = documents.reader(inputs, queries.fingerprinter_of(known), suffix, notices) if text else None
     if source is None:
         source = open_reader(inputs, id_field=id_field, id_type=id_type, chunk_rows=CHUNK_ROWS, **rows.arguments)
-    counts = _Counts()
+    counts = _Counts("changed" if upsert else "inserted")
     with _told(counts), Bars(talk.bars, source) as bars, _writer_of_matches(output if unmatched else None, as_json) as write:
         chunks = _begun(source)
         with fpstore.open(store, "r+", sync=sync, merge_at=merge_at) as opened:
@@ -152,9 +153,11 @@ def insert(
             holds = {"fingerprints": len(opened), "ids": len(opened.ids)}
     notices.report(talk)
     if as_json and not (unmatched and output == "-"):
-        print_json({"rows": counts.done, "inserted": counts.inserted, **holds})
+        print_json({"rows": counts.done, counts.what: counts.inserted, **holds})
     elif not talk.quiet:
-        line = f"{shown(store)}: {count(counts.inserted, 'row')} of {counts.done:,} inserted, {time.monotonic() - began:.1f} s"
+        line = (
+            f"{shown(store)}: {count(counts.inserted, 'row')} of {counts.done:,} {counts.what}, {time.monotonic() - began:.1f} s"
+        )
         if unmatched and output == "-":
             complain(line)
         else:
@@ -179,6 +182,7 @@ def _check_usage(inputs: Sequence[str], unmatched: bool, upsert: bool, text: boo
 class _Counts:
     """The rows of the chunks that are in the store."""
 
+    what: str  # happened to them: an upsert changes which fingerprint an id has
     ids_before: int = 0
     done: int = 0
     inserted: int = 0
@@ -200,7 +204,7 @@ class _Counts:
         """Say what is in the store, and how to go on."""
         with_ids = self.chunk is not None and self.chunk.ids is not None
         again = "repeat the command: a row that is stored is not added again" if with_ids else "insert only the rows after these"
-        return f"; before that, {count(self.inserted, 'row')} of the first {self.done:,} were inserted; {again}"
+        return f"; before that, {count(self.inserted, 'row')} of the first {self.done:,} were {self.what}; {again}"
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import click
 from fpstore.cli import types
 from fpstore.cli.build import summary
 from fpstore.cli.options import Talk, json_option, memory_option, store_argument, talk_options, threads_option
-from fpstore.cli.output import print_json, shown
+from fpstore.cli.output import count, print_json, shown
 from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb
 from fpstore.errors import InputError
@@ -51,6 +51,7 @@ def merge(
     The new tables are written beside the old ones, so there must be space for both, and replace them in one step.
     Readers go on all the time. The other stores do not change. While another process has the store open for
     writing, this command is refused: let that process merge, with fpstore.open(..., merge_at=0.1) or Store.merge().
+    With --json, writes what fpstore stats --json does, and whether there was anything to merge ("merged").
 
     $ fpstore merge crawl.fps
     $ fpstore merge crawl.fps monday.fps tuesday.fps --threads 2 --memory 1GiB --no-progress
@@ -72,6 +73,8 @@ def merge(
             if read.path.samefile(store):
                 raise InputError(f"{store}: cannot be merged with itself", path=store)
     with _writer(store) as opened:
+        generation = opened.snapshot().generation.record.number
+        changes = opened.snapshot().delta.kernel.operations
         with Bars(talk.bars) as bars:
             opened.merge(
                 *others,
@@ -83,8 +86,12 @@ def merge(
                 progress=bars if talk.bars else None,
             )
         stats = opened.stats()
+    merged = stats["generation"] != generation
     if as_json:
-        print_json(stats)
+        print_json({"merged": merged, **stats})
+    elif not talk.quiet and not merged:
+        share = f", too few for --at {at:g}" if at is not None and changes else ""
+        click.echo(f"{shown(store)}: nothing to merge yet: {count(changes, 'change')} since the last merge{share}")
     elif not talk.quiet:
         click.echo(f"{shown(store)}: generation {stats['generation']}, {summary(stats)}, {time.monotonic() - began:.1f} s")
 

@@ -140,6 +140,7 @@ row_options = grouped(
     click.option(
         "--fingerprint-field",
         metavar="NAME",
-        help="JSON field or column of the fingerprints; by default fingerprint.",
+        help="JSON field, Parquet column, or column in the header of a CSV or TSV file, of the fingerprints; "
+        "by default fingerprint.",
     ),
 )

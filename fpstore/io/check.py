@@ -251,8 +251,14 @@ def check_id(value: object) -> int | str:
         return value
     if type(value) is str:
         return check_string_id(value)
-    checked = check_ids([value], 1)[0]
-    return checked if isinstance(checked, str) else int(checked)
+    if isinstance(value, str):
+        return check_string_id(str(value))
+    if isinstance(value, bool | np.bool) or not isinstance(value, int | np.integer):
+        received = f"{type(value).__name__} {show(value)}"
+        raise InputError(f"an id must be an integer 0 to 2^64-1, or a string, got {received}", got=value)
+    if not 0 <= value <= MAX_U64:
+        raise InputError(f"the id {show(int(value))} is out of range 0 to 2^64-1", got=value)
+    return int(value)
 
 
 def _check_count(length: int, count: int) -> None:

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Groups as Groups
-from fpstore.aliases import Lims, Words
+from fpstore.aliases import Groups, Lims, Words
 from fpstore.cached import cached_property
 from fpstore.errors import CorruptStoreError, NotStoredError
 from fpstore.format.dictionary import NO_NUMBER

@@ -364,7 +364,7 @@ def test_the_command_line(tmp_path, monkeypatch):
     Path("again.tsv").write_text("0x5\thttps://a\n0x2\thttps://b\n")
     fine("build", "s.fps", "pages.tsv")
     done = json.loads(fine("insert", "s.fps", "again.tsv", "--upsert", "--json"))
-    assert done == {"rows": 2, "inserted": 1, "fingerprints": 2, "ids": 2}
+    assert done == {"rows": 2, "changed": 1, "fingerprints": 2, "ids": 2}
     assert fine("export", "s.fps").splitlines() == ["0000000000000002\thttps://b", "0000000000000005\thttps://a"]
     assert "give one of them" in failure("insert", "s.fps", "again.tsv", "--upsert", "--unmatched", code=2)
     Path("rows.tsv").write_text("0x7\n")
@@ -387,7 +387,7 @@ def test_an_upsert_that_failed_says_which_rows_are_in(tmp_path, monkeypatch, mov
     Path("bad.tsv").write_text("not hex\n")
     message = failure("insert", "s.fps", "pages.tsv", "bad.tsv", "--upsert")
     changed = 2 if moved == 2 else 1  # `a` leaves one of its fingerprints in any case
-    assert f"before that, {changed} row{'s' * (changed > 1)} of the first 2 were inserted; repeat the command" in message
+    assert f"before that, {changed} row{'s' * (changed > 1)} of the first 2 were changed; repeat the command" in message
     with fpstore.open("s.fps") as store:
         assert len(store.ids) == 2
 

@@ -213,7 +213,7 @@ def test_ids_of_more_fingerprints_than_are_looked_up_at_once(tmp_path, monkeypat
 
 
 def test_ids_of_no_length_are_refused(tmp_path):
-    with fpstore.build(tmp_path / "s", [1]) as store, pytest.raises(fpstore.InputError, match="ids must be integers or strings"):
+    with fpstore.build(tmp_path / "s", [1]) as store, pytest.raises(fpstore.InputError, match="ids must be a list or an array"):
         store.fingerprints_of(np.array(0, np.uint64))
 
 

@@ -70,7 +70,7 @@ class Join(Merge):
 
     def _common_kind(self, snapshot: Snapshot) -> str:
         made = snapshot.generation.manifest.fingerprinter
-        kind = snapshot.totals.id_kind if snapshot.totals.ids else None
+        kind, first = snapshot.totals.id_kind if snapshot.totals.ids else None, self._path
         for other in self._others:
             theirs = other.generation.manifest.fingerprinter
             if made is not None and theirs is not None and made != theirs:
@@ -78,9 +78,12 @@ class Join(Merge):
             if not other.totals.ids:
                 continue
             if kind is not None and (kind == "string") != (other.totals.id_kind == "string"):
+                theirs_are, first_are = ("integers", "strings") if kind == "string" else ("strings", "integers")
                 raise InputError(
-                    f"{other.generation.path}: its ids are of another kind (integers or strings) than those of {self._path}"
+                    f"{other.generation.path}: its ids are {theirs_are}, those of {first} are {first_are}: "
+                    "only stores with ids of one kind are joined"
                 )
+            first = other.generation.path if kind is None else first
             kind = other.totals.id_kind if kind in (None, other.totals.id_kind) else "integer"
         if kind == "string" and self._renumber:
             raise InputError("string ids cannot be renumbered: leave renumber out")

@@ -115,7 +115,8 @@ def _listed(ids: Any) -> Any:
     try:
         return list(ids)
     except TypeError:
-        raise InputError(f"ids must be integers or strings, got {type(ids).__name__}") from None
+        received = f"{type(ids).__name__} {show(ids)}"
+        raise InputError(f"ids must be a list or an array of integers or strings, got {received}") from None
 
 
 class IdLookup:

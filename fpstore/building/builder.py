@@ -102,7 +102,8 @@ class _Build:
             sorter = self._read(source, ids)
             parts = [partial(self._tables, sorter)]
             if self._strings is not None:
-                parts.append(partial(writer.write_dictionary, self._strings, max(self._threads - 1, 1)))
+                # Most of it is compressing, which goes on in all threads when the tables are written.
+                parts.append(partial(writer.write_dictionary, self._strings, self._threads))
             if self._threads > 1:
                 self._work.share(len(parts), parts)
             else:

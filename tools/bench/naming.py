@@ -44,12 +44,15 @@ def paths(count: int) -> Iterator[str]:
 
 
 def strings(bench: Bench) -> Result:
-    """Bytes of string ids beside `zstd -3` of the list, builds beside integers, ids of matches, and ten times as many."""
+    """Bytes of string ids beside `zstd -3` of the list, builds beside integers, ids of matches, and ten times as many.
+
+    With `--log2`, so many URLs and paths, and not ten times as many.
+    """
     out: Result = {}
     for name, make, count in (("urls", urls, URLS), ("paths", paths, PATHS)):
-        count = SMOKE_STRINGS if bench.smoke else count
+        count = SMOKE_STRINGS if bench.smoke else 1 << bench.log2() if bench.options.log2 else count
         out[name] = row = _strings(bench, make, count)
-        if name == "urls":
+        if name == "urls" and not bench.options.log2:
             larger = _strings(bench, make, count * GROWTH, beside_integers=False)
             row["grown"] = larger
             row["growth_of_bytes"] = ratio(larger["strings_bytes_per_id"], row["strings_bytes_per_id"])

@@ -103,6 +103,11 @@ class TableLookup:
     flips: int
 
     @property
+    def reads_all(self) -> bool:
+        """Whether it meets every entry of its table."""
+        return self.prefix_bits == 0
+
+    @property
     def variant_count(self) -> int:
         """The number of prefix look-ups per query."""
         return sum(comb(self.prefix_bits, i) for i in range(self.flips + 1))
@@ -136,7 +141,7 @@ class Design:
 
     def scans(self, fingerprint_count: int, radius: int) -> bool:
         """Whether a probe of this radius compares every fingerprint: above the design's radius, or because it looks up no prefix."""
-        return radius > self.radius or any(lookup.prefix_bits == 0 for lookup in self.lookups(fingerprint_count, radius))
+        return radius > self.radius or any(x.reads_all for x in self.lookups(fingerprint_count, radius))
 
     def to_json(self) -> dict[str, object]:
         """Return the design as plain data."""
@@ -161,7 +166,7 @@ class Design:
 FLIP_SLACK_BITS = 2
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def _needed(design: Design, radius: int) -> tuple[tuple[int, TableSpec], ...]:
     """Return the tables and flips that a radius needs, by position in the design."""
     # Flips are dropped first: a look-up in one more table costs less than the flips of another.

@@ -206,14 +206,14 @@ class Store:
         fingerprint : int
             0 to 2^64 - 1.
         radius : int, optional
-            0 to 64; by default the store's. A larger radius than the store's is answered by a scan, with a :class:`ScanWarning`.
+            0 to 64; by default the store's. A larger one is answered by a scan, with a :class:`ScanWarning`.
         limit : int, optional
             Keep only so many matches, the nearest.
 
         Returns
         -------
         list of Match
-            Every match, once, by distance and fingerprint. With a ``limit``, it has an attribute ``more``: whether there are more.
+            Every match, once, by distance and fingerprint. With a ``limit``, its attribute ``more`` says whether there are more.
 
         Raises
         ------
@@ -275,8 +275,8 @@ class Store:
         radius = self._radius if radius is None else self._checked_radius(radius, snapshot)
         if limit is not None:
             limit = check_whole(limit, 1, MOST_LIMIT, "limit")
-            columns, more = snapshot.probe_nearest(queries, radius, parse_threads(threads), limit)
-            return Matches(*columns, IdLookup(self.path, snapshot), more=more)
+            nearest_columns, more = snapshot.probe_nearest(queries, radius, parse_threads(threads), limit)
+            return Matches(*nearest_columns, IdLookup(self.path, snapshot), more=more)
         columns = snapshot.probe_columns(queries, radius, parse_threads(threads))
         assert columns is not None
         return Matches(*columns, IdLookup(self.path, snapshot))
@@ -327,8 +327,8 @@ class Store:
     def scan(self, fingerprints: Any, radius: int, threads: int | None = None, *, limit: int | None = None) -> Matches:
         """Find every stored fingerprint within any ``radius`` (0 to 64) of each query, by reading the whole first table.
 
-        The table is read once for many queries. The time is proportional to fingerprints x queries. With a ``limit``, only so many
-        matches of each query are kept, the nearest, and ``more`` tells which queries have more; they are all that is held in memory.
+        The table is read once for many queries. The time is proportional to fingerprints x queries. With a ``limit``, only so
+        many matches of each query are kept, the nearest, in memory that is bounded by it; ``more`` tells which have more.
 
         Raises
         ------

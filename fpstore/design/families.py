@@ -140,7 +140,7 @@ class Design:
         return _lookups(self, max(fingerprint_count, 1).bit_length() - 1, self.radius if radius is None else radius)
 
     def scans(self, fingerprint_count: int, radius: int) -> bool:
-        """Whether a probe of this radius compares every fingerprint: above the design's radius, or because it looks up no prefix."""
+        """Whether a probe of this radius compares every fingerprint."""
         return radius > self.radius or any(x.reads_all for x in self.lookups(fingerprint_count, radius))
 
     def to_json(self) -> dict[str, object]:
@@ -375,7 +375,8 @@ def design(name: str | Iterable[Mapping[str, object] | TableSpec], radius: int =
     ----------
     name : str or iterable of dict
         ``manku-4``, ``manku-10``, ``manku-16``, ``manku-20``, ``manku-28``, ``blocks-M-C``, ``striped-M-C``, ``nested-A-B``,
-        ``flip-M``, ``scan`` (the identity table alone, read as a whole); or tables, each a :class:`TableSpec` or a dict with ``permutation`` (64 source bits, most significant first),
+        ``flip-M``, ``scan`` (the identity table alone, read as a whole); or tables, each a :class:`TableSpec` or a dict with
+        ``permutation`` (64 source bits, most significant first),
         ``prefix_bits`` and ``flips``. The first table must be the identity: the id map follows its blocks.
     radius : int
         The largest radius for which it must be exact, 0 to 64; above 16, ``scan`` is the only design.

@@ -149,18 +149,14 @@ def estimate(
     disk_budget: int | None = None,
     memory_budget: int | None = None,
     block_bytes: int = DEFAULT_BLOCK_BYTES,
-    radius: int | None = None,
 ) -> Plan:
-    """Return the estimated costs of a design over n fingerprints: uniform ones, or a set like the sample.
-
-    They are those of probes with the design's radius, or with a smaller one.
-    """
+    """Return the estimated costs of a design over n fingerprints: uniform ones, or a set like the sample."""
     n = max(fingerprint_count, 1)
     bits = table_bits(n, block_bytes)
     per_block = max(block_bytes * 8 / bits, 1.0)
     lookups = 0
     candidates = nanoseconds = reads = 0.0
-    looked_up = candidate.lookups(n, radius)
+    looked_up = candidate.lookups(n)
     if looked_up == (TableLookup(0, 0, 0),):
         lookups, candidates, nanoseconds, reads = 1, float(n), scan_nanoseconds(n), 1 + n * bits / 8 * COLD_BYTE_NS / COLD_READ_NS
         looked_up = ()
@@ -191,7 +187,7 @@ def estimate(
 
 
 def candidates_for(radius: int, skewed: bool = False) -> Iterator[Design]:
-    """Yield the designs worth considering for a radius: the paper's, other blocks, nested, flips, striped ones for skew, and a scan."""
+    """Yield the designs worth considering for a radius: the paper's, other blocks, nested, flips, striped for skew; a scan."""
     if radius:
         yield make_design(SCAN, radius)
     if radius <= LOOKUP_RADIUS:
@@ -339,7 +335,7 @@ def knee(plans: Sequence[Plan], storage: str = "hot") -> Plan:
 
 
 def preferred(plans: Sequence[Plan], storage: str = "hot", prefer: str = "balance") -> Plan:
-    """Return the plan that ``auto`` takes of those that fit, of which there is one at least: the knee, the fastest or the smallest."""
+    """Return the plan that ``auto`` takes of those that fit, one at least: the knee, the fastest or the smallest."""
     if prefer == "speed":
         return min(plans, key=lambda p: (_cost(p, storage), p.bytes_per_fingerprint, p.name))
     if prefer == "space":

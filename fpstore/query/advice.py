@@ -11,7 +11,9 @@ def scan_advice(fingerprint_count: int, own: int, radius: int) -> str:
     best = choose(fingerprint_count, radius)
     told = f"radius {radius} is over the store's {own}: every one of {fingerprint_count:,} fingerprints was compared"
     if best.name == SCAN:
-        return f"{told}, which no design avoids for so many: call scan, or build the store with radius {radius}, to do it without notice"
+        return (
+            f"{told}, which no design makes cheaper: call scan, or build the store with radius {radius}, to do it without notice"
+        )
     return (
         f"{told}; a store built with radius {radius} looks it up "
         f"({best.name}, {best.bytes_per_fingerprint:.1f} bytes per fingerprint); scan does this without notice"

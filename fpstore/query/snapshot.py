@@ -19,8 +19,8 @@ from fpstore.lims import lims_of
 from fpstore.query.batches import Columns, cut, joined, run, scanned
 from fpstore.query.delta import ABSENT, PRESENT, Delta
 from fpstore.query.generation import Generation
+from fpstore.query.limited import Everything, Kept, scanned_nearest, shortened
 from fpstore.query.matches import Match
-from fpstore.query.nearest import Kept, nearest_scanned, shortened
 
 IdColumn = tuple[Lims, Words | list[str]]  # lims, ids
 NONE = np.empty(0, np.uint64)
@@ -112,11 +112,8 @@ class Snapshot:
 
     def scan_nearest(self, queries: Words, radius: int, threads: int, limit: int) -> Kept:
         """Do what :meth:`probe_nearest` does at any radius, in memory that is bounded by the limit."""
-        return nearest_scanned(self, queries, radius, limit, threads)
-
-    def added_nearest(self, queries: Words, radius: int, limit: int) -> tuple[Any, ...] | None:
-        """Return the columns of the nearest fingerprints that are not in the tables, and which queries have more of them."""
-        return None if self._delta_kernel is None else self._delta_kernel.nearest(queries, radius, limit, self.version)
+        stored = Everything(self.generation.tables[0].in_order, self.absent, self._delta_kernel, self.version)
+        return scanned_nearest(stored, queries, radius, limit, threads)
 
     @cached_property
     def absent(self) -> Words:

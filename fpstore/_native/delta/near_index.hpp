@@ -181,8 +181,10 @@ class NearIndex {
   }
   // Whether looks at buckets are less work than a pass.
   bool worth_looking(const Places& at, unsigned radius) const {
-    uint64_t work = look_count(radius) * kLookWork;
-    if (!work || work >= size_) return false;
+    const uint64_t looks = look_count(radius);
+    if (kSmall) return looks && size_ % 2;  // so few that either way takes its turn
+    uint64_t work = looks * kLookWork;
+    if (!looks || work >= size_) return false;
     for (unsigned b = 0; b < blocks_; ++b)
       for (uint32_t i = 0; i < pattern_count_[flips(b, radius)]; ++i) work += bucket(b, at, patterns_[i]).size;
     return work < size_;

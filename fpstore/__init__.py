@@ -15,6 +15,7 @@ from fpstore.errors import (
     MissingExtraError,
     NotStoredError,
     ReadOnlyError,
+    ScanWarning,
     StorageError,
     StoreExistsError,
     StoreLockedError,
@@ -22,7 +23,7 @@ from fpstore.errors import (
 )
 from fpstore.hashing import SimHash
 from fpstore.query.ids import Ids
-from fpstore.query.matches import Match, Matches
+from fpstore.query.matches import Match, Matches, MatchList
 from fpstore.store import Store
 
 __version__ = "0.2.0"
@@ -36,6 +37,7 @@ __all__ = [
     "Ids",
     "InputError",
     "Match",
+    "MatchList",
     "Matches",
     "MemoryLimitError",
     "MissingExtraError",
@@ -44,6 +46,7 @@ __all__ = [
     "ReadOnlyError",
     "RepairReport",
     "Report",
+    "ScanWarning",
     "SimHash",
     "StorageError",
     "Store",

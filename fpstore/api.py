@@ -32,6 +32,7 @@ def build(
     block_bytes: int = DEFAULT_BLOCK_BYTES,
     disk_budget: int | str | None = None,
     storage: str = "hot",
+    prefer: str = "balance",
     fingerprinter: Any = None,
     index_ids: bool = False,
 ) -> Store:
@@ -48,7 +49,7 @@ def build(
         One per row: non-negative integers below 2^64, or non-empty strings. With an iterable of arrays, an iterable of as
         many arrays. By default the row number.
     radius : int
-        The largest radius that probes answer from the tables, 0 to 7.
+        The largest radius that probes answer from the tables, 0 to 64. Above 16, ``scan`` is the only design.
     design : str or iterable of table descriptions
         See :func:`fpstore.design.families.design`. ``auto`` is the planner's choice.
     memory : int or str, optional
@@ -67,6 +68,9 @@ def build(
         Bytes that ``auto`` may use for tables and ids, such as ``"40GB"``.
     storage : {"hot", "cold"}
         Plan for tables in the page cache, or read from disk. Only ``auto`` uses it.
+    prefer : {"balance", "speed", "space"}
+        What ``auto`` takes: the best compromise of bytes and time, the fastest design, or the smallest. A merge that chooses
+        again does likewise.
     fingerprinter : Fingerprinter or dict, optional
         The maker of the fingerprints: a :class:`fpstore.SimHash`, or its ``describe()``. The store remembers it, so that
         probes can use the same.
@@ -110,6 +114,7 @@ def build(
         fingerprinter=None if fingerprinter is None else _described(fingerprinter),
         disk_budget=None if disk_budget is None else parse_size(disk_budget, "disk_budget"),
         storage=storage,
+        prefer=prefer,
         index_ids=check_flag(index_ids, "index_ids"),
         progress=progress,
     )

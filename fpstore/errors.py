@@ -107,5 +107,9 @@ class MissingExtraError(FpstoreError, ImportError):  # type: ignore[misc]  # Imp
     """An optional dependency is not installed; the message names the extra that installs it."""
 
 
+class ScanWarning(UserWarning):
+    """A probe had a radius above the store's, so every fingerprint was compared; it is given once per store object."""
+
+
 class MemoryLimitError(FpstoreError, MemoryError):
     """The kernel ran out of memory."""

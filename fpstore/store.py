@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, overload
 from weakref import finalize
 
 import numpy as np
@@ -22,18 +24,21 @@ from fpstore.care.stats import describe
 from fpstore.care.verify import verify_store
 from fpstore.change.opening import open_writer
 from fpstore.change.writer import StoreWriter
-from fpstore.design.families import Design, check_design, check_radius
-from fpstore.errors import ClosedStoreError, FpstoreError, InputError, NotStoredError, ReadOnlyError
+from fpstore.design.families import WIDTH, Design, check_design, check_radius
+from fpstore.errors import ClosedStoreError, FpstoreError, InputError, NotStoredError, ReadOnlyError, ScanWarning
 from fpstore.io import check_fingerprint, check_fingerprints, check_id, check_ids
+from fpstore.query.advice import scan_advice
 from fpstore.query.batches import PROBE_QUERIES
 from fpstore.query.ids import IdLookup, Ids, fingerprints_of, number_of, numbers_of
-from fpstore.query.matches import Match, Matches
+from fpstore.query.matches import Match, Matches, MatchList
+from fpstore.query.nearest import nearest
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker
 from fpstore.resources import Resources, parse_memory, parse_threads
 from fpstore.threads import Worker
 
 FIRST_BATCH = 1 << 12
+MOST_LIMIT = 2**63 - 1
 
 
 class Store:
@@ -60,6 +65,7 @@ class Store:
         self._tracker = Tracker(path)
         self._radius = self._tracker.design.radius
         self._closed = False
+        self._warned = False
         self._writer: StoreWriter | None = None
         if mode == "r+":
             try:
@@ -188,7 +194,11 @@ class Store:
 
     # Probing
 
-    def probe(self, fingerprint: int, radius: int | None = None) -> list[Match]:
+    @overload
+    def probe(self, fingerprint: int, radius: int | None = None, *, limit: None = None) -> list[Match]: ...
+    @overload
+    def probe(self, fingerprint: int, radius: int | None = None, *, limit: int) -> MatchList: ...
+    def probe(self, fingerprint: int, radius: int | None = None, *, limit: int | None = None) -> list[Match]:
         """Find every stored fingerprint within ``radius`` bits of one.
 
         Parameters
@@ -196,12 +206,14 @@ class Store:
         fingerprint : int
             0 to 2^64 - 1.
         radius : int, optional
-            0 to 64; by default the store's. A larger radius than the store's is answered by a scan of the whole first table.
+            0 to 64; by default the store's. A larger one is answered by a scan, with a :class:`ScanWarning`.
+        limit : int, optional
+            Keep only so many matches, the nearest.
 
         Returns
         -------
         list of Match
-            Every match, once, by distance and fingerprint.
+            Every match, once, by distance and fingerprint. With a ``limit``, its attribute ``more`` says whether there are more.
 
         Raises
         ------
@@ -216,21 +228,39 @@ class Store:
         """
         snapshot = self.snapshot()
         value = check_fingerprint(fingerprint)
-        radius = self._radius if radius is None else check_radius(radius, 64)
-        if radius > self._radius:
-            return next(iter(self.scan(np.array([value], np.uint64), radius)))
+        radius = self._radius if radius is None else self._checked_radius(radius, snapshot)
+        if limit is not None:
+            limit = check_whole(limit, 1, MOST_LIMIT, "limit")
+            columns, more = snapshot.probe_nearest(np.array([value], np.uint64), radius, 1, limit)
+            return MatchList(next(iter(Matches(*columns, IdLookup(self.path, snapshot)))), bool(more[0]))
         return snapshot.probe(value, radius)
 
-    def probe_many(self, fingerprints: Any, radius: int | None = None, threads: int | None = None) -> Matches:
+    def _checked_radius(self, radius: int, snapshot: Snapshot) -> int:
+        """Check the radius of a probe, and warn if it takes a scan."""
+        radius = check_radius(radius)
+        if radius > self._radius and not self._warned:
+            self._warned = True
+            try:
+                _warn(scan_advice(snapshot.totals.fingerprints, self._radius, radius))
+            except BaseException:  # where warnings are errors, each probe is one
+                self._warned = False
+                raise
+        return radius
+
+    def probe_many(
+        self, fingerprints: Any, radius: int | None = None, threads: int | None = None, *, limit: int | None = None
+    ) -> Matches:
         """Find every stored fingerprint within ``radius`` bits of each query.
 
         Parameters
         ----------
         fingerprints : ndarray of uint64, shape (queries,), or sequence of int
         radius : int, optional
-            0 to 64; by default the store's. A larger one is answered by :meth:`scan`.
+            0 to 64; by default the store's. A larger one is answered by a scan, with a :class:`ScanWarning`.
         threads : int, optional
             By default one per processor.
+        limit : int, optional
+            Keep only so many matches of each query, the nearest; ``more`` tells which queries have more.
 
         Returns
         -------
@@ -242,9 +272,11 @@ class Store:
         """
         snapshot = self.snapshot()
         queries = check_fingerprints(fingerprints)
-        radius = self.radius if radius is None else check_radius(radius, 64)
-        if radius > self.radius:
-            return self.scan(queries, radius, threads)
+        radius = self._radius if radius is None else self._checked_radius(radius, snapshot)
+        if limit is not None:
+            limit = check_whole(limit, 1, MOST_LIMIT, "limit")
+            nearest_columns, more = snapshot.probe_nearest(queries, radius, parse_threads(threads), limit)
+            return Matches(*nearest_columns, IdLookup(self.path, snapshot), more=more)
         columns = snapshot.probe_columns(queries, radius, parse_threads(threads))
         assert columns is not None
         return Matches(*columns, IdLookup(self.path, snapshot))
@@ -258,7 +290,7 @@ class Store:
         ----------
         fingerprints : ndarray of uint64, shape (queries,), or sequence of int
         radius : int, optional
-            0 to the store's, which is the default.
+            0 to 64; by default the store's. A larger one is answered by scans, with a :class:`ScanWarning`.
         threads : int, optional
             By default one per processor.
         matches : int
@@ -275,7 +307,7 @@ class Store:
         """
         snapshot = self.snapshot()
         queries = check_fingerprints(fingerprints)
-        radius = check_radius(self.radius if radius is None else radius, self.radius)
+        radius = self._radius if radius is None else self._checked_radius(radius, snapshot)
         matches = check_whole(matches, 1, 2**63 - 1, "matches")
         workers = parse_threads(threads)
         start, size = 0, FIRST_BATCH
@@ -292,10 +324,11 @@ class Store:
             if len(columns[1]) < matches // 4:
                 size = min(size * 2, PROBE_QUERIES * workers)
 
-    def scan(self, fingerprints: Any, radius: int, threads: int | None = None) -> Matches:
+    def scan(self, fingerprints: Any, radius: int, threads: int | None = None, *, limit: int | None = None) -> Matches:
         """Find every stored fingerprint within any ``radius`` (0 to 64) of each query, by reading the whole first table.
 
-        The table is read once for all queries. The time is proportional to fingerprints x queries.
+        The table is read once for many queries. The time is proportional to fingerprints x queries. With a ``limit``, only so
+        many matches of each query are kept, the nearest, in memory that is bounded by it; ``more`` tells which have more.
 
         Raises
         ------
@@ -303,8 +336,60 @@ class Store:
         """
         snapshot = self.snapshot()
         queries = check_fingerprints(fingerprints)
-        radius = check_radius(radius, 64)
+        radius = check_radius(radius)
+        if limit is not None:
+            limit = check_whole(limit, 1, MOST_LIMIT, "limit")
+            columns, more = snapshot.scan_nearest(queries, radius, parse_threads(threads), limit)
+            return Matches(*columns, IdLookup(self.path, snapshot), more=more)
         return Matches(*snapshot.scan_columns(queries, radius, parse_threads(threads)), IdLookup(self.path, snapshot))
+
+    @overload
+    def nearest(
+        self, fingerprints: int, count: int, *, max_radius: int | None = None, threads: int | None = None
+    ) -> list[Match]: ...
+    @overload
+    def nearest(self, fingerprints: Any, count: int, *, max_radius: int | None = None, threads: int | None = None) -> Any: ...
+    def nearest(
+        self, fingerprints: Any, count: int, *, max_radius: int | None = None, threads: int | None = None
+    ) -> list[Match] | Matches:
+        """Find the ``count`` stored fingerprints that are nearest to each query; of equally distant ones, the smallest.
+
+        It looks in growing radii, as far as that is cheaper than a scan for this store. Queries that have too few matches by then
+        are answered by one scan, without a warning.
+
+        Parameters
+        ----------
+        fingerprints : int, or ndarray of uint64, shape (queries,), or sequence of int
+        count : int
+            At least 1. There are fewer matches if fewer fingerprints are stored, or lie within ``max_radius``.
+        max_radius : int, optional
+            0 to 64, the default: the largest distance of a match.
+        threads : int, optional
+            By default one per processor.
+
+        Returns
+        -------
+        list of Match, or Matches
+            For one fingerprint its matches, for several :class:`Matches`; by distance and fingerprint.
+
+        Raises
+        ------
+        InputError, CorruptStoreError, ClosedStoreError
+
+        Examples
+        --------
+        >>> import fpstore, tempfile, os
+        >>> store = fpstore.build(os.path.join(tempfile.mkdtemp(), "s.fps"), [0b1000, 0b1011, 2**63])
+        >>> [(m.fingerprint, m.distance) for m in store.nearest(0b1111, 2)]
+        [(11, 1), (8, 3)]
+        """
+        snapshot = self.snapshot()
+        queries = _many(fingerprints)
+        count = check_whole(count, 1, MOST_LIMIT, "count")
+        radius = WIDTH if max_radius is None else check_radius(max_radius)
+        columns = nearest(snapshot, queries, count, radius, parse_threads(threads))
+        matches = Matches(*columns, IdLookup(self.path, snapshot))
+        return next(iter(matches)) if isinstance(fingerprints, (int, np.integer)) else matches
 
     # Ids
 
@@ -441,7 +526,7 @@ class Store:
         fingerprint : int
         id : int or str
         radius : int, optional
-            0 to the store's, which is the default.
+            0 to 64; by default the store's. A larger one is answered by a scan, with a :class:`ScanWarning`.
         always : bool
             Insert even if there are matches.
         sync : str, optional
@@ -458,7 +543,7 @@ class Store:
         """
         writer = self._changing()
         value = check_fingerprint(fingerprint)
-        radius = check_radius(self.radius if radius is None else radius, self.radius)
+        radius = self._radius if radius is None else self._checked_radius(radius, self.snapshot())
         identifier = check_id(id)
         always = check_flag(always, "always")
         _check_optional_sync(sync)
@@ -497,7 +582,7 @@ class Store:
         """
         writer = self._changing()
         rows, checked = _rows(fingerprints, ids)
-        radius = check_radius(self.radius if radius is None else radius, self.radius)
+        radius = self._radius if radius is None else self._checked_radius(radius, self.snapshot())
         always = check_flag(always, "always")
         _check_optional_sync(sync)
         snapshot, columns, inserted = writer.probe_insert(rows, checked, radius, always, parse_threads(threads), sync)
@@ -722,6 +807,15 @@ def _close_dropped(writer: StoreWriter) -> None:
             Worker(partial(_close_dropped, writer)).start()
         else:
             writer.close()
+
+
+def _warn(text: str) -> None:
+    """Warn where fpstore was called, once more if it was warned there of another store."""
+    frame = sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "fpstore":
+        frame = frame.f_back
+    name = frame.f_globals.get("__name__", "__main__")
+    warnings.warn_explicit(text, ScanWarning, frame.f_code.co_filename, frame.f_lineno, name, {})
 
 
 def _check_optional_sync(sync: str | None) -> None:

@@ -32,7 +32,7 @@ BAD = {
     "empty id": (([1], [""]), {}, "the id is empty"),
     "surrogate id": (([1], ["\ud800"]), {}, "cannot be encoded as UTF-8"),
     "id text": (([1], "a"), {}, "ids must be an array or a list, got str"),
-    "radius": ((ONE,), {"radius": 8}, "radius must be a whole number from 0 to 7, got 8"),
+    "radius": ((ONE,), {"radius": 65}, "radius must be a whole number from 0 to 64, got 65"),
     "design": ((ONE,), {"design": "manku-5"}, "unknown design 'manku-5'"),
     "design for radius": ((ONE,), {"design": "manku-4", "radius": 4}, "manku-4 is exact up to radius 3"),
     "uncovered": (

@@ -129,7 +129,7 @@ def test_bad_arguments_are_one_line(arguments: Sequence[object], message: str, f
         (["export", "crawl.fps", "--json", "--format", "csv"], "--json does not go with"),
         (["build", "x.fps", "notes", "--text", "--suffix", "txt"], "--suffix: must start with a dot"),
         (["build", "x.fps", "notes", "--text", "--shingle-size", 0], "--shingle-size: must be a whole number from 1 to 255"),
-        (["build", "x.fps", "crawl.tsv", "-r", 8], "--radius: must be a whole number from 0 to 7, got '8'"),
+        (["build", "x.fps", "crawl.tsv", "-r", 65], "--radius: must be a whole number from 0 to 64, got '65'"),
         (["build", "x.fps", "crawl.tsv", "-r", -1], "--radius: must be"),
         (["build", "x.fps", "crawl.tsv", "-r", "9" * 5000], "--radius: must be"),
         (["build", "x.fps", "crawl.tsv", "--design", "best"], "--design: unknown design 'best'"),
@@ -154,7 +154,7 @@ def test_bad_arguments_are_one_line(arguments: Sequence[object], message: str, f
         (["merge", "crawl.fps", "--at", "0.1", "--design", "flip-1"], "--at is for a merge of the delta alone"),
         (["split", "crawl.fps", "parts", "--bits", 9], "--bits: must be a whole number from 1 to 8"),
         (["plan", "much"], "'much' is not a number of fingerprints"),
-        (["plan", "2^24", "-r", 9], "--radius: must be"),
+        (["plan", "2^24", "-r", 65], "--radius: must be"),
         (["plan", "2^24", "--disk-budget", "x"], "--disk-budget: the size must be"),
     ],
 )

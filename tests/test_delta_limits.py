@@ -155,8 +155,8 @@ def test_changes_of_one_version_count_in_their_order():
     assert delta.removals == 1
 
 
-@pytest.mark.parametrize("radius", [8, 64, 2**31])
-def test_a_radius_above_7_is_refused(radius):
+@pytest.mark.parametrize("radius", [65, 2**31])
+def test_a_radius_above_64_is_refused(radius):
     with pytest.raises(ValueError, match="radius"):
         _kernel.Delta(radius, IDENTITY)
 
@@ -181,10 +181,11 @@ def test_arguments_out_of_bounds_are_refused():
         ],
         "matched": [lambda: delta.probe_insert(fps, fps, octets([0, 3]), none, 3, True, 7)],
         "radius": [
-            lambda: delta.probe(fps, 4, 7),
-            lambda: delta.probe_one(1, 4, 7),
+            lambda: delta.probe(fps, 65, 7),
+            lambda: delta.probe_one(1, 65, 7),
             lambda: delta.scan(fps, 65, 7),
-            lambda: delta.probe_insert(fps, fps, none, none, 4, True, 7),
+            lambda: delta.nearest(fps, 65, 1, 7),
+            lambda: delta.probe_insert(fps, fps, none, none, 65, True, 7),
         ],
         "columns": [
             *(

@@ -25,7 +25,7 @@ from fpstore.building.work import Work
 from fpstore.design.block_bytes import DEFAULT_BLOCK_BYTES, check_block_bytes
 from fpstore.design.families import Design, check_design, check_radius
 from fpstore.design.families import design as make_design
-from fpstore.design.planner import SAMPLE_SIZE, STORAGE, choose
+from fpstore.design.planner import PREFER, SAMPLE_SIZE, STORAGE, choose
 from fpstore.format.manifest import IDENTITY_BYTES, GenerationRecord, Manifest, generation_folder
 from fpstore.format.record import Totals
 from fpstore.format.table import TableReader, table_name
@@ -50,6 +50,7 @@ class Options:
     fingerprinter: dict[str, Any] | None = None
     disk_budget: int | None = None
     storage: str = "hot"
+    prefer: str = "balance"
     index_ids: bool = False
     progress: Progress | None = None
     # Of a store that is written again: facts that the input does not have.
@@ -66,6 +67,7 @@ class Options:
         check_block_bytes(self.block_bytes)
         check_design(self.design, self.radius)
         check_choice(self.storage, STORAGE, "storage")
+        check_choice(self.prefer, PREFER, "prefer")
         check_flag(self.index_ids, "index_ids")
         check_progress(self.progress)
         return self
@@ -190,7 +192,7 @@ class _Build:
         if isinstance(options.design, str) and options.design == "auto":
             return choose(
                 count, options.radius, disk_budget=options.disk_budget, storage=options.storage,
-                block_bytes=options.block_bytes, sample=sample,
+                block_bytes=options.block_bytes, sample=sample, prefer=options.prefer,
             ).design  # fmt: skip
         made = make_design(options.design, options.radius)
         made.lookups(count)  # InputError: a probe would make too many
@@ -244,7 +246,10 @@ class _Build:
         """If `auto` chose the design, return what a later merge needs to choose again."""
         if self._options.design != "auto":
             return self._options.auto
-        return {"planned_for": count, "disk_budget": self._options.disk_budget, "storage": self._options.storage}
+        options = self._options
+        return {
+            "planned_for": count, "disk_budget": options.disk_budget, "storage": options.storage, "prefer": options.prefer,
+        }  # fmt: skip
 
     def _manifest(self, identity: _Identity, record: GenerationRecord) -> Manifest:
         return Manifest(

@@ -6,6 +6,7 @@ A merge may change the design, so the manifest of another generation does not vo
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,8 @@ class Settings:
         made = named_like(known, table_count, radius)
         if made is None:
             specs = [known[i] for i in sorted(known)]
-            radius = max((r for r in range((MAX_RADIUS if radius is None else radius) + 1) if covers(specs, r)), default=0)
+            tried = range((MAX_RADIUS if radius is None else radius) + 1)
+            radius = max(takewhile(lambda r: covers(specs, r), tried), default=0)
             if 0 not in known:
                 specs.insert(0, TableSpec(IDENTITY, 64))
             made = Design("custom", radius, tuple(specs))

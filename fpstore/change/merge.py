@@ -184,9 +184,10 @@ class Merge:
         sample = np.concatenate([generation.sample(), snapshot.changed[1][0][:SAMPLE_SIZE]])
         chosen = choose(
             count, radius, disk_budget=auto.get("disk_budget"), storage=auto.get("storage", "hot"),
-            block_bytes=manifest.block_bytes, sample=sample,
+            block_bytes=manifest.block_bytes, sample=sample, prefer=auto.get("prefer", "balance"),
         ).design  # fmt: skip
-        return manifest._replace(design=chosen, auto={"disk_budget": None, "storage": "hot", **auto, "planned_for": count})
+        told = {"disk_budget": None, "storage": "hot", "prefer": "balance", **auto, "planned_for": count}
+        return manifest._replace(design=chosen, auto=told)
 
     def _expected(self, snapshot: Snapshot) -> int:
         """Return the approximate number of fingerprints afterwards."""

@@ -22,6 +22,7 @@ from fpstore.cli.hash import hash_
 from fpstore.cli.ids import ids
 from fpstore.cli.insert import insert
 from fpstore.cli.merge import merge
+from fpstore.cli.nearest import nearest
 from fpstore.cli.output import complain
 from fpstore.cli.plan import plan
 from fpstore.cli.probe import probe
@@ -167,5 +168,23 @@ def main() -> None:
     """
 
 
-for _verb in (build, probe, scan, ids, insert, delete, merge, split, stats, verify, export, backup, repair, plan, hash_, demo):
+for _verb in (
+    build,
+    probe,
+    scan,
+    nearest,
+    ids,
+    insert,
+    delete,
+    merge,
+    split,
+    stats,
+    verify,
+    export,
+    backup,
+    repair,
+    plan,
+    hash_,
+    demo,
+):
     main.add_command(_verb)

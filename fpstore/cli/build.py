@@ -41,7 +41,7 @@ from fpstore.io import open_reader
     default=3,
     show_default=True,
     metavar="N",
-    help="Largest radius of probes, 0 to 7.",
+    help="Largest radius of probes, 0 to 64; above 16, the only design is scan.",
 )
 @click.option(
     "--design",
@@ -68,6 +68,13 @@ from fpstore.io import open_reader
     default="hot",
     show_default=True,
     help="Plan for tables in memory (hot) or read from disk (cold), with --design auto.",
+)
+@click.option(
+    "--prefer",
+    type=click.Choice(["balance", "speed", "space"]),
+    default="balance",
+    show_default=True,
+    help="What --design auto takes: the best compromise, the fastest design, or the smallest.",
 )
 @click.option(
     "--index-ids",
@@ -120,7 +127,7 @@ def build(
     $ fpstore build crawl.fps a.npy b.npy --radius 3 --design manku-10 --threads 2 --memory 1GiB --force
     $ cat crawl.csv | fpstore build crawl.fps - --format csv --decimal --id-type str --force --quiet
     $ fpstore build crawl.fps crawl.jsonl --fingerprint-field hash --id-field url --force --no-progress
-    $ fpstore build crawl.fps crawl.tsv --disk-budget 1GB --storage cold --block-bytes 1024 --force --json
+    $ fpstore build crawl.fps crawl.tsv --disk-budget 1GB --storage cold --prefer space --block-bytes 1024 --force --json
     $ fpstore build crawl.fps a.npy b.npy --index-ids --force
     $ fpstore build notes.fps notes --text --suffix .txt --suffix .md
     $ fpstore build notes.fps notes --text --shingle chars --shingle-size 5 --weighting set --force

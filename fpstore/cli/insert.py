@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -32,9 +33,8 @@ from fpstore.cli.output import complain, count, print_json, shown
 from fpstore.cli.progress import Bars
 from fpstore.cli.signals import Interrupted
 from fpstore.cli.verb import Verb
-from fpstore.design.families import check_radius
 from fpstore.disk.refusals import NOTHING_CHANGED
-from fpstore.errors import FpstoreError, InputError
+from fpstore.errors import FpstoreError, InputError, ScanWarning
 from fpstore.io import Chunk, open_reader
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ UNMATCHED_PARAMETERS = {"radius", "output", "threads"}
     "--radius",
     type=types.RADIUS,
     metavar="N",
-    help="With --unmatched, the largest distance of a match; by default the store's radius.",
+    help="With --unmatched, the largest distance of a match, 0 to 64; by default the store's radius.",
 )
 @output_option("With --unmatched, where to write the matches: .tsv, .csv, .jsonl or .parquet")
 @row_options
@@ -131,7 +131,7 @@ def insert(
     notices = documents.Notices()
     began = time.monotonic()
     with fpstore.open(store) as known:
-        check_radius(known.radius if radius is None else radius, known.radius)
+        queries.scan_notice(known, radius, talk)
         source: Any = documents.reader(inputs, queries.fingerprinter_of(known), suffix, notices) if text else None
     if source is None:
         source = open_reader(inputs, id_field=id_field, id_type=id_type, chunk_rows=CHUNK_ROWS, **rows.arguments)
@@ -260,6 +260,8 @@ def _upsert(store: Store, chunk: Chunk) -> int:
 
 
 def _add_unmatched(store: Store, write: queries.Write, radius: int | None, threads: int | None, chunk: Chunk) -> int:
-    matches = store.probe_insert_many(chunk.fingerprints, chunk.ids, radius, threads=threads)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ScanWarning)  # it was noted before
+        matches = store.probe_insert_many(chunk.fingerprints, chunk.ids, radius, threads=threads)
     write(Chunk(chunk.fingerprints, None), matches, chunk.ids)
     return int(np.count_nonzero(matches.inserted))  # type: ignore[arg-type]

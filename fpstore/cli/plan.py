@@ -14,7 +14,7 @@ from fpstore.cli.verb import Verb
 from fpstore.errors import InputError, show
 
 if TYPE_CHECKING:
-    from fpstore.design.planner import Plan
+    from fpstore.design.planner import Crossover, Plan
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12,
           "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}  # fmt: skip
@@ -49,7 +49,7 @@ def parse_count(text: str) -> int:
     default=3,
     show_default=True,
     metavar="N",
-    help="Largest radius of probes, 0 to 7.",
+    help="Largest radius of probes, 0 to 64; above 16, the only design is scan.",
 )
 @click.option("--disk-budget", type=types.BUDGET, metavar="SIZE", help="Most disk space for tables and ids, such as 40GB.")
 @click.option(
@@ -65,25 +65,40 @@ def parse_count(text: str) -> int:
     show_default=True,
     help="Rank for tables in memory (hot) or read from disk (cold).",
 )
+@click.option(
+    "--prefer",
+    type=click.Choice(["balance", "speed", "space"]),
+    default="balance",
+    show_default=True,
+    help="What auto takes of the designs that fit: the best compromise, the fastest, or the smallest.",
+)
 @json_option
-def plan(n: int, radius: int, disk_budget: int | None, memory_budget: int | None, storage: str, as_json: bool) -> None:
+def plan(
+    n: int, radius: int, disk_budget: int | None, memory_budget: int | None, storage: str, prefer: str, as_json: bool
+) -> None:
     """Compare the designs for N fingerprints, best first.
 
     N is a number such as 16777216, 2^24, 1e9, 16M (million), 16Mi (16 x 2^20) or 2G (billion). The costs are
     estimates for uniform fingerprints: bytes per fingerprint (fp) without ids, and the time of one probe in a batch
     on one thread, in µs with the tables in memory, and in ms when every block is read from a solid-state disk.
     Pass a name from the first column to fpstore build as --design. The first row is the choice of auto: among the
-    designs that fit, the best compromise, where twice the bytes must bring 1.5 times the speed.
+    designs that fit, the best compromise, where twice the bytes must bring 1.5 times the speed, or what --prefer
+    says. The row scan is the identity table alone, read as a whole; a line under the table tells where that is
+    cheaper than look-ups.
 
     $ fpstore plan 2^24
     $ fpstore plan 1e9 --radius 3 --disk-budget 40GB --memory-budget 16GiB
     $ fpstore plan 16M --storage cold --json
+    $ fpstore plan 50M --radius 12 --prefer space
     """
     import fpstore
+    from fpstore.design.planner import crossover
 
-    plans = fpstore.plan(n, radius, disk_budget=disk_budget, memory_budget=memory_budget, storage=storage)
+    plans = fpstore.plan(n, radius, disk_budget=disk_budget, memory_budget=memory_budget, storage=storage, prefer=prefer)
+    crossing = crossover(n, radius, storage)
     if as_json:
-        print_json([_record(p) for p in plans])
+        scan = {"cheaper_from_radius": crossing.radius, "cheaper_up_to_fingerprints": crossing.fingerprints}
+        print_json({"fingerprints": n, "radius": radius, "scan": scan, "plans": [_record(p) for p in plans]})
         return
     print_table(
         f"{count(n, 'fingerprint')}, radius {radius}, {storage} storage",
@@ -91,8 +106,18 @@ def plan(n: int, radius: int, disk_budget: int | None, memory_budget: int | None
         [_row(p, n) for p in plans],
         left=(0, 8),
     )
+    click.echo(_crossing(n, radius, crossing))
     if not plans[0].fits:
         click.echo("None fits." + ("" if disk_budget or storage == "cold" else " auto compares them for --storage cold then."))
+
+
+def _crossing(n: int, radius: int, crossing: Crossover) -> str:
+    """Say where a scan becomes cheaper than look-ups, in one line."""
+    told = f"A scan is cheaper than look-ups from radius {crossing.radius} on for {count(n, 'fingerprint')}, "
+    told += f"and at radius {radius} for "
+    if crossing.fingerprints is None:
+        return told + "any number."
+    return told + (f"up to {count(crossing.fingerprints, 'fingerprint')}." if crossing.fingerprints else "none.")
 
 
 def _record(p: Plan) -> dict[str, Any]:

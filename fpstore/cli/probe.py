@@ -16,14 +16,15 @@ def probe(request: asking.Request) -> None:
     Writes a line `query fingerprint distance id` per id of each match, separated by tabs, without a header, with
     fingerprints in hexadecimal. With --json, writes an object per query: {"query": ..., "matches":
     [{"fingerprint": ..., "distance": ..., "ids": [...]}]}; with --text it begins with "document", which Parquet has
-    as a column. A radius above the store's is answered by a scan. Finding nothing is not an error: the exit code is
-    0.
+    as a column. A radius above the store's is answered by a scan, with a note of what to build instead. With --limit,
+    objects have "more": whether there are more matches. Finding nothing is not an error: the exit code is 0.
 
     $ fpstore probe crawl.fps 9d3a5b1c00f7e642 0x2a --radius 2
     $ fpstore probe crawl.fps --decimal 42 --json --quiet
     $ fpstore probe crawl.fps --input queries.npy --output matches.parquet --threads 2 --no-progress
     $ cut -f 1 crawl.tsv | fpstore probe crawl.fps --input - --format txt
     $ fpstore probe crawl.fps --input crawl.jsonl --fingerprint-field hash --output matches.jsonl
+    $ fpstore probe crawl.fps --input queries.npy --limit 10 --json
     $ fpstore probe notes.fps --text draft.txt
     $ fpstore probe notes.fps --text notes --suffix .txt --json
     """
@@ -31,8 +32,9 @@ def probe(request: asking.Request) -> None:
 
     with fpstore.open(request.store) as opened:
         radius = opened.radius if request.radius is None else request.radius
-        if opened.radius < radius <= 64:
-            request.talk.note(
-                f"radius {radius} is over the store's {opened.radius}: answered by a scan of all {len(opened):,} fingerprints"
+        if asking.scan_notice(opened, request.radius, request.talk):
+            asking.run(
+                opened, request, lambda part: opened.scan(part, radius, request.threads, limit=request.most), scanning=True
             )
-        asking.run(opened, request, scanning=radius > opened.radius)
+        else:
+            asking.run(opened, request, lambda part: opened.probe_many(part, radius, request.threads, limit=request.most), False)

@@ -1,4 +1,4 @@
-"""The common part of `probe` and `scan`: sources of queries, sizes of batches, output."""
+"""The common part of `probe`, `scan` and `nearest`: sources of queries, sizes of batches, output."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ from fpstore.errors import InputError
 from fpstore.io import Chunk, check_fingerprints, open_reader, open_writer, parse_fingerprint
 from fpstore.io.reader import format_of
 from fpstore.io.sink import Sink
+from fpstore.query.advice import scan_advice
 from fpstore.query.matches import Match, Matches
 from fpstore.store import Store
 
@@ -76,11 +77,12 @@ query_options = grouped(
 
 @dataclass(frozen=True)
 class Request:
-    """The arguments of both verbs: a store, queries, and the output for the matches."""
+    """The arguments of these verbs: a store, queries, which matches, and the output for them."""
 
     store: str
     queries: Queries
     radius: int | None
+    most: int | None
     rows: Rows
     output: str
     as_json: bool
@@ -88,14 +90,24 @@ class Request:
     talk: Talk
 
 
-def request_options(**radius: Any) -> Decorator:
-    """Return the options of both verbs, which the function receives as ``request``; ``radius`` has the settings of -r."""
+limit_option = click.option(
+    "--limit",
+    "most",
+    type=types.COUNT,
+    metavar="N",
+    help="Write only the N nearest matches of each query, and note if there are more.",
+)
+
+
+def request_options(most: Decorator = limit_option, name: str = "--radius", **radius: Any) -> Decorator:
+    """Return the options of these verbs, which the function receives as ``request``; ``radius`` has the settings of -r."""
     return grouped(
         "request",
         Request,
         store_argument,
         query_options,
-        click.option("-r", "--radius", type=types.DISTANCE, metavar="N", **radius),
+        click.option("-r", name, "radius", type=types.RADIUS, metavar="N", **radius),
+        most,
         row_options,
         output_option("Where to write the matches: .tsv, .csv, .jsonl or .parquet"),
         json_lines_option,
@@ -104,22 +116,23 @@ def request_options(**radius: Any) -> Decorator:
     )
 
 
-def run(store: Store, request: Request, scanning: bool) -> None:
+def run(store: Store, request: Request, answer: Callable[[Words], Matches], scanning: bool) -> None:
     """Answer all queries and write the matches, in bounded memory."""
     notices = documents.Notices()
     chunks, total = _chunks(store, request.queries, request.rows, notices)
     json_lines = is_json(request.output, request.as_json)
     writer = json_lines_writer(request.output) if json_lines else rows_writer(request.output, request.queries.text)
-    answer: Callable[..., Matches] = store.scan if scanning else store.probe_many
     most = SCAN_QUERIES if scanning else CHUNK_QUERIES
-    at_once, done = FIRST_QUERIES, 0
+    at_once, done, cut_off = FIRST_QUERIES, 0, 0
     with Bars(request.talk.bars, chunks if hasattr(chunks, "bytes_total") else None) as bars, writer as write:
         for chunk in chunks:
             start = 0
             while start < len(chunk.fingerprints):
                 end = start + at_once
                 part = Chunk(chunk.fingerprints[start:end], None if chunk.ids is None else chunk.ids[start:end])
-                written = write(part, answer(part.fingerprints, request.radius, request.threads))
+                matches = answer(part.fingerprints)
+                cut_off += 0 if matches.more is None else int(matches.more.sum())
+                written = write(part, matches)
                 start += len(part.fingerprints)
                 done += len(part.fingerprints)
                 bars("scanning" if scanning else "probing", done, total)
@@ -128,6 +141,17 @@ def run(store: Store, request: Request, scanning: bool) -> None:
                 elif written < MOST_ROWS // 8:
                     at_once = min(most, at_once * 4)
     notices.report(request.talk)
+    if cut_off:
+        few = f"{cut_off:,} {'query has' if cut_off == 1 else 'queries have'}"
+        request.talk.note(f"{few} more matches than --limit {request.most}: only the nearest are written")
+
+
+def scan_notice(store: Store, radius: int | None, talk: Talk) -> bool:
+    """Whether a probe of this radius is a scan since the radius is above the store's; if so, say what to build instead."""
+    if radius is None or radius <= store.radius:
+        return False
+    talk.note(scan_advice(len(store), store.radius, radius))
+    return True
 
 
 def _chunks(store: Store, queries: Queries, rows: Rows, notices: documents.Notices) -> tuple[Any, int | None]:
@@ -276,6 +300,8 @@ def json_lines_writer(output: str) -> Iterator[Write]:
                 record["matches"] = [
                     {"fingerprint": f"{match.fingerprint:016x}", "distance": match.distance, "ids": match.ids} for match in found
                 ]
+                if matches.more is not None:
+                    record["more"] = bool(matches.more[number])
                 rows += sum(len(match.ids) for match in found)
                 lines.append(encode(record) + "\n")
             sink.write("".join(lines).encode("utf-8"))

@@ -14,16 +14,19 @@ def scan(request: asking.Request) -> None:
     """Find matches within any radius by reading the whole first table.
 
     The table is read once for many queries. The time grows with the number of stored fingerprints and the number
-    of queries. The output is that of fpstore probe.
+    of queries. The output is that of fpstore probe. With --limit, memory is bounded however many matches there are.
 
     $ fpstore scan crawl.fps 9d3a5b1c00f7e642 --radius 12
     $ fpstore scan crawl.fps --decimal 42 -r 20 --json --threads 2 --quiet
     $ fpstore scan crawl.fps --input queries.npy -r 8 --output matches.tsv --no-progress
     $ cut -f 1 crawl.tsv | fpstore scan crawl.fps --input - --format txt -r 8
     $ fpstore scan crawl.fps --input crawl.jsonl --fingerprint-field hash -r 8
+    $ fpstore scan crawl.fps --input queries.npy -r 30 --limit 5
     $ fpstore scan notes.fps --text notes --suffix .txt -r 16
     """
     import fpstore
 
     with fpstore.open(request.store) as opened:
-        asking.run(opened, request, scanning=True)
+        radius = request.radius
+        assert radius is not None
+        asking.run(opened, request, lambda part: opened.scan(part, radius, request.threads, limit=request.most), scanning=True)

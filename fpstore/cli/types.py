@@ -10,7 +10,7 @@ import click
 
 from fpstore.arguments import check_share
 from fpstore.design.block_bytes import BLOCK_BYTES
-from fpstore.design.families import MAX_RADIUS, WIDTH, check_design
+from fpstore.design.families import MAX_RADIUS, check_design
 from fpstore.errors import InputError, show
 from fpstore.resources import MOST_THREADS, parse_memory, parse_size
 
@@ -87,7 +87,7 @@ BLOCK = Checked("integer", _block_bytes)
 BUDGET = Checked("size", lambda text: parse_size(text, "the size"))
 MEMORY = Checked("size", parse_memory)
 RADIUS = whole(0, MAX_RADIUS)
-DISTANCE = whole(0, WIDTH)
+COUNT = whole(1, 2**63 - 1)
 SHARE = Checked("number", _share)
 SUFFIX = Checked("text", _suffix)
 THREADS = whole(1, MOST_THREADS)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 BATCH_QUERIES = 1 << 12  # the size of the costed batch: about the share of one thread in a large batch
 COLD_READ_NS = 100_000.0  # one random page read from a solid-state disk, not overlapped
+COLD_BYTE_NS = 1.0  # of a file that is read from its start to its end
 
 # As in the kernel (Portable, Avx2 and Avx512 in _native/isa).
 EXPAND_FROM = 64  # a look-up that expects this many entries compares whole blocks
@@ -32,6 +33,14 @@ class Work(NamedTuple):
 
 # Fitted by `python tools/bench costs` (docs/benchmarks.md, "Planner constants"), AVX2.
 NANOSECONDS = Work(lookups=138.0, blocks=216.0, decoded=2.1, expanded=140.0, compared=0.2)
+
+# Of one query in one entry of a scan, in a batch that shares the decoding of the blocks; fitted in the same way.
+SCAN_ENTRY_NS = 0.8
+
+
+def scan_nanoseconds(fingerprint_count: int) -> float:
+    """Return the estimated time of one query of a scan, tables in memory, on one thread."""
+    return max(fingerprint_count, 1) * SCAN_ENTRY_NS
 
 
 def work(fingerprint_count: int, per_block: float, found: float, lookups: float) -> Work:

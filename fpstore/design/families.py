@@ -24,7 +24,8 @@ from fpstore.cached import cached_property
 from fpstore.errors import CorruptStoreError, InputError, show
 
 WIDTH = 64
-MAX_RADIUS = 7
+MAX_RADIUS = WIDTH  # of a store
+LOOKUP_RADIUS = 16  # the largest of designs that look up parts of their tables; beyond it, a scan is cheaper
 MAX_TABLES = 500
 MAX_VARIANTS = 1 << 20
 IDENTITY = bytes(range(WIDTH))
@@ -38,6 +39,7 @@ MANKU = {
     "manku-20": ("blocks-6-3", 3),
     "manku-28": ("blocks-8-2", 6),
 }
+SCAN = "scan"
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,11 @@ class TableSpec:
         return frozenset(self.permutation[: self.prefix_bits])
 
     @property
+    def covers_all(self) -> bool:
+        """Whether every pair meets in this table."""
+        return self.flips >= self.prefix_bits
+
+    @property
     def sort_bits(self) -> int:
         """The number of leading bits that must be sorted, in a set that was sorted before it was permuted.
 
@@ -94,6 +101,11 @@ class TableLookup:
     table: int
     prefix_bits: int
     flips: int
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether it meets every entry of its table."""
+        return self.prefix_bits == 0
 
     @property
     def variant_count(self) -> int:
@@ -127,6 +139,10 @@ class Design:
         """
         return _lookups(self, max(fingerprint_count, 1).bit_length() - 1, self.radius if radius is None else radius)
 
+    def scans(self, fingerprint_count: int, radius: int) -> bool:
+        """Whether a probe of this radius compares every fingerprint."""
+        return radius > self.radius or any(x.reads_all for x in self.lookups(fingerprint_count, radius))
+
     def to_json(self) -> dict[str, object]:
         """Return the design as plain data."""
         return {"name": self.name, "radius": self.radius, "tables": [t.to_json() for t in self.tables]}
@@ -150,7 +166,7 @@ class Design:
 FLIP_SLACK_BITS = 2
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def _needed(design: Design, radius: int) -> tuple[tuple[int, TableSpec], ...]:
     """Return the tables and flips that a radius needs, by position in the design."""
     # Flips are dropped first: a look-up in one more table costs less than the flips of another.
@@ -197,6 +213,10 @@ def covers(tables: Sequence[TableSpec], radius: int) -> bool:
     search small: a class can be skipped if another one with enough room hits the same undefeated tables and more; and the
     classes that hit the most undefeated tables bound what the remaining errors can do.
     """
+    apart = _blocks_apart(tables)
+    if apart is not None:
+        # To defeat all takes flips + 1 errors in each, if it has that many bits.
+        return any(flips >= bits.bit_count() for bits, flips in apart) or sum(flips + 1 for _, flips in apart) > radius
     members_of = [0] * WIDTH  # for each source bit, the tables in which it leads, as bits
     for i, table in enumerate(tables):
         for bit in table.permutation[: table.prefix_bits]:
@@ -230,6 +250,23 @@ def covers(tables: Sequence[TableSpec], radius: int) -> bool:
     return not defeat({1 << i: t.flips + 1 for i, t in enumerate(tables)}, Counter(members_of), radius)
 
 
+def _blocks_apart(tables: Sequence[TableSpec]) -> list[tuple[int, int]] | None:
+    """Return the leading bits and flips of tables that share no leading bit; None if there are others.
+
+    Tables whose pairs all meet in another one are left out: that one leads with some of their bits and has as many flips.
+    """
+    apart: list[tuple[int, int]] = []
+    used = 0
+    for table in sorted(tables, key=lambda t: (t.prefix_bits, -t.flips)):
+        bits = sum(1 << bit for bit in table.permutation[: table.prefix_bits])
+        if not bits & used:
+            apart.append((bits, table.flips))
+            used |= bits
+        elif not any(flips >= table.flips and other | bits == bits for other, flips in apart):
+            return None
+    return apart
+
+
 def _worthwhile(classes: Mapping[int, int], most: int) -> dict[int, int]:
     """Drop each class whose errors, at most ``most``, could also lie on another class that hits all its tables."""
     kept: dict[int, int] = {}
@@ -255,7 +292,8 @@ def _cut(source: Sequence[int], block_count: int) -> list[list[int]]:
 
 
 def _table(leading: Sequence[int], flips: int) -> TableSpec:
-    rest = [bit for bit in range(WIDTH) if bit not in set(leading)]
+    leads = set(leading)
+    rest = [bit for bit in range(WIDTH) if bit not in leads]
     return TableSpec(bytes([*leading, *rest]), len(leading), flips)
 
 
@@ -306,8 +344,8 @@ def nested(outer_count: int, inner_count: int, radius: int) -> list[TableSpec]:
 
 def flip(block_count: int, radius: int) -> list[TableSpec]:
     """Each of ``block_count`` disjoint blocks leads one table with r_i flips; sum(r_i + 1) = radius + 1 (GPH, ICDE 2018)."""
-    if not 1 <= block_count <= radius + 1:
-        raise InputError(f"flip-M at radius {radius} needs 1 <= M <= {radius + 1}, got M={block_count}")
+    if not 1 <= block_count <= min(radius + 1, WIDTH):
+        raise InputError(f"flip-M at radius {radius} needs 1 <= M <= {min(radius + 1, WIDTH)}, got M={block_count}")
     base, extra = divmod(radius + 1 - block_count, block_count)
     cut = _cut(range(WIDTH), block_count)
     return [_table(block, base + (i >= block_count - extra)) for i, block in enumerate(cut)]
@@ -337,10 +375,11 @@ def design(name: str | Iterable[Mapping[str, object] | TableSpec], radius: int =
     ----------
     name : str or iterable of dict
         ``manku-4``, ``manku-10``, ``manku-16``, ``manku-20``, ``manku-28``, ``blocks-M-C``, ``striped-M-C``, ``nested-A-B``,
-        ``flip-M``; or tables, each a :class:`TableSpec` or a dict with ``permutation`` (64 source bits, most significant first),
+        ``flip-M``, ``scan`` (the identity table alone, read as a whole); or tables, each a :class:`TableSpec` or a dict with
+        ``permutation`` (64 source bits, most significant first),
         ``prefix_bits`` and ``flips``. The first table must be the identity: the id map follows its blocks.
     radius : int
-        The largest radius for which it must be exact, 0 to 7.
+        The largest radius for which it must be exact, 0 to 64; above 16, ``scan`` is the only design.
 
     Raises
     ------
@@ -355,6 +394,10 @@ def design(name: str | Iterable[Mapping[str, object] | TableSpec], radius: int =
     """
     radius = check_radius(radius)
     if isinstance(name, str):
+        if name != SCAN and radius > LOOKUP_RADIUS:
+            raise InputError(
+                f"{show(name)} at radius {radius}: above radius {LOOKUP_RADIUS}, look-ups cost more than a scan: use scan or auto"
+            )
         return Design(name, radius, tuple(_named(name, radius)))
     tables = tuple(t if isinstance(t, TableSpec) else _described(t) for t in name)
     if not tables:
@@ -363,6 +406,8 @@ def design(name: str | Iterable[Mapping[str, object] | TableSpec], radius: int =
         raise InputError(f"a design has at most {MAX_TABLES} tables, got {len(tables)}")
     if tables[0].permutation != IDENTITY:
         raise InputError("the first table of a design must have the identity permutation (0, 1, ..., 63)")
+    if radius > LOOKUP_RADIUS and not any(table.covers_all for table in tables):
+        raise InputError(f"above radius {LOOKUP_RADIUS}, look-ups cost more than a scan, got radius {radius}: use scan or auto")
     if not covers(tables, radius):
         raise InputError(f"these {len(tables)} tables are not exact for radius {radius}: some pairs meet in none of them")
     return Design("custom", radius, tables)
@@ -381,6 +426,8 @@ def _described(table: Mapping[str, object]) -> TableSpec:
 
 
 def _named(name: str, radius: int) -> list[TableSpec]:
+    if name == SCAN:
+        return [TableSpec(IDENTITY, 0)]
     full = name
     if name in MANKU:
         full, most = MANKU[name]
@@ -389,7 +436,7 @@ def _named(name: str, radius: int) -> list[TableSpec]:
     match = re.fullmatch(r"(blocks|striped|nested)-(\d{1,2})-(\d{1,2})|(flip)-(\d{1,2})", full)
     if match is None:
         raise InputError(
-            f"unknown design {show(name)}: use auto, {', '.join(MANKU)}, blocks-M-C, striped-M-C, nested-A-B or flip-M "
+            f"unknown design {show(name)}: use auto, {', '.join(MANKU)}, blocks-M-C, striped-M-C, nested-A-B, flip-M or scan "
             "(fpstore plan lists them)"
         )
     if match[4]:
@@ -400,12 +447,14 @@ def _named(name: str, radius: int) -> list[TableSpec]:
 
 def named_like(known: Mapping[int, TableSpec], table_count: int, radius: int | None = None) -> Design | None:
     """Return the named design that has these tables, by default for the largest radius for which it has them."""
-    names = [*MANKU, *(f"flip-{m}" for m in range(1, MAX_RADIUS + 2))]
+    if table_count == 1 and known.get(0) == TableSpec(IDENTITY, 0):
+        return Design(SCAN, MAX_RADIUS if radius is None else radius, (TableSpec(IDENTITY, 0),))
+    names = [*MANKU, *(f"flip-{m}" for m in range(1, LOOKUP_RADIUS + 2))]
     for m in range(1, WIDTH + 1):
         names += [f"blocks-{m}-{c}" for c in range(1, m + 1) if comb(m, c) == table_count]
         names += [f"striped-{m}-{c}" for c in range(1, m + 1) if comb(m, c) + 1 == table_count]
         names += [f"nested-{m}-{table_count // m}"] if table_count % m == 0 else []
-    for tried in range(MAX_RADIUS, -1, -1) if radius is None else (radius,):
+    for tried in range(LOOKUP_RADIUS, -1, -1) if radius is None else (radius,):
         for name in names:
             try:
                 tables = tuple(_named(name, tried))

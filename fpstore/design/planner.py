@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import lgamma, log, log2
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,8 +17,8 @@ from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.arguments import check_choice, check_whole
 from fpstore.design.block_bytes import DEFAULT_BLOCK_BYTES, check_block_bytes
-from fpstore.design.costs import BATCH_QUERIES, COLD_READ_NS, lookup_nanoseconds
-from fpstore.design.families import MANKU, MAX_RADIUS, Design, TableSpec, check_radius
+from fpstore.design.costs import BATCH_QUERIES, COLD_BYTE_NS, COLD_READ_NS, lookup_nanoseconds, scan_nanoseconds
+from fpstore.design.families import LOOKUP_RADIUS, MANKU, SCAN, Design, TableLookup, TableSpec, check_radius
 from fpstore.design.families import design as make_design
 from fpstore.errors import InputError
 from fpstore.io import check_fingerprints
@@ -31,7 +33,10 @@ HEADER_BYTES = 4096  # of a table file
 ID_BYTES = 4.0
 FOLDER_BYTES = 20_480  # all else of a store: what an empty id map, an empty log and a manifest take
 SAMPLE_SIZE = 1 << 14
+MANY_ERRORS = 7  # above this radius, few striped blocks with flips are compared, too
 STORAGE = ("hot", "cold")
+PREFER = ("balance", "speed", "space")
+NO_BUDGET = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,7 @@ class Plan:
     reason : str
         Why it is not, or an empty string.
     chosen : bool
-        Whether ``design="auto"`` takes this one, by :func:`knee`.
+        Whether ``design="auto"`` takes this one, by :func:`preferred`.
     """
 
     design: Design
@@ -151,7 +156,11 @@ def estimate(
     per_block = max(block_bytes * 8 / bits, 1.0)
     lookups = 0
     candidates = nanoseconds = reads = 0.0
-    for lookup in candidate.lookups(n):
+    looked_up = candidate.lookups(n)
+    if looked_up == (TableLookup(0, 0, 0),):
+        lookups, candidates, nanoseconds, reads = 1, float(n), scan_nanoseconds(n), 1 + n * bits / 8 * COLD_BYTE_NS / COLD_READ_NS
+        looked_up = ()
+    for lookup in looked_up:
         found = n / 2.0**lookup.prefix_bits
         if sample is not None:
             table = candidate.tables[lookup.table]
@@ -178,7 +187,16 @@ def estimate(
 
 
 def candidates_for(radius: int, skewed: bool = False) -> Iterator[Design]:
-    """Yield the designs worth considering for a radius: the paper's, other blocks, nested, flips, striped ones for skew."""
+    """Yield the designs worth considering for a radius: the paper's, other blocks, nested, flips, striped for skew; a scan."""
+    if radius:
+        yield make_design(SCAN, radius)
+    if radius <= LOOKUP_RADIUS:
+        yield from _with_lookups(radius, skewed)
+
+
+@lru_cache(maxsize=64)
+def _with_lookups(radius: int, skewed: bool) -> tuple[Design, ...]:
+    found = []
     names = [name for name, (_, most) in MANKU.items() if radius <= most]
     shapes = {MANKU[name][0] for name in names}
     for block_count in range(radius + 2, min(radius + 5, 12)):
@@ -192,13 +210,16 @@ def candidates_for(radius: int, skewed: bool = False) -> Iterator[Design]:
             names.append(nest)
     names += [f"flip-{count}" for count in range(1, radius + 2)]
     if skewed and radius:
+        if radius > MANY_ERRORS:
+            names += [f"blocks-{count}-1" for count in range(2, MANY_ERRORS + 2)]
         names += [name.replace("blocks", "striped") for name in [*shapes, *names] if name.startswith("blocks")]
     seen = set()
     for name in names:
         made = make_design(name, radius)
         if len(made.tables) <= 100 and made.tables not in seen:
             seen.add(made.tables)
-            yield made
+            found.append(made)
+    return tuple(found)
 
 
 def plan(
@@ -210,6 +231,7 @@ def plan(
     storage: str = "hot",
     block_bytes: int = DEFAULT_BLOCK_BYTES,
     sample: Words | None = None,
+    prefer: str = "balance",
 ) -> list[Plan]:
     """Estimate every design for a set of n fingerprints, the one that ``auto`` takes first.
 
@@ -218,7 +240,7 @@ def plan(
     n : int
         The number of fingerprints.
     radius : int
-        The largest radius of probes, 0 to 7.
+        The largest radius of probes, 0 to 64. Above 16, a scan is the only plan.
     disk_budget : int or str, optional
         Bytes that tables and ids may take on disk, such as ``"40GB"``.
     memory_budget : int or str, optional
@@ -229,16 +251,18 @@ def plan(
     sample : ndarray of uint64, optional
         A random sample of the set, of which 16,384 fingerprints are used. If it is skewed, the entries that look-ups meet are
         estimated from its shared prefixes, and striped designs are compared too.
+    prefer : {"balance", "speed", "space"}
+        What ``auto`` takes of the plans that fit: the best compromise (see :func:`knee`), the fastest, or the smallest.
 
     Returns
     -------
     list of Plan
-        The chosen design (see :func:`knee`), then the others that fit, then those that do not, each group by estimated time.
+        The chosen design (see :func:`preferred`), then the others that fit, then those that do not, each group by estimated time.
 
     Raises
     ------
     InputError
-        A negative n, a radius outside 0 to 7, an unknown kind of storage.
+        A negative n, a radius outside 0 to 64, an unknown kind of storage or preference.
 
     Examples
     --------
@@ -247,33 +271,40 @@ def plan(
     >>> best.fits
     True
     """
-    radius = check_radius(radius, MAX_RADIUS)
+    radius = check_radius(radius)
     n = check_whole(n, 0, 2**64, "n")
     check_choice(storage, STORAGE, "storage")
+    check_choice(prefer, PREFER, "prefer")
     check_block_bytes(block_bytes)
     disk_budget = None if disk_budget is None else parse_size(disk_budget, "disk_budget")
     memory_budget = None if memory_budget is None else parse_size(memory_budget, "memory_budget")
     if memory_budget is None and storage == "hot":
         memory_budget = total_memory() // 2
-    plans = []
     measured = None if sample is None else Sample(check_fingerprints(sample))
     if measured is not None and not measured.skewed:
         measured = None
-    for candidate in candidates_for(radius, measured is not None):
+    plans = _plans(n, radius, measured, disk_budget, memory_budget, block_bytes)
+    plans.sort(key=lambda p: (not p.fits, _cost(p, storage), p.bytes_per_fingerprint))
+    if plans[0].fits:
+        best = preferred([p for p in plans if p.fits], storage, prefer)
+        plans.remove(best)
+        plans.insert(0, replace(best, chosen=True))
+    return plans
+
+
+def _plans(
+    n: int, radius: int, sample: Sample | None, disk_budget: int | None, memory_budget: int | None, block_bytes: int
+) -> list[Plan]:
+    plans = []
+    for candidate in candidates_for(radius, sample is not None):
         try:
             plans.append(
                 estimate(
-                    candidate, n, sample=measured, disk_budget=disk_budget, memory_budget=memory_budget, block_bytes=block_bytes
+                    candidate, n, sample=sample, disk_budget=disk_budget, memory_budget=memory_budget, block_bytes=block_bytes
                 )
             )  # fmt: skip
         except InputError:
             continue  # more look-ups than a probe may make
-
-    plans.sort(key=lambda p: (not p.fits, _cost(p, storage), p.bytes_per_fingerprint))
-    if plans[0].fits:
-        best = knee([p for p in plans if p.fits], storage)
-        plans.remove(best)
-        plans.insert(0, replace(best, chosen=True))
     return plans
 
 
@@ -291,7 +322,7 @@ def weighted_cost(p: Plan, storage: str = "hot") -> float:
 
 
 def knee(plans: Sequence[Plan], storage: str = "hot") -> Plan:
-    """Return the plan with the lowest weighted cost (:func:`worth`), and among equals the smaller.
+    """Return the plan with the lowest weighted cost (:func:`weighted_cost`), and among equals the smaller.
 
     Parameters
     ----------
@@ -303,6 +334,51 @@ def knee(plans: Sequence[Plan], storage: str = "hot") -> Plan:
     return min(plans, key=lambda p: (weighted_cost(p, storage), p.bytes_per_fingerprint, p.name))
 
 
+def preferred(plans: Sequence[Plan], storage: str = "hot", prefer: str = "balance") -> Plan:
+    """Return the plan that ``auto`` takes of those that fit, one at least: the knee, the fastest or the smallest."""
+    if prefer == "speed":
+        return min(plans, key=lambda p: (_cost(p, storage), p.bytes_per_fingerprint, p.name))
+    if prefer == "space":
+        return min(plans, key=lambda p: (p.bytes_per_fingerprint, _cost(p, storage), p.name))
+    return knee(plans, storage)
+
+
+class Crossover(NamedTuple):
+    """Where a scan becomes cheaper than every design with look-ups.
+
+    Attributes
+    ----------
+    radius : int
+        The smallest radius for which it is, for so many fingerprints.
+    fingerprints : int or None
+        The largest number for which it is, to two digits, at this radius; None if it is for every number.
+    """
+
+    radius: int
+    fingerprints: int | None
+
+
+def crossover(n: int, radius: int, storage: str = "hot", block_bytes: int = DEFAULT_BLOCK_BYTES) -> Crossover:
+    """Return where a scan becomes cheaper, for n fingerprints and for a radius, on uniform data and without budgets."""
+
+    def scans(count: int, within: int) -> bool:
+        if within == 0:
+            return False
+        if within > LOOKUP_RADIUS:
+            return True
+        fastest = min(_plans(count, within, None, None, NO_BUDGET, block_bytes), key=lambda p: _cost(p, storage))
+        return fastest.name == SCAN
+
+    first = next(r for r in range(LOOKUP_RADIUS + 2) if scans(n, r))
+    if radius > LOOKUP_RADIUS:
+        return Crossover(first, None)
+    most = 0
+    for step in (10**e for e in range(18, -1, -1)):
+        while most < 100 * step and scans(most + step, radius):
+            most += step
+    return Crossover(first, most)
+
+
 def choose(
     n: int,
     radius: int,
@@ -311,12 +387,13 @@ def choose(
     storage: str = "hot",
     block_bytes: int = DEFAULT_BLOCK_BYTES,
     sample: Words | None = None,
+    prefer: str = "balance",
 ) -> Plan:
     """Return the plan that ``design="auto"`` takes; InputError if none fits the disk budget."""
-    plans = plan(n, radius, disk_budget=disk_budget, storage=storage, block_bytes=block_bytes, sample=sample)
+    plans = plan(n, radius, disk_budget=disk_budget, storage=storage, block_bytes=block_bytes, sample=sample, prefer=prefer)
     if not plans[0].fits:
         # A store over the memory budget works, with misses of the page cache; one over the disk budget cannot be built.
-        plans = plan(n, radius, disk_budget=disk_budget, storage="cold", block_bytes=block_bytes, sample=sample)
+        plans = plan(n, radius, disk_budget=disk_budget, storage="cold", block_bytes=block_bytes, sample=sample, prefer=prefer)
     if not plans[0].fits:
         least = min(plans, key=lambda p: p.disk_bytes)
         raise InputError(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.errors import ClosedStoreError
@@ -15,6 +17,7 @@ from fpstore.format.places import Places
 from fpstore.format.table import TableReader, table_name
 
 SAMPLE_SIZE = 1 << 12
+NO_FLIPS = np.zeros(1, np.uint64)
 
 
 class Generation:
@@ -71,10 +74,17 @@ class Generation:
         identity = self._identity
         return self.tables[0].kernel if identity is None else identity
 
+    def scans(self, radius: int) -> bool:
+        """Whether a probe of this radius compares every fingerprint."""
+        return self.design.scans(self.count, radius)
+
     def prober(self, radius: int) -> _kernel.Prober:
-        """Return the tables with the look-ups of a radius."""
+        """Return the tables with the look-ups of a radius; where they would meet everything, a scan of the identity table."""
         prober = self._probers.get(radius)
-        if prober is None:
+        if prober is None and self.scans(radius):
+            self._probers[radius] = prober = _kernel.Prober()
+            prober.add(self.tables[0].in_order, 0, 0, NO_FLIPS)
+        elif prober is None:
             prober = _kernel.Prober()
             for lookup in self.design.lookups(self.count, radius):
                 prober.add(self.tables[lookup.table].kernel, lookup.prefix_bits, lookup.flips, lookup.masks)

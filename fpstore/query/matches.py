@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +26,20 @@ class Match(NamedTuple):
     ids: list[int] | list[str]
 
 
+class MatchList(list[Match]):
+    """The matches of one query that was asked for at most so many.
+
+    Attributes
+    ----------
+    more : bool
+        Whether there are more matches within the radius.
+    """
+
+    def __init__(self, matches: Iterable[Match], more: bool) -> None:
+        super().__init__(matches)
+        self.more = more
+
+
 LookUp = Callable[[npt.NDArray[np.uint64]], tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64] | list[str]]]
 
 
@@ -41,6 +55,8 @@ class Matches:
     distances : ndarray of uint8, shape (matches,)
     inserted : ndarray of bool, shape (queries,), or None
         Of :meth:`fpstore.Store.probe_insert_many`: which queries were inserted.
+    more : ndarray of bool, shape (queries,), or None
+        If there was a ``limit``: which queries have more matches within the radius than it.
     """
 
     def __init__(
@@ -50,12 +66,14 @@ class Matches:
         distances: npt.NDArray[np.uint8],
         look_up: LookUp,
         inserted: npt.NDArray[np.bool_] | None = None,
+        more: npt.NDArray[np.bool_] | None = None,
     ) -> None:
         self.lims = lims
         self.fingerprints = fingerprints
         self.distances = distances
         self._look_up = look_up
         self.inserted = inserted
+        self.more = more
 
     def ids(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64] | list[str]]:
         """Return (lims, ids): the ids of match m are ``ids[lims[m]:lims[m + 1]]``; uint64, or strings in a list."""

@@ -19,11 +19,13 @@ from fpstore.lims import lims_of
 from fpstore.query.batches import Columns, cut, joined, run, scanned
 from fpstore.query.delta import ABSENT, PRESENT, Delta
 from fpstore.query.generation import Generation
+from fpstore.query.limited import Everything, Kept, scanned_nearest, shortened
 from fpstore.query.matches import Match
 
 IdColumn = tuple[Lims, Words | list[str]]  # lims, ids
 NONE = np.empty(0, np.uint64)
 PIECE_KEYS = 1 << 18
+MOST_MATCHES = 1 << 22  # in the tables, of a part of which only the nearest are kept
 FEW_STRINGS = 4  # up to this many are looked up one by one
 
 
@@ -78,6 +80,8 @@ class Snapshot:
 
     def probe_columns(self, queries: Words, radius: int, threads: int, most: int | None = None) -> Columns | None:
         """Return the columns of the matches of many queries; None if a part has more than ``most``."""
+        if most is None and self.generation.scans(radius):
+            return self.scan_columns(queries, radius, threads)
         columns: list[Columns | None] = run(partial(self._probe_part, radius=radius, most=most), cut(queries, threads), threads)
         found = [column for column in columns if column is not None]
         return joined(found) if len(found) == len(columns) else None
@@ -91,8 +95,39 @@ class Snapshot:
         added = self._delta_kernel.probe(queries, radius, self.version, stop=stop)
         return self._delta_kernel.combine(found[:3], added, self.version)
 
+    def probe_nearest(self, queries: Words, radius: int, threads: int, limit: int) -> Kept:
+        """Return the columns of the nearest matches of many queries, and which have more than ``limit`` within the radius."""
+        if self.generation.scans(radius):
+            return self.scan_nearest(queries, radius, threads, limit)
+        parts = run(partial(self._part_nearest, radius=radius, limit=limit), cut(queries, threads), threads)
+        return joined([columns for columns, _ in parts]), np.concatenate([np.empty(0, bool), *(more for _, more in parts)])
+
+    def _part_nearest(self, queries: Words, radius: int, limit: int, stop: _kernel.Stop | None = None) -> Kept:
+        columns = self._probe_part(queries, radius, None if len(queries) < 2 else MOST_MATCHES, stop)
+        if columns is not None:
+            return shortened(columns, limit)
+        half = len(queries) // 2
+        (a, more_a), (b, more_b) = (self._part_nearest(part, radius, limit, stop) for part in (queries[:half], queries[half:]))
+        return joined([a, b]), np.concatenate([more_a, more_b])
+
+    def scan_nearest(self, queries: Words, radius: int, threads: int, limit: int) -> Kept:
+        """Do what :meth:`probe_nearest` does at any radius, in memory that is bounded by the limit."""
+        stored = Everything(self.generation.tables[0].in_order, self.absent, self._delta_kernel, self.version)
+        return scanned_nearest(stored, queries, radius, limit, threads)
+
+    @cached_property
+    def absent(self) -> Words:
+        """The fingerprints of the tables that have been deleted, ascending."""
+        if self._delta_kernel is None or not self._delta_kernel.removals:
+            return NONE
+        changed = self.changed[0]
+        deleted: Words = changed[self._delta_kernel.states(changed, self.version) == ABSENT]
+        return deleted
+
     def base_columns(self, queries: Words, radius: int, threads: int) -> Columns:
         """Return the columns of the matches in the tables, including those deleted since."""
+        if self.generation.scans(radius):
+            return scanned(self.generation.tables[0].in_order, queries, radius, threads)
         prober = self.generation.prober(radius)
         return joined([found[:3] for found in run(partial(prober.probe, radius=radius), cut(queries, threads), threads)])
 

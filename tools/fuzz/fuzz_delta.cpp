@@ -208,7 +208,7 @@ class Trial {
   void probe_insert(uint32_t version) {
     const size_t n = input_.byte() % (small() ? 10 : 24);
     const unsigned how = input_.byte();
-    const unsigned radius = std::min<unsigned>(input_.byte() % 8, radius_);
+    const unsigned radius = input_.byte() % 4 ? std::min<unsigned>(random_.below(12), radius_) : random_.below(65);
     const bool always = how & 1, fails = how >= 240;
     Words queries(n), ids(n);
     std::vector<uint8_t> matched(n), bases(n), inserted(n, 9), expected(n);
@@ -352,6 +352,29 @@ class Trial {
     Guard scan;
     REQUIRE(delta_->scan(asked.data(), few, wide, end, &scan.sink, kOn));
     REQUIRE(take(scan.sink, few) == scanned);
+    check_nearest(asked.data(), scanned, wide, end);
+  }
+
+  // The nearest of each query are the first of all its matches by distance and fingerprint.
+  void check_nearest(const uint64_t* queries, std::pmr::vector<Pairs> expected, unsigned radius, uint32_t end) {
+    struct Kept {
+      Nearest nearest;
+      ~Kept() { release(&nearest); }
+    } kept;
+    Guard out;
+    const uint64_t limit = 1 + random_.below(9);
+    REQUIRE(start_nearest(&kept.nearest, expected.size(), limit, radius));
+    REQUIRE(delta_->scan(queries, expected.size(), end, &kept.nearest, kOn));
+    for (size_t i = 0; i < expected.size(); ++i) REQUIRE(kept.nearest.queries[i].more == (expected[i].size() > limit));
+    REQUIRE(hand_over(&kept.nearest, &out.sink));
+    for (Pairs& matches : expected) {
+      std::sort(matches.begin(), matches.end(), [](const auto& a, const auto& b) {
+        return a.second != b.second ? a.second < b.second : a.first < b.first;
+      });
+      if (matches.size() > limit) matches.resize(limit);
+      std::sort(matches.begin(), matches.end());
+    }
+    REQUIRE(take(out.sink, expected.size()) == expected);
   }
 
   fuzz::Input& input_;

@@ -160,30 +160,49 @@ void Delta::keep_present(uint64_t from, uint32_t end, Sink* sink) const {
   sink->count = kept;
 }
 
-bool Delta::scan(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Sink* sink, const Pause& pause) const {
-  // So many queries at a time that a pause comes before long.
+// Calls visit(first, count) with so many of n queries at a time that a pause comes before long.
+template <class Visit>
+bool Delta::scan_parts(size_t n, const Pause& pause, const Visit& visit) const {
   const size_t most = std::max<size_t>(kGroup, kInsertWork / (index_.size() + 1));
   for (size_t i = 0; i < n; i += most) {
     const size_t m = std::min(most, n - i);
-    if (!scan_some(queries, i, m, radius, end, sink)) return false;
+    if (!visit(i, m)) return false;
     pause(m * index_.size());
   }
   return true;
 }
 
-bool Delta::scan_some(const uint64_t* queries, size_t first, size_t n, unsigned radius, uint32_t end, Sink* sink) const {
+bool Delta::scan(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Sink* sink, const Pause& pause) const {
+  return scan_parts(n, pause, [&](size_t first, size_t count) {
+    return scan_some(
+        queries, first, count, end, [&](size_t) { return radius; },
+        [&](const Match& match) { return push(sink, match.fingerprint, match.query, match.distance); });
+  });
+}
+
+bool Delta::scan(const uint64_t* queries, size_t n, uint32_t end, Nearest* nearest, const Pause& pause) const {
+  return scan_parts(n, pause, [&](size_t first, size_t count) {
+    return scan_some(
+        queries, first, count, end, [&](size_t i) { return nearest->queries[i].bound; },
+        [&](const Match& match) { return keep(nearest, match); });
+  });
+}
+
+template <class Bound, class Emit>
+bool Delta::scan_some(const uint64_t* queries, size_t first, size_t n, uint32_t end, const Bound& bound, const Emit& emit) const {
   const Kernels& k = kernels();
   std::vector<uint32_t> hits(NearIndex::kScan);
   std::vector<uint8_t> known(NearIndex::kScan);  // 1: looked up and present, 2: and absent
   return index_.scan([&](const uint64_t* keys, size_t count) {
     std::fill(known.begin(), known.end(), 0);
     for (size_t i = first; i < first + n; ++i) {
-      const size_t found = k.near(keys, count, queries[i], radius, hits.data());
+      const size_t found = k.near(keys, count, queries[i], bound(i), hits.data());
       for (size_t j = 0; j < found; ++j) {
         const uint64_t key = keys[hits[j]];
         uint8_t& state = known[hits[j]];
         if (!state) state = is_present(key, end) ? 1 : 2;
-        if (state == 1 && !push(sink, key, i, static_cast<unsigned>(__builtin_popcountll(key ^ queries[i])))) return false;
+        const unsigned distance = static_cast<unsigned>(__builtin_popcountll(key ^ queries[i]));
+        if (state == 1 && !emit(Match{key, static_cast<uint32_t>(i), distance})) return false;
       }
     }
     return true;

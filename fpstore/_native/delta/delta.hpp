@@ -85,6 +85,8 @@ class Delta {
   // Fingerprints not in the base, present before end, within the radius. False when memory runs out.
   bool probe(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Sink* sink, const Pause& pause) const;
   bool scan(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Sink* sink, const Pause& pause) const;
+  // The same, but keeps the nearest of each query.
+  bool scan(const uint64_t* queries, size_t n, uint32_t end, Nearest* nearest, const Pause& pause) const;
 
   Said state(uint64_t fingerprint, uint32_t end) const;
   void states(const uint64_t* fingerprints, size_t n, uint32_t end, uint8_t* out, const Pause& pause) const;
@@ -139,7 +141,10 @@ class Delta {
   const Event* newest_absence(const Entry& entry, uint32_t end) const;
   bool is_present(uint64_t fingerprint, uint32_t end) const;
   void keep_present(uint64_t from, uint32_t end, Sink* sink) const;
-  bool scan_some(const uint64_t* queries, size_t first, size_t n, unsigned radius, uint32_t end, Sink* sink) const;
+  template <class Visit>
+  bool scan_parts(size_t n, const Pause& pause, const Visit& visit) const;
+  template <class Bound, class Emit>
+  bool scan_some(const uint64_t* queries, size_t first, size_t n, uint32_t end, const Bound& bound, const Emit& emit) const;
   Said pair_state(uint64_t fingerprint, uint64_t id, uint32_t end) const;
   Said said_of(const Pair* pair, const Event* absence, uint32_t end) const;
 

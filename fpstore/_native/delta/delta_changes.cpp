@@ -14,7 +14,7 @@ void Delta::prefetch(const uint64_t* fingerprints, const uint64_t* ids, const ui
     if (has_id_index_) id_slots_.prefetch(mix(ids[j]));
     if (is_loading_) continue;
     places[j] = index_.places(fingerprints[j]);
-    if (!in_base[j]) index_.prefetch_buckets(places[j], index_.radius());
+    if (!in_base[j]) index_.prefetch_all(places[j]);
   }
   for (size_t j = 0; j < n; ++j) prefetch_entry(hashes[j]);
 }

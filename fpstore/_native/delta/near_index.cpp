@@ -3,8 +3,21 @@
 namespace fpstore {
 
 NearIndex::NearIndex(unsigned radius, const uint8_t bits[64])
-    : blocks_(radius + 1), words_((blocks_ + 3) / 4), lookup_(words_ * 8 * 256) {
-  first_[0] = 0;
+    : radius_(radius),
+      blocks_(radius < kMaxBlocks ? radius + 1 : radius <= kMaxIndexed ? kFarBlocks : 0),
+      words_((blocks_ + 3) / 4),
+      first_{},
+      lookup_(words_ * 8 * 256) {
+  static_assert(kFarBlocks * kBucketBits <= 64, "each block has as many bits as number its buckets");
+  if (keeps_all() && blocks_) {
+    patterns_.resize(far_patterns());
+    for (size_t i = 0; i < patterns_.size(); ++i) {
+      patterns_[i] = static_cast<uint16_t>(i);
+      for (unsigned t = static_cast<unsigned>(__builtin_popcountll(i)); t <= kBucketBits; ++t) ++pattern_count_[t];
+    }
+    std::stable_sort(patterns_.begin(), patterns_.end(),
+                     [](uint16_t a, uint16_t b) { return __builtin_popcount(a) < __builtin_popcount(b); });
+  }
   for (unsigned b = 0; b < blocks_; ++b) {
     unsigned used = 0;
     masks_[b] = 0;
@@ -19,7 +32,7 @@ NearIndex::NearIndex(unsigned radius, const uint8_t bits[64])
 }
 
 uint64_t NearIndex::bytes() const {
-  uint64_t sum = buckets_.bytes() + lookup_.size() * sizeof(uint64_t);
+  uint64_t sum = buckets_.bytes() + all_.bytes() + lookup_.size() * sizeof(uint64_t) + patterns_.size() * sizeof(uint16_t);
   for (const Class& c : classes_) sum += c.keys.bytes() + c.owners.bytes();
   return sum;
 }
@@ -33,6 +46,7 @@ bool NearIndex::make_buckets() {
 // Room for one more key in each bucket of a fingerprint.
 bool NearIndex::reserve(const Places& at) {
   if (!buckets_.size() && !make_buckets()) return false;
+  if (keeps_all() && !all_.reserve(size_ + 1)) return false;
   uint8_t moving[kMaxBlocks];  // the classes that buckets move to
   unsigned count = 0;
   for (unsigned b = 0; b < blocks_; ++b) {
@@ -60,6 +74,7 @@ bool NearIndex::add(uint64_t fingerprint, const Places& at) {
     classes_[left[i]].owners.trim();
     classes_[left[i]].keys.trim();
   }
+  if (keeps_all()) all_.push(fingerprint);
   ++size_;
   return true;
 }
@@ -113,6 +128,7 @@ void NearIndex::clear() {
     of.owners.resize(0);
     of.keys.resize(0);
   }
+  all_.resize(0);
   size_ = 0;
 }
 
@@ -128,7 +144,7 @@ bool NearIndex::fill(const uint64_t* fingerprints, size_t n, const Pause& pause)
 
 // In passes over all of them: each bucket is made as large as it will be.
 bool NearIndex::fill_buckets(const uint64_t* fingerprints, size_t n, const Pause& pause) {
-  if (n > kMostKeys || (!buckets_.size() && !make_buckets())) return false;
+  if (n > kMostKeys || (!buckets_.size() && !make_buckets()) || (keeps_all() && !all_.reserve(n))) return false;
   try {
     std::vector<uint64_t*> next(buckets_.size());  // where the next key of a bucket goes
     each_place(fingerprints, n, pause, [](uint32_t) {}, [&](uint32_t bucket, uint64_t) { ++buckets_[bucket].size; });
@@ -145,6 +161,7 @@ bool NearIndex::fill_buckets(const uint64_t* fingerprints, size_t n, const Pause
     clear();
     throw;
   }
+  for (size_t i = 0; keeps_all() && i < n; ++i) all_.push(fingerprints[i]);
   size_ = n;
   return true;
 }

@@ -13,12 +13,17 @@ namespace fpstore {
 // What a long job calls between two steps, with the work of the last. It may throw.
 using Pause = std::function<void(uint64_t)>;
 
-// The bits are dealt to radius + 1 blocks; two fingerprints within the radius agree in one of them, and within a smaller radius q
-// in one of the first q + 1. Each block has a bucket of fingerprints for every value of its leading bits.
+// The bits are dealt to blocks, each with a bucket of fingerprints for every value of its leading bits. Two fingerprints within a
+// radius q differ in at most t_i of the leading bits of some block i, wherever sum(t_i + 1) = q + 1 (the general pigeonhole principle).
+// Up to radius 7 there are radius + 1 blocks, and no t is above 0: those of a smaller q are the first q + 1. For larger radii there are
+// four, so that a change takes no more memory, and buckets whose numbers differ in up to t bits are looked at. Where that is more work
+// than a pass over all fingerprints, and above kMaxIndexed always, all are passed over.
 class NearIndex {
  public:
-  static constexpr unsigned kMaxRadius = 7;
-  static constexpr unsigned kMaxBlocks = kMaxRadius + 1;
+  static constexpr unsigned kMaxRadius = 64;
+  static constexpr unsigned kMaxBlocks = 8;
+  static constexpr unsigned kFarBlocks = 4;    // of a radius from kMaxBlocks on
+  static constexpr unsigned kMaxIndexed = 24;  // from there on the look-ups of few millions are more work than a pass
   static constexpr unsigned kBucketBits = kSmall ? 5 : 16;
   static constexpr unsigned kChunk = 256;  // keys compared at a time
   static constexpr unsigned kGroup = 16;   // fingerprints whose memory is asked for together
@@ -34,7 +39,7 @@ class NearIndex {
 
   NearIndex(unsigned radius, const uint8_t bits[64]);
 
-  unsigned radius() const { return blocks_ - 1; }
+  unsigned radius() const { return radius_; }
   uint64_t size() const { return size_; }
   uint64_t bytes() const;
 
@@ -56,11 +61,14 @@ class NearIndex {
   // The two steps of what a look at a fingerprint's buckets waits for: where they are, and what is in them.
   void prefetch_buckets(const Places& at, unsigned radius) const {
     if (!size_) return;
-    for (unsigned b = 0; b <= radius; ++b) fetch_line(&bucket(b, at));
+    for (unsigned b = 0; b < near_blocks(radius); ++b) fetch_line(&bucket(b, at));
+  }
+  void prefetch_all(const Places& at) const {
+    for (unsigned b = 0; size_ && b < blocks_; ++b) fetch_line(&bucket(b, at));
   }
   void prefetch_keys(const Places& at, unsigned radius) const {
     if (!size_) return;
-    for (unsigned b = 0; b <= radius; ++b) {
+    for (unsigned b = 0; b < near_blocks(radius); ++b) {
       const Bucket h = bucket(b, at);
       const char* p = reinterpret_cast<const char*>(keys(h));
       for (uint32_t i = 0; i < h.size && i < kAhead; i += 8) fetch_line(p + i * sizeof(uint64_t));
@@ -76,18 +84,24 @@ class NearIndex {
     }
   }
 
-  // How many keys a probe compares.
+  // About how many keys a probe compares, or as many as take as long.
   uint64_t size_of(const Places& at, unsigned radius) const {
     uint64_t keys = 0;
+    if (size_ && radius >= blocks_) {
+      const uint64_t looks = look_count(radius);
+      return looks ? std::min(size_, looks * kLookWork + size_ * looks / far_patterns()) : size_;
+    }
     for (unsigned b = 0; size_ && b <= radius; ++b) keys += bucket(b, at).size;
     return keys;
   }
 
-  // Calls emit(fingerprint, distance) once for each fingerprint within the radius, which is at most that of the index; emit may
-  // refuse.
+  // Calls emit(fingerprint, distance) once for each fingerprint within the radius; emit may refuse. A radius above that of the index
+  // is answered by a pass over all.
   template <class Emit>
   bool probe(const Kernels& kernels, uint64_t query, unsigned radius, const Places& at, const Emit& emit) const {
     if (!size_) return true;
+    if (__builtin_expect(radius >= blocks_, 0))
+      return worth_looking(at, radius) ? probe_far(kernels, query, radius, at, emit) : pass(kernels, query, radius, emit);
     uint32_t hits[kChunk];
     for (unsigned b = 0; b <= radius; ++b) {
       const Bucket h = bucket(b, at);
@@ -109,7 +123,9 @@ class NearIndex {
   static constexpr unsigned kScan = 4096;
   template <class Visit>
   bool scan(const Visit& visit) const {
-    if (!size_) return true;
+    for (uint64_t i = 0; i < all_.size(); i += kScan)
+      if (!visit(all_.data() + i, static_cast<size_t>(std::min<uint64_t>(kScan, all_.size() - i)))) return false;
+    if (!size_ || keeps_all()) return true;
     std::vector<uint64_t> some(kScan);
     size_t held = 0;
     for (uint64_t i = 0; i < first_[1]; ++i) {
@@ -131,6 +147,8 @@ class NearIndex {
  private:
   static constexpr uint64_t kFewPerBucket = 8;  // a fill with fewer than a fingerprint for so many buckets adds them one by one
   static constexpr uint32_t kAhead = 32;  // keys of a bucket that are prefetched
+  static constexpr uint64_t kLookWork = 32;  // of a look at a bucket, in keys compared in a pass
+  static constexpr size_t kFarAhead = 8;     // buckets whose keys are on their way
   // Capacities are 4, 6, 8, 12, 16, 24, ...: class 2k is 4 << k keys.
   static constexpr unsigned kClasses = 60;
   static constexpr uint32_t kMostKeys = uint32_t{1} << 31;  // of a bucket
@@ -143,6 +161,74 @@ class NearIndex {
   static bool is_full(uint32_t size) { return size == 0 || class_of(size + 1) != class_of(size); }
 
   const Bucket& bucket(unsigned block, const Places& at) const { return buckets_[first_[block] + at.bucket[block]]; }
+  const Bucket& bucket(unsigned block, const Places& at, uint16_t pattern) const {
+    return buckets_[first_[block] + (at.bucket[block] ^ pattern)];
+  }
+  // The blocks of which a probe looks at one bucket.
+  unsigned near_blocks(unsigned radius) const { return radius < blocks_ ? radius + 1 : 0; }
+  bool keeps_all() const { return radius_ >= kMaxBlocks; }
+  static constexpr uint64_t far_patterns() { return uint64_t{1} << kBucketBits; }
+  // The t of a block, for a radius from the number of blocks on.
+  unsigned flips(unsigned block, unsigned radius) const {
+    const unsigned more = radius + 1 - blocks_;
+    return std::min(more / blocks_ + (block >= blocks_ - more % blocks_), kBucketBits);
+  }
+  // How many buckets a probe of such a radius looks at; 0 if only a pass answers it.
+  uint64_t look_count(unsigned radius) const {
+    uint64_t looks = 0;
+    for (unsigned b = 0; !patterns_.empty() && b < blocks_; ++b) looks += pattern_count_[flips(b, radius)];
+    return looks;
+  }
+  // Whether looks at buckets are less work than a pass.
+  bool worth_looking(const Places& at, unsigned radius) const {
+    const uint64_t looks = look_count(radius);
+    if (kSmall) return looks && size_ % 2;  // so few that either way takes its turn
+    uint64_t work = looks * kLookWork;
+    if (!looks || work >= size_) return false;
+    for (unsigned b = 0; b < blocks_; ++b)
+      for (uint32_t i = 0; i < pattern_count_[flips(b, radius)]; ++i) work += bucket(b, at, patterns_[i]).size;
+    return work < size_;
+  }
+
+  template <class Emit>
+  bool probe_far(const Kernels& kernels, uint64_t query, unsigned radius, const Places& at, const Emit& emit) const {
+    uint32_t hits[kChunk];
+    for (unsigned b = 0; b < blocks_; ++b) {
+      const uint32_t count = pattern_count_[flips(b, radius)];
+      for (uint32_t p = 0; p < count; ++p) {
+        if (p + kFarAhead < count) fetch_line(keys(bucket(b, at, patterns_[p + kFarAhead])));
+        const Bucket h = bucket(b, at, patterns_[p]);
+        const uint64_t* k = keys(h);
+        for (uint32_t i = 0; i < h.size; i += kChunk) {
+          const size_t found = kernels.near(k + i, std::min<size_t>(h.size - i, kChunk), query, radius, hits);
+          for (size_t j = 0; j < found; ++j) {
+            const uint64_t key = k[i + hits[j]], difference = key ^ query;
+            bool before = false;  // an earlier block has reported it
+            for (unsigned a = 0; a < b; ++a)
+              before |= static_cast<unsigned>(__builtin_popcountll(difference & masks_[a])) <= flips(a, radius);
+            if (!before && !emit(key, static_cast<unsigned>(__builtin_popcountll(difference)))) return false;
+          }
+        }
+      }
+    }
+    return true;
+  }
+
+  template <class Emit>
+  bool pass(const Kernels& kernels, uint64_t query, unsigned radius, const Emit& emit) const {
+    uint32_t hits[kChunk];
+    return scan([&](const uint64_t* some, size_t n) {
+      for (size_t i = 0; i < n; i += kChunk) {
+        const size_t found = kernels.near(some + i, std::min<size_t>(n - i, kChunk), query, radius, hits);
+        for (size_t j = 0; j < found; ++j) {
+          const uint64_t key = some[i + hits[j]];
+          if (!emit(key, static_cast<unsigned>(__builtin_popcountll(key ^ query)))) return false;
+        }
+      }
+      return true;
+    });
+  }
+
   uint64_t* cell(unsigned c, uint64_t i) { return classes_[c].keys.data() + i * capacity(c); }
   const uint64_t* keys(const Bucket& h) const {
     const unsigned c = class_of(h.size);
@@ -165,12 +251,16 @@ class NearIndex {
     Column<uint32_t> owners;  // the number of each cell's bucket
   };
 
-  unsigned blocks_;
+  unsigned radius_;
+  unsigned blocks_;  // none where only a pass pays
   unsigned words_;                       // of four bucket numbers each
   uint64_t masks_[kMaxBlocks];           // the bits that number the buckets of a block
   uint64_t first_[kMaxBlocks + 1];       // first bucket of each block
   std::vector<uint64_t> lookup_;         // for each word and byte of a fingerprint, what the byte gives to four bucket numbers
+  std::vector<uint16_t> patterns_;       // for radii that need them: what flips the bits of a bucket's number, by how many
+  uint32_t pattern_count_[kBucketBits + 1] = {};  // of those with at most so many
   Column<Bucket> buckets_;               // none before the first fingerprint
+  Column<uint64_t> all_;                 // the fingerprints, where a pass may be needed
   Class classes_[kClasses];              // the size of a bucket says which: nothing is ever taken out
   uint64_t size_ = 0;
 };

@@ -77,6 +77,18 @@ struct SinkGuard {
   ~SinkGuard() { release(&sink); }
 };
 
+struct NearestGuard {
+  Nearest nearest;
+  ~NearestGuard() { release(&nearest); }
+};
+
+// Which queries have more matches than were kept.
+inline nb::object more_of(const Nearest& nearest) {
+  Buffer<uint8_t> more(nearest.query_count);
+  for (uint64_t q = 0; q < nearest.query_count; ++q) more.get()[q] = nearest.queries[q].more;
+  return more.array(nearest.query_count);
+}
+
 [[noreturn]] inline void raise(const char* type, const std::string& message, nb::dict facts) {
   nb::object error = nb::module_::import_("fpstore.errors").attr(type)(message, **facts);
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());

@@ -117,7 +117,7 @@ void check_applied(Applied applied) {
 }
 
 void make(Delta* self, unsigned radius, Bytes bits) {
-  need(radius <= NearIndex::kMaxRadius, "radius is 0 to 7");
+  need(radius <= NearIndex::kMaxRadius, "the radius of a delta is 0 to 64");
   need(bits.size() == 64, "bits has 64 entries");
   uint64_t seen = 0;
   for (unsigned i = 0; i < 64; ++i) seen |= uint64_t{bits.data()[i] < 64} << (bits.data()[i] & 63);
@@ -177,7 +177,7 @@ void index(Delta& d) {
 void check_queries(const Delta& d, size_t n, unsigned radius) {
   need(!d.is_loading(), "the delta is loading: index it first");
   need(n <= UINT32_MAX, "at most 2^32 - 1 queries a call");
-  need(radius <= d.radius(), "the radius is above that of the delta");
+  need(radius <= 64, "radius is 0 to 64");
 }
 
 nb::tuple probe(const Delta& d, Words queries, unsigned radius, uint32_t version, const Stop* stop) {
@@ -231,6 +231,25 @@ nb::tuple scan(const Delta& d, Words queries, unsigned radius, uint32_t version)
   }
   if (!out) raise_memory();
   return out->columns();
+}
+
+// (lims, fingerprints, distances, more): the nearest matches of each query, and whether it has others within the radius.
+nb::tuple nearest(const Delta& d, Words queries, unsigned radius, uint64_t limit, uint32_t version) {
+  check_queries(d, queries.size(), radius);
+  need(limit > 0, "limit is at least 1");
+  SinkGuard guard;
+  NearestGuard kept;
+  std::optional<Ordered> out;
+  {
+    Shared access(d);
+    const bool fine = start_nearest(&kept.nearest, queries.size(), limit, radius) &&
+                      d.scan(queries.data(), queries.size(), d.end_of(version), &kept.nearest, access.pauses());
+    access.lock.unlock();
+    if (fine && hand_over(&kept.nearest, &guard.sink)) out.emplace(guard.sink, queries.size(), &access.stopping);
+  }
+  if (!out) raise_memory();
+  nb::tuple columns = out->columns();
+  return nb::make_tuple(columns[0], columns[1], columns[2], more_of(kept.nearest));
 }
 
 // What the delta says of each fingerprint: 0 nothing, 1 present, 2 absent.
@@ -427,6 +446,7 @@ void bind_delta(nb::module_& m) {
       .def("probe", &probe, nb::arg("queries").noconvert(), "radius"_a, "version"_a, "stop"_a = nb::none())
       .def("probe_one", &probe_one, "query"_a, "radius"_a, "version"_a)
       .def("scan", &scan, nb::arg("queries").noconvert(), "radius"_a, "version"_a)
+      .def("nearest", &nearest, nb::arg("queries").noconvert(), "radius"_a, "limit"_a, "version"_a)
       .def("states", &states, nb::arg("fingerprints").noconvert(), "version"_a)
       .def("state", &state, "fingerprint"_a, "version"_a)
       .def("combine", &combine, "base"_a, "found"_a, "version"_a)

@@ -119,6 +119,31 @@ struct Table {
     return finish(guard.sink, queries.size(), &stopping);
   }
 
+  // (lims, fingerprints, distances, more): the nearest entries of each query within the radius, without the absent ones, which
+  // ascend; and whether there are others.
+  nb::tuple nearest(Words queries, unsigned radius, uint64_t limit, uint64_t b0, uint64_t b1, Words absent, const Stop* stop) const {
+    check_range(b0, b1);
+    if (queries.size() > UINT32_MAX) throw nb::value_error("at most 2^32 - 1 queries a call");
+    if (!limit) throw nb::value_error("limit is at least 1");
+    SinkGuard guard;
+    NearestGuard kept;
+    kept.nearest.absent = absent.data();
+    kept.nearest.absent_count = absent.size();
+    Stopper stopping = stopper(stop);
+    Fault fault;
+    Status status = Status::out_of_memory;
+    if (start_nearest(&kept.nearest, queries.size(), limit, radius)) {
+      ReleasedGil released;
+      const ScanOptions options{radius, &stopping, &kept.nearest};
+      status = kernels().scan(view, {b0, b1}, {queries.data(), queries.size()}, options, &guard.sink, &fault);
+      if (status == Status::ok && !hand_over(&kept.nearest, &guard.sink)) status = Status::out_of_memory;
+    }
+    if (status == Status::out_of_memory) fault = Fault{status};
+    check(status, fault, path);
+    nb::tuple columns = finish(guard.sink, queries.size(), &stopping);
+    return nb::make_tuple(columns[0], columns[1], columns[2], more_of(kept.nearest));
+  }
+
   nb::tuple locate(Words fingerprints) const {
     const size_t n = fingerprints.size();
     Buffer<uint64_t> blocks(n);
@@ -255,6 +280,27 @@ struct Prober {
     for (size_t i = 0; i < probes.size(); ++i) probes[i].variants = variants[i].data();
   }
 
+  // Whether a look-up reads its whole table anyway.
+  bool scans() const { return probes.size() == 1 && probes[0].prefix_bits == 0 && probes[0].variant_count == 1; }
+
+  // Block by block for many queries: decoding takes longer than comparing.
+  static constexpr size_t kScanQueries = 1 << 8;
+  Status scan(const uint64_t* queries, size_t n, const ProbeOptions& options, Sink* sink, ProbeCounters* counters,
+              Fault* fault) const {
+    const TableView& view = *probes[0].table;
+    Status status = Status::ok;
+    fault->table = 0;
+    for (size_t q = 0; q < n && status == Status::ok; q += kScanQueries) {
+      const uint64_t first = sink->count;
+      const size_t count = std::min(kScanQueries, n - q);
+      status = kernels().scan(view, {0, view.block_count}, {queries + q, count}, {options.radius, options.stop}, sink, fault);
+      for (uint64_t i = first; i < sink->count; ++i) sink->matches[i].query += static_cast<uint32_t>(q);
+      counters->blocks += view.block_count;
+      counters->candidates += view.fingerprint_count * count;
+    }
+    return status;
+  }
+
   // False when the sink is full.
   bool run(const uint64_t* queries, size_t n, ProbeOptions options, Sink* sink, ProbeCounters* counters) const {
     Fault fault;
@@ -262,7 +308,10 @@ struct Prober {
     if (n <= kFewQueries) options.pages = &pages;
     {
       ReleasedGil released;
-      status = kernels().probe({probes.data(), static_cast<unsigned>(probes.size())}, {queries, n}, options, sink, counters, &fault);
+      if (scans() && options.sweep_from == ProbeOptions::kDense)
+        status = scan(queries, n, options, sink, counters, &fault);
+      else
+        status = kernels().probe({probes.data(), static_cast<unsigned>(probes.size())}, {queries, n}, options, sink, counters, &fault);
     }
     blocks.fetch_add(counters->blocks, std::memory_order_relaxed);
     if (counters->fetches) fetches.fetch_add(counters->fetches, std::memory_order_relaxed);
@@ -394,6 +443,8 @@ void bind_tables(nb::module_& m) {
       .def("decode", &Table::decode, "first_block"_a, "end_block"_a, "room"_a)
       .def("scan", &Table::scan, nb::arg("queries").noconvert(), "radius"_a, "first_block"_a, "end_block"_a,
            "stop"_a = nb::none())
+      .def("nearest", &Table::nearest, nb::arg("queries").noconvert(), "radius"_a, "limit"_a, "first_block"_a, "end_block"_a,
+           nb::arg("absent").noconvert(), "stop"_a = nb::none())
       .def("locate", &Table::locate, nb::arg("fingerprints").noconvert())
       .def("locate_one", &Table::locate_one, "fingerprint"_a)
       .def("entries_at", &Table::entries_at, nb::arg("blocks").noconvert(), nb::arg("ranks").noconvert(), "source"_a)

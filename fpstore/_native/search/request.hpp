@@ -2,6 +2,7 @@
 #pragma once
 #include "format/table_view.hpp"
 #include "isa/runtime.hpp"
+#include "search/nearest.hpp"
 #include "search/page_watch.hpp"
 
 namespace fpstore {
@@ -48,6 +49,7 @@ struct ProbeCounters {
 struct ScanOptions {
   unsigned radius;
   Stopper* stop = nullptr;
+  Nearest* nearest = nullptr;  // keeps the nearest matches of each query, and the sink gets none
 };
 
 }  // namespace fpstore

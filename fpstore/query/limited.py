@@ -1,0 +1,83 @@
+"""Probes and scans that keep only the nearest matches of each query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel
+from fpstore.aliases import Words
+from fpstore.lims import lims_of
+from fpstore.query.batches import SCAN_BLOCKS, SCAN_QUERIES, Columns, run
+
+More = npt.NDArray[np.bool_]  # of each query, whether it has more matches
+Kept = tuple[Columns, More]
+
+
+def shortened(columns: Columns, limit: int) -> Kept:
+    """Keep the first ``limit`` matches of each query, which are the nearest."""
+    lims, fingerprints, distances = columns
+    counts = np.diff(lims)
+    more: More = counts > limit
+    if not more.any():
+        return columns, more
+    kept = np.arange(len(fingerprints)) - np.repeat(lims[:-1], counts) < limit
+    return (lims_of(np.minimum(counts, limit)), fingerprints[kept], distances[kept]), more
+
+
+def collected(parts: Sequence[tuple[npt.NDArray[np.int64], Columns]], query_count: int) -> Columns:
+    """Put together columns of some queries each, given with the numbers of these queries, by query, distance, fingerprint."""
+    number = np.concatenate([np.empty(0, np.int64), *(np.repeat(numbers, np.diff(c[0])) for numbers, c in parts)])
+    found = np.concatenate([np.empty(0, np.uint64), *(c[1] for _, c in parts)])
+    distances = np.concatenate([np.empty(0, np.uint8), *(c[2] for _, c in parts)])
+    order = np.lexsort((found, distances, number))
+    return lims_of(np.bincount(number, minlength=query_count)), found[order], distances[order]
+
+
+class Everything(NamedTuple):
+    """What a scan reads.
+
+    Attributes
+    ----------
+    kernel : _kernel.Table
+        The identity table.
+    absent : ndarray of uint64
+        The fingerprints of the table that have been deleted, ascending.
+    delta : _kernel.Delta or None
+    version : int
+        Of the delta.
+    """
+
+    kernel: _kernel.Table
+    absent: Words
+    delta: _kernel.Delta | None
+    version: int
+
+
+def scanned_nearest(stored: Everything, queries: Words, radius: int, limit: int, threads: int) -> Kept:
+    """Compare each query with everything that is stored, and keep the nearest within the radius as they are met."""
+    kernel, absent = stored.kernel, stored.absent
+    # Few long parts: each holds up to `limit` matches of a query.
+    count = max(min(threads, kernel.block_count // SCAN_BLOCKS), 1)
+    cuts = pairwise(kernel.block_count * i // count for i in range(count + 1))
+    ranges = list(cuts)
+    parts = [(q, *blocks) for q in range(0, len(queries), SCAN_QUERIES) for blocks in ranges]
+
+    def work(part: tuple[int, int, int], stop: _kernel.Stop | None) -> tuple[int, Columns, npt.NDArray[np.uint8]]:
+        first, start, end = part
+        found = kernel.nearest(queries[first : first + SCAN_QUERIES], radius, limit, start, end, absent, stop=stop)
+        return first, found[:3], found[3]
+
+    found = run(work, parts, threads)
+    if stored.delta is not None:
+        added = stored.delta.nearest(queries, radius, limit, stored.version)
+        found.append((0, added[:3], added[3]))
+    columns = collected([(np.arange(len(more)) + first, c) for first, c, more in found], len(queries))
+    columns, more = shortened(columns, limit)
+    for first, _, others in found:
+        more[first : first + len(others)] |= others != 0
+    return columns, more

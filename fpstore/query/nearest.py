@@ -1,0 +1,49 @@
+"""The nearest fingerprints of each query, at any distance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.aliases import Words
+from fpstore.design.costs import scan_nanoseconds
+from fpstore.design.planner import estimate
+from fpstore.lims import lims_of
+from fpstore.query.batches import Columns
+from fpstore.query.generation import Generation
+from fpstore.query.limited import collected
+from fpstore.query.snapshot import Snapshot
+
+
+def nearest(snapshot: Snapshot, queries: Words, count: int, radius: int, threads: int) -> Columns:
+    """Return the ``count`` nearest fingerprints of each query, if there are so many within the radius.
+
+    Radii grow as long as look-ups cost less than a scan; the queries that have too few matches by then are answered by one scan.
+    """
+    left = np.arange(len(queries))
+    parts: list[tuple[npt.NDArray[np.int64], Columns]] = []
+    for tried in _radii(snapshot.generation, radius) if count < snapshot.totals.fingerprints else ():
+        if not len(left):
+            break
+        columns, _ = snapshot.probe_nearest(queries[left], tried, threads, count)
+        sizes = np.diff(columns[0])
+        done = (sizes == count) | (tried == radius)
+        kept = np.repeat(done, sizes)
+        parts.append((left[done], (lims_of(sizes[done]), columns[1][kept], columns[2][kept])))
+        left = left[~done]
+    if len(left):
+        parts.append((left, snapshot.scan_nearest(queries[left], radius, threads, count)[0]))
+    return collected(parts, len(queries))
+
+
+def _radii(generation: Generation, most: int) -> Iterator[int]:
+    """Yield the radii, ascending, for which the look-ups of the design are cheaper than a scan."""
+    design, count = generation.design, generation.count
+    scan = scan_nanoseconds(count) / 1000
+    for radius in range(min(most, design.radius) + 1):
+        if generation.scans(radius) or estimate(replace(design, radius=radius), count).microseconds > scan:
+            return
+        yield radius

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fpstore.cli import types
-from fpstore.cli.options import json_option
+from fpstore.cli.options import json_option, width_option
 from fpstore.cli.output import count, print_json, print_table, size
 from fpstore.cli.verb import Verb
 from fpstore.errors import InputError, show
@@ -51,6 +51,7 @@ def parse_count(text: str) -> int:
     metavar="N",
     help="Largest radius of probes, 0 to 7.",
 )
+@width_option
 @click.option("--disk-budget", type=types.BUDGET, metavar="SIZE", help="Most disk space for tables and ids, such as 40GB.")
 @click.option(
     "--memory-budget",
@@ -66,7 +67,9 @@ def parse_count(text: str) -> int:
     help="Rank for tables in memory (hot) or read from disk (cold).",
 )
 @json_option
-def plan(n: int, radius: int, disk_budget: int | None, memory_budget: int | None, storage: str, as_json: bool) -> None:
+def plan(
+    n: int, radius: int, width: int, disk_budget: int | None, memory_budget: int | None, storage: str, as_json: bool
+) -> None:
     """Compare the designs for N fingerprints, best first.
 
     N is a number such as 16777216, 2^24, 1e9, 16M (million), 16Mi (16 x 2^20) or 2G (billion). The costs are

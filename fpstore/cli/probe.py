@@ -9,7 +9,7 @@ from fpstore.cli.verb import Verb
 
 
 @click.command(cls=Verb)
-@asking.request_options(help="Largest distance of a match, 0 to 64; by default the store's radius.")
+@asking.request_options(help="Largest distance of a match, up to the store's width; by default the store's radius.")
 def probe(request: asking.Request) -> None:
     """Find every stored fingerprint within the radius of each query FP, and its ids.
 
@@ -31,7 +31,7 @@ def probe(request: asking.Request) -> None:
 
     with fpstore.open(request.store) as opened:
         radius = opened.radius if request.radius is None else request.radius
-        if opened.radius < radius <= 64:
+        if opened.radius < radius <= opened.width:
             request.talk.note(
                 f"radius {radius} is over the store's {opened.radius}: answered by a scan of all {len(opened):,} fingerprints"
             )

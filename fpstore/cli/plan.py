@@ -81,6 +81,7 @@ def plan(
     $ fpstore plan 2^24
     $ fpstore plan 1e9 --radius 3 --disk-budget 40GB --memory-budget 16GiB
     $ fpstore plan 16M --storage cold --json
+    $ fpstore plan 16M --width 128
     """
     import fpstore
 

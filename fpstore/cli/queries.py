@@ -107,6 +107,8 @@ def request_options(**radius: Any) -> Decorator:
 
 def run(store: Store, request: Request, scanning: bool) -> None:
     """Answer all queries and write the matches, in bounded memory."""
+    if request.radius is not None and request.radius > store.width:
+        types.fail(f"--radius: must be a whole number from 0 to {store.width}, got '{request.radius}'")
     notices = documents.Notices()
     chunks, total = _chunks(store, request.queries, request.rows, notices)
     json_lines = is_json(request.output, request.as_json)

@@ -85,10 +85,11 @@ def dtype_problem(dtype: np.dtype[Any], shape: tuple[int, ...], width: Width) ->
 
 def _bits_of_rows(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
     """Return how many bits each row of an array has, 0 if it has no rows that can be fingerprints."""
-    if len(shape) == 1 and (dtype.kind == "S" or (dtype.kind == "V" and dtype.names is None) or dtype in ("u4", "u8")):
-        return 8 * dtype.itemsize
-    if len(shape) == 2 and (dtype.kind == "b" or dtype == "u1" or (dtype == "u8" and shape[1] > 1)):
-        return shape[1] * (1 if dtype.kind == "b" else 8 * dtype.itemsize)
+    kind, size = dtype.kind, dtype.itemsize
+    if len(shape) == 1 and (kind == "S" or (kind == "V" and dtype.names is None) or (kind == "u" and size >= 4)):
+        return 8 * size
+    if len(shape) == 2 and (kind == "b" or (kind == "u" and (size == 1 or (size == 8 and shape[1] > 1)))):
+        return shape[1] * (1 if kind == "b" else 8 * size)
     return 0
 
 
@@ -232,7 +233,7 @@ def _as_bytes(value: Any, width: Width, where: str = "") -> bytes | None:
             raise InputError(wrong_width("a fingerprint", bits.size, what, width), got=value)
         return np.packbits(bits).tobytes()
     if isinstance(value, np.ndarray):
-        words = width.words > 1 and value.dtype == np.uint64
+        words = width.words > 1 and value.dtype.kind == "u" and value.dtype.itemsize == 8
         if value.ndim != 1 or not (words or value.dtype == np.uint8):
             return None
         data, what = value.astype(">u8" if words else "u1").tobytes(), f"dtype {value.dtype}, shape {value.shape}"

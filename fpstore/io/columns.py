@@ -150,7 +150,8 @@ def _parse_decimal(lines: Lines, starts: _Positions, ends: _Positions, width: Wi
     limit_high, limit_low = divmod((1 << width.bits) - 1, 10**half)
     if bool(((high > limit_high) | ((high == limit_high) & (low > limit_low))).any()):
         return None
-    return (high * np.uint64(10**half) + low) << np.uint64(WORD_BITS - width.bits)
+    numbers = high * np.uint64(10**half) + low
+    return numbers << np.uint64(WORD_BITS - width.bits) if width.bits < WORD_BITS else numbers
 
 
 def _large_numbers(digits: _Bytes, width: Width) -> Words | None:
@@ -165,7 +166,7 @@ def _large_numbers(digits: _Bytes, width: Width) -> Words | None:
             carry >>= np.uint64(_LIMB_BITS)
         if carry.any():
             return None
-    return width.from_bytes(limbs[::-1].T.astype(">u4").view(np.uint8))
+    return width.from_bytes(limbs[::-1].T.astype(">u4", order="C").view(np.uint8))
 
 
 def _number(digits: _Bytes) -> Words:

@@ -1,6 +1,7 @@
 """Checks of fingerprints and ids: the one place that accepts, converts or refuses values from outside."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NoReturn, cast
 
 import numpy as np
@@ -111,10 +112,11 @@ def check_fingerprint(value: object, width: Width = WIDTH_64) -> int:
     if type(value) is int and not value >> width.bits:
         return value
     if isinstance(value, int | np.unsignedinteger) and not isinstance(value, bool):
-        if value >= 0 and int(value) >> width.bits:
-            raise InputError(f"the fingerprint {too_large(int(value), width)}", got=value)
-        if value >= 0:
-            return int(value)
+        number = int(value)
+        if not number >> width.bits:
+            return number
+        if number >= 0:
+            raise InputError(f"the fingerprint {too_large(number, width)}", got=value)
     data = _as_bytes(value, width)
     if data is not None:
         return int.from_bytes(data, "big")
@@ -167,8 +169,7 @@ def rows_of_array(array: npt.NDArray[Any], width: Width, first: int = 0) -> Word
         if large is not None:
             number = int(array[large])
             raise InputError(f"the fingerprint at position {first + large} does not fit: {too_large(number, width)}", got=number)
-        rows = np.ascontiguousarray(array, dtype=np.uint64)
-        return rows << np.uint64(WORD_BITS - width.bits) if width.bits < WORD_BITS else rows
+        return _shifted(np.ascontiguousarray(array, dtype=np.uint64), width)
     if array.dtype.kind == "u" and array.dtype.itemsize == 8:
         return np.ascontiguousarray(array, dtype=np.uint64)
     if array.dtype.kind == "b":
@@ -205,11 +206,19 @@ def _rows_of_list(items: list[object], width: Width) -> Words:
 
 
 def _rows_of_numbers(numbers: list[int], width: Width) -> Words:
-    try:
-        return width.rows(numbers)
-    except OverflowError:
-        bad = next(index for index, number in enumerate(numbers) if number < 0 or number >> width.bits)
-        raise _not_below(numbers[bad], bad, width) from None
+    with suppress(OverflowError):
+        if width.words > 1:
+            return width.rows(numbers)
+        array = np.array(numbers, dtype=np.uint64)
+        if first_too_large(array, width) is None:
+            return _shifted(array, width)
+    bad = next(index for index, number in enumerate(numbers) if number < 0 or number >> width.bits)
+    raise _not_below(numbers[bad], bad, width)
+
+
+def _shifted(numbers: Words, width: Width) -> Words:
+    """Return numbers below 2^bits as rows of one word."""
+    return numbers << np.uint64(WORD_BITS - width.bits) if width.bits < WORD_BITS else numbers
 
 
 def _not_below(number: int, index: int, width: Width) -> InputError:
@@ -236,17 +245,19 @@ def _as_bytes(value: Any, width: Width, where: str = "") -> bytes | None:
         words = width.words > 1 and value.dtype.kind == "u" and value.dtype.itemsize == 8
         if value.ndim != 1 or not (words or value.dtype == np.uint8):
             return None
-        data, what = value.astype(">u8" if words else "u1").tobytes(), f"dtype {value.dtype}, shape {value.shape}"
+        data = value.astype(">u8").tobytes() if words else value.tobytes()
     elif isinstance(value, bytes | bytearray | memoryview) or (isinstance(value, np.void) and value.dtype.names is None):
         data = bytes(value) if isinstance(value, bytes | bytearray) else value.tobytes()
-        what = f"{type(value).__name__}, length {len(data)}"
     else:
         return None
     if len(data) == width.bytes:
         return data
+    form = f"{type(value).__name__}, length {len(data)}"
+    if isinstance(value, np.ndarray):
+        form = f"dtype {value.dtype}, shape {value.shape}"
     if 8 * len(data) in WIDTHS:
-        raise InputError(wrong_width("a fingerprint", 8 * len(data), f" ({what}){where}", width), got=value)
-    raise InputError(f"a fingerprint of {width.bits} bits has {width.bytes} bytes, got {len(data)} ({what}){where}", got=value)
+        raise InputError(wrong_width("a fingerprint", 8 * len(data), f" ({form}){where}", width), got=value)
+    raise InputError(f"a fingerprint of {width.bits} bits has {width.bytes} bytes, got {len(data)} ({form}){where}", got=value)
 
 
 def check_ids(ids: object, count: int) -> Words | list[str]:

@@ -147,6 +147,11 @@ class Store:
         return self._radius
 
     @property
+    def width(self) -> int:
+        """The bits of a fingerprint."""
+        return 64
+
+    @property
     def design(self) -> Design:
         """The tables and why they suffice."""
         return self._tracker.design if self._closed else self.snapshot().generation.design

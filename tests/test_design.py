@@ -16,7 +16,6 @@ from fpstore.design.families import (
     IDENTITY,
     LOOKUP_RADIUS,
     MANKU,
-    MAX_RADIUS,
     Design,
     _needed,
     block_lengths,

@@ -109,7 +109,7 @@ def test_parquet_columns_are_read(tmp_path, ids, options, expected):
         ({"fp": pa.array([1], pa.uint64())}, {}, r"no column named 'fingerprint' \(columns here: fp\)"),
         ({"fingerprint": pa.array([1])}, {}, r"type int64, .*cast\(\"uint64\", safe=False\)"),
         ({"fingerprint": [1.0]}, {}, "type double"),
-        ({"fingerprint": ["ff"]}, {}, "type string"),
+        ({"fingerprint": ["ff"]}, {}, "row 1: 'ff' is not a fingerprint: it has 2 of 16 hexadecimal digits"),
         ({"fingerprint": pa.array([1, None], pa.uint64())}, {}, "row 2: the fingerprint is null"),
         ({"fingerprint": pa.array([1, 2], pa.uint64()), "id": ["a", None]}, {}, "row 2: the id is null"),
         ({"fingerprint": pa.array([1, 2], pa.uint64()), "id": ["a", ""]}, {}, "row 2: the id is empty"),

@@ -23,12 +23,15 @@ from fpstore.cli.options import (
     store_argument,
     talk_options,
     threads_option,
+    width_option,
 )
 from fpstore.cli.output import count, print_json, shown, size
 from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb
 from fpstore.errors import InputError
 from fpstore.io import open_reader
+
+TEXT_WIDTH = 64
 
 
 @click.command(cls=Verb)
@@ -43,6 +46,7 @@ from fpstore.io import open_reader
     metavar="N",
     help="Largest radius of probes, 0 to 64; above 16, the only design is scan.",
 )
+@width_option
 @click.option(
     "--design",
     default="auto",
@@ -104,6 +108,7 @@ from fpstore.io import open_reader
 def build(
     store: str,
     inputs: Sequence[str],
+    width: int,
     rows: Rows,
     id_field: str | None,
     id_type: Any,
@@ -117,9 +122,12 @@ def build(
 ) -> None:
     """Build the store STORE, which is a folder, from fingerprints and ids, or from texts.
 
-    An INPUT is a file with the extension .npy, .u64 (raw, little-endian), .tsv, .csv, .txt (a fingerprint of 16
-    hexadecimal digits, or 0x and fewer, then an optional id), .jsonl or .parquet; - is standard input. Without ids,
-    the row number is the id. With --text, an INPUT is a text file or a folder, and the path is the id.
+    An INPUT is a file with the extension .npy, .u32 or .u64 (raw, little-endian), .tsv, .csv, .txt (a fingerprint of
+    16 hexadecimal digits, or 0x and fewer, then an optional id), .jsonl or .parquet; - is standard input. Without
+    ids, the row number is the id. With --text, an INPUT is a text file or a folder, and the path is the id.
+
+    With --width, fingerprints have 8, 32 or 64 hexadecimal digits. Above 64 bits, .npy has uint8 rows, as FAISS takes
+    them, and Parquet has fixed_size_binary; both have the most significant byte first.
 
     The store appears complete or not at all.
 
@@ -129,6 +137,7 @@ def build(
     $ fpstore build crawl.fps crawl.jsonl --fingerprint-field hash --id-field url --force --no-progress
     $ fpstore build crawl.fps crawl.tsv --disk-budget 1GB --storage cold --prefer space --block-bytes 1024 --force --json
     $ fpstore build crawl.fps a.npy b.npy --index-ids --force
+    $ fpstore build short.fps short.tsv --width 32
     $ fpstore build notes.fps notes --text --suffix .txt --suffix .md
     $ fpstore build notes.fps notes --text --shingle chars --shingle-size 5 --weighting set --force
     """
@@ -145,13 +154,15 @@ def build(
     if text:
         if "-" in inputs:
             types.fail("--text reads files and folders, not standard input: write it to a file first")
+        if width != TEXT_WIDTH:
+            types.fail(f"--text makes fingerprints of {TEXT_WIDTH} bits, but --width is {width}")
         refuse(ROW_PARAMETERS, "does not go with --text")
         options["fingerprinter"] = shingles.fingerprinter()
         source = documents.reader(inputs, options["fingerprinter"], suffix, notices)
     else:
         refuse(documents.SIMHASH_PARAMETERS | documents.FOLDER_PARAMETERS, "needs --text")
         documents.refuse_folders(inputs)
-        source = open_reader(inputs, id_field=id_field, id_type=id_type, **rows.arguments)
+        source = open_reader(inputs, id_field=id_field, id_type=id_type, width=width, **rows.arguments)
     began = time.monotonic()
     with Bars(talk.bars, source) as bars:
         made = fpstore.build(store, source, overwrite=force, progress=bars if talk.bars else None, **options)

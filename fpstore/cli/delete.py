@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import click
 import numpy as np
 
 from fpstore.cli import queries
-from fpstore.cli.given_ids import given_ids, lines_of
+from fpstore.cli.given_ids import Line, given_ids, lines_of
 from fpstore.cli.options import Talk, json_option, store_argument, talk_options
 from fpstore.cli.output import count, print_json, shown
 from fpstore.cli.verb import Verb
-from fpstore.io import check_fingerprints, parse_fingerprint
+from fpstore.io import parse_fingerprint
+from fpstore.width import Width
 
 
 @click.command(cls=Verb)
@@ -46,13 +48,9 @@ def delete(
     if decimal and not fingerprints:
         raise click.UsageError("--decimal needs --fingerprints", click.get_current_context())
     lines = lines_of(inputs)
-    values: Any = queries.parse_words(words, decimal) if fingerprints else None
-    if fingerprints:
-        values = np.concatenate([values, check_fingerprints([line.read(parse_fingerprint, decimal) for line in lines])])
     with fpstore.open(store) as known:
-        strings = known.snapshot().totals.id_kind == "string"
-    if not fingerprints:
-        values = given_ids(words, lines, strings)
+        strings, width = known.snapshot().totals.id_kind == "string", known.width
+    values: Any = _given(words, lines, decimal, width) if fingerprints else given_ids(words, lines, strings)
     with fpstore.open(store, "r+") as opened:
         removed = opened.delete(fingerprints=values) if fingerprints else opened.delete(ids=values)
         holds = {"fingerprints": len(opened), "ids": len(opened.ids)}
@@ -61,3 +59,10 @@ def delete(
     elif not talk.quiet:
         left = f"{count(holds['fingerprints'], 'fingerprint')} with {count(holds['ids'], 'id')} left"
         click.echo(f"{shown(store)}: {count(removed, 'id')} removed, {left}")
+
+
+def _given(words: Sequence[str], lines: Sequence[Line], decimal: bool, bits: int) -> Any:
+    """Return the fingerprints given as arguments and as lines."""
+    width, parse = Width(bits), partial(parse_fingerprint, width=bits)
+    read = width.outside(width.rows(line.read(parse, decimal) for line in lines))
+    return np.concatenate([queries.parse_words(words, decimal, bits), read])

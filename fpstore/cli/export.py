@@ -16,15 +16,15 @@ from fpstore.io.reader import format_of
 
 @click.command(cls=Verb)
 @store_argument
-@output_option("Where to write: .tsv, .csv, .txt, .jsonl, .parquet, .npy or .u64")
+@output_option("Where to write: .tsv, .csv, .txt, .jsonl, .parquet, .npy, .u32 or .u64")
 @click.option("--format", "format_name", type=click.Choice(FORMATS), help="Format of the output; by default from its extension.")
 @json_option
 @talk_options
 def export(store: str, output: str, format_name: str | None, as_json: bool, talk: Talk) -> None:
     """Write the fingerprints and ids of a store, in ascending order of fingerprint.
 
-    Writes one row `fingerprint id` per id, which fpstore build can read; --json is --format jsonl. The formats npy
-    and u64 hold each fingerprint once, without ids. An id that contains a tab (.tsv) or a line break is refused in
+    Writes one row `fingerprint id` per id, which fpstore build can read; --json is --format jsonl. The formats npy,
+    u32 and u64 hold each fingerprint once, without ids. An id that contains a tab (.tsv) or a line break is refused in
     delimited text: write such ids as JSON lines or Parquet.
 
     $ fpstore export crawl.fps --output crawl-copy.tsv
@@ -38,11 +38,11 @@ def export(store: str, output: str, format_name: str | None, as_json: bool, talk
         raise click.UsageError(f"--json does not go with --format {format_name}", click.get_current_context())
     if as_json:
         format_name = "jsonl"
-    plain = format_of(output, format_name) in ("npy", "u64")
+    plain = format_of(output, format_name) in ("npy", "u32", "u64")
     columns = ["fingerprint"] if plain else ["fingerprint", "id"]
     with fpstore.open(store) as opened, Bars(talk.bars) as bars:
         total, done = len(opened), 0
-        with open_writer(output, format=format_name, columns=columns) as writer:
+        with open_writer(output, format=format_name, columns=columns, width=opened.width) as writer:
             for fingerprints, lims, ids in opened.items():
                 data: dict[str, Any] = {"fingerprint": fingerprints}
                 if not plain:

@@ -43,13 +43,13 @@ def ids(store: str, words: Sequence[str], inputs: Sequence[str], output: str, as
     as_json = queries.is_json(output, as_json)
     lines = lines_of(inputs)
     with fpstore.open(store) as opened:
-        strings = opened.snapshot().totals.id_kind == "string"
+        strings, width = opened.snapshot().totals.id_kind == "string", opened.width
         wanted: Any = given_ids(words, lines, strings)
         lims, fingerprints = opened.fingerprints_of(wanted)
     sizes = np.diff(lims)
     places = np.repeat(np.arange(len(wanted)), sizes)
     found: Any = [wanted[place] for place in places.tolist()]
-    with open_writer(output, format="jsonl" if as_json else None, columns=["fingerprint", "id"]) as writer:
+    with open_writer(output, format="jsonl" if as_json else None, columns=["fingerprint", "id"], width=width) as writer:
         writer.write({"fingerprint": fingerprints, "id": found})
     absent = int(np.count_nonzero(sizes == 0))
     if absent:

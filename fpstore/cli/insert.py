@@ -132,11 +132,13 @@ def insert(
     began = time.monotonic()
     with fpstore.open(store) as known:
         queries.scan_notice(known, radius, talk)
+        width = known.width
         source: Any = documents.reader(inputs, queries.fingerprinter_of(known), suffix, notices) if text else None
     if source is None:
-        source = open_reader(inputs, id_field=id_field, id_type=id_type, chunk_rows=CHUNK_ROWS, **rows.arguments)
+        source = open_reader(inputs, id_field=id_field, id_type=id_type, chunk_rows=CHUNK_ROWS, width=width, **rows.arguments)
     counts = _Counts("changed" if upsert else "inserted")
-    with _told(counts), Bars(talk.bars, source) as bars, _writer_of_matches(output if unmatched else None, as_json) as write:
+    matches = _writer_of_matches(output, as_json, width) if unmatched else nullcontext()
+    with _told(counts), Bars(talk.bars, source) as bars, matches as write:
         chunks = _begun(source)
         with fpstore.open(store, "r+", sync=sync, merge_at=merge_at) as opened:
             add: Callable[[Chunk], int] = partial(_upsert if upsert else _add, opened)
@@ -236,11 +238,9 @@ def _told(counts: _Counts) -> Iterator[None]:
         raise interrupted from None
 
 
-def _writer_of_matches(output: str | None, as_json: bool) -> AbstractContextManager[queries.Write | None]:
-    if output is None:
-        return nullcontext()
+def _writer_of_matches(output: str, as_json: bool, width: int) -> AbstractContextManager[queries.Write | None]:
     json_lines = queries.is_json(output, as_json and output == "-")
-    return queries.json_lines_writer(output) if json_lines else queries.rows_writer(output, False)
+    return queries.json_lines_writer(output, width) if json_lines else queries.rows_writer(output, False, width)
 
 
 def _begun(source: Iterable[Chunk]) -> Iterator[Chunk]:

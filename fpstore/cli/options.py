@@ -30,6 +30,14 @@ memory_option = click.option(
     metavar="SIZE",
     help="Memory budget, such as 2GiB, at least 64MiB; by default a quarter of this machine's memory.",
 )
+width_option = click.option(
+    "--width",
+    type=types.WIDTH,
+    default=64,
+    show_default=True,
+    metavar="BITS",
+    help="Bits of a fingerprint: 32, 64, 128 or 256.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 json_lines_option = click.option("--json", "as_json", is_flag=True, help="Write JSON lines, one object per query.")
 
@@ -114,7 +122,7 @@ talk_options = grouped(
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """How files of fingerprints are read: arguments of `fpstore.io.open_reader`."""
+    """How files of fingerprints are read: arguments of `fpstore.io.open_reader`, which needs the width besides."""
 
     format: str | None
     decimal: bool

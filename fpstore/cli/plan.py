@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fpstore.cli import types
-from fpstore.cli.options import json_option
+from fpstore.cli.options import json_option, width_option
 from fpstore.cli.output import count, print_json, print_table, size
 from fpstore.cli.verb import Verb
 from fpstore.errors import InputError, show
@@ -51,6 +51,7 @@ def parse_count(text: str) -> int:
     metavar="N",
     help="Largest radius of probes, 0 to 64; above 16, the only design is scan.",
 )
+@width_option
 @click.option("--disk-budget", type=types.BUDGET, metavar="SIZE", help="Most disk space for tables and ids, such as 40GB.")
 @click.option(
     "--memory-budget",
@@ -74,7 +75,14 @@ def parse_count(text: str) -> int:
 )
 @json_option
 def plan(
-    n: int, radius: int, disk_budget: int | None, memory_budget: int | None, storage: str, prefer: str, as_json: bool
+    n: int,
+    radius: int,
+    width: int,
+    disk_budget: int | None,
+    memory_budget: int | None,
+    storage: str,
+    prefer: str,
+    as_json: bool,
 ) -> None:
     """Compare the designs for N fingerprints, best first.
 
@@ -90,6 +98,7 @@ def plan(
     $ fpstore plan 1e9 --radius 3 --disk-budget 40GB --memory-budget 16GiB
     $ fpstore plan 16M --storage cold --json
     $ fpstore plan 50M --radius 12 --prefer space
+    $ fpstore plan 16M --width 128
     """
     import fpstore
     from fpstore.design.planner import crossover

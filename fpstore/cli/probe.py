@@ -9,7 +9,7 @@ from fpstore.cli.verb import Verb
 
 
 @click.command(cls=Verb)
-@asking.request_options(help="Largest distance of a match, 0 to 64; by default the store's radius.")
+@asking.request_options(help="Largest distance of a match, up to the store's width; by default the store's radius.")
 def probe(request: asking.Request) -> None:
     """Find every stored fingerprint within the radius of each query FP, and its ids.
 

@@ -38,6 +38,7 @@ from fpstore.io.sink import Sink
 from fpstore.query.advice import scan_advice
 from fpstore.query.matches import Match, Matches
 from fpstore.store import Store
+from fpstore.width import Width
 
 CHUNK_QUERIES = 1 << 16
 SCAN_QUERIES = 1 << 10  # more would not be faster, and a signal waits until all have met a part of the table
@@ -118,10 +119,16 @@ def request_options(most: Decorator = limit_option, name: str = "--radius", **ra
 
 def run(store: Store, request: Request, answer: Callable[[Words], Matches], scanning: bool) -> None:
     """Answer all queries and write the matches, in bounded memory."""
+    if request.radius is not None and request.radius > store.width:
+        types.fail(f"--radius: must be a whole number from 0 to {store.width}, got '{request.radius}'")
     notices = documents.Notices()
     chunks, total = _chunks(store, request.queries, request.rows, notices)
     json_lines = is_json(request.output, request.as_json)
-    writer = json_lines_writer(request.output) if json_lines else rows_writer(request.output, request.queries.text)
+    writer = (
+        json_lines_writer(request.output, store.width)
+        if json_lines
+        else rows_writer(request.output, request.queries.text, store.width)
+    )
     most = SCAN_QUERIES if scanning else CHUNK_QUERIES
     at_once, done, cut_off = FIRST_QUERIES, 0, 0
     with Bars(request.talk.bars, chunks if hasattr(chunks, "bytes_total") else None) as bars, writer as write:
@@ -164,10 +171,10 @@ def _chunks(store: Store, queries: Queries, rows: Rows, notices: documents.Notic
     refuse(documents.FOLDER_PARAMETERS, "needs --text")
     if not queries.words and not queries.input:
         raise click.UsageError("give fingerprints, --input FILE or --text FILE", click.get_current_context())
-    given = parse_words(queries.words, rows.decimal)
+    given = parse_words(queries.words, rows.decimal, store.width)
     if not queries.input:
         return [Chunk(given, None)], len(given)
-    reader = open_reader(queries.input, chunk_rows=CHUNK_QUERIES, **rows.arguments)
+    reader = open_reader(queries.input, chunk_rows=CHUNK_QUERIES, width=store.width, **rows.arguments)
     if not len(given):
         return _WithoutIds(reader), reader.rows
     total = None if reader.rows is None else reader.rows + len(given)
@@ -201,14 +208,15 @@ def _joined(given: Any, reader: Any) -> Iterator[Chunk]:
     yield from _WithoutIds(reader)
 
 
-def parse_words(words: Sequence[str], decimal: bool) -> Any:
-    """Read fingerprints from the command line; anything else is a usage error."""
-    return check_fingerprints([_parse_word(word, decimal) for word in words])
+def parse_words(words: Sequence[str], decimal: bool, bits: int) -> npt.NDArray[Any]:
+    """Read fingerprints of a width from the command line; anything else is a usage error."""
+    width = Width(bits)
+    return width.outside(width.rows(_parse_word(word, decimal, bits) for word in words))
 
 
-def _parse_word(word: str, decimal: bool) -> int:
+def _parse_word(word: str, decimal: bool, bits: int) -> int:
     try:
-        return parse_fingerprint(word, decimal)
+        return parse_fingerprint(word, decimal, bits)
     except InputError as error:
         hint = ""
         with suppress(OSError, ValueError):
@@ -233,18 +241,18 @@ def fingerprinter_of(store: Store) -> Any:
 def is_json(output: str, as_json: bool) -> bool:
     """Whether JSON lines are wanted; a usage error if ``--json`` and the extension contradict each other."""
     suffix = "" if output == "-" else Path(output).suffix.lower()
-    if as_json and suffix in (".tsv", ".csv", ".txt", ".parquet", ".npy", ".u64"):
+    if as_json and suffix in (".tsv", ".csv", ".txt", ".parquet", ".npy", ".u32", ".u64"):
         raise click.UsageError(f"--json does not go with an output named *{suffix}", click.get_current_context())
     return as_json or suffix == ".jsonl"
 
 
 @contextmanager
-def rows_writer(output: str, with_document: bool) -> Iterator[Write]:
+def rows_writer(output: str, with_document: bool, width: int) -> Iterator[Write]:
     """One row per id: delimited text always has four columns, Parquet also names the document of a query."""
     columns = list(COLUMNS)
     if with_document and format_of(output, None) == "parquet":
         columns.append("document")
-    with open_writer(output, columns=columns) as writer:
+    with open_writer(output, columns=columns, width=width) as writer:
 
         def write(queries: Chunk, matches: Matches, own: Words | list[str] | None = None) -> int:
             lims, ids = matches.ids()
@@ -284,21 +292,24 @@ def _without(found: Sequence[Match], own: int | str) -> list[Match]:
 
 
 @contextmanager
-def json_lines_writer(output: str) -> Iterator[Write]:
+def json_lines_writer(output: str, bits: int) -> Iterator[Write]:
     """One object per query, even without a match."""
+    width = Width(bits)
     sink = Sink(output)
     encode = json.JSONEncoder(ensure_ascii=False).encode
     try:
 
         def write(queries: Chunk, matches: Matches, own: Words | list[str] | None = None) -> int:
             lines, rows = [], 0
-            for number, (query, found) in enumerate(zip(queries.fingerprints.tolist(), matches, strict=True)):
+            texts = width.texts(check_fingerprints(queries.fingerprints, width))
+            for number, (query, found) in enumerate(zip(texts, matches, strict=True)):
                 record: dict[str, Any] = {} if queries.ids is None else {"document": queries.ids[number]}
-                record["query"] = f"{query:016x}"
+                record["query"] = query
                 if own is not None:
                     found = _without(found, own[number])
                 record["matches"] = [
-                    {"fingerprint": f"{match.fingerprint:016x}", "distance": match.distance, "ids": match.ids} for match in found
+                    {"fingerprint": width.text(match.fingerprint), "distance": match.distance, "ids": match.ids}
+                    for match in found
                 ]
                 if matches.more is not None:
                     record["more"] = bool(matches.more[number])

@@ -9,7 +9,7 @@ from fpstore.cli.verb import Verb
 
 
 @click.command(cls=Verb)
-@asking.request_options(required=True, help="Largest distance of a match, 0 to 64.")
+@asking.request_options(required=True, help="Largest distance of a match, up to the store's width.")
 def scan(request: asking.Request) -> None:
     """Find matches within any radius by reading the whole first table.
 

@@ -10,9 +10,10 @@ import click
 
 from fpstore.arguments import check_share
 from fpstore.design.block_bytes import BLOCK_BYTES
-from fpstore.design.families import MAX_RADIUS, check_design
+from fpstore.design.families import check_design
 from fpstore.errors import InputError, show
 from fpstore.resources import MOST_THREADS, parse_memory, parse_size
+from fpstore.width import WIDTHS, check_width
 
 
 class Checked(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
@@ -69,6 +70,10 @@ def _block_bytes(text: str) -> int:
     return int(text)
 
 
+def _width(text: str) -> int:
+    return check_width(int(text) if text in map(str, WIDTHS) else text).bits
+
+
 def _share(text: str) -> float | None:
     try:
         number: Any = float(text)
@@ -86,8 +91,9 @@ def _suffix(text: str) -> str:
 BLOCK = Checked("integer", _block_bytes)
 BUDGET = Checked("size", lambda text: parse_size(text, "the size"))
 MEMORY = Checked("size", parse_memory)
-RADIUS = whole(0, MAX_RADIUS)
+RADIUS = whole(0, WIDTHS[-1])
 COUNT = whole(1, 2**63 - 1)
 SHARE = Checked("number", _share)
 SUFFIX = Checked("text", _suffix)
+WIDTH = Checked("integer", _width)
 THREADS = whole(1, MOST_THREADS)

@@ -1,7 +1,7 @@
 """Checks of fingerprints and ids: the one place that accepts, converts or refuses values from outside."""
 
-import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NoReturn, cast
 
 import numpy as np
@@ -10,103 +10,10 @@ import numpy.typing as npt
 from fpstore.aliases import Words
 from fpstore.arguments import MAX_ID_BYTES
 from fpstore.errors import InputError, show
+from fpstore.width import WIDTH_64, WIDTHS, WORD_BITS, Width
 
 MAX_U64 = 2**64 - 1
-
-_HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]{16})|0[xX]([0-9a-fA-F]{1,16})")
-_HEX_SHORT = re.compile(r"[0-9a-fA-F]{1,15}")
-_HEX_ANY = re.compile(r"(?:0[xX])?[0-9a-fA-F]+")
-_DIGITS = re.compile(r"[0-9]+")
-_NEGATIVE = re.compile(r"-[0-9]+")
-
-
-def parse_fingerprint(text: str, decimal: bool = False) -> int:
-    """Read one fingerprint from text.
-
-    Parameters
-    ----------
-    text : str
-        16 hexadecimal digits of either case, or 1 to 16 after ``0x``; with ``decimal``, decimal digits. Fewer digits
-        without ``0x`` are refused: most often they are a decimal number, or cut off. Blanks around the digits are ignored.
-    decimal : bool
-        Read decimal digits instead.
-
-    Returns
-    -------
-    int
-        0 to 2**64 - 1.
-
-    Raises
-    ------
-    InputError
-        The text is not a fingerprint.
-
-    Examples
-    --------
-    >>> parse_fingerprint("0x2A"), parse_fingerprint("42", decimal=True)
-    (42, 42)
-    """
-    if not isinstance(text, str):
-        raise InputError(f"a fingerprint in text must be a str, got {type(text).__name__}", got=text)
-    digits = text.strip(" \t\r\n")
-    if decimal:
-        if _DIGITS.fullmatch(digits):
-            significant = digits.lstrip("0")
-            if len(significant) <= 20 and int(significant or "0") <= MAX_U64:
-                return int(significant or "0")
-            reason = "it is over 2^64-1"
-        else:
-            reason = "it is negative" if _NEGATIVE.fullmatch(digits) else "expected decimal digits"
-    else:
-        match = _HEX.fullmatch(digits)
-        if match:
-            return int(match[1] or match[2], 16)
-        reason = "expected 16 hexadecimal digits, or 0x and 1 to 16"
-        short = _HEX_SHORT.fullmatch(digits)
-        if short:
-            reason = f"it has {len(digits)} of 16 hexadecimal digits: write all 16, or 0x before fewer"
-        if _DIGITS.fullmatch(digits) and len(digits) <= 20 and int(digits) <= MAX_U64:
-            reason += " (decimal fingerprints need decimal=True, --decimal)"
-        elif not short and _HEX_ANY.fullmatch(digits):
-            reason = "it is over 2^64-1: " + reason
-        elif _NEGATIVE.fullmatch(digits):
-            reason = "it is negative"
-    raise InputError(f"{show(text)} is not a fingerprint: {reason}", got=text)
-
-
-def is_like_fingerprint(text: str, decimal: bool) -> bool:
-    """Return whether a cell has digits of a fingerprint, even too few of them, and so is not the name of a column."""
-    return bool((_DIGITS if decimal else _HEX_ANY).fullmatch(text.strip(" \t\r\n")))
-
-
-def format_fingerprint(value: int) -> str:
-    """Write one fingerprint as 16 lower-case hexadecimal digits.
-
-    Parameters
-    ----------
-    value : int
-        0 to 2**64 - 1.
-
-    Returns
-    -------
-    str
-        Sixteen characters.
-
-    Raises
-    ------
-    InputError
-        The value is not an integer or out of range.
-
-    Examples
-    --------
-    >>> format_fingerprint(42)
-    '000000000000002a'
-    """
-    if isinstance(value, bool | np.bool) or not isinstance(value, int | np.integer):
-        raise InputError(f"a fingerprint must be an int, got {type(value).__name__} {show(value)}", got=value)
-    if not 0 <= value <= MAX_U64:
-        raise InputError(f"{show(int(value))} is not a fingerprint: expected 0 to 2^64-1", got=value)
-    return f"{int(value):016x}"
+_SHOWN_BITS = 256
 
 
 def parse_integer_id(text: str, plain: bool) -> int:
@@ -139,47 +46,105 @@ def check_string_id(text: str) -> str:
     return text
 
 
-def dtype_problem(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str | None:
-    """Return why an array of this dtype and shape cannot hold fingerprints, or None if it can."""
-    received = f"got dtype {dtype}, shape {shape}"
+def too_large(number: int, width: Width, name: str = "") -> str:
+    """Return that a number does not fit a width, and which one it needs; by default the number itself is its name."""
+    bits = number.bit_length()
+    fits = next((other for other in WIDTHS if other >= bits), None)
+    shown = (hex(number) if bits > 128 else str(number)) if bits <= _SHOWN_BITS else "a larger number"
+    return f"{name or shown} takes {bits} bits, but the width is {width.bits}: {advice(fits)}"
+
+
+def advice(bits: int | None) -> str:
+    """Return what to do with fingerprints of another width than the store's."""
+    if bits not in WIDTHS:
+        return f"there are widths of {', '.join(map(str, WIDTHS[:-1]))} and {WIDTHS[-1]} bits"
+    return f"pass width={bits} to build (--width {bits}), or query a store of that width"
+
+
+def wrong_width(what: str, bits: int, where: str, width: Width) -> str:
+    """Return that fingerprints have another width."""
+    return f"{what} of {bits} bits{where}, but the width is {width.bits}: {advice(bits)}"
+
+
+def dtype_problem(dtype: np.dtype[Any], shape: tuple[int, ...], width: Width) -> str | None:
+    """Return why an array of this dtype and shape cannot hold fingerprints of a width, or None if it can."""
+    received = f"dtype {dtype}, shape {shape}"
     if dtype.kind == "i":
         how = f"array.view(np.{np.dtype(f'u{dtype.itemsize}').name})"
-        return f"fingerprints must be unsigned, {received}; to keep the bits of signed integers use {how}"
-    if dtype.kind != "u":
-        return f"fingerprints must be a 1-D uint64 array, {received}"
-    if len(shape) != 1:
-        return f"fingerprints must be a 1-D array, {received}"
-    return None
+        return f"fingerprints must be unsigned, got {received}; to keep the bits of signed integers use {how}"
+    if dtype.kind == "u" and len(shape) == 1 and width.words == 1:
+        return None  # their values decide
+    bits = _bits_of_rows(dtype, shape)
+    if bits == width.bits:
+        return None
+    if bits in WIDTHS:
+        return wrong_width("fingerprints", bits, f" ({received})", width)
+    rows = f"uint8 rows of shape (n, {width.bytes})"
+    numbers = "a 1-D array of unsigned integers" if width.words == 1 else f"uint64 rows of shape (n, {width.words})"
+    return f"fingerprints of {width.bits} bits must be {numbers}, or {rows}, got {received}"
 
 
-def check_fingerprint(value: object) -> int:
-    """Return one fingerprint as an int, or raise InputError."""
-    if isinstance(value, np.uint64) or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**64):
-        return int(value)
-    if isinstance(value, np.unsignedinteger):
-        return int(value)
-    what = f"{type(value).__name__} {show(value)}"
-    raise InputError(f"a fingerprint is an int from 0 to 2^64 - 1 or a numpy.uint64, got {what}")
+def _bits_of_rows(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
+    """Return how many bits each row of an array has, 0 if it has no rows that can be fingerprints."""
+    kind, size = dtype.kind, dtype.itemsize
+    if len(shape) == 1 and (kind == "S" or (kind == "V" and dtype.names is None) or (kind == "u" and size >= 4)):
+        return 8 * size
+    if len(shape) == 2 and (kind == "b" or (kind == "u" and (size == 1 or (size == 8 and shape[1] > 1)))):
+        return shape[1] * (1 if kind == "b" else 8 * size)
+    return 0
 
 
-def check_fingerprints(values: object) -> Words:
-    """Convert a caller's fingerprints to a contiguous native uint64 array.
+def check_fingerprint(value: object, width: Width = WIDTH_64) -> int:
+    """Return one fingerprint as a number below 2^bits.
 
     Parameters
     ----------
-    values : array or sequence
-        A 1-D array of unsigned integers of any width, byte order and layout, or a sequence of Python ints
-        0 to 2**64 - 1.
-
-    Returns
-    -------
-    numpy.ndarray
-        uint64, shape (n,), C-contiguous. It shares memory with ``values`` if no conversion was needed.
+    value : int, numpy unsigned integer, bytes, array or ImageHash
+        A number; or big-endian bytes, as ``bytes`` or a uint8 array; or bits, the most significant first: a bool array of
+        any shape, or an object that has one as ``hash``.
+    width : Width
 
     Raises
     ------
     InputError
-        For signed arrays, floats, bools, negatives, strings and other shapes; the message names dtype and shape.
+        It has another width, or is something else.
+    """
+    if type(value) is int and not value >> width.bits:
+        return value
+    if isinstance(value, int | np.unsignedinteger) and not isinstance(value, bool):
+        number = int(value)
+        if not number >> width.bits:
+            return number
+        if number >= 0:
+            raise InputError(f"the fingerprint {too_large(number, width)}", got=value)
+    data = _as_bytes(value, width)
+    if data is not None:
+        return int.from_bytes(data, "big")
+    kinds = f"an int from 0 to 2^{width.bits} - 1, {width.bytes} bytes, or an image hash of {width.bits} bits"
+    raise InputError(f"a fingerprint is {kinds}, got {type(value).__name__} {show(value)}", got=value)
+
+
+def check_fingerprints(values: object, width: Width = WIDTH_64) -> Words:
+    """Convert a caller's fingerprints to contiguous rows, as `fpstore.width` describes them.
+
+    Parameters
+    ----------
+    values : array or sequence
+        An array of n fingerprints: unsigned integers of any itemsize, shape (n,), for widths of 32 and 64; bytes, most
+        significant first, as uint8 of shape (n, bits / 8) or as a bytes or void dtype, shape (n,); words, most significant
+        first, as uint64 of shape (n, bits / 64), for widths of 128 and 256; or bits as bool, shape (n, bits). Or a sequence, or
+        an array of dtype object, of what `check_fingerprint` takes.
+    width : Width
+
+    Returns
+    -------
+    numpy.ndarray
+        uint64, shape (n,) or (n, words), C-contiguous. It shares memory with ``values`` if no conversion was needed.
+
+    Raises
+    ------
+    InputError
+        For another width, and for signed arrays, floats, negatives, strings and other shapes; the message names dtype and shape.
 
     Examples
     --------
@@ -188,11 +153,111 @@ def check_fingerprints(values: object) -> Words:
     """
     array = as_array(values)
     if array is None:
-        return _integers(_as_list(values, "fingerprints"), "fingerprint")
-    problem = dtype_problem(array.dtype, array.shape)
+        return _rows_of_list(_as_list(values, "fingerprints"), width)
+    if array.dtype.kind == "O" and array.ndim == 1:
+        return _rows_of_list(array.tolist(), width)
+    return rows_of_array(array, width)
+
+
+def rows_of_array(array: npt.NDArray[Any], width: Width, first: int = 0) -> Words:
+    """Return the rows of an array whose first is at a place of its own; see `check_fingerprints`."""
+    problem = dtype_problem(array.dtype, array.shape, width)
     if problem:
-        raise InputError(problem, expected="1-D uint64", got=(str(array.dtype), array.shape))
-    return np.ascontiguousarray(array, dtype=np.uint64)
+        raise InputError(problem, expected=width.bits, got=(str(array.dtype), array.shape))
+    if array.dtype.kind == "u" and array.ndim == 1:
+        large = first_too_large(array, width)
+        if large is not None:
+            number = int(array[large])
+            raise InputError(f"the fingerprint at position {first + large} does not fit: {too_large(number, width)}", got=number)
+        return _shifted(np.ascontiguousarray(array, dtype=np.uint64), width)
+    if array.dtype.kind == "u" and array.dtype.itemsize == 8:
+        return np.ascontiguousarray(array, dtype=np.uint64)
+    if array.dtype.kind == "b":
+        array = np.packbits(array, axis=1)
+    return width.from_bytes(np.ascontiguousarray(array).view(np.uint8))
+
+
+def first_too_large(array: npt.NDArray[Any], width: Width) -> int | None:
+    """Return the place of the first number that does not fit a width, None if all do."""
+    if 8 * array.dtype.itemsize <= width.bits:
+        return None
+    large = array > np.uint64((1 << width.bits) - 1)
+    return int(np.argmax(large)) if large.any() else None
+
+
+def _rows_of_list(items: list[object], width: Width) -> Words:
+    kinds = set(map(type, items))
+    if kinds <= {int}:
+        return _rows_of_numbers(cast(list[int], items), width)
+    if kinds == {bytes} and set(map(len, cast(list[bytes], items))) == {width.bytes}:
+        return width.from_bytes(np.frombuffer(b"".join(cast(list[bytes], items)), np.uint8))
+    if all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds):
+        return _rows_of_numbers(list(map(int, cast(list[int], items))), width)
+    parts: list[bytes] = []
+    for index, item in enumerate(items):
+        if isinstance(item, int | np.integer) and not isinstance(item, bool):
+            if item < 0 or int(item) >> width.bits:
+                raise _not_below(int(item), index, width)
+            parts.append(int(item).to_bytes(width.bytes, "big"))
+            continue
+        data = _as_bytes(item, width, f" at position {index}")
+        parts.append(_refuse_item(items, index, "fingerprint", width) if data is None else data)
+    return width.from_bytes(np.frombuffer(b"".join(parts), np.uint8))
+
+
+def _rows_of_numbers(numbers: list[int], width: Width) -> Words:
+    with suppress(OverflowError):
+        if width.words > 1:
+            return width.rows(numbers)
+        array = np.array(numbers, dtype=np.uint64)
+        if first_too_large(array, width) is None:
+            return _shifted(array, width)
+    bad = next(index for index, number in enumerate(numbers) if number < 0 or number >> width.bits)
+    raise _not_below(numbers[bad], bad, width)
+
+
+def _shifted(numbers: Words, width: Width) -> Words:
+    """Return numbers below 2^bits as rows of one word."""
+    return numbers << np.uint64(WORD_BITS - width.bits) if width.bits < WORD_BITS else numbers
+
+
+def _not_below(number: int, index: int, width: Width) -> InputError:
+    if number >= 0:
+        return InputError(f"the fingerprint at position {index} does not fit: {too_large(number, width)}", got=number)
+    return InputError(f"fingerprint {show(number)} at position {index} is out of range 0 to 2^{width.bits}-1", got=number)
+
+
+def is_image_hash(value: object) -> bool:
+    """Return whether an object is like an ImageHash: its attribute ``hash`` is an array of bits."""
+    bits = getattr(value, "hash", None)
+    return isinstance(bits, np.ndarray) and bits.dtype.kind == "b"
+
+
+def _as_bytes(value: Any, width: Width, where: str = "") -> bytes | None:
+    """Return the bytes of a fingerprint that is bytes, a row of an array or an image hash; None if it is something else."""
+    if is_image_hash(value) or (isinstance(value, np.ndarray) and value.dtype.kind == "b"):
+        bits = value if isinstance(value, np.ndarray) else value.hash
+        if bits.size != width.bits:
+            what = f" ({type(value).__name__}, shape {bits.shape}){where}"
+            raise InputError(wrong_width("a fingerprint", bits.size, what, width), got=value)
+        return np.packbits(bits).tobytes()
+    if isinstance(value, np.ndarray):
+        words = width.words > 1 and value.dtype.kind == "u" and value.dtype.itemsize == 8
+        if value.ndim != 1 or not (words or value.dtype == np.uint8):
+            return None
+        data = value.astype(">u8").tobytes() if words else value.tobytes()
+    elif isinstance(value, bytes | bytearray | memoryview) or (isinstance(value, np.void) and value.dtype.names is None):
+        data = bytes(value) if isinstance(value, bytes | bytearray) else value.tobytes()
+    else:
+        return None
+    if len(data) == width.bytes:
+        return data
+    form = f"{type(value).__name__}, length {len(data)}"
+    if isinstance(value, np.ndarray):
+        form = f"dtype {value.dtype}, shape {value.shape}"
+    if 8 * len(data) in WIDTHS:
+        raise InputError(wrong_width("a fingerprint", 8 * len(data), f" ({form}){where}", width), got=value)
+    raise InputError(f"a fingerprint of {width.bits} bits has {width.bytes} bytes, got {len(data)} ({form}){where}", got=value)
 
 
 def check_ids(ids: object, count: int) -> Words | list[str]:
@@ -269,7 +334,7 @@ def _check_count(length: int, count: int) -> None:
 def _ids_of_list(items: list[object]) -> Words | list[str]:
     strings = [item for item in items if isinstance(item, str)]
     if not strings:
-        return _integers(items, "id")
+        return _integer_ids(items)
     if len(strings) != len(items):
         other = next(item for item in items if not isinstance(item, str))
         raise InputError(f"ids must be all integers or all strings, got {show(strings[0])} and {show(other)}")
@@ -308,24 +373,24 @@ def _as_list(values: object, what: str) -> list[object]:
     raise InputError(f"{what} must be an array or a list, got {type(values).__name__} {show(values)}", got=values)
 
 
-def _integers(items: list[object], what: str) -> Words:
+def _integer_ids(items: list[object]) -> Words:
     if not set(map(type, items)) <= {int}:
         for index, item in enumerate(items):
             if isinstance(item, bool) or not isinstance(item, int | np.integer):
-                _refuse_item(items, index, what)
+                _refuse_item(items, index, "id")
     numbers = cast(list[int], items)
     try:
         return np.array(numbers, dtype=np.uint64)
     except OverflowError:
         bad = next(i for i, number in enumerate(numbers) if not 0 <= number <= MAX_U64)
-    raise InputError(f"{what} {show(int(numbers[bad]))} at position {bad} is out of range 0 to 2^64-1", got=numbers[bad])
+    raise InputError(f"id {show(int(numbers[bad]))} at position {bad} is out of range 0 to 2^64-1", got=numbers[bad])
 
 
-def _refuse_item(items: list[object], index: int, what: str) -> NoReturn:
+def _refuse_item(items: list[object], index: int, what: str, width: Width = WIDTH_64) -> NoReturn:
     item = items[index]
     received = f"{type(item).__name__} {show(item)} at position {index}"
     if isinstance(item, list | tuple | np.ndarray):
         shape = f"({len(items)}, {len(item)})" if np.ndim(item) else f"({len(items)},)"
         raise InputError(f"{what}s must be 1-D, got {received}: shape {shape}", got=item)
-    kinds = "integers 0 to 2^64-1, or strings" if what == "id" else "integers 0 to 2^64-1"
+    kinds = f"integers 0 to 2^{width.bits}-1, or " + ("strings" if what == "id" else f"{width.bytes} bytes each, or image hashes")
     raise InputError(f"{what}s must be {kinds}, got {received}, shape ({len(items)},)", got=item)

@@ -12,13 +12,14 @@ import numpy.typing as npt
 from fpstore.aliases import Words
 from fpstore.io.source import IdColumn, IdKind
 from fpstore.string_column import StringColumn
+from fpstore.width import WIDTH_64, WORD_BITS, Width
 
 _Positions = npt.NDArray[np.int64]
 _Bytes = npt.NDArray[np.uint8]
 
-_HEX_DIGITS = 16
-_DECIMAL_DIGITS = 20
-_PAD = bytes(_DECIMAL_DIGITS)
+_DECIMAL_DIGITS = {32: 20, 64: 20, 128: 39, 256: 78}  # with zeros in front, where all of them fit in one word
+_PAD = bytes(max(_DECIMAL_DIGITS.values()))
+_LIMB_DIGITS, _LIMB_BITS = 9, 32  # of large decimal numbers
 
 _NO_DIGIT = 255
 _NEWLINE, _RETURN, _COMMENT, _ZERO = b"\n\r#0"
@@ -41,7 +42,7 @@ class Lines(NamedTuple):
 
 
 def parse_block(
-    block: bytes, separators: bytes, decimal: bool, kind: IdKind | None, plain: bool
+    block: bytes, separators: bytes, decimal: bool, kind: IdKind | None, plain: bool, width: Width = WIDTH_64
 ) -> tuple[Words, IdColumn] | None:
     r"""Parse lines of ``fingerprint`` or ``fingerprint separator id``, all of one kind, each ending in ``\n``.
 
@@ -52,7 +53,7 @@ def parse_block(
     if lines is None:
         return None
     parse = _parse_decimal if decimal else _parse_hex
-    fingerprints = parse(lines, lines.starts, lines.cuts)
+    fingerprints = parse(lines, lines.starts, lines.cuts, width)
     if fingerprints is None:
         return None
     if not lines.has_ids:
@@ -65,6 +66,15 @@ def parse_block(
         return None if integers is None else (fingerprints, integers)
     strings = _slice_strings(lines, starts)
     return None if strings is None else (fingerprints, strings)
+
+
+def parse_texts(texts: list[str], decimal: bool, width: Width) -> Words | None:
+    """Parse one fingerprint per text; None if one is irregular."""
+    text = "\n".join(texts) + "\n"
+    columns = parse_block(text.encode("utf-8"), b"\t", decimal, None, False, width)
+    # One line and one row per text: none holds a line break, and no line was skipped as blank.
+    alike = columns is not None and columns[1] is None and text.count("\n") == len(columns[0]) == len(texts)
+    return columns[0] if columns is not None and alike else None
 
 
 def _split(block: bytes, separators: bytes) -> Lines | None:
@@ -115,29 +125,48 @@ def _digits(lines: Lines, starts: _Positions, ends: _Positions, width: int, base
     return digits if not len(digits) or digits.max() < base else None
 
 
-def _parse_hex(lines: Lines, starts: _Positions, ends: _Positions) -> Words | None:
+def _parse_hex(lines: Lines, starts: _Positions, ends: _Positions, width: Width) -> Words | None:
     prefixed = (lines.buffer[starts] == _ZERO) & ((lines.buffer[starts + 1] | 32) == ord("x"))
-    if bool((~prefixed & (ends - starts != _HEX_DIGITS)).any()):
+    if bool((~prefixed & (ends - starts != width.digits)).any()):
         return None  # too few digits without 0x
     if prefixed.any():
         starts = starts + 2 * prefixed
-    nibbles = _digits(lines, starts, ends, _HEX_DIGITS, 16)
+    nibbles = _digits(lines, starts, ends, width.digits, 16)
     if nibbles is None:
         return None
-    packed = (nibbles[:, 0::2] << 4) | nibbles[:, 1::2]
-    return packed.view(">u8").reshape(-1).astype(np.uint64)
+    packed: _Bytes = np.left_shift(nibbles[:, 0::2], 4, dtype=np.uint8) | nibbles[:, 1::2]
+    return width.from_bytes(packed)
 
 
-def _parse_decimal(lines: Lines, starts: _Positions, ends: _Positions) -> Words | None:
-    digits = _digits(lines, starts, ends, _DECIMAL_DIGITS, 10)
+def _parse_decimal(lines: Lines, starts: _Positions, ends: _Positions, width: Width = WIDTH_64) -> Words | None:
+    size = _DECIMAL_DIGITS[width.bits]
+    digits = _digits(lines, starts, ends, size, 10)
     if digits is None:
         return None
-    half = _DECIMAL_DIGITS // 2
+    if width.words > 1:
+        return _large_numbers(digits, width)
+    half = size // 2
     high, low = _number(digits[:, :half]), _number(digits[:, half:])
-    limit_high, limit_low = divmod(2**64 - 1, 10**half)
+    limit_high, limit_low = divmod((1 << width.bits) - 1, 10**half)
     if bool(((high > limit_high) | ((high == limit_high) & (low > limit_low))).any()):
         return None
-    return high * np.uint64(10**half) + low
+    numbers = high * np.uint64(10**half) + low
+    return numbers << np.uint64(WORD_BITS - width.bits) if width.bits < WORD_BITS else numbers
+
+
+def _large_numbers(digits: _Bytes, width: Width) -> Words | None:
+    """Return numbers of more than one word; None if one is too large."""
+    limbs = np.zeros((width.bits // _LIMB_BITS, len(digits)), dtype=np.uint64)  # the least significant first
+    for start in range(0, digits.shape[1], _LIMB_DIGITS):
+        part = digits[:, start : start + _LIMB_DIGITS]
+        carry, factor = _number(part), np.uint64(10 ** part.shape[1])
+        for limb in limbs:
+            carry += limb * factor  # below 2^62
+            limb[:] = carry & np.uint64((1 << _LIMB_BITS) - 1)
+            carry >>= np.uint64(_LIMB_BITS)
+        if carry.any():
+            return None
+    return width.from_bytes(limbs[::-1].T.astype(">u4", order="C").view(np.uint8))
 
 
 def _number(digits: _Bytes) -> Words:

@@ -8,8 +8,9 @@ import numpy as np
 
 from fpstore.aliases import Words
 from fpstore.errors import InputError, show
-from fpstore.io.check import MAX_U64, check_fingerprints, check_ids, check_string_id, parse_fingerprint
-from fpstore.io.columns import parse_block
+from fpstore.io.check import MAX_U64, check_fingerprints, check_ids, check_string_id, too_large
+from fpstore.io.columns import parse_texts
+from fpstore.io.digits import read_digits
 from fpstore.io.lines import BLOCK_BYTES, LineSource
 from fpstore.io.source import Batch, Fields, IdColumn, IdKind, IdRule, InputFile, at
 from fpstore.string_column import StringColumn
@@ -23,7 +24,7 @@ class JsonlSource(LineSource):
 
     def __init__(self, file: InputFile, fields: Fields, block_bytes: int = BLOCK_BYTES) -> None:
         super().__init__(file, block_bytes)
-        self._decimal = fields.decimal
+        self._decimal, self._width = fields.decimal, fields.width
         self._fingerprint_field = fields.fingerprint or "fingerprint"
         self._id_field = fields.id or "id"
         self._needs_id = fields.id is not None
@@ -64,14 +65,10 @@ class JsonlSource(LineSource):
 
     def _fingerprints(self, values: list[object]) -> Words | None:
         if set(map(type, values)) == {int}:
-            return check_fingerprints(values)
+            return check_fingerprints(values, self._width)
         if set(map(type, values)) != {str}:
             return None
-        text = "\n".join(cast(list[str], values)) + "\n"
-        columns = parse_block(text.encode("utf-8"), b"\t", self._decimal, None, False)
-        # One line and one row per value: no value holds a line break, and no line was skipped as blank.
-        alike = columns is not None and columns[1] is None and text.count("\n") == len(columns[0]) == len(values)
-        return columns[0] if columns is not None and alike else None
+        return parse_texts(cast(list[str], values), self._decimal, self._width)
 
     def parse_lines(self, block: bytes, first: int, rule: IdRule) -> Batch:
         """Parse a block row by row; the error names the first bad line."""
@@ -88,7 +85,7 @@ class JsonlSource(LineSource):
                 raise at(self.name, line, str(error)) from None
             if identifier is not None:
                 ids.append(identifier)
-        return Batch(np.array(fingerprints, dtype=np.uint64), _column(ids, rule))
+        return Batch(self._width.rows(fingerprints), _column(ids, rule))
 
     def _fingerprint(self, row: dict[str, object]) -> int:
         field = self._fingerprint_field
@@ -96,11 +93,13 @@ class JsonlSource(LineSource):
             raise InputError(f"the field {show(field)} is missing{_fields_of(row)}")
         value = row[field]
         if type(value) is int:
-            if 0 <= value <= MAX_U64:
-                return value
-            raise InputError(f"{show(value)} is not a fingerprint: expected 0 to 2^64-1")
+            if value < 0:
+                raise InputError(f"{show(value)} is not a fingerprint: it is negative")
+            if value >> self._width.bits:
+                raise InputError(f"the fingerprint {too_large(value, self._width)}")
+            return value
         if type(value) is str:
-            return parse_fingerprint(value, self._decimal)
+            return read_digits(value, self._decimal, self._width)
         raise InputError(f"{_show_json(value)} is not a fingerprint: expected an integer or a string of digits")
 
     def _id(self, row: dict[str, object], rule: IdRule) -> int | str | None:

@@ -9,13 +9,14 @@ import numpy as np
 
 from fpstore.arguments import check_choice, check_flag, check_path, check_whole, printable
 from fpstore.errors import InputError, show
-from fpstore.io.binary import NpySource, RawSource
+from fpstore.io.binary import RAW_BITS, NpySource, RawSource
 from fpstore.io.check import is_plain_integer
 from fpstore.io.jsonl import JsonlSource
 from fpstore.io.parquet import ParquetSource
 from fpstore.io.source import FORMATS, Batch, Chunk, Fields, IdColumn, IdRule, IdType, InputFile, Source
 from fpstore.io.text import Dialect, TextSource
 from fpstore.string_column import StringColumn
+from fpstore.width import WIDTH_64, Width, check_width
 
 CHUNK_ROWS = 1 << 18
 MOST_CHUNK_ROWS = 1 << 30
@@ -36,13 +37,17 @@ class Reader:
         Bytes read so far.
     has_ids : bool or None
         Whether rows have ids; None until the first row of a text input is read.
+    width : int
+        The bits of a fingerprint.
     """
 
-    def __init__(self, sources: Sequence[Source], id_type: IdType, chunk_rows: int) -> None:
+    def __init__(self, sources: Sequence[Source], id_type: IdType, chunk_rows: int, width: Width = WIDTH_64) -> None:
         self._sources = sources
         self._id_type: IdType = id_type
         self._chunk_rows = chunk_rows
         self._rule = IdRule(id_type)
+        self._width = width
+        self.width = width.bits
         self.rows = _total(source.rows for source in sources)
         self.bytes_total = _total(source.bytes_total for source in sources)
 
@@ -59,14 +64,18 @@ class Reader:
         return next((source.has_ids for source in self._sources if source.rows != 0), None)
 
     def __iter__(self) -> Iterator[Chunk]:
-        return map(_as_chunk, self.columns())
+        return map(self._as_chunk, self.columns())
 
     def columns(self) -> Iterator[Batch]:
-        """Yield the same, with strings in columns."""
+        """Yield the same as rows of words, with strings in columns."""
         self._rule = IdRule(self._id_type)
         for source in self._sources:
             source.bytes_done = 0
         return _cut(self._settled(self._rule), self._chunk_rows)
+
+    def _as_chunk(self, batch: Batch) -> Chunk:
+        ids = batch.ids.texts() if isinstance(batch.ids, StringColumn) else batch.ids
+        return Chunk(self._width.outside(batch.fingerprints), ids)
 
     def _settled(self, rule: IdRule) -> Iterator[Batch]:
         """Yield batches with ids of their final type; textual ids are held back until there is a chunk of them."""
@@ -86,10 +95,6 @@ class Reader:
                     yield from _decide(held, rule, self._chunk_rows)
                     held, held_rows = [], 0
         yield from _decide(held, rule, self._chunk_rows)
-
-
-def _as_chunk(rows: Batch) -> Chunk:
-    return Chunk(rows.fingerprints, rows.ids.texts() if isinstance(rows.ids, StringColumn) else rows.ids)
 
 
 def _decide(held: list[Batch], rule: IdRule, rows: int) -> Iterator[Batch]:
@@ -191,6 +196,7 @@ def open_reader(
     id_field: str | None = None,
     id_type: IdType = "auto",
     chunk_rows: int = CHUNK_ROWS,
+    width: int = 64,
 ) -> Reader:
     r"""Open files of fingerprints, with or without ids, for reading in succession.
 
@@ -201,7 +207,7 @@ def open_reader(
     format : str, optional
         One of `FORMATS`, for all paths; by default from each path's extension, and "tsv" for standard input.
     decimal : bool
-        Fingerprints in text are decimal instead of hexadecimal (16 digits, or ``0x`` and 1 to 16).
+        Fingerprints in text are decimal instead of hexadecimal (``width / 4`` digits, or ``0x`` and fewer).
     fingerprint_field, id_field : str, optional
         Names of JSON fields, Parquet columns, or columns in the header line of delimited text; by default
         "fingerprint" and "id". A field named here must exist.
@@ -210,6 +216,8 @@ def open_reader(
         integers if those of the first chunk all are, without leading zeros and below 2**64.
     chunk_rows : int
         Largest number of rows in a chunk.
+    width : int
+        The bits of a fingerprint: 32, 64, 128 or 256.
 
     Returns
     -------
@@ -219,8 +227,8 @@ def open_reader(
     Raises
     ------
     InputError
-        For an unknown extension, a folder, a wrong dtype or shape, or a damaged header; while iterating, for the first
-        row that does not parse, as ``path:line: reason``.
+        For an unknown extension, a folder, another width, a wrong dtype or shape, or a damaged header; while iterating, for the
+        first row that does not parse, as ``path:line: reason``.
     StorageError
         A file is missing or cannot be read.
     MissingExtraError
@@ -231,7 +239,12 @@ def open_reader(
     A line of delimited text is a fingerprint and, after a separator, an optional id, which is not changed. The
     separator is a tab in ``.tsv``, a comma in ``.csv`` (where cells may be quoted), and a tab, comma or blanks in ``.txt``.
     Blank lines and lines that start with ``#`` are skipped. A first line that names the fingerprint column is
-    a header: it allows columns in any order, and further columns.
+    a header: it allows columns in any order, and further columns. JSON fields hold digits, or integers.
+
+    A ``.npy`` file holds unsigned integers, shape (n,), for widths of 32 and 64; uint64 of shape (n, width / 64), most
+    significant word first, for those above; and for all, big-endian bytes (uint8 of shape (n, width / 8), or a bytes or void
+    dtype) or bits (bool of shape (n, width)). ``.u32`` and ``.u64`` files hold little-endian integers. A Parquet column holds
+    unsigned integers for widths of 32 and 64, and for all, ``fixed_size_binary(width / 8)``, ``binary`` of that length or digits.
 
     Examples
     --------
@@ -246,6 +259,7 @@ def open_reader(
     check_choice(id_type, get_args(IdType), "id_type")
     chunk_rows = check_whole(chunk_rows, 1, MOST_CHUNK_ROWS, "chunk_rows")
     decimal = check_flag(decimal, "decimal")
+    known = check_width(width)
     for what, field in (("fingerprint_field", fingerprint_field), ("id_field", id_field)):
         if field is not None and not (isinstance(field, str) and field):
             raise InputError(f"{what} must be the name of a column or field, got {show(field)}")
@@ -259,18 +273,18 @@ def open_reader(
             check_path(path)
     if sum(os.fspath(name) == "-" for name in names) > 1:
         raise InputError("standard input is named more than once")
-    fields = Fields(decimal, fingerprint_field, id_field)
+    fields = Fields(decimal, fingerprint_field, id_field, known)
     sources = [_open_source(name, format, fields, chunk_rows) for name in names]
-    return Reader(sources, id_type, chunk_rows)
+    return Reader(sources, id_type, chunk_rows, known)
 
 
 def _open_source(path: str | os.PathLike[str], format_name: str | None, fields: Fields, rows: int) -> Source:
     file = InputFile(path)  # first: a file that is missing matters more than its extension
     name = format_of(path, format_name)
-    if name in ("npy", "u64"):
+    if name == "npy" or name in RAW_BITS:
         if fields.id is not None:
             raise InputError(f"{file.name}: a .{name} file has no column {show(fields.id)}", path=file.name)
-        return NpySource(file, rows) if name == "npy" else RawSource(file, rows)
+        return NpySource(file, rows, fields.width) if name == "npy" else RawSource(file, rows, name, fields.width)
     if name == "parquet":
         return ParquetSource(file, fields, rows)
     if name == "jsonl":

@@ -16,7 +16,7 @@ from fpstore.disk.folders import short_name
 from fpstore.errors import InputError
 from fpstore.io.source import storage_errors
 
-Columns = dict[str, npt.NDArray[Any] | list[str]]
+Columns = dict[str, npt.NDArray[Any] | list[str]]  # fingerprints as rows of words
 
 
 class Sink:

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple
+
+import numpy.typing as npt
 
 from fpstore.aliases import Words
 from fpstore.arguments import printable
@@ -16,8 +18,9 @@ from fpstore.disk.refusals import refused
 from fpstore.errors import InputError, StorageError
 from fpstore.io.check import parse_integer_id
 from fpstore.string_column import StringColumn
+from fpstore.width import WIDTH_64, Width
 
-FORMATS = ("npy", "u64", "tsv", "csv", "txt", "jsonl", "parquet")
+FORMATS = ("npy", "u32", "u64", "tsv", "csv", "txt", "jsonl", "parquet")
 
 IdType = Literal["auto", "int", "str"]
 IdKind = Literal["int", "str"]
@@ -33,17 +36,18 @@ class Chunk(NamedTuple):
     Attributes
     ----------
     fingerprints : numpy.ndarray
-        uint64, shape (rows,). It may be a read-only slice of a mapped file.
+        uint32 or uint64, shape (rows,), for widths of 32 and 64; above, uint8, shape (rows, width / 8), big-endian. It may be a
+        read-only slice of a mapped file.
     ids : numpy.ndarray, list of str or None
         uint64, shape (rows,), or one string per row; None if the input has no ids.
     """
 
-    fingerprints: Words
+    fingerprints: npt.NDArray[Any]
     ids: Ids
 
 
 class Batch(NamedTuple):
-    """Rows as a source yields them.
+    """Rows as a source yields them, with fingerprints as `fpstore.width` describes rows.
 
     ``as_integers`` is set while the type of textual ids is not decided: it parses the same ids as integers, and
     raises at the first that is not one.
@@ -56,11 +60,12 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Fields:
-    """The caller's choices for the columns of an input."""
+    """The caller's choices for the columns of an input, and the width of its fingerprints."""
 
     decimal: bool = False
     fingerprint: str | None = None
     id: str | None = None
+    width: Width = WIDTH_64
 
 
 @contextmanager

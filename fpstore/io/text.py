@@ -8,8 +8,9 @@ import numpy as np
 
 from fpstore.aliases import Words
 from fpstore.errors import InputError, show
-from fpstore.io.check import check_string_id, is_like_fingerprint, parse_fingerprint
+from fpstore.io.check import check_string_id
 from fpstore.io.columns import parse_block
+from fpstore.io.digits import is_like_fingerprint, read_digits
 from fpstore.io.lines import BLOCK_BYTES, LineSource
 from fpstore.io.source import Batch, Fields, IdColumn, IdRule, InputFile, at, located
 from fpstore.string_column import StringColumn
@@ -71,7 +72,8 @@ class TextSource(LineSource):
     def _parse(self, block: bytes, line: int, layout: Layout, rule: IdRule) -> tuple[Words, IdColumn]:
         """Parse a block of whole lines: at once if it is regular, otherwise line by line."""
         if layout.regular and not (self._dialect == "csv" and b'"' in block):
-            columns = parse_block(block, _SEPARATORS[self._dialect], self._fields.decimal, rule.kind, rule.plain)
+            fields = self._fields
+            columns = parse_block(block, _SEPARATORS[self._dialect], fields.decimal, rule.kind, rule.plain, fields.width)
             if columns is not None:
                 fingerprints, ids = columns
                 has_ids = ids is not None
@@ -96,7 +98,7 @@ class TextSource(LineSource):
                 cells = self._split(text)
                 _check_width(cells, layout)
                 cell = cells[layout.fingerprint].decode("utf-8", "backslashreplace")
-                fingerprints.append(parse_fingerprint(cell, self._fields.decimal))
+                fingerprints.append(read_digits(cell, self._fields.decimal, self._fields.width))
                 has_id = layout.id is not None and layout.id < len(cells)
                 identifier = _decode_id(cells[layout.id or 0]) if has_id else None
                 rule.expect(identifier is not None)
@@ -109,7 +111,7 @@ class TextSource(LineSource):
         ids: IdColumn = None
         if rule.has_ids and fingerprints:
             ids = np.array(integers, dtype=np.uint64) if rule.kind == "int" else StringColumn.of(strings)
-        return np.array(fingerprints, dtype=np.uint64), ids
+        return self._fields.width.rows(fingerprints), ids
 
     def _split(self, text: bytes) -> list[bytes]:
         if self._dialect == "txt":

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from fpstore.errors import InputError, show
 from fpstore.io.sink import Columns, Encoder, Sink
+from fpstore.width import WIDTH_64, Width
 
 #: Characters that a cell of each dialect cannot hold, because they end a cell.
 _FORBIDDEN = {"tsv": "\t\r\n", "csv": "\r\n", "txt": "\t\r\n ,"}
@@ -19,8 +20,9 @@ _json = json.JSONEncoder(ensure_ascii=False).encode
 class TextEncoder(Encoder):
     """Rows as TSV, CSV or blank-separated text: fingerprints in hexadecimal, quoting only in CSV."""
 
-    def __init__(self, sink: Sink, dialect: str, columns: Mapping[str, str], header: bool) -> None:
+    def __init__(self, sink: Sink, dialect: str, columns: Mapping[str, str], header: bool, width: Width = WIDTH_64) -> None:
         self._sink = sink
+        self._width = width
         self._dialect = dialect
         self._columns = columns
         self._delimiter = _DELIMITERS[dialect]
@@ -30,7 +32,10 @@ class TextEncoder(Encoder):
 
     def write(self, data: Columns) -> None:
         """Append rows."""
-        cells = [values if isinstance(values, list) else _digits(values, self._columns[name]) for name, values in data.items()]
+        cells = [
+            values if isinstance(values, list) else _digits(values, self._columns[name], self._width)
+            for name, values in data.items()
+        ]
         checked = [
             self._cells(name, column) if isinstance(data[name], list) else column
             for name, column in zip(data, cells, strict=True)
@@ -53,10 +58,11 @@ class TextEncoder(Encoder):
 
 
 class JsonlEncoder(Encoder):
-    """Rows as one JSON object per line, with fingerprints as strings of 16 hexadecimal digits."""
+    """Rows as one JSON object per line, with fingerprints as strings of hexadecimal digits."""
 
-    def __init__(self, sink: Sink, columns: Mapping[str, str]) -> None:
+    def __init__(self, sink: Sink, columns: Mapping[str, str], width: Width = WIDTH_64) -> None:
         self._sink = sink
+        self._width = width
         self._columns = columns
         fields = [_json(name).replace("%", "%%") + ": %s" for name in columns]
         self._template = "{" + ", ".join(fields) + "}"
@@ -66,7 +72,7 @@ class JsonlEncoder(Encoder):
         columns = []
         for name, values in data.items():
             kind = self._columns[name]
-            texts = list(map(_json, values)) if isinstance(values, list) else _digits(values, kind)
+            texts = list(map(_json, values)) if isinstance(values, list) else _digits(values, kind, self._width)
             columns.append([f'"{text}"' for text in texts] if kind == "fingerprint" else texts)
         lines = map(self._template.__mod__, zip(*columns, strict=True))
         self._sink.write(("\n".join(lines) + "\n").encode("utf-8"))
@@ -76,8 +82,5 @@ def _quote(cell: str) -> str:
     return '"' + cell.replace('"', '""') + '"'
 
 
-def _digits(values: npt.NDArray[Any], kind: str) -> list[str]:
-    if kind != "fingerprint":
-        return [str(number) for number in values.tolist()]
-    text = values.astype(">u8").tobytes().hex()
-    return [text[start : start + 16] for start in range(0, len(text), 16)]
+def _digits(values: npt.NDArray[Any], kind: str, width: Width) -> list[str]:
+    return width.texts(values) if kind == "fingerprint" else [str(number) for number in values.tolist()]

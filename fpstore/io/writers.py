@@ -10,13 +10,14 @@ import numpy.typing as npt
 
 from fpstore.arguments import check_flag, check_path
 from fpstore.errors import InputError, show
-from fpstore.io.binary import RawEncoder
+from fpstore.io.binary import RAW_BITS, RawEncoder
 from fpstore.io.check import check_fingerprints, check_ids
 from fpstore.io.parquet import ParquetEncoder
 from fpstore.io.reader import format_of
 from fpstore.io.sink import Columns, Encoder, Sink
 from fpstore.io.source import Chunk
 from fpstore.io.text_out import JsonlEncoder, TextEncoder
+from fpstore.width import Width, check_width
 
 ColumnKind = Literal["fingerprint", "distance", "value"]
 
@@ -41,8 +42,9 @@ class Writer:
         Rows written so far.
     """
 
-    def __init__(self, sink: Sink, encoder: Encoder, columns: Mapping[str, ColumnKind]) -> None:
+    def __init__(self, sink: Sink, encoder: Encoder, columns: Mapping[str, ColumnKind], width: Width) -> None:
         self._sink = sink
+        self._width = width
         self._encoder = encoder
         self._columns = columns
         self._strings: dict[str, bool] = {}
@@ -134,21 +136,22 @@ class Writer:
             count = length
             kind = self._columns[name]
             try:
-                columns[name] = check_fingerprints(values) if kind == "fingerprint" else check_ids(values, length)
+                fingerprints = kind == "fingerprint"
+                columns[name] = check_fingerprints(values, self._width) if fingerprints else check_ids(values, length)
             except InputError as error:
                 raise InputError(f"column {name!r}: {error}") from None
             if kind == "distance":
-                columns[name] = _check_distances(name, columns[name])
+                columns[name] = _check_distances(name, columns[name], self._width)
             strings = isinstance(columns[name], list)
             if count and self._strings.get(name, strings) != strings:
                 raise InputError(f"column {name!r} mixes integers and strings")
         return columns
 
 
-def _check_distances(name: str, values: npt.NDArray[Any] | list[str]) -> npt.NDArray[np.uint8]:
-    if isinstance(values, list) or (len(values) and values.max() > 64):
-        raise InputError(f"column {name!r} must hold distances of 0 to 64 bits")
-    return values.astype(np.uint8)
+def _check_distances(name: str, values: npt.NDArray[Any] | list[str], width: Width) -> npt.NDArray[Any]:
+    if isinstance(values, list) or (len(values) and values.max() > width.bits):
+        raise InputError(f"column {name!r} must hold distances of 0 to {width.bits} bits")
+    return values.astype(np.uint8 if width.bits < 256 else np.uint16)
 
 
 def open_writer(
@@ -157,6 +160,7 @@ def open_writer(
     format: str | None = None,  # noqa: A002 - the word users know
     columns: Sequence[str] | Mapping[str, ColumnKind],
     header: bool = False,
+    width: int = 64,
 ) -> Writer:
     """Open a file or a stream for writing rows.
 
@@ -172,6 +176,9 @@ def open_writer(
         others hold integers or strings. A mapping to "fingerprint", "distance" or "value" overrides this.
     header : bool
         Begin delimited text with a line of column names.
+    width : int
+        The bits of a fingerprint: 32, 64, 128 or 256. Text has ``width / 4`` hexadecimal digits. Parquet has uint32, uint64 or
+        ``fixed_size_binary(width / 8)``, and ``.npy`` uint32, uint64 or uint8 of shape (n, width / 8).
 
     Returns
     -------
@@ -195,6 +202,7 @@ def open_writer(
     {"fingerprint": "000000000000002a", "id": "a.txt"}
     """
     header = check_flag(header, "header")
+    known = check_width(width)
     if not isinstance(path_or_stream, str | os.PathLike) and not hasattr(path_or_stream, "write"):
         raise InputError(f"a path or a stream to write to is expected, got {show(path_or_stream)}")
     if isinstance(path_or_stream, str | os.PathLike) and path_or_stream != "-":
@@ -207,20 +215,22 @@ def open_writer(
     if format is None and (path_or_stream == "-" or not isinstance(path_or_stream, str | os.PathLike)):
         format = "tsv"  # noqa: A001
     name = format_of(path_or_stream if isinstance(path_or_stream, str | os.PathLike) else "-", format)
-    if name in ("npy", "u64") and list(kinds.values()) != ["fingerprint"]:
+    if (name == "npy" or name in RAW_BITS) and list(kinds.values()) != ["fingerprint"]:
         raise InputError(f"the {name} format holds one column of fingerprints, not {', '.join(kinds)}")
+    if RAW_BITS.get(name, known.bits) != known.bits:
+        raise InputError(f"the {name} format holds fingerprints of {RAW_BITS[name]} bits, but the width is {known.bits}: use npy")
     sink = Sink(path_or_stream)
     try:
         encoder: Encoder
-        if name in ("npy", "u64"):
-            encoder = RawEncoder(sink, numpy_header=name == "npy")
+        if name == "npy" or name in RAW_BITS:
+            encoder = RawEncoder(sink, name == "npy", known)
         elif name == "parquet":
-            encoder = ParquetEncoder(sink, kinds)
+            encoder = ParquetEncoder(sink, kinds, known)
         elif name == "jsonl":
-            encoder = JsonlEncoder(sink, kinds)
+            encoder = JsonlEncoder(sink, kinds, known)
         else:
-            encoder = TextEncoder(sink, name, kinds, header)
+            encoder = TextEncoder(sink, name, kinds, header, known)
     except BaseException:
         sink.abort()
         raise
-    return Writer(sink, encoder, kinds)
+    return Writer(sink, encoder, kinds, known)

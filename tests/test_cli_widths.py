@@ -1,0 +1,66 @@
+"""The command line at every width: what it takes from arguments and files, and how it writes matches."""
+
+import json
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+from commandline import failure, fine, folder, prepared
+from test_io_widths import advice, numbers
+
+from fpstore.cli import delete, queries
+from fpstore.cli.given_ids import lines_of
+from fpstore.io import Chunk
+from fpstore.query.matches import Match
+from fpstore.width import WIDTHS, Width
+
+__all__ = ["folder", "prepared"]
+
+
+@pytest.mark.parametrize("bits", WIDTHS)
+def test_fingerprints_are_given_as_arguments_and_lines(bits, tmp_path):
+    width, values = Width(bits), numbers(bits, 3)
+    words = width.texts(width.rows(values))
+    expected = width.outside(width.rows(values))
+    with click.Context(click.Command("probe")):
+        given = queries.parse_words(words, False, bits)
+        assert (given.dtype, given.shape) == (expected.dtype, expected.shape)
+        np.testing.assert_array_equal(given, expected)
+        np.testing.assert_array_equal(queries.parse_words(list(map(str, values)), True, bits), expected)
+        (tmp_path / "more.txt").write_text("".join(f"{word}\n" for word in words))
+        both = delete._given(words[:2], lines_of([str(tmp_path / "more.txt")]), False, bits)
+        np.testing.assert_array_equal(both, np.concatenate([expected[:2], expected]))
+        other = 32 if bits == 64 else 64
+        with pytest.raises(click.UsageError) as caught:
+            queries.parse_words(["f" * (other // 4)], False, bits)
+    assert f"a fingerprint of {other} bits, but the width is {bits}: {advice(other)}" in str(caught.value)
+
+
+@pytest.mark.parametrize("bits", WIDTHS)
+def test_matches_are_written_with_the_digits_of_their_width(bits, tmp_path):
+    width, values = Width(bits), numbers(bits, 2)
+    path = tmp_path / "out.jsonl"
+    with queries.json_lines_writer(str(path), bits) as write:
+        found = [[Match(values[1], 3, ["a"])] if place == 0 else [] for place in range(len(values))]
+        write(Chunk(width.outside(width.rows(values)), None), found)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["query"] for line in lines] == [width.text(value) for value in values]
+    assert lines[0]["matches"] == [{"fingerprint": width.text(values[1]), "distance": 3, "ids": ["a"]}]
+
+
+def test_probes_above_64_bits_of_distance_need_a_wider_store(folder: Path) -> None:
+    for verb in ("probe", "scan"):
+        assert "--radius: must be a whole number from 0 to 64, got '65'" in failure(verb, "crawl.fps", "0x1", "-r", 65, code=2)
+    assert fine("probe", "crawl.fps", "0x1", "-r", 64, "-q")
+
+
+def test_files_of_another_width_are_named(folder: Path) -> None:
+    np.save("wide.npy", np.zeros((5, 32), np.uint8))
+    wide = f"fingerprints of 256 bits (dtype uint8, shape (5, 32)), but the width is 64: {advice(256)}"
+    for arguments in (("probe", "crawl.fps", "--input"), ("insert", "crawl.fps"), ("build", "x.fps")):
+        assert failure(*arguments, "wide.npy") == f"fpstore: wide.npy: {wide}\n"
+    assert f"but the width is 64: {advice(32)}" in failure("build", "x.fps", "short.tsv")
+    narrow = failure("build", "x.fps", "crawl.tsv", "--width", 128)
+    assert f"16 hexadecimal digits, a fingerprint of 64 bits, but the width is 128: {advice(64)}" in narrow
+    assert not Path("x.fps").exists()

@@ -70,7 +70,7 @@ class Width:
 
     def empty(self, count: int) -> Words:
         """Return an uninitialised array of so many rows."""
-        return np.empty(count if self.words == 1 else (count, self.words), np.uint64)
+        return empty_rows(count, self.words)
 
     def rows(self, values: Iterable[int]) -> Words:
         """Return rows of fingerprints that are numbers below 2^bits."""
@@ -115,6 +115,7 @@ class Width:
 
 
 WIDTH_64 = Width(64)
+Distances = npt.NDArray[Any]  # uint8, or uint16 for fingerprints of 256 bits, which may differ in all of them
 
 
 def check_width(value: object) -> Width:
@@ -129,19 +130,95 @@ def width_of(rows: Words) -> int:
     return 1 if rows.ndim == 1 else rows.shape[1]
 
 
+def empty_rows(count: int, words: int) -> Words:
+    """Return an uninitialised array of rows of so many words."""
+    return np.empty(count if words == 1 else (count, words), np.uint64)
+
+
+def row_of_number(number: int, words: int) -> Words:
+    """Return the row that the kernel knows by a number, as an array of it alone."""
+    return Width(WORD_BITS * words).row(number)
+
+
 def rows_like(rows: Words, count: int) -> Words:
     """Return an uninitialised array of so many rows of the same width."""
     return np.empty((count, *rows.shape[1:]), np.uint64)
+
+
+def rows_to_numbers(rows: Words) -> list[int]:
+    """Return rows as numbers of whole words, as the kernel knows them."""
+    return Width(WORD_BITS * width_of(rows)).numbers(rows)
+
+
+def leading_words(rows: Words) -> Words:
+    """Return the first word of each row."""
+    return rows if rows.ndim == 1 else np.ascontiguousarray(rows[:, 0])
+
+
+def ascending(rows: Words) -> npt.NDArray[np.bool_]:
+    """Return whether each row but the first is greater than the one before it."""
+    if rows.ndim == 1:
+        return rows[1:] > rows[:-1]
+    greater = np.zeros(max(len(rows) - 1, 0), np.bool_)
+    for column in reversed(rows.T):
+        greater = (column[1:] > column[:-1]) | ((column[1:] == column[:-1]) & greater)
+    return greater
+
+
+def equal(rows: Words, others: Words) -> npt.NDArray[np.bool_]:
+    """Return which rows are those at the same place of other ones."""
+    same: npt.NDArray[np.bool_] = rows == others
+    return same if same.ndim == 1 else same.all(axis=1)
+
+
+# What NumPy does with arrays of one dimension: wide rows are compared as strings of big-endian bytes.
 
 
 def comparable(rows: Words) -> npt.NDArray[Any]:
     """Return rows as an array of one dimension, whose elements NumPy can sort, search for and tell apart."""
     if rows.ndim == 1:
         return rows
-    fields = [(f"word{place}", np.uint64) for place in range(rows.shape[1])]
-    return np.ascontiguousarray(rows).view(fields).reshape(-1)
+    return np.ascontiguousarray(rows).astype(">u8").view(f"S{8 * rows.shape[1]}").reshape(-1)
+
+
+def _rows_again(values: npt.NDArray[Any], like: Words) -> Words:
+    return values if like.ndim == 1 else values.view(">u8").astype(np.uint64).reshape(-1, like.shape[1])
 
 
 def place_of(rows: Words, row: Words, side: str = "left") -> int:
     """Return where one row (an array of it alone) belongs among ascending ones."""
-    return int(np.searchsorted(comparable(rows), comparable(row), side=side)[0])  # type: ignore[call-overload]
+    return int(places_of(rows, row, side)[0])
+
+
+def places_of(rows: Words, others: Words, side: str = "left") -> npt.NDArray[np.intp]:
+    """Return where rows belong among ascending ones."""
+    places: npt.NDArray[np.intp] = np.searchsorted(comparable(rows), comparable(others), side=side)  # type: ignore[call-overload]
+    return places
+
+
+def order_of(*columns: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+    """Return the stable order that sorts by the first column, where that is equal by the second, and so on; each may be of rows."""
+    keys = [key for column in columns for key in ([column] if column.ndim == 1 else column.T)]
+    return np.lexsort(keys[::-1])
+
+
+def distinct(rows: Words) -> Words:
+    """Return the distinct rows, ascending."""
+    return _rows_again(np.unique(comparable(rows)), rows)
+
+
+def distinct_places(rows: Words) -> tuple[Words, npt.NDArray[np.intp]]:
+    """Return the distinct rows, ascending, and for each row which of them it is."""
+    values, places = np.unique(comparable(rows), return_inverse=True)
+    return _rows_again(values, rows), places
+
+
+def distinct_counts(rows: Words) -> tuple[Words, npt.NDArray[np.intp]]:
+    """Return the distinct rows, ascending, and how often each occurs."""
+    values, counts = np.unique(comparable(rows), return_counts=True)
+    return _rows_again(values, rows), counts
+
+
+def is_in(rows: Words, others: Words) -> npt.NDArray[np.bool_]:
+    """Return which rows are among others."""
+    return np.isin(comparable(rows), comparable(others))

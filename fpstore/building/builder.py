@@ -15,7 +15,7 @@ import numpy as np
 from fpstore import _kernel
 from fpstore.aliases import Progress, Words
 from fpstore.arguments import check_choice, check_flag, check_progress
-from fpstore.building.external_sort import SORT_BYTES, Column, PairSorter, SortedRows, Spool, permuted_parts
+from fpstore.building.external_sort import Column, PairSorter, SortedRows, Spool, permuted_parts, sort_bytes
 from fpstore.building.generation_writer import GenerationWriter, finish_store
 from fpstore.building.rows import chunks, known_rows
 from fpstore.building.sorted_columns import SortedColumns
@@ -32,6 +32,7 @@ from fpstore.format.table import TableReader, table_name
 from fpstore.io.check import as_array
 from fpstore.resources import parse_memory, parse_threads
 from fpstore.string_column import StringColumn
+from fpstore.width import Width, check_width, empty_rows
 
 PHASE_READ = "reading"
 PHASE_SORT = "sorting"
@@ -43,6 +44,7 @@ class Options:
     """The options of a build."""
 
     radius: int = 3
+    width: int = 64
     design: str | Sequence[Any] = "auto"
     memory: int | str | None = None
     threads: int | None = None
@@ -65,7 +67,8 @@ class Options:
         self.memory = parse_memory(self.memory)
         self.threads = parse_threads(self.threads)
         check_block_bytes(self.block_bytes)
-        check_design(self.design, self.radius)
+        check_width(self.width)
+        check_design(self.design, self.radius, self.width)
         check_choice(self.storage, STORAGE, "storage")
         check_choice(self.prefer, PREFER, "prefer")
         check_flag(self.index_ids, "index_ids")
@@ -90,6 +93,7 @@ class _Build:
         assert isinstance(options.threads, int)
         self._memory, self._threads = options.memory - options.reserved, options.threads
         self._work = Work(options.progress)
+        self._width = Width(options.width)
         generation = folder / generation_folder(1)
         generation.mkdir()
         self._temporary = folder / "tmp"
@@ -142,12 +146,12 @@ class _Build:
         """Return a sorter of all rows."""
         rows = self._known_rows(source)
         self._work.start(PHASE_READ, known_rows(source))
-        pieces = chunks(source, ids)
+        pieces = chunks(source, ids, self._width)
         first = next(pieces, None)
         pieces = chain([] if first is None else [first], pieces)
         if self._options.id_kind == "string" or (first is not None and isinstance(first[1], (list, StringColumn))):
             return self._read_strings(pieces, rows)
-        sorter = PairSorter(self._memory, self._temporary, rows)
+        sorter = PairSorter(self._memory, self._temporary, rows, self._width.words)
         for fingerprints, chunk_ids in pieces:
             if chunk_ids is None:
                 numbers = np.arange(sorter.rows, sorter.rows + len(fingerprints), dtype=np.uint64)
@@ -163,14 +167,14 @@ class _Build:
     def _read_strings(self, pieces: Iterable[tuple[Words, Any]], rows: int | None) -> PairSorter:
         """Return a sorter of all rows, numbered by their strings."""
         self._strings = strings = StringSpool(self._temporary, self._memory, rows)
-        fingerprints = Column(self._temporary / "fingerprints.tmp")
+        fingerprints = Column(self._temporary / "fingerprints.tmp", self._width.words)
         for piece, ids in pieces:
             fingerprints.append(piece)
             strings.add(ids)
             self._work.tick(len(piece))
         self._kind, self._next_row = "string", self._options.rows if self._options.id_kind else strings.rows
         strings.resolve(lambda rows: self._work.tick())
-        sorter = PairSorter(self._memory, self._temporary, strings.rows)
+        sorter = PairSorter(self._memory, self._temporary, strings.rows, self._width.words)
         for piece in fingerprints.pieces():
             sorter.add(piece, strings.numbers(sorter.rows, sorter.rows + len(piece)))
             self._work.tick()
@@ -179,7 +183,7 @@ class _Build:
 
     def _sorted(self, sorter: PairSorter) -> _Identity:
         self._work.start(PHASE_SORT, sorter.rows)
-        identity = _Identity(self._temporary if sorter.spilled else None, sorter.rows)
+        identity = _Identity(self._temporary if sorter.spilled else None, sorter.rows, self._width.words)
         part = None
         for part in sorter.groups(self._work.tick):
             identity.add(part)
@@ -191,10 +195,10 @@ class _Build:
         options = self._options
         if isinstance(options.design, str) and options.design == "auto":
             return choose(
-                count, options.radius, disk_budget=options.disk_budget, storage=options.storage,
+                count, options.radius, width=options.width, disk_budget=options.disk_budget, storage=options.storage,
                 block_bytes=options.block_bytes, sample=sample, prefer=options.prefer,
             ).design  # fmt: skip
-        made = make_design(options.design, options.radius)
+        made = make_design(options.design, options.radius, options.width)
         made.lookups(count)  # InputError: a probe would make too many
         return made
 
@@ -208,8 +212,9 @@ class _Build:
             parts = [partial(self._table_in_parts, identity, table, memory) for table in tables]
         else:
             # The sorted keys stay. One thread uses the memory of the pairs, each other one needs its own.
-            free = self._memory - identity.count * 2 * SORT_BYTES
-            threads = min(most, 1 + max(free, 0) // max(identity.count * SORT_BYTES, 1))
+            taken = identity.count * sort_bytes(self._width.words)
+            free = self._memory - 2 * taken
+            threads = min(most, 1 + max(free, 0) // max(taken, 1))
             workspaces = [identity.take_memory()]
             parts = [partial(self._table_in_memory, identity, table, workspaces) for table in tables]
         if threads <= 1:
@@ -225,18 +230,18 @@ class _Build:
         try:
             workspace = workspaces.pop()
         except IndexError:  # all are in use
-            workspace = np.empty(2 * n, np.uint64)
-        keys = workspace[:n]
+            workspace = np.empty(2 * n * spec.width.words, np.uint64)
+        keys, scratch = workspace[: 2 * n * spec.width.words].reshape(2, *spec.width.empty(n).shape)
         permutation = np.frombuffer(spec.permutation, np.uint8)
-        _kernel.permute_sort(identity.whole(), permutation, keys, workspace[n : 2 * n], spec.sort_bits, self._work.stop)
+        _kernel.permute_sort(identity.whole(), permutation, keys, scratch, spec.sort_bits, self._work.stop)
         self._writer.write_table(table, lambda: [keys])
         workspaces.append(workspace)
 
     def _table_in_parts(self, identity: _Identity, table: int, memory: int) -> None:
         self._work.tick()
-        column = Column(self._temporary / f"table-{table}.tmp")
+        spec = identity.design.tables[table]
+        column = Column(self._temporary / f"table-{table}.tmp", spec.width.words)
         try:
-            spec = identity.design.tables[table]
             parts = permuted_parts(identity.keys, identity.count, spec, memory, self._work.stop)
             self._writer.write_table(table, Spool(parts, column))
         finally:
@@ -263,12 +268,12 @@ class _Identity(SortedColumns):
 
     design: Design
 
-    def __init__(self, folder: Path | None, rows: int) -> None:
-        super().__init__(folder, "identity")
+    def __init__(self, folder: Path | None, rows: int, words: int) -> None:
+        super().__init__(folder, "identity", words)
         self._in_files = folder is not None
         self.memory: Words | None = None  # of the sort, free once the identity table is written
         self.table: Path | None = None  # the table file from which to read the keys instead of the column
-        self._sample = [np.empty(0, np.uint64)]
+        self._sample = [empty_rows(0, words)]
         self._step = max(rows // SAMPLE_SIZE, 1)
 
     def add(self, part: SortedRows) -> None:

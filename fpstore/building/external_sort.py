@@ -12,12 +12,24 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.design.families import TableSpec
+from fpstore.width import Width, empty_rows, row_of_number
 
-# Bytes per row while pairs are sorted in memory: the pairs and a scratch array of the same size.
+# Bytes per row of one word while rows are sorted in memory, of pairs of a key and an id or of keys alone: the rows, and a scratch array
+# of the same size.
 PAIR_BYTES = 32
-SORT_BYTES = 16  # per key while keys alone are sorted: the keys and their scratch array
+SORT_BYTES = 16
 SPLIT_BITS = 8
 COPY_ROWS = 1 << 18  # rows that are copied, read or written between two checks for a stop
+
+
+def pair_bytes(words: int) -> int:
+    """Return the bytes per row while pairs are sorted in memory, with keys of so many words."""
+    return PAIR_BYTES * (words + 1) // 2
+
+
+def sort_bytes(words: int) -> int:
+    """Return the bytes per key of so many words while keys alone are sorted."""
+    return SORT_BYTES * words
 
 
 class SortedRows(NamedTuple):
@@ -33,15 +45,16 @@ class SortedRows(NamedTuple):
 
 
 class Column:
-    """A growing column of words, in memory, or in a file if a path is given.
+    """A growing column of rows of words, in memory, or in a file if a path is given.
 
     The file is open only while it is written or read: there may be thousands of columns, and few open files.
     A column in memory can be moved to a file.
     """
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path | None = None, words: int = 1) -> None:
         self._parts: list[Words] = []
         self._path = path
+        self._words = words
         self.rows = 0
         if path is not None:
             path.touch(exist_ok=False)
@@ -56,7 +69,7 @@ class Column:
             with self._path.open("ab", buffering=0) as file:
                 view = part.data.cast("B")
                 while len(view):
-                    view = view[file.write(view[: 8 * COPY_ROWS]) :]
+                    view = view[file.write(view[: 8 * self._words * COPY_ROWS]) :]
 
     def move_to(self, path: Path) -> None:
         """Continue in a file."""
@@ -78,12 +91,12 @@ class Column:
 
     def _read(self, start: int, rows: int) -> Words:
         assert self._path is not None
-        out = np.empty(rows, np.uint64)
+        out = empty_rows(rows, self._words)
         view = out.data.cast("B") if rows else memoryview(b"")
         with self._path.open("rb", buffering=0) as file:
-            file.seek(start * 8)
+            file.seek(start * 8 * self._words)
             while len(view):
-                got = file.readinto(view[: 8 * COPY_ROWS])
+                got = file.readinto(view[: 8 * self._words * COPY_ROWS])
                 if not got:
                     raise OSError("a temporary file is shorter than what was written to it")
                 view = view[got:]
@@ -95,14 +108,18 @@ class Column:
 
     def mapped(self) -> Words:
         """Return all rows, of which there is at least one; those of a file are read as they are looked at."""
-        return self.whole() if self._path is None else np.memmap(self._path, np.uint64, "r")
+        return self.whole() if self._path is None else self._mapped_file(self._path)
+
+    def _mapped_file(self, path: Path) -> Words:
+        shape = self.rows if self._words == 1 else (self.rows, self._words)
+        return np.memmap(path, np.uint64, "r", shape=shape)
 
     def whole(self) -> Words:
         """Return all rows in one array."""
         if self._path is not None:
             return self._read(0, self.rows)
         if len(self._parts) != 1:
-            self._parts = [np.concatenate(self._parts) if self._parts else np.empty(0, np.uint64)]
+            self._parts = [np.concatenate([empty_rows(0, self._words), *self._parts])]
         return self._parts[0]
 
     def close(self) -> None:
@@ -177,36 +194,41 @@ class PairSorter:
         The folder for temporary files.
     rows : int, optional
         The number of rows that will be added, if it is known.
+    words : int
+        The words of a fingerprint.
     """
 
-    def __init__(self, memory: int, folder: Path, rows: int | None = None) -> None:
-        self._memory = memory
+    def __init__(self, memory: int, folder: Path, rows: int | None = None, words: int = 1) -> None:
+        self._most = memory // pair_bytes(words)  # rows in memory
         self._folder = folder
+        self._words = words
         self._parts: dict[int, Column] | None = None
-        fits = rows is not None and rows * PAIR_BYTES <= memory
-        self._pairs: Words = np.empty(2 * rows if fits and rows else 0, np.uint64)
+        fits = rows is not None and rows <= self._most
+        self._pairs: Words = np.empty((rows if fits and rows else 0, words + 1), np.uint64)
         self.rows = 0
 
     def add(self, fingerprints: Words, ids: Words) -> None:
         """Append rows."""
         start, self.rows = self.rows, self.rows + len(fingerprints)
-        if self._parts is None and self.rows * PAIR_BYTES > self._memory:
+        if self._parts is None and self.rows > self._most:
             self._parts = {}
-            for first in range(0, 2 * start, 2 * COPY_ROWS):
-                _split(self._pairs[first : min(first + 2 * COPY_ROWS, 2 * start)], 0, self._parts, self._folder)
-            self._pairs = np.empty(0, np.uint64)
-        if self._parts is None and len(self._pairs) < 2 * self.rows:
-            larger = np.empty(max(2 * self.rows, min(3 * self.rows, self._memory // 16)), np.uint64)
-            for first in range(0, 2 * start, COPY_ROWS):
-                place = slice(first, min(first + COPY_ROWS, 2 * start))
+            for first in range(0, start, COPY_ROWS):
+                _split(self._pairs[first : min(first + COPY_ROWS, start)], 0, self._parts, self._folder)
+            self._pairs = self._pairs[:0].copy()
+        if self._parts is None and len(self._pairs) < self.rows:
+            larger = np.empty((max(self.rows, min(self.rows * 3 // 2, self._most)), self._words + 1), np.uint64)
+            for first in range(0, start, COPY_ROWS):
+                place = slice(first, min(first + COPY_ROWS, start))
                 larger[place] = self._pairs[place]
             self._pairs = larger
         for first in range(0, len(fingerprints), COPY_ROWS):
             piece = slice(first, first + COPY_ROWS)
             count = len(fingerprints[piece])
-            at = 2 * (start + first)
-            pairs = self._pairs[at : at + 2 * count] if self._parts is None else np.empty(2 * count, np.uint64)
-            pairs[0::2], pairs[1::2] = fingerprints[piece], ids[piece]
+            at = start + first
+            in_memory = self._parts is None
+            pairs = self._pairs[at : at + count] if in_memory else np.empty((count, self._words + 1), np.uint64)
+            pairs[:, : self._words] = fingerprints[piece].reshape(count, self._words)
+            pairs[:, self._words] = ids[piece]
             if self._parts is not None:
                 _split(pairs, 0, self._parts, self._folder)
 
@@ -218,7 +240,7 @@ class PairSorter:
     def groups(self, tick: Callable[[int], None]) -> Iterator[SortedRows]:
         """Yield the sorted rows in parts, grouped by key; call ``tick`` with the number of rows sorted."""
         if self._parts is None:
-            pairs, self._pairs = self._pairs[: 2 * self.rows], np.empty(0, np.uint64)
+            pairs, self._pairs = self._pairs[: self.rows], self._pairs[:0].copy()
             if self.rows:
                 yield _sorted_groups(pairs)
                 tick(self.rows)
@@ -228,10 +250,10 @@ class PairSorter:
     def _parts_in_order(self, parts: dict[int, Column], depth: int, tick: Callable[[int], None]) -> Iterator[SortedRows]:
         for digit in sorted(parts):
             column = parts.pop(digit)
-            rows = column.rows // 2
-            if rows * PAIR_BYTES > self._memory and depth < 64:
+            rows = column.rows
+            if rows > self._most and depth < 64 * self._words:
                 finer: dict[int, Column] = {}
-                for piece in column.pieces(2 * COPY_ROWS):
+                for piece in column.pieces():
                     _split(piece, depth, finer, self._folder)
                 column.close()
                 yield from self._parts_in_order(finer, depth + SPLIT_BITS, tick)
@@ -244,8 +266,7 @@ class PairSorter:
 
 def _split(pairs: Words, depth: int, parts: dict[int, Column], folder: Path) -> None:
     """Append each row to the part of its 8 bits at ``depth``."""
-    pairs = pairs.reshape(-1, 2)
-    digits = ((pairs[:, 0] << np.uint64(depth)) >> np.uint64(64 - SPLIT_BITS)).astype(np.uint8)
+    digits = ((pairs[:, depth // 64] << np.uint64(depth % 64)) >> np.uint64(64 - SPLIT_BITS)).astype(np.uint8)
     order = np.argsort(digits, kind="stable")
     pairs = pairs[order]
     ends = np.cumsum(np.bincount(digits, minlength=1 << SPLIT_BITS))
@@ -253,17 +274,19 @@ def _split(pairs: Words, depth: int, parts: dict[int, Column], folder: Path) -> 
     for digit, end in enumerate(ends.tolist()):
         if end > start:
             if digit not in parts:
-                parts[digit] = Column(folder / f"pairs-{depth:02d}-{digit:03d}.tmp")
-            parts[digit].append(pairs[start:end].reshape(-1))
+                parts[digit] = Column(folder / f"pairs-{depth:02d}-{digit:03d}.tmp", pairs.shape[1])
+            parts[digit].append(pairs[start:end])
         start = end
 
 
-def _sorted_groups(pairs: Words) -> SortedRows:
+def _sorted_groups(rows: Words) -> SortedRows:
+    count, words = len(rows), rows.shape[1] - 1
+    pairs = rows.reshape(-1)
     out = np.empty_like(pairs)
-    _kernel.sort_pairs(pairs, out)
-    key_count, id_count = _kernel.group_pairs(pairs, out)
-    rows = len(pairs) // 2
-    return SortedRows(out[:key_count], pairs[:key_count], out[rows : rows + id_count], pairs)
+    _kernel.sort_pairs(pairs, out, words)
+    key_count, id_count = _kernel.group_pairs(pairs, out, words)
+    keys, ids = out[: key_count * words], out[count * words : count * words + id_count]
+    return SortedRows(keys if words == 1 else keys.reshape(-1, words), pairs[:key_count], ids, pairs)
 
 
 def permuted_parts(
@@ -286,16 +309,19 @@ def permuted_parts(
         When another thread sets it, this ends soon with InterruptedError.
     """
     permutation = np.frombuffer(spec.permutation, np.uint8)
-    rows = max(memory // SORT_BYTES, 4 * COPY_ROWS)
-    bounds = [(0, 2**64 - 1, count)] if count <= rows else _bounds(lambda: unless_stopped(keys(), stop), permutation, rows)
+    words = spec.width.words
+    rows = max(memory // sort_bytes(words), 4 * COPY_ROWS)
+    everything = [(0, (1 << 64 * words) - 1, count)]
+    bounds = everything if count <= rows else _bounds(lambda: unless_stopped(keys(), stop), permutation, rows)
     # Two arrays for all parts: each part overwrites the one before.
-    room, other = (np.empty(max((size for _, _, size in bounds), default=0), np.uint64) for _ in range(2))
+    room, other = (empty_rows(max((size for _, _, size in bounds), default=0), words) for _ in range(2))
     for low, high, size in bounds:
         part, scratch = room[:size], other[:size]
         start = 0
+        first, last = row_of_number(low, words), row_of_number(high, words)
         for piece in unless_stopped(keys(), stop):
-            kept = np.empty(len(piece), np.uint64)
-            n = _kernel.permute_select(piece, permutation, low, high, kept)
+            kept = np.empty_like(piece)
+            n = _kernel.permute_select(piece, permutation, first, last, kept)
             part[start : start + n] = kept[:n]
             start += n
         _kernel.sort_keys(part, scratch, spec.sort_bits, stop)
@@ -305,18 +331,22 @@ def permuted_parts(
 def _bounds(keys: Callable[[], Iterator[Words]], permutation: npt.NDArray[np.uint8], rows: int) -> list[tuple[int, int, int]]:
     """Cut the permuted key space into ranges (low, high, size) of at most ``rows`` keys, in order."""
     out: list[tuple[int, int, int]] = []
+    words = Width(len(permutation)).words
+    all_bits = 64 * words
 
     def cut(prefix: int, depth: int) -> None:
-        bits = min(12, 64 - depth)
+        word, place = divmod(depth, 64)
+        bits = min(12, 64 - place)
         counts = np.zeros(1 << bits, np.int64)
-        low = prefix << (64 - depth) if depth else 0
-        high = low + (1 << (64 - depth)) - 1
+        low = prefix << (all_bits - depth) if depth else 0
+        high = low + (1 << (all_bits - depth)) - 1
+        first, last = row_of_number(low, words), row_of_number(high, words)
         for piece in keys():
-            kept = np.empty(len(piece), np.uint64)
-            n = _kernel.permute_select(piece, permutation, low, high, kept)
-            digits = (kept[:n] << np.uint64(depth)) >> np.uint64(64 - bits)
+            kept = np.empty_like(piece)
+            n = _kernel.permute_select(piece, permutation, first, last, kept)
+            digits = (kept[:n].reshape(n, words)[:, word] << np.uint64(place)) >> np.uint64(64 - bits)
             counts += np.bincount(digits.astype(np.int64), minlength=1 << bits)
-        width = 64 - depth - bits
+        width = all_bits - depth - bits
         start, size = low, 0
         for digit, n in enumerate(counts.tolist()):
             first = low + (digit << width)

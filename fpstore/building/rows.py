@@ -10,7 +10,9 @@ import numpy as np
 from fpstore.aliases import Words
 from fpstore.errors import InputError, show
 from fpstore.io import check_fingerprints, check_ids
+from fpstore.io.source import Batch
 from fpstore.string_column import StringColumn
+from fpstore.width import Width
 
 SLICE_ROWS = 1 << 20
 
@@ -21,14 +23,14 @@ def known_rows(source: Any) -> int | None:
         rows: int | None = source.rows
         return rows
     if isinstance(source, np.ndarray):
-        return len(source) if source.ndim == 1 else None
+        return len(source) if source.ndim else None
     return len(source) if isinstance(source, (list, tuple, range)) and not _is_list_of_arrays(source) else None
 
 
-def chunks(source: Any, ids: Any) -> Iterator[tuple[Words, Words | list[str] | StringColumn | None]]:
+def chunks(source: Any, ids: Any, width: Width) -> Iterator[tuple[Words, Words | list[str] | StringColumn | None]]:
     """Yield (fingerprints, ids) pieces of any accepted input: an array, an iterable of arrays, or a reader of fpstore.io."""
     if isinstance(source, (np.ndarray, list, tuple, range)) and not _is_list_of_arrays(source):
-        fingerprints = check_fingerprints(source)
+        fingerprints = check_fingerprints(source, width)
         checked = None if ids is None else check_ids(ids, len(fingerprints))
         for start in range(0, len(fingerprints), SLICE_ROWS):
             piece = slice(start, start + SLICE_ROWS)
@@ -47,12 +49,14 @@ def chunks(source: Any, ids: Any) -> Iterator[tuple[Words, Words | list[str] | S
             if ids is not None:
                 raise InputError("ids come with the reader; do not pass them as well")
             fingerprints, part_ids = part.fingerprints, part.ids
+            if not isinstance(part, Batch):
+                fingerprints = check_fingerprints(fingerprints, width)
         elif isinstance(part, (int, float, str, bytes, np.generic)):
             raise InputError(
                 f"an iterable yields arrays of fingerprints, not single ones, got {show(part)}: make it a list or an array"
             )
         else:
-            fingerprints, part_ids = check_fingerprints(part), None
+            fingerprints, part_ids = check_fingerprints(part, width), None
             if id_parts is not None:
                 part_ids = next(id_parts, None)
                 if part_ids is None:

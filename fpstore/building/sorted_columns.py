@@ -20,6 +20,8 @@ class SortedColumns:
     folder : Path or None
     name : str
         Begins the names of the files.
+    words : int
+        Words of a key.
 
     Attributes
     ----------
@@ -27,9 +29,9 @@ class SortedColumns:
         Of the distinct keys.
     """
 
-    def __init__(self, folder: Path | None, name: str) -> None:
-        columns = (None if folder is None else folder / f"{name}-{what}.tmp" for what in ("keys", "counts", "numbers"))
-        self._keys, self._per_key, self._numbers = map(Column, columns)
+    def __init__(self, folder: Path | None, name: str, words: int = 1) -> None:
+        keys, counts, numbers = (None if folder is None else folder / f"{name}-{what}.tmp" for what in ("keys", "counts", "numbers"))
+        self._keys, self._per_key, self._numbers = Column(keys, words), Column(counts), Column(numbers)
         self.summary = KeySummary()
 
     def add(self, part: SortedRows) -> None:

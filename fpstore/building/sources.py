@@ -11,9 +11,10 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Groups, Words
 from fpstore.building.external_sort import COPY_ROWS, unless_stopped
-from fpstore.design.families import IDENTITY_ARRAY, TableSpec
+from fpstore.design.families import TableSpec
 from fpstore.format.table import TableReader
-from fpstore.query.snapshot import NONE, Snapshot, cut_groups
+from fpstore.query.snapshot import Snapshot, cut_groups
+from fpstore.width import leading_words, place_of, row_of_number, rows_like
 
 T = TypeVar("T")
 
@@ -66,20 +67,20 @@ class Content:
     def shape(self) -> tuple[int, int]:
         """Return the number of fingerprints and their digest."""
         record = self._snapshot.generation.record
-        added, dropped = (_kernel.digest(keys, IDENTITY_ARRAY) for keys in (self._add, self._drop))
+        added, dropped = (_kernel.digest(keys) for keys in (self._add, self._drop))
         count = record.fingerprints + len(self._add) - len(self._drop)
         return count, (record.set_digest + added - dropped) % 2**64
 
     def _updated(self, table: TableReader, permutation: npt.NDArray[np.uint8], stop: _kernel.Stop | None) -> Iterator[Words]:
         drop, add = np.empty_like(self._drop), np.empty_like(self._add)
         for keys, out in ((self._drop, drop), (self._add, add)):
-            _kernel.permute_sort(keys, permutation, out, np.empty_like(out), 64, stop)
+            _kernel.permute_sort(keys, permutation, out, np.empty_like(out), len(permutation), stop)
         dropped = added = 0
         for keys in unless_stopped((values for values, _ in table.pieces()), stop):
-            drop_end = dropped + int(np.searchsorted(drop[dropped:], keys[-1], side="right"))
-            add_end = added + int(np.searchsorted(add[added:], keys[-1], side="right"))
+            drop_end = dropped + place_of(drop[dropped:], keys[-1:], "right")
+            add_end = added + place_of(add[added:], keys[-1:], "right")
             if drop_end > dropped or add_end > added:
-                out = np.empty(len(keys) + add_end - added, np.uint64)
+                out = rows_like(keys, len(keys) + add_end - added)
                 n = _kernel.merge_keys(keys, drop[dropped:drop_end], add[added:add_end], out)
                 dropped, added = drop_end, add_end
                 keys = out[:n]
@@ -124,13 +125,14 @@ class Part:
 
     def __init__(self, snapshot: Snapshot, bits: int, prefix: int) -> None:
         self._content = Content(snapshot)
-        self.first = np.uint64(prefix << (64 - bits))
-        self.last = np.uint64((((prefix + 1) << (64 - bits)) - 1) & (2**64 - 1))
+        all_bits = 64 * snapshot.width.words
+        self.first = row_of_number(prefix << (all_bits - bits), snapshot.width.words)
+        self.last = row_of_number(((prefix + 1) << (all_bits - bits)) - 1, snapshot.width.words)
 
     def groups(self) -> Iterator[Groups]:
         """Start a pass over the part, with ids."""
         for group in self._content.groups():
-            if group[0][0] > self.last:
+            if not place_of(group[0][:1], self.last, "right"):
                 return
             _, rest = cut_groups(group, self.first, "left")
             part, _ = cut_groups(rest, self.last, "right")
@@ -148,13 +150,14 @@ class Part:
     def _selected(self, keys: Iterator[Words], permutation: npt.NDArray[np.uint8]) -> Iterator[Words]:
         for piece in keys:
             plain = _kernel.permute(piece, permutation, inverse=True)
-            kept = piece[(plain >= self.first) & (plain <= self.last)]
+            leads = leading_words(plain)
+            kept = piece[(leads >= leading_words(self.first)) & (leads <= leading_words(self.last))]
             if len(kept):
                 yield kept
 
 
 def _union_all(
-    streams: list[Iterator[T]], cut: Callable[[T, np.uint64, str], tuple[T, T]], unite: Callable[[T, T], T]
+    streams: list[Iterator[T]], cut: Callable[[T, Words, str], tuple[T, T]], unite: Callable[[T, T], T]
 ) -> Iterator[T]:
     """Merge ascending streams as a balanced tree, so that each piece passes through few unions."""
     while len(streams) > 1:
@@ -164,12 +167,13 @@ def _union_all(
 
 
 def _union(
-    left: Iterator[T], right: Iterator[T], cut: Callable[[T, np.uint64, str], tuple[T, T]], unite: Callable[[T, T], T]
+    left: Iterator[T], right: Iterator[T], cut: Callable[[T, Words, str], tuple[T, T]], unite: Callable[[T, T], T]
 ) -> Iterator[T]:
     """Merge two ascending streams of pieces, each a tuple that starts with its keys, in the memory of two pieces."""
     a, b = next(left, None), next(right, None)
     while a is not None and b is not None:
-        bound = min(a[0][-1], b[0][-1])  # type: ignore[index]
+        ends: tuple[Words, Words] = a[0][-1:], b[0][-1:]  # type: ignore[index]
+        bound = ends[place_of(ends[1], ends[0], "right")]
         below_a, a_rest = cut(a, bound, "right")
         below_b, b_rest = cut(b, bound, "right")
         yield unite(below_a, below_b)
@@ -181,14 +185,14 @@ def _union(
             yield from stream
 
 
-def _cut_keys(piece: tuple[Words], bound: np.uint64, side: str) -> tuple[tuple[Words], tuple[Words]]:
-    at = int(np.searchsorted(piece[0], bound, side=side))  # type: ignore[call-overload]
+def _cut_keys(piece: tuple[Words], bound: Words, side: str) -> tuple[tuple[Words], tuple[Words]]:
+    at = place_of(piece[0], bound, side)
     return (piece[0][:at],), (piece[0][at:],)
 
 
 def _union_keys(a: tuple[Words], b: tuple[Words]) -> tuple[Words]:
-    out = np.empty(len(a[0]) + len(b[0]), np.uint64)
-    return (out[: _kernel.merge_keys(a[0], NONE, b[0], out)],)
+    out = rows_like(a[0], len(a[0]) + len(b[0]))
+    return (out[: _kernel.merge_keys(a[0], a[0][:0], b[0], out)],)
 
 
 def _union_groups(a: Groups, b: Groups) -> Groups:

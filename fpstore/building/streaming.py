@@ -18,7 +18,7 @@ from fpstore.format.histogram import KeySummary
 from fpstore.resources import Resources
 
 PHASE_MERGE = "merging"
-KEY_BYTES = 8  # of a sorted key that a Room keeps
+WORD_BYTES = 8  # of the sorted keys that a Room keeps
 
 
 def write_sorted(
@@ -100,12 +100,12 @@ class _Stream:
         keys = self._source.keys(spec, stop)
         if keys is None:
             # No source has this order: sort in parts, through a file.
-            column = Column(writer.folder / f"table-{number}.tmp")
+            column = Column(writer.folder / f"table-{number}.tmp", spec.width.words)
             try:
                 writer.write_table(number, Spool(permuted_parts(self._sorted, count, spec, self._share, stop), column))
             finally:
                 column.close()
-        elif count * KEY_BYTES <= self._share:
+        elif count * WORD_BYTES * spec.width.words <= self._share:
             room = self._room(count)
             writer.write_table(number, Spool(keys, room))
             self._rooms.append(room)
@@ -116,4 +116,4 @@ class _Stream:
         try:
             return Room(self._rooms.pop().array)
         except IndexError:  # all are in use
-            return Room(np.empty(count, np.uint64))
+            return Room(self._design.width.empty(count))

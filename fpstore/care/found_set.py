@@ -14,7 +14,7 @@ from fpstore.building.external_sort import PairSorter
 from fpstore.building.target import sorting_folder
 from fpstore.care.salvage import Blocks, IdRecords, intact_blocks
 from fpstore.care.word_array import SortedWords, WordArray
-from fpstore.design.families import IDENTITY, IDENTITY_ARRAY
+from fpstore.design.families import identity
 from fpstore.format.table_file import TableFile
 
 NONE = np.empty(0, np.uint64)
@@ -57,7 +57,7 @@ class FoundSet:
     """
 
     def __init__(self, tables: Sequence[TableFile], count: int, digest: int, target: Path, memory: int) -> None:
-        self._identity = next((table for table in tables if table.kernel.permutation == IDENTITY), None)
+        self._identity = next((table for table in tables if table.kernel.permutation == identity(table.kernel.width)), None)
         self._digest = digest
         self._target, self._memory = target, memory
         self._folder = folder = target.parent
@@ -111,7 +111,7 @@ class FoundSet:
 
     def _note(self, values: Words) -> None:
         self.count += len(values)
-        self._sum = (self._sum + _kernel.digest(values, IDENTITY_ARRAY)) % 2**64
+        self._sum = (self._sum + _kernel.digest(values)) % 2**64
 
     def _fill(self, table: TableFile) -> None:
         """Take from another table what falls into the gaps."""

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.aliases import Bytes, Words
-from fpstore.query.batches import Columns, joined
+from fpstore.query.batches import Columns, joined, no_matches
 from fpstore.query.delta import Delta
 
 DROPPED = 2
@@ -57,7 +57,7 @@ def probe_insert_in_order(delta: Delta, rows: RowsInOrder, radius: int, always: 
     start = 0
     while start < len(fingerprints):
         end = ends[bisect_right(ends, start)]
-        near = delta.kernel.combine(_part(rows.near, start, end), _nothing(end - start), delta.version)
+        near = delta.kernel.combine(_part(rows.near, start, end), no_matches(fingerprints[start:end]), delta.version)
         matched = (np.diff(near[0]) > 0).astype(np.uint8)
         matched[rows.dropped[start:end]] = DROPPED
         version = delta.version + 1
@@ -69,14 +69,10 @@ def probe_insert_in_order(delta: Delta, rows: RowsInOrder, radius: int, always: 
         parts.append(delta.kernel.combine(_part(near, 0, taken), (lims, found, distances), version))
         masks.append(inserted.astype(bool))
         start += taken
-    return joined(parts), np.concatenate(masks)
+    return joined(parts or [no_matches(fingerprints)]), np.concatenate(masks)
 
 
 def _part(columns: Columns, start: int, end: int) -> Columns:
     lims, fingerprints, distances = columns
     a, b = lims[start], lims[end]
     return lims[start : end + 1] - a, fingerprints[a:b], distances[a:b]
-
-
-def _nothing(queries: int) -> Columns:
-    return np.zeros(queries + 1, np.int64), np.empty(0, np.uint64), np.empty(0, np.uint8)

@@ -15,6 +15,7 @@ from fpstore.format.dictionary import NO_NUMBER
 from fpstore.format.record import IN_BASE, REMOVE, WIPE, Change, Row, Totals
 from fpstore.query.delta import ABSENT, PRESENT
 from fpstore.query.snapshot import Snapshot
+from fpstore.width import comparable, distinct_places, equal, order_of, row_of_number
 
 KIND_WORDS = {"row": "row numbers or other integers", "integer": "integers", "string": "strings"}
 
@@ -35,16 +36,17 @@ def new_pairs(snapshot: Snapshot, rows: Rows, in_base: Bytes) -> npt.NDArray[np.
     fingerprints, ids = rows.fingerprints, rows.ids
     new = np.ones(len(fingerprints), bool)
     if count_distinct(fingerprints) < len(fingerprints):
-        order = np.lexsort((ids, fingerprints))
-        same = (np.diff(fingerprints[order]) == 0) & (np.diff(ids[order]) == 0)
+        order = order_of(fingerprints, ids)
+        sorted_rows = fingerprints[order]
+        same = equal(sorted_rows[1:], sorted_rows[:-1]) & (np.diff(ids[order]) == 0)
         new[order[1:][same]] = False  # lexsort is stable: the first of equal pairs comes first
     known = snapshot.delta.kernel.pairs(fingerprints, ids, snapshot.delta.version)
     new &= known != PRESENT
     ask = np.flatnonzero(new & (known == 0) & (in_base != 0))
     if len(ask):
-        distinct, place = np.unique(fingerprints[ask], return_inverse=True)
-        lims, numbers = snapshot.base_id_numbers(distinct)
-        owner = np.repeat(np.arange(len(distinct)), np.diff(lims))
+        unique, place = distinct_places(fingerprints[ask])
+        lims, numbers = snapshot.base_id_numbers(unique)
+        owner = np.repeat(np.arange(len(unique)), np.diff(lims))
         stored = set(zip(owner.tolist(), numbers.tolist(), strict=True)) if len(numbers) < MANY_IDS * len(ask) else None
         for row, at in zip(ask.tolist(), place.tolist(), strict=True):
             if stored is not None:
@@ -88,10 +90,11 @@ def leaving(snapshot: Snapshot, fingerprints: list[int], number: int) -> tuple[l
     return rows, dying
 
 
-def change_of(totals: Totals, rows: list[Row], strings: list[bytes]) -> Change:
-    """Return a change of a few rows."""
+def change_of(totals: Totals, rows: list[Row], strings: list[bytes], words: int) -> Change:
+    """Return a change of a few rows, whose fingerprints have so many words."""
     kinds, fingerprints, ids = zip(*rows, strict=True)
-    return Change(totals, np.array(kinds, np.uint8), np.array(fingerprints, np.uint64), np.array(ids, np.uint64), strings)
+    values = np.concatenate([row_of_number(fingerprint, words) for fingerprint in fingerprints])
+    return Change(totals, np.array(kinds, np.uint8), values, np.array(ids, np.uint64), strings)
 
 
 def replaced(snapshot: Snapshot, rows: Rows) -> tuple[Words, Words]:
@@ -99,13 +102,14 @@ def replaced(snapshot: Snapshot, rows: Rows) -> tuple[Words, Words]:
     fingerprints, ids = snapshot.with_ids(rows.ids)
     order = np.argsort(rows.ids)
     target = rows.fingerprints[order][np.searchsorted(rows.ids[order], ids)]
-    other = fingerprints != target
+    other = ~equal(fingerprints, target)
     return fingerprints[other], ids[other]
 
 
-def count_distinct(values: Words) -> int:
-    """Return the number of distinct values; for a few thousand, a sort is several times as fast as NumPy's hash table."""
-    return int(np.count_nonzero(np.diff(np.sort(values)))) + 1 if len(values) else 0
+def count_distinct(fingerprints: Words) -> int:
+    """Return the number of distinct fingerprints; for a few thousand, a sort is several times as fast as NumPy's hash table."""
+    values = np.sort(comparable(fingerprints))
+    return int(np.count_nonzero(values[1:] != values[:-1])) + 1 if len(values) else 0
 
 
 def is_fresh(snapshot: Snapshot) -> bool:

@@ -33,10 +33,11 @@ from fpstore.format.log_writer import LogWriter
 from fpstore.format.record import ADD, IN_BASE, REMOVE, WIPE, Change, Row, Totals, pack_change, pack_one
 from fpstore.query.batches import Columns
 from fpstore.query.matches import Match
-from fpstore.query.snapshot import NONE, Snapshot
+from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker
 from fpstore.resources import Resources
 from fpstore.threads import is_held
+from fpstore.width import distinct, distinct_counts, is_in
 
 
 class StoreWriter:
@@ -102,9 +103,9 @@ class StoreWriter:
 
     def _make_rows(self, snapshot: Snapshot, totals: Totals, rows: list[Row], strings: list[bytes], sync: str) -> None:
         if len(rows) > 1:
-            self._make(snapshot, change_of(totals, rows, strings), sync)
+            self._make(snapshot, change_of(totals, rows, strings, snapshot.width.words), sync)
             return
-        payload = pack_one(totals, rows[0], strings)
+        payload = pack_one(totals, rows[0], strings, snapshot.width.words)
         self._commit(snapshot, payload, totals, 1, sync, partial(snapshot.delta.apply_one, rows[0], strings))
 
     def _commit(
@@ -215,7 +216,7 @@ class StoreWriter:
                 self.committer.make_nothing(sync)
                 return 0
             dying = self._left_without_ids(snapshot, gone, added)
-            stays = ~np.isin(gone, dying)
+            stays = ~is_in(gone, dying)
             # A fingerprint that dies gets no pair, so the order of the rows does not matter.
             removed, removed_ids = np.concatenate([dying, gone[stays]]), gone_ids[stays]
             kinds = np.repeat(np.array([ADD, WIPE, REMOVE], np.uint8), [len(added), len(dying), len(removed_ids)])
@@ -254,10 +255,9 @@ class StoreWriter:
 
     def _left_without_ids(self, snapshot: Snapshot, gone: Words, added: Words) -> Words:
         """Return the fingerprints that have no id left when one pair is gone for each of ``gone``, and ``added`` get one."""
-        distinct, counts = np.unique(gone, return_counts=True)
-        lims, _ = snapshot.id_numbers(distinct)
-        dying: Words = distinct[(np.diff(lims) == counts) & ~np.isin(distinct, added)]
-        return dying
+        unique, counts = distinct_counts(gone)
+        lims, _ = snapshot.id_numbers(unique)
+        return unique[(np.diff(lims) == counts) & ~is_in(unique, added)]
 
     # Deleting
 
@@ -265,19 +265,19 @@ class StoreWriter:
         """Remove fingerprints with all their ids; return the number of pairs removed."""
         with self.turn:
             snapshot, sync = self._begin(sync)
-            distinct = np.unique(fingerprints)
-            in_base = snapshot.delta.in_base(distinct)
-            distinct = distinct[~absent(snapshot, distinct, in_base)]
-            lims, _ = snapshot.id_numbers(distinct)
-            return self._remove(snapshot, distinct, int(lims[-1]), NONE, NONE, sync)
+            unique = distinct(fingerprints)
+            in_base = snapshot.delta.in_base(unique)
+            unique = unique[~absent(snapshot, unique, in_base)]
+            lims, _ = snapshot.id_numbers(unique)
+            return self._remove(snapshot, unique, int(lims[-1]), unique[:0], np.empty(0, np.uint64), sync)
 
     def delete_ids(self, numbers: Words, sync: str | None) -> int:
         """Remove every pair that has one of these ids; return the number of pairs removed."""
         with self.turn:
             snapshot, sync = self._begin(sync)
             fingerprints, ids = snapshot.with_ids(numbers)
-            dying = self._left_without_ids(snapshot, fingerprints, NONE)
-            stays = ~np.isin(fingerprints, dying)
+            dying = self._left_without_ids(snapshot, fingerprints, fingerprints[:0])
+            stays = ~is_in(fingerprints, dying)
             return self._remove(snapshot, dying, len(fingerprints), fingerprints[stays], ids[stays], sync)
 
     def delete_id(self, number: int | None, sync: str | None) -> int:

@@ -22,14 +22,11 @@ import numpy.typing as npt
 
 from fpstore.cached import cached_property
 from fpstore.errors import CorruptStoreError, InputError, show
+from fpstore.width import WIDTHS, WORD_BITS, Width, check_width
 
-WIDTH = 64
-MAX_RADIUS = WIDTH  # of a store
-LOOKUP_RADIUS = 16  # the largest of designs that look up parts of their tables; beyond it, a scan is cheaper
+LOOKUP_SHARE = 4  # the largest radius of designs that look up parts of their tables is a quarter of the width: beyond, a scan is cheaper
 MAX_TABLES = 500
 MAX_VARIANTS = 1 << 20
-IDENTITY = bytes(range(WIDTH))
-IDENTITY_ARRAY = np.frombuffer(IDENTITY, np.uint8)  # for the kernel
 
 # manku-N: the designs of the paper by their number of tables, with the largest radius for which each is exact without flips.
 MANKU = {
@@ -61,12 +58,19 @@ class TableSpec:
     flips: int = 0
 
     def __post_init__(self) -> None:
-        if sorted(self.permutation) != list(range(WIDTH)):
-            raise InputError("a table's permutation must hold each of the bits 0 to 63 once")
-        if not 0 <= self.prefix_bits <= WIDTH:
-            raise InputError(f"prefix_bits must be 0 to {WIDTH}, got {self.prefix_bits}")
+        bits = len(self.permutation)
+        if bits not in WIDTHS or sorted(self.permutation) != list(range(bits)):
+            raise InputError(f"a table's permutation must hold each of the bits of a fingerprint once, {WIDTHS} of them")
+        most = min(bits, WORD_BITS)
+        if not 0 <= self.prefix_bits <= most:
+            raise InputError(f"prefix_bits must be 0 to {most}, got {self.prefix_bits}")
         if not 0 <= self.flips <= self.prefix_bits:
             raise InputError(f"flips must be 0 to prefix_bits ({self.prefix_bits}), got {self.flips}")
+
+    @property
+    def width(self) -> Width:
+        """The width of the fingerprints."""
+        return Width(len(self.permutation))
 
     @property
     def leading(self) -> frozenset[int]:
@@ -84,7 +88,7 @@ class TableSpec:
 
         The bits after them keep their source order, so keys that tie on the leading bits are already in order.
         """
-        bits = WIDTH - 1
+        bits = len(self.permutation) - 1
         while bits > 0 and self.permutation[bits - 1] < self.permutation[bits]:
             bits -= 1
         return max(bits, 1)
@@ -116,7 +120,7 @@ class TableLookup:
     def masks(self) -> npt.NDArray[np.uint64]:
         """The masks, ascending: at most ``flips`` of the leading ``prefix_bits`` set."""
         masks = [
-            sum(1 << (WIDTH - 1 - bit) for bit in bits)
+            sum(1 << (WORD_BITS - 1 - bit) for bit in bits)
             for count in range(self.flips + 1)
             for bits in itertools.combinations(range(self.prefix_bits), count)
         ]
@@ -130,6 +134,11 @@ class Design:
     name: str
     radius: int
     tables: tuple[TableSpec, ...]
+
+    @property
+    def width(self) -> Width:
+        """The width of the fingerprints."""
+        return self.tables[0].width
 
     def lookups(self, fingerprint_count: int, radius: int | None = None) -> tuple[TableLookup, ...]:
         """Return the look-ups of a probe over a set of this size, for a radius up to the design's.
@@ -188,7 +197,7 @@ def _needed(design: Design, radius: int) -> tuple[tuple[int, TableSpec], ...]:
 @lru_cache(maxsize=256)
 def _lookups(design: Design, log2_count: int, radius: int) -> tuple[TableLookup, ...]:
     if radius == 0:
-        return (TableLookup(0, WIDTH, 0),)
+        return (TableLookup(0, min(design.width.bits, WORD_BITS), 0),)
     result = []
     for table, spec in _needed(design, radius):
         prefix = spec.prefix_bits
@@ -217,7 +226,7 @@ def covers(tables: Sequence[TableSpec], radius: int) -> bool:
     if apart is not None:
         # To defeat all takes flips + 1 errors in each, if it has that many bits.
         return any(flips >= bits.bit_count() for bits, flips in apart) or sum(flips + 1 for _, flips in apart) > radius
-    members_of = [0] * WIDTH  # for each source bit, the tables in which it leads, as bits
+    members_of = [0] * len(tables[0].permutation)  # for each source bit, the tables in which it leads, as bits
     for i, table in enumerate(tables):
         for bit in table.permutation[: table.prefix_bits]:
             members_of[bit] |= 1 << i
@@ -280,7 +289,7 @@ def _worthwhile(classes: Mapping[int, int], most: int) -> dict[int, int]:
     return kept
 
 
-def block_lengths(block_count: int, bits: int = WIDTH) -> list[int]:
+def block_lengths(block_count: int, bits: int) -> list[int]:
     """Cut ``bits`` into blocks whose lengths differ by at most one, longer ones first."""
     short, longer = divmod(bits, block_count)
     return [short + 1] * longer + [short] * (block_count - longer)
@@ -291,43 +300,51 @@ def _cut(source: Sequence[int], block_count: int) -> list[list[int]]:
     return [list(source[a:b]) for a, b in itertools.pairwise(cuts)]
 
 
-def _table(leading: Sequence[int], flips: int) -> TableSpec:
+def _table(leading: Sequence[int], flips: int, bits: int) -> TableSpec:
+    # A look-up goes by leading bits of one word. Those beyond it may differ: that only adds candidates.
     leads = set(leading)
-    rest = [bit for bit in range(WIDTH) if bit not in leads]
-    return TableSpec(bytes([*leading, *rest]), len(leading), flips)
+    rest = [bit for bit in range(bits) if bit not in leads]
+    prefix_bits = min(len(leading), WORD_BITS)
+    return TableSpec(bytes([*leading, *rest]), prefix_bits, min(flips, prefix_bits))
 
 
-def blocks(block_count: int, leading_count: int, radius: int) -> list[TableSpec]:
+def identity(bits: int) -> bytes:
+    """Return the permutation that leaves every bit at its place."""
+    return bytes(range(bits))
+
+
+def blocks(block_count: int, leading_count: int, radius: int, bits: int = WORD_BITS) -> list[TableSpec]:
     """Every choice of ``leading_count`` of ``block_count`` blocks leads in one table (Manku, section 3.1).
 
     If the other blocks cannot hold all errors, even the best choice has some; the tables then need that many flips.
     """
-    if not 1 <= leading_count <= block_count <= WIDTH:
-        raise InputError(f"blocks-M-C needs 1 <= C <= M <= {WIDTH}, got M={block_count}, C={leading_count}")
+    if not 1 <= leading_count <= block_count <= bits:
+        raise InputError(f"blocks-M-C needs 1 <= C <= M <= {bits}, got M={block_count}, C={leading_count}")
     if comb(block_count, leading_count) > MAX_TABLES:
         raise InputError(f"blocks-{block_count}-{leading_count} has more than {MAX_TABLES} tables")
-    cut = _cut(range(WIDTH), block_count)
+    cut = _cut(range(bits), block_count)
     full, extra = divmod(radius, block_count)
     flips = full * leading_count + max(0, extra - (block_count - leading_count))
-    return [_table([bit for block in chosen for bit in block], flips) for chosen in itertools.combinations(cut, leading_count)]
+    chosen = itertools.combinations(cut, leading_count)
+    return [_table([bit for block in leading for bit in block], flips, bits) for leading in chosen]
 
 
-def striped(block_count: int, leading_count: int, radius: int) -> list[TableSpec]:
+def striped(block_count: int, leading_count: int, radius: int, bits: int = WORD_BITS) -> list[TableSpec]:
     """Like :func:`blocks`, but with the bits dealt to the blocks in turn, so that constant or skewed runs of bits spoil no block.
 
     The identity table, which gives the order of the ids, is looked up only for the query itself.
     """
-    dealt = [bit for start in range(block_count) for bit in range(start, WIDTH, block_count)]
-    tables = blocks(block_count, leading_count, radius)
+    dealt = [bit for start in range(block_count) for bit in range(start, bits, block_count)]
+    tables = blocks(block_count, leading_count, radius, bits)
     return [
-        TableSpec(IDENTITY, WIDTH),
-        *(_table([dealt[bit] for bit in t.permutation[: t.prefix_bits]], t.flips) for t in tables),
+        TableSpec(identity(bits), min(bits, WORD_BITS)),
+        *(_table([dealt[bit] for bit in t.permutation[: t.prefix_bits]], t.flips, bits) for t in tables),
     ]
 
 
-def nested(outer_count: int, inner_count: int, radius: int) -> list[TableSpec]:
+def nested(outer_count: int, inner_count: int, radius: int, bits: int = WORD_BITS) -> list[TableSpec]:
     """One of ``outer_count`` blocks leads, then one of ``inner_count`` blocks of the other bits (Manku, section 3.1.2)."""
-    if not 2 <= outer_count <= WIDTH or not 2 <= inner_count <= WIDTH - WIDTH // outer_count:
+    if not 2 <= outer_count <= bits or not 2 <= inner_count <= bits - bits // outer_count:
         raise InputError(f"nested-A-B needs A and B of at least 2, got A={outer_count}, B={inner_count}")
     if radius >= min(outer_count, inner_count):
         raise InputError(
@@ -336,39 +353,44 @@ def nested(outer_count: int, inner_count: int, radius: int) -> list[TableSpec]:
     if outer_count * inner_count > MAX_TABLES:
         raise InputError(f"nested-{outer_count}-{inner_count} has more than {MAX_TABLES} tables")
     tables = []
-    for outer in _cut(range(WIDTH), outer_count):
-        others = [bit for bit in range(WIDTH) if bit not in set(outer)]
-        tables += [_table([*outer, *inner], 0) for inner in _cut(others, inner_count)]
+    for outer in _cut(range(bits), outer_count):
+        others = [bit for bit in range(bits) if bit not in set(outer)]
+        tables += [_table([*outer, *inner], 0, bits) for inner in _cut(others, inner_count)]
     return tables
 
 
-def flip(block_count: int, radius: int) -> list[TableSpec]:
+def flip(block_count: int, radius: int, bits: int = WORD_BITS) -> list[TableSpec]:
     """Each of ``block_count`` disjoint blocks leads one table with r_i flips; sum(r_i + 1) = radius + 1 (GPH, ICDE 2018)."""
-    if not 1 <= block_count <= min(radius + 1, WIDTH):
-        raise InputError(f"flip-M at radius {radius} needs 1 <= M <= {min(radius + 1, WIDTH)}, got M={block_count}")
+    if not 1 <= block_count <= min(radius + 1, bits):
+        raise InputError(f"flip-M at radius {radius} needs 1 <= M <= {min(radius + 1, bits)}, got M={block_count}")
     base, extra = divmod(radius + 1 - block_count, block_count)
-    cut = _cut(range(WIDTH), block_count)
-    return [_table(block, base + (i >= block_count - extra)) for i, block in enumerate(cut)]
+    cut = _cut(range(bits), block_count)
+    return [_table(block, base + (i >= block_count - extra), bits) for i, block in enumerate(cut)]
 
 
-def check_radius(radius: object, most: int = MAX_RADIUS) -> int:
+def lookup_radius(width: int) -> int:
+    """Return the largest radius of designs that look up parts of their tables."""
+    return width // LOOKUP_SHARE
+
+
+def check_radius(radius: object, most: int = WORD_BITS) -> int:
     """Return the radius as an int, or raise :class:`InputError` if it is not a whole number from 0 to ``most``."""
     if isinstance(radius, (bool, np.bool_)) or not isinstance(radius, (int, np.integer)) or not 0 <= radius <= most:
         raise InputError(f"radius must be a whole number from 0 to {most}, got {show(radius)}")
     return int(radius)
 
 
-def check_design(name: object, radius: object) -> str | list[Mapping[str, object] | TableSpec]:
+def check_design(name: object, radius: object, width: int = WORD_BITS) -> str | list[Mapping[str, object] | TableSpec]:
     """Return a design for :func:`fpstore.build`, ``auto`` or one that is exact for the radius; otherwise raise InputError."""
     if isinstance(name, (bytes, Mapping)) or not isinstance(name, Iterable):
         raise InputError(f"design must be auto, the name of a design or a list of tables, got {show(name)}", got=name)
     described = name if isinstance(name, str) else list(name)
     if described != "auto":
-        design(described, check_radius(radius))
+        design(described, check_radius(radius, width), width)
     return described
 
 
-def design(name: str | Iterable[Mapping[str, object] | TableSpec], radius: int = 3) -> Design:
+def design(name: str | Iterable[Mapping[str, object] | TableSpec], radius: int = 3, width: int = WORD_BITS) -> Design:
     """Make a design from its name, or from a list of table descriptions.
 
     Parameters
@@ -376,10 +398,12 @@ def design(name: str | Iterable[Mapping[str, object] | TableSpec], radius: int =
     name : str or iterable of dict
         ``manku-4``, ``manku-10``, ``manku-16``, ``manku-20``, ``manku-28``, ``blocks-M-C``, ``striped-M-C``, ``nested-A-B``,
         ``flip-M``, ``scan`` (the identity table alone, read as a whole); or tables, each a :class:`TableSpec` or a dict with
-        ``permutation`` (64 source bits, most significant first),
-        ``prefix_bits`` and ``flips``. The first table must be the identity: the id map follows its blocks.
+        ``permutation`` (source bits, most significant first), ``prefix_bits`` and ``flips``. The first table must be the
+        identity: the id map follows its blocks.
     radius : int
-        The largest radius for which it must be exact, 0 to 64; above 16, ``scan`` is the only design.
+        The largest radius for which it must be exact, 0 to the width; above a quarter of it, ``scan`` is the only design.
+    width : int
+        Bits of a fingerprint: 32, 64, 128 or 256.
 
     Raises
     ------
@@ -392,22 +416,29 @@ def design(name: str | Iterable[Mapping[str, object] | TableSpec], radius: int =
     >>> [t.prefix_bits for t in design("flip-2", radius=3).tables]
     [32, 32]
     """
-    radius = check_radius(radius)
+    check_width(width)
+    radius = check_radius(radius, width)
     if isinstance(name, str):
-        if name != SCAN and radius > LOOKUP_RADIUS:
+        if name != SCAN and radius > lookup_radius(width):
             raise InputError(
-                f"{show(name)} at radius {radius}: above radius {LOOKUP_RADIUS}, look-ups cost more than a scan: use scan or auto"
+                f"{show(name)} at radius {radius}: above radius {lookup_radius(width)}, look-ups cost more than a scan: "
+                "use scan or auto"
             )
-        return Design(name, radius, tuple(_named(name, radius)))
+        return Design(name, radius, tuple(_named(name, radius, width)))
     tables = tuple(t if isinstance(t, TableSpec) else _described(t) for t in name)
     if not tables:
         raise InputError("a design needs at least one table")
     if len(tables) > MAX_TABLES:
         raise InputError(f"a design has at most {MAX_TABLES} tables, got {len(tables)}")
-    if tables[0].permutation != IDENTITY:
-        raise InputError("the first table of a design must have the identity permutation (0, 1, ..., 63)")
-    if radius > LOOKUP_RADIUS and not any(table.covers_all for table in tables):
-        raise InputError(f"above radius {LOOKUP_RADIUS}, look-ups cost more than a scan, got radius {radius}: use scan or auto")
+    if any(len(table.permutation) != width for table in tables):
+        widths = ", ".join(sorted({str(len(table.permutation)) for table in tables}))
+        raise InputError(f"these tables are for fingerprints of {widths} bits, but the width is {width}")
+    if tables[0].permutation != identity(width):
+        raise InputError(f"the first table of a design must have the identity permutation (0, 1, ..., {width - 1})")
+    if radius > lookup_radius(width) and not any(table.covers_all for table in tables):
+        raise InputError(
+            f"above radius {lookup_radius(width)}, look-ups cost more than a scan, got radius {radius}: use scan or auto"
+        )
     if not covers(tables, radius):
         raise InputError(f"these {len(tables)} tables are not exact for radius {radius}: some pairs meet in none of them")
     return Design("custom", radius, tables)
@@ -421,13 +452,13 @@ def _described(table: Mapping[str, object]) -> TableSpec:
         permutation, prefix_bits = bytes(bits), int(str(table["prefix_bits"]))
         flips = int(str(table.get("flips", 0)))
     except (KeyError, ValueError, TypeError) as error:
-        raise InputError("a table description is a dict with permutation (64 source bits), prefix_bits and flips") from error
+        raise InputError("a table description is a dict with permutation (source bits), prefix_bits and flips") from error
     return TableSpec(permutation, prefix_bits, flips)
 
 
-def _named(name: str, radius: int) -> list[TableSpec]:
+def _named(name: str, radius: int, width: int) -> list[TableSpec]:
     if name == SCAN:
-        return [TableSpec(IDENTITY, 0)]
+        return [TableSpec(identity(width), 0)]
     full = name
     if name in MANKU:
         full, most = MANKU[name]
@@ -440,24 +471,27 @@ def _named(name: str, radius: int) -> list[TableSpec]:
             "(fpstore plan lists them)"
         )
     if match[4]:
-        return flip(int(match[5]), radius)
+        return flip(int(match[5]), radius, width)
     family = {"blocks": blocks, "striped": striped, "nested": nested}[match[1]]
-    return family(int(match[2]), int(match[3]), radius)
+    return family(int(match[2]), int(match[3]), radius, width)
 
 
 def named_like(known: Mapping[int, TableSpec], table_count: int, radius: int | None = None) -> Design | None:
     """Return the named design that has these tables, by default for the largest radius for which it has them."""
-    if table_count == 1 and known.get(0) == TableSpec(IDENTITY, 0):
-        return Design(SCAN, MAX_RADIUS if radius is None else radius, (TableSpec(IDENTITY, 0),))
-    names = [*MANKU, *(f"flip-{m}" for m in range(1, LOOKUP_RADIUS + 2))]
-    for m in range(1, WIDTH + 1):
+    width = next(iter(known.values())).width.bits
+    whole = TableSpec(identity(width), 0)
+    if table_count == 1 and known.get(0) == whole:
+        return Design(SCAN, width if radius is None else radius, (whole,))
+    most = lookup_radius(width)
+    names = [*MANKU, *(f"flip-{m}" for m in range(1, most + 2))]
+    for m in range(1, width + 1):
         names += [f"blocks-{m}-{c}" for c in range(1, m + 1) if comb(m, c) == table_count]
         names += [f"striped-{m}-{c}" for c in range(1, m + 1) if comb(m, c) + 1 == table_count]
         names += [f"nested-{m}-{table_count // m}"] if table_count % m == 0 else []
-    for tried in range(LOOKUP_RADIUS, -1, -1) if radius is None else (radius,):
+    for tried in range(most, -1, -1) if radius is None else (radius,):
         for name in names:
             try:
-                tables = tuple(_named(name, tried))
+                tables = tuple(_named(name, tried, width))
             except InputError:
                 continue
             if len(tables) == table_count and all(tables[i] == spec for i, spec in known.items()):

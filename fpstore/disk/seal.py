@@ -24,8 +24,6 @@ GROUP_CHUNKS = 512
 HASH_BYTES = DIGEST_BYTES = 8
 PAD_BYTES = 1 << 18
 PIECE_BYTES = GROUP_CHUNKS * CHUNK_BYTES
-KEY_BYTES = 8
-HIGHEST = 2**64 - 1
 
 
 def tail_bytes(used: int) -> int:
@@ -155,10 +153,13 @@ class CheckedPages:
     ----------
     path : Path
     descriptor : int
+    key_bytes : int
+        Of every key.
     """
 
-    def __init__(self, path: Path, descriptor: int) -> None:
+    def __init__(self, path: Path, descriptor: int, key_bytes: int) -> None:
         self._path, self._descriptor = path, descriptor
+        self._key_bytes, self._end = key_bytes, 1 << 8 * key_bytes
         self.seal, self._meta = opened_seal(path, descriptor)
         self._branches: dict[int, tuple[list[int], list[int]]] = {}
         self._leaves = bytearray(self._meta.last_page + 1)
@@ -172,7 +173,7 @@ class CheckedPages:
         return (self._meta.last_page + 1) * self._meta.page_bytes
 
     def reach(self, key: int) -> int:
-        """Check the pages on the way to a key of 8 bytes; return the first key that may lie on a later page, or 2^64.
+        """Check the pages on the way to a key; return the first key that may lie on a later page, or one above all keys.
 
         Raises
         ------
@@ -180,8 +181,8 @@ class CheckedPages:
         """
         tree = self._meta.main
         if tree.root == pages.NOWHERE:
-            return HIGHEST + 1
-        page, after = tree.root, HIGHEST + 1
+            return self._end
+        page, after = tree.root, self._end
         for _ in range(tree.depth - 1):
             keys, children = self._branches.get(page) or self._branch(page)
             i = bisect_right(keys, key)
@@ -205,7 +206,7 @@ class CheckedPages:
         nodes = pages.parse_page(read_at(self._descriptor, self._path, page * size, size), page, pages.BRANCH)
         if (
             nodes is None
-            or any(len(key) != KEY_BYTES for key in nodes.keys[1:])
+            or any(len(key) != self._key_bytes for key in nodes.keys[1:])
             or int(nodes.sizes.max()) > self._meta.last_page
             or int(nodes.sizes.min()) < 2
         ):

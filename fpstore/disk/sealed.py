@@ -29,11 +29,12 @@ from fpstore.disk.fork import around_fork
 from fpstore.disk.refusals import TOO_MANY_FILES, refused
 from fpstore.disk.seal import PAD_BYTES, CheckedPages, seal, tail_bytes
 from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError, StoreNotFoundError
+from fpstore.width import rows_to_numbers, width_of
 
 T = TypeVar("T")
 
 FIRST_MAP_BYTES = 1 << 24
-KEY_BYTES = 8
+WORD_BYTES = 8
 BATCH_ITEMS = 256
 KEYS_AT_ONCE = 128  # few enough that their buffers do not trigger the garbage collector
 CHECKED_AT_OPEN = 4 << 20  # a file of at most this many bytes is checked whole when it is opened
@@ -121,15 +122,16 @@ def _reason(path: Path, error: lmdb.Error) -> str:
     return str(error).removeprefix(f"{path}: ")
 
 
-def record_key(key: int) -> bytes:
-    """Return the LMDB key of a number: 8 bytes, big-endian."""
-    return key.to_bytes(KEY_BYTES, "big")
+def record_key(key: int, words: int = 1) -> bytes:
+    """Return the LMDB key of a number of so many words: its bytes, big-endian."""
+    return key.to_bytes(WORD_BYTES * words, "big")
 
 
 def record_keys(keys: Words) -> list[bytes]:
-    """Return the LMDB keys of many numbers; see :func:`record_key`."""
+    """Return the LMDB keys of rows; see :func:`record_key`."""
     data = keys.astype(">u8").tobytes()
-    return [data[at : at + KEY_BYTES] for at in range(0, len(data), KEY_BYTES)]
+    size = WORD_BYTES * width_of(keys)
+    return [data[at : at + size] for at in range(0, len(data), size)]
 
 
 class _Handle:
@@ -159,13 +161,18 @@ class SealedReader:
     largest : int
         The longest value in the file. LMDB has no checksums and follows the lengths it reads: a damaged one leads at most this
         far and two 16-bit offsets further, where the padding lies. Longer values are refused unread.
+    key_words : int
+        Words of a key: see :func:`record_key`.
     """
 
-    def __init__(self, path: Path, file_bytes: int | None = None, digest: int | None = None, largest: int = 0) -> None:
+    def __init__(
+        self, path: Path, file_bytes: int | None = None, digest: int | None = None, largest: int = 0, key_words: int = 1
+    ) -> None:
         self.path = path
         self._name = printable(path)  # in messages of the kernel
         self._file_bytes = file_bytes
         self._digest = digest
+        self._key_bytes = WORD_BYTES * key_words
         self._pages: CheckedPages
         self._whole = False  # every page has been checked
         self._longest = max(largest, PAD_BYTES // 2)
@@ -226,7 +233,7 @@ class SealedReader:
         """Refuse a file that is cut short, or of another store, or small and damaged, before LMDB reads it."""
         expected = self._file_bytes
         if expected in (None, size):
-            self._pages = CheckedPages(self.path, self._descriptor)
+            self._pages = CheckedPages(self.path, self._descriptor, self._key_bytes)
         if expected is None:
             expected = self._pages.used + PAD_BYTES + tail_bytes(self._pages.used)
         if size != expected:
@@ -270,7 +277,7 @@ class SealedReader:
         """Check every page, without LMDB."""
         if self._closed:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
-        CheckedPages(self.path, self._descriptor).seal.check_all()
+        CheckedPages(self.path, self._descriptor, self._key_bytes).seal.check_all()
 
     def _copied(self, value: memoryview[int]) -> bytes:
         if len(value) > self._longest:
@@ -285,7 +292,6 @@ class SealedReader:
         Parameters
         ----------
         key : bytes
-            8 bytes.
         number : int, optional
             The rank of the key among all keys; marks what has been checked already.
         """
@@ -348,11 +354,12 @@ class SealedReader:
                 self._reached += bytes(number + 1 - len(self._reached))
             self._reached[number] = 1
 
-    def _reach_many(self, keys: Words, numbers: Words) -> None:
+    def _reach_many(self, rows: Words, numbers: Words) -> None:
         """Check the pages on the way to keys; ascending keys take fewer steps."""
         low = after = 0
+        keys = rows_to_numbers(rows)
         for i in np.flatnonzero(~self._have_reached(numbers)).tolist():
-            key = int(keys[i])
+            key = keys[i]
             if not low <= key < after:
                 low, after = key, self._pages.reach(key)
             self._note_reached(int(numbers[i]))

@@ -6,9 +6,9 @@ import numpy as np
 
 from fpstore import _kernel
 from fpstore.aliases import Words
-from fpstore.design.families import IDENTITY_ARRAY
 from fpstore.errors import CorruptStoreError
 from fpstore.format import huffman
+from fpstore.width import rows_to_numbers
 
 
 class Histogram:
@@ -22,7 +22,7 @@ class Histogram:
 
     def __init__(self) -> None:
         self.counts = np.zeros(huffman.SYMBOLS, np.uint64)
-        self._last = np.empty(0, np.uint64)
+        self._last: Words | None = None  # the last row
 
     def add(self, keys: Words) -> None:
         """Count the next keys.
@@ -32,15 +32,14 @@ class Histogram:
         CorruptStoreError
             The keys do not ascend.
         """
-        last = self._last
-        joined = np.concatenate([last, keys[:1]])
-        if len(last) and len(keys) and _kernel.histogram(joined, self.counts) != len(joined):
-            raise _out_of_order(keys[0], last[-1])
+        if not len(keys):
+            return
+        if self._last is not None and _kernel.histogram(np.concatenate([self._last, keys[:1]]), self.counts) != 2:
+            raise _out_of_order(keys[:1], self._last)
         bad = _kernel.histogram(keys, self.counts)
         if bad != len(keys):
-            raise _out_of_order(keys[bad], keys[bad - 1])
-        if len(keys):
-            self._last = keys[-1:].copy()
+            raise _out_of_order(keys[bad : bad + 1], keys[bad - 1 : bad])
+        self._last = keys[-1:].copy()
 
 
 class KeySummary:
@@ -65,8 +64,9 @@ class KeySummary:
         """Take the next keys; see :meth:`Histogram.add`."""
         self._histogram.add(keys)
         self.count += len(keys)
-        self.digest = (self.digest + _kernel.digest(keys, IDENTITY_ARRAY)) % 2**64
+        self.digest = (self.digest + _kernel.digest(keys)) % 2**64
 
 
-def _out_of_order(key: np.uint64, before: np.uint64) -> CorruptStoreError:
-    return CorruptStoreError(f"{int(key):016x} comes after {int(before):016x}: a table out of order: run fpstore verify")
+def _out_of_order(key: Words, before: Words) -> CorruptStoreError:
+    (number,), (earlier,) = rows_to_numbers(key), rows_to_numbers(before)
+    return CorruptStoreError(f"{number:016x} comes after {earlier:016x}: a table out of order: run fpstore verify")

@@ -7,7 +7,8 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 
-SYMBOLS = 64
+SYMBOLS = 65  # the places of a bit of the leading word, and 64: another word differs
+FILLERS = (31, 30)  # symbols that every width has
 
 
 def code_lengths(histogram: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
@@ -18,18 +19,18 @@ def code_lengths(histogram: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
 
     Parameters
     ----------
-    histogram : ndarray of uint64, shape (64,)
+    histogram : ndarray of uint64, shape (65,)
         The number of occurrences of each position.
 
     Returns
     -------
-    ndarray of uint8, shape (64,)
+    ndarray of uint8, shape (65,)
     """
     from bitarray.util import canonical_huffman
 
     total = int(histogram.sum())
     present = [int(s) for s in np.flatnonzero(histogram)]
-    for filler in (SYMBOLS - 1, SYMBOLS - 2):
+    for filler in FILLERS:
         if len(present) < 2 and filler not in present:
             present.append(filler)
     lengths = np.zeros(SYMBOLS, dtype=np.uint8)

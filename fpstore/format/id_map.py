@@ -16,9 +16,10 @@ import numpy as np
 from fpstore import _kernel
 from fpstore.aliases import Counts, Lims, Words
 from fpstore.arguments import printable
-from fpstore.disk.sealed import SealedReader, SealedWriter, record_key
+from fpstore.disk.sealed import SealedReader, SealedWriter, record_key, record_keys
 from fpstore.errors import ClosedStoreError, CorruptStoreError
 from fpstore.format.table import TableReader
+from fpstore.width import Width, rows_to_numbers
 
 IDS_FILE = "ids.mdb"
 PENDING_BLOCKS = 1 << 11
@@ -29,8 +30,16 @@ LOCKED_BLOCKS = 1 << 8  # read at once while other readers wait
 
 
 def record_seed(set_digest: int, key: int) -> int:
-    """Return the checksum seed of the record of the block whose last entry is ``key``."""
-    return (set_digest + key) % 2**64
+    """Return the checksum seed of the record of the block whose last entry is ``key``: the digest and all words of the key."""
+    while key:
+        set_digest += key
+        key >>= 64
+    return set_digest % 2**64
+
+
+def seed_words(keys: Words) -> Words:
+    """Return what :func:`record_seed` adds to the digest for each key."""
+    return keys if keys.ndim == 1 else keys.sum(axis=1, dtype=np.uint64)
 
 
 class IdMapWriter:
@@ -75,7 +84,7 @@ class IdMapWriter:
         np.cumsum(per_fingerprint[:done], out=lims[1:])
         used = int(lims[-1])
         keys = fingerprints[lasts]
-        blob, offsets = _kernel.pack_ids(ids[:used], lims, entry_counts, keys, self._digest)
+        blob, offsets = _kernel.pack_ids(ids[:used], lims, entry_counts, seed_words(keys), self._digest)
         self._writer.append(keys, [blob[start:end] for start, end in pairwise(offsets.tolist())])
         self._counts, self._waiting_blocks, self._waiting_ids = [], 0, len(ids) - used
         self._fingerprints, self._per_fingerprint = [fingerprints[done:].copy()], [per_fingerprint[done:].copy()]
@@ -105,7 +114,8 @@ class IdMap:
     """
 
     def __init__(self, path: Path, table: TableReader, shape: dict[str, int]) -> None:
-        self._reader = SealedReader(path, file_bytes=shape["bytes"], digest=shape["digest"], largest=shape["largest"])
+        self._words = Width(table.kernel.width).words
+        self._reader = SealedReader(path, shape["bytes"], shape["digest"], shape["largest"], self._words)
         self._open_table: TableReader | None = table
         self._digest = table.kernel.set_digest
         self.path = path
@@ -120,7 +130,7 @@ class IdMap:
     def get(self, block: int, rank: int) -> list[int]:
         """Return the id numbers of one fingerprint, ascending."""
         key = self._table.kernel.key_of(block)
-        record = self._reader.get(record_key(key), block)
+        record = self._reader.get(record_key(key, self._words), block)
         if record is None:
             raise self._missing(block)
         return _kernel.unpack_rank(record, record_seed(self._digest, key), rank, self.name)
@@ -128,14 +138,15 @@ class IdMap:
     def blocks(self, first: int, count: int) -> tuple[Words, Words]:
         """Return (ids per fingerprint, ids) of successive blocks."""
         keys = self._table.file.read_keys(first, first + count)
-        return _kernel.unpack_records(self._records(first, keys), first, keys, self._digest, self.name)
+        return _kernel.unpack_records(self._records(first, keys), first, seed_words(keys), self._digest, self.name)
 
     def _records(self, first: int, keys: Words) -> list[bytes]:
         """Return the records of successive blocks with these keys. A missing one shows as damage of those that follow."""
         records: list[bytes] = []
         for start in range(0, len(keys), LOCKED_BLOCKS):
             part = keys[start : start + LOCKED_BLOCKS]
-            records += self._reader.range(record_key(int(part[0])), record_key(int(part[-1])))
+            first_key, last_key = record_keys(np.concatenate([part[:1], part[-1:]]))
+            records += self._reader.range(first_key, last_key)
         if len(records) != len(keys):
             raise CorruptStoreError(f"{self.path}: id records are missing from block {first} on", path=self.path, block=first)
         return records
@@ -146,7 +157,7 @@ class IdMap:
         block_count = self._table.kernel.block_count
         for first in range(0, block_count, FIND_BLOCKS):
             keys = self._table.file.read_keys(first, min(first + FIND_BLOCKS, block_count))
-            parts.append(_kernel.find_ids(self._records(first, keys), first, keys, self._digest, wanted, self.name))
+            parts.append(_kernel.find_ids(self._records(first, keys), first, seed_words(keys), self._digest, wanted, self.name))
         if not parts:
             return np.empty(0, np.uint64), np.empty(0, np.uint32), np.empty(0, np.uint64)
         blocks, ranks, ids = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -160,7 +171,7 @@ class IdMap:
         found = [record for record in records if record is not None]
         if len(found) != len(keys):
             raise self._missing(int(distinct[records.index(None)]))
-        return _kernel.gather_ids(found, keys, record.astype(np.uint64), ranks, self._digest, self.name)
+        return _kernel.gather_ids(found, seed_words(keys), record.astype(np.uint64), ranks, self._digest, self.name)
 
     def _missing(self, block: int) -> CorruptStoreError:
         return CorruptStoreError(f"{self.path}: the id record of block {block} is missing", path=self.path, block=block)
@@ -178,11 +189,11 @@ class IdMap:
         self._reader.verify()
         total = block = waiting = 0
         records = self._reader.items()
-        block_keys = iter(self._table.file.block_keys.tolist())
+        block_keys = iter(rows_to_numbers(self._table.file.block_keys))
         for block, expected in enumerate(chain.from_iterable(counts.tolist() for counts in entry_counts)):
             block_key = next(block_keys, None)
             key, record = next(records, (None, b""))
-            if block_key is None or key != record_key(block_key):
+            if block_key is None or key != record_key(block_key, self._words):
                 raise self._missing(block)
             counts, ids = _kernel.unpack_record(record, record_seed(self._digest, block_key), self.name)
             if len(counts) != expected:

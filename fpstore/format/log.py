@@ -25,13 +25,14 @@ from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError, FormatVersionError
 from fpstore.format.manifest import Manifest
 from fpstore.format.record import ID_KINDS, Change, Totals
+from fpstore.width import WIDTHS
 
 LOG_FILE = "log"
 HEADER_BYTES = 4096
 MAGIC = b"FPSTLOG\n"
 RECORD_MAGIC = b"FPCHANGE"
 VERSION = 1
-_HEADER = struct.Struct("<8sII16sQQQQQII")  # without the checksum that ends it
+_HEADER = struct.Struct("<8sII16sQQQQQHHI")  # without the checksum that ends it
 RECORD = struct.Struct("<QQQ")  # length, number, what was durable when it was written
 _CHECKED_FROM = 16
 HEAD = _CHECKED_FROM + RECORD.size
@@ -56,19 +57,22 @@ class LogHeader(NamedTuple):
     first_string : int
         The number of the first string that is not in the generation's dictionary.
     totals : Totals
+    width : int
+        Bits of a fingerprint.
     """
 
     identity: bytes
     generation: int
     first_string: int
     totals: Totals
+    width: int
 
     @classmethod
     def of(cls, manifest: Manifest) -> Self:
         """Return the header of the log of a manifest's generation."""
         record = manifest.generation
         totals = Totals(record.fingerprints, record.ids, record.next_row, record.id_kind)
-        return cls(manifest.identity, record.number, record.first_string, totals)
+        return cls(manifest.identity, record.number, record.first_string, totals, manifest.design.width.bits)
 
     @property
     def seed(self) -> int:
@@ -80,7 +84,7 @@ class LogHeader(NamedTuple):
         totals = self.totals
         data = _HEADER.pack(
             MAGIC, VERSION, HEADER_BYTES, self.identity, self.generation, self.first_string,
-            totals.fingerprints, totals.ids, totals.next_row, ID_KINDS.index(totals.id_kind), 0,
+            totals.fingerprints, totals.ids, totals.next_row, ID_KINDS.index(totals.id_kind), self.width, 0,
         )  # fmt: skip
         return data + xxhash.xxh64_intdigest(data).to_bytes(8, "little")
 
@@ -96,22 +100,22 @@ def parse_header(data: bytes, path: Path) -> LogHeader:
         raise CorruptStoreError(f"{path}: the log is cut short ({len(data)} bytes): {RUN_REPAIR}", path=path)
     if xxhash.xxh64_intdigest(data[: _HEADER.size]) != int.from_bytes(data[_HEADER.size : _HEADER.size + 8], "little"):
         raise CorruptStoreError(f"{path}: the header of the log is damaged (checksum differs): {RUN_REPAIR}", path=path)
-    magic, version, header_bytes, identity, generation, first, fingerprints, ids, row, kind, flags = _HEADER.unpack_from(data)
+    magic, version, header_bytes, identity, generation, first, fingerprints, ids, row, kind, width, flags = _HEADER.unpack_from(data)
     if magic != MAGIC:
         raise CorruptStoreError(f"{path}: not a log", path=path)
-    if (version, header_bytes, flags) != (VERSION, HEADER_BYTES, 0) or kind >= len(ID_KINDS):
+    if (version, header_bytes, flags) != (VERSION, HEADER_BYTES, 0) or kind >= len(ID_KINDS) or width not in WIDTHS:
         raise FormatVersionError(
             f"{path}: a log of version {version}, this fpstore reads {VERSION}", path=path, expected=VERSION, got=version
         )
-    return LogHeader(identity, generation, first, Totals(fingerprints, ids, row, ID_KINDS[kind]))
+    return LogHeader(identity, generation, first, Totals(fingerprints, ids, row, ID_KINDS[kind]), width)
 
 
 def claimed_header(data: bytes) -> LogHeader | None:
     """Return what a damaged header of a log says, or None when it cannot be read at all; nothing vouches for it."""
     if len(data) < _HEADER.size or data[: len(MAGIC)] == bytes(len(MAGIC)):
         return None
-    _, _, _, identity, generation, first, fingerprints, ids, row, kind, _ = _HEADER.unpack_from(data)
-    return LogHeader(identity, generation, first, Totals(fingerprints, ids, row, ID_KINDS[kind % len(ID_KINDS)]))
+    _, _, _, identity, generation, first, fingerprints, ids, row, kind, width, _ = _HEADER.unpack_from(data)
+    return LogHeader(identity, generation, first, Totals(fingerprints, ids, row, ID_KINDS[kind % len(ID_KINDS)]), width)
 
 
 def boot_word() -> int:

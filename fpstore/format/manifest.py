@@ -17,6 +17,7 @@ from fpstore.disk.files import RUN_REPAIR, open_file, read_at
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError, FormatVersionError, StorageError, StoreNotFoundError
 from fpstore.format.record import ID_KINDS
+from fpstore.width import WIDTHS
 
 MANIFEST_FILE = "manifest.json"
 TEMPORARY = ".tmp"
@@ -24,7 +25,7 @@ JOINED = ".joined"  # ends the name of a folder for the strings of other stores
 _GENERATION = re.compile(r"gen-[0-9]{8,}")
 FORMAT_VERSION: int = _kernel.FORMAT_VERSION
 MOST_BYTES = 1 << 20
-_KNOWN = (("format_version", FORMAT_VERSION), ("width", 64), ("flags", 0))
+_KNOWN = (("format_version", (FORMAT_VERSION,)), ("width", WIDTHS), ("flags", (0,)))
 _SHAPE = {"bytes", "digest", "largest"}
 IDENTITY_BYTES = 16
 MOST_RANK_BITS = 15  # a block has at most 32768 entries
@@ -98,7 +99,9 @@ class Manifest(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         """Return the content of the file, without its checksum."""
         return {
-            **dict(_KNOWN),
+            "format_version": FORMAT_VERSION,
+            "flags": 0,
+            "width": self.design.width.bits,
             **self._asdict(),
             "identity": self.identity.hex(),
             "design": self.design.to_json(),
@@ -178,13 +181,15 @@ def parse_manifest(data: bytes, file: Path) -> Manifest:
         raise CorruptStoreError(f"{file}: damaged ({type(error).__name__}): {RUN_REPAIR}", path=file) from error
     if told != got:
         raise CorruptStoreError(f"{file}: damaged (checksum differs): {RUN_REPAIR}", path=file, expected=told, got=got)
+    width = content.get("width")
     for key, known in _KNOWN:
-        if (value := content.pop(key, None)) != known:
-            newer = isinstance(value, int) and value > known
+        value = content.pop(key, None)
+        if isinstance(value, bool) or value not in known:
+            newer = isinstance(value, int) and value > max(known)
             raise FormatVersionError(
-                f"{file}: {key.replace('_', ' ')} {value!r} is not known (this fpstore reads {known})"
+                f"{file}: {key.replace('_', ' ')} {value!r} is not known (this fpstore reads {', '.join(map(str, known))})"
                 + (": upgrade fpstore to read it" if newer else ""),
-                path=file, expected=known, got=value,
+                path=file, expected=known[0] if len(known) == 1 else known, got=value,
             )  # fmt: skip
     try:
         manifest = Manifest(
@@ -195,13 +200,13 @@ def parse_manifest(data: bytes, file: Path) -> Manifest:
                 "generation": GenerationRecord(**content["generation"]),
             }
         )
-        _check(manifest)
+        _check(manifest, width)
     except (TypeError, KeyError, ValueError, AttributeError, CorruptStoreError) as error:
         raise CorruptStoreError(f"{file}: malformed ({error}): {RUN_REPAIR}", path=file) from error
     return manifest
 
 
-def _check(manifest: Manifest) -> None:
+def _check(manifest: Manifest, width: object) -> None:
     """Raise ValueError where a manifest with a right checksum says what cannot be."""
     record = manifest.generation
     dictionary, places = record.dictionary, record.places
@@ -210,6 +215,7 @@ def _check(manifest: Manifest) -> None:
     counts = (record.number, record.fingerprints, record.ids, record.next_row, record.first_string, record.set_digest)
     for wrong, what in (
         (len(manifest.identity) != IDENTITY_BYTES, "identity"),
+        ({table.width.bits for table in manifest.design.tables} != {width}, "width"),
         (not _is_count(manifest.block_bytes), "block bytes"),
         (not isinstance(manifest.fingerprinter, dict | None), "fingerprinter"),
         (not isinstance(manifest.auto, dict | None), "auto"),

@@ -10,7 +10,6 @@ import numpy as np
 
 from fpstore import _kernel
 from fpstore.aliases import Counts, Groups, Lims, Words
-from fpstore.design.families import IDENTITY_ARRAY
 from fpstore.design.families import design as make_design
 from fpstore.errors import ClosedStoreError
 from fpstore.format.id_map import IdMap, IdMapWriter
@@ -26,7 +25,7 @@ BLOCK_BYTES = (128, 256, 512, 1024)
 def mapping_block_bytes(histogram: Words) -> int:
     """Return the size of blocks for the keys with this histogram: the least that holds BLOCK_KEYS keys, but a small one."""
     count = max(int(histogram.sum()), 1)
-    tails = int((histogram * np.arange(63, -1, -1, dtype=np.uint64)).sum()) / count
+    tails = int((histogram[:64] * np.arange(63, -1, -1, dtype=np.uint64)).sum()) / count
     wanted = BLOCK_KEYS * (tails + 2) / 8  # a code takes about 2 bits
     return next((size for size in BLOCK_BYTES if size >= wanted), BLOCK_BYTES[-1])
 
@@ -36,7 +35,7 @@ SPREAD = np.uint64(0x9E3779B185EBCA87)  # P1 of XXH64: without it, (key, number)
 
 def pair_digest(keys: Words, numbers: Words) -> int:
     """Return the sum of a hash of each pair, modulo 2^64: it does not depend on their order."""
-    return _kernel.digest(keys + numbers * SPREAD, IDENTITY_ARRAY)
+    return _kernel.digest(keys + numbers * SPREAD)
 
 
 def digest_of(groups: Iterable[Groups], tick: Callable[[int], None]) -> int:

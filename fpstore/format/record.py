@@ -7,15 +7,17 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from fpstore.aliases import Bytes, Words
+from fpstore.width import row_of_number, width_of
 
 ADD, REMOVE, WIPE = range(3)
 KIND_MASK = 3
 IN_BASE = 4  # beside the kind: the fingerprint is in the generation's tables
 ID_KINDS = ("row", "integer", "string")
 LAST_ROW = 2**64 - 1
-Row = tuple[int, int, int]  # kind, with IN_BASE where it holds; fingerprint; id number
-_PAYLOAD = struct.Struct("<QQQQQQ")  # fingerprints, ids and next row afterwards; rows, strings, kind of ids
-_ONE_ROW = struct.Struct("<QQQQQQQQB")
+Row = tuple[int, int, int]  # kind, with IN_BASE where it holds; fingerprint, as the kernel knows it; id number
+_PAYLOAD = struct.Struct("<QQQQQII")  # fingerprints, ids and next row afterwards; rows, strings, kind of ids, words of a fingerprint
+_ONE_ROW = struct.Struct("<QQQQQIIQQB")  # of one word
+_ID_AND_KIND = struct.Struct("<QB")
 _LENGTH = struct.Struct("<I")
 
 
@@ -42,7 +44,8 @@ class Change(NamedTuple):
     totals : Totals
     kinds : ndarray of uint8, shape (n,)
         ADD, REMOVE or WIPE, with IN_BASE where it holds.
-    fingerprints, ids : ndarray of uint64, shape (n,)
+    fingerprints : ndarray of uint64, n rows
+    ids : ndarray of uint64, shape (n,)
     strings : list of bytes
         Strings that get a number with this change, in the order of the numbers. The number of an empty one stays unused.
     """
@@ -61,7 +64,7 @@ def pack_change(change: Change) -> bytes:
         (
             _PAYLOAD.pack(
                 totals.fingerprints, totals.ids, totals.next_row, len(change.kinds), len(change.strings),
-                ID_KINDS.index(totals.id_kind),
+                ID_KINDS.index(totals.id_kind), width_of(change.fingerprints),
             ),
             change.fingerprints.astype("<u8", copy=False).tobytes(),
             change.ids.astype("<u8", copy=False).tobytes(),
@@ -71,18 +74,14 @@ def pack_change(change: Change) -> bytes:
     )  # fmt: skip
 
 
-def pack_one(totals: Totals, row: Row, strings: list[bytes]) -> bytes:
-    """Return the payload of a record of one row: the same as from :func:`pack_change`, but without arrays."""
+def pack_one(totals: Totals, row: Row, strings: list[bytes], words: int) -> bytes:
+    """Return the payload of a record of one row of so many words: the same as from :func:`pack_change`, but without arrays."""
     kind, fingerprint, number = row
-    return b"".join(
-        (
-            _ONE_ROW.pack(
-                totals.fingerprints, totals.ids, totals.next_row, 1, len(strings), ID_KINDS.index(totals.id_kind),
-                fingerprint, number, kind,
-            ),
-            *_framed(strings),
-        )
-    )  # fmt: skip
+    head = totals.fingerprints, totals.ids, totals.next_row, 1, len(strings), ID_KINDS.index(totals.id_kind), words
+    if words == 1:
+        return b"".join((_ONE_ROW.pack(*head, fingerprint, number, kind), *_framed(strings)))
+    rows = row_of_number(fingerprint, words).astype("<u8", copy=False).tobytes()
+    return b"".join((_PAYLOAD.pack(*head), rows, _ID_AND_KIND.pack(number, kind), *_framed(strings)))
 
 
 def _framed(strings: Iterable[bytes]) -> Iterable[bytes]:

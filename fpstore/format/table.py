@@ -20,6 +20,7 @@ from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError
 from fpstore.format import huffman
 from fpstore.format.table_file import TableFile
+from fpstore.width import leading_words
 
 FEED_KEYS = 1 << 15
 NOWHERE = np.uint64(2**64 - 1)  # the block that Table.locate gives for a fingerprint that is not there
@@ -29,6 +30,11 @@ INDEX_AT_OPEN = 16 << 20  # bytes of keys and directory to read ahead when a tab
 def table_name(table: int) -> str:
     """Return the file name of a table."""
     return f"table-{table:03d}.fpt"
+
+
+def key_columns(keys: Words) -> list[Words]:
+    """Return what the key index holds: the leading words of all keys, then the words behind them."""
+    return [keys] if keys.ndim == 1 else [leading_words(keys), np.ascontiguousarray(keys[:, 1:])]
 
 
 class TableLayout(NamedTuple):
@@ -63,11 +69,12 @@ class TableWriter:
         self._permutation = np.frombuffer(layout.spec.permutation, dtype=np.uint8)
         self._code = huffman.code_lengths(layout.histogram)
         seed = _kernel.block_seed(self._permutation, self._code, layout.set_digest)
-        self._encoder = _kernel.BlockEncoder(self._code, layout.block_bytes, seed)
+        width = layout.spec.width
+        self._encoder = _kernel.BlockEncoder(self._code, layout.block_bytes, seed, width.bits)
         # The output of a feed stays in the second-level cache until it is written.
         most = self._encoder.most_blocks(FEED_KEYS)
         self._blocks = np.empty(most * layout.block_bytes + _kernel.OVERREAD_BYTES, np.uint8)
-        self._block_keys = np.empty(most, np.uint64)
+        self._block_keys = width.empty(most)
         self._counts = np.empty(most, np.uint32)
         self._keys: list[Words] = []
         self._fed = 0
@@ -96,7 +103,8 @@ class TableWriter:
         block, key, count = self._encoder.finish()
         self._write(block)
         keys = np.concatenate([*self._keys, key])
-        self._write(keys)
+        for part in key_columns(keys):
+            self._write(part)
         self._write(_kernel.make_directory(keys))
         header = _kernel.make_header(
             self._permutation, self._code, layout.set_digest, self._fed, len(keys), layout.block_bytes, layout.table,
@@ -163,6 +171,7 @@ class TableReader:
         wanted = {
             "table": (table, kernel.table),
             "table count": (len(design.tables), kernel.table_count),
+            "width": (spec.width.bits, kernel.width),
             "permutation": (spec.permutation, kernel.permutation),
             "prefix bits": (spec.prefix_bits, kernel.prefix_bits),
             "flips": (spec.flips, kernel.flips),

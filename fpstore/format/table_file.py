@@ -17,6 +17,7 @@ from fpstore.cached import cached_property
 from fpstore.disk.files import RUN_REPAIR, open_file, read_at
 from fpstore.errors import CorruptStoreError, StorageError
 from fpstore.format import huffman
+from fpstore.width import Width, ascending, leading_words, rows_to_numbers
 
 PIECE_BYTES = 1 << 20  # of blocks, read at once
 INDEX_PIECE = 1 << 17  # keys or slots of the directory that are read or checked at once
@@ -74,14 +75,21 @@ class TableFile:
 
     def read_keys(self, start: int, end: int) -> Words:
         """Return the keys of successive blocks."""
-        return self._words(self.kernel.keys_offset + 8 * start, end - start)
+        kernel, width = self.kernel, Width(self.kernel.width)
+        leads = self._words(kernel.keys_offset + 8 * start, end - start)
+        if width.words == 1:
+            return leads
+        rest_words = width.words - 1
+        at = kernel.keys_offset + 8 * (kernel.block_count + rest_words * start)
+        return np.column_stack([leads, self._words(at, rest_words * (end - start)).reshape(-1, rest_words)])
 
     def sample_keys(self, step: int) -> Words:
         """Return the key of every ``step``-th block, from the first on."""
-        count, at = self.kernel.block_count, self.kernel.keys_offset
+        count = self.kernel.block_count
         if step < SPARSE:
             return self.read_keys(0, count)[::step].copy()
-        return np.concatenate([np.empty(0, np.uint64), *(self._words(at + 8 * block, 1) for block in range(0, count, step))])
+        none = Width(self.kernel.width).empty(0)
+        return np.concatenate([none, *(self.read_keys(block, block + 1) for block in range(0, count, step))])
 
     def _words(self, at: int, count: int) -> Words:
         words = np.empty(count, np.uint64)
@@ -124,7 +132,7 @@ class TableFile:
         before = min(start, 1)
         keys = self.read_keys(start - before, start + count)
         if not before:
-            keys = np.concatenate([np.zeros(1, np.uint64), keys])
+            keys = np.concatenate([Width(kernel.width).row(0), keys])
         at = _kernel.HEADER_BYTES + start * kernel.block_bytes
         data = read_at(self._descriptor, self.path, at, count * kernel.block_bytes)
         if len(data) < count * kernel.block_bytes:
@@ -154,7 +162,7 @@ class TableFile:
         kernel = self.kernel
         permutation = np.frombuffer(kernel.permutation, dtype=np.uint8)
         histogram = np.zeros(huffman.SYMBOLS, dtype=np.uint64)
-        last: Words = np.empty(0, np.uint64)
+        last = Width(kernel.width).empty(0)
         count = digest = 0
         for values, _ in self.pieces():
             joined = np.concatenate([last, values])
@@ -163,8 +171,8 @@ class TableFile:
                 raise CorruptStoreError(
                     f"{self.path}: entry {count + bad - len(last)} is out of order",
                     path=self.path,
-                    expected=int(joined[bad - 1]),
-                    got=int(joined[bad]),
+                    expected=rows_to_numbers(joined[bad - 1 : bad])[0],
+                    got=rows_to_numbers(joined[bad : bad + 1])[0],
                 )
             digest += _kernel.digest(values, permutation)
             count += len(values)
@@ -193,14 +201,15 @@ class TableFile:
         kernel, keys = self.kernel, self.block_keys
         for start in range(0, len(keys), INDEX_PIECE):
             piece = keys[start : start + INDEX_PIECE + 1]
-            wrong = np.flatnonzero(piece[1:] <= piece[:-1])
+            wrong = np.flatnonzero(~ascending(piece))
             if len(wrong):
                 block = start + int(wrong[0]) + 1
                 raise CorruptStoreError(f"{self.path}: block {block}: key index is out of order", path=self.path, block=block)
+        leads = leading_words(keys)
         slots = (kernel.file_bytes - kernel.directory_offset) // 8 - 1
         for start in range(0, slots + 1, INDEX_PIECE):
             found = self._words(kernel.directory_offset + 8 * start, min(INDEX_PIECE, slots + 1 - start))
-            if not np.array_equal(found, _directory_part(keys, slots, start, len(found))):
+            if not np.array_equal(found, _directory_part(leads, slots, start, len(found))):
                 raise CorruptStoreError(f"{self.path}: key directory does not match the keys", path=self.path)
 
 

@@ -12,9 +12,10 @@ from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.lims import lims_of
 from fpstore.threads import Job, Pool
+from fpstore.width import Distances, order_of, width_of
 
 T = TypeVar("T")
-Columns = tuple[npt.NDArray[np.int64], Words, npt.NDArray[np.uint8]]  # lims, fingerprints, distances
+Columns = tuple[npt.NDArray[np.int64], Words, Distances]  # lims, fingerprints, distances
 
 PROBE_QUERIES = 1 << 16  # queries of one kernel call
 SPLIT_QUERIES = 1 << 8  # fewer are not worth another thread
@@ -26,18 +27,23 @@ def cut(queries: Words, threads: int) -> list[Words]:
     """Cut a batch evenly for the threads, into as few parts as possible: a large part opens each block for many queries."""
     count = max(-(-len(queries) // PROBE_QUERIES), min(threads, len(queries) // SPLIT_QUERIES), 1)
     count = -(-count // threads) * threads if count > 1 else 1
-    return [part for part in np.array_split(queries, count) if len(part)]
+    return [part for part in np.array_split(queries, count) if len(part)] or [queries]
 
 
 def joined(columns: list[Columns]) -> Columns:
-    """Concatenate the columns of successive parts."""
+    """Concatenate the columns of successive parts, at least one."""
     if len(columns) == 1:
         return columns[0]
     return (
-        lims_of(np.concatenate([np.empty(0, np.int64), *(np.diff(c[0]) for c in columns)])),
-        np.concatenate([np.empty(0, np.uint64), *(c[1] for c in columns)]),
-        np.concatenate([np.empty(0, np.uint8), *(c[2] for c in columns)]),
+        lims_of(np.concatenate([np.diff(c[0]) for c in columns])),
+        np.concatenate([c[1] for c in columns]),
+        np.concatenate([c[2] for c in columns]),
     )
+
+
+def no_matches(queries: Words) -> Columns:
+    """Return the columns of no matches of these queries."""
+    return np.zeros(len(queries) + 1, np.int64), queries[:0], np.empty(0, np.uint8 if width_of(queries) < 4 else np.uint16)
 
 
 def run(work: Callable[..., T], parts: list[Any], threads: int) -> list[T]:
@@ -71,15 +77,14 @@ def scanned(kernel: _kernel.Table, queries: Words, radius: int, threads: int) ->
         first, start, end = part
         return kernel.scan(queries[first : first + SCAN_QUERIES], radius, start, end, stop=stop)
 
+    if not parts:
+        return no_matches(queries)
     columns = run(work, parts, threads)
     number = np.concatenate(
-        [
-            np.empty(0, np.int64),
-            *(np.repeat(np.arange(len(c[0]) - 1) + p[0], np.diff(c[0])) for p, c in zip(parts, columns, strict=True)),
-        ]
+        [np.repeat(np.arange(len(c[0]) - 1) + p[0], np.diff(c[0])) for p, c in zip(parts, columns, strict=True)]
     )
-    found = np.concatenate([np.empty(0, np.uint64), *(c[1] for c in columns)])
-    distances = np.concatenate([np.empty(0, np.uint8), *(c[2] for c in columns)])
-    order = np.lexsort((found, distances, number))
+    found = np.concatenate([c[1] for c in columns])
+    distances = np.concatenate([c[2] for c in columns])
+    order = order_of(number, distances, found)
     lims = lims_of(np.bincount(number, minlength=len(queries)))
     return lims, found[order], distances[order]

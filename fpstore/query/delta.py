@@ -17,6 +17,7 @@ from fpstore.errors import StorageError
 from fpstore.format.log import Records
 from fpstore.format.record import IN_BASE, KIND_MASK, Change, Row
 from fpstore.format.table import NOWHERE
+from fpstore.width import Width
 
 PRESENT, ABSENT = 1, 2  # what the kernel says of a fingerprint or a pair; 0: nothing
 LAST_VERSION = (1 << 32) - 2
@@ -47,7 +48,7 @@ class Delta:
     """
 
     def __init__(self, radius: int, sample: Words, identity: _kernel.Table, first_string: int) -> None:
-        self.kernel = _kernel.Delta(radius, deal_bits(sample))
+        self.kernel = _kernel.Delta(radius, deal_bits(sample, Width(identity.width)))
         self._identity = identity
         self.first_string = first_string
         self.strings: list[bytes] = []
@@ -135,10 +136,10 @@ class Delta:
             )
 
 
-def deal_bits(sample: Words) -> npt.NDArray[np.uint8]:
-    """Return the 64 bit numbers, those first that are set in about half of the sample."""
+def deal_bits(sample: Words, width: Width) -> npt.NDArray[np.uint8]:
+    """Return the numbers of the bits, those first that are set in about half of the sample."""
     if not len(sample):
-        return np.arange(64, dtype=np.uint8)
-    ones = np.unpackbits(sample.astype(">u8").view(np.uint8).reshape(-1, 8), axis=1).sum(axis=0)
+        return np.arange(width.bits, dtype=np.uint8)
+    ones = np.unpackbits(width.to_bytes(sample), axis=1).sum(axis=0)
     order: npt.NDArray[np.uint8] = np.argsort(np.abs(ones - len(sample) / 2), kind="stable").astype(np.uint8)
     return order

@@ -21,9 +21,9 @@ from fpstore.query.delta import ABSENT, PRESENT, Delta
 from fpstore.query.generation import Generation
 from fpstore.query.limited import Everything, Kept, scanned_nearest, shortened
 from fpstore.query.matches import Match
+from fpstore.width import order_of, place_of, places_of, rows_to_numbers
 
 IdColumn = tuple[Lims, Words | list[str]]  # lims, ids
-NONE = np.empty(0, np.uint64)
 PIECE_KEYS = 1 << 18
 MOST_MATCHES = 1 << 22  # in the tables, of a part of which only the nearest are kept
 FEW_STRINGS = 4  # up to this many are looked up one by one
@@ -47,6 +47,7 @@ class Snapshot:
         self.delta = delta
         self.version = version
         self.totals = totals
+        self.width = generation.design.width
         # Without changes there is nothing to look up.
         self._delta_kernel: _kernel.Delta | None = delta.kernel if version else None
 
@@ -169,7 +170,7 @@ class Snapshot:
         lims, numbers = self.id_numbers(fingerprints)
         missing = np.flatnonzero(np.diff(lims) == 0)
         if len(missing):
-            first = int(fingerprints[missing[0]])
+            first = self.width.numbers(fingerprints[missing[:1]])[0]
             raise NotStoredError(f"the fingerprint {first} is not stored: `in` tells which ones are", got=first)
         return lims, numbers if self.totals.id_kind != "string" else self._strings_of(numbers)
 
@@ -241,15 +242,14 @@ class Snapshot:
             kept = self._delta_kernel.pairs(fingerprints, ids, self.version) == 0
             added, added_ids = self._delta_kernel.find(wanted, self.version)
             fingerprints, ids = np.concatenate([fingerprints[kept], added]), np.concatenate([ids[kept], added_ids])
-        order = np.lexsort((fingerprints, ids))
+        order = order_of(ids, fingerprints)
         return fingerprints[order], ids[order]
 
     def fingerprints_of_one(self, number: int) -> list[int]:
         """Return the fingerprints that have an id, ascending."""
         places, identity = self.generation.places, self.generation.identity
         if places is None:
-            found: list[int] = self.with_ids(np.array([number], np.uint64))[0].tolist()
-            return found
+            return rows_to_numbers(self.with_ids(np.array([number], np.uint64))[0])
         found = [identity.entry_at(block, rank, places.name) for block, rank in places.get(number)]
         return found if self._delta_kernel is None else self._delta_kernel.fingerprints_one(number, found, self.version)
 
@@ -273,8 +273,8 @@ class Snapshot:
         for keys, entry_counts in self.generation.tables[0].pieces():
             counts, ids = self.generation.ids.blocks(block, len(entry_counts))
             block += len(entry_counts)
-            last = keys[-1]
-            end = int(np.searchsorted(changed, last, side="right"))
+            last = keys[-1:]
+            end = place_of(changed, last, "right")
             fresh, added = cut_groups(added, last, "right")
             if end or len(fresh[0]):
                 if end:
@@ -284,14 +284,16 @@ class Snapshot:
             if len(keys):
                 yield keys, counts, ids
         while len(added[0]):
-            piece, added = cut_groups(added, added[0][min(PIECE_KEYS, len(added[0])) - 1], "right")
+            end = min(PIECE_KEYS, len(added[0]))
+            piece, added = cut_groups(added, added[0][end - 1 : end], "right")
             yield piece
 
     @cached_property
     def changed(self) -> tuple[Words, Groups]:
         """All changes: the fingerprints of the tables whose ids changed, and the groups that were added, both ascending."""
         if self._delta_kernel is None:
-            return NONE, (NONE, NONE, NONE)
+            none = np.empty(0, np.uint64)
+            return self.width.empty(0), (self.width.empty(0), none, none)
         fingerprints, in_base, lims, ids = self._delta_kernel.export(self.version)
         counts = np.diff(lims).astype(np.uint64)
         added = counts > 0
@@ -299,7 +301,7 @@ class Snapshot:
 
     def _current_groups(self, keys: Words, counts: Words, ids: Words, changed: Words) -> Groups:
         """Return the current groups of the changed fingerprints in a piece of the tables, without the deleted ones."""
-        places = np.searchsorted(keys, changed)
+        places = places_of(keys, changed)
         assert self._delta_kernel is not None
         starts = (np.cumsum(counts) - counts)[places]
         lims, new = self._delta_kernel.ids(changed, lims_of(counts[places]), slices(ids, starts, counts[places]), self.version)
@@ -319,10 +321,10 @@ class Snapshot:
             yield keys, lims_of(counts), numbers if self.totals.id_kind != "string" else self._strings_of(numbers)
 
 
-def cut_groups(group: Groups, bound: np.uint64, side: str) -> tuple[Groups, Groups]:
-    """Cut a piece at a fingerprint."""
+def cut_groups(group: Groups, bound: Words, side: str) -> tuple[Groups, Groups]:
+    """Cut a piece at a fingerprint, which is an array of it alone."""
     keys, counts, ids = group
-    at = int(np.searchsorted(keys, bound, side=side))  # type: ignore[call-overload]
+    at = place_of(keys, bound, side)
     taken = int(counts[:at].sum())
     return (keys[:at], counts[:at], ids[:taken]), (keys[at:], counts[at:], ids[taken:])
 

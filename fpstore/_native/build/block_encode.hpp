@@ -1,6 +1,7 @@
 // Block encoder.
 #pragma once
 #include "build/output.hpp"
+#include "format/block_format.hpp"
 #include "format/xxh64.hpp"
 
 namespace fpstore {
@@ -46,8 +47,9 @@ inline BitWriter resume(uint8_t* base, uint32_t bits) {
   return w;
 }
 
-// Writes the open block to out: header, codes, tails moved up behind them, zero padding, checksum. Both streams are followed by
-// zero bytes, so words can be moved; up to kOverread bytes behind the block are overwritten.
+// Writes the open block to out: header, codes, tails moved up behind them, zero padding, rests, checksum. Both streams are followed
+// by zero bytes, so words can be moved; up to kOverread bytes behind the block are overwritten.
+template <class W>
 void close_block(Encoder* e, uint8_t* out, uint64_t* key, uint32_t* count) {
   store64(out + 8, e->first);
   store16(out + 16, static_cast<uint16_t>(e->count));
@@ -64,49 +66,76 @@ void close_block(Encoder* e, uint8_t* out, uint64_t* key, uint32_t* count) {
   }
   store64be(to + tail_bytes, carry);
   const uint32_t used = kBlockHeaderBytes + (e->code_bits + e->tail_bits + 7) / 8;
-  memset(out + used, 0, e->block_bytes - used);
-  const uint64_t seed = e->seed + e->last * xxh::kP1 + e->previous_key * xxh::kP2 + e->block_index * xxh::kP3;
+  const uint32_t rest_bytes = e->count * W::kRestBytes;
+  memset(out + used, 0, e->block_bytes - used - rest_bytes);
+  memcpy(out + e->block_bytes - rest_bytes, e->rests, rest_bytes);
+  const uint64_t seed = e->seed + e->last[0] * xxh::kP1 + e->previous_key * xxh::kP2 + e->block_index * xxh::kP3;
   store64(out, xxh64(out + 8, e->block_bytes - 8, seed));
-  *key = e->last;
+  memcpy(key, e->last, W::kWords * sizeof *key);
   *count = e->count;
-  e->previous_key = e->last;
+  e->previous_key = e->last[0];
   ++e->block_index;
   e->count = 0;
 }
 
+template <class W>
 size_t encode_finish(Encoder* e, const EncodedBlocks& to) {
   if (e->count == 0) return 0;
-  close_block(e, to.blocks, to.keys, to.counts);
+  close_block<W>(e, to.blocks, to.keys, to.counts);
   return 1;
 }
 
+// The lowest n bits, 0 <= n <= 63.
+inline uint64_t tail_mask(unsigned n) { return (uint64_t{1} << n) - 1; }
+
 enum class Append { all, full, refused };
 
+// The symbol of a key that follows another.
+template <class Row>
+inline unsigned symbol_between(const Row& last, const Row& key) {
+  const uint64_t difference = lead(last) ^ lead(key);
+  return sizeof(Row) > 8 && !difference ? 64 : first_bit(difference);
+}
+
+// Notes a key as the last one of the open block, which has count entries before it.
+template <class W>
+inline void note_key(Encoder* e, const typename W::Row& key, uint32_t count) {
+  if constexpr (W::kWide)
+    for (unsigned word = 0; word < W::kRestWords; ++word)
+      store64(e->rests + count * W::kRestBytes + 8 * word, key.word[1 + word]);
+  (void)e;
+  (void)key;
+  (void)count;
+}
+
 // Appends keys[*i, n) to the open block as far as they fit; *i is the first that is not appended.
-inline Append append_keys(Encoder* e, const uint64_t* keys, size_t n, size_t* i) {
+template <class W>
+inline Append append_keys(Encoder* e, const typename W::Row* keys, size_t n, size_t* i) {
+  using Row = typename W::Row;
   const uint32_t capacity = (e->block_bytes - kBlockHeaderBytes) * 8;
   BitWriter codes = resume(e->codes, e->code_bits);
   BitWriter tails = resume(e->tails, e->tail_bits);
-  uint64_t last = e->last;
+  Row last = *rows<Row>(e->last);
   uint32_t count = e->count, code_bits = e->code_bits, tail = e->tail_bits;
   Append end = Append::all;
   size_t at = *i;
   for (; at < n; ++at) {
-    const uint64_t key = keys[at];
+    const Row key = keys[at];
     if (__builtin_expect(key <= last, 0)) {
       end = Append::refused;
       break;
     }
-    const unsigned h = first_bit(key ^ last);
-    const unsigned bits = e->code.bits[h];
-    if (code_bits + tail + bits + 63 - h > capacity) {
+    const unsigned h = symbol_between(last, key);
+    const unsigned bits = e->code.bits[h], tail_bits = tail_length<W>(h);
+    if (code_bits + tail + bits + tail_bits + (count + 1) * W::kRestBytes * 8 > capacity) {
       end = bits == kNoCode ? Append::refused : Append::full;
       break;
     }
     codes.put(e->code.code[h], bits);
-    tails.put_long(key & (~uint64_t{0} >> h >> 1), 63 - h);
+    tails.put_long(lead(key) >> (63 - W::kLast) & tail_mask(tail_bits), tail_bits);
+    note_key<W>(e, key, count);
     code_bits += bits;
-    tail += 63 - h;
+    tail += tail_bits;
     last = key;
     ++count;
   }
@@ -114,32 +143,37 @@ inline Append append_keys(Encoder* e, const uint64_t* keys, size_t n, size_t* i)
   if (end == Append::refused) return end;
   codes.flush();
   tails.flush();
-  e->last = last;
+  *rows<Row>(e->last) = last;
   e->count = count;
   e->code_bits = code_bits;
   e->tail_bits = tail;
   return end;
 }
 
-size_t encode(Encoder* e, const uint64_t* keys, size_t n, const EncodedBlocks& to, size_t* bad) {
+template <class W>
+size_t encode(Encoder* e, const uint64_t* words, size_t n, const EncodedBlocks& to, size_t* bad) {
+  using Row = typename W::Row;
+  const Row* const keys = rows<Row>(words);
   size_t closed = 0;
   for (size_t i = 0; i < n;) {
     if (e->count == 0) {
-      if (e->block_index && keys[i] <= e->previous_key) {
+      if (e->block_index && keys[i] <= *rows<Row>(e->last)) {
         *bad = i;
         return SIZE_MAX;
       }
-      e->first = e->last = keys[i++];
+      e->first = lead(keys[i]);
+      *rows<Row>(e->last) = keys[i];
+      note_key<W>(e, keys[i++], 0);
       e->count = 1;
       e->code_bits = e->tail_bits = 0;
     }
-    const Append end = append_keys(e, keys, n, &i);
+    const Append end = append_keys<W>(e, keys, n, &i);
     if (__builtin_expect(end == Append::refused, 0)) {
       *bad = i;
       return SIZE_MAX;
     }
     if (end == Append::full) {
-      close_block(e, to.blocks + closed * e->block_bytes, to.keys + closed, to.counts + closed);
+      close_block<W>(e, to.blocks + closed * e->block_bytes, to.keys + closed * W::kWords, to.counts + closed);
       ++closed;
     }
   }

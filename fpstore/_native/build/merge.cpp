@@ -35,7 +35,8 @@ class IdFilter {
 };
 
 // The first key in [p, end) that is not below key; quick when it is near p.
-const uint64_t* gallop(const uint64_t* p, const uint64_t* end, uint64_t key) {
+template <class Row>
+const Row* gallop(const Row* p, const Row* end, const Row& key) {
   size_t step = 1;
   while (static_cast<size_t>(end - p) > step && p[step - 1] < key) {
     p += step;
@@ -44,7 +45,8 @@ const uint64_t* gallop(const uint64_t* p, const uint64_t* end, uint64_t key) {
   return std::lower_bound(p, p + std::min(step, static_cast<size_t>(end - p)), key);
 }
 
-void copy(const uint64_t* from, size_t n, uint64_t* to) {
+template <class T>
+void copy(const T* from, size_t n, T* to) {
   if (n < 8) {
     for (size_t i = 0; i < n; ++i) to[i] = from[i];
   } else {
@@ -53,29 +55,30 @@ void copy(const uint64_t* from, size_t n, uint64_t* to) {
 }
 
 // Goes through groups from the first to the last and copies them or passes over them.
+template <class Row>
 class GroupCursor {
  public:
   explicit GroupCursor(const Groups& groups)
-      : key_(groups.set.keys), end_(groups.set.keys + groups.set.n), count_(groups.counts), id_(groups.ids) {}
+      : key_(rows<Row>(groups.set.keys)), end_(key_ + groups.set.n), count_(groups.counts), id_(groups.ids) {}
   bool done() const { return key_ == end_; }
-  uint64_t key() const { return *key_; }
+  const Row& key() const { return *key_; }
   uint64_t count() const { return *count_; }
   const uint64_t* ids() const { return id_; }
-  bool at(uint64_t key) const { return !done() && *key_ == key; }
+  bool at(const Row& key) const { return !done() && *key_ == key; }
   void skip() {
     id_ += *count_++;
     ++key_;
   }
-  void copy_below(uint64_t key, GroupsOut* out) { copy_until(gallop(key_, end_, key), out); }
+  void copy_below(const Row& key, GroupsOut* out) { copy_until(gallop(key_, end_, key), out); }
   void copy_one(GroupsOut* out) { copy_until(key_ + 1, out); }
   void copy_rest(GroupsOut* out) { copy_until(end_, out); }
 
  private:
-  void copy_until(const uint64_t* stop, GroupsOut* out) {
+  void copy_until(const Row* stop, GroupsOut* out) {
     const size_t n = static_cast<size_t>(stop - key_);
     size_t ids = 0;
     for (size_t i = 0; i < n; ++i) ids += count_[i];
-    copy(key_, n, out->keys + out->n);
+    copy(key_, n, rows<Row>(out->keys) + out->n);
     copy(count_, n, out->counts + out->n);
     copy(id_, ids, out->ids + out->id_count);
     out->n += n;
@@ -85,11 +88,88 @@ class GroupCursor {
     id_ += ids;
   }
 
-  const uint64_t* key_;
-  const uint64_t* end_;
+  const Row* key_;
+  const Row* end_;
   const uint64_t* count_;
   const uint64_t* id_;
 };
+
+template <class Row>
+bool ascend(const uint64_t* words, size_t n) {
+  const Row* const keys = rows<Row>(words);
+  bool bad = false;
+  for (size_t i = 1; i < n; ++i) bad |= keys[i] <= keys[i - 1];
+  return !bad;
+}
+
+template <class Row>
+size_t merge_rows(const Keys& keys, const Keys& drop, const Keys& add, uint64_t* out) {
+  const Row *k = rows<Row>(keys.keys), *d = rows<Row>(drop.keys), *a = rows<Row>(add.keys);
+  const Row *k_end = k + keys.n, *d_end = d + drop.n, *a_end = a + add.n;
+  Row* const start = rows<Row>(out);
+  Row* o = start;
+  while (d != d_end || a != a_end) {
+    const Row change = d == d_end ? *a : a == a_end ? *d : std::min(*a, *d);
+    const Row* stop = gallop(k, k_end, change);
+    copy(k, static_cast<size_t>(stop - k), o);
+    o += stop - k;
+    k = stop;
+    const bool dropped = d != d_end && *d == change, added = a != a_end && *a == change;
+    if (added) *o++ = change;
+    if (k != k_end && *k == change) ++k;  // dropped, or written just now
+    d += dropped;
+    a += added;
+  }
+  copy(k, static_cast<size_t>(k_end - k), o);
+  return static_cast<size_t>(o + (k_end - k) - start);
+}
+
+template <class Row>
+bool merge_group_rows(const Groups& groups, const Keys& drop, const Groups& add, GroupsOut* out) {
+  GroupCursor<Row> g(groups), a(add);
+  const Row *d = rows<Row>(drop.keys), *d_end = d + drop.n;
+  while (d != d_end || !a.done()) {
+    const Row change = d == d_end ? a.key() : a.done() ? *d : std::min(a.key(), *d);
+    g.copy_below(change, out);
+    const bool dropped = d != d_end && *d == change;
+    d += dropped;
+    if (g.at(change)) {
+      if (!dropped) return false;
+      g.skip();
+    }
+    if (a.at(change)) a.copy_one(out);
+  }
+  g.copy_rest(out);
+  return true;
+}
+
+template <class Row>
+bool union_group_rows(const Groups& first, const Groups& second, GroupsOut* out) {
+  GroupCursor<Row> a(first), b(second);
+  while (!a.done() && !b.done()) {
+    if (a.key() < b.key()) {
+      a.copy_below(b.key(), out);
+    } else if (b.key() < a.key()) {
+      b.copy_below(a.key(), out);
+    } else {
+      if (!ascend<uint64_t>(a.ids(), a.count()) || !ascend<uint64_t>(b.ids(), b.count())) return false;
+      uint64_t* const start = out->ids + out->id_count;
+      const uint64_t* const end = std::set_union(a.ids(), a.ids() + a.count(), b.ids(), b.ids() + b.count(), start);
+      rows<Row>(out->keys)[out->n] = a.key();
+      out->counts[out->n++] = static_cast<uint64_t>(end - start);
+      out->id_count += static_cast<size_t>(end - start);
+      a.skip();
+      b.skip();
+    }
+  }
+  a.copy_rest(out);
+  b.copy_rest(out);
+  return true;
+}
+
+// Calls the instance of a template for rows of so many words.
+#define FPSTORE_BY_WORDS(words, name, ...) \
+  (words) == 1 ? name<uint64_t>(__VA_ARGS__) : (words) == 2 ? name<Wide<2>>(__VA_ARGS__) : name<Wide<4>>(__VA_ARGS__)
 
 }  // namespace
 
@@ -127,78 +207,25 @@ std::vector<Place> find_ids(const std::vector<IdRecord>& records, uint64_t first
   return found;
 }
 
-bool strictly_ascending(const uint64_t* keys, size_t n) {
-  bool bad = false;
-  for (size_t i = 1; i < n; ++i) bad |= keys[i - 1] >= keys[i];
-  return !bad;
-}
+bool strictly_ascending(const Keys& keys) { return FPSTORE_BY_WORDS(keys.words, ascend, keys.keys, keys.n); }
 
 const char* fault_of(const Groups& groups) {
-  if (!strictly_ascending(groups.set.keys, groups.set.n)) return "keys must ascend";
+  if (!strictly_ascending(groups.set)) return "keys must ascend";
   unsigned __int128 total = 0;
   for (size_t i = 0; i < groups.set.n; ++i) total += groups.counts[i];
   return total == groups.id_count ? nullptr : "counts and ids disagree";
 }
 
 size_t merge_keys(const Keys& keys, const Keys& drop, const Keys& add, uint64_t* out) {
-  const uint64_t *k = keys.keys, *d = drop.keys, *a = add.keys;
-  const uint64_t *k_end = k + keys.n, *d_end = d + drop.n, *a_end = a + add.n;
-  uint64_t* o = out;
-  while (d != d_end || a != a_end) {
-    const uint64_t change = d == d_end ? *a : a == a_end ? *d : std::min(*a, *d);
-    const uint64_t* stop = gallop(k, k_end, change);
-    copy(k, static_cast<size_t>(stop - k), o);
-    o += stop - k;
-    k = stop;
-    const bool dropped = d != d_end && *d == change, added = a != a_end && *a == change;
-    if (added) *o++ = change;
-    if (k != k_end && *k == change) ++k;  // dropped, or written just now
-    d += dropped;
-    a += added;
-  }
-  copy(k, static_cast<size_t>(k_end - k), o);
-  return static_cast<size_t>(o + (k_end - k) - out);
+  return FPSTORE_BY_WORDS(keys.words, merge_rows, keys, drop, add, out);
 }
 
 bool merge_groups(const Groups& groups, const Keys& drop, const Groups& add, GroupsOut* out) {
-  GroupCursor g(groups), a(add);
-  const uint64_t *d = drop.keys, *d_end = d + drop.n;
-  while (d != d_end || !a.done()) {
-    const uint64_t change = d == d_end ? a.key() : a.done() ? *d : std::min(a.key(), *d);
-    g.copy_below(change, out);
-    const bool dropped = d != d_end && *d == change;
-    d += dropped;
-    if (g.at(change)) {
-      if (!dropped) return false;
-      g.skip();
-    }
-    if (a.at(change)) a.copy_one(out);
-  }
-  g.copy_rest(out);
-  return true;
+  return FPSTORE_BY_WORDS(groups.set.words, merge_group_rows, groups, drop, add, out);
 }
 
-bool union_groups(const Groups& first, const Groups& second, GroupsOut* out) {
-  GroupCursor a(first), b(second);
-  while (!a.done() && !b.done()) {
-    if (a.key() < b.key()) {
-      a.copy_below(b.key(), out);
-    } else if (b.key() < a.key()) {
-      b.copy_below(a.key(), out);
-    } else {
-      if (!strictly_ascending(a.ids(), a.count()) || !strictly_ascending(b.ids(), b.count())) return false;
-      uint64_t* const start = out->ids + out->id_count;
-      const uint64_t* const end = std::set_union(a.ids(), a.ids() + a.count(), b.ids(), b.ids() + b.count(), start);
-      out->keys[out->n] = a.key();
-      out->counts[out->n++] = static_cast<uint64_t>(end - start);
-      out->id_count += static_cast<size_t>(end - start);
-      a.skip();
-      b.skip();
-    }
-  }
-  a.copy_rest(out);
-  b.copy_rest(out);
-  return true;
+bool union_groups(const Groups& a, const Groups& b, GroupsOut* out) {
+  return FPSTORE_BY_WORDS(a.set.words, union_group_rows, a, b, out);
 }
 
 }  // namespace fpstore

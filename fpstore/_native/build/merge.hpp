@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "format/idpack.hpp"
+#include "format/row.hpp"
 
 namespace fpstore {
 
@@ -23,13 +24,15 @@ struct Place {
 // Every place of the records whose id is one of the n wanted (ascending), in order of place.
 std::vector<Place> find_ids(const std::vector<IdRecord>& records, uint64_t first_block, const uint64_t* wanted, size_t n);
 
-bool strictly_ascending(const uint64_t* keys, size_t n);
-
-// A sorted set; the functions below write no more than there is room for, sorted or not.
+// A sorted set of rows; the functions below write no more than there is room for, sorted or not. What is merged has rows of as many
+// words.
 struct Keys {
   const uint64_t* keys;
   size_t n;
+  unsigned words = 1;
 };
+bool strictly_ascending(const Keys& keys);
+
 // Sorted keys with their ids: counts[i] of them for keys[i], one after the other.
 struct Groups {
   Keys set;

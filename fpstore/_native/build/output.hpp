@@ -1,6 +1,7 @@
 // Where the kernels of a build write: encoded blocks, sorted keys.
 #pragma once
 #include "format/huffman.hpp"
+#include "format/row.hpp"
 
 namespace fpstore {
 
@@ -10,20 +11,21 @@ struct Encoder {
   uint64_t seed;
   uint32_t block_bytes;
   uint64_t block_index;
-  uint64_t previous_key;  // the key of the block before
+  uint64_t previous_key;  // the leading word of the key of the block before
   uint64_t first;
-  uint64_t last;
+  uint64_t last[kMaxWords];  // the row that was appended last, from the first on
   uint32_t count;  // entries in the open block; 0: none open
   uint32_t code_bits;
   uint32_t tail_bits;
   alignas(64) uint8_t codes[kMaxBlockBytes + 32];
   alignas(64) uint8_t tails[kMaxBlockBytes + 32];
+  alignas(64) uint8_t rests[kMaxBlockBytes + 32];  // the words behind the leading ones
 };
 
 // Where encoded blocks go, with their keys and entry counts.
 struct EncodedBlocks {
   uint8_t* blocks;
-  uint64_t* keys;
+  uint64_t* keys;  // rows
   uint32_t* counts;
 };
 

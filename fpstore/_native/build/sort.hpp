@@ -11,12 +11,28 @@
 namespace fpstore {
 namespace {
 
+template <class Row>
 struct Pair {
-  uint64_t key;
+  Row key;
   uint64_t value;
 };
-inline uint64_t key_of(uint64_t x) { return x; }
-inline uint64_t key_of(const Pair& x) { return x.key; }
+// What is sorted by digits: the leading word.
+template <class Row>
+inline uint64_t key_of(const Row& x) {
+  return lead(x);
+}
+template <class Row>
+inline uint64_t key_of(const Pair<Row>& x) {
+  return lead(x.key);
+}
+template <class Row>
+inline const Row& row_in(const Row& x) {
+  return x;
+}
+template <class Row>
+inline const Row& row_in(const Pair<Row>& x) {
+  return x.key;
+}
 
 constexpr unsigned kScatterBits = 9;  // as many streams as the first-level cache has lines for
 constexpr unsigned kCountingBits = 18;  // both passes together
@@ -185,13 +201,62 @@ void sort_range(T* a, T* tmp, size_t n, unsigned depth, unsigned end, Stopper* s
   }
 }
 
-void sort_keys(uint64_t* keys, uint64_t* tmp, size_t n, unsigned bits, Stopper* stop) { sort_range(keys, tmp, n, 0, bits, stop); }
-
-void sort_pairs(uint64_t* pairs, uint64_t* tmp, size_t n, Stopper* stop) {
-  sort_range(reinterpret_cast<Pair*>(pairs), reinterpret_cast<Pair*>(tmp), n, 0, 64, stop);
+// Merges the sorted [from, middle) and [middle, to), stable, into out.
+template <class T>
+inline void merge_runs(const T* a, size_t from, size_t middle, size_t to, T* out) {
+  size_t left = from, right = middle;
+  for (size_t i = from; i < to; ++i)
+    out[i] = left < middle && (right == to || !(row_in(a[right]) < row_in(a[left]))) ? a[left++] : a[right++];
 }
 
-void permute(const Permutation& p, const uint64_t* in, uint64_t* out, size_t n) {
+// Sorts rows that share their leading words by the words behind them, stable, by merges; tmp has the same room.
+template <class T>
+void sort_ties(T* a, T* tmp, size_t n, Stopper* stop) {
+  T *from = a, *to = tmp;
+  for (size_t run = 1; run < n; run *= 2) {
+    for (size_t i = 0; i < n; i += 2 * run) {
+      const size_t middle = n - i < run ? n : i + run, end = n - middle < run ? n : middle + run;
+      if (should_stop(stop, end - i)) return;
+      merge_runs(from, i, middle, end, to);
+    }
+    T* const other = from;
+    from = to;
+    to = other;
+  }
+  if (from != a) memcpy(static_cast<void*>(a), from, n * sizeof(T));
+}
+
+// Sorts by the leading bits bits: by the digits of the leading words, and those that tie by the rest if it counts.
+template <class T>
+void sort_rows(T* a, T* tmp, size_t n, unsigned bits, Stopper* stop) {
+  sort_range(a, tmp, n, 0, bits < 64 ? bits : 64, stop);
+  if (bits <= 64) return;
+  for (size_t start = 0, i = 1; i <= n; ++i) {
+    if (i % kStep == 0 && should_stop(stop, kStep)) return;
+    if (i < n && key_of(a[i]) == key_of(a[start])) continue;
+    if (i - start > 1) sort_ties(a + start, tmp + start, i - start, stop);
+    start = i;
+  }
+}
+
+template <class W>
+void sort_keys(uint64_t* keys, uint64_t* tmp, size_t n, unsigned bits, Stopper* stop) {
+  using Row = typename W::Row;
+  sort_rows(rows<Row>(keys), rows<Row>(tmp), n, bits, stop);
+}
+
+template <class W>
+void sort_pairs(uint64_t* pairs, uint64_t* tmp, size_t n, Stopper* stop) {
+  using RowPair = Pair<typename W::Row>;
+  sort_rows(reinterpret_cast<RowPair*>(pairs), reinterpret_cast<RowPair*>(tmp), n, W::kWords * 64, stop);
+}
+
+template <unsigned Words>
+void permute_rows(const Permutation& p, const Wide<Words>* in, Wide<Words>* out, size_t n) {
+  for (size_t i = 0; i < n; ++i) out[i] = apply(p, in[i]);
+}
+
+void permute_rows(const Permutation& p, const uint64_t* in, uint64_t* out, size_t n) {
   memset(out, 0, n * sizeof *out);
   for (size_t start = 0; start < n; start += 512) {
     const size_t stop = start + 512 < n ? start + 512 : n;
@@ -206,29 +271,38 @@ void permute(const Permutation& p, const uint64_t* in, uint64_t* out, size_t n) 
   }
 }
 
+template <class W>
+void permute(const Permutation& p, const uint64_t* in, uint64_t* out, size_t n) {
+  using Row = typename W::Row;
+  permute_rows(p, rows<Row>(in), rows<Row>(out), n);
+}
+
 // The permuted keys of a sorted set, sorted by their leading bits bits (stable): the first scatter permutes on the way.
-void permute_sort(const Permutation& p, const uint64_t* in, size_t n, const SortRoom& room, unsigned bits, Stopper* stop) {
-  uint64_t *const out = room.out, *const tmp = room.tmp;
-  if (n <= cache_items<uint64_t>() || bits <= kScatterBits) {
-    if (in_steps(n, stop, [&](size_t from, size_t to) { permute(p, in + from, out + from, to - from); }))
-      sort_keys(out, tmp, n, bits, stop);
+template <class W>
+void permute_sort(const Permutation& p, const uint64_t* keys, size_t n, const SortRoom& room, unsigned bits, Stopper* stop) {
+  using Row = typename W::Row;
+  const Row* const in = rows<Row>(keys);
+  Row *const out = rows<Row>(room.out), *const tmp = rows<Row>(room.tmp);
+  if (n <= cache_items<Row>() || bits <= kScatterBits || W::kWide) {
+    if (in_steps(n, stop, [&](size_t from, size_t to) { permute_rows(p, in + from, out + from, to - from); }))
+      sort_rows(out, tmp, n, bits, stop);
     return;
   }
   constexpr size_t kPiece = 512;
-  uint64_t piece[kPiece];
+  Row piece[kPiece];
   size_t starts[kDigits + 1] = {};
   for (size_t start = 0; start < n; start += kPiece) {
     const size_t length = n - start < kPiece ? n - start : kPiece;
     if (should_stop(stop, length)) return;
-    permute(p, in + start, piece, length);
-    for (size_t i = 0; i < length; ++i) ++starts[digit(piece[i], 0, kScatterBits) + 1];
+    permute_rows(p, in + start, piece, length);
+    for (size_t i = 0; i < length; ++i) ++starts[digit(key_of(piece[i]), 0, kScatterBits) + 1];
   }
   for (size_t d = 0; d < kDigits; ++d) starts[d + 1] += starts[d];
   for (size_t start = 0; start < n; start += kPiece) {
     const size_t length = n - start < kPiece ? n - start : kPiece;
     if (should_stop(stop, length)) return;
-    permute(p, in + start, piece, length);
-    for (size_t i = 0; i < length; ++i) out[starts[digit(piece[i], 0, kScatterBits)]++] = piece[i];
+    permute_rows(p, in + start, piece, length);
+    for (size_t i = 0; i < length; ++i) out[starts[digit(key_of(piece[i]), 0, kScatterBits)]++] = piece[i];
   }
   // Each start has become the end of its part.
   for (size_t d = 0, start = 0; d < kDigits; start = starts[d++]) {
@@ -237,12 +311,16 @@ void permute_sort(const Permutation& p, const uint64_t* in, size_t n, const Sort
   }
 }
 
-size_t permute_select(const Permutation& p, const uint64_t* in, uint64_t* out, size_t n, uint64_t low, uint64_t high) {
+// low and high are rows.
+template <class W>
+size_t permute_select(const Permutation& p, const uint64_t* in, uint64_t* out, size_t n, const uint64_t* low, const uint64_t* high) {
+  using Row = typename W::Row;
+  const Row least = *rows<Row>(low), most = *rows<Row>(high);
   size_t kept = 0;
   for (size_t i = 0; i < n; ++i) {
-    const uint64_t x = apply(p, in[i]);
-    out[kept] = x;
-    kept += (x >= low) & (x <= high);
+    const Row x = apply(p, rows<Row>(in)[i]);
+    rows<Row>(out)[kept] = x;
+    kept += (least <= x) & (x <= most);
   }
   return kept;
 }

@@ -6,21 +6,24 @@
 
 namespace fpstore {
 
-uint64_t Delta::random_seed() const {
+template <class Row>
+uint64_t DeltaOf<Row>::random_seed() const {
   uint64_t seed = 0;
   // Where the system has no randomness yet, the address is what nobody outside knows.
   if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != sizeof seed) seed = 0;
   return seed ^ reinterpret_cast<uintptr_t>(this);
 }
 
-uint64_t Delta::bytes() const {
+template <class Row>
+uint64_t DeltaOf<Row>::bytes() const {
   return index_.bytes() + entries_.bytes() + pairs_.bytes() + history_.bytes() + versions_.bytes() + entry_slots_.bytes() +
          pair_slots_.bytes() + id_slots_.bytes() + next_of_id_.bytes();
 }
 
 // --- Look-ups ---------------------------------------------------------------------------------
 
-uint32_t Delta::end_of(uint32_t version) const {
+template <class Row>
+uint32_t DeltaOf<Row>::end_of(uint32_t version) const {
   const Version* first = versions_.data();
   const Version* last = first + versions_.size();
   if (first == last || version < first->version) return 0;
@@ -28,15 +31,19 @@ uint32_t Delta::end_of(uint32_t version) const {
   return std::upper_bound(first, last, version, [](uint32_t v, const Version& x) { return v < x.version; })[-1].end;
 }
 
-Said Delta::state(uint64_t fingerprint, uint32_t end) const {
+template <class Row>
+Said DeltaOf<Row>::state(const Row& fingerprint, uint32_t end) const {
   const uint32_t entry = find_entry(mix(fingerprint), fingerprint);
   const Event* e = entry == kNone ? nullptr : newest(entries_[entry].presence, end);
   return !e ? Said::nothing : e->holds ? Said::present : Said::absent;
 }
 
-bool Delta::is_present(uint64_t fingerprint, uint32_t end) const { return state(fingerprint, end) == Said::present; }
+template <class Row>
+bool DeltaOf<Row>::is_present(const Row& fingerprint, uint32_t end) const { return state(fingerprint, end) == Said::present; }
 
-void Delta::states(const uint64_t* fingerprints, size_t n, uint32_t end, uint8_t* out, const Pause& pause) const {
+template <class Row>
+void DeltaOf<Row>::states(const uint64_t* words, size_t n, uint32_t end, uint8_t* out, const Pause& pause) const {
+  const Row* const fingerprints = rows<Row>(words);
   for (size_t i = 0; i < n; i += kGroup) {
     pause(kGroup * kLookUpWork);
     const size_t m = std::min<size_t>(kGroup, n - i);
@@ -46,14 +53,18 @@ void Delta::states(const uint64_t* fingerprints, size_t n, uint32_t end, uint8_t
   }
 }
 
-Said Delta::pair_state(uint64_t fingerprint, uint64_t id, uint32_t end) const {
+template <class Row>
+Said DeltaOf<Row>::pair_state(const Row& fingerprint, uint64_t id, uint32_t end) const {
   const uint32_t entry = find_entry(mix(fingerprint), fingerprint);
   if (entry == kNone) return Said::nothing;
   const uint32_t p = find_pair(entry, id);
   return said_of(p == kNone ? nullptr : &pairs_[p], newest_absence(entries_[entry], end), end);
 }
 
-void Delta::pairs(const uint64_t* fingerprints, const uint64_t* ids, size_t n, uint32_t end, uint8_t* out, const Pause& pause) const {
+template <class Row>
+void DeltaOf<Row>::pairs(const uint64_t* words, const uint64_t* ids, size_t n, uint32_t end, uint8_t* out,
+                         const Pause& pause) const {
+  const Row* const fingerprints = rows<Row>(words);
   for (size_t i = 0; i < n; ++i) {
     pause(kLookUpWork);
     if (i + kGroup < n) entry_slots_.prefetch(mix(fingerprints[i + kGroup]));
@@ -61,7 +72,9 @@ void Delta::pairs(const uint64_t* fingerprints, const uint64_t* ids, size_t n, u
   }
 }
 
-void Delta::ids(uint64_t fingerprint, const uint64_t* base, size_t n, uint32_t end, std::vector<uint64_t>* out) const {
+template <class Row>
+void DeltaOf<Row>::ids(const uint64_t* words, const uint64_t* base, size_t n, uint32_t end, std::vector<uint64_t>* out) const {
+  const Row fingerprint = *rows<Row>(words);
   const uint32_t entry = find_entry(mix(fingerprint), fingerprint);
   if (entry == kNone) {
     out->insert(out->end(), base, base + n);
@@ -87,26 +100,53 @@ void Delta::ids(uint64_t fingerprint, const uint64_t* base, size_t n, uint32_t e
   out->insert(out->end(), added.begin() + static_cast<std::ptrdiff_t>(a), added.end());
 }
 
-void Delta::find(const uint64_t* ids, size_t n, uint32_t end, std::vector<std::pair<uint64_t, uint64_t>>* out,
-                 const Pause& pause) const {
+namespace {
+
+template <class Row>
+const uint64_t* words_at(const Row* row) {
+  return reinterpret_cast<const uint64_t*>(row);
+}
+
+template <class Row>
+void append(const Row& row, std::vector<uint64_t>* words) {
+  words->insert(words->end(), words_at(&row), words_at(&row) + sizeof(Row) / sizeof(uint64_t));
+}
+
+}  // namespace
+
+template <class Row>
+Pairs DeltaOf<Row>::find(const uint64_t* ids, size_t n, uint32_t end, const Pairs& other, const Pause& pause) const {
+  std::vector<std::pair<Row, uint64_t>> found;
+  for (size_t i = 0; i < other.ids.size(); ++i) found.emplace_back(rows<Row>(other.fingerprints.data())[i], other.ids[i]);
   for (size_t i = 0; i < n; ++i) {
     pause(kLookUpWork);
     if (i + kGroup < n) id_slots_.prefetch(mix(ids[i + kGroup]));
     uint32_t p = id_slots_.find(mix(ids[i]), [&](uint32_t q) { return pairs_[q].id == ids[i]; });
     for (; p != kNone; p = next_of_id_[p]) {
       const Entry& entry = entries_[pairs_[p].entry];
-      if (said_of(&pairs_[p], newest_absence(entry, end), end) == Said::present) out->emplace_back(entry.fingerprint, ids[i]);
+      if (said_of(&pairs_[p], newest_absence(entry, end), end) == Said::present) found.emplace_back(entry.fingerprint, ids[i]);
     }
   }
-  std::sort(out->begin(), out->end());
-  out->erase(std::unique(out->begin(), out->end()), out->end());
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
+    return a.first < b.first || (a.first == b.first && a.second < b.second);
+  });
+  found.erase(std::unique(found.begin(), found.end(), [](const auto& a, const auto& b) {
+    return a.first == b.first && a.second == b.second;
+  }), found.end());
+  Pairs out;
+  for (const auto& pair : found) {
+    append(pair.first, &out.fingerprints);
+    out.ids.push_back(pair.second);
+  }
+  return out;
 }
 
-void Delta::export_state(uint32_t end, Export* out, const Pause& pause) const {
-  std::vector<std::pair<uint64_t, uint32_t>> order;
+template <class Row>
+void DeltaOf<Row>::export_state(uint32_t end, Export* out, const Pause& pause) const {
+  std::vector<std::pair<Row, uint32_t>> order;
   for (uint32_t e = 0; e < entries_.size(); ++e)
     if (newest(entries_[e].presence, end)) order.emplace_back(entries_[e].fingerprint, e);
-  std::sort(order.begin(), order.end());
+  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   out->lims.push_back(0);
   for (size_t i = 0; i < order.size(); ++i) {
     pause(kLookUpWork);
@@ -118,7 +158,7 @@ void Delta::export_state(uint32_t end, Export* out, const Pause& pause) const {
         if (said_of(&pairs_[p], absence, end) == Said::present) out->ids.push_back(pairs_[p].id);
       std::sort(out->ids.begin() + out->lims.back(), out->ids.end());
     }
-    out->fingerprints.push_back(entry.fingerprint);
+    append(entry.fingerprint, &out->fingerprints);
     out->in_base.push_back(entry.in_base);
     out->lims.push_back(static_cast<int64_t>(out->ids.size()));
   }
@@ -126,9 +166,11 @@ void Delta::export_state(uint32_t end, Export* out, const Pause& pause) const {
 
 // --- Probes -----------------------------------------------------------------------------------
 
-bool Delta::probe(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Sink* sink, const Pause& pause) const {
-  const Kernels& k = kernels();
-  NearIndex::Places places[kGroup];
+template <class Row>
+bool DeltaOf<Row>::probe(const uint64_t* words, size_t n, unsigned radius, uint32_t end, Sink* sink, const Pause& pause) const {
+  const Row* const queries = rows<Row>(words);
+  const Kernels& k = kernels(width_);
+  Places places[kGroup];
   for (size_t i = 0; i < n; i += kGroup) {
     const size_t m = std::min<size_t>(kGroup, n - i);
     for (size_t j = 0; j < m; ++j) {
@@ -139,9 +181,9 @@ bool Delta::probe(const uint64_t* queries, size_t n, unsigned radius, uint32_t e
     for (size_t j = 0; m > 1 && j < m; ++j) index_.prefetch_keys(places[j], radius);
     for (size_t j = 0; j < m; ++j) {
       const uint64_t before = sink->count;
-      if (!index_.probe(k, queries[i + j], radius, places[j], [&](uint64_t fingerprint, unsigned distance) {
+      if (!index_.probe(k, queries[i + j], radius, places[j], [&](const Row& fingerprint, unsigned distance) {
             entry_slots_.prefetch(mix(fingerprint));
-            return push(sink, fingerprint, i + j, distance);
+            return push(sink, fingerprint, static_cast<uint32_t>(i + j), distance);
           }))
         return false;
       keep_present(before, end, sink);
@@ -152,17 +194,20 @@ bool Delta::probe(const uint64_t* queries, size_t n, unsigned radius, uint32_t e
 }
 
 // Leaves out the matches from a place on that are absent.
-void Delta::keep_present(uint64_t from, uint32_t end, Sink* sink) const {
-  for (uint64_t i = from; i < sink->count; ++i) prefetch_entry(mix(sink->matches[i].fingerprint));
+template <class Row>
+void DeltaOf<Row>::keep_present(uint64_t from, uint32_t end, Sink* sink) const {
+  Match<Row>* const found = matches<Row>(*sink);
+  for (uint64_t i = from; i < sink->count; ++i) prefetch_entry(mix(found[i].fingerprint));
   uint64_t kept = from;
   for (uint64_t i = from; i < sink->count; ++i)
-    if (is_present(sink->matches[i].fingerprint, end)) sink->matches[kept++] = sink->matches[i];
+    if (is_present(found[i].fingerprint, end)) found[kept++] = found[i];
   sink->count = kept;
 }
 
 // Calls visit(first, count) with so many of n queries at a time that a pause comes before long.
+template <class Row>
 template <class Visit>
-bool Delta::scan_parts(size_t n, const Pause& pause, const Visit& visit) const {
+bool DeltaOf<Row>::scan_parts(size_t n, const Pause& pause, const Visit& visit) const {
   const size_t most = std::max<size_t>(kGroup, kInsertWork / (index_.size() + 1));
   for (size_t i = 0; i < n; i += most) {
     const size_t m = std::min(most, n - i);
@@ -172,41 +217,56 @@ bool Delta::scan_parts(size_t n, const Pause& pause, const Visit& visit) const {
   return true;
 }
 
-bool Delta::scan(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Sink* sink, const Pause& pause) const {
+template <class Row>
+bool DeltaOf<Row>::scan(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Sink* sink, const Pause& pause) const {
   return scan_parts(n, pause, [&](size_t first, size_t count) {
     return scan_some(
-        queries, first, count, end, [&](size_t) { return radius; },
-        [&](const Match& match) { return push(sink, match.fingerprint, match.query, match.distance); });
+        rows<Row>(queries), first, count, end, [&](size_t) { return radius; },
+        [&](const Match<Row>& match) { return push(sink, match.fingerprint, match.query, match.distance); });
   });
 }
 
-bool Delta::scan(const uint64_t* queries, size_t n, uint32_t end, Nearest* nearest, const Pause& pause) const {
+template <class Row>
+bool DeltaOf<Row>::scan(const uint64_t* queries, size_t n, uint32_t end, Nearest* nearest, const Pause& pause) const {
   return scan_parts(n, pause, [&](size_t first, size_t count) {
     return scan_some(
-        queries, first, count, end, [&](size_t i) { return nearest->queries[i].bound; },
-        [&](const Match& match) { return keep(nearest, match); });
+        rows<Row>(queries), first, count, end, [&](size_t i) { return nearest->queries[i].bound; },
+        [&](const Match<Row>& match) { return keep(nearest, match); });
   });
 }
 
+template <class Row>
 template <class Bound, class Emit>
-bool Delta::scan_some(const uint64_t* queries, size_t first, size_t n, uint32_t end, const Bound& bound, const Emit& emit) const {
-  const Kernels& k = kernels();
-  std::vector<uint32_t> hits(NearIndex::kScan);
-  std::vector<uint8_t> known(NearIndex::kScan);  // 1: looked up and present, 2: and absent
-  return index_.scan([&](const uint64_t* keys, size_t count) {
+bool DeltaOf<Row>::scan_some(const Row* queries, size_t first, size_t n, uint32_t end, const Bound& bound, const Emit& emit) const {
+  const Kernels& k = kernels(width_);
+  std::vector<uint32_t> hits(NearIndex<Row>::kScan);
+  std::vector<uint8_t> known(NearIndex<Row>::kScan);  // 1: looked up and present, 2: and absent
+  return index_.scan([&](const Row* keys, size_t count) {
     std::fill(known.begin(), known.end(), 0);
     for (size_t i = first; i < first + n; ++i) {
-      const size_t found = k.near(keys, count, queries[i], bound(i), hits.data());
+      const size_t found = k.near(words_at(keys), count, words_at(queries + i), bound(i), hits.data());
       for (size_t j = 0; j < found; ++j) {
-        const uint64_t key = keys[hits[j]];
+        const Row key = keys[hits[j]];
         uint8_t& state = known[hits[j]];
         if (!state) state = is_present(key, end) ? 1 : 2;
-        const unsigned distance = static_cast<unsigned>(__builtin_popcountll(key ^ queries[i]));
-        if (state == 1 && !emit(Match{key, static_cast<uint32_t>(i), distance})) return false;
+        const unsigned distance = ones(key ^ queries[i]);
+        if (state == 1 && !emit(Match<Row>{key, static_cast<uint32_t>(i), distance})) return false;
       }
     }
     return true;
   });
+}
+
+template class DeltaOf<uint64_t>;
+template class DeltaOf<Wide<2>>;
+template class DeltaOf<Wide<4>>;
+
+std::unique_ptr<Delta> make_delta(unsigned width, unsigned radius, const uint8_t* bits) {
+  switch (words_of(width)) {
+    case 1: return std::make_unique<DeltaOf<uint64_t>>(width, radius, bits);
+    case 2: return std::make_unique<DeltaOf<Wide<2>>>(width, radius, bits);
+    default: return std::make_unique<DeltaOf<Wide<4>>>(width, radius, bits);
+  }
 }
 
 }  // namespace fpstore

@@ -6,8 +6,9 @@
 namespace fpstore {
 
 // Asks for what the changes of a group wait for, step by step.
-void Delta::prefetch(const uint64_t* fingerprints, const uint64_t* ids, const uint8_t* in_base, size_t n,
-                     NearIndex::Places* places, uint64_t* hashes) const {
+template <class Row>
+void DeltaOf<Row>::prefetch(const Row* fingerprints, const uint64_t* ids, const uint8_t* in_base, size_t n,
+                     Places* places, uint64_t* hashes) const {
   for (size_t j = 0; j < n; ++j) {
     hashes[j] = mix(fingerprints[j]);
     entry_slots_.prefetch(hashes[j]);
@@ -19,7 +20,8 @@ void Delta::prefetch(const uint64_t* fingerprints, const uint64_t* ids, const ui
   for (size_t j = 0; j < n; ++j) prefetch_entry(hashes[j]);
 }
 
-bool Delta::reserve_entries(uint64_t more) {
+template <class Row>
+bool DeltaOf<Row>::reserve_entries(uint64_t more) {
   const auto refill = [&] {
     for (uint32_t i = 0; i < entries_.size(); ++i) {
       if (i + kGroup < entries_.size()) entry_slots_.prefetch(mix(entries_[i + kGroup].fingerprint));
@@ -30,7 +32,8 @@ bool Delta::reserve_entries(uint64_t more) {
 }
 
 // The entry of a fingerprint, made if there was none; kNone when memory runs out. One without a change says nothing.
-uint32_t Delta::put_entry(uint64_t hash, uint64_t fingerprint, bool in_base, const NearIndex::Places& at) {
+template <class Row>
+uint32_t DeltaOf<Row>::put_entry(uint64_t hash, const Row& fingerprint, bool in_base, const Places& at) {
   const uint32_t known = find_entry(hash, fingerprint);
   if (known != kNone) return known;
   const uint32_t e = static_cast<uint32_t>(entries_.size());
@@ -41,15 +44,17 @@ uint32_t Delta::put_entry(uint64_t hash, uint64_t fingerprint, bool in_base, con
   return e;
 }
 
-bool Delta::load(uint64_t changes) {
+template <class Row>
+bool DeltaOf<Row>::load(uint64_t changes) {
   if (!reserve_entries(changes) || !pairs_.reserve(pairs_.size() + changes)) return false;
   is_loading_ = true;
   return true;
 }
 
-bool Delta::index(const Pause& pause) {
+template <class Row>
+bool DeltaOf<Row>::index(const Pause& pause) {
   if (!is_loading_) return true;
-  std::vector<uint64_t> fingerprints;
+  std::vector<Row> fingerprints;
   fingerprints.reserve(entries_.size());
   for (uint64_t i = 0; i < entries_.size(); ++i)
     if (!entries_[i].in_base) fingerprints.push_back(entries_[i].fingerprint);
@@ -58,7 +63,8 @@ bool Delta::index(const Pause& pause) {
   return true;
 }
 
-bool Delta::index_ids() {
+template <class Row>
+bool DeltaOf<Row>::index_ids() {
   if (has_id_index_) return true;
   if (!id_slots_.reserve([] {}, pairs_.size()) || !next_of_id_.reserve(pairs_.size())) return false;
   next_of_id_.resize(pairs_.size());
@@ -71,7 +77,8 @@ bool Delta::index_ids() {
 }
 
 // Room for one more pair in the index of ids.
-bool Delta::reserve_id() {
+template <class Row>
+bool DeltaOf<Row>::reserve_id() {
   if (!has_id_index_) return true;
   const auto refill = [&] {
     for (uint32_t i = 0; i < pairs_.size(); ++i) {
@@ -82,7 +89,8 @@ bool Delta::reserve_id() {
   return next_of_id_.reserve(pairs_.size() + 1) && id_slots_.reserve(refill);
 }
 
-void Delta::put_id(uint32_t pair) {
+template <class Row>
+void DeltaOf<Row>::put_id(uint32_t pair) {
   const uint64_t id = pairs_[pair].id;
   uint32_t next = kNone;
   id_slots_.put(mix(id), pair, [&](uint32_t p) {
@@ -93,10 +101,12 @@ void Delta::put_id(uint32_t pair) {
   next_of_id_[pair] = next;
 }
 
-void Delta::put_pair_slot(uint32_t pair) { pair_slots_.put(pair_hash(pairs_[pair].entry, pairs_[pair].id), pair); }
+template <class Row>
+void DeltaOf<Row>::put_pair_slot(uint32_t pair) { pair_slots_.put(pair_hash(pairs_[pair].entry, pairs_[pair].id), pair); }
 
 // The pair of an entry and an id, made if there was none; kNone when memory runs out. What was made is taken back by undo().
-uint32_t Delta::put_pair(uint32_t entry, uint64_t id) {
+template <class Row>
+uint32_t DeltaOf<Row>::put_pair(uint32_t entry, uint64_t id) {
   const uint32_t known = find_pair(entry, id);
   if (known != kNone) return known;
   Entry& e = entries_[entry];
@@ -121,7 +131,8 @@ uint32_t Delta::put_pair(uint32_t entry, uint64_t id) {
   return p;
 }
 
-bool Delta::record(Event* event, bool holds) {
+template <class Row>
+bool DeltaOf<Row>::record(Event* event, bool holds) {
   uint32_t older = 0;
   if (event->serial != kNone) {
     if (history_.size() >= kNone >> 1 || !history_.reserve(history_.size() + 1)) return false;
@@ -132,7 +143,8 @@ bool Delta::record(Event* event, bool holds) {
   return true;
 }
 
-Applied Delta::change(Change kind, uint64_t hash, uint64_t fingerprint, uint64_t id, bool in_base, const NearIndex::Places& at) {
+template <class Row>
+Applied DeltaOf<Row>::change(Change kind, uint64_t hash, const Row& fingerprint, uint64_t id, bool in_base, const Places& at) {
   if (serial_ >= kNone - 1) return Applied::out_of_memory;
   const uint32_t entry = put_entry(hash, fingerprint, in_base, at);
   if (entry == kNone) return Applied::out_of_memory;
@@ -156,14 +168,16 @@ Applied Delta::change(Change kind, uint64_t hash, uint64_t fingerprint, uint64_t
 }
 
 // Makes the changes so far those of the version.
-void Delta::commit(uint32_t version) {
+template <class Row>
+void DeltaOf<Row>::commit(uint32_t version) {
   if (versions_.size() && versions_[versions_.size() - 1].version == version) versions_[versions_.size() - 1].end = serial_;
   else versions_.push(Version{version, serial_});
 }
 
 // Takes back the changes from a serial number on, when one after them could not be made. Entries they made stay, without
 // changes.
-void Delta::undo(uint32_t serial, uint64_t pair_count, uint64_t history_count) {
+template <class Row>
+void DeltaOf<Row>::undo(uint32_t serial, uint64_t pair_count, uint64_t history_count) {
   const auto revert = [&](Event* e) {
     while (e->serial != kNone && e->serial >= serial) *e = e->older ? history_[e->older - 1] : Event{kNone, 0, 0};
   };
@@ -193,21 +207,23 @@ void Delta::undo(uint32_t serial, uint64_t pair_count, uint64_t history_count) {
   }
 }
 
-Applied Delta::apply(const Changes& rows, uint32_t version) {
+template <class Row>
+Applied DeltaOf<Row>::apply(const Changes& rows, uint32_t version) {
   if (versions_.size() && version < versions_[versions_.size() - 1].version) return Applied::old_version;
   if (!rows.count) return Applied::ok;
   if (!versions_.reserve(versions_.size() + 1)) return Applied::out_of_memory;
+  const Row* const fingerprints = fpstore::rows<Row>(rows.fingerprints);
   const uint32_t serial = serial_;
   const uint64_t pair_count = pairs_.size(), history_count = history_.size();
-  NearIndex::Places places[kGroup];
+  Places places[kGroup];
   uint64_t hashes[kGroup];
   for (size_t i = 0; i < rows.count; i += kGroup) {
     const size_t m = std::min<size_t>(kGroup, rows.count - i);
-    prefetch(rows.fingerprints + i, rows.ids + i, rows.in_base + i, m, places, hashes);
+    prefetch(fingerprints + i, rows.ids + i, rows.in_base + i, m, places, hashes);
     for (size_t j = 0; j < m; ++j)
       if (!rows.in_base[i + j] && !is_loading_) index_.prefetch_ends(places[j]);
     for (size_t j = 0; j < m; ++j) {
-      const Applied applied = change(static_cast<Change>(rows.kinds[i + j] & 3), hashes[j], rows.fingerprints[i + j],
+      const Applied applied = change(static_cast<Change>(rows.kinds[i + j] & 3), hashes[j], fingerprints[i + j],
                                      rows.ids[i + j], rows.in_base[i + j] != 0, places[j]);
       if (applied == Applied::ok) continue;
       undo(serial, pair_count, history_count);
@@ -219,12 +235,14 @@ Applied Delta::apply(const Changes& rows, uint32_t version) {
 }
 
 // Does what probe_insert, below, does, for one of its rows.
-Applied Delta::probe_insert_one(const Kernels& k, const Asked& rows, size_t q, const NearIndex::Places& at, Sink* sink,
+template <class Row>
+Applied DeltaOf<Row>::probe_insert_one(const Kernels& k, const Asked& rows, size_t q, const Places& at, Sink* sink,
                                 uint8_t* inserted) {
-  const uint64_t query = rows.queries[q], before = sink->count;
+  const Row query = fpstore::rows<Row>(rows.queries)[q];
+  const uint64_t before = sink->count;
   *inserted = 0;
-  if (!index_.probe(k, query, rows.radius, at, [&](uint64_t fingerprint, unsigned distance) {
-        return !is_present(fingerprint, kNone) || push(sink, fingerprint, q, distance);
+  if (!index_.probe(k, query, rows.radius, at, [&](const Row& fingerprint, unsigned distance) {
+        return !is_present(fingerprint, kNone) || push(sink, fingerprint, static_cast<uint32_t>(q), distance);
       }))
     return Applied::out_of_memory;
   const bool wanted = rows.matched[q] != 2 && (rows.always || (rows.matched[q] == 0 && sink->count == before));
@@ -233,21 +251,22 @@ Applied Delta::probe_insert_one(const Kernels& k, const Asked& rows, size_t q, c
   return change(Change::add, mix(query), query, rows.ids[q], rows.in_base[q] != 0, at);
 }
 
-Applied Delta::probe_insert(const Asked& rows, size_t* n, uint32_t version, Sink* sink, uint8_t* inserted,
+template <class Row>
+Applied DeltaOf<Row>::probe_insert(const Asked& rows, size_t* n, uint32_t version, Sink* sink, uint8_t* inserted,
                             const std::function<void()>& deliver) {
   if (versions_.size() && version < versions_[versions_.size() - 1].version) return Applied::old_version;
   if (!versions_.reserve(versions_.size() + 1)) return Applied::out_of_memory;
-  const Kernels& k = kernels();
+  const Kernels& k = kernels(width_);
   const size_t all = *n;
   uint64_t work = 0;
   *n = 0;
   const uint32_t serial = serial_;
   const uint64_t pair_count = pairs_.size(), history_count = history_.size();
-  NearIndex::Places places[kGroup];
+  Places places[kGroup];
   uint64_t hashes[kGroup];
   for (size_t i = 0; i < all && work < kInsertWork; i += kGroup) {
     const size_t m = std::min<size_t>(kGroup, all - i);
-    prefetch(rows.queries + i, rows.ids + i, rows.in_base + i, m, places, hashes);
+    prefetch(fpstore::rows<Row>(rows.queries) + i, rows.ids + i, rows.in_base + i, m, places, hashes);
     for (size_t j = 0; j < m; ++j) index_.prefetch_keys(places[j], rows.radius);
     for (size_t j = 0; j < m && work < kInsertWork; ++j, ++*n) {
       work += index_.size_of(places[j], rows.radius);
@@ -267,5 +286,9 @@ Applied Delta::probe_insert(const Asked& rows, size_t* n, uint32_t version, Sink
   if (serial_ != serial) commit(version);
   return Applied::ok;
 }
+
+template class DeltaOf<uint64_t>;
+template class DeltaOf<Wide<2>>;
+template class DeltaOf<Wide<4>>;
 
 }  // namespace fpstore

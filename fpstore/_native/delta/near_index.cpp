@@ -2,13 +2,13 @@
 
 namespace fpstore {
 
-NearIndex::NearIndex(unsigned radius, const uint8_t bits[64])
+template <class Row>
+NearIndex<Row>::NearIndex(unsigned radius, const uint8_t* bits, unsigned bit_count)
     : radius_(radius),
-      blocks_(radius < kMaxBlocks ? radius + 1 : radius <= kMaxIndexed ? kFarBlocks : 0),
+      blocks_(radius < kMaxBlocks ? radius + 1 : radius <= kMaxIndexed ? std::min(kFarBlocks, bit_count / kBucketBits) : 0),
       words_((blocks_ + 3) / 4),
       first_{},
-      lookup_(words_ * 8 * 256) {
-  static_assert(kFarBlocks * kBucketBits <= 64, "each block has as many bits as number its buckets");
+      lookup_(words_ * sizeof(Row) * 256) {
   if (keeps_all() && blocks_) {
     patterns_.resize(far_patterns());
     for (size_t i = 0; i < patterns_.size(); ++i) {
@@ -20,31 +20,36 @@ NearIndex::NearIndex(unsigned radius, const uint8_t bits[64])
   }
   for (unsigned b = 0; b < blocks_; ++b) {
     unsigned used = 0;
-    masks_[b] = 0;
-    for (unsigned i = b; i < 64 && used < kBucketBits; i += blocks_, ++used) {
-      const unsigned place = 63 - bits[i];  // from the least significant bit
-      masks_[b] |= uint64_t{1} << place;
+    uint64_t mask[sizeof(Row) / 8] = {};
+    for (unsigned i = b; i < bit_count && used < kBucketBits; i += blocks_, ++used) {
+      const unsigned place = 63 - bits[i] % 64, word = bits[i] / 64;  // from the least significant bit of its word
+      mask[word] |= uint64_t{1} << place;
       for (unsigned value = 0; value < 256; ++value)
-        lookup_[(b / 4 * 8 + place / 8) * 256 + value] |= uint64_t{value >> (place % 8) & 1} << (16 * (b % 4) + used);
+        lookup_[(b / 4 * sizeof(Row) + word * 8 + place / 8) * 256 + value] |= uint64_t{value >> (place % 8) & 1}
+                                                                                << (16 * (b % 4) + used);
     }
+    masks_[b] = *rows<Row>(mask);
     first_[b + 1] = first_[b] + (uint64_t{1} << used);
   }
 }
 
-uint64_t NearIndex::bytes() const {
+template <class Row>
+uint64_t NearIndex<Row>::bytes() const {
   uint64_t sum = buckets_.bytes() + all_.bytes() + lookup_.size() * sizeof(uint64_t) + patterns_.size() * sizeof(uint16_t);
   for (const Class& c : classes_) sum += c.keys.bytes() + c.owners.bytes();
   return sum;
 }
 
-bool NearIndex::make_buckets() {
+template <class Row>
+bool NearIndex<Row>::make_buckets() {
   if (!buckets_.reserve(first_[blocks_])) return false;
   buckets_.resize(first_[blocks_]);
   return true;
 }
 
 // Room for one more key in each bucket of a fingerprint.
-bool NearIndex::reserve(const Places& at) {
+template <class Row>
+bool NearIndex<Row>::reserve(const Places& at) {
   if (!buckets_.size() && !make_buckets()) return false;
   if (keeps_all() && !all_.reserve(size_ + 1)) return false;
   uint8_t moving[kMaxBlocks];  // the classes that buckets move to
@@ -61,7 +66,8 @@ bool NearIndex::reserve(const Places& at) {
   return true;
 }
 
-bool NearIndex::add(uint64_t fingerprint, const Places& at) {
+template <class Row>
+bool NearIndex<Row>::add(const Row& fingerprint, const Places& at) {
   if (!reserve(at)) return false;
   unsigned left[kMaxBlocks], count = 0;  // the classes that buckets have left
   for (unsigned b = 0; b < blocks_; ++b) {
@@ -79,7 +85,8 @@ bool NearIndex::add(uint64_t fingerprint, const Places& at) {
   return true;
 }
 
-void NearIndex::append(uint32_t number, uint64_t fingerprint) {
+template <class Row>
+void NearIndex<Row>::append(uint32_t number, const Row& fingerprint) {
   Bucket& h = buckets_[number];
   if (is_full(h.size)) enlarge(number);
   cell(class_of(h.size + 1), h.cell)[h.size] = fingerprint;
@@ -87,8 +94,9 @@ void NearIndex::append(uint32_t number, uint64_t fingerprint) {
 }
 
 // Calls ahead(bucket) for the buckets of each fingerprint, and visit(bucket, fingerprint) some time later.
+template <class Row>
 template <class Ahead, class Visit>
-void NearIndex::each_place(const uint64_t* fingerprints, size_t n, const Pause& pause, const Ahead& ahead,
+void NearIndex<Row>::each_place(const Row* fingerprints, size_t n, const Pause& pause, const Ahead& ahead,
                            const Visit& visit) const {
   uint32_t buckets[kGroup * kMaxBlocks];
   for (size_t i = 0; i < n; i += kGroup) {
@@ -104,7 +112,8 @@ void NearIndex::each_place(const uint64_t* fingerprints, size_t n, const Pause& 
 }
 
 // A cell of the right capacity for each bucket, whose size is known and whose keys are not there yet.
-bool NearIndex::give_cells() {
+template <class Row>
+bool NearIndex<Row>::give_cells() {
   uint64_t cells[kClasses] = {};
   for (uint64_t i = 0; i < buckets_.size(); ++i)
     if (buckets_[i].size) ++cells[class_of(buckets_[i].size)];
@@ -122,7 +131,8 @@ bool NearIndex::give_cells() {
   return true;
 }
 
-void NearIndex::clear() {
+template <class Row>
+void NearIndex<Row>::clear() {
   if (buckets_.size()) memset(buckets_.data(), 0, buckets_.bytes());
   for (Class& of : classes_) {
     of.owners.resize(0);
@@ -132,7 +142,8 @@ void NearIndex::clear() {
   size_ = 0;
 }
 
-bool NearIndex::fill(const uint64_t* fingerprints, size_t n, const Pause& pause) {
+template <class Row>
+bool NearIndex<Row>::fill(const Row* fingerprints, size_t n, const Pause& pause) {
   if (n && n >= first_[1] / kFewPerBucket) return fill_buckets(fingerprints, n, pause);
   for (size_t i = 0; i < n; ++i) {
     if (add(fingerprints[i], places(fingerprints[i]))) continue;
@@ -143,11 +154,12 @@ bool NearIndex::fill(const uint64_t* fingerprints, size_t n, const Pause& pause)
 }
 
 // In passes over all of them: each bucket is made as large as it will be.
-bool NearIndex::fill_buckets(const uint64_t* fingerprints, size_t n, const Pause& pause) {
+template <class Row>
+bool NearIndex<Row>::fill_buckets(const Row* fingerprints, size_t n, const Pause& pause) {
   if (n > kMostKeys || (!buckets_.size() && !make_buckets()) || (keeps_all() && !all_.reserve(n))) return false;
   try {
-    std::vector<uint64_t*> next(buckets_.size());  // where the next key of a bucket goes
-    each_place(fingerprints, n, pause, [](uint32_t) {}, [&](uint32_t bucket, uint64_t) { ++buckets_[bucket].size; });
+    std::vector<Row*> next(buckets_.size());  // where the next key of a bucket goes
+    each_place(fingerprints, n, pause, [](uint32_t) {}, [&](uint32_t bucket, const Row&) { ++buckets_[bucket].size; });
     if (!give_cells()) {
       clear();
       return false;
@@ -156,7 +168,7 @@ bool NearIndex::fill_buckets(const uint64_t* fingerprints, size_t n, const Pause
       if (buckets_[i].size) next[i] = cell(class_of(buckets_[i].size), buckets_[i].cell);
     each_place(
         fingerprints, n, pause, [&](uint32_t bucket) { fetch_line(next[bucket]); },
-        [&](uint32_t bucket, uint64_t fingerprint) { *next[bucket]++ = fingerprint; });
+        [&](uint32_t bucket, const Row& fingerprint) { *next[bucket]++ = fingerprint; });
   } catch (...) {
     clear();
     throw;
@@ -167,7 +179,8 @@ bool NearIndex::fill_buckets(const uint64_t* fingerprints, size_t n, const Pause
 }
 
 // Moves the keys of a full bucket to a cell that has room for one more.
-void NearIndex::enlarge(uint32_t number) {
+template <class Row>
+void NearIndex<Row>::enlarge(uint32_t number) {
   Bucket& h = buckets_[number];
   const unsigned c = class_of(h.size + 1);
   const uint32_t larger = static_cast<uint32_t>(classes_[c].owners.size());
@@ -175,22 +188,27 @@ void NearIndex::enlarge(uint32_t number) {
   classes_[c].keys.resize(classes_[c].keys.size() + capacity(c));
   if (h.size) {
     const unsigned before = class_of(h.size);
-    memcpy(cell(c, larger), cell(before, h.cell), h.size * sizeof(uint64_t));
+    memcpy(static_cast<void*>(cell(c, larger)), cell(before, h.cell), h.size * sizeof(Row));
     remove_cell(before, h.cell);
   }
   h.cell = larger;
 }
 
-void NearIndex::remove_cell(unsigned c, uint32_t i) {
+template <class Row>
+void NearIndex<Row>::remove_cell(unsigned c, uint32_t i) {
   Class& of = classes_[c];
   const uint32_t last = static_cast<uint32_t>(of.owners.size()) - 1;
   if (i != last) {
-    memcpy(cell(c, i), cell(c, last), capacity(c) * sizeof(uint64_t));
+    memcpy(static_cast<void*>(cell(c, i)), cell(c, last), capacity(c) * sizeof(Row));
     of.owners[i] = of.owners[last];
     buckets_[of.owners[i]].cell = i;
   }
   of.owners.pop();
   of.keys.resize(last * capacity(c));
 }
+
+template class NearIndex<uint64_t>;
+template class NearIndex<Wide<2>>;
+template class NearIndex<Wide<4>>;
 
 }  // namespace fpstore

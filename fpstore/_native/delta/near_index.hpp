@@ -18,9 +18,9 @@ using Pause = std::function<void(uint64_t)>;
 // Up to radius 7 there are radius + 1 blocks, and no t is above 0: those of a smaller q are the first q + 1. For larger radii there are
 // four, so that a change takes no more memory, and buckets whose numbers differ in up to t bits are looked at. Where that is more work
 // than a pass over all fingerprints, and above kMaxIndexed always, all are passed over.
+template <class Row>
 class NearIndex {
  public:
-  static constexpr unsigned kMaxRadius = 64;
   static constexpr unsigned kMaxBlocks = 8;
   static constexpr unsigned kFarBlocks = 4;    // of a radius from kMaxBlocks on
   static constexpr unsigned kMaxIndexed = 24;  // from there on the look-ups of few millions are more work than a pass
@@ -37,26 +37,28 @@ class NearIndex {
     uint16_t bucket[kMaxBlocks];
   };
 
-  NearIndex(unsigned radius, const uint8_t bits[64]);
+  // bits: the numbers of all bits of a fingerprint.
+  NearIndex(unsigned radius, const uint8_t* bits, unsigned bit_count);
 
   unsigned radius() const { return radius_; }
   uint64_t size() const { return size_; }
   uint64_t bytes() const;
 
-  Places places(uint64_t fingerprint) const {
+  Places places(const Row& fingerprint) const {
     uint64_t words[kMaxBlocks / 4] = {};
     for (unsigned w = 0; w < words_; ++w)
-      for (unsigned i = 0; i < 8; ++i) words[w] |= lookup_[(w * 8 + i) * 256 + (fingerprint >> (8 * i) & 0xFF)];
+      for (unsigned i = 0; i < sizeof(Row); ++i)
+        words[w] |= lookup_[(w * sizeof(Row) + i) * 256 + (word_of(fingerprint, i / 8) >> (8 * (i % 8)) & 0xFF)];
     Places p;
     for (unsigned b = 0; b < kMaxBlocks; ++b) p.bucket[b] = static_cast<uint16_t>(words[b / 4] >> (16 * (b % 4)));
     return p;
   }
 
   // Adds a fingerprint that is not there; false, with nothing changed, when memory runs out.
-  bool add(uint64_t fingerprint, const Places& at);
+  bool add(const Row& fingerprint, const Places& at);
 
   // Adds distinct fingerprints to an empty index; false, with nothing added, when memory runs out.
-  bool fill(const uint64_t* fingerprints, size_t n, const Pause& pause);
+  bool fill(const Row* fingerprints, size_t n, const Pause& pause);
 
   // The two steps of what a look at a fingerprint's buckets waits for: where they are, and what is in them.
   void prefetch_buckets(const Places& at, unsigned radius) const {
@@ -71,7 +73,7 @@ class NearIndex {
     for (unsigned b = 0; b < near_blocks(radius); ++b) {
       const Bucket h = bucket(b, at);
       const char* p = reinterpret_cast<const char*>(keys(h));
-      for (uint32_t i = 0; i < h.size && i < kAhead; i += 8) fetch_line(p + i * sizeof(uint64_t));
+      for (uint32_t i = 0; i < h.size && i < kAhead; i += kLineKeys) fetch_line(p + i * sizeof(Row));
     }
   }
   // The places where a fingerprint would be appended, or what would be moved before.
@@ -79,8 +81,8 @@ class NearIndex {
     if (!size_) return;
     for (unsigned b = 0; b < blocks_; ++b) {
       const Bucket h = bucket(b, at);
-      const uint64_t* const k = keys(h);
-      for (uint32_t i = is_full(h.size) ? 0 : h.size; i <= h.size && i < kAhead; i += 8) fetch_line(k + i);
+      const Row* const k = keys(h);
+      for (uint32_t i = is_full(h.size) ? 0 : h.size; i <= h.size && i < kAhead; i += kLineKeys) fetch_line(k + i);
     }
   }
 
@@ -98,21 +100,21 @@ class NearIndex {
   // Calls emit(fingerprint, distance) once for each fingerprint within the radius; emit may refuse. A radius above that of the index
   // is answered by a pass over all.
   template <class Emit>
-  bool probe(const Kernels& kernels, uint64_t query, unsigned radius, const Places& at, const Emit& emit) const {
+  bool probe(const Kernels& kernels, const Row& query, unsigned radius, const Places& at, const Emit& emit) const {
     if (!size_) return true;
     if (__builtin_expect(radius >= blocks_, 0))
       return worth_looking(at, radius) ? probe_far(kernels, query, radius, at, emit) : pass(kernels, query, radius, emit);
     uint32_t hits[kChunk];
     for (unsigned b = 0; b <= radius; ++b) {
       const Bucket h = bucket(b, at);
-      const uint64_t* k = keys(h);
+      const Row* k = keys(h);
       for (uint32_t i = 0; i < h.size; i += kChunk) {
-        const size_t found = kernels.near(k + i, std::min<size_t>(h.size - i, kChunk), query, radius, hits);
+        const size_t found = near(kernels, k + i, std::min<size_t>(h.size - i, kChunk), query, radius, hits);
         for (size_t j = 0; j < found; ++j) {
-          const uint64_t key = k[i + hits[j]], difference = key ^ query;
+          const Row key = k[i + hits[j]], difference = key ^ query;
           bool before = false;  // an earlier block has reported it
-          for (unsigned a = 0; a < b; ++a) before |= (difference & masks_[a]) == 0;
-          if (!before && !emit(key, static_cast<unsigned>(__builtin_popcountll(difference)))) return false;
+          for (unsigned a = 0; a < b; ++a) before |= ones(difference & masks_[a]) == 0;
+          if (!before && !emit(key, ones(difference))) return false;
         }
       }
     }
@@ -126,13 +128,13 @@ class NearIndex {
     for (uint64_t i = 0; i < all_.size(); i += kScan)
       if (!visit(all_.data() + i, static_cast<size_t>(std::min<uint64_t>(kScan, all_.size() - i)))) return false;
     if (!size_ || keeps_all()) return true;
-    std::vector<uint64_t> some(kScan);
+    std::vector<Row> some(kScan);
     size_t held = 0;
     for (uint64_t i = 0; i < first_[1]; ++i) {
       const Bucket h = buckets_[i];
       for (uint32_t done = 0; done < h.size;) {
         const uint32_t n = std::min<uint32_t>(h.size - done, static_cast<uint32_t>(kScan - held));
-        memcpy(some.data() + held, keys(h) + done, n * sizeof(uint64_t));
+        memcpy(static_cast<void*>(some.data() + held), keys(h) + done, n * sizeof(Row));
         held += n;
         done += n;
         if (held == kScan) {
@@ -146,7 +148,11 @@ class NearIndex {
 
  private:
   static constexpr uint64_t kFewPerBucket = 8;  // a fill with fewer than a fingerprint for so many buckets adds them one by one
-  static constexpr uint32_t kAhead = 32;  // keys of a bucket that are prefetched
+  static constexpr uint32_t kAhead = 256 / sizeof(Row);  // keys of a bucket that are prefetched
+  static constexpr uint32_t kLineKeys = 64 / sizeof(Row);
+  static size_t near(const Kernels& kernels, const Row* keys, size_t n, const Row& query, unsigned radius, uint32_t* places) {
+    return kernels.near(reinterpret_cast<const uint64_t*>(keys), n, reinterpret_cast<const uint64_t*>(&query), radius, places);
+  }
   static constexpr uint64_t kLookWork = 32;  // of a look at a bucket, in keys compared in a pass
   static constexpr size_t kFarAhead = 8;     // buckets whose keys are on their way
   // Capacities are 4, 6, 8, 12, 16, 24, ...: class 2k is 4 << k keys.
@@ -191,22 +197,22 @@ class NearIndex {
   }
 
   template <class Emit>
-  bool probe_far(const Kernels& kernels, uint64_t query, unsigned radius, const Places& at, const Emit& emit) const {
+  bool probe_far(const Kernels& kernels, const Row& query, unsigned radius, const Places& at, const Emit& emit) const {
     uint32_t hits[kChunk];
     for (unsigned b = 0; b < blocks_; ++b) {
       const uint32_t count = pattern_count_[flips(b, radius)];
       for (uint32_t p = 0; p < count; ++p) {
         if (p + kFarAhead < count) fetch_line(keys(bucket(b, at, patterns_[p + kFarAhead])));
         const Bucket h = bucket(b, at, patterns_[p]);
-        const uint64_t* k = keys(h);
+        const Row* k = keys(h);
         for (uint32_t i = 0; i < h.size; i += kChunk) {
-          const size_t found = kernels.near(k + i, std::min<size_t>(h.size - i, kChunk), query, radius, hits);
+          const size_t found = near(kernels, k + i, std::min<size_t>(h.size - i, kChunk), query, radius, hits);
           for (size_t j = 0; j < found; ++j) {
-            const uint64_t key = k[i + hits[j]], difference = key ^ query;
+            const Row key = k[i + hits[j]], difference = key ^ query;
             bool before = false;  // an earlier block has reported it
             for (unsigned a = 0; a < b; ++a)
-              before |= static_cast<unsigned>(__builtin_popcountll(difference & masks_[a])) <= flips(a, radius);
-            if (!before && !emit(key, static_cast<unsigned>(__builtin_popcountll(difference)))) return false;
+              before |= ones(difference & masks_[a]) <= flips(a, radius);
+            if (!before && !emit(key, ones(difference))) return false;
           }
         }
       }
@@ -215,52 +221,52 @@ class NearIndex {
   }
 
   template <class Emit>
-  bool pass(const Kernels& kernels, uint64_t query, unsigned radius, const Emit& emit) const {
+  bool pass(const Kernels& kernels, const Row& query, unsigned radius, const Emit& emit) const {
     uint32_t hits[kChunk];
-    return scan([&](const uint64_t* some, size_t n) {
+    return scan([&](const Row* some, size_t n) {
       for (size_t i = 0; i < n; i += kChunk) {
-        const size_t found = kernels.near(some + i, std::min<size_t>(n - i, kChunk), query, radius, hits);
+        const size_t found = near(kernels, some + i, std::min<size_t>(n - i, kChunk), query, radius, hits);
         for (size_t j = 0; j < found; ++j) {
-          const uint64_t key = some[i + hits[j]];
-          if (!emit(key, static_cast<unsigned>(__builtin_popcountll(key ^ query)))) return false;
+          const Row key = some[i + hits[j]];
+          if (!emit(key, ones(key ^ query))) return false;
         }
       }
       return true;
     });
   }
 
-  uint64_t* cell(unsigned c, uint64_t i) { return classes_[c].keys.data() + i * capacity(c); }
-  const uint64_t* keys(const Bucket& h) const {
+  Row* cell(unsigned c, uint64_t i) { return classes_[c].keys.data() + i * capacity(c); }
+  const Row* keys(const Bucket& h) const {
     const unsigned c = class_of(h.size);
     return classes_[c].keys.data() + h.cell * capacity(c);
   }
   bool reserve(const Places& at);
   bool make_buckets();
-  bool fill_buckets(const uint64_t* fingerprints, size_t n, const Pause& pause);
+  bool fill_buckets(const Row* fingerprints, size_t n, const Pause& pause);
   bool give_cells();
   void clear();
   template <class Ahead, class Visit>
-  void each_place(const uint64_t* fingerprints, size_t n, const Pause& pause, const Ahead& ahead, const Visit& visit) const;
-  void append(uint32_t number, uint64_t fingerprint);
+  void each_place(const Row* fingerprints, size_t n, const Pause& pause, const Ahead& ahead, const Visit& visit) const;
+  void append(uint32_t number, const Row& fingerprint);
   void enlarge(uint32_t number);
   void remove_cell(unsigned c, uint32_t i);
 
   // The keys of buckets of one capacity, in cells close together: what a bucket leaves when it grows is filled with the last one.
   struct Class {
-    Column<uint64_t> keys;
+    Column<Row> keys;
     Column<uint32_t> owners;  // the number of each cell's bucket
   };
 
   unsigned radius_;
   unsigned blocks_;  // none where only a pass pays
   unsigned words_;                       // of four bucket numbers each
-  uint64_t masks_[kMaxBlocks];           // the bits that number the buckets of a block
+  Row masks_[kMaxBlocks];           // the bits that number the buckets of a block
   uint64_t first_[kMaxBlocks + 1];       // first bucket of each block
   std::vector<uint64_t> lookup_;         // for each word and byte of a fingerprint, what the byte gives to four bucket numbers
   std::vector<uint16_t> patterns_;       // for radii that need them: what flips the bits of a bucket's number, by how many
   uint32_t pattern_count_[kBucketBits + 1] = {};  // of those with at most so many
   Column<Bucket> buckets_;               // none before the first fingerprint
-  Column<uint64_t> all_;                 // the fingerprints, where a pass may be needed
+  Column<Row> all_;                 // the fingerprints, where a pass may be needed
   Class classes_[kClasses];              // the size of a bucket says which: nothing is ever taken out
   uint64_t size_ = 0;
 };

@@ -130,7 +130,7 @@ inline bool decode_codes(const Unread* units, const Scratch* s) {
   }
   for (unsigned k = 0; k < N; ++k) fine &= finish_codes<Isa>(streams[k], s[k].h, units[k].head.count - 1);
   for (unsigned k = 0; k < N; ++k)
-    fine &= units[k].head.tail_at + Isa::tail_bits(s[k].h, units[k].head.count - 1) <= units[k].table->block_bytes * 8;
+    fine &= units[k].head.tail_at + Isa::tail_bits(s[k].h, units[k].head.count - 1) <= units[k].head.end * 8;
   return fine;
 }
 
@@ -165,29 +165,49 @@ inline Status load_codes(Unread* units, unsigned n, const Scratch* s, unsigned* 
   }
   for (unsigned k = 0; k < n; ++k) {
     *bad = k;
-    const Status status = read_head(*units[k].table, units[k].block, sums[k], &units[k].head, fault);
+    const Status status = read_head<typename Isa::W>(*units[k].table, units[k].block, sums[k], &units[k].head, fault);
     if (__builtin_expect(status != Status::ok, 0)) return status;
   }
   if (__builtin_expect(decode_group<Isa>(units, n, s), 1)) return Status::ok;
   // Which one is not fine is found by decoding them again.
   for (*bad = 0; *bad + 1 < n && decode_codes<Isa, 1>(units + *bad, s); ++*bad) {
   }
-  return bad_bits(*units[*bad].table, units[*bad].block, units[*bad].head, fault);
+  return bad_bits(units[*bad].block, units[*bad].head, fault);
 }
 
-// The entries of an opened block into out (room for its count), checked against its key.
+// The leading words of the entries of an opened block into out (room for its count), checked against its key.
 template <class Isa>
 inline Status expand_block(const Unread& unit, const Scratch& s, uint64_t* out, Fault* fault) {
+  using W = typename Isa::W;
   const TableView& t = *unit.table;
   const BlockHead& head = unit.head;
+  const uint8_t* const block = block_at(t, unit.block);
   out[0] = head.first;
-  const Tails tails{block_at(t, unit.block), t.block_bytes + kOverread, head.tail_at};
+  const Tails tails{block, t.block_bytes + kOverread, head.tail_at};
   const uint64_t last = Isa::expand(tails, s.h, head.count - 1, head.first, out + 1);
-  if (__builtin_expect(last != t.keys[unit.block], 0)) {
+  bool alike = last == t.keys[unit.block];
+  if constexpr (W::kWide)
+    alike &= memcmp(rest_at<W>(block, head, head.count - 1), t.key_rests + unit.block * W::kRestWords, W::kRestBytes) == 0;
+  if (__builtin_expect(!alike, 0)) {
     *fault = Fault{Status::bad_key, unit.block, t.keys[unit.block], last};
     return fault->status;
   }
   return Status::ok;
+}
+
+// The rows of an opened block into out.
+template <class Isa>
+inline Status expand_rows(const Unread& unit, const Workspace& work, const Scratch& s, uint64_t* out, Fault* fault) {
+  using W = typename Isa::W;
+  if constexpr (!W::kWide) {
+    return expand_block<Isa>(unit, s, out, fault);
+  } else {
+    const Status status = expand_block<Isa>(unit, s, work.values, fault);
+    const uint8_t* const block = block_at(*unit.table, unit.block);
+    for (uint32_t i = 0; i < unit.head.count && status == Status::ok; ++i)
+      rows<typename W::Row>(out)[i] = row_of<W>(work.values[i], rest_at<W>(block, unit.head, i));
+    return status;
+  }
 }
 
 // The blocks from b on that are opened together; those that follow some way behind are fetched into the cache.
@@ -200,7 +220,7 @@ inline unsigned take_blocks(const TableView& t, uint64_t b, uint64_t end, Unread
   return n;
 }
 
-// Calls use(b, values, count) for each of the blocks.
+// Calls use(unit, values) for each of the blocks, with the leading words of its entries.
 template <class Isa, class Use>
 inline Status each_block(const TableView& t, const BlockRange& range, Fault* fault, Use use) {
   const Workspace work(t.block_bytes);
@@ -212,7 +232,7 @@ inline Status each_block(const TableView& t, const BlockRange& range, Fault* fau
     Status status = load_codes<Isa>(units, n, work.codes, &bad, fault);
     for (unsigned i = 0; i < n && status == Status::ok; ++i, ++b) {
       status = expand_block<Isa>(units[i], work.codes[i], work.values, fault);
-      if (status == Status::ok) status = use(b, work.values, units[i].head.count);
+      if (status == Status::ok) status = use(units[i], work.values);
     }
     if (__builtin_expect(status != Status::ok, 0)) return status;
   }
@@ -231,7 +251,7 @@ Status decode_blocks(const TableView& t, const BlockRange& range, Decoded* to, F
     for (unsigned i = 0; i < n && status == Status::ok; ++i, ++b) {
       // Only the count of an opened block says what is written.
       if (units[i].head.count > to->room - to->written) return Status::ok;
-      status = expand_block<Isa>(units[i], work.codes[i], to->entries + to->written, fault);
+      status = expand_rows<Isa>(units[i], work, work.codes[i], to->entries + to->written * Isa::W::kWords, fault);
       if (to->counts) to->counts[b - range.begin] = units[i].head.count;
       to->written += units[i].head.count;
       ++to->blocks;

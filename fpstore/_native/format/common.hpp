@@ -15,7 +15,7 @@ constexpr unsigned kHeaderBytes = 4096;
 constexpr unsigned kBlockHeaderBytes = 20;
 constexpr unsigned kMinBlockBytes = 128;
 constexpr unsigned kMaxBlockBytes = 4096;
-constexpr unsigned kSymbols = 64;      // h, the position of the first differing bit, 0 = most significant
+constexpr unsigned kSymbols = 65;      // h, the position of the first differing bit, 0 = most significant; 64: another word differs
 constexpr unsigned kMaxCodeBits = 16;  // longest Huffman code
 constexpr unsigned kMaxDirectoryBits = 32;
 constexpr unsigned kMaxEntries = kMaxBlockBytes * 8;  // an entry takes at least one bit

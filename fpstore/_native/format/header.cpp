@@ -9,14 +9,14 @@ namespace {
 
 constexpr uint8_t kMagic[8] = {'F', 'P', 'S', 'T', 'A', 'B', 'L', 'E'};
 constexpr unsigned kPermutationAt = 128;
-constexpr unsigned kCodeAt = 192;
-constexpr unsigned kReservedAt = 256;
+constexpr unsigned kCodeAt = kPermutationAt + kMaxWidth;
+constexpr unsigned kReservedAt = kCodeAt + kSymbols;
 constexpr unsigned kChecksumAt = kHeaderBytes - 8;
 
 void layout(TableHeader* h) {
   h->blocks_offset = kHeaderBytes;
   h->keys_offset = h->blocks_offset + h->block_count * h->block_bytes;
-  h->directory_offset = h->keys_offset + h->block_count * 8;
+  h->directory_offset = h->keys_offset + h->block_count * 8 * words_of(h->width);
   h->file_bytes = h->directory_offset + ((uint64_t{1} << h->directory_bits) + 1) * 8;
 }
 
@@ -27,13 +27,21 @@ Status fail(Fault* fault, Status status, uint64_t expected, uint64_t got) {
   return status;
 }
 
-bool is_permutation(const uint8_t permutation[64]) {
-  uint64_t seen = 0;
-  for (unsigned i = 0; i < 64; ++i) {
-    if (permutation[i] > 63) return false;
-    seen |= uint64_t{1} << permutation[i];
+// Whether the first bits entries are a permutation; what is behind them must be zero.
+bool is_permutation(const uint8_t permutation[kMaxWidth], unsigned bits) {
+  bool seen[kMaxWidth] = {};
+  for (unsigned i = 0; i < kMaxWidth; ++i) {
+    if (i < bits ? permutation[i] >= bits || seen[permutation[i]] : permutation[i] != 0) return false;
+    seen[permutation[i]] = true;
   }
-  return seen == ~uint64_t{0};
+  return true;
+}
+
+// Whether the code has no symbol that entries of this width cannot have.
+bool fits_width(const uint8_t code_bits[kSymbols], unsigned bits) {
+  for (unsigned s = symbols_of(bits); s < kSymbols; ++s)
+    if (code_bits[s]) return false;
+  return true;
 }
 
 }  // namespace
@@ -47,7 +55,7 @@ const char* describe(Status status) {
     case Status::unknown_flags: return "unknown flags";
     case Status::unknown_width: return "unknown fingerprint width";
     case Status::bad_header_field: return "header field out of range";
-    case Status::bad_permutation: return "header permutation is not a permutation of 64 bits";
+    case Status::bad_permutation: return "header permutation is not a permutation of the bits";
     case Status::bad_code: return "Huffman code lengths are not a complete code";
     case Status::bad_file_size: return "file size differs from the header";
     case Status::bad_block_checksum: return "block checksum differs";
@@ -67,9 +75,9 @@ const char* describe(Status status) {
 }
 
 uint64_t block_seed(const TableHeader& h) {
-  uint8_t bytes[128];
-  memcpy(bytes, h.permutation, 64);
-  memcpy(bytes + 64, h.code_bits, 64);
+  uint8_t bytes[kMaxWidth + kSymbols];
+  memcpy(bytes, h.permutation, kMaxWidth);
+  memcpy(bytes + kMaxWidth, h.code_bits, kSymbols);
   return xxh64(bytes, sizeof bytes, h.set_digest);
 }
 
@@ -95,16 +103,17 @@ static void read_fields(const uint8_t* p, TableHeader* h) {
   h->directory_offset = load64(p + 64);
   h->file_bytes = load64(p + 72);
   h->set_digest = load64(p + 80);
-  memcpy(h->permutation, p + kPermutationAt, 64);
-  memcpy(h->code_bits, p + kCodeAt, 64);
+  memcpy(h->permutation, p + kPermutationAt, kMaxWidth);
+  memcpy(h->code_bits, p + kCodeAt, kSymbols);
 }
 
 // Whether the fields agree with the limits of the format, with each other and with the size of the file.
 static Status check_fields(const TableHeader& h, uint64_t file_bytes, Fault* fault) {
   if (h.flags != 0) return fail(fault, Status::unknown_flags, 0, h.flags);
-  if (h.width != 64) return fail(fault, Status::unknown_width, 64, h.width);
+  if (!is_width(h.width)) return fail(fault, Status::unknown_width, kMaxWidth, h.width);
   if (h.table >= h.table_count) return fail(fault, Status::bad_header_field, h.table_count, h.table);
-  if (h.prefix_bits > 64) return fail(fault, Status::bad_header_field, 64, h.prefix_bits);
+  const unsigned most_bits = h.width < 64 ? h.width : 64;
+  if (h.prefix_bits > most_bits) return fail(fault, Status::bad_header_field, most_bits, h.prefix_bits);
   if (h.flips > h.prefix_bits) return fail(fault, Status::bad_header_field, h.prefix_bits, h.flips);
   if (h.block_bytes < kMinBlockBytes || h.block_bytes > kMaxBlockBytes || (h.block_bytes & (h.block_bytes - 1)))
     return fail(fault, Status::bad_header_field, kMaxBlockBytes, h.block_bytes);
@@ -117,9 +126,10 @@ static Status check_fields(const TableHeader& h, uint64_t file_bytes, Fault* fau
   if (h.fingerprint_count < h.block_count || h.fingerprint_count / kMaxEntries > h.block_count ||
       (h.block_count == 0 && h.fingerprint_count != 0))
     return fail(fault, Status::bad_header_field, h.block_count, h.fingerprint_count);
-  if (!is_permutation(h.permutation)) return fail(fault, Status::bad_permutation, 0, 0);
+  if (!is_permutation(h.permutation, h.width)) return fail(fault, Status::bad_permutation, 0, 0);
   EncodeTable table;  // checked alike, and a tenth of the size of what decodes
-  if (make_encode_table(h.code_bits, &table) != Status::ok) return fail(fault, Status::bad_code, 0, 0);
+  if (!fits_width(h.code_bits, h.width) || make_encode_table(h.code_bits, &table) != Status::ok)
+    return fail(fault, Status::bad_code, 0, 0);
   TableHeader expected = h;
   layout(&expected);
   if (h.blocks_offset != expected.blocks_offset || h.keys_offset != expected.keys_offset ||
@@ -170,8 +180,8 @@ void write_header(TableHeader* h, uint8_t* p) {
   store64(p + 64, h->directory_offset);
   store64(p + 72, h->file_bytes);
   store64(p + 80, h->set_digest);
-  memcpy(p + kPermutationAt, h->permutation, 64);
-  memcpy(p + kCodeAt, h->code_bits, 64);
+  memcpy(p + kPermutationAt, h->permutation, kMaxWidth);
+  memcpy(p + kCodeAt, h->code_bits, kSymbols);
   store64(p + kChecksumAt, xxh64(p, kChecksumAt, 0));
 }
 

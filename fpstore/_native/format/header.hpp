@@ -1,6 +1,6 @@
 // The header of a table file: the one place of the kernel that knows its bytes (docs/format.md, "Table file").
 #pragma once
-#include "format/common.hpp"
+#include "format/row.hpp"
 
 namespace fpstore {
 
@@ -21,8 +21,8 @@ struct TableHeader {
   uint64_t directory_offset = 0;
   uint64_t file_bytes = 0;
   uint64_t set_digest = 0;  // sum of XXH64 over the unpermuted fingerprints, mod 2^64
-  uint8_t permutation[64];  // permutation[i] is the source bit of bit i, 0 = MSB
-  uint8_t code_bits[kSymbols];
+  uint8_t permutation[kMaxWidth] = {};  // permutation[i] is the source bit of bit i, 0 = MSB; width entries
+  uint8_t code_bits[kSymbols] = {};
 };
 
 // Fills header from the first kHeaderBytes of a file of file_bytes bytes, and checks every field: after Status::ok all

@@ -5,7 +5,7 @@ namespace fpstore {
 namespace {
 
 // Symbols in canonical order (by length, then symbol), the number of codes of each length; false unless the Kraft sum is one.
-bool canonical(const uint8_t lengths[kSymbols], uint8_t order[kSymbols], unsigned counts[kMaxCodeBits + 1]) {
+bool canonical(const uint8_t lengths[kSymbols], uint8_t order[kSymbolPlaces], unsigned counts[kMaxCodeBits + 1]) {
   for (unsigned l = 0; l <= kMaxCodeBits; ++l) counts[l] = 0;
   uint32_t kraft = 0;
   for (unsigned s = 0; s < kSymbols; ++s) {
@@ -18,14 +18,14 @@ bool canonical(const uint8_t lengths[kSymbols], uint8_t order[kSymbols], unsigne
   for (unsigned l = 1; l <= kMaxCodeBits; ++l)
     for (unsigned s = 0; s < kSymbols; ++s)
       if (lengths[s] == l) order[place++] = static_cast<uint8_t>(s);
-  for (; place < kSymbols; ++place) order[place] = 0;
+  for (; place < kSymbolPlaces; ++place) order[place] = 0;
   return true;
 }
 
 }  // namespace
 
 Status make_encode_table(const uint8_t lengths[kSymbols], EncodeTable* out) {
-  uint8_t order[kSymbols];
+  uint8_t order[kSymbolPlaces];
   unsigned counts[kMaxCodeBits + 1];
   if (!canonical(lengths, order, counts)) return Status::bad_code;
   for (unsigned s = 0; s < kSymbols; ++s) {

@@ -1,4 +1,4 @@
-// The canonical Huffman code over h in [0, 63]: from 64 code lengths to what an encoder and a decoder need.
+// The canonical Huffman code over h in [0, 64]: from 65 code lengths to what an encoder and a decoder need.
 #pragma once
 #include "format/common.hpp"
 
@@ -16,6 +16,8 @@ constexpr uint16_t kNoCode = UINT16_MAX;  // longer than any block
 constexpr unsigned kLookupBits = 11;
 constexpr unsigned kLookupSymbols = 6;
 
+constexpr unsigned kSymbolPlaces = 128;  // a power of two: a place that is computed from damaged bits is masked
+
 struct DecodeTable {
   uint64_t lookup[1u << kLookupBits];
   uint8_t bits[kSymbols];
@@ -23,7 +25,7 @@ struct DecodeTable {
   // its place in symbols.
   uint32_t limit[kMaxCodeBits + 1];
   int32_t offset[kMaxCodeBits + 1];
-  uint8_t symbols[kSymbols];
+  uint8_t symbols[kSymbolPlaces];
 };
 
 // Checks the lengths (each at most 16, at least two symbols, Kraft sum exactly one) and fills the tables.
@@ -36,7 +38,7 @@ static inline unsigned decode_one(const DecodeTable& table, uint64_t window, uin
   unsigned length = 1;
   while (length < kMaxCodeBits && top >= table.limit[length]) ++length;
   const int32_t place = static_cast<int32_t>(top >> (kMaxCodeBits - length)) + table.offset[length];
-  *symbol = table.symbols[place & (kSymbols - 1)];
+  *symbol = table.symbols[place & (kSymbolPlaces - 1)];
   return length;
 }
 

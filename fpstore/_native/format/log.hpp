@@ -18,6 +18,7 @@ struct LogRecords {
   uint64_t bytes;  // with the padding of the last
   uint64_t number;   // of the last
   uint64_t durable;  // what the last says of the log before it
+  uint64_t words;    // of a fingerprint, the same in all
   uint64_t rows;
   uint64_t strings;
   uint64_t string_bytes;
@@ -26,7 +27,7 @@ struct LogRecords {
 
 struct LogColumns {
   uint8_t* kinds;
-  uint64_t* fingerprints;
+  uint64_t* fingerprints;  // rows
   uint64_t* ids;
   uint64_t* string_lims;  // strings + 1
   uint8_t* string_data;

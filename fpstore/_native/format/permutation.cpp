@@ -3,21 +3,32 @@
 
 namespace fpstore {
 
-void make_permutation(const uint8_t source[64], Permutation* forward, Permutation* inverse) {
-  uint64_t by_rotation[64] = {};
-  for (unsigned i = 0; i < 64; ++i) {
-    // Bit positions count from the MSB: moving from source[i] to i is a left rotation by source[i] - i.
-    by_rotation[(source[i] - i) & 63] |= uint64_t{1} << (63 - source[i]);
+namespace {
+
+void add_term(Permutation* p, unsigned from, unsigned to, unsigned rotate, uint64_t mask) {
+  p->from[p->count] = static_cast<uint8_t>(from);
+  p->to[p->count] = static_cast<uint8_t>(to);
+  p->rotate[p->count] = static_cast<uint8_t>(rotate);
+  p->mask[p->count++] = mask;
+}
+
+}  // namespace
+
+void make_permutation(const uint8_t* source, unsigned bits, Permutation* forward, Permutation* inverse) {
+  uint64_t masks[kMaxWords][kMaxWords][64] = {};  // by word of the source, word of the destination and rotation
+  for (unsigned i = 0; i < bits; ++i) {
+    // Bit positions count from the MSB: moving from place a to place b of a word is a left rotation by a - b.
+    masks[source[i] / 64][i / 64][(source[i] - i) & 63] |= uint64_t{1} << (63 - source[i] % 64);
   }
   forward->count = inverse->count = 0;
-  for (unsigned r = 0; r < 64; ++r) {
-    const uint64_t mask = by_rotation[r];
-    if (!mask) continue;
-    forward->mask[forward->count] = mask;
-    forward->rotate[forward->count++] = static_cast<uint8_t>(r);
-    inverse->mask[inverse->count] = r ? (mask << r) | (mask >> (64 - r)) : mask;
-    inverse->rotate[inverse->count++] = static_cast<uint8_t>((64 - r) & 63);
-  }
+  for (unsigned to = 0; to < kMaxWords; ++to)
+    for (unsigned from = 0; from < kMaxWords; ++from)
+      for (unsigned r = 0; r < 64; ++r) {
+        const uint64_t mask = masks[from][to][r];
+        if (!mask) continue;
+        add_term(forward, from, to, r, mask);
+        add_term(inverse, to, from, (64 - r) & 63, rotated(mask, r));
+      }
 }
 
 }  // namespace fpstore

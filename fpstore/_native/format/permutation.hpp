@@ -1,25 +1,32 @@
 // Bit permutations of fingerprints.
 #pragma once
-#include "format/common.hpp"
+#include "format/row.hpp"
 
 namespace fpstore {
 
-// A bit permutation as rotations of masked words: out = OR of rotl(x & mask[i], rotate[i]). At most 64 terms, few in practice.
+// A bit permutation as rotations of masked words: a word of the result is the OR of rotl(word of x & mask, rotate) over its terms.
+// At most one term a bit, few in practice.
 struct Permutation {
   unsigned count;
-  uint8_t rotate[64];
-  uint64_t mask[64];
+  uint8_t rotate[kMaxWidth];
+  uint8_t from[kMaxWidth];  // words; 0 where a fingerprint is one word
+  uint8_t to[kMaxWidth];
+  uint64_t mask[kMaxWidth];
 };
-// source[i] is the source bit of destination bit i (0 = MSB); inverse swaps the roles.
-void make_permutation(const uint8_t source[64], Permutation* forward, Permutation* inverse);
+// source[i] is the source bit of destination bit i (0 = MSB), of which there are bits; inverse swaps the roles.
+void make_permutation(const uint8_t* source, unsigned bits, Permutation* forward, Permutation* inverse);
+
+static inline uint64_t rotated(uint64_t x, unsigned left) { return (x << left) | (x >> ((64 - left) & 63)); }
 
 static inline uint64_t apply(const Permutation& p, uint64_t x) {
   uint64_t y = 0;
-  for (unsigned i = 0; i < p.count; ++i) {
-    const uint64_t part = x & p.mask[i];
-    const unsigned r = p.rotate[i];
-    y |= (part << r) | (part >> ((64 - r) & 63));
-  }
+  for (unsigned i = 0; i < p.count; ++i) y |= rotated(x & p.mask[i], p.rotate[i]);
+  return y;
+}
+template <unsigned Words>
+static inline Wide<Words> apply(const Permutation& p, const Wide<Words>& x) {
+  Wide<Words> y{};
+  for (unsigned i = 0; i < p.count; ++i) y.word[p.to[i] & (Words - 1)] |= rotated(x.word[p.from[i] & (Words - 1)] & p.mask[i], p.rotate[i]);
   return y;
 }
 

@@ -8,7 +8,8 @@ namespace fpstore {
 // A parsed and mapped table. Blocks are followed by kOverread readable bytes (the key index and the directory).
 struct TableView {
   const uint8_t* blocks;
-  const uint64_t* keys;
+  const uint64_t* keys;       // leading words
+  const uint64_t* key_rests;  // the words behind them, of all keys
   const uint64_t* directory;
   uint64_t block_count;
   uint64_t fingerprint_count;
@@ -28,7 +29,7 @@ struct BlockRange {
 
 // Where decoded entries go: room for so many, and the entry count of each block (counts may be null); and what was decoded.
 struct Decoded {
-  uint64_t* entries;
+  uint64_t* entries;  // rows
   uint64_t room;
   uint32_t* counts;
   uint64_t written = 0;

@@ -1,6 +1,6 @@
 // XXH64 (Yann Collet's 64-bit xxHash, as specified in its public format description); held equal to the xxhash package by tests.
 #pragma once
-#include "format/common.hpp"
+#include "format/row.hpp"
 
 namespace fpstore {
 
@@ -50,12 +50,16 @@ static inline uint64_t xxh64(const uint8_t* data, size_t length, uint64_t seed) 
   return avalanche(h);
 }
 
-// The XXH64 of the eight little-endian bytes of x, seed 0: the element hash of a set digest.
-static inline uint64_t xxh64_u64(uint64_t x) {
+// The XXH64 of the little-endian bytes of the words of a row, seed 0: the element hash of a set digest.
+static inline uint64_t xxh64_row(uint64_t x) {
   using namespace xxh;
   uint64_t h = kP5 + 8;
   h = rotl(h ^ lane(0, x), 27) * kP1 + kP4;
   return avalanche(h);
+}
+template <unsigned Words>
+static inline uint64_t xxh64_row(const Wide<Words>& x) {
+  return xxh64(reinterpret_cast<const uint8_t*>(x.word), sizeof x, 0);
 }
 
 }  // namespace fpstore

@@ -6,16 +6,25 @@
 namespace fpstore {
 namespace {
 
-struct Avx2 : Portable {
+template <class Width_>
+struct Avx2 : Portable<Width_> {
+  using W = Width_;
+
   static uint32_t tail_bits(const uint8_t* h, uint32_t n) {
     uint32_t i = 0;
     __m256i sum = _mm256_setzero_si256();
     for (; i + 32 <= n; i += 32)
-      sum = _mm256_add_epi64(sum, _mm256_sad_epu8(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(h + i)),
+      sum = _mm256_add_epi64(sum, _mm256_sad_epu8(at_most_last(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(h + i))),
                                                   _mm256_setzero_si256()));
     const __m128i half = _mm_add_epi64(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
     const uint32_t total = static_cast<uint32_t>(_mm_cvtsi128_si64(half) + _mm_extract_epi64(half, 1));
-    return 63 * i - total + Portable::tail_bits(h + i, n - i);
+    return W::kLast * i - total + Portable<W>::tail_bits(h + i, n - i);
+  }
+
+  // An entry that differs behind its leading word has no tail, like one that differs in the last bit of it.
+  static __m256i at_most_last(__m256i h) {
+    if constexpr (W::kWide) return _mm256_min_epu8(h, _mm256_set1_epi8(W::kLast));
+    else return h;
   }
 
   // Reads up to 31 bytes past n: h is scratch with that much room.
@@ -31,6 +40,8 @@ struct Avx2 : Portable {
     }
     return n;
   }
+
+  static uint64_t bit_count(uint64_t x) { return ones(x); }
 
   static size_t near(const uint64_t* keys, size_t n, uint64_t query, unsigned radius, uint32_t* places) {
     const __m256i base = _mm256_set1_epi64x(static_cast<long long>(query));

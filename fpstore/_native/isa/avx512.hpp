@@ -76,8 +76,16 @@ inline bool has_long_tail(const uint8_t* h, uint32_t n) {
   return false;
 }
 
+// An entry that differs behind its leading word has no tail, like one that differs in the last bit of it.
+template <class W>
+inline __m512i at_most_last(__m512i h) {
+  if constexpr (W::kWide) return _mm512_min_epu8(h, _mm512_set1_epi8(W::kLast));
+  else return h;
+}
+
 // One seek on its way, in a block whose codes fit two vectors; a step is that of the loop in seek(), without its branches: a seek that
 // is done takes empty steps while others go on. Four of them wait for their loads and vectors together.
+template <class W>
 struct Seeker {
   const uint8_t* block;
   const uint8_t* h;
@@ -100,19 +108,22 @@ struct Seeker {
     const __mmask64 r0 = _bzhi_u64(~_bzhi_u64(~uint64_t{0}, index), j);
     const __mmask64 r1 = _bzhi_u64(~_bzhi_u64(~uint64_t{0}, from), j > 64 ? j - 64 : 0);
     const __m512i zero = _mm512_setzero_si512();
-    const __m512i sums = _mm512_add_epi64(_mm512_sad_epu8(_mm512_maskz_mov_epi8(r0, h0), zero),
-                                          _mm512_sad_epu8(_mm512_maskz_mov_epi8(r1, h1), zero));
-    const uint32_t place = at + 63 * (j - index) - static_cast<uint32_t>(_mm512_reduce_add_epi64(sums));
-    const uint64_t next = keep_before(value, h[j] & 63) | tail_value(block, place, h[j] & 63);
+    const __m512i sums = _mm512_add_epi64(_mm512_sad_epu8(_mm512_maskz_mov_epi8(r0, at_most_last<W>(h0)), zero),
+                                          _mm512_sad_epu8(_mm512_maskz_mov_epi8(r1, at_most_last<W>(h1)), zero));
+    const uint32_t place = at + W::kLast * (j - index) - static_cast<uint32_t>(_mm512_reduce_add_epi64(sums));
+    const uint64_t next = keep_before<W>(value, h[j] & 63) | tail_value<W>(block, place, h[j] & 63);
     // Behind the last code is no entry: the seek ends with n + 1 read, and index tells.
     value = live ? (j < n ? next : ~uint64_t{0}) : value;
-    at = live ? place + 63 - (h[j] & 63) : at;
+    at = live ? place + tail_length<W>(h[j] & 63) : at;
     index = live ? j + 1 : index;
   }
 };
 
 // F, BW, DQ, VL, CD, VPOPCNTDQ, VBMI, VBMI2.
-struct Avx512 : Avx2 {
+template <class Width_>
+struct Avx512 : Avx2<Width_> {
+  using W = Width_;
+
   static constexpr uint64_t kExpandFrom = 8;
   static constexpr unsigned kExpandShared = 2;
 
@@ -126,7 +137,11 @@ struct Avx512 : Avx2 {
   }
 
   static uint32_t code_bits(const DecodeTable& code, const uint8_t* h, uint32_t n) {
-    const __m512i lengths = _mm512_permutexvar_epi8(_mm512_loadu_si512(h), _mm512_loadu_si512(code.bits));
+    const __m512i symbols = _mm512_loadu_si512(h);
+    __m512i lengths = _mm512_permutexvar_epi8(symbols, _mm512_loadu_si512(code.bits));
+    if constexpr (W::kWide)
+      lengths = _mm512_mask_mov_epi8(lengths, _mm512_cmpeq_epi8_mask(symbols, _mm512_set1_epi8(64)),
+                                     _mm512_set1_epi8(static_cast<char>(code.bits[64])));
     const __m256i live = _mm512_castsi512_si256(_mm512_maskz_mov_epi8((uint64_t{1} << n) - 1, lengths));
     const __m256i sums = _mm256_sad_epu8(live, _mm256_setzero_si256());
     const __m128i half = _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
@@ -138,9 +153,9 @@ struct Avx512 : Avx2 {
     __m512i sum = _mm512_setzero_si512();
     for (uint32_t i = 0; i < n; i += 64) {
       const __mmask64 live = n - i >= 64 ? ~__mmask64{0} : (__mmask64{1} << (n - i)) - 1;
-      sum = _mm512_add_epi64(sum, _mm512_sad_epu8(_mm512_maskz_loadu_epi8(live, h + i), _mm512_setzero_si512()));
+      sum = _mm512_add_epi64(sum, _mm512_sad_epu8(at_most_last<W>(_mm512_maskz_loadu_epi8(live, h + i)), _mm512_setzero_si512()));
     }
-    return 63 * n - static_cast<uint32_t>(_mm512_reduce_add_epi64(sum));
+    return W::kLast * n - static_cast<uint32_t>(_mm512_reduce_add_epi64(sum));
   }
 
   // Eight entries at a time. Their tails take at most 8 x 63 bits, so one 64-byte load holds them all and a byte permutation brings
@@ -155,17 +170,20 @@ struct Avx512 : Avx2 {
     const __m512i spread = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 8, 8, 8, 8, 8, 8, 8, 8));
     const __m512i reversed = _mm512_broadcast_i32x4(_mm_setr_epi8(7, 6, 5, 4, 3, 2, 1, 0, 7, 6, 5, 4, 3, 2, 1, 0));
     const __m512i before = _mm512_setr_epi64(0, 0xFF, 0xFFFF, 0xFFFFFF, 0xFFFFFFFF, 0xFFFFFFFFFF, 0xFFFFFFFFFFFF, 0xFFFFFFFFFFFFFF);
-    const __m512i steps = _mm512_setr_epi64(0, 63, 126, 189, 252, 315, 378, 441);
+    constexpr int kLast = W::kLast;
+    const __m512i steps = _mm512_setr_epi64(0, kLast, 2 * kLast, 3 * kLast, 4 * kLast, 5 * kLast, 6 * kLast, 7 * kLast);
+    const __m512i used = _mm512_set1_epi64(static_cast<long long>(top_mask(kLast + 1)));
     const __m512i ones = _mm512_set1_epi64(-1);
     const __m512i top = _mm512_set1_epi64(INT64_MIN);
     const __m512i seven = _mm512_set1_epi64(7);
-    if (__builtin_expect(has_long_tail(h, n), 0)) return Portable::expand(tails, h, n, previous, out);
+    if (kHasLongTails<W> && __builtin_expect(has_long_tail(h, n), 0)) return Portable<W>::expand(tails, h, n, previous, out);
     __m512i e = _mm512_set1_epi64(static_cast<long long>(previous));
     --at;
     for (uint32_t i = 0; i < n; i += 8) {
       const __m128i codes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(h + i));
-      const uint32_t total = 8 * 63 - static_cast<uint32_t>(_mm_cvtsi128_si32(_mm_sad_epu8(codes, _mm_setzero_si128())));
-      const __m512i sums = _mm512_sad_epu8(_mm512_and_si512(_mm512_broadcastq_epi64(codes), before), _mm512_setzero_si512());
+      const __m128i shares = W::kWide ? _mm_min_epu8(codes, _mm_set1_epi8(kLast)) : codes;  // of the tails' lengths
+      const uint32_t total = 8 * kLast - static_cast<uint32_t>(_mm_cvtsi128_si32(_mm_sad_epu8(shares, _mm_setzero_si128())));
+      const __m512i sums = _mm512_sad_epu8(_mm512_and_si512(_mm512_broadcastq_epi64(shares), before), _mm512_setzero_si512());
       const __m512i where = _mm512_sub_epi64(_mm512_add_epi64(steps, _mm512_set1_epi64(at & 7)), sums);
       const uint32_t from = at >> 3;
       const __m512i bytes = __builtin_expect(from + 64 <= limit, 1)
@@ -175,7 +193,8 @@ struct Avx512 : Avx2 {
       const __m512i index = _mm512_add_epi8(_mm512_shuffle_epi8(_mm512_srli_epi64(where, 3), spread), reversed);
       const __m512i w = _mm512_sllv_epi64(_mm512_permutexvar_epi8(index, bytes), _mm512_and_si512(where, seven));
       const __m512i s = _mm512_cvtepu8_epi64(codes);
-      const __m512i v = _mm512_srlv_epi64(_mm512_or_si512(w, top), s);
+      __m512i v = _mm512_srlv_epi64(_mm512_or_si512(w, top), s);
+      if constexpr (kLast < 63) v = _mm512_and_si512(v, used);
       const __m512i m = _mm512_srlv_epi64(ones, s);
       const __m512i values = follow(v, m, e);
       if (__builtin_expect(n - i < 8, 0)) {
@@ -212,21 +231,27 @@ struct Avx512 : Avx2 {
     return below;
   }
 
-  static bool match_values(const ScanQuery& q, const uint64_t* values, uint32_t n) {
-    const __m512i base = _mm512_set1_epi64(static_cast<long long>(q.permuted));
+  static bool match_values(const ScanQuery<W>& q, const Leads& entries) {
+    const uint64_t* const values = entries.values;
+    const uint32_t n = entries.n;
+    const __m512i base = _mm512_set1_epi64(static_cast<long long>(lead(q.permuted)));
     const __m512i bound = _mm512_set1_epi64(q.radius);
     for (uint32_t i = 0; i < n; i += 8) {
       const __mmask8 live = static_cast<__mmask8>(n - i >= 8 ? 0xFF : (1u << (n - i)) - 1);
       const __m512i distance = _mm512_popcnt_epi64(_mm512_xor_si512(_mm512_maskz_loadu_epi64(live, values + i), base));
       unsigned hits = bits_of(_mm512_mask_cmple_epu64_mask(live, distance, bound));
-      for (; hits; hits &= hits - 1)
-        if (!emit(q, values[i + static_cast<unsigned>(__builtin_ctz(hits))])) return false;
+      for (; hits; hits &= hits - 1) {
+        const uint32_t at = i + static_cast<unsigned>(__builtin_ctz(hits));
+        if (!emit(q, values[at], ones(values[at] ^ lead(q.permuted)), entries.rests + at * W::kRestBytes)) return false;
+      }
     }
     return true;
   }
 
-  static bool filter_values(const Emitter& out, const Item& item, uint64_t mask, const uint64_t* values, uint32_t n) {
-    const __m512i base = _mm512_set1_epi64(static_cast<long long>(item.base));
+  static bool filter_values(const Emitter& out, const Item<W>& item, uint64_t mask, const Leads& entries) {
+    const uint64_t* const values = entries.values;
+    const uint32_t n = entries.n;
+    const __m512i base = _mm512_set1_epi64(static_cast<long long>(lead(item.base)));
     const __m512i bound = _mm512_set1_epi64(out.options.radius);
     for (uint32_t i = 0; i < n; i += 8) {
       // What lies past n is scratch, told apart only when something is near.
@@ -234,21 +259,23 @@ struct Avx512 : Avx2 {
       unsigned hits = bits_of(_mm512_cmple_epu64_mask(distance, bound));
       if (__builtin_expect(hits == 0, 1)) continue;
       if (n - i < 8) hits &= (1u << (n - i)) - 1;
-      for (; hits; hits &= hits - 1)
-        if (!Portable::filter_values(out, item, mask, values + i + static_cast<unsigned>(__builtin_ctz(hits)), 1)) return false;
+      for (; hits; hits &= hits - 1) {
+        const uint32_t at = i + static_cast<unsigned>(__builtin_ctz(hits));
+        if (!Portable<W>::filter_values(out, item, mask, Leads{values + at, entries.rests + at * W::kRestBytes, 1})) return false;
+      }
     }
     return true;
   }
 
   static bool seek_together(const Seek* seeks, unsigned n, Cursor* cursors, bool* fine) {
-    Seeker s[kWays];
+    Seeker<W> s[kWays];
     bool fit = n > 1;
     for (unsigned k = 0; k < n; ++k) fit &= seeks[k].head->count <= 128;
     if (!fit) return false;
     for (unsigned k = 0; k < kWays; ++k) {
       const Seek& from = seeks[k < n ? k : 0];
       const uint32_t codes = from.head->count - 1;
-      s[k] = Seeker{from.block, from.h, from.target, k < n ? from.head->first : ~uint64_t{0},
+      s[k] = Seeker<W>{from.block, from.h, from.target, k < n ? from.head->first : ~uint64_t{0},
                     {codes < 64 ? uint64_t{1} << codes : 0, codes < 64 ? 0 : uint64_t{1} << (codes - 64)}, codes, 0, from.head->tail_at};
     }
     bool open;

@@ -21,21 +21,21 @@ bool has_lzcnt() {
 }
 #endif
 
-const Kernels* best() {
+const KernelSets* best() {
 #ifdef FPSTORE_X86
-  if (const Kernels* k = kernels_named("avx512")) return k;
-  if (const Kernels* k = kernels_named("avx2")) return k;
+  if (const KernelSets* k = kernels_named("avx512")) return k;
+  if (const KernelSets* k = kernels_named("avx2")) return k;
 #endif
   return &kScalar;
 }
 
-const Kernels* initial() {
+const KernelSets* initial() {
   const char* wanted = wanted_isa();
-  const Kernels* k = *wanted ? kernels_named(wanted) : nullptr;
+  const KernelSets* k = *wanted ? kernels_named(wanted) : nullptr;
   return k ? k : best();
 }
 
-std::atomic<const Kernels*> chosen{nullptr};
+std::atomic<const KernelSets*> chosen{nullptr};
 
 }  // namespace
 
@@ -44,7 +44,7 @@ const char* wanted_isa() {
   return wanted ? wanted : "";
 }
 
-const Kernels* kernels_named(const char* name) {
+const KernelSets* kernels_named(const char* name) {
   if (strcmp(name, "scalar") == 0) return &kScalar;
 #ifdef FPSTORE_X86
   __builtin_cpu_init();
@@ -62,17 +62,17 @@ const Kernels* kernels_named(const char* name) {
   return nullptr;
 }
 
-const Kernels& kernels() {
-  const Kernels* k = chosen.load(std::memory_order_relaxed);
+const Kernels& kernels(unsigned width) {
+  const KernelSets* k = chosen.load(std::memory_order_relaxed);
   if (!k) {
     k = initial();
     chosen.store(k, std::memory_order_relaxed);
   }
-  return *k;
+  return width == 64 ? k->bits_64 : width == 32 ? k->bits_32 : width == 128 ? k->bits_128 : k->bits_256;
 }
 
 bool select_kernels(const char* name) {
-  const Kernels* k = *name ? kernels_named(name) : best();
+  const KernelSets* k = *name ? kernels_named(name) : best();
   if (!k) return false;
   chosen.store(k, std::memory_order_relaxed);
   return true;

@@ -8,6 +8,7 @@
 #include "isa/kernels.hpp"
 #include "search/locate.hpp"
 #include "search/probe.hpp"
+#include "search/near.hpp"
 #include "search/scan.hpp"
 
 namespace fpstore {
@@ -15,8 +16,19 @@ namespace {
 
 template <class Isa>
 constexpr Kernels make_set(const char* name) {
-  return Kernels{name,   permute,       permute_select,     permute_sort, sort_keys,   sort_pairs, histogram, digest,
-                 encode, encode_finish, decode_blocks<Isa>, scan<Isa>,    locate<Isa>, probe<Isa>, Isa::near};
+  using W = typename Isa::W;
+  // What does not depend on where the leading word ends is compiled once for both narrow widths.
+  using Whole = Width<W::kWords * 64>;
+  using Row = typename W::Row;
+  return Kernels{name,         permute<Whole>,    permute_select<Whole>, permute_sort<Whole>, sort_keys<Whole>, sort_pairs<Whole>,
+                 histogram<Row>, digest<Row>,     encode<W>,             encode_finish<W>,    decode_blocks<Isa>, scan<Isa>,
+                 locate<Isa>,  probe<Isa>,        near<Isa>};
+}
+
+template <template <class> class Isa>
+constexpr KernelSets make_sets(const char* name) {
+  return KernelSets{make_set<Isa<Width<32>>>(name), make_set<Isa<Width<64>>>(name), make_set<Isa<Width<128>>>(name),
+                    make_set<Isa<Width<256>>>(name)};
 }
 
 }  // namespace

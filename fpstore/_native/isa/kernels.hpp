@@ -1,4 +1,4 @@
-// The hot loops, one set per instruction set. Callers take kernels() once per batch; target_*.cpp fill the sets. What they include
+// The hot loops, one set per instruction set and width. Callers take kernels() once per batch; target_*.cpp fill the sets. What they include
 // instantiates no template of the standard library: the linker may keep a copy that was made for another instruction set.
 #pragma once
 #include "build/output.hpp"
@@ -9,17 +9,19 @@
 
 namespace fpstore {
 
+// Fingerprints are rows in arrays of words (format/row.hpp), and counted in rows.
 struct Kernels {
   const char* name;
   void (*permute)(const Permutation& p, const uint64_t* in, uint64_t* out, size_t n);
   // Permutes, keeps what lies in [low, high] and returns how many were kept; out needs room for n.
-  size_t (*permute_select)(const Permutation& p, const uint64_t* in, uint64_t* out, size_t n, uint64_t low, uint64_t high);
+  size_t (*permute_select)(const Permutation& p, const uint64_t* in, uint64_t* out, size_t n, const uint64_t* low,
+                           const uint64_t* high);
   // The sorts leave their arrays in no order when they are stopped.
   // Permutes n keys in ascending order and sorts them by their leading bits bits (stable).
   void (*permute_sort)(const Permutation& p, const uint64_t* in, size_t n, const SortRoom& room, unsigned bits, Stopper* stop);
-  // Sorts ascending by the leading bits bits (stable when bits < 64); tmp has the same room. The result is in keys.
+  // Sorts ascending by the leading bits bits (stable when they are not all); tmp has the same room. The result is in keys.
   void (*sort_keys)(uint64_t* keys, uint64_t* tmp, size_t n, unsigned bits, Stopper* stop);
-  // Pairs are (key, value) words one after the other; sorted by key, stable.
+  // Pairs are (key, value) one after the other; sorted by key, stable.
   void (*sort_pairs)(uint64_t* pairs, uint64_t* tmp, size_t n, Stopper* stop);
   // Adds the h of each successive pair of sorted, distinct keys; returns the index of the first key out of order, or n.
   size_t (*histogram)(const uint64_t* keys, size_t n, uint64_t counts[kSymbols]);
@@ -40,19 +42,23 @@ struct Kernels {
   // Every stored fingerprint that a look-up reaches and that lies within the radius, once. out_of_memory also when the sink is full.
   Status (*probe)(const TableProbes& tables, const Queries& queries, const ProbeOptions& options, Sink* sink,
                   ProbeCounters* counters, Fault* fault);
-  // Places, ascending, of the keys within the radius of the query; returns how many. places has room for n.
-  size_t (*near)(const uint64_t* keys, size_t n, uint64_t query, unsigned radius, uint32_t* places);
+  // Places, ascending, of the keys within the radius of the query, a row; returns how many. places has room for n.
+  size_t (*near)(const uint64_t* keys, size_t n, const uint64_t* query, unsigned radius, uint32_t* places);
 };
 
-extern const Kernels kScalar;
-extern const Kernels kAvx2;
-extern const Kernels kAvx512;
+// The kernels of an instruction set, for each width.
+struct KernelSets {
+  Kernels bits_32, bits_64, bits_128, bits_256;
+};
+extern const KernelSets kScalar;
+extern const KernelSets kAvx2;
+extern const KernelSets kAvx512;
 
-// The set in use: the best of this machine, or what FPSTORE_ISA (scalar, avx2, avx512) names. nullptr from
+// The set in use for a width: the best of this machine, or what FPSTORE_ISA (scalar, avx2, avx512) names. nullptr from
 // kernels_named when the name is unknown or this machine cannot run it; the module does not load when FPSTORE_ISA is such.
-const Kernels& kernels();
+const Kernels& kernels(unsigned width);
 const char* wanted_isa();  // FPSTORE_ISA, empty when it is not set
-const Kernels* kernels_named(const char* name);
+const KernelSets* kernels_named(const char* name);
 bool select_kernels(const char* name);
 
 }  // namespace fpstore

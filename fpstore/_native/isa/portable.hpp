@@ -6,19 +6,22 @@
 namespace fpstore {
 namespace {
 
-// Sums of bytes by shifts, which compilers turn into vectors; a call of __builtin_popcountll() without the instruction is slower.
-inline uint64_t bit_count(uint64_t x) {
-  x -= x >> 1 & 0x5555555555555555;
-  x = (x & 0x3333333333333333) + (x >> 2 & 0x3333333333333333);
-  x = (x + (x >> 4)) & 0x0F0F0F0F0F0F0F0F;
-  x += x >> 8;
-  x += x >> 16;
-  return (x + (x >> 32)) & 0x7F;
-}
-
 // The steps of the kernels that an instruction set may have instructions for, in portable C++. The other sets are made from this
 // one: what they replace has the same name and parameters.
+template <class Width_>
 struct Portable {
+  using W = Width_;
+
+  // Sums of bytes by shifts, which compilers turn into vectors; a call of __builtin_popcountll() without the instruction is slower.
+  static uint64_t bit_count(uint64_t x) {
+    x -= x >> 1 & 0x5555555555555555;
+    x = (x & 0x3333333333333333) + (x >> 2 & 0x3333333333333333);
+    x = (x + (x >> 4)) & 0x0F0F0F0F0F0F0F0F;
+    x += x >> 8;
+    x += x >> 16;
+    return (x + (x >> 32)) & 0x7F;
+  }
+
   // From how many expected entries of a prefix on, and from how many look-ups in one block on, comparing all its entries beats
   // looking for the prefix in its codes.
   static constexpr uint64_t kExpandFrom = 64;
@@ -39,8 +42,8 @@ struct Portable {
   // Total length of the tails of h[0, n), in bits.
   static uint32_t tail_bits(const uint8_t* h, uint32_t n) {
     uint32_t sum = 0;
-    for (uint32_t i = 0; i < n; ++i) sum += h[i];
-    return 63 * n - sum;
+    for (uint32_t i = 0; i < n; ++i) sum += tail_length<W>(h[i]);
+    return sum;
   }
 
   // Entries from h[0, n) and the entry e before them into out; the tails must lie inside the block. Returns the last entry.
@@ -49,10 +52,10 @@ struct Portable {
     uint32_t at = tails.at;
     uint8_t least = kSymbols;
     for (uint32_t i = 0; i < n; ++i) least = h[i] < least ? h[i] : least;
-    if (__builtin_expect(least < kShortTailFrom, 0)) {
+    if (kHasLongTails<W> && __builtin_expect(least < kShortTailFrom, 0)) {
       for (uint32_t i = 0; i < n; ++i) {
-        out[i] = e = keep_before(e, h[i]) | tail_value(p, at, h[i]);
-        at += 63 - h[i];
+        out[i] = e = keep_before<W>(e, h[i]) | tail_value<W>(p, at, h[i]);
+        at += tail_length<W>(h[i]);
       }
       return e;
     }
@@ -60,8 +63,8 @@ struct Portable {
     for (uint32_t i = 0; i < n; ++i) {
       const unsigned s = h[i];
       const uint64_t w = load64be(p + (at >> 3)) << (at & 7) | uint64_t{1} << 63;
-      out[i] = e = keep_before(e, s) | w >> s;
-      at += 63 - s;
+      out[i] = e = keep_before<W>(e, s) | (shifted<W>(w, s) & top_mask(W::kLast + 1));
+      at += tail_length<W>(s);
     }
     return e;
   }
@@ -79,20 +82,23 @@ struct Portable {
     return below;
   }
 
-  // Reports the entries of values[0, n) within the radius of a query of a scan. False when memory runs out.
-  static bool match_values(const ScanQuery& q, const uint64_t* values, uint32_t n) {
-    for (uint32_t i = 0; i < n; ++i)
-      if (__builtin_expect(static_cast<unsigned>(__builtin_popcountll(values[i] ^ q.permuted)) <= q.radius, 0))
-        if (!emit(q, values[i])) return false;
+  // Reports the entries within the radius of a query of a scan. False when memory runs out.
+  static bool match_values(const ScanQuery<W>& q, const Leads& entries) {
+    for (uint32_t i = 0; i < entries.n; ++i) {
+      const unsigned distance = ones(entries.values[i] ^ lead(q.permuted));
+      if (__builtin_expect(distance <= q.radius, 0) && !emit(q, entries.values[i], distance, entries.rests + i * W::kRestBytes))
+        return false;
+    }
     return true;
   }
 
   // The same for a look-up, of those that have its prefix.
-  static bool filter_values(const Emitter& out, const Item& item, uint64_t mask, const uint64_t* values, uint32_t n) {
-    for (uint32_t i = 0; i < n; ++i) {
-      const unsigned distance = static_cast<unsigned>(__builtin_popcountll(values[i] ^ item.base));
-      if (distance <= out.options.radius && (values[i] & mask) == item.target &&
-          !emit(out, item, values[i], distance))
+  static bool filter_values(const Emitter& out, const Item<W>& item, uint64_t mask, const Leads& entries) {
+    for (uint32_t i = 0; i < entries.n; ++i) {
+      const uint64_t value = entries.values[i];
+      const unsigned distance = ones(value ^ lead(item.base));
+      if (distance <= out.options.radius && (value & mask) == item.target &&
+          !emit(out, item, value, distance, entries.rests + i * W::kRestBytes))
         return false;
     }
     return true;

@@ -4,6 +4,6 @@
 
 namespace fpstore {
 
-const Kernels kAvx2 = make_set<Avx2>("avx2");
+const KernelSets kAvx2 = make_sets<Avx2>("avx2");
 
 }  // namespace fpstore

@@ -4,6 +4,6 @@
 
 namespace fpstore {
 
-const Kernels kAvx512 = make_set<Avx512>("avx512");
+const KernelSets kAvx512 = make_sets<Avx512>("avx512");
 
 }  // namespace fpstore

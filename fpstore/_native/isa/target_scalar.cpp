@@ -4,6 +4,6 @@
 
 namespace fpstore {
 
-const Kernels kScalar = make_set<Portable>("scalar");
+const KernelSets kScalar = make_sets<Portable>("scalar");
 
 }  // namespace fpstore

@@ -12,31 +12,46 @@ namespace fpstore {
 namespace {
 
 Permutation permutation_of(const Bytes& source, bool inverse) {
-  if (source.size() != 64) throw nb::value_error("a permutation has 64 entries");
-  uint64_t seen = 0;
-  for (unsigned i = 0; i < 64; ++i) seen |= uint64_t{source.data()[i] < 64} << (source.data()[i] & 63);
-  if (seen != ~uint64_t{0}) throw nb::value_error("not a permutation of 0..63");
+  const unsigned bits = static_cast<unsigned>(source.size());
+  if (!is_width(bits)) throw nb::value_error("a permutation has 32, 64, 128 or 256 entries");
+  bool seen[kMaxWidth] = {};
+  for (unsigned i = 0; i < bits; ++i) {
+    if (source.data()[i] >= bits || seen[source.data()[i]]) throw nb::value_error("not a permutation of the bits");
+    seen[source.data()[i]] = true;
+  }
   Permutation forward, backward;
-  make_permutation(source.data(), &forward, &backward);
+  make_permutation(source.data(), bits, &forward, &backward);
   return inverse ? backward : forward;
 }
 
-nb::object permute(Words keys, Bytes permutation, bool inverse) {
+unsigned width_of(const Bytes& permutation, const Rows& keys) {
+  need_words(keys, words_of(static_cast<unsigned>(permutation.size())));
+  return static_cast<unsigned>(permutation.size());
+}
+
+nb::object permute(Rows keys, Bytes permutation, bool inverse) {
   const Permutation p = permutation_of(permutation, inverse);
+  const unsigned width = width_of(permutation, keys);
   Buffer<uint64_t> out(keys.size());
   {
     ReleasedGil released;
-    kernels().permute(p, keys.data(), out.get(), keys.size());
+    kernels(width).permute(p, keys.data(), out.get(), count_of(keys));
   }
-  return out.array(keys.size());
+  return out.array(count_of(keys), words_of(width));
 }
 
-// Writes the permuted keys that lie in [low, high] to out, which must be as long as keys; returns how many.
-size_t permute_select(Words keys, Bytes permutation, uint64_t low, uint64_t high, MutableWords out) {
+// Writes the permuted keys that lie in [low, high], which are rows, to out, which must be as long as keys; returns how many.
+size_t permute_select(Rows keys, Bytes permutation, Rows low, Rows high, MutableRows out) {
   const Permutation p = permutation_of(permutation, false);
+  const unsigned width = width_of(permutation, keys);
+  for (const Rows& bound : {low, high}) {
+    need_words(bound, words_of(width));
+    if (count_of(bound) != 1) throw nb::value_error("low and high are one row each");
+  }
+  need_words(out, words_of(width));
   if (out.size() < keys.size()) throw nb::value_error("out is too short");
   ReleasedGil released;
-  return kernels().permute_select(p, keys.data(), out.data(), keys.size(), low, high);
+  return kernels(width).permute_select(p, keys.data(), out.data(), count_of(keys), low.data(), high.data());
 }
 
 // What was being sorted when the sort was stopped is in no order.
@@ -49,62 +64,85 @@ void sort_until_stopped(const Stop* stop, Sort sort) {
 }
 
 // Permutes keys that are in ascending order and sorts them by their leading bits, stable, into out.
-void permute_sort(Words keys, Bytes permutation, MutableWords out, MutableWords scratch, unsigned bits, const Stop* stop) {
+void permute_sort(Rows keys, Bytes permutation, MutableRows out, MutableRows scratch, unsigned bits, const Stop* stop) {
   const Permutation p = permutation_of(permutation, false);
+  const unsigned width = width_of(permutation, keys);
+  need_words(out, words_of(width));
+  need_words(scratch, words_of(width));
   if (out.size() < keys.size() || scratch.size() < keys.size()) throw nb::value_error("out or scratch is too short");
-  if (bits < 1 || bits > 64) throw nb::value_error("bits is 1 to 64");
+  if (bits < 1 || bits > width) throw nb::value_error("bits is 1 to the width");
   sort_until_stopped(stop, [&](Stopper* stopping) {
-    kernels().permute_sort(p, keys.data(), keys.size(), SortRoom{out.data(), scratch.data()}, bits, stopping);
+    kernels(width).permute_sort(p, keys.data(), count_of(keys), SortRoom{out.data(), scratch.data()}, bits, stopping);
   });
 }
 
-void sort_keys(MutableWords keys, MutableWords scratch, unsigned bits, const Stop* stop) {
+void sort_keys(MutableRows keys, MutableRows scratch, std::optional<unsigned> bits, const Stop* stop) {
+  const unsigned words = words_in(keys), width = words * 64;
+  need_words(scratch, words);
   if (scratch.size() < keys.size()) throw nb::value_error("scratch is too short");
-  if (bits < 1 || bits > 64) throw nb::value_error("bits is 1 to 64");
+  if (bits && (*bits < 1 || *bits > width)) throw nb::value_error("bits is 1 to those of a row");
   sort_until_stopped(stop, [&](Stopper* stopping) {
-    kernels().sort_keys(keys.data(), scratch.data(), keys.size(), bits, stopping);
+    kernels(width).sort_keys(keys.data(), scratch.data(), count_of(keys), bits.value_or(width), stopping);
   });
 }
 
-void sort_pairs(MutableWords pairs, MutableWords scratch, const Stop* stop) {
-  if (pairs.size() % 2 || scratch.size() < pairs.size()) throw nb::value_error("scratch is too short");
-  sort_until_stopped(stop, [&](Stopper* stopping) {
-    kernels().sort_pairs(pairs.data(), scratch.data(), pairs.size() / 2, stopping);
-  });
+// Pairs of a key of so many words and a number, one after the other.
+size_t pairs_in(const MutableWords& pairs, const MutableWords& room, unsigned words) {
+  if (words != 1 && words != 2 && words != 4) throw nb::value_error("keys have 1, 2 or 4 words");
+  if (pairs.size() % (words + 1) || room.size() < pairs.size()) throw nb::value_error("scratch or out is too short");
+  return pairs.size() / (words + 1);
 }
 
-// Splits sorted pairs without further memory: the distinct keys go to the first half of out, their ids to the second, and how
-// many ids each has to the front of pairs. Returns (number of keys, number of ids).
-nb::tuple group(MutableWords pairs, MutableWords out, const Stop* stop) {
-  const size_t n = pairs.size() / 2;
-  if (pairs.size() % 2 || out.size() < pairs.size()) throw nb::value_error("out is too short");
+void sort_pairs(MutableWords pairs, MutableWords scratch, unsigned words, const Stop* stop) {
+  const size_t n = pairs_in(pairs, scratch, words);
+  sort_until_stopped(stop, [&](Stopper* stopping) { kernels(words * 64).sort_pairs(pairs.data(), scratch.data(), n, stopping); });
+}
+
+// Splits sorted pairs without further memory: the distinct keys go to the front of out, their ids behind the room of n keys, and
+// how many ids each has to the front of pairs. Returns (number of keys, number of ids).
+nb::tuple group(MutableWords pairs, MutableWords out, unsigned words, const Stop* stop) {
+  const size_t n = pairs_in(pairs, out, words);
   uint64_t groups, ids;
   Stopper stopping = stopper(stop);
   {
     ReleasedGil released;
-    groups = group_pairs(pairs.data(), n, out.data(), out.data() + n, &ids, &stopping);
+    groups = group_pairs(pairs.data(), words, n, out.data(), out.data() + n * words, &ids, &stopping);
   }
   return nb::make_tuple(groups, ids);
 }
 
-// Adds the histogram of h into counts (64 places); returns the index of the first key out of order, or len(keys).
-size_t histogram(Words keys, MutableWords counts) {
-  if (counts.size() != kSymbols) throw nb::value_error("counts has 64 places");
+// Adds the histogram of h into counts (65 places); returns the index of the first key out of order, or len(keys).
+size_t histogram(Rows keys, MutableWords counts) {
+  if (counts.size() != kSymbols) throw nb::value_error("counts has 65 places");
+  const unsigned width = words_in(keys) * 64;
   ReleasedGil released;
-  return kernels().histogram(keys.data(), keys.size(), counts.data());
+  return kernels(width).histogram(keys.data(), count_of(keys), counts.data());
 }
 
-uint64_t digest(Words keys, Bytes permutation) {
-  const Permutation inverse = permutation_of(permutation, true);
+// Of keys that are permuted, or not if there is no permutation.
+uint64_t digest(Rows keys, std::optional<Bytes> permutation) {
+  if (permutation) width_of(*permutation, keys);
+  const unsigned words = words_in(keys);
+  Permutation inverse;
+  if (permutation) {
+    inverse = permutation_of(*permutation, true);
+  } else {
+    uint8_t identity[kMaxWidth];
+    for (unsigned i = 0; i < kMaxWidth; ++i) identity[i] = static_cast<uint8_t>(i);
+    Permutation forward;
+    make_permutation(identity, words * 64, &forward, &inverse);
+  }
   ReleasedGil released;
-  return kernels().digest(inverse, keys.data(), keys.size());
+  return kernels(words * 64).digest(inverse, keys.data(), count_of(keys));
 }
 
 TableHeader header_of(Bytes permutation, Bytes code_bits, uint64_t set_digest) {
-  if (permutation.size() != 64 || code_bits.size() != kSymbols) throw nb::value_error("64 entries are wanted");
+  if (!is_width(static_cast<unsigned>(permutation.size()))) throw nb::value_error("a permutation has 32, 64, 128 or 256 entries");
+  if (code_bits.size() != kSymbols) throw nb::value_error("a code has 65 lengths");
   TableHeader h;
-  memcpy(h.permutation, permutation.data(), 64);
-  memcpy(h.code_bits, code_bits.data(), 64);
+  h.width = static_cast<uint16_t>(permutation.size());
+  memcpy(h.permutation, permutation.data(), permutation.size());
+  memcpy(h.code_bits, code_bits.data(), kSymbols);
   h.set_digest = set_digest;
   return h;
 }
@@ -125,17 +163,19 @@ nb::bytes make_header(Bytes permutation, Bytes code_bits, uint64_t set_digest, u
 }
 
 // The directory of a sorted key index: slot x holds the number of keys below x in their leading bits.
-nb::object make_directory(Words keys) {
-  const unsigned bits = directory_bits_for(keys.size());
+nb::object make_directory(Rows keys) {
+  const unsigned words = words_in(keys);
+  const size_t count = count_of(keys);
+  const unsigned bits = directory_bits_for(count);
   const uint64_t slots = uint64_t{1} << bits;
   Buffer<uint64_t> out(slots + 1);
   uint64_t b = 0;
   for (uint64_t slot = 0; slot < slots; ++slot) {
     if (bits)
-      while (b < keys.size() && keys.data()[b] < slot << (64 - bits)) ++b;
+      while (b < count && keys.data()[b * words] < slot << (64 - bits)) ++b;
     out.get()[slot] = b;
   }
-  out.get()[slots] = keys.size();
+  out.get()[slots] = count;
   return out.array(slots + 1);
 }
 
@@ -275,7 +315,7 @@ NB_MODULE(_kernel, m) {
   m.attr("MAX_CODE_BITS") = kMaxCodeBits;
   m.attr("MAX_ENTRIES") = kMaxEntries;
   m.attr("OVERREAD_BYTES") = kOverread;
-  m.def("isa", [] { return std::string(kernels().name); });
+  m.def("isa", [] { return std::string(kernels(64).name); });
   m.def("available_isas", &available);
   m.def("select_isa", [](const std::string& name) {
     if (!select_kernels(name.c_str())) throw nb::value_error("this machine has no such instruction set");
@@ -284,15 +324,16 @@ NB_MODULE(_kernel, m) {
     return xxh64(reinterpret_cast<const uint8_t*>(data.c_str()), data.size(), seed);
   }, "data"_a, "seed"_a = 0);
   m.def("permute", &permute, nb::arg("keys").noconvert(), "permutation"_a, "inverse"_a = false);
-  m.def("permute_select", &permute_select, nb::arg("keys").noconvert(), "permutation"_a, "low"_a, "high"_a, nb::arg("out").noconvert());
+  m.def("permute_select", &permute_select, nb::arg("keys").noconvert(), "permutation"_a, nb::arg("low").noconvert(),
+        nb::arg("high").noconvert(), nb::arg("out").noconvert());
   m.def("permute_sort", &permute_sort, nb::arg("keys").noconvert(), "permutation"_a, nb::arg("out").noconvert(),
         nb::arg("scratch").noconvert(), "bits"_a, "stop"_a = nb::none());
-  m.def("sort_keys", &sort_keys, nb::arg("keys").noconvert(), nb::arg("scratch").noconvert(), "bits"_a = 64,
+  m.def("sort_keys", &sort_keys, nb::arg("keys").noconvert(), nb::arg("scratch").noconvert(), "bits"_a = nb::none(),
         "stop"_a = nb::none());
-  m.def("sort_pairs", &sort_pairs, nb::arg("pairs").noconvert(), nb::arg("scratch").noconvert(), "stop"_a = nb::none());
-  m.def("group_pairs", &group, nb::arg("pairs").noconvert(), nb::arg("out").noconvert(), "stop"_a = nb::none());
+  m.def("sort_pairs", &sort_pairs, nb::arg("pairs").noconvert(), nb::arg("scratch").noconvert(), "words"_a = 1, "stop"_a = nb::none());
+  m.def("group_pairs", &group, nb::arg("pairs").noconvert(), nb::arg("out").noconvert(), "words"_a = 1, "stop"_a = nb::none());
   m.def("histogram", &histogram, nb::arg("keys").noconvert(), nb::arg("counts").noconvert());
-  m.def("digest", &digest, nb::arg("keys").noconvert(), "permutation"_a);
+  m.def("digest", &digest, nb::arg("keys").noconvert(), "permutation"_a = nb::none());
   m.def("make_header", &make_header, "permutation"_a, "code_bits"_a, "set_digest"_a, "fingerprint_count"_a, "block_count"_a,
         "block_bytes"_a, "table"_a, "table_count"_a, "prefix_bits"_a, "flips"_a);
   m.def("block_seed", [](Bytes permutation, Bytes code_bits, uint64_t set_digest) {

@@ -20,6 +20,7 @@
 #include "format/header.hpp"
 #include "isa/kernels.hpp"
 #include "python/gil.hpp"
+#include "search/results.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -32,6 +33,9 @@ using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::
 using MutableBytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using MutableCounts = nb::ndarray<uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Counts = nb::ndarray<const uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+// Rows of fingerprints: words of shape (n,), or (n, 2) or (n, 4).
+using Rows = nb::ndarray<const uint64_t, nb::c_contig, nb::device::cpu>;
+using MutableRows = nb::ndarray<uint64_t, nb::c_contig, nb::device::cpu>;
 using Doubles = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 // An uninitialised buffer that becomes a NumPy array without a copy.
@@ -45,10 +49,55 @@ class Buffer {
     nb::capsule owner(p, [](void* q) noexcept { delete[] static_cast<T*>(q); });
     return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(p, {n}, owner));
   }
+  // n rows of so many words.
+  nb::object array(size_t n, unsigned words) {
+    if (words == 1) return array(n);
+    T* p = data_.release();
+    nb::capsule owner(p, [](void* q) noexcept { delete[] static_cast<T*>(q); });
+    return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<2>>(p, {n, words}, owner));
+  }
 
  private:
   std::unique_ptr<T[]> data_;
 };
+
+// The words of each of the rows.
+template <class Array>
+unsigned words_in(const Array& rows) {
+  if (rows.ndim() == 1) return 1;
+  if (rows.ndim() != 2 || (rows.shape(1) != 2 && rows.shape(1) != 4)) throw nb::value_error("rows have 1, 2 or 4 words");
+  return static_cast<unsigned>(rows.shape(1));
+}
+template <class Array>
+void need_words(const Array& rows, unsigned words) {
+  if (words_in(rows) != words) throw nb::value_error("rows of another width");
+}
+template <class Array>
+size_t count_of(const Array& rows) {
+  return rows.shape(0);
+}
+
+// One row, and the number of as many words that it is in Python.
+struct OneRow {
+  uint64_t words[kMaxWords] = {};
+
+  OneRow() = default;
+  OneRow(nb::handle number, unsigned count) {
+    if (count == 1) {
+      words[0] = nb::cast<uint64_t>(number);
+      return;
+    }
+    const nb::bytes data = nb::cast<nb::bytes>(number.attr("to_bytes")(8 * count, "big"));
+    for (unsigned i = 0; i < count; ++i) words[i] = load64be(reinterpret_cast<const uint8_t*>(data.c_str()) + 8 * i);
+  }
+};
+inline nb::object number_of(const uint64_t* row, unsigned words) {
+  if (words == 1) return nb::cast(*row);
+  uint8_t data[8 * kMaxWords];
+  for (unsigned i = 0; i < words; ++i) store64be(data + 8 * i, row[i]);
+  const nb::object type = nb::borrow(reinterpret_cast<PyObject*>(&PyLong_Type));
+  return type.attr("from_bytes")(nb::bytes(reinterpret_cast<const char*>(data), 8 * words), "big");
+}
 
 // Stops the calls that were given it, from another thread.
 struct Stop {
@@ -88,6 +137,30 @@ inline nb::object more_of(const Nearest& nearest) {
   for (uint64_t q = 0; q < nearest.query_count; ++q) more.get()[q] = nearest.queries[q].more;
   return more.array(nearest.query_count);
 }
+
+// Matches in the order in which they are handed out; made without the GIL.
+struct OrderedMatches {
+  size_t queries, count;
+  unsigned words;
+  Buffer<int64_t> lims;
+  Buffer<uint64_t> fingerprints;
+  Buffer<uint8_t> bytes;
+  Buffer<uint16_t> pairs_of_bytes;
+  Status status;
+
+  OrderedMatches(const Sink& sink, unsigned row_words, size_t n, Stopper* stop)
+      : queries(n), count(sink.count), words(row_words), lims(n + 1), fingerprints(count * words),
+        bytes(is_byte() ? count : 0), pairs_of_bytes(is_byte() ? 0 : count) {
+    status = order_matches(sink, words, n, lims.get(), fingerprints.get(), is_byte() ? static_cast<void*>(bytes.get()) : pairs_of_bytes.get(), stop);
+  }
+  bool is_byte() const { return distance_bytes(words) == 1; }
+  unsigned distance(size_t i) { return is_byte() ? bytes.get()[i] : pairs_of_bytes.get()[i]; }
+  // (lims, fingerprints, distances)
+  nb::tuple columns() {
+    return nb::make_tuple(lims.array(queries + 1), fingerprints.array(count, words),
+                          is_byte() ? bytes.array(count) : pairs_of_bytes.array(count));
+  }
+};
 
 [[noreturn]] inline void raise(const char* type, const std::string& message, nb::dict facts) {
   nb::object error = nb::module_::import_("fpstore.errors").attr(type)(message, **facts);

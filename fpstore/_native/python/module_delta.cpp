@@ -1,13 +1,13 @@
 // The class Delta of the module: the changes on top of the tables, shared by threads.
+#include <nanobind/stl/unique_ptr.h>
+
 #include "delta/delta.hpp"
 #include "python/module.hpp"
-#include "search/results.hpp"
 
 namespace fpstore {
 namespace {
 
 using Lims = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Columns = std::tuple<Lims, Words, Bytes>;
 
 [[noreturn]] void raise_memory() {
   raise("MemoryLimitError", "out of memory for the delta: merge the store", nb::dict());
@@ -81,26 +81,18 @@ struct Exclusive {
 };
 
 template <class T>
-nb::object array_of(const std::vector<T>& values) {
+nb::object array_of(const std::vector<T>& values, unsigned words = 1) {
   Buffer<T> out(values.size());
   std::copy(values.begin(), values.end(), out.get());
-  return out.array(values.size());
+  return out.array(values.size() / words, words);
 }
 
 // Matches in the order in which they are handed out; made without the GIL.
-struct Ordered {
-  size_t queries, count;
-  Buffer<int64_t> lims;
-  Buffer<uint64_t> fingerprints;
-  Buffer<uint8_t> distances;
-
-  Ordered(const Sink& sink, size_t n, Stopper* stop)
-      : queries(n), count(sink.count), lims(n + 1), fingerprints(count), distances(count) {
-    const Status status = order_matches(sink, n, lims.get(), fingerprints.get(), distances.get(), stop);
+struct Ordered : OrderedMatches {
+  Ordered(const Delta& d, const Sink& sink, size_t n, Stopper* stop) : OrderedMatches(sink, words_of(d.width()), n, stop) {
     if (status == Status::interrupted) throw Interrupted();
     if (status != Status::ok) throw std::bad_alloc();
   }
-  nb::tuple columns() { return nb::make_tuple(lims.array(queries + 1), fingerprints.array(count), distances.array(count)); }
 };
 
 void check_applied(Applied applied) {
@@ -116,32 +108,39 @@ void check_applied(Applied applied) {
   }
 }
 
-void make(Delta* self, unsigned radius, Bytes bits) {
-  need(radius <= NearIndex::kMaxRadius, "the radius of a delta is 0 to 64");
-  need(bits.size() == 64, "bits has 64 entries");
-  uint64_t seen = 0;
-  for (unsigned i = 0; i < 64; ++i) seen |= uint64_t{bits.data()[i] < 64} << (bits.data()[i] & 63);
-  need(seen == ~uint64_t{0}, "bits is not a permutation of 0..63");
-  new (self) Delta(radius, bits.data());
+unsigned words_in_rows(const Delta& d) { return words_of(d.width()); }
+
+std::unique_ptr<Delta> make(unsigned radius, Bytes bits) {
+  const unsigned width = static_cast<unsigned>(bits.size());
+  need(is_width(width), "bits has 32, 64, 128 or 256 entries");
+  need(radius <= width, "the radius of a delta is 0 to the width");
+  bool seen[kMaxWidth] = {};
+  for (unsigned i = 0; i < width; ++i) {
+    need(bits.data()[i] < width && !seen[bits.data()[i]], "bits is not a permutation");
+    seen[bits.data()[i]] = true;
+  }
+  return make_delta(width, radius, bits.data());
 }
 
 // Takes up a change of one row. The GIL is kept unless there is a wait: one row is a short matter.
-void apply_one(Delta& d, uint8_t kind, uint64_t fingerprint, uint64_t id, bool in_base, uint32_t version) {
+void apply_one(Delta& d, uint8_t kind, nb::handle fingerprint, uint64_t id, bool in_base, uint32_t version) {
   need(kind < 3, "kinds are 0 to 2");
   const uint8_t base = in_base;
+  const OneRow row(fingerprint, words_in_rows(d));
   if (!d.gate.try_lock()) {
     ReleasedGil released;
     d.gate.lock();
   }
   std::unique_lock<Gate> access(d.gate, std::adopt_lock);
-  const Applied applied = d.apply(Changes{&kind, &fingerprint, &id, &base, 1}, version);
+  const Applied applied = d.apply(Changes{&kind, row.words, &id, &base, 1}, version);
   access.unlock();
   check_applied(applied);
 }
 
-void apply_changes(Delta& d, Bytes kinds, Words fingerprints, Words ids, Bytes in_base, uint32_t version) {
+void apply_changes(Delta& d, Bytes kinds, Rows fingerprints, Words ids, Bytes in_base, uint32_t version) {
   const size_t n = kinds.size();
-  need(fingerprints.size() == n && ids.size() == n && in_base.size() == n, "columns of different lengths");
+  need_words(fingerprints, words_in_rows(d));
+  need(count_of(fingerprints) == n && ids.size() == n && in_base.size() == n, "columns of different lengths");
   for (size_t i = 0; i < n; ++i) need(kinds.data()[i] < 3, "kinds are 0 to 2");
   Applied applied;
   {
@@ -177,75 +176,77 @@ void index(Delta& d) {
 void check_queries(const Delta& d, size_t n, unsigned radius) {
   need(!d.is_loading(), "the delta is loading: index it first");
   need(n <= UINT32_MAX, "at most 2^32 - 1 queries a call");
-  need(radius <= 64, "radius is 0 to 64");
+  need(radius <= d.width(), "radius is 0 to the width");
 }
 
-nb::tuple probe(const Delta& d, Words queries, unsigned radius, uint32_t version, const Stop* stop) {
-  check_queries(d, queries.size(), radius);
+void check_queries(const Delta& d, const Rows& queries, unsigned radius) {
+  need_words(queries, words_in_rows(d));
+  check_queries(d, count_of(queries), radius);
+}
+
+nb::tuple probe(const Delta& d, Rows queries, unsigned radius, uint32_t version, const Stop* stop) {
+  check_queries(d, queries, radius);
   SinkGuard guard;
   std::optional<Ordered> out;
   {
     Shared access(d, stop);
-    const bool fine = d.probe(queries.data(), queries.size(), radius, d.end_of(version), &guard.sink, access.pauses());
+    const bool fine = d.probe(queries.data(), count_of(queries), radius, d.end_of(version), &guard.sink, access.pauses());
     access.lock.unlock();
-    if (fine) out.emplace(guard.sink, queries.size(), &access.stopping);
+    if (fine) out.emplace(d, guard.sink, count_of(queries), &access.stopping);
   }
   if (!out) raise_memory();
   return out->columns();
 }
 
-nb::list probe_one(const Delta& d, uint64_t query, unsigned radius, uint32_t version) {
+nb::list probe_one(const Delta& d, nb::handle query, unsigned radius, uint32_t version) {
   check_queries(d, 1, radius);
+  const unsigned words = words_in_rows(d);
+  const OneRow row(query, words);
   SinkGuard guard;
-  Sink& sink = guard.sink;
   bool fine;
   {
     Brief access(d);
-    fine = d.probe(&query, 1, radius, d.end_of(version), &sink, [&](uint64_t work) { access.pause(work); });
+    fine = d.probe(row.words, 1, radius, d.end_of(version), &guard.sink, [&](uint64_t work) { access.pause(work); });
   }
   if (!fine) raise_memory();
-  Stopper stopping = stopper(nullptr);
-  std::sort(sink.matches, sink.matches + sink.count, [&](const Match& a, const Match& b) {
-    if (should_stop(&stopping, 1)) throw Interrupted();
-    return a.distance != b.distance ? a.distance < b.distance : a.fingerprint < b.fingerprint;
-  });
   nb::list out;
-  for (uint64_t i = 0; i < sink.count; ++i) {
+  if (!guard.sink.count) return out;
+  Stopper stopping = stopper(nullptr);
+  Ordered found(d, guard.sink, 1, &stopping);
+  for (size_t i = 0; i < found.count; ++i) {
     if (should_stop(&stopping, kBlockWork)) throw Interrupted();
-    out.append(nb::make_tuple(sink.matches[i].fingerprint, sink.matches[i].distance));
+    out.append(nb::make_tuple(number_of(found.fingerprints.get() + i * words, words), found.distance(i)));
   }
   return out;
 }
 
-nb::tuple scan(const Delta& d, Words queries, unsigned radius, uint32_t version) {
-  need(queries.size() <= UINT32_MAX, "at most 2^32 - 1 queries a call");
-  need(radius <= 64, "radius is 0 to 64");
-  need(!d.is_loading(), "the delta is loading: index it first");
+nb::tuple scan(const Delta& d, Rows queries, unsigned radius, uint32_t version) {
+  check_queries(d, queries, radius);
   SinkGuard guard;
   std::optional<Ordered> out;
   {
     Shared access(d);
-    const bool fine = d.scan(queries.data(), queries.size(), radius, d.end_of(version), &guard.sink, access.pauses());
+    const bool fine = d.scan(queries.data(), count_of(queries), radius, d.end_of(version), &guard.sink, access.pauses());
     access.lock.unlock();
-    if (fine) out.emplace(guard.sink, queries.size(), &access.stopping);
+    if (fine) out.emplace(d, guard.sink, count_of(queries), &access.stopping);
   }
   if (!out) raise_memory();
   return out->columns();
 }
 
 // (lims, fingerprints, distances, more): the nearest matches of each query, and whether it has others within the radius.
-nb::tuple nearest(const Delta& d, Words queries, unsigned radius, uint64_t limit, uint32_t version) {
-  check_queries(d, queries.size(), radius);
+nb::tuple nearest(const Delta& d, Rows queries, unsigned radius, uint64_t limit, uint32_t version) {
+  check_queries(d, queries, radius);
   need(limit > 0, "limit is at least 1");
   SinkGuard guard;
   NearestGuard kept;
   std::optional<Ordered> out;
   {
     Shared access(d);
-    const bool fine = start_nearest(&kept.nearest, queries.size(), limit, radius) &&
-                      d.scan(queries.data(), queries.size(), d.end_of(version), &kept.nearest, access.pauses());
+    const bool fine = start_nearest(&kept.nearest, words_in_rows(d), count_of(queries), limit, radius) &&
+                      d.scan(queries.data(), count_of(queries), d.end_of(version), &kept.nearest, access.pauses());
     access.lock.unlock();
-    if (fine && hand_over(&kept.nearest, &guard.sink)) out.emplace(guard.sink, queries.size(), &access.stopping);
+    if (fine && hand_over(&kept.nearest, &guard.sink)) out.emplace(d, guard.sink, count_of(queries), &access.stopping);
   }
   if (!out) raise_memory();
   nb::tuple columns = out->columns();
@@ -253,41 +254,52 @@ nb::tuple nearest(const Delta& d, Words queries, unsigned radius, uint64_t limit
 }
 
 // What the delta says of each fingerprint: 0 nothing, 1 present, 2 absent.
-nb::object states(const Delta& d, Words fingerprints, uint32_t version) {
-  Buffer<uint8_t> out(fingerprints.size());
+nb::object states(const Delta& d, Rows fingerprints, uint32_t version) {
+  need_words(fingerprints, words_in_rows(d));
+  const size_t n = count_of(fingerprints);
+  Buffer<uint8_t> out(n);
   {
     Shared access(d);
-    d.states(fingerprints.data(), fingerprints.size(), d.end_of(version), out.get(), access.pauses());
+    d.states(fingerprints.data(), n, d.end_of(version), out.get(), access.pauses());
   }
-  return out.array(fingerprints.size());
+  return out.array(n);
 }
 
-unsigned state(const Delta& d, uint64_t fingerprint, uint32_t version) {
+unsigned state(const Delta& d, nb::handle fingerprint, uint32_t version) {
+  const OneRow row(fingerprint, words_in_rows(d));
+  uint8_t said;
   Brief access(d);
-  return static_cast<unsigned>(d.state(fingerprint, d.end_of(version)));
+  d.states(row.words, 1, d.end_of(version), &said, [](uint64_t) {});
+  return said;
 }
 
 // Merges the matches of the base, without those that are absent now, and those of the delta.
-nb::tuple combine(const Delta& d, Columns base, Columns found, uint32_t version) {
-  const auto& [base_lims, base_fingerprints, base_distances] = base;
-  const auto& [lims, fingerprints, distances] = found;
-  const size_t n = lims.size() ? lims.size() - 1 : 0;
-  check_lims(base_lims, n, std::min(base_fingerprints.size(), base_distances.size()));
-  check_lims(lims, n, std::min(fingerprints.size(), distances.size()));
-  const size_t total = base_fingerprints.size() + fingerprints.size();
+template <class Row, class Distance>
+nb::tuple combine_rows(const Delta& d, const nb::tuple& base, const nb::tuple& found, uint32_t version) {
+  using Distances = nb::ndarray<const Distance, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+  const Lims base_lims = nb::cast<Lims>(base[0]), lims = nb::cast<Lims>(found[0]);
+  const Rows base_rows = nb::cast<Rows>(base[1]), found_rows = nb::cast<Rows>(found[1]);
+  const Distances base_distances = nb::cast<Distances>(base[2]), distances = nb::cast<Distances>(found[2]);
+  need_words(base_rows, words_in_rows(d));
+  need_words(found_rows, words_in_rows(d));
+  const size_t n = lims.size() ? lims.size() - 1 : 0, base_count = count_of(base_rows);
+  check_lims(base_lims, n, std::min(base_count, base_distances.size()));
+  check_lims(lims, n, std::min(count_of(found_rows), distances.size()));
+  const Row *const base_fingerprints = rows<Row>(base_rows.data()), *const fingerprints = rows<Row>(found_rows.data());
+  const size_t total = base_count + count_of(found_rows);
   Buffer<int64_t> out_lims(n + 1);
-  Buffer<uint64_t> out_fingerprints(total);
-  Buffer<uint8_t> out_distances(total);
-  std::vector<uint8_t> said(base_fingerprints.size());
+  Buffer<uint64_t> out_fingerprints(total * words_in_rows(d));
+  Buffer<Distance> out_distances(total);
+  std::vector<uint8_t> said(base_count);
   int64_t* const l = out_lims.get();
   l[0] = 0;
   {
     Shared access(d);
-    if (d.removals()) d.states(base_fingerprints.data(), said.size(), d.end_of(version), said.data(), access.pauses());
+    if (d.removals()) d.states(base_rows.data(), said.size(), d.end_of(version), said.data(), access.pauses());
     access.lock.unlock();
     int64_t at = 0;
-    const auto take = [&](const Words& f, const Bytes& r, int64_t i) {
-      out_fingerprints.get()[at] = f.data()[i];
+    const auto take = [&](const Row* f, const Distances& r, int64_t i) {
+      rows<Row>(out_fingerprints.get())[at] = f[i];
       out_distances.get()[at++] = r.data()[i];
     };
     for (size_t q = 0; q < n; ++q) {
@@ -295,10 +307,9 @@ nb::tuple combine(const Delta& d, Columns base, Columns found, uint32_t version)
       const int64_t end = lims.data()[q + 1];
       for (int64_t i = base_lims.data()[q]; i < base_lims.data()[q + 1]; ++i) {
         if (static_cast<Said>(said[static_cast<size_t>(i)]) == Said::absent) continue;
-        const uint64_t fingerprint = base_fingerprints.data()[i];
-        const uint8_t distance = base_distances.data()[i];
+        const Distance distance = base_distances.data()[i];
         for (; j < end && (distances.data()[j] < distance ||
-                           (distances.data()[j] == distance && fingerprints.data()[j] < fingerprint)); ++j)
+                           (distances.data()[j] == distance && fingerprints[j] < base_fingerprints[i])); ++j)
           take(fingerprints, distances, j);
         take(base_fingerprints, base_distances, i);
       }
@@ -307,11 +318,22 @@ nb::tuple combine(const Delta& d, Columns base, Columns found, uint32_t version)
     }
   }
   const size_t kept = static_cast<size_t>(l[n]);
-  return nb::make_tuple(out_lims.array(n + 1), out_fingerprints.array(kept), out_distances.array(kept));
+  return nb::make_tuple(out_lims.array(n + 1), out_fingerprints.array(kept, words_in_rows(d)), out_distances.array(kept));
 }
 
-nb::tuple ids(const Delta& d, Words fingerprints, Lims lims, Words base_ids, uint32_t version) {
-  const size_t n = fingerprints.size();
+nb::tuple combine(const Delta& d, nb::tuple base, nb::tuple found, uint32_t version) {
+  need(base.size() >= 3 && found.size() >= 3, "lims, fingerprints and distances are wanted");
+  switch (words_in_rows(d)) {
+    case 1: return combine_rows<uint64_t, uint8_t>(d, base, found, version);
+    case 2: return combine_rows<Wide<2>, uint8_t>(d, base, found, version);
+    default: return combine_rows<Wide<4>, uint16_t>(d, base, found, version);
+  }
+}
+
+nb::tuple ids(const Delta& d, Rows fingerprints, Lims lims, Words base_ids, uint32_t version) {
+  const unsigned words = words_in_rows(d);
+  need_words(fingerprints, words);
+  const size_t n = count_of(fingerprints);
   check_lims(lims, n, base_ids.size());
   Buffer<int64_t> out_lims(n + 1);
   std::vector<uint64_t> out;
@@ -322,23 +344,25 @@ nb::tuple ids(const Delta& d, Words fingerprints, Lims lims, Words base_ids, uin
     for (size_t i = 0; i < n; ++i) {
       access.pause(kBlockWork);
       const int64_t first = lims.data()[i];
-      d.ids(fingerprints.data()[i], base_ids.data() + first, static_cast<size_t>(lims.data()[i + 1] - first), end, &out);
+      d.ids(fingerprints.data() + i * words, base_ids.data() + first, static_cast<size_t>(lims.data()[i + 1] - first), end, &out);
       out_lims.get()[i + 1] = static_cast<int64_t>(out.size());
     }
   }
   return nb::make_tuple(out_lims.array(n + 1), array_of(out));
 }
 
-std::vector<uint64_t> ids_one(const Delta& d, uint64_t fingerprint, std::vector<uint64_t> base_ids, uint32_t version) {
+std::vector<uint64_t> ids_one(const Delta& d, nb::handle fingerprint, std::vector<uint64_t> base_ids, uint32_t version) {
+  const OneRow row(fingerprint, words_in_rows(d));
   std::vector<uint64_t> out;
   Brief access(d);
-  d.ids(fingerprint, base_ids.data(), base_ids.size(), d.end_of(version), &out);
+  d.ids(row.words, base_ids.data(), base_ids.size(), d.end_of(version), &out);
   return out;
 }
 
 // What the delta says of each pair: 0 nothing, 1 present, 2 absent.
-nb::object pairs(const Delta& d, Words fingerprints, Words ids, uint32_t version) {
-  const size_t n = fingerprints.size();
+nb::object pairs(const Delta& d, Rows fingerprints, Words ids, uint32_t version) {
+  need_words(fingerprints, words_in_rows(d));
+  const size_t n = count_of(fingerprints);
   need(ids.size() == n, "columns of different lengths");
   Buffer<uint8_t> out(n);
   {
@@ -362,45 +386,45 @@ void need_id_index(Delta& d) {
 }
 
 // The fingerprints that have an id, ascending, where these have it in the tables.
-std::vector<uint64_t> fingerprints_one(Delta& d, uint64_t id, std::vector<uint64_t> in_tables, uint32_t version) {
+nb::list fingerprints_one(Delta& d, uint64_t id, nb::list in_tables, uint32_t version) {
+  const unsigned words = words_in_rows(d);
+  Pairs known;
+  std::vector<OneRow> given;
+  for (nb::handle fingerprint : in_tables) given.emplace_back(fingerprint, words);
   need_id_index(d);
-  std::vector<std::pair<uint64_t, uint64_t>> found;
+  Pairs found;
   {
     Shared access(d);
     const uint32_t end = d.end_of(version);
-    d.find(&id, 1, end, &found, access.pauses());
-    for (const uint64_t fingerprint : in_tables) {
+    for (const OneRow& row : given) {
       uint8_t said;
-      d.pairs(&fingerprint, &id, 1, end, &said, access.pauses());
-      if (!said) found.emplace_back(fingerprint, id);
+      d.pairs(row.words, &id, 1, end, &said, access.pauses());
+      if (said) continue;
+      known.fingerprints.insert(known.fingerprints.end(), row.words, row.words + words);
+      known.ids.push_back(id);
     }
+    found = d.find(&id, 1, end, known, access.pauses());
   }
-  std::sort(found.begin(), found.end());
-  std::vector<uint64_t> out;
-  for (const auto& pair : found) out.push_back(pair.first);
+  nb::list out;
+  for (size_t i = 0; i < found.ids.size(); ++i) out.append(number_of(found.fingerprints.data() + i * words, words));
   return out;
 }
 
 nb::tuple find(Delta& d, Words ids, uint32_t version) {
-  std::vector<std::pair<uint64_t, uint64_t>> found;
+  Pairs found;
   need_id_index(d);
   {
     Shared access(d);
-    d.find(ids.data(), ids.size(), d.end_of(version), &found, access.pauses());
+    found = d.find(ids.data(), ids.size(), d.end_of(version), Pairs{}, access.pauses());
   }
-  Buffer<uint64_t> fingerprints(found.size()), wanted(found.size());
-  for (size_t i = 0; i < found.size(); ++i) {
-    fingerprints.get()[i] = found[i].first;
-    wanted.get()[i] = found[i].second;
-  }
-  return nb::make_tuple(fingerprints.array(found.size()), wanted.array(found.size()));
+  return nb::make_tuple(array_of(found.fingerprints, words_in_rows(d)), array_of(found.ids));
 }
 
 // Of the rows that were taken, which are fewer than all when those were a good deal of work: the caller goes on with the others.
-nb::tuple probe_insert(Delta& d, Words queries, Words ids, Bytes matched, Bytes in_base, unsigned radius, bool always,
+nb::tuple probe_insert(Delta& d, Rows queries, Words ids, Bytes matched, Bytes in_base, unsigned radius, bool always,
                        uint32_t version) {
-  size_t n = queries.size();
-  check_queries(d, n, radius);
+  size_t n = count_of(queries);
+  check_queries(d, queries, radius);
   need(ids.size() == n && matched.size() == n && in_base.size() == n, "columns of different lengths");
   for (size_t i = 0; i < n; ++i) need(matched.data()[i] < 3, "matched is 0 to 2");
   SinkGuard guard;
@@ -410,7 +434,7 @@ nb::tuple probe_insert(Delta& d, Words queries, Words ids, Bytes matched, Bytes 
   {
     Exclusive access(d);
     const Asked rows{queries.data(), ids.data(), matched.data(), in_base.data(), radius, always};
-    applied = d.probe_insert(rows, &n, version, &guard.sink, inserted.get(), [&] { out.emplace(guard.sink, n, nullptr); });
+    applied = d.probe_insert(rows, &n, version, &guard.sink, inserted.get(), [&] { out.emplace(d, guard.sink, n, nullptr); });
   }
   check_applied(applied);
   nb::tuple columns = out->columns();
@@ -424,7 +448,7 @@ nb::tuple export_state(const Delta& d, uint32_t version) {
     Shared access(d);
     d.export_state(d.end_of(version), &e, access.pauses());
   }
-  return nb::make_tuple(array_of(e.fingerprints), array_of(e.in_base), array_of(e.lims), array_of(e.ids));
+  return nb::make_tuple(array_of(e.fingerprints, words_in_rows(d)), array_of(e.in_base), array_of(e.lims), array_of(e.ids));
 }
 
 template <uint64_t (Delta::*Get)() const>
@@ -437,7 +461,8 @@ uint64_t number(const Delta& d) {
 
 void bind_delta(nb::module_& m) {
   nb::class_<Delta>(m, "Delta")
-      .def("__init__", &make, "radius"_a, nb::arg("bits").noconvert())
+      .def(nb::new_(&make), "radius"_a, nb::arg("bits").noconvert())
+      .def_prop_ro("width", [](const Delta& d) { return d.width(); })
       .def("load", &load, "changes"_a)
       .def("index", &index)
       .def("apply_one", &apply_one, "kind"_a, "fingerprint"_a, "number"_a, "in_base"_a, "version"_a)

@@ -14,7 +14,7 @@ nb::tuple read_log(Bytes data, uint64_t place, uint64_t seed, uint64_t number, u
     ReleasedGil released;
     measured = measure_log(data.data(), data.size(), place, seed, number, most);
     kinds.emplace(measured.rows);
-    fingerprints.emplace(measured.rows);
+    fingerprints.emplace(measured.rows * measured.words);
     ids.emplace(measured.rows);
     lims.emplace(measured.strings + 1);
     strings.emplace(measured.string_bytes);
@@ -24,7 +24,7 @@ nb::tuple read_log(Bytes data, uint64_t place, uint64_t seed, uint64_t number, u
   const LogTotals& t = measured.totals;
   return nb::make_tuple(measured.records, measured.bytes, measured.number, measured.durable,
                         nb::make_tuple(t.fingerprints, t.ids, t.next_row, t.id_kind), kinds->array(measured.rows),
-                        fingerprints->array(measured.rows), ids->array(measured.rows), lims->array(measured.strings + 1),
+                        fingerprints->array(measured.rows, static_cast<unsigned>(measured.words)), ids->array(measured.rows), lims->array(measured.strings + 1),
                         strings->array(measured.string_bytes));
 }
 

@@ -21,15 +21,20 @@ struct Records {
   }
 };
 
-Keys keys_of(const Words& keys) { return Keys{keys.data(), keys.size()}; }
-
-Keys checked(const Words& keys) {
-  if (!strictly_ascending(keys.data(), keys.size())) throw nb::value_error("keys must ascend");
-  return keys_of(keys);
+template <class Array>
+Keys keys_of(const Array& keys) {
+  return Keys{keys.data(), count_of(keys), words_in(keys)};
 }
 
-Groups checked(const Words& keys, const Words& counts, const Words& ids) {
-  if (counts.size() != keys.size()) throw nb::value_error("columns of different lengths");
+template <class Array>
+Keys checked(const Array& keys) {
+  const Keys out = keys_of(keys);
+  if (!strictly_ascending(out)) throw nb::value_error("keys must ascend");
+  return out;
+}
+
+Groups checked(const Rows& keys, const Words& counts, const Words& ids) {
+  if (counts.size() != count_of(keys)) throw nb::value_error("columns of different lengths");
   const Groups groups{keys_of(keys), counts.data(), ids.data(), ids.size()};
   if (const char* fault = fault_of(groups)) throw nb::value_error(fault);
   return groups;
@@ -37,12 +42,16 @@ Groups checked(const Words& keys, const Words& counts, const Words& ids) {
 
 // Columns with room for two sets of groups.
 struct GroupColumns {
+  unsigned words;
   Buffer<uint64_t> keys, counts, ids;
   GroupsOut out;
 
-  GroupColumns(size_t n, size_t id_count)
-      : keys(n), counts(n), ids(id_count), out{keys.get(), counts.get(), ids.get()} {}
-  nb::tuple arrays() { return nb::make_tuple(keys.array(out.n), counts.array(out.n), ids.array(out.id_count)); }
+  GroupColumns(const Rows& a, const Rows& b, size_t id_count)
+      : words(words_in(a)), keys(a.size() + b.size()), counts(count_of(a) + count_of(b)), ids(id_count),
+        out{keys.get(), counts.get(), ids.get()} {
+    need_words(b, words);
+  }
+  nb::tuple arrays() { return nb::make_tuple(keys.array(out.n, words), counts.array(out.n), ids.array(out.id_count)); }
 };
 
 // (counts, ids) of the records of successive blocks with these keys; seed is that of key 0.
@@ -99,17 +108,20 @@ nb::tuple find_wanted(nb::list records, uint64_t first_block, Words keys, uint64
 }
 
 // Writes (keys without drop) and add to out, which has room for keys and add; returns how many.
-size_t merge(Words keys, Words drop, Words add, MutableWords out) {
+size_t merge(Rows keys, Rows drop, Rows add, MutableRows out) {
+  for (const Rows& other : {drop, add}) need_words(other, words_in(keys));
+  need_words(out, words_in(keys));
   if (out.size() < keys.size() + add.size()) throw nb::value_error("out is too short");
-  for (const Words& in : {keys, drop, add})
+  for (const Rows& in : {keys, drop, add})
     if (in.size() && in.data() < out.data() + out.size() && out.data() < in.data() + in.size())
       throw nb::value_error("out lies over an input");
   ReleasedGil released;
   return merge_keys(checked(keys), checked(drop), checked(add), out.data());
 }
 
-nb::tuple merge_with_ids(Words keys, Words counts, Words ids, Words drop, Words add, Words add_counts, Words add_ids) {
-  GroupColumns columns(keys.size() + add.size(), ids.size() + add_ids.size());
+nb::tuple merge_with_ids(Rows keys, Words counts, Words ids, Rows drop, Rows add, Words add_counts, Words add_ids) {
+  GroupColumns columns(keys, add, ids.size() + add_ids.size());
+  need_words(drop, columns.words);
   {
     ReleasedGil released;
     if (!merge_groups(checked(keys, counts, ids), checked(drop), checked(add, add_counts, add_ids), &columns.out))
@@ -118,8 +130,8 @@ nb::tuple merge_with_ids(Words keys, Words counts, Words ids, Words drop, Words 
   return columns.arrays();
 }
 
-nb::tuple union_with_ids(Words keys_a, Words counts_a, Words ids_a, Words keys_b, Words counts_b, Words ids_b) {
-  GroupColumns columns(keys_a.size() + keys_b.size(), ids_a.size() + ids_b.size());
+nb::tuple union_with_ids(Rows keys_a, Words counts_a, Words ids_a, Rows keys_b, Words counts_b, Words ids_b) {
+  GroupColumns columns(keys_a, keys_b, ids_a.size() + ids_b.size());
   {
     ReleasedGil released;
     if (!union_groups(checked(keys_a, counts_a, ids_a), checked(keys_b, counts_b, ids_b), &columns.out))

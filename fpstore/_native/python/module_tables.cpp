@@ -14,7 +14,7 @@ TableView view_of(const TableHeader& header) {
   view.seed = block_seed(header);
   view.block_bytes = header.block_bytes;
   view.directory_bits = header.directory_bits;
-  make_permutation(header.permutation, &view.forward, &view.inverse);
+  make_permutation(header.permutation, header.width, &view.forward, &view.inverse);
   make_decode_table(header.code_bits, &view.code);
   return view;
 }
@@ -25,6 +25,9 @@ struct TableParts {
   TableHeader header;
   TableView view;
 
+  const Kernels& kernels() const { return fpstore::kernels(header.width); }
+  unsigned words() const { return words_of(header.width); }
+
   TableParts(Bytes start, uint64_t file_bytes, std::string name) : path(std::move(name)) {
     Fault fault;
     const uint64_t known = start.size() < kHeaderBytes ? start.size() : file_bytes;
@@ -34,18 +37,27 @@ struct TableParts {
 
   // (values, entry counts): decodes successive blocks, from number first on, while they fit into room entries. The keys are
   // those of the blocks, after that of the block before, which is 0 for the first; kOverread bytes follow the blocks.
-  nb::tuple decode(Bytes blocks, Words keys, uint64_t first, uint64_t room) const {
+  nb::tuple decode(Bytes blocks, Rows keys, uint64_t first, uint64_t room) const {
+    need_words(keys, words());
     const uint64_t n = blocks.size() < kOverread ? 0 : (blocks.size() - kOverread) / view.block_bytes;
-    if (first > view.block_count || n > view.block_count - first || keys.size() != n + 1)
+    if (first > view.block_count || n > view.block_count - first || count_of(keys) != n + 1)
       throw nb::index_error("block range outside the table");
+    // The index has the leading words, and the rest elsewhere.
+    const unsigned rest_words = words() - 1;
+    std::vector<uint64_t> leads(n + 1), rests(n * rest_words);
+    for (uint64_t i = 0; i <= n; ++i) {
+      leads[i] = keys.data()[i * words()];
+      for (unsigned j = 0; j < rest_words && i; ++j) rests[(i - 1) * rest_words + j] = keys.data()[i * words() + 1 + j];
+    }
     if (room < 2 * kMaxEntries) room = 2 * kMaxEntries;
     // The checksum of a block depends on its number and on the key before: of the first, that is no key but 0.
     TableView part = view;
     part.blocks = blocks.data();
-    part.keys = keys.data() + 1;
+    part.keys = leads.data() + 1;
+    part.key_rests = rests.data();
     part.block_count = n;
-    part.seed += first * xxh::kP3 + (first ? keys.data()[0] * xxh::kP2 : 0);
-    Buffer<uint64_t> out(room + 8);
+    part.seed += first * xxh::kP3 + (first ? leads[0] * xxh::kP2 : 0);
+    Buffer<uint64_t> out(room * words() + 8);
     Buffer<uint32_t> counts(n);
     Decoded to{out.get(), room, counts.get()};
     Fault fault;
@@ -62,7 +74,7 @@ struct TableParts {
     }
     if (status != Status::ok && fault.block != UINT64_MAX) fault.block += first;
     check(status, fault, path);
-    return nb::make_tuple(out.array(to.written), counts.array(to.blocks));
+    return nb::make_tuple(out.array(to.written, words()), counts.array(to.blocks));
   }
 };
 
@@ -72,6 +84,9 @@ struct Table {
   TableHeader header;
   TableView view;
 
+  const Kernels& kernels() const { return fpstore::kernels(header.width); }
+  unsigned words() const { return words_of(header.width); }
+
   Table(Bytes data, std::string name) : owner(nb::cast(data)), path(std::move(name)) {
     if (reinterpret_cast<uintptr_t>(data.data()) % alignof(uint64_t)) throw nb::value_error("a table begins at a multiple of 8 bytes");
     Fault fault;
@@ -80,6 +95,7 @@ struct Table {
     view = view_of(header);
     view.blocks = p + header.blocks_offset;
     view.keys = reinterpret_cast<const uint64_t*>(p + header.keys_offset);
+    view.key_rests = view.keys + header.block_count;
     view.directory = reinterpret_cast<const uint64_t*>(p + header.directory_offset);
   }
 
@@ -91,7 +107,7 @@ struct Table {
   nb::tuple decode(uint64_t b0, uint64_t b1, uint64_t room) const {
     check_range(b0, b1);
     room = std::clamp<uint64_t>(room, 2 * kMaxEntries, std::max<uint64_t>(b1 - b0, 2) * kMaxEntries);
-    Buffer<uint64_t> out(room + 8);
+    Buffer<uint64_t> out(room * words() + 8);
     Buffer<uint32_t> counts(b1 - b0);
     Decoded to{out.get(), room, counts.get()};
     Fault fault;
@@ -101,11 +117,12 @@ struct Table {
       status = kernels().decode_blocks(view, {b0, b1}, &to, &fault);
     }
     check(status, fault, path);
-    return nb::make_tuple(out.array(to.written), counts.array(to.blocks), b0 + to.blocks);
+    return nb::make_tuple(out.array(to.written, words()), counts.array(to.blocks), b0 + to.blocks);
   }
 
-  nb::tuple scan(Words queries, unsigned radius, uint64_t b0, uint64_t b1, const Stop* stop) const {
+  nb::tuple scan(Rows queries, unsigned radius, uint64_t b0, uint64_t b1, const Stop* stop) const {
     check_range(b0, b1);
+    need_words(queries, words());
     if (queries.size() > UINT32_MAX) throw nb::value_error("at most 2^32 - 1 queries a call");
     SinkGuard guard;
     Stopper stopping = stopper(stop);
@@ -113,39 +130,42 @@ struct Table {
     Status status;
     {
       ReleasedGil released;
-      status = kernels().scan(view, {b0, b1}, {queries.data(), queries.size()}, {radius, &stopping}, &guard.sink, &fault);
+      status = kernels().scan(view, {b0, b1}, {queries.data(), count_of(queries)}, {radius, &stopping}, &guard.sink, &fault);
     }
     check(status, fault, path);
-    return finish(guard.sink, queries.size(), &stopping);
+    return finish(guard.sink, words(), count_of(queries), &stopping);
   }
 
   // (lims, fingerprints, distances, more): the nearest entries of each query within the radius, without the absent ones, which
   // ascend; and whether there are others.
-  nb::tuple nearest(Words queries, unsigned radius, uint64_t limit, uint64_t b0, uint64_t b1, Words absent, const Stop* stop) const {
+  nb::tuple nearest(Rows queries, unsigned radius, uint64_t limit, uint64_t b0, uint64_t b1, Rows absent, const Stop* stop) const {
     check_range(b0, b1);
-    if (queries.size() > UINT32_MAX) throw nb::value_error("at most 2^32 - 1 queries a call");
+    need_words(queries, words());
+    need_words(absent, words());
+    if (count_of(queries) > UINT32_MAX) throw nb::value_error("at most 2^32 - 1 queries a call");
     if (!limit) throw nb::value_error("limit is at least 1");
     SinkGuard guard;
     NearestGuard kept;
     kept.nearest.absent = absent.data();
-    kept.nearest.absent_count = absent.size();
+    kept.nearest.absent_count = count_of(absent);
     Stopper stopping = stopper(stop);
     Fault fault;
     Status status = Status::out_of_memory;
-    if (start_nearest(&kept.nearest, queries.size(), limit, radius)) {
+    if (start_nearest(&kept.nearest, words(), count_of(queries), limit, radius)) {
       ReleasedGil released;
       const ScanOptions options{radius, &stopping, &kept.nearest};
-      status = kernels().scan(view, {b0, b1}, {queries.data(), queries.size()}, options, &guard.sink, &fault);
+      status = kernels().scan(view, {b0, b1}, {queries.data(), count_of(queries)}, options, &guard.sink, &fault);
       if (status == Status::ok && !hand_over(&kept.nearest, &guard.sink)) status = Status::out_of_memory;
     }
     if (status == Status::out_of_memory) fault = Fault{status};
     check(status, fault, path);
-    nb::tuple columns = finish(guard.sink, queries.size(), &stopping);
+    nb::tuple columns = finish(guard.sink, words(), count_of(queries), &stopping);
     return nb::make_tuple(columns[0], columns[1], columns[2], more_of(kept.nearest));
   }
 
-  nb::tuple locate(Words fingerprints) const {
-    const size_t n = fingerprints.size();
+  nb::tuple locate(Rows fingerprints) const {
+    need_words(fingerprints, words());
+    const size_t n = count_of(fingerprints);
     Buffer<uint64_t> blocks(n);
     Buffer<uint32_t> ranks(n);
     Fault fault;
@@ -160,35 +180,43 @@ struct Table {
   }
 
   // The entry at one place, which the file `source` names.
-  uint64_t entry_at(uint64_t block, uint32_t rank, const std::string& source) const {
+  nb::object entry_at(uint64_t block, uint32_t rank, const std::string& source) const {
     if (block >= view.block_count) raise_fault(Fault{Status::bad_place, block, view.block_count, block}, source);
-    thread_local const std::unique_ptr<uint64_t[]> entries(new uint64_t[2 * kMaxEntries + 8]);
+    thread_local const std::unique_ptr<uint64_t[]> entries(new uint64_t[kBlockWords]);
     uint32_t count = 0;
     Fault fault;
-    Decoded to{entries.get(), 2 * kMaxEntries, &count};
+    Decoded to{entries.get(), kBlockWords / words(), &count};
     check(kernels().decode_blocks(view, {block, block + 1}, &to, &fault), fault, path);
     if (rank >= count) raise_fault(Fault{Status::bad_place, block, count, rank}, source);
-    return entries[rank];
+    return number_of(entries.get() + rank * words(), words());
   }
 
   // The keys of blocks: their last entries.
   nb::object keys_of(Words blocks) const {
-    Buffer<uint64_t> out(blocks.size());
-    for (size_t i = 0; i < blocks.size(); ++i) out.get()[i] = key_of(blocks.data()[i]);
-    return out.array(blocks.size());
+    Buffer<uint64_t> out(blocks.size() * words());
+    for (size_t i = 0; i < blocks.size(); ++i) copy_key(blocks.data()[i], out.get() + i * words());
+    return out.array(blocks.size(), words());
   }
 
-  uint64_t key_of(uint64_t block) const {
+  nb::object key_of(uint64_t block) const {
+    uint64_t key[kMaxWords];
+    copy_key(block, key);
+    return number_of(key, words());
+  }
+
+  void copy_key(uint64_t block, uint64_t* out) const {
     if (block >= view.block_count) throw nb::index_error("no such block");
-    return view.keys[block];
+    out[0] = view.keys[block];
+    for (unsigned i = 1; i < words(); ++i) out[i] = view.key_rests[block * (words() - 1) + i - 1];
   }
 
   // The entries at places, given by their blocks and ranks, which the file `source` names; each block is decoded once where successive places share it.
   nb::object entries_at(Words blocks, Counts ranks, const std::string& source) const {
     const size_t n = blocks.size();
     if (ranks.size() != n) throw nb::value_error("columns of different lengths");
-    Buffer<uint64_t> out(n);
-    const std::unique_ptr<uint64_t[]> entries(new uint64_t[2 * kMaxEntries + 8]);
+    const unsigned words = this->words();
+    Buffer<uint64_t> out(n * words);
+    const std::unique_ptr<uint64_t[]> entries(new uint64_t[kBlockWords]);
     Fault fault;
     Status status = Status::ok;
     {
@@ -201,40 +229,42 @@ struct Table {
           break;
         }
         if (i == 0 || block != blocks.data()[i - 1]) {
-          Decoded to{entries.get(), 2 * kMaxEntries, &count};
+          Decoded to{entries.get(), kBlockWords / words, &count};
           status = kernels().decode_blocks(view, {block, block + 1}, &to, &fault);
         }
         const uint32_t rank = ranks.data()[i];
         if (status == Status::ok && rank >= count) status = (fault = Fault{Status::bad_place, block, count, rank}).status;
-        if (status == Status::ok) out.get()[i] = entries[rank];
+        if (status == Status::ok) std::copy_n(entries.get() + rank * words, words, out.get() + i * words);
       }
     }
     check(status, fault, status == Status::bad_place ? source : path);
-    return out.array(n);
+    return out.array(n, words);
   }
 
   // (block, rank) or None.
-  nb::object locate_one(uint64_t fingerprint) const {
+  nb::object locate_one(nb::handle fingerprint) const {
+    const OneRow row(fingerprint, words());
     uint64_t block;
     uint32_t rank;
     Fault fault;
-    check(kernels().locate(view, {&fingerprint, 1}, &block, &rank, nullptr, &fault), fault, path);
+    check(kernels().locate(view, {row.words, 1}, &block, &rank, nullptr, &fault), fault, path);
     if (block == UINT64_MAX) return nb::none();
     return nb::make_tuple(block, rank);
   }
 
-  static nb::tuple finish(const Sink& sink, size_t query_count, Stopper* stop) {
-    Buffer<int64_t> lims(query_count + 1);
-    Buffer<uint64_t> fingerprints(sink.count);
-    Buffer<uint8_t> distances(sink.count);
-    Status status;
+  static nb::tuple finish(const Sink& sink, unsigned words, size_t query_count, Stopper* stop) {
+    std::optional<OrderedMatches> ordered;
     {
       ReleasedGil released;
-      status = order_matches(sink, query_count, lims.get(), fingerprints.get(), distances.get(), stop);
+      ordered.emplace(sink, words, query_count, stop);
     }
-    check(status, Fault{status}, "");
-    return nb::make_tuple(lims.array(query_count + 1), fingerprints.array(sink.count), distances.array(sink.count));
+    check(ordered->status, Fault{ordered->status}, "");
+    return ordered->columns();
   }
+
+ private:
+  // Room for the entries of a block of any width: those of one word are the most.
+  static constexpr size_t kBlockWords = 2 * kMaxEntries + 8;
 };
 
 // What the header of a table says.
@@ -242,6 +272,7 @@ template <class T>
 void bind_header(nb::class_<T>& bound) {
   bound
       .def_ro("path", &T::path)
+      .def_prop_ro("width", [](const T& t) { return t.header.width; })
       .def_prop_ro("version", [](const T& t) { return t.header.version; })
       .def_prop_ro("table", [](const T& t) { return t.header.table; })
       .def_prop_ro("table_count", [](const T& t) { return t.header.table_count; })
@@ -254,8 +285,8 @@ void bind_header(nb::class_<T>& bound) {
       .def_prop_ro("directory_offset", [](const T& t) { return t.header.directory_offset; })
       .def_prop_ro("file_bytes", [](const T& t) { return t.header.file_bytes; })
       .def_prop_ro("set_digest", [](const T& t) { return t.header.set_digest; })
-      .def_prop_ro("permutation", [](const T& t) { return nb::bytes(reinterpret_cast<const char*>(t.header.permutation), 64); })
-      .def_prop_ro("code_bits", [](const T& t) { return nb::bytes(reinterpret_cast<const char*>(t.header.code_bits), 64); });
+      .def_prop_ro("permutation", [](const T& t) { return nb::bytes(reinterpret_cast<const char*>(t.header.permutation), t.header.width); })
+      .def_prop_ro("code_bits", [](const T& t) { return nb::bytes(reinterpret_cast<const char*>(t.header.code_bits), kSymbols); });
 }
 
 // The tables of a design with, for one query radius, what to look up in each.
@@ -271,15 +302,20 @@ struct Prober {
 
   void add(nb::object table, unsigned prefix_bits, unsigned flips, Words masks) {
     const Table* t = nb::cast<const Table*>(table);
-    if (prefix_bits > 64) throw nb::value_error("prefix_bits is at most 64");
+    if (prefix_bits > 64 || prefix_bits > t->header.width) throw nb::value_error("prefix_bits is at most 64, and the width");
+    if (!tables.empty() && t->header.width != width()) throw nb::value_error("tables of several widths");
     owners.push_back(table);
     tables.push_back(t);
     variants.emplace_back(masks.data(), masks.data() + masks.size());
-    probes.push_back(TableProbe{&t->view, prefix_bits, flips, apply(t->view.inverse, top_mask(prefix_bits)), nullptr,
-                                masks.size()});
+    probes.push_back(TableProbe{&t->view, prefix_bits, flips, {}, nullptr, masks.size()});
+    const Wide<kMaxWords> condition = apply(t->view.inverse, Wide<kMaxWords>{{top_mask(prefix_bits)}});
+    std::copy_n(condition.word, kMaxWords, probes.back().condition);
     for (size_t i = 0; i < probes.size(); ++i) probes[i].variants = variants[i].data();
   }
 
+  // Of no tables, any will do.
+  unsigned width() const { return tables.empty() ? 64 : tables[0]->header.width; }
+  unsigned words() const { return words_of(width()); }
   // Whether a look-up reads its whole table anyway.
   bool scans() const { return probes.size() == 1 && probes[0].prefix_bits == 0 && probes[0].variant_count == 1; }
 
@@ -293,8 +329,8 @@ struct Prober {
     for (size_t q = 0; q < n && status == Status::ok; q += kScanQueries) {
       const uint64_t first = sink->count;
       const size_t count = std::min(kScanQueries, n - q);
-      status = kernels().scan(view, {0, view.block_count}, {queries + q, count}, {options.radius, options.stop}, sink, fault);
-      for (uint64_t i = first; i < sink->count; ++i) sink->matches[i].query += static_cast<uint32_t>(q);
+      status = tables[0]->kernels().scan(view, {0, view.block_count}, {queries + q * words(), count}, {options.radius, options.stop}, sink, fault);
+      shift_queries(sink, words(), first, static_cast<uint32_t>(q));
       counters->blocks += view.block_count;
       counters->candidates += view.fingerprint_count * count;
     }
@@ -311,7 +347,7 @@ struct Prober {
       if (scans() && options.sweep_from == ProbeOptions::kDense)
         status = scan(queries, n, options, sink, counters, &fault);
       else
-        status = kernels().probe({probes.data(), static_cast<unsigned>(probes.size())}, {queries, n}, options, sink, counters, &fault);
+        status = kernels(width()).probe({probes.data(), static_cast<unsigned>(probes.size())}, {queries, n}, options, sink, counters, &fault);
     }
     blocks.fetch_add(counters->blocks, std::memory_order_relaxed);
     if (counters->fetches) fetches.fetch_add(counters->fetches, std::memory_order_relaxed);
@@ -321,8 +357,9 @@ struct Prober {
   }
 
   // (lims, fingerprints, distances, blocks read, candidates), or None when there are more than most matches.
-  nb::object probe(Words queries, unsigned radius, std::optional<uint64_t> most, std::optional<uint64_t> sweep_from,
+  nb::object probe(Rows queries, unsigned radius, std::optional<uint64_t> most, std::optional<uint64_t> sweep_from,
                    bool fetch, const Stop* stop) const {
+    need_words(queries, words());
     if (queries.size() > UINT32_MAX) throw nb::value_error("at most 2^32 - 1 queries a call");
     SinkGuard guard;
     ProbeCounters counters;
@@ -332,34 +369,35 @@ struct Prober {
     Stopper stopping = stopper(stop);
     options.stop = &stopping;
     if (most) guard.sink.limit = *most;
-    if (!run(queries.data(), queries.size(), options, &guard.sink, &counters)) return nb::none();
-    nb::tuple columns = Table::finish(guard.sink, queries.size(), &stopping);
+    if (!run(queries.data(), count_of(queries), options, &guard.sink, &counters)) return nb::none();
+    nb::tuple columns = Table::finish(guard.sink, words(), count_of(queries), &stopping);
     return nb::make_tuple(columns[0], columns[1], columns[2], counters.blocks, counters.candidates);
   }
 
   // [(fingerprint, distance, block, rank), ...] by distance, fingerprint; block and rank are places in the identity table.
-  nb::list probe_one(uint64_t query, unsigned radius, const Table& identity) const {
+  nb::list probe_one(nb::handle query, unsigned radius, const Table& identity) const {
     SinkGuard guard;
     ProbeCounters counters;
     ProbeOptions options{radius};
     Stopper stopping = stopper(nullptr);
     options.stop = &stopping;
-    run(&query, 1, options, &guard.sink, &counters);
+    const OneRow row(query, words());
+    run(row.words, 1, options, &guard.sink, &counters);
     const size_t n = guard.sink.count;
-    std::vector<int64_t> lims(2);
-    std::vector<uint64_t> fingerprints(n), blocks(n);
-    std::vector<uint8_t> distances(n);
+    OrderedMatches found(guard.sink, words(), 1, &stopping);
+    check(found.status, Fault{found.status}, "");
+    std::vector<uint64_t> blocks(n);
     std::vector<uint32_t> ranks(n);
-    Status status = order_matches(guard.sink, 1, lims.data(), fingerprints.data(), distances.data(), &stopping);
-    check(status, Fault{status}, "");
     Fault fault;
-    status = kernels().locate(identity.view, {fingerprints.data(), n}, blocks.data(), ranks.data(), &stopping, &fault);
+    const uint64_t* const fingerprints = found.fingerprints.get();
+    const Status status = identity.kernels().locate(identity.view, {fingerprints, n}, blocks.data(), ranks.data(), &stopping, &fault);
     check(status, fault, identity.path);
     nb::list out;
     for (size_t i = 0; i < n; ++i) {
       if (should_stop(&stopping, kBlockWork)) throw Interrupted();
-      if (blocks[i] == UINT64_MAX) raise_fault(Fault{Status::bad_digest, UINT64_MAX, fingerprints[i], 0}, identity.path);
-      out.append(nb::make_tuple(fingerprints[i], distances[i], blocks[i], ranks[i]));
+      const uint64_t* const fingerprint = fingerprints + i * words();
+      if (blocks[i] == UINT64_MAX) raise_fault(Fault{Status::bad_digest, UINT64_MAX, *fingerprint, 0}, identity.path);
+      out.append(nb::make_tuple(number_of(fingerprint, words()), found.distance(i), blocks[i], ranks[i]));
     }
     return out;
   }
@@ -368,11 +406,16 @@ struct Prober {
 // Encodes one table: feed() sorted permuted keys, then finish().
 struct BlockEncoder {
   std::unique_ptr<Encoder> state{new Encoder};
+  unsigned width;
   uint64_t entries = 0;
 
-  BlockEncoder(Bytes code_bits, uint32_t block_bytes, uint64_t seed) {
+  const Kernels& kernels() const { return fpstore::kernels(width); }
+  unsigned words() const { return words_of(width); }
+
+  BlockEncoder(Bytes code_bits, uint32_t block_bytes, uint64_t seed, unsigned bits) : width(bits) {
+    if (!is_width(width)) throw nb::value_error("width is 32, 64, 128 or 256");
     if (code_bits.size() != kSymbols || make_encode_table(code_bits.data(), &state->code) != Status::ok)
-      throw nb::value_error("not a complete code over 64 symbols");
+      throw nb::value_error("not a complete code over 65 symbols");
     if (block_bytes < kMinBlockBytes || block_bytes > kMaxBlockBytes || (block_bytes & (block_bytes - 1)))
       throw nb::value_error("block_bytes must be a power of two from 128 to 4096");
     state->seed = seed;
@@ -381,42 +424,48 @@ struct BlockEncoder {
     state->count = 0;
   }
 
-  // Room that feed() needs for the blocks of n keys: an entry takes at most 16 + 63 bits, so a closed block holds many.
+  // Room that feed() needs for the blocks of n keys: an entry takes at most a code, a tail and the words behind the leading one, so
+  // a closed block holds many.
   size_t most_blocks(size_t n) const {
-    const size_t least = 1 + (state->block_bytes - kBlockHeaderBytes) * 8 / (kMaxCodeBits + 63);
+    const size_t most_bits = kMaxCodeBits + 63 + (words() - 1) * 64;
+    const size_t least = std::max<size_t>((state->block_bytes - kBlockHeaderBytes) * 8 / most_bits, 1);
     return n / least + 2;
   }
 
   // Writes the blocks that were completed, their keys and entry counts to the front of the arrays; returns how many.
-  size_t feed(Words keys, MutableBytes blocks, MutableWords block_keys, MutableCounts counts) {
-    const size_t most = most_blocks(keys.size());
-    if (blocks.size() < most * state->block_bytes + kOverread || block_keys.size() < most || counts.size() < most)
+  size_t feed(Rows keys, MutableBytes blocks, MutableRows block_keys, MutableCounts counts) {
+    need_words(keys, words());
+    need_words(block_keys, words());
+    const size_t most = most_blocks(count_of(keys));
+    if (blocks.size() < most * state->block_bytes + kOverread || count_of(block_keys) < most || counts.size() < most)
       throw nb::value_error("an output is too short");
     size_t bad = 0, n;
     {
       ReleasedGil released;
-      n = kernels().encode(state.get(), keys.data(), keys.size(), {blocks.data(), block_keys.data(), counts.data()}, &bad);
+      n = kernels().encode(state.get(), keys.data(), count_of(keys), {blocks.data(), block_keys.data(), counts.data()}, &bad);
     }
     if (n == SIZE_MAX) {
-      const uint64_t got = keys.data()[bad];
-      const uint64_t before = bad ? keys.data()[bad - 1] : state->count ? state->last : state->previous_key;
-      if (got > before) throw nb::value_error("the code has no symbol for a key: it is not that of these keys");
+      const uint64_t* const got = keys.data() + bad * words();
+      const bool has_before = bad || entries;
+      const uint64_t* const before = bad ? got - words() : state->last;
+      if (!has_before || std::lexicographical_compare(before, before + words(), got, got + words()))
+        throw nb::value_error("the code has no symbol for a key: it is not that of these keys");
       nb::dict facts;
-      facts["expected"] = before;
-      facts["got"] = got;
+      facts["expected"] = number_of(before, words());
+      facts["got"] = number_of(got, words());
       raise("InputError", "keys out of order at " + std::to_string(entries + bad) + ": each must be greater than the one before",
             facts);
     }
-    entries += keys.size();
+    entries += count_of(keys);
     return n;
   }
 
   nb::tuple finish() {
     Buffer<uint8_t> block(state->block_bytes + kOverread);
-    Buffer<uint64_t> key(1);
+    Buffer<uint64_t> key(words());
     Buffer<uint32_t> count(1);
     const size_t n = kernels().encode_finish(state.get(), {block.get(), key.get(), count.get()});
-    return nb::make_tuple(block.array(n * state->block_bytes), key.array(n), count.array(n));
+    return nb::make_tuple(block.array(n * state->block_bytes), key.array(n, words()), count.array(n));
   }
 };
 
@@ -464,7 +513,7 @@ void bind_tables(nb::module_& m) {
       .def_prop_ro("blocks", [](const Prober& p) { return p.blocks.load(std::memory_order_relaxed); });
 
   nb::class_<BlockEncoder>(m, "BlockEncoder")
-      .def(nb::init<Bytes, uint32_t, uint64_t>(), "code_bits"_a, "block_bytes"_a, "seed"_a)
+      .def(nb::init<Bytes, uint32_t, uint64_t, unsigned>(), "code_bits"_a, "block_bytes"_a, "seed"_a, "width"_a = 64)
       .def("most_blocks", &BlockEncoder::most_blocks, "key_count"_a)
       .def("feed", &BlockEncoder::feed, nb::arg("keys").noconvert(), nb::arg("blocks").noconvert(),
            nb::arg("block_keys").noconvert(), nb::arg("counts").noconvert())

@@ -12,34 +12,75 @@ inline Status bad_directory(const TableView& t, uint64_t high, Fault* fault) {
 }
 
 // A group of fingerprints on their way through stages like those of a probe.
+template <class W>
 struct Locating {
   const TableView& t;
   const Scratch* scratch;
   Fault* fault;
-  uint64_t targets[kGroup];
+  typename W::Row targets[kGroup];
   unsigned waiting[kGroup];  // those whose block is to be read
   unsigned count;
 };
 
+// The key of a block, as the index has it.
+template <class W>
+inline typename W::Row key_row(const TableView& t, uint64_t b) {
+  return row_of<W>(t.keys[b], reinterpret_cast<const uint8_t*>(t.key_rests + b * W::kRestWords));
+}
+
+// The first block from b on whose key is not below the target, where keys from b on begin with its leading word. Only the keys'
+// blocks say whether the words behind it are right, so those of both neighbours are read.
+template <class Isa>
+inline Status pass_ties(const TableView& t, const typename Isa::W::Row& target, const Workspace& work, uint64_t* b, Fault* fault) {
+  using W = typename Isa::W;
+  if (*b == t.block_count || t.keys[*b] != lead(target) || !(key_row<W>(t, *b) < target)) return Status::ok;
+  uint64_t low = *b + 1, step = 1;  // the key before low is below the target
+  while (low + step <= t.block_count && key_row<W>(t, low + step - 1) < target) {
+    low += step;
+    step *= 2;
+  }
+  uint64_t high = low + step <= t.block_count ? low + step - 1 : t.block_count;
+  while (low < high) {
+    const uint64_t middle = low + (high - low) / 2;
+    if (key_row<W>(t, middle) < target) low = middle + 1;
+    else high = middle;
+  }
+  *b = low;
+  for (uint64_t near = low - 1; near <= low && near < t.block_count; ++near) {
+    Unread unit{&t, near, {}};
+    unsigned bad;
+    Status status = load_codes<Isa>(&unit, 1, work.codes, &bad, fault);
+    if (status == Status::ok) status = expand_block<Isa>(unit, work.codes[0], work.values, fault);
+    if (status != Status::ok) return status;
+  }
+  return Status::ok;
+}
+
 // Finds the block that each fingerprint would be in; UINT64_MAX where it is larger than all.
 template <class Isa>
-inline Status choose_blocks(Locating* group, const uint64_t* fingerprints, unsigned n, uint64_t* blocks) {
+inline Status choose_blocks(Locating<typename Isa::W>* group, const typename Isa::W::Row* fingerprints, unsigned n,
+                            const Workspace& work, uint64_t* blocks) {
+  using W = typename Isa::W;
   const TableView& t = group->t;
   uint64_t low[kGroup], high[kGroup];
   for (unsigned i = 0; i < n; ++i) {
     group->targets[i] = apply(t.forward, fingerprints[i]);
-    __builtin_prefetch(t.directory + (t.directory_bits ? group->targets[i] >> (64 - t.directory_bits) : 0));
+    __builtin_prefetch(t.directory + (t.directory_bits ? lead(group->targets[i]) >> (64 - t.directory_bits) : 0));
   }
   for (unsigned i = 0; i < n; ++i) {
-    if (__builtin_expect(!directory_range(t, group->targets[i], low + i, high + i), 0))
+    if (__builtin_expect(!directory_range(t, lead(group->targets[i]), low + i, high + i), 0))
       return bad_directory(t, high[i], group->fault);
     __builtin_prefetch(t.keys + low[i]);
     __builtin_prefetch(t.keys + low[i] + 8);
   }
   group->count = 0;
   for (unsigned i = 0; i < n; ++i) {
-    const uint64_t b = find_block<Isa>(t, group->targets[i], low[i], high[i]);
-    if (__builtin_expect(!encloses(t, b, group->targets[i]), 0)) return bad_directory(t, high[i], group->fault);
+    uint64_t b = find_block<Isa>(t, lead(group->targets[i]), low[i], high[i]);
+    if (__builtin_expect(!encloses(t, b, lead(group->targets[i])), 0)) return bad_directory(t, high[i], group->fault);
+    if constexpr (W::kWide) {
+      const Status status = pass_ties<Isa>(t, group->targets[i], work, &b, group->fault);
+      if (__builtin_expect(status != Status::ok, 0)) return status;
+    }
     blocks[i] = UINT64_MAX;
     if (b < t.block_count) {
       prefetch_block(t, b);
@@ -48,15 +89,36 @@ inline Status choose_blocks(Locating* group, const uint64_t* fingerprints, unsig
       continue;
     }
     BlockHead head;  // nothing is that large, if the last key is right: its block's checksum says so
-    const Status status = open_block(t, b - 1, &head, group->fault);
+    const Status status = open_block<W>(t, b - 1, &head, group->fault);
     if (__builtin_expect(status != Status::ok, 0)) return status;
   }
   return Status::ok;
 }
 
+// Whether the entry at the cursor, the first of its block whose leading word is not below the target's, or one that follows with the
+// same leading word is the target; its index.
+template <class W>
+inline bool is_there(const Cursor& c, const Unread& unit, const Scratch& s, const typename W::Row& target, uint32_t* index) {
+  *index = c.index;
+  if constexpr (W::kWide) {
+    const uint8_t* const block = block_at(*unit.table, unit.block);
+    for (uint64_t leading = c.value; leading == lead(target); ++*index) {
+      const auto entry = row_of<W>(leading, rest_at<W>(block, unit.head, *index));
+      if (!(entry < target)) return entry == target;
+      if (*index + 1 >= unit.head.count || s.h[*index] < 64) return false;
+    }
+    return false;
+  } else {
+    (void)unit;
+    (void)s;
+    return c.value == target;
+  }
+}
+
 // Looks for the fingerprints in their blocks.
 template <class Isa>
-inline Status look_inside(const Locating& group, uint64_t* blocks, uint32_t* ranks) {
+inline Status look_inside(const Locating<typename Isa::W>& group, uint64_t* blocks, uint32_t* ranks) {
+  using W = typename Isa::W;
   const TableView& t = group.t;
   Unread units[kWays];
   for (unsigned i = 0; i < group.count; i += kWays) {
@@ -68,12 +130,14 @@ inline Status look_inside(const Locating& group, uint64_t* blocks, uint32_t* ran
     for (unsigned j = 0; j < take; ++j) {
       const unsigned k = group.waiting[i + j];
       const uint64_t b = blocks[k];
+      const auto& target = group.targets[k];
       Cursor c;
-      if (__builtin_expect(!seek<Isa>(block_at(t, b), units[j].head, group.scratch[j].h, group.targets[k], &c), 0)) {
-        *group.fault = Fault{Status::bad_key, b, t.keys[b], group.targets[k]};
+      if (__builtin_expect(!seek<Isa>(block_at(t, b), units[j].head, group.scratch[j].h, lead(target), &c), 0)) {
+        *group.fault = Fault{Status::bad_key, b, t.keys[b], lead(target)};
         return group.fault->status;
       }
-      if (c.value == group.targets[k]) ranks[k] = c.index;
+      uint32_t index;
+      if (is_there<W>(c, units[j], group.scratch[j], target, &index)) ranks[k] = index;
       else blocks[k] = UINT64_MAX;
     }
   }
@@ -90,11 +154,12 @@ Status locate(const TableView& t, const Queries& fingerprints, uint64_t* blocks,
   }
   const Workspace work(t.block_bytes);
   if (!work.fine()) return no_memory(UINT64_MAX, fault);
-  Locating group{t, work.codes, fault, {}, {}, 0};
+  using W = typename Isa::W;
+  Locating<W> group{t, work.codes, fault, {}, {}, 0};
   for (size_t i = 0; i < n; i += kGroup) {
     const unsigned take = n - i < kGroup ? static_cast<unsigned>(n - i) : kGroup;
     if (__builtin_expect(should_stop(stop, take * kBlockWork), 0)) return interrupted(fault);
-    Status status = choose_blocks<Isa>(&group, fingerprints.words + i, take, blocks + i);
+    Status status = choose_blocks<Isa>(&group, rows<typename W::Row>(fingerprints.words) + i, take, work, blocks + i);
     if (status == Status::ok) status = look_inside<Isa>(group, blocks + i, ranks + i);
     if (status != Status::ok) return status;
   }

@@ -13,44 +13,60 @@ struct Emitter {
 };
 
 // One prefix look-up of a query in a table, on its way through the stages.
+template <class W>
 struct Item {
   const TableProbe* probe;
   uint64_t target;
-  uint64_t base;  // the permuted query
+  typename W::Row base;  // the permuted query
   uint64_t low;   // part of the key index to search
   uint64_t high;
   uint64_t first;  // the blocks that may hold entries with the prefix, up to end
   uint64_t end;
-  uint64_t query;
+  typename W::Row query;
   uint32_t index;
 };
 
-// Reports an entry, unless the pair also meets in an earlier table: it is left to that one. False when memory runs out.
-inline bool emit(const Emitter& out, const Item& item, uint64_t entry, unsigned distance) {
-  const uint64_t difference = apply(item.probe->table->inverse, entry ^ item.base);
+// Reports an entry, of which the leading word and its distance and where the rest stands are known, if it is within the radius,
+// unless the pair also meets in an earlier table: it is left to that one. False when memory runs out.
+template <class W>
+inline bool emit(const Emitter& out, const Item<W>& item, uint64_t leading, unsigned distance, const uint8_t* rest) {
+  if constexpr (W::kWide) {
+    distance += rest_distance<W>(rest, item.base);
+    if (distance > out.options.radius) return true;
+  }
+  const auto difference = apply(item.probe->table->inverse, row_of<W>(leading, rest) ^ item.base);
   for (const TableProbe* earlier = out.probes; earlier < item.probe; ++earlier)
-    if (static_cast<unsigned>(__builtin_popcountll(difference & earlier->condition)) <= earlier->flips) return true;
-  if (out.sink->count == out.sink->capacity && !grow(out.sink)) return false;
-  out.sink->matches[out.sink->count++] = Match{item.query ^ difference, item.index, distance};
-  return true;
+    if (ones(difference & *rows<typename W::Row>(earlier->condition)) <= earlier->flips) return true;
+  return push(out.sink, item.query ^ difference, item.index, distance);
 }
 
+// Entries of a block whose leading words are decoded, and where the words behind them stand.
+struct Leads {
+  const uint64_t* values;
+  const uint8_t* rests;
+  uint32_t n;
+};
+
 // A query of a scan, whose matches go to the sink.
+template <class W>
 struct ScanQuery {
   const Permutation* inverse;
-  uint64_t query;
-  uint64_t permuted;
+  typename W::Row query;
+  typename W::Row permuted;
   uint32_t index;
   unsigned radius;
   Sink* sink;
 };
 
-// Reports an entry of a scan. False when memory runs out.
-inline bool emit(const ScanQuery& q, uint64_t entry) {
-  if (q.sink->count == q.sink->capacity && !grow(q.sink)) return false;
-  const unsigned distance = static_cast<unsigned>(__builtin_popcountll(entry ^ q.permuted));
-  q.sink->matches[q.sink->count++] = Match{q.query ^ apply(*q.inverse, entry ^ q.permuted), q.index, distance};
-  return true;
+// Reports an entry of a scan, of which the leading word and its distance and where the rest stands are known, if it is within the
+// radius. False when memory runs out.
+template <class W>
+inline bool emit(const ScanQuery<W>& q, uint64_t leading, unsigned distance, const uint8_t* rest) {
+  if constexpr (W::kWide) {
+    distance += rest_distance<W>(rest, q.permuted);
+    if (distance > q.radius) return true;
+  }
+  return push(q.sink, q.query ^ apply(*q.inverse, row_of<W>(leading, rest) ^ q.permuted), q.index, distance);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 namespace fpstore {
 
 struct NearestQuery {
-  Match* heap;  // the farthest first; ties by fingerprint
+  void* heap;  // of matches, the farthest first; ties by fingerprint
   uint64_t count;
   uint64_t capacity;
   uint32_t bound;  // what is farther than this is not kept
@@ -17,18 +17,21 @@ struct Nearest {
   NearestQuery* queries = nullptr;
   uint64_t query_count = 0;
   uint64_t limit = 0;
+  unsigned words = 1;  // of a fingerprint
   // Fingerprints that are no matches, ascending.
-  const uint64_t* absent = nullptr;
+  const uint64_t* absent = nullptr;  // rows
   uint64_t absent_count = 0;
 };
 
-// Makes room for queries of which each keeps at most limit matches within the radius; false when memory runs out.
-bool start_nearest(Nearest* nearest, uint64_t query_count, uint64_t limit, unsigned radius);
+// Makes room for queries of which each keeps at most limit matches within the radius, of fingerprints of so many words; false when
+// memory runs out.
+bool start_nearest(Nearest* nearest, unsigned words, uint64_t query_count, uint64_t limit, unsigned radius);
 void release(Nearest* nearest);
 
 // Keeps a match that is not farther than its query's bound, if it is among the nearest so far. Once there were more than limit, the
 // bound is the distance of the farthest that is kept. False when memory runs out.
-bool keep(Nearest* nearest, const Match& match);
+template <class Row>
+bool keep(Nearest* nearest, const Match<Row>& match);
 
 // Moves what was kept to a sink; false when memory runs out.
 bool hand_over(Nearest* nearest, Sink* sink);

@@ -14,7 +14,8 @@ constexpr uint64_t kSweepItems = 1 << 20;  // look-ups sorted at a time
 constexpr unsigned kSweepIndexBits = 24;  // the low bits of a sort key tell which look-up it is
 static_assert(kSweepItems <= uint64_t{1} << kSweepIndexBits, "every look-up has its number");
 
-inline Status bad_directory(const Item& item, ProbeState* state) {
+template <class W>
+inline Status bad_directory(const Item<W>& item, ProbeState<W>* state) {
   *state->fault = Fault{Status::bad_directory, UINT64_MAX, item.probe->table->block_count, item.high};
   state->at_fault = item.probe;
   return state->fault->status;
@@ -22,8 +23,8 @@ inline Status bad_directory(const Item& item, ProbeState* state) {
 
 // The blocks of a look-up whose part of the key index is known: from the first that may hold the target to the first whose key no
 // longer has the prefix. All of them are read, and their checksums cover the keys by which they were chosen.
-template <class Isa>
-inline Status find_range(Item* item, ProbeState* state) {
+template <class Isa, class W = typename Isa::W>
+inline Status find_range(Item<W>* item, ProbeState<W>* state) {
   const TableView& t = *item->probe->table;
   const uint64_t mask = top_mask(item->probe->prefix_bits);
   const uint64_t b = find_block<Isa>(t, item->target, item->low, item->high);
@@ -36,22 +37,28 @@ inline Status find_range(Item* item, ProbeState* state) {
     ++state->counters->blocks;
     state->at_fault = item->probe;
     item->end = b;
-    return open_block(t, b - 1, &head, state->fault);
+    return open_block<W>(t, b - 1, &head, state->fault);
   }
   if (__builtin_expect((t.keys[b] & mask) != item->target || b + 1 == t.block_count, 1)) return Status::ok;
+  // Above 64 bits, several keys may begin with the last word that has the prefix: the block behind them ends the range.
   uint64_t low, high;
   const uint64_t last = item->target | ~mask;
-  if (__builtin_expect(!directory_range(t, last, &low, &high), 0)) return bad_directory(*item, state);
+  if (W::kWide && last == ~uint64_t{0}) {
+    item->end = t.block_count;
+    return Status::ok;
+  }
+  const uint64_t behind = last + W::kWide;
+  if (__builtin_expect(!directory_range(t, behind, &low, &high), 0)) return bad_directory(*item, state);
   if (low < b) low = b;
-  const uint64_t e = find_block<Isa>(t, last, low, high < low ? low : high);
-  if (__builtin_expect(!encloses(t, e, last), 0)) return bad_directory(*item, state);
+  const uint64_t e = find_block<Isa>(t, behind, low, high < low ? low : high);
+  if (__builtin_expect(!encloses(t, e, behind), 0)) return bad_directory(*item, state);
   item->end = e == t.block_count ? e : e + 1;
   return Status::ok;
 }
 
 // Finds the blocks of look-ups, in stages directory and key; each fetches ahead what the next one reads.
-template <class Isa>
-inline Status find_ranges(Item* items, unsigned n, ProbeState* state) {
+template <class Isa, class W = typename Isa::W>
+inline Status find_ranges(Item<W>* items, unsigned n, ProbeState<W>* state) {
   for (unsigned i = 0; i < n; ++i) {
     const TableView& t = *items[i].probe->table;
     const uint64_t* slot = t.directory + (t.directory_bits ? items[i].target >> (64 - t.directory_bits) : 0);
@@ -76,16 +83,17 @@ inline Status find_ranges(Item* items, unsigned n, ProbeState* state) {
 }
 
 // Blocks on their way to being read, kUnits together; they are fetched ahead meanwhile.
+template <class W>
 struct BlockFeeder {
   const Emitter& out;
-  ProbeState* state;
+  ProbeState<W>* state;
   unsigned units = 0;
 
   template <class Isa>
-  Status look(uint64_t b, const Item& item) {
+  Status look(uint64_t b, const Item<W>& item) {
     prefetch_block(*item.probe->table, b);
     if (state->fetch) ask_ahead(block_at(*item.probe->table, b), item.probe->table->block_bytes, state);
-    state->units[units++] = Unit{b, &item};
+    state->units[units++] = Unit<W>{b, &item};
     return units < kUnits ? Status::ok : flush<Isa>();
   }
   template <class Isa>
@@ -97,27 +105,27 @@ struct BlockFeeder {
 };
 
 // Look-up by look-up.
-template <class Isa>
-inline Status read_plainly(const Item* items, unsigned n, BlockFeeder* to) {
-  for (const Item* item = items; item < items + n; ++item)
+template <class Isa, class W = typename Isa::W>
+inline Status read_plainly(const Item<W>* items, unsigned n, BlockFeeder<W>* to) {
+  for (const Item<W>* item = items; item < items + n; ++item)
     for (uint64_t b = item->first; b < item->end; ++b) {
-      const Status status = to->look<Isa>(b, *item);
+      const Status status = to->template look<Isa>(b, *item);
       if (__builtin_expect(status != Status::ok, 0)) return status;
     }
   return Status::ok;
 }
 
 // Block by block, so that the look-ups in one block stand together; both ends of their ranges ascend.
-template <class Isa>
-inline Status read_sorted(const Item* items, unsigned n, BlockFeeder* to) {
-  const Item *low = items, *high = items;
+template <class Isa, class W = typename Isa::W>
+inline Status read_sorted(const Item<W>* items, unsigned n, BlockFeeder<W>* to) {
+  const Item<W> *low = items, *high = items;
   for (uint64_t b = 0; low < items + n; ++b) {
     if (low == high && b < low->first) b = low->first;
     while (high < items + n && high->first <= b) ++high;
     while (low < high && low->end <= b) ++low;
-    for (const Item* item = low; item < high; ++item) {
+    for (const Item<W>* item = low; item < high; ++item) {
       if (item->end <= b) continue;
-      const Status status = to->look<Isa>(b, *item);
+      const Status status = to->template look<Isa>(b, *item);
       if (__builtin_expect(status != Status::ok, 0)) return status;
     }
   }
@@ -125,20 +133,20 @@ inline Status read_sorted(const Item* items, unsigned n, BlockFeeder* to) {
 }
 
 // Takes look-ups through all stages. Sorted ones are of one table, by ascending target.
-template <class Isa>
-inline Status run_items(const Emitter& out, Item* items, unsigned n, bool sorted, ProbeState* state) {
+template <class Isa, class W = typename Isa::W>
+inline Status run_items(const Emitter& out, Item<W>* items, unsigned n, bool sorted, ProbeState<W>* state) {
   Status status = find_ranges<Isa>(items, n, state);
   if (__builtin_expect(status != Status::ok, 0)) return status;
   // Targets that differ behind the sorted bits only, or a damaged index, can be out of order.
   for (unsigned i = 1; i < n && sorted; ++i) sorted = items[i - 1].first <= items[i].first && items[i - 1].end <= items[i].end;
-  BlockFeeder feeder{out, state};
+  BlockFeeder<W> feeder{out, state};
   status = sorted ? read_sorted<Isa>(items, n, &feeder) : read_plainly<Isa>(items, n, &feeder);
-  return status == Status::ok ? feeder.flush<Isa>() : status;
+  return status == Status::ok ? feeder.template flush<Isa>() : status;
 }
 
 // Reads the pages that a look-up begins with.
-template <class Isa>
-inline void touch(const Item& item) {
+template <class Isa, class W = typename Isa::W>
+inline void touch(const Item<W>& item) {
   const TableView& t = *item.probe->table;
   uint64_t low, high;
   if (!directory_range(t, item.target, &low, &high)) return;
@@ -147,8 +155,8 @@ inline void touch(const Item& item) {
 }
 
 // Takes a group of look-ups through the stages, asking for their pages ahead as the prober's page watch decides.
-template <class Isa>
-inline Status run_group(const Emitter& out, unsigned n, bool sorted, ProbeState* state) {
+template <class Isa, class W = typename Isa::W>
+inline Status run_group(const Emitter& out, unsigned n, bool sorted, ProbeState<W>* state) {
   if (!n) return Status::ok;
   PageWatch* const pages = out.options.pages;
   const auto plan = pages ? pages->plan(n) : PageWatch::Plan::trust;
@@ -166,10 +174,12 @@ inline Status run_group(const Emitter& out, unsigned n, bool sorted, ProbeState*
 // The look-ups of queries in one table, one after the other, on their way into groups.
 template <class Isa>
 struct Feeder {
+  using W = typename Isa::W;
+  using Row = typename W::Row;
   const Emitter& out;
-  ProbeState* state;
+  ProbeState<W>* state;
   const TableProbe* probe;
-  const uint64_t* queries;
+  const Row* queries;
   uint64_t mask;
   bool sorted = false;
   unsigned n = 0;  // in the group under way, which may go on into the next table
@@ -178,9 +188,9 @@ struct Feeder {
     probe = next;
     mask = top_mask(next->prefix_bits);
   }
-  Status add(uint64_t query, uint64_t base, uint64_t variant) {
-    state->items[n++] =
-        Item{probe, (base ^ probe->variants[variant]) & mask, base, 0, 0, 0, 0, queries[query], static_cast<uint32_t>(query)};
+  Status add(uint64_t query, const Row& base, uint64_t variant) {
+    const uint64_t target = (lead(base) ^ probe->variants[variant]) & mask;
+    state->items[n++] = Item<W>{probe, target, base, 0, 0, 0, 0, queries[query], static_cast<uint32_t>(query)};
     return n < kGroup ? Status::ok : flush();
   }
   Status flush() {
@@ -195,7 +205,7 @@ template <class Isa>
 inline Status feed_plainly(Feeder<Isa>* to, size_t query_count) {
   const TableProbe& p = *to->probe;
   for (size_t q = 0; q < query_count; ++q) {
-    const uint64_t base = apply(p.table->forward, to->queries[q]);
+    const auto base = apply(p.table->forward, to->queries[q]);
     for (uint64_t v = 0; v < p.variant_count; ++v) {
       const Status status = to->add(q, base, v);
       if (__builtin_expect(status != Status::ok, 0)) return status;
@@ -216,11 +226,11 @@ inline Status feed_sorted(Feeder<Isa>* to, size_t query_count, uint64_t most, ui
     const uint64_t query0 = query, variant0 = variant;
     uint64_t n = 0;
     for (; query < query_count && n < most; ++query, variant = 0) {
-      const uint64_t base = apply(p.table->forward, to->queries[query]);
+      const uint64_t base = lead(apply(p.table->forward, to->queries[query]));
       for (; variant < p.variant_count && n < most; ++variant, ++n) room[n] = ((base ^ p.variants[variant]) & sorted) | n;
       if (variant < p.variant_count) break;
     }
-    sort_keys(room, room + most, n, sorted_bits, to->out.options.stop);
+    sort_range(room, room + most, n, 0, sorted_bits, to->out.options.stop);
     if (should_stop(to->out.options.stop, n)) return interrupted(to->state->fault);
     Status status = to->flush();
     to->sorted = true;
@@ -265,13 +275,14 @@ Status probe(const TableProbes& tables, const Queries& queries, const ProbeOptio
     if (p->table->block_bytes > block_bytes) block_bytes = p->table->block_bytes;
   const Workspace work(block_bytes);
   if (!work.fine()) return no_memory(UINT64_MAX, fault);
-  ProbeState state;
+  using W = typename Isa::W;
+  ProbeState<W> state;
   state.work = &work;
   state.counters = counters;
   state.fault = fault;
   state.at_fault = probes;
   const Emitter out{probes, options, sink};
-  Feeder<Isa> feeder{out, &state, probes, queries.words, 0};
+  Feeder<Isa> feeder{out, &state, probes, rows<typename W::Row>(queries.words), 0};
   SweepRoom room;
   Status status = Status::ok;
   for (const TableProbe* p = probes; p < end && status == Status::ok; ++p) {

@@ -8,40 +8,44 @@ namespace fpstore {
 namespace {
 
 // A block that holds, or may hold, entries for an item.
+template <class W>
 struct Unit {
   uint64_t block;
-  const Item* item;
+  const Item<W>* item;
 };
 
 constexpr unsigned kUnits = 128;  // taken through at a time
 
+template <class W>
 struct ProbeState {
   const Workspace* work;
-  Item items[kGroup];
-  Unit units[kUnits];
+  Item<W> items[kGroup];
+  Unit<W> units[kUnits];
   ProbeCounters* counters;
   Fault* fault;
   const TableProbe* at_fault;
   bool fetch;  // ask for the pages of this group ahead
 };
 
-inline void ask_ahead(const void* p, size_t n, ProbeState* state) {
+template <class W>
+inline void ask_ahead(const void* p, size_t n, ProbeState<W>* state) {
   ++state->counters->fetches;
   fetch_pages(p, n);
 }
 
 // Emits the matches among the entries from the cursor on that have the item's prefix, reading as few tails as possible. False when
 // memory runs out.
-inline bool filter_codes(const Emitter& out, const Item& item, uint64_t mask, const Seek& from, Cursor c, ProbeState* state) {
+template <class W>
+inline bool filter_codes(const Emitter& out, const Item<W>& item, uint64_t mask, const Seek& from, Cursor c, ProbeState<W>* state) {
   uint64_t e = c.value;
   for (uint32_t i = c.index; (e & mask) == item.target; ++i) {
     ++state->counters->candidates;
-    const unsigned distance = static_cast<unsigned>(__builtin_popcountll(e ^ item.base));
-    if (distance <= out.options.radius && !emit(out, item, e, distance)) return false;
+    const unsigned distance = ones(e ^ lead(item.base));
+    if (distance <= out.options.radius && !emit(out, item, e, distance, rest_at<W>(from.block, *from.head, i))) return false;
     if (i + 1 >= from.head->count) break;
     const unsigned h = from.h[i];
-    e = keep_before(e, h) | tail_value(from.block, c.at, h);
-    c.at += 63 - h;
+    e = keep_before<W>(e, h) | tail_value<W>(from.block, c.at, h);
+    c.at += tail_length<W>(h);
   }
   return true;
 }
@@ -56,14 +60,16 @@ inline bool worth_expanding(const TableProbe& probe, uint64_t b, unsigned uses) 
 }
 
 // Up to kWays blocks and the look-ups that end in each.
+template <class W>
 struct Reading {
   Unread reads[kWays];
-  const Unit* starts[kWays + 1];
+  const Unit<W>* starts[kWays + 1];
   unsigned count;
 };
 
 // The next of units, as far as they go into one reading.
-inline const Unit* gather(const Unit* units, const Unit* stop, Reading* r) {
+template <class W>
+inline const Unit<W>* gather(const Unit<W>* units, const Unit<W>* stop, Reading<W>* r) {
   r->count = 0;
   for (; units < stop; ++units) {
     const TableView* t = units->item->probe->table;
@@ -77,16 +83,16 @@ inline const Unit* gather(const Unit* units, const Unit* stop, Reading* r) {
 }
 
 // The look-ups in the blocks of a reading that are worth expanding; the others go into seeks.
-template <class Isa>
-inline Status filter_expanded(const Emitter& out, const Reading& r, Seek* seeks, const Unit** sought, unsigned* count,
-                              ProbeState* state) {
+template <class Isa, class W = typename Isa::W>
+inline Status filter_expanded(const Emitter& out, const Reading<W>& r, Seek* seeks, const Unit<W>** sought, unsigned* count,
+                              ProbeState<W>* state) {
   for (unsigned j = 0; j < r.count; ++j) {
     const Unread& read = r.reads[j];
     const TableProbe& probe = *r.starts[j]->item->probe;
     const unsigned uses = static_cast<unsigned>(r.starts[j + 1] - r.starts[j]);
     ++state->counters->blocks;
     if (!worth_expanding<Isa>(probe, read.block, uses)) {
-      for (const Unit* u = r.starts[j]; u < r.starts[j + 1]; ++u) {
+      for (const Unit<W>* u = r.starts[j]; u < r.starts[j + 1]; ++u) {
         seeks[*count] = Seek{block_at(*read.table, read.block), &read.head, state->work->codes[j].h, u->item->target};
         sought[(*count)++] = u;
       }
@@ -95,9 +101,10 @@ inline Status filter_expanded(const Emitter& out, const Reading& r, Seek* seeks,
     state->at_fault = &probe;
     const Status status = expand_block<Isa>(read, state->work->codes[j], state->work->values, state->fault);
     if (__builtin_expect(status != Status::ok, 0)) return status;
-    for (const Unit* u = r.starts[j]; u < r.starts[j + 1]; ++u) {
+    const Leads entries{state->work->values, rest_at<W>(block_at(*read.table, read.block), read.head, 0), read.head.count};
+    for (const Unit<W>* u = r.starts[j]; u < r.starts[j + 1]; ++u) {
       state->counters->candidates += read.head.count;
-      if (!Isa::filter_values(out, *u->item, top_mask(probe.prefix_bits), state->work->values, read.head.count))
+      if (!Isa::filter_values(out, *u->item, top_mask(probe.prefix_bits), entries))
         return no_memory(read.block, state->fault);
     }
   }
@@ -105,15 +112,16 @@ inline Status filter_expanded(const Emitter& out, const Reading& r, Seek* seeks,
 }
 
 // The look-ups that find their place in a block by its codes.
-template <class Isa>
-inline Status filter_sought(const Emitter& out, const Seek* seeks, const Unit* const* sought, unsigned count, ProbeState* state) {
+template <class Isa, class W = typename Isa::W>
+inline Status filter_sought(const Emitter& out, const Seek* seeks, const Unit<W>* const* sought, unsigned count,
+                            ProbeState<W>* state) {
   for (unsigned i = 0; i < count; i += kWays) {
     const unsigned take = count - i < kWays ? count - i : kWays;
     Cursor cursors[kWays];
     bool fine[kWays];
     seek_group<Isa>(seeks + i, take, cursors, fine);
     for (unsigned j = 0; j < take; ++j) {
-      const Item& item = *sought[i + j]->item;
+      const Item<W>& item = *sought[i + j]->item;
       const uint64_t b = sought[i + j]->block;
       state->at_fault = item.probe;
       if (__builtin_expect(!fine[j], 0)) {
@@ -127,14 +135,14 @@ inline Status filter_sought(const Emitter& out, const Seek* seeks, const Unit* c
   return Status::ok;
 }
 
-template <class Isa>
-inline Status run_units(const Emitter& out, unsigned n, ProbeState* state) {
-  Reading r;
+template <class Isa, class W = typename Isa::W>
+inline Status run_units(const Emitter& out, unsigned n, ProbeState<W>* state) {
+  Reading<W> r;
   Seek seeks[kUnits];
-  const Unit* sought[kUnits];
-  const Unit* const stop = state->units + n;
+  const Unit<W>* sought[kUnits];
+  const Unit<W>* const stop = state->units + n;
   uint64_t counted = state->counters->candidates;
-  for (const Unit* units = state->units; units < stop;) {
+  for (const Unit<W>* units = state->units; units < stop;) {
     units = gather(units, stop, &r);
     if (__builtin_expect(should_stop(out.options.stop, r.count * kBlockWork + state->counters->candidates - counted), 0))
       return interrupted(state->fault);

@@ -8,16 +8,16 @@
 namespace fpstore {
 
 struct Queries {
-  const uint64_t* words;
+  const uint64_t* words;  // of rows
   size_t count;
 };
 
 // One table's part of a probe: look at every entry whose leading prefix_bits equal the query's XOR one of the variants.
 struct TableProbe {
   const TableView* table;
-  unsigned prefix_bits;
+  unsigned prefix_bits;  // at most 64
   unsigned flips;
-  uint64_t condition;        // the leading prefix_bits, in unpermuted positions
+  uint64_t condition[kMaxWords];  // the leading prefix_bits, in unpermuted positions
   const uint64_t* variants;  // masks within the leading prefix_bits, permuted positions, ascending, all distinct
   uint64_t variant_count;
 };

@@ -27,13 +27,13 @@ class Steps {
 
 }  // namespace
 
-bool grow(Sink* sink) {
+bool grow(Sink* sink, size_t match_bytes) {
   uint64_t capacity = sink->capacity ? sink->capacity * 2 : 256;
   if (capacity > sink->limit) capacity = sink->limit;
   if (capacity <= sink->capacity) return false;
-  void* p = std::realloc(sink->matches, capacity * sizeof(Match));
+  void* p = std::realloc(sink->matches, capacity * match_bytes);
   if (!p) return false;
-  sink->matches = static_cast<Match*>(p);
+  sink->matches = p;
   sink->capacity = capacity;
   return true;
 }
@@ -43,24 +43,27 @@ void release(Sink* sink) {
   *sink = Sink{};
 }
 
-Status order_matches(const Sink& sink, uint64_t query_count, int64_t* lims, uint64_t* fingerprints, uint8_t* distances,
-                     Stopper* stop) {
+namespace {
+
+template <class Row, class Distance>
+Status order_rows(const Sink& sink, uint64_t query_count, int64_t* lims, Row* fingerprints, Distance* distances, Stopper* stop) {
+  const Match<Row>* const found = matches<Row>(sink);
   try {
     Steps steps(stop);
     std::fill(lims, lims + query_count + 1, 0);
-    for (uint64_t i = 0; i < sink.count; ++i, steps.take()) ++lims[sink.matches[i].query + 1];
+    for (uint64_t i = 0; i < sink.count; ++i, steps.take()) ++lims[found[i].query + 1];
     for (uint64_t q = 0; q < query_count; ++q) lims[q + 1] += lims[q];
     std::vector<int64_t> next(lims, lims + query_count);
-    std::vector<Match> ordered(sink.count);
-    for (uint64_t i = 0; i < sink.count; ++i, steps.take()) ordered[next[sink.matches[i].query]++] = sink.matches[i];
+    std::vector<Match<Row>> ordered(sink.count);
+    for (uint64_t i = 0; i < sink.count; ++i, steps.take()) ordered[next[found[i].query]++] = found[i];
     for (uint64_t q = 0; q < query_count; ++q)
-      std::sort(ordered.begin() + lims[q], ordered.begin() + lims[q + 1], [&](const Match& a, const Match& b) {
+      std::sort(ordered.begin() + lims[q], ordered.begin() + lims[q + 1], [&](const Match<Row>& a, const Match<Row>& b) {
         steps.take();
         return a.distance != b.distance ? a.distance < b.distance : a.fingerprint < b.fingerprint;
       });
     for (uint64_t i = 0; i < sink.count; ++i, steps.take()) {
       fingerprints[i] = ordered[i].fingerprint;
-      distances[i] = static_cast<uint8_t>(ordered[i].distance);
+      distances[i] = static_cast<Distance>(ordered[i].distance);
     }
     return Status::ok;
   } catch (const std::bad_alloc&) {
@@ -70,7 +73,46 @@ Status order_matches(const Sink& sink, uint64_t query_count, int64_t* lims, uint
   }
 }
 
-uint64_t group_pairs(uint64_t* pairs, uint64_t n, uint64_t* keys, uint64_t* ids, uint64_t* id_count, Stopper* stop) {
+}  // namespace
+
+namespace {
+
+template <class Row>
+void shift(Sink* sink, uint64_t first, uint32_t by) {
+  for (uint64_t i = first; i < sink->count; ++i) matches<Row>(*sink)[i].query += by;
+}
+
+}  // namespace
+
+void shift_queries(Sink* sink, unsigned words, uint64_t first, uint32_t by) {
+  switch (words) {
+    case 1: return shift<uint64_t>(sink, first, by);
+    case 2: return shift<Wide<2>>(sink, first, by);
+    default: return shift<Wide<4>>(sink, first, by);
+  }
+}
+
+Status order_matches(const Sink& sink, unsigned words, uint64_t query_count, int64_t* lims, uint64_t* fingerprints,
+                     void* distances, Stopper* stop) {
+  uint8_t* const bytes = static_cast<uint8_t*>(distances);
+  switch (words) {
+    case 1: return order_rows(sink, query_count, lims, fingerprints, bytes, stop);
+    case 2: return order_rows(sink, query_count, lims, rows<Wide<2>>(fingerprints), bytes, stop);
+    default: return order_rows(sink, query_count, lims, rows<Wide<4>>(fingerprints), static_cast<uint16_t*>(distances), stop);
+  }
+}
+
+namespace {
+
+template <class Row>
+struct KeyAndId {
+  Row key;
+  uint64_t id;
+};
+
+template <class Row>
+uint64_t group_rows(uint64_t* words, uint64_t n, Row* keys, uint64_t* ids, uint64_t* id_count, Stopper* stop) {
+  const KeyAndId<Row>* const pairs = reinterpret_cast<const KeyAndId<Row>*>(words);
   uint64_t groups = 0, written = 0;
   Steps steps(stop);
   const auto same = [&](uint64_t a, uint64_t b) {
@@ -78,11 +120,11 @@ uint64_t group_pairs(uint64_t* pairs, uint64_t n, uint64_t* keys, uint64_t* ids,
     return a == b;
   };
   for (uint64_t i = 0; i < n;) {
-    const uint64_t key = pairs[2 * i];
+    const Row key = pairs[i].key;
     const uint64_t start = written;
     bool ascending = true;
-    for (; i < n && pairs[2 * i] == key; ++i, steps.take()) {
-      const uint64_t id = pairs[2 * i + 1];
+    for (; i < n && pairs[i].key == key; ++i, steps.take()) {
+      const uint64_t id = pairs[i].id;
       if (written > start && ids[written - 1] >= id) ascending = false;
       ids[written++] = id;
     }
@@ -94,10 +136,21 @@ uint64_t group_pairs(uint64_t* pairs, uint64_t n, uint64_t* keys, uint64_t* ids,
       written = static_cast<uint64_t>(std::unique(ids + start, ids + written, same) - ids);
     }
     keys[groups] = key;
-    pairs[groups++] = written - start;  // groups <= i: the pair that stood here has been read
+    words[groups++] = written - start;  // groups <= i: the pair that stood here has been read
   }
   *id_count = written;
   return groups;
+}
+
+}  // namespace
+
+uint64_t group_pairs(uint64_t* pairs, unsigned words, uint64_t n, uint64_t* keys, uint64_t* ids, uint64_t* id_count,
+                     Stopper* stop) {
+  switch (words) {
+    case 1: return group_rows(pairs, n, keys, ids, id_count, stop);
+    case 2: return group_rows(pairs, n, rows<Wide<2>>(keys), ids, id_count, stop);
+    default: return group_rows(pairs, n, rows<Wide<4>>(keys), ids, id_count, stop);
+  }
 }
 
 }  // namespace fpstore

@@ -8,13 +8,20 @@ namespace fpstore {
 // Thrown out of a long call that is to end early.
 struct Interrupted {};
 
-// Orders matches by (query, distance, fingerprint) into columns; lims has query_count + 1 places. Fails when memory runs out or when
-// it is stopped.
-Status order_matches(const Sink& sink, uint64_t query_count, int64_t* lims, uint64_t* fingerprints, uint8_t* distances,
-                     Stopper* stop);
+// Bytes of a distance in a column: fingerprints of 256 bits may differ in all of them.
+constexpr unsigned distance_bytes(unsigned words) { return words < kMaxWords ? 1 : 2; }
 
-// For sorted pairs (key, id): the distinct keys, the distinct ids of each in ascending order one after the other, and, at the front
+// Orders matches, whose rows have so many words, by (query, distance, fingerprint) into columns; lims has query_count + 1 places.
+// Fails when memory runs out or when it is stopped.
+Status order_matches(const Sink& sink, unsigned words, uint64_t query_count, int64_t* lims, uint64_t* fingerprints,
+                     void* distances, Stopper* stop);
+
+// Adds to the query number of each match from the first one on, whose rows have so many words.
+void shift_queries(Sink* sink, unsigned words, uint64_t first, uint32_t by);
+
+// For n sorted pairs (key, id), keys of so many words: the distinct keys, the distinct ids of each in ascending order one after the other, and, at the front
 // of pairs itself, how many ids each key has. keys and ids need room for n; returns the number of keys. Throws Interrupted.
-uint64_t group_pairs(uint64_t* pairs, uint64_t n, uint64_t* keys, uint64_t* ids, uint64_t* id_count, Stopper* stop);
+uint64_t group_pairs(uint64_t* pairs, unsigned words, uint64_t n, uint64_t* keys, uint64_t* ids, uint64_t* id_count,
+                     Stopper* stop);
 
 }  // namespace fpstore

@@ -1,4 +1,4 @@
-// Finding the place of a key inside an opened block.
+// Finding the place of a leading word inside an opened block.
 #pragma once
 #include "format/block_decode.hpp"
 
@@ -18,6 +18,7 @@ struct Cursor {
 // False when every entry is smaller, which a block whose key is >= target cannot hold.
 template <class Isa>
 inline bool seek(const uint8_t* p, const BlockHead& head, const uint8_t* h, uint64_t target, Cursor* c) {
+  using W = typename Isa::W;
   uint64_t e = head.first;
   uint32_t at = head.tail_at;
   uint32_t i = 0;  // entry i + 1 has its code in h[i]
@@ -28,8 +29,8 @@ inline bool seek(const uint8_t* p, const BlockHead& head, const uint8_t* h, uint
     if (j == n) return false;
     at += Isa::tail_bits(h + i, j - i);
     // The entries between keep the bits before lcp; e is only used for those.
-    e = keep_before(e, h[j]) | tail_value(p, at, h[j]);
-    at += 63 - h[j];
+    e = keep_before<W>(e, h[j]) | tail_value<W>(p, at, h[j]);
+    at += tail_length<W>(h[j]);
     i = j + 1;
   }
   *c = Cursor{i, at, e};

@@ -1,23 +1,38 @@
 // Where matches go.
 #pragma once
-#include "format/common.hpp"
+#include "format/row.hpp"
 
 namespace fpstore {
 
+template <class Row>
 struct Match {
-  uint64_t fingerprint;
+  Row fingerprint;
   uint32_t query;
   uint32_t distance;
 };
 
-// Grows by doubling, to limit at most, through grow(), which is compiled once, outside the per-instruction-set files.
+// Matches of one kind of row. Grows by doubling, to limit at most, through grow(), which is compiled once, outside the
+// per-instruction-set files.
 struct Sink {
-  Match* matches = nullptr;
+  void* matches = nullptr;
   uint64_t count = 0;
   uint64_t capacity = 0;
   uint64_t limit = UINT64_MAX;
 };
-bool grow(Sink* sink);
+bool grow(Sink* sink, size_t match_bytes);
 void release(Sink* sink);
+
+template <class Row>
+static inline Match<Row>* matches(const Sink& sink) {
+  return static_cast<Match<Row>*>(sink.matches);
+}
+
+// Adds a match; false when memory runs out.
+template <class Row>
+static inline bool push(Sink* sink, const Row& fingerprint, uint32_t query, unsigned distance) {
+  if (sink->count == sink->capacity && !grow(sink, sizeof(Match<Row>))) return false;
+  matches<Row>(*sink)[sink->count++] = Match<Row>{fingerprint, query, distance};
+  return true;
+}
 
 }  // namespace fpstore

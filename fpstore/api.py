@@ -9,11 +9,11 @@ from typing import Any
 from fpstore.aliases import Progress
 from fpstore.arguments import check_flag, check_path, check_progress
 from fpstore.care.reports import RepairReport
-from fpstore.design.block_bytes import DEFAULT_BLOCK_BYTES
 from fpstore.design.families import TableSpec, check_design
 from fpstore.errors import FormatVersionError, InputError
 from fpstore.resources import Resources, parse_memory, parse_size, parse_threads
 from fpstore.store import Store
+from fpstore.width import check_width
 
 PathLike = str | os.PathLike[str]
 
@@ -24,12 +24,13 @@ def build(
     ids: Any = None,
     *,
     radius: int = 3,
+    width: int = 64,
     design: str | Iterable[Mapping[str, object] | TableSpec] = "auto",
     memory: int | str | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
     overwrite: bool = False,
-    block_bytes: int = DEFAULT_BLOCK_BYTES,
+    block_bytes: int | None = None,
     disk_budget: int | str | None = None,
     storage: str = "hot",
     prefer: str = "balance",
@@ -42,14 +43,18 @@ def build(
     ----------
     path : path-like
         The folder to create.
-    fingerprints : array of uint64, shape (n,), sequence of int, iterable of such arrays, or reader of ``fpstore.io``
+    fingerprints : array, sequence, iterable of arrays, or reader of ``fpstore.io``
+        Of 64 bits uint64, shape (n,); of 32 bits uint32; of 128 and 256 bits uint8, shape (n, width / 8), big-endian, or uint64,
+        shape (n, width / 64), the most significant word first. At every width a sequence of int, bytes, or ``imagehash`` hashes.
         An array of numpy, or an object that converts itself to one: a pandas or polars Series, an Arrow array. Duplicates are
         allowed: a fingerprint keeps the ids of all its rows.
     ids : optional
         One per row: non-negative integers below 2^64, or non-empty strings. With an iterable of arrays, an iterable of as
         many arrays. By default the row number.
     radius : int
-        The largest radius that probes answer from the tables, 0 to 64. Above 16, ``scan`` is the only design.
+        The largest radius that probes answer from the tables, 0 to the width. Above 16, ``scan`` is the only design.
+    width : int
+        Bits of a fingerprint: 32, 64, 128 or 256.
     design : str or iterable of table descriptions
         See :func:`fpstore.design.families.design`. ``auto`` is the planner's choice.
     memory : int or str, optional
@@ -62,8 +67,9 @@ def build(
         Called as ``progress(phase, done, total)`` from any thread; total is None if it is not known.
     overwrite : bool
         Replace an existing store, in one step, once the new one is complete.
-    block_bytes : int
-        128 to 4096, a power of two. Larger blocks are smaller on disk and slower to probe.
+    block_bytes : int, optional
+        128 to 4096, a power of two; by default 512, and 1024 above 64 bits. Larger blocks are smaller on disk and slower to
+        probe.
     disk_budget : int or str, optional
         Bytes that ``auto`` may use for tables and ids, such as ``"40GB"``.
     storage : {"hot", "cold"}
@@ -107,7 +113,8 @@ def build(
     overwrite = check_flag(overwrite, "overwrite")
     options = Options(
         radius=radius,
-        design=check_design(design, radius),
+        width=width,
+        design=check_design(design, radius, check_width(width).bits),
         memory=memory,
         threads=threads,
         block_bytes=block_bytes,

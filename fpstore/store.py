@@ -24,9 +24,10 @@ from fpstore.care.stats import describe
 from fpstore.care.verify import verify_store
 from fpstore.change.opening import open_writer
 from fpstore.change.writer import StoreWriter
-from fpstore.design.families import WIDTH, Design, check_design, check_radius
+from fpstore.design.families import Design, check_design, check_radius
 from fpstore.errors import ClosedStoreError, FpstoreError, InputError, NotStoredError, ReadOnlyError, ScanWarning
 from fpstore.io import check_fingerprint, check_fingerprints, check_id, check_ids
+from fpstore.io.check import is_one
 from fpstore.query.advice import scan_advice
 from fpstore.query.batches import PROBE_QUERIES
 from fpstore.query.ids import IdLookup, Ids, fingerprints_of, number_of, numbers_of
@@ -36,6 +37,7 @@ from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker
 from fpstore.resources import Resources, parse_memory, parse_threads
 from fpstore.threads import Worker
+from fpstore.width import WORD_BITS, row_of_number
 
 FIRST_BATCH = 1 << 12
 MOST_LIMIT = 2**63 - 1
@@ -64,6 +66,7 @@ class Store:
         self.path = path
         self._tracker = Tracker(path)
         self._radius = self._tracker.design.radius
+        self._width = self._tracker.design.width
         self._closed = False
         self._warned = False
         self._writer: StoreWriter | None = None
@@ -148,8 +151,8 @@ class Store:
 
     @property
     def width(self) -> int:
-        """The bits of a fingerprint."""
-        return 64
+        """The bits of a fingerprint: 32, 64, 128 or 256."""
+        return self._width.bits
 
     @property
     def design(self) -> Design:
@@ -178,7 +181,7 @@ class Store:
     def __contains__(self, fingerprint: object) -> bool:
         snapshot = self.snapshot()
         try:
-            value = check_fingerprint(fingerprint)
+            value = self._one(fingerprint)
         except InputError:
             return False
         return snapshot.has(value)
@@ -186,13 +189,13 @@ class Store:
     def __iter__(self) -> Iterator[int]:
         """Iterate over the fingerprints stored now, in ascending order; later changes have no effect. See :meth:`items`."""
         snapshot = self.snapshot()
-        return (value for piece in snapshot.fingerprints() for value in piece.tolist())
+        return (value for piece in snapshot.fingerprints() for value in self._width.numbers(piece))
 
     __reversed__ = None  # else Python would ask for fingerprints by place
 
     def __getitem__(self, fingerprint: int) -> list[int] | list[str]:
         """Return the ids of a stored fingerprint; KeyError when it is not stored."""
-        ids = self.snapshot().ids_of_one(check_fingerprint(fingerprint))
+        ids = self.snapshot().ids_of_one(self._one(fingerprint))
         if not ids:
             raise NotStoredError(f"the fingerprint {int(fingerprint)} is not stored", got=fingerprint)
         return ids
@@ -232,21 +235,45 @@ class Store:
         [(8, 1), (11, 1)]
         """
         snapshot = self.snapshot()
-        value = check_fingerprint(fingerprint)
+        value = self._one(fingerprint)
         radius = self._radius if radius is None else self._checked_radius(radius, snapshot)
         if limit is not None:
             limit = check_whole(limit, 1, MOST_LIMIT, "limit")
-            columns, more = snapshot.probe_nearest(np.array([value], np.uint64), radius, 1, limit)
-            return MatchList(next(iter(Matches(*columns, IdLookup(self.path, snapshot)))), bool(more[0]))
-        return snapshot.probe(value, radius)
+            columns, more = snapshot.probe_nearest(row_of_number(value, self._width.words), radius, 1, limit)
+            return MatchList(next(iter(Matches(*columns, IdLookup(self.path, snapshot), self._width))), bool(more[0]))
+        return self._outer(snapshot.probe(value, radius))
+
+    def _one(self, fingerprint: Any) -> int:
+        """Check one fingerprint, and return it as the kernel knows it."""
+        return self._width.inner(check_fingerprint(fingerprint, self._width))
+
+    def _many(self, fingerprints: Any) -> Words:
+        """Check one fingerprint or many, and return them as rows."""
+        if not is_one(fingerprints):
+            return check_fingerprints(fingerprints, self._width)
+        return row_of_number(self._one(fingerprints), self._width.words)
+
+    def _rows(self, fingerprints: Any, ids: Any) -> tuple[Words, Words | list[str] | None]:
+        """Check fingerprints and ids, one or many."""
+        if ids is not None and is_one(fingerprints):
+            ids = [check_id(ids)]
+        rows = self._many(fingerprints)
+        return rows, None if ids is None else check_ids(ids, len(rows))
+
+    def _outer(self, matches: list[Match]) -> list[Match]:
+        """Return matches with fingerprints as users know them."""
+        if self._width.bits >= WORD_BITS:
+            return matches
+        outer = self._width.outer
+        return [match._replace(fingerprint=outer(match.fingerprint)) for match in matches]
 
     def _checked_radius(self, radius: int, snapshot: Snapshot) -> int:
         """Check the radius of a probe, and warn if it takes a scan."""
-        radius = check_radius(radius)
+        radius = check_radius(radius, self.width)
         if radius > self._radius and not self._warned:
             self._warned = True
             try:
-                _warn(scan_advice(snapshot.totals.fingerprints, self._radius, radius))
+                _warn(scan_advice(snapshot.totals.fingerprints, self._radius, radius, self._width))
             except BaseException:  # where warnings are errors, each probe is one
                 self._warned = False
                 raise
@@ -276,15 +303,15 @@ class Store:
         InputError, CorruptStoreError, ClosedStoreError
         """
         snapshot = self.snapshot()
-        queries = check_fingerprints(fingerprints)
+        queries = check_fingerprints(fingerprints, self._width)
         radius = self._radius if radius is None else self._checked_radius(radius, snapshot)
         if limit is not None:
             limit = check_whole(limit, 1, MOST_LIMIT, "limit")
             nearest_columns, more = snapshot.probe_nearest(queries, radius, parse_threads(threads), limit)
-            return Matches(*nearest_columns, IdLookup(self.path, snapshot), more=more)
+            return Matches(*nearest_columns, IdLookup(self.path, snapshot), self._width, more=more)
         columns = snapshot.probe_columns(queries, radius, parse_threads(threads))
         assert columns is not None
-        return Matches(*columns, IdLookup(self.path, snapshot))
+        return Matches(*columns, IdLookup(self.path, snapshot), self._width)
 
     def probe_batches(
         self, fingerprints: Any, radius: int | None = None, threads: int | None = None, matches: int = 1 << 22
@@ -311,7 +338,7 @@ class Store:
         InputError, CorruptStoreError, ClosedStoreError
         """
         snapshot = self.snapshot()
-        queries = check_fingerprints(fingerprints)
+        queries = check_fingerprints(fingerprints, self._width)
         radius = self._radius if radius is None else self._checked_radius(radius, snapshot)
         matches = check_whole(matches, 1, 2**63 - 1, "matches")
         workers = parse_threads(threads)
@@ -324,7 +351,7 @@ class Store:
             if columns is None or (len(part) > 1 and len(columns[1]) > matches):
                 size = max(len(part) // 2, 1)
                 continue
-            yield Matches(*columns, IdLookup(self.path, snapshot))
+            yield Matches(*columns, IdLookup(self.path, snapshot), self._width)
             start += len(part)
             if len(columns[1]) < matches // 4:
                 size = min(size * 2, PROBE_QUERIES * workers)
@@ -340,13 +367,15 @@ class Store:
         InputError, CorruptStoreError, ClosedStoreError
         """
         snapshot = self.snapshot()
-        queries = check_fingerprints(fingerprints)
-        radius = check_radius(radius)
+        queries = check_fingerprints(fingerprints, self._width)
+        radius = check_radius(radius, self.width)
         if limit is not None:
             limit = check_whole(limit, 1, MOST_LIMIT, "limit")
             columns, more = snapshot.scan_nearest(queries, radius, parse_threads(threads), limit)
-            return Matches(*columns, IdLookup(self.path, snapshot), more=more)
-        return Matches(*snapshot.scan_columns(queries, radius, parse_threads(threads)), IdLookup(self.path, snapshot))
+            return Matches(*columns, IdLookup(self.path, snapshot), self._width, more=more)
+        return Matches(
+            *snapshot.scan_columns(queries, radius, parse_threads(threads)), IdLookup(self.path, snapshot), self._width
+        )
 
     @overload
     def nearest(
@@ -389,12 +418,12 @@ class Store:
         [(11, 1), (8, 3)]
         """
         snapshot = self.snapshot()
-        queries = _many(fingerprints)
+        queries = self._many(fingerprints)
         count = check_whole(count, 1, MOST_LIMIT, "count")
-        radius = WIDTH if max_radius is None else check_radius(max_radius)
+        radius = self.width if max_radius is None else check_radius(max_radius, self.width)
         columns = nearest(snapshot, queries, count, radius, parse_threads(threads))
-        matches = Matches(*columns, IdLookup(self.path, snapshot))
-        return next(iter(matches)) if isinstance(fingerprints, (int, np.integer)) else matches
+        matches = Matches(*columns, IdLookup(self.path, snapshot), self._width)
+        return next(iter(matches)) if is_one(fingerprints) else matches
 
     # Ids
 
@@ -406,7 +435,7 @@ class Store:
         KeyError
             A fingerprint is not stored.
         """
-        return self.snapshot().ids_of(check_fingerprints(fingerprints))
+        return self.snapshot().ids_of(check_fingerprints(fingerprints, self._width))
 
     def fingerprints_of(self, ids: Any) -> tuple[npt.NDArray[np.int64], Words]:
         """Return (lims, fingerprints); those that have the m-th id are ``fingerprints[lims[m]:lims[m + 1]]``, ascending.
@@ -424,11 +453,12 @@ class Store:
         ------
         InputError
         """
-        return fingerprints_of(self.snapshot(), ids)
+        lims, rows = fingerprints_of(self.snapshot(), ids)
+        return lims, self._width.outside(rows)
 
     def items(self) -> Iterator[tuple[Words, npt.NDArray[np.int64], Words | list[str]]]:
         """Yield everything stored now as pieces (fingerprints, lims, ids), in ascending order of fingerprint."""
-        return self.snapshot().items()
+        return ((self._width.outside(rows), lims, ids) for rows, lims, ids in self.snapshot().items())
 
     # Changing
 
@@ -473,7 +503,7 @@ class Store:
         [Match(fingerprint=7, distance=1, ids=['a']), Match(fingerprint=11, distance=1, ids=['b'])]
         """
         writer = self._changing()
-        rows, checked = _rows(fingerprints, ids)
+        rows, checked = self._rows(fingerprints, ids)
         _check_optional_sync(sync)
         return writer.insert(rows, checked, sync)
 
@@ -515,9 +545,9 @@ class Store:
         if ids is None:
             raise InputError("upsert needs an id for each row")
         _check_optional_sync(sync)
-        if isinstance(fingerprints, (int, np.integer)):
-            return writer.upsert_one(check_fingerprint(fingerprints), check_id(ids), sync)
-        rows, checked = _rows(fingerprints, ids)
+        if is_one(fingerprints):
+            return writer.upsert_one(self._one(fingerprints), check_id(ids), sync)
+        rows, checked = self._rows(fingerprints, ids)
         assert checked is not None
         return writer.upsert(rows, checked, sync)
 
@@ -547,12 +577,12 @@ class Store:
         InputError, ReadOnlyError, StorageError, ClosedStoreError
         """
         writer = self._changing()
-        value = check_fingerprint(fingerprint)
+        value = self._one(fingerprint)
         radius = self._radius if radius is None else self._checked_radius(radius, self.snapshot())
         identifier = check_id(id)
         always = check_flag(always, "always")
         _check_optional_sync(sync)
-        return writer.probe_insert_one(value, identifier, radius, always, sync)
+        return self._outer(writer.probe_insert_one(value, identifier, radius, always, sync))
 
     def probe_insert_many(
         self,
@@ -586,12 +616,12 @@ class Store:
         InputError, ReadOnlyError, StorageError, ClosedStoreError
         """
         writer = self._changing()
-        rows, checked = _rows(fingerprints, ids)
+        rows, checked = self._rows(fingerprints, ids)
         radius = self._radius if radius is None else self._checked_radius(radius, self.snapshot())
         always = check_flag(always, "always")
         _check_optional_sync(sync)
         snapshot, columns, inserted = writer.probe_insert(rows, checked, radius, always, parse_threads(threads), sync)
-        return Matches(*columns, IdLookup(self.path, snapshot), inserted)
+        return Matches(*columns, IdLookup(self.path, snapshot), self._width, inserted)
 
     def delete(self, ids: Any = None, fingerprints: Any = None, sync: str | None = None) -> int:
         """Remove documents by their ids, or fingerprints with all their ids. When this returns, no answer contains them.
@@ -619,7 +649,7 @@ class Store:
             raise InputError("delete takes either ids or fingerprints: give one of them")
         _check_optional_sync(sync)
         if fingerprints is not None:
-            return writer.delete_fingerprints(_many(fingerprints), sync)
+            return writer.delete_fingerprints(self._many(fingerprints), sync)
         if isinstance(ids, (int, str, np.integer)) or (isinstance(ids, (list, tuple)) and len(ids) == 1):
             number = number_of(self.snapshot(), ids[0] if isinstance(ids, (list, tuple)) else ids)
             return writer.delete_id(number, sync)
@@ -826,18 +856,3 @@ def _warn(text: str) -> None:
 def _check_optional_sync(sync: str | None) -> None:
     if sync is not None:
         check_sync(sync)
-
-
-def _many(values: Any) -> Words:
-    return (
-        np.array([check_fingerprint(values)], np.uint64) if isinstance(values, (int, np.integer)) else check_fingerprints(values)
-    )
-
-
-def _rows(fingerprints: Any, ids: Any) -> tuple[Words, Words | list[str] | None]:
-    """Check fingerprints and ids, one or many."""
-    single = isinstance(fingerprints, (int, np.integer))
-    if single and ids is not None:
-        ids = [check_id(ids)]
-    rows = _many(fingerprints)
-    return rows, None if ids is None else check_ids(ids, len(rows))

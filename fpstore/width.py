@@ -167,8 +167,8 @@ def ascending(rows: Words) -> npt.NDArray[np.bool_]:
 
 def equal(rows: Words, others: Words) -> npt.NDArray[np.bool_]:
     """Return which rows are those at the same place of other ones."""
-    same: npt.NDArray[np.bool_] = rows == others
-    return same if same.ndim == 1 else same.all(axis=1)
+    same: npt.NDArray[np.bool_] = rows == others if rows.ndim == 1 else np.all(rows == others, axis=1)
+    return same
 
 
 # What NumPy does with arrays of one dimension: wide rows are compared as strings of big-endian bytes.
@@ -197,7 +197,7 @@ def places_of(rows: Words, others: Words, side: str = "left") -> npt.NDArray[np.
 
 
 def order_of(*columns: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
-    """Return the stable order that sorts by the first column, where that is equal by the second, and so on; each may be of rows."""
+    """Return the stable order that sorts by the first column, where that is equal by the second, and so on; also of rows."""
     keys = [key for column in columns for key in ([column] if column.ndim == 1 else column.T)]
     return np.lexsort(keys[::-1])
 

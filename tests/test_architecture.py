@@ -29,7 +29,8 @@ LAYERS = (
     ("errors",),
     ("_kernel",),  # raises the errors
     ("start", "arguments", "threads", "diagnostics", "aliases", "cached"),
-    ("resources", "lims", "string_column", "width", "disk"),
+    ("resources", "lims", "string_column", "width"),
+    ("disk",),
     ("io",),
     ("design",),
     ("format",),

@@ -22,7 +22,7 @@ from fpstore.building.sorted_columns import SortedColumns
 from fpstore.building.strings import StringSpool
 from fpstore.building.target import Target
 from fpstore.building.work import Work
-from fpstore.design.block_bytes import DEFAULT_BLOCK_BYTES, check_block_bytes
+from fpstore.design.block_bytes import check_block_bytes, default_block_bytes
 from fpstore.design.families import Design, check_design, check_radius
 from fpstore.design.families import design as make_design
 from fpstore.design.planner import PREFER, SAMPLE_SIZE, STORAGE, choose
@@ -48,7 +48,7 @@ class Options:
     design: str | Sequence[Any] = "auto"
     memory: int | str | None = None
     threads: int | None = None
-    block_bytes: int = DEFAULT_BLOCK_BYTES
+    block_bytes: int | None = None
     fingerprinter: dict[str, Any] | None = None
     disk_budget: int | None = None
     storage: str = "hot"
@@ -66,7 +66,7 @@ class Options:
         self.radius = check_radius(self.radius)
         self.memory = parse_memory(self.memory)
         self.threads = parse_threads(self.threads)
-        check_block_bytes(self.block_bytes)
+        self.block_bytes = default_block_bytes(self.width) if self.block_bytes is None else check_block_bytes(self.block_bytes)
         check_width(self.width)
         check_design(self.design, self.radius, self.width)
         check_choice(self.storage, STORAGE, "storage")
@@ -90,6 +90,8 @@ class _Build:
         self._folder = folder
         self._options = options
         assert isinstance(options.memory, int)
+        assert isinstance(options.block_bytes, int)
+        self._block_bytes = options.block_bytes
         assert isinstance(options.threads, int)
         self._memory, self._threads = options.memory - options.reserved, options.threads
         self._work = Work(options.progress)
@@ -195,7 +197,7 @@ class _Build:
         options = self._options
         if isinstance(options.design, str) and options.design == "auto":
             return choose(
-                count, options.radius, width=options.width, disk_budget=options.disk_budget, storage=options.storage,
+                count, options.radius, width=Width(options.width), disk_budget=options.disk_budget, storage=options.storage,
                 block_bytes=options.block_bytes, sample=sample, prefer=options.prefer,
             ).design  # fmt: skip
         made = make_design(options.design, options.radius, options.width)
@@ -230,8 +232,11 @@ class _Build:
         try:
             workspace = workspaces.pop()
         except IndexError:  # all are in use
-            workspace = np.empty(2 * n * spec.width.words, np.uint64)
-        keys, scratch = workspace[: 2 * n * spec.width.words].reshape(2, *spec.width.empty(n).shape)
+            workspace = np.empty(0, np.uint64)
+        words = 2 * n * spec.width.words
+        if len(workspace) < words:
+            workspace = np.empty(words, np.uint64)
+        keys, scratch = workspace[:words].reshape(2, *spec.width.empty(n).shape)
         permutation = np.frombuffer(spec.permutation, np.uint8)
         _kernel.permute_sort(identity.whole(), permutation, keys, scratch, spec.sort_bits, self._work.stop)
         self._writer.write_table(table, lambda: [keys])
@@ -258,7 +263,7 @@ class _Build:
 
     def _manifest(self, identity: _Identity, record: GenerationRecord) -> Manifest:
         return Manifest(
-            os.urandom(IDENTITY_BYTES), identity.design, self._options.block_bytes, self._options.fingerprinter,
+            os.urandom(IDENTITY_BYTES), identity.design, self._block_bytes, self._options.fingerprinter,
             self._auto(identity.count), self._options.index_ids, record,
         )  # fmt: skip
 

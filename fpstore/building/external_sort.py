@@ -14,8 +14,8 @@ from fpstore.aliases import Words
 from fpstore.design.families import TableSpec
 from fpstore.width import Width, empty_rows, row_of_number
 
-# Bytes per row of one word while rows are sorted in memory, of pairs of a key and an id or of keys alone: the rows, and a scratch array
-# of the same size.
+# Bytes per row of one word while rows are sorted in memory, of pairs of a key and an id or of keys alone: the rows, and a scratch
+# array of the same size.
 PAIR_BYTES = 32
 SORT_BYTES = 16
 SPLIT_BITS = 8
@@ -340,10 +340,10 @@ def _bounds(keys: Callable[[], Iterator[Words]], permutation: npt.NDArray[np.uin
         counts = np.zeros(1 << bits, np.int64)
         low = prefix << (all_bits - depth) if depth else 0
         high = low + (1 << (all_bits - depth)) - 1
-        first, last = row_of_number(low, words), row_of_number(high, words)
+        bounds = row_of_number(low, words), row_of_number(high, words)
         for piece in keys():
             kept = np.empty_like(piece)
-            n = _kernel.permute_select(piece, permutation, first, last, kept)
+            n = _kernel.permute_select(piece, permutation, *bounds, kept)
             digits = (kept[:n].reshape(n, words)[:, word] << np.uint64(place)) >> np.uint64(64 - bits)
             counts += np.bincount(digits.astype(np.int64), minlength=1 << bits)
         width = all_bits - depth - bits

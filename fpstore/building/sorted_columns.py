@@ -30,7 +30,9 @@ class SortedColumns:
     """
 
     def __init__(self, folder: Path | None, name: str, words: int = 1) -> None:
-        keys, counts, numbers = (None if folder is None else folder / f"{name}-{what}.tmp" for what in ("keys", "counts", "numbers"))
+        keys, counts, numbers = (
+            None if folder is None else folder / f"{name}-{what}.tmp" for what in ("keys", "counts", "numbers")
+        )
         self._keys, self._per_key, self._numbers = Column(keys, words), Column(counts), Column(numbers)
         self.summary = KeySummary()
 

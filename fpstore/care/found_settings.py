@@ -13,7 +13,7 @@ from typing import Any
 from fpstore.care.evidence import DAMAGE, Evidence, Told
 from fpstore.care.salvage import with_new_header
 from fpstore.design.block_bytes import DEFAULT_BLOCK_BYTES
-from fpstore.design.families import MAX_RADIUS, Design, TableSpec, covers, design, identity, named_like
+from fpstore.design.families import Design, TableSpec, covers, design, identity, named_like
 from fpstore.errors import CorruptStoreError, InputError
 from fpstore.format.dictionary import DICTIONARY_FILES
 from fpstore.format.places import PLACES_FILES
@@ -121,10 +121,10 @@ class Settings:
         made = named_like(known, table_count, radius)
         if made is None:
             specs = [known[i] for i in sorted(known)]
-            tried = range((MAX_RADIUS if radius is None else radius) + 1)
+            width = specs[0].width.bits
+            tried = range((width if radius is None else radius) + 1)
             radius = max(takewhile(lambda r: covers(specs, r), tried), default=0)
             if 0 not in known:
-                width = specs[0].width.bits
                 specs.insert(0, TableSpec(identity(width), min(width, 64)))
             made = Design("custom", radius, tuple(specs))
         how = ", the largest it covers" if self._related is None else ""

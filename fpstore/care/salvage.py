@@ -26,7 +26,7 @@ from fpstore.design.families import Design
 from fpstore.disk import lmdb_pages as pages
 from fpstore.disk.files import open_file, opened, read_at, read_if_possible
 from fpstore.disk.seal import opened_seal
-from fpstore.disk.sealed import KEY_BYTES
+from fpstore.disk.sealed import WORD_BYTES as KEY_BYTES
 from fpstore.errors import CorruptStoreError, FpstoreError, StorageError, StoreNotFoundError
 from fpstore.format import huffman
 from fpstore.format.id_map import record_seed

@@ -257,7 +257,8 @@ class StoreWriter:
         """Return the fingerprints that have no id left when one pair is gone for each of ``gone``, and ``added`` get one."""
         unique, counts = distinct_counts(gone)
         lims, _ = snapshot.id_numbers(unique)
-        return unique[(np.diff(lims) == counts) & ~is_in(unique, added)]
+        dying: Words = unique[(np.diff(lims) == counts) & ~is_in(unique, added)]
+        return dying
 
     # Deleting
 

@@ -157,7 +157,7 @@ def scan_notice(store: Store, radius: int | None, talk: Talk) -> bool:
     """Whether a probe of this radius is a scan since the radius is above the store's; if so, say what to build instead."""
     if radius is None or radius <= store.radius:
         return False
-    talk.note(scan_advice(len(store), store.radius, radius))
+    talk.note(scan_advice(len(store), store.radius, radius, Width(store.width)))
     return True
 
 

@@ -24,7 +24,9 @@ from fpstore.cached import cached_property
 from fpstore.errors import CorruptStoreError, InputError, show
 from fpstore.width import WIDTHS, WORD_BITS, Width, check_width
 
-LOOKUP_SHARE = 4  # the largest radius of designs that look up parts of their tables is a quarter of the width: beyond, a scan is cheaper
+LOOKUP_SHARE = (
+    4  # the largest radius of designs that look up parts of their tables is a quarter of the width: beyond, a scan is cheaper
+)
 MAX_TABLES = 500
 MAX_VARIANTS = 1 << 20
 

@@ -9,20 +9,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import lgamma, log, log2
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.arguments import check_choice, check_whole
-from fpstore.design.block_bytes import DEFAULT_BLOCK_BYTES, check_block_bytes
+from fpstore.design.block_bytes import check_block_bytes, default_block_bytes
 from fpstore.design.costs import BATCH_QUERIES, COLD_BYTE_NS, COLD_READ_NS, lookup_nanoseconds, scan_nanoseconds
-from fpstore.design.families import LOOKUP_RADIUS, MANKU, SCAN, Design, TableLookup, TableSpec, check_radius
+from fpstore.design.families import MANKU, SCAN, Design, TableLookup, TableSpec, check_radius, lookup_radius
 from fpstore.design.families import design as make_design
 from fpstore.errors import InputError
 from fpstore.io import check_fingerprints
 from fpstore.resources import parse_size, total_memory
+from fpstore.width import WIDTH_64, WORD_BITS, Width, check_width, leading_words
 
 # `auto` accepts twice the bytes for this many times the speed.
 SPEED_FOR_TWICE_THE_BYTES = 1.5
@@ -83,23 +84,28 @@ class Plan:
         return self.design.name
 
 
-def limit_bits(fingerprint_count: int) -> float:
-    """Return log2 C(2^64, n) / n: the fewest bits per fingerprint that a set of n can take on average."""
+def limit_bits(fingerprint_count: int, width: int = WORD_BITS) -> float:
+    """Return log2 C(2^width, n) / n: the fewest bits per fingerprint that a set of n can take on average."""
     n = fingerprint_count
     if n == 0:
         return 0.0
-    # log2 of 2^64 (2^64 - 1) ... (2^64 - n + 1) / n!; the falling factorial is 2^64n to within n^2 / 2^65.
-    falling = 64.0 * n - n * (n - 1) / 2 / 2.0**64 / log(2)
+    if width <= 32:
+        # (lgamma(N + 1) - lgamma(N - n + 1) - lgamma(n + 1)) of N = 2^width; with fewer values than a double tells apart
+        return (lgamma(2.0**width + 1) - lgamma(2.0**width - n + 1) - lgamma(n + 1)) / log(2) / n
+    # log2 of N (N - 1) ... (N - n + 1) / n!; the falling factorial is N^n to within n^2 / 2N.
+    falling = float(width) * n - n * (n - 1) / 2 / 2.0**width / log(2)
     return (falling - lgamma(n + 1) / log(2)) / n
 
 
-def table_bits(fingerprint_count: int, block_bytes: int = DEFAULT_BLOCK_BYTES) -> float:
+def table_bits(fingerprint_count: int, block_bytes: int | None = None, width: int = WORD_BITS) -> float:
     """Return the estimated bits per fingerprint of one table for uniform keys, including all overhead."""
     n = max(fingerprint_count, 1)
-    entry = max(64 - log2(max(n, 2)), 1.0) + CODE_BITS
+    block_bytes = default_block_bytes(width) if block_bytes is None else block_bytes
+    entry = max(width - log2(max(n, 2)), 1.0) + CODE_BITS
+    key_bytes = Width(width).words * 8  # in the index
     per_block = max((block_bytes * 8 - 20 * 8 - 22) / entry + 1, 1.0)
     # A file has whole blocks, and at least one.
-    bits = max(entry + ENTRY_OVERHEAD_BITS / min(per_block, n), (block_bytes + 24) * 8 / n)
+    bits = max(entry + (ENTRY_OVERHEAD_BITS + (key_bytes - 8) * 8) / min(per_block, n), (block_bytes + 16 + key_bytes) * 8 / n)
     return bits + HEADER_BYTES * 8 / n
 
 
@@ -108,20 +114,23 @@ class Sample:
 
     Parameters
     ----------
-    fingerprints : ndarray of uint64
+    fingerprints : ndarray of uint64, rows
+    width : Width
     """
 
-    def __init__(self, fingerprints: Words) -> None:
+    def __init__(self, fingerprints: Words, width: Width) -> None:
         self._values = np.ascontiguousarray(fingerprints[:: max(len(fingerprints) // SAMPLE_SIZE, 1)][:SAMPLE_SIZE])
-        bits = self._values[:, None] >> np.arange(63, -1, -1, dtype=np.uint64) & np.uint64(1)
-        ones = bits.mean(axis=0) if len(self._values) else np.full(64, 0.5)
+        self._width = width
+        bits = np.unpackbits(width.to_bytes(self._values), axis=1)
+        ones = bits.mean(axis=0) if len(self._values) else np.full(width.bits, 0.5)
         # How likely the other value of each source bit is, relative to its own.
         self._evenness = np.minimum(ones, 1 - ones) / np.maximum(ones, 1 - ones)
 
     def share(self, table: TableSpec, prefix_bits: int) -> float:
         """Return the share of the set that has the same leading bits in a table as one of its fingerprints."""
         permuted = _kernel.permute(self._values, np.frombuffer(table.permutation, np.uint8), False)
-        leading = permuted >> np.uint64(64 - prefix_bits) if prefix_bits else np.zeros_like(permuted)
+        leads = leading_words(permuted)
+        leading = leads >> np.uint64(64 - prefix_bits) if prefix_bits else np.zeros_like(leads)
         _, counts = np.unique(leading, return_counts=True)
         m = len(self._values)
         pairs = float(np.sum(counts * (counts - 1.0)))
@@ -137,8 +146,9 @@ class Sample:
         m = len(self._values)
         if m < SAMPLE_SIZE:
             return False
-        quarters = [TableSpec(bytes((bit + start) % 64 for bit in range(64)), 16) for start in range(0, 64, 16)]
-        return any(self.share(quarter, 16) > 1.5 / 2**16 for quarter in quarters)
+        bits = self._width.bits
+        runs = [TableSpec(bytes((bit + start) % bits for bit in range(bits)), 16) for start in range(0, bits, 16)]
+        return any(self.share(run, 16) > 1.5 / 2**16 for run in runs)
 
 
 def estimate(
@@ -148,17 +158,23 @@ def estimate(
     sample: Sample | None = None,
     disk_budget: int | None = None,
     memory_budget: int | None = None,
-    block_bytes: int = DEFAULT_BLOCK_BYTES,
+    block_bytes: int | None = None,
 ) -> Plan:
     """Return the estimated costs of a design over n fingerprints: uniform ones, or a set like the sample."""
     n = max(fingerprint_count, 1)
-    bits = table_bits(n, block_bytes)
+    block_bytes = default_block_bytes(candidate.width.bits) if block_bytes is None else block_bytes
+    bits = table_bits(n, block_bytes, candidate.width.bits)
     per_block = max(block_bytes * 8 / bits, 1.0)
     lookups = 0
     candidates = nanoseconds = reads = 0.0
     looked_up = candidate.lookups(n)
     if looked_up == (TableLookup(0, 0, 0),):
-        lookups, candidates, nanoseconds, reads = 1, float(n), scan_nanoseconds(n), 1 + n * bits / 8 * COLD_BYTE_NS / COLD_READ_NS
+        lookups, candidates, nanoseconds, reads = (
+            1,
+            float(n),
+            scan_nanoseconds(n, candidate.width.words),
+            1 + n * bits / 8 * COLD_BYTE_NS / COLD_READ_NS,
+        )
         looked_up = ()
     for lookup in looked_up:
         found = n / 2.0**lookup.prefix_bits
@@ -186,16 +202,16 @@ def estimate(
     )  # fmt: skip
 
 
-def candidates_for(radius: int, skewed: bool = False) -> Iterator[Design]:
+def candidates_for(radius: int, skewed: bool = False, width: int = WORD_BITS) -> Iterator[Design]:
     """Yield the designs worth considering for a radius: the paper's, other blocks, nested, flips, striped for skew; a scan."""
     if radius:
-        yield make_design(SCAN, radius)
-    if radius <= LOOKUP_RADIUS:
-        yield from _with_lookups(radius, skewed)
+        yield make_design(SCAN, radius, width)
+    if radius <= lookup_radius(width):
+        yield from _with_lookups(radius, skewed, width)
 
 
 @lru_cache(maxsize=64)
-def _with_lookups(radius: int, skewed: bool) -> tuple[Design, ...]:
+def _with_lookups(radius: int, skewed: bool, width: int) -> tuple[Design, ...]:
     found = []
     names = [name for name, (_, most) in MANKU.items() if radius <= most]
     shapes = {MANKU[name][0] for name in names}
@@ -215,7 +231,7 @@ def _with_lookups(radius: int, skewed: bool) -> tuple[Design, ...]:
         names += [name.replace("blocks", "striped") for name in [*shapes, *names] if name.startswith("blocks")]
     seen = set()
     for name in names:
-        made = make_design(name, radius)
+        made = make_design(name, radius, width)
         if len(made.tables) <= 100 and made.tables not in seen:
             seen.add(made.tables)
             found.append(made)
@@ -229,9 +245,10 @@ def plan(
     disk_budget: int | str | None = None,
     memory_budget: int | str | None = None,
     storage: str = "hot",
-    block_bytes: int = DEFAULT_BLOCK_BYTES,
-    sample: Words | None = None,
+    block_bytes: int | None = None,
+    sample: Any = None,
     prefer: str = "balance",
+    width: int = WORD_BITS,
 ) -> list[Plan]:
     """Estimate every design for a set of n fingerprints, the one that ``auto`` takes first.
 
@@ -240,7 +257,7 @@ def plan(
     n : int
         The number of fingerprints.
     radius : int
-        The largest radius of probes, 0 to 64. Above 16, a scan is the only plan.
+        The largest radius of probes, 0 to the width. Above a quarter of it, a scan is the only plan.
     disk_budget : int or str, optional
         Bytes that tables and ids may take on disk, such as ``"40GB"``.
     memory_budget : int or str, optional
@@ -248,11 +265,13 @@ def plan(
     storage : {"hot", "cold"}
         Whether the tables will be in the page cache (rank by microseconds) or on disk (rank by reads).
 
-    sample : ndarray of uint64, optional
+    sample : array or sequence of fingerprints, optional
         A random sample of the set, of which 16,384 fingerprints are used. If it is skewed, the entries that look-ups meet are
         estimated from its shared prefixes, and striped designs are compared too.
     prefer : {"balance", "speed", "space"}
         What ``auto`` takes of the plans that fit: the best compromise (see :func:`knee`), the fastest, or the smallest.
+    width : int
+        Bits of a fingerprint: 32, 64, 128 or 256.
 
     Returns
     -------
@@ -262,7 +281,7 @@ def plan(
     Raises
     ------
     InputError
-        A negative n, a radius outside 0 to 64, an unknown kind of storage or preference.
+        A negative n, a radius outside 0 to the width, an unknown width, kind of storage or preference.
 
     Examples
     --------
@@ -271,19 +290,36 @@ def plan(
     >>> best.fits
     True
     """
-    radius = check_radius(radius)
+    checked = check_width(width)
+    radius = check_radius(radius, width)
     n = check_whole(n, 0, 2**64, "n")
     check_choice(storage, STORAGE, "storage")
     check_choice(prefer, PREFER, "prefer")
-    check_block_bytes(block_bytes)
+    block_bytes = default_block_bytes(width) if block_bytes is None else check_block_bytes(block_bytes)
     disk_budget = None if disk_budget is None else parse_size(disk_budget, "disk_budget")
     memory_budget = None if memory_budget is None else parse_size(memory_budget, "memory_budget")
+    rows = None if sample is None else check_fingerprints(sample, checked)
+    return _ranked(n, radius, checked, rows, disk_budget, memory_budget, storage, block_bytes, prefer)
+
+
+def _ranked(
+    n: int,
+    radius: int,
+    width: Width,
+    sample: Words | None,
+    disk_budget: int | None,
+    memory_budget: int | None,
+    storage: str,
+    block_bytes: int,
+    prefer: str,
+) -> list[Plan]:
+    """Return the plans in the order of :func:`plan`; the sample is of rows."""
     if memory_budget is None and storage == "hot":
         memory_budget = total_memory() // 2
-    measured = None if sample is None else Sample(check_fingerprints(sample))
+    measured = None if sample is None else Sample(sample, width)
     if measured is not None and not measured.skewed:
         measured = None
-    plans = _plans(n, radius, measured, disk_budget, memory_budget, block_bytes)
+    plans = _plans(n, radius, width.bits, measured, disk_budget, memory_budget, block_bytes)
     plans.sort(key=lambda p: (not p.fits, _cost(p, storage), p.bytes_per_fingerprint))
     if plans[0].fits:
         best = preferred([p for p in plans if p.fits], storage, prefer)
@@ -293,10 +329,10 @@ def plan(
 
 
 def _plans(
-    n: int, radius: int, sample: Sample | None, disk_budget: int | None, memory_budget: int | None, block_bytes: int
+    n: int, radius: int, width: int, sample: Sample | None, disk_budget: int | None, memory_budget: int | None, block_bytes: int
 ) -> list[Plan]:
     plans = []
-    for candidate in candidates_for(radius, sample is not None):
+    for candidate in candidates_for(radius, sample is not None, width):
         try:
             plans.append(
                 estimate(
@@ -358,19 +394,20 @@ class Crossover(NamedTuple):
     fingerprints: int | None
 
 
-def crossover(n: int, radius: int, storage: str = "hot", block_bytes: int = DEFAULT_BLOCK_BYTES) -> Crossover:
+def crossover(n: int, radius: int, storage: str = "hot", width: int = WORD_BITS) -> Crossover:
     """Return where a scan becomes cheaper, for n fingerprints and for a radius, on uniform data and without budgets."""
+    block_bytes, most_radius = default_block_bytes(width), lookup_radius(width)
 
     def scans(count: int, within: int) -> bool:
         if within == 0:
             return False
-        if within > LOOKUP_RADIUS:
+        if within > most_radius:
             return True
-        fastest = min(_plans(count, within, None, None, NO_BUDGET, block_bytes), key=lambda p: _cost(p, storage))
+        fastest = min(_plans(count, within, width, None, None, NO_BUDGET, block_bytes), key=lambda p: _cost(p, storage))
         return fastest.name == SCAN
 
-    first = next(r for r in range(LOOKUP_RADIUS + 2) if scans(n, r))
-    if radius > LOOKUP_RADIUS:
+    first = next(r for r in range(most_radius + 2) if scans(n, r))
+    if radius > most_radius:
         return Crossover(first, None)
     most = 0
     for step in (10**e for e in range(18, -1, -1)):
@@ -384,16 +421,18 @@ def choose(
     radius: int,
     *,
     disk_budget: int | None = None,
+    width: Width = WIDTH_64,
     storage: str = "hot",
-    block_bytes: int = DEFAULT_BLOCK_BYTES,
+    block_bytes: int | None = None,
     sample: Words | None = None,
     prefer: str = "balance",
 ) -> Plan:
-    """Return the plan that ``design="auto"`` takes; InputError if none fits the disk budget."""
-    plans = plan(n, radius, disk_budget=disk_budget, storage=storage, block_bytes=block_bytes, sample=sample, prefer=prefer)
+    """Return the plan that ``design="auto"`` takes, where the sample is of rows; InputError if none fits the disk budget."""
+    size = default_block_bytes(width.bits) if block_bytes is None else block_bytes
+    plans = _ranked(n, radius, width, sample, disk_budget, None, storage, size, prefer)
     if not plans[0].fits:
         # A store over the memory budget works, with misses of the page cache; one over the disk budget cannot be built.
-        plans = plan(n, radius, disk_budget=disk_budget, storage="cold", block_bytes=block_bytes, sample=sample, prefer=prefer)
+        plans = _ranked(n, radius, width, sample, disk_budget, None, "cold", size, prefer)
     if not plans[0].fits:
         least = min(plans, key=lambda p: p.disk_bytes)
         raise InputError(

@@ -100,7 +100,9 @@ def parse_header(data: bytes, path: Path) -> LogHeader:
         raise CorruptStoreError(f"{path}: the log is cut short ({len(data)} bytes): {RUN_REPAIR}", path=path)
     if xxhash.xxh64_intdigest(data[: _HEADER.size]) != int.from_bytes(data[_HEADER.size : _HEADER.size + 8], "little"):
         raise CorruptStoreError(f"{path}: the header of the log is damaged (checksum differs): {RUN_REPAIR}", path=path)
-    magic, version, header_bytes, identity, generation, first, fingerprints, ids, row, kind, width, flags = _HEADER.unpack_from(data)
+    magic, version, header_bytes, identity, generation, first, fingerprints, ids, row, kind, width, flags = _HEADER.unpack_from(
+        data
+    )
     if magic != MAGIC:
         raise CorruptStoreError(f"{path}: not a log", path=path)
     if (version, header_bytes, flags) != (VERSION, HEADER_BYTES, 0) or kind >= len(ID_KINDS) or width not in WIDTHS:

@@ -15,7 +15,9 @@ IN_BASE = 4  # beside the kind: the fingerprint is in the generation's tables
 ID_KINDS = ("row", "integer", "string")
 LAST_ROW = 2**64 - 1
 Row = tuple[int, int, int]  # kind, with IN_BASE where it holds; fingerprint, as the kernel knows it; id number
-_PAYLOAD = struct.Struct("<QQQQQII")  # fingerprints, ids and next row afterwards; rows, strings, kind of ids, words of a fingerprint
+_PAYLOAD = struct.Struct(
+    "<QQQQQII"
+)  # fingerprints, ids and next row afterwards; rows, strings, kind of ids, words of a fingerprint
 _ONE_ROW = struct.Struct("<QQQQQIIQQB")  # of one word
 _ID_AND_KIND = struct.Struct("<QB")
 _LENGTH = struct.Struct("<I")

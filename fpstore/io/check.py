@@ -94,6 +94,11 @@ def _bits_of_rows(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
     return 0
 
 
+def is_one(value: object) -> bool:
+    """Return whether a value is one fingerprint, where many are taken too."""
+    return isinstance(value, int | np.integer | bytes) or is_image_hash(value)
+
+
 def check_fingerprint(value: object, width: Width = WIDTH_64) -> int:
     """Return one fingerprint as a number below 2^bits.
 

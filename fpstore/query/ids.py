@@ -60,7 +60,7 @@ class Ids:
         fingerprints = [] if number is None else snapshot.fingerprints_of_one(number)
         if not fingerprints:
             raise NotStoredError(f"the id {show(identifier)} is not stored", got=identifier)
-        return fingerprints
+        return list(map(snapshot.width.outer, fingerprints))
 
 
 def fingerprints_of(snapshot: Snapshot, ids: Any) -> tuple[Lims, Words]:
@@ -68,7 +68,7 @@ def fingerprints_of(snapshot: Snapshot, ids: Any) -> tuple[Lims, Words]:
     listed = _listed(ids)
     checked = check_ids(listed, len(listed))
     if isinstance(checked, list) != (snapshot.totals.id_kind == "string"):
-        return np.zeros(len(checked) + 1, np.int64), np.empty(0, np.uint64)
+        return np.zeros(len(checked) + 1, np.int64), snapshot.width.empty(0)
     wanted, stored = _translated(snapshot, checked)
     fingerprints, numbers = snapshot.with_ids(wanted[stored])
     starts = np.searchsorted(numbers, wanted)

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.lims import lims_of
-from fpstore.query.batches import SCAN_BLOCKS, SCAN_QUERIES, Columns, run
+from fpstore.query.batches import SCAN_BLOCKS, SCAN_QUERIES, Columns, no_matches, run
+from fpstore.width import order_of
 
 More = npt.NDArray[np.bool_]  # of each query, whether it has more matches
 Kept = tuple[Columns, More]
@@ -30,11 +31,11 @@ def shortened(columns: Columns, limit: int) -> Kept:
 
 
 def collected(parts: Sequence[tuple[npt.NDArray[np.int64], Columns]], query_count: int) -> Columns:
-    """Put together columns of some queries each, given with the numbers of these queries, by query, distance, fingerprint."""
-    number = np.concatenate([np.empty(0, np.int64), *(np.repeat(numbers, np.diff(c[0])) for numbers, c in parts)])
-    found = np.concatenate([np.empty(0, np.uint64), *(c[1] for _, c in parts)])
-    distances = np.concatenate([np.empty(0, np.uint8), *(c[2] for _, c in parts)])
-    order = np.lexsort((found, distances, number))
+    """Put together columns, at least one, of some queries each, given with the numbers of these queries."""
+    number = np.concatenate([np.repeat(numbers, np.diff(c[0])) for numbers, c in parts])
+    found = np.concatenate([c[1] for _, c in parts])
+    distances = np.concatenate([c[2] for _, c in parts])
+    order = order_of(number, distances, found)
     return lims_of(np.bincount(number, minlength=query_count)), found[order], distances[order]
 
 
@@ -45,7 +46,7 @@ class Everything(NamedTuple):
     ----------
     kernel : _kernel.Table
         The identity table.
-    absent : ndarray of uint64
+    absent : ndarray of uint64, rows
         The fingerprints of the table that have been deleted, ascending.
     delta : _kernel.Delta or None
     version : int
@@ -76,6 +77,8 @@ def scanned_nearest(stored: Everything, queries: Words, radius: int, limit: int,
     if stored.delta is not None:
         added = stored.delta.nearest(queries, radius, limit, stored.version)
         found.append((0, added[:3], added[3]))
+    if not found:
+        return no_matches(queries), np.zeros(len(queries), bool)
     columns = collected([(np.arange(len(more)) + first, c) for first, c, more in found], len(queries))
     columns, more = shortened(columns, limit)
     for first, _, others in found:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from fpstore.aliases import Words
+from fpstore.width import Distances, Width
 
 
 class Match(NamedTuple):
@@ -40,7 +43,7 @@ class MatchList(list[Match]):
         self.more = more
 
 
-LookUp = Callable[[npt.NDArray[np.uint64]], tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64] | list[str]]]
+LookUp = Callable[[Words], tuple[npt.NDArray[np.int64], Words | list[str]]]  # of the ids of rows
 
 
 class Matches:
@@ -50,9 +53,8 @@ class Matches:
     ----------
     lims : ndarray of int64, shape (queries + 1,)
         The matches of query q are at ``lims[q]:lims[q + 1]``.
-    fingerprints : ndarray of uint64, shape (matches,)
-        By query, distance, fingerprint.
     distances : ndarray of uint8, shape (matches,)
+        Of fingerprints of 256 bits, uint16.
     inserted : ndarray of bool, shape (queries,), or None
         Of :meth:`fpstore.Store.probe_insert_many`: which queries were inserted.
     more : ndarray of bool, shape (queries,), or None
@@ -62,22 +64,32 @@ class Matches:
     def __init__(
         self,
         lims: npt.NDArray[np.int64],
-        fingerprints: npt.NDArray[np.uint64],
-        distances: npt.NDArray[np.uint8],
+        rows: Words,
+        distances: Distances,
         look_up: LookUp,
+        width: Width,
         inserted: npt.NDArray[np.bool_] | None = None,
         more: npt.NDArray[np.bool_] | None = None,
     ) -> None:
         self.lims = lims
-        self.fingerprints = fingerprints
+        self.rows = rows  # as the kernel knows the fingerprints
         self.distances = distances
         self._look_up = look_up
+        self._width = width
         self.inserted = inserted
         self.more = more
 
-    def ids(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64] | list[str]]:
+    @property
+    def fingerprints(self) -> npt.NDArray[Any]:
+        """The fingerprints, by query, distance, fingerprint.
+
+        uint64, shape (matches,); of 32 bits uint32; of 128 and 256 bits uint8, shape (matches, width / 8), big-endian.
+        """
+        return self._width.outside(self.rows)
+
+    def ids(self) -> tuple[npt.NDArray[np.int64], Words | list[str]]:
         """Return (lims, ids): the ids of match m are ``ids[lims[m]:lims[m + 1]]``; uint64, or strings in a list."""
-        return self._look_up(self.fingerprints)
+        return self._look_up(self.rows)
 
     def __len__(self) -> int:
         """Return the number of queries."""
@@ -86,9 +98,9 @@ class Matches:
     def __iter__(self) -> Iterator[list[Match]]:
         lims, ids = self.ids()
         plain = ids if isinstance(ids, list) else ids.tolist()
-        fingerprints, distances = self.fingerprints.tolist(), self.distances.tolist()
+        fingerprints, distances = self._width.numbers(self.rows), self.distances.tolist()
         for start, end in zip(self.lims[:-1].tolist(), self.lims[1:].tolist(), strict=True):
             yield [Match(fingerprints[m], distances[m], plain[lims[m] : lims[m + 1]]) for m in range(start, end)]
 
     def __repr__(self) -> str:
-        return f"<fpstore.Matches: {len(self.fingerprints)} matches of {len(self)} queries>"
+        return f"<fpstore.Matches: {len(self.rows)} matches of {len(self)} queries>"

@@ -12,7 +12,7 @@ from fpstore.aliases import Words
 from fpstore.design.costs import scan_nanoseconds
 from fpstore.design.planner import estimate
 from fpstore.lims import lims_of
-from fpstore.query.batches import Columns
+from fpstore.query.batches import Columns, no_matches
 from fpstore.query.generation import Generation
 from fpstore.query.limited import collected
 from fpstore.query.snapshot import Snapshot
@@ -36,13 +36,13 @@ def nearest(snapshot: Snapshot, queries: Words, count: int, radius: int, threads
         left = left[~done]
     if len(left):
         parts.append((left, snapshot.scan_nearest(queries[left], radius, threads, count)[0]))
-    return collected(parts, len(queries))
+    return collected(parts, len(queries)) if parts else no_matches(queries)
 
 
 def _radii(generation: Generation, most: int) -> Iterator[int]:
     """Yield the radii, ascending, for which the look-ups of the design are cheaper than a scan."""
     design, count = generation.design, generation.count
-    scan = scan_nanoseconds(count) / 1000
+    scan = scan_nanoseconds(count, design.width.words) / 1000
     for radius in range(min(most, design.radius) + 1):
         if generation.scans(radius) or estimate(replace(design, radius=radius), count).microseconds > scan:
             return

@@ -120,7 +120,7 @@ class Snapshot:
     def absent(self) -> Words:
         """The fingerprints of the tables that have been deleted, ascending."""
         if self._delta_kernel is None or not self._delta_kernel.removals:
-            return NONE
+            return self.width.empty(0)
         changed = self.changed[0]
         deleted: Words = changed[self._delta_kernel.states(changed, self.version) == ABSENT]
         return deleted

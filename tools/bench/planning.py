@@ -16,7 +16,7 @@ from bench.data import Words
 from bench.harness import Bench, Result, microseconds, ratio
 from fpstore import _kernel
 from fpstore.design.costs import BATCH_QUERIES, NANOSECONDS, Work, work
-from fpstore.design.families import MAX_RADIUS, TableLookup
+from fpstore.design.families import TableLookup, lookup_radius
 from fpstore.design.planner import SPEED_FOR_TWICE_THE_BYTES, Plan, weighted_cost
 
 SIZES = (20, 22, 24)
@@ -158,7 +158,7 @@ def _ranked(bench: Bench, size: int, radius: int) -> Result:
 def ranking(bench: Bench) -> Result:
     """Compare what `auto` takes at each radius with the designs that could be better: predicted and measured times."""
     chosen = _kernel.isa()
-    radii = (1, 3) if bench.smoke else range(1, MAX_RADIUS + 1)
+    radii = (1, 3) if bench.smoke else range(1, lookup_radius(64) + 1)
     try:
         return {f"2^{size}": {f"radius {r}": _ranked(bench, size, r) for r in radii} for size in bench.sizes(*RANKED_SIZES)}
     finally:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fpstore import Store
-from fpstore.design.families import IDENTITY, WIDTH, TableSpec
+from fpstore.design.families import TableSpec, identity
 from sweep.data import KINDS, Ids, Rng, Words, make_ids, make_queries
 from sweep.model import Model
 
@@ -180,17 +180,17 @@ def draw(seed: int, number: int) -> Case:
 def custom(rng: Rng, radius: int) -> list[TableSpec]:
     """Return tables whose leading blocks, of any width, are disjoint: exact when their flips, and one each, exceed the radius."""
     count = int(rng.integers(1, radius + 2))
-    cuts = np.sort(rng.choice(np.arange(1, WIDTH), count, replace=False))
-    first, order = int(cuts[0]), rng.permutation(WIDTH - int(cuts[0])) + int(cuts[0])
+    cuts = np.sort(rng.choice(np.arange(1, 64), count, replace=False))
+    first, order = int(cuts[0]), rng.permutation(64 - int(cuts[0])) + int(cuts[0])
     blocks = [np.arange(first), *np.split(order, cuts[1:] - first)[: count - 1]]
     flips = np.bincount(rng.integers(0, count, radius + 1 - count), minlength=count)
     tables: list[TableSpec] = []
     for block, most in zip(blocks, flips.tolist(), strict=True):
-        others = rng.permutation(np.setdiff1d(np.arange(WIDTH), block))
-        bits = bytes([*block.tolist(), *others.tolist()]) if tables else IDENTITY
+        others = rng.permutation(np.setdiff1d(np.arange(64), block))
+        bits = bytes([*block.tolist(), *others.tolist()]) if tables else identity(64)
         tables.append(TableSpec(bits, len(block), min(most, len(block))))
     # A look-up of every entry, which needs no other table, is drawn now and then.
-    return [TableSpec(IDENTITY, 0), *tables[1:]] if rng.random() < 0.1 else tables
+    return [TableSpec(identity(64), 0), *tables[1:]] if rng.random() < 0.1 else tables
 
 
 def _changes(rng: Rng, rows: Words, ids: Ids, id_kind: str, kind: str) -> list[Change]:

@@ -18,7 +18,7 @@ from fpstore.format.record import ID_KINDS, Change, Totals, pack_change
 
 IDENTITY = bytes(range(16))
 GENERATION = 3
-HEADER = LogHeader(IDENTITY, GENERATION, 7, Totals(1, 2, 3, "string"))
+HEADER = LogHeader(IDENTITY, GENERATION, 7, Totals(1, 2, 3, "string"), 64)
 SEED = HEADER.seed
 PAGE = 4096
 

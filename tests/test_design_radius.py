@@ -5,14 +5,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fpstore import InputError, TableSpec
-from fpstore.design.families import IDENTITY, LOOKUP_RADIUS, MAX_RADIUS, covers, design
+from fpstore.design.families import covers, design, identity, lookup_radius
 
 
 @given(st.lists(st.tuples(st.integers(0, 16), st.integers(0, 5)), min_size=1, max_size=4), st.integers(0, 20), st.booleans())
 @settings(max_examples=200, deadline=None)
 def test_covers_of_disjoint_blocks_is_that_of_the_general_search(shapes, radius, whole):
     """They are decided by a sum; a table that another one makes superfluous changes nothing."""
-    tables, start = [TableSpec(IDENTITY, 64)] if whole else [], 0
+    tables, start = [TableSpec(identity(64), 64)] if whole else [], 0
     for length, flips in shapes:
         bits = [*range(start, start + length), *range(start), *range(start + length, 64)]
         tables.append(TableSpec(bytes(bits), length, min(flips, length)))
@@ -25,18 +25,18 @@ def test_covers_of_disjoint_blocks_is_that_of_the_general_search(shapes, radius,
 
 @pytest.mark.parametrize("name", ["flip-1", "flip-4", "flip-9", "flip-17", "striped-4-1", "striped-8-1"])
 def test_blocks_of_a_large_radius_cover_it_by_construction(name, monkeypatch):
-    tables = design(name, LOOKUP_RADIUS).tables
-    assert covers(tables, LOOKUP_RADIUS)
-    assert not name.startswith("flip") or not covers(tables, LOOKUP_RADIUS + 1)
+    tables = design(name, lookup_radius(64)).tables
+    assert covers(tables, lookup_radius(64))
+    assert not name.startswith("flip") or not covers(tables, lookup_radius(64) + 1)
     monkeypatch.setattr("fpstore.design.families._worthwhile", None)  # the general search is not needed
-    assert covers(tables, LOOKUP_RADIUS)
+    assert covers(tables, lookup_radius(64))
 
 
-@pytest.mark.parametrize("radius", [0, 1, 3, 17, MAX_RADIUS])
+@pytest.mark.parametrize("radius", [0, 1, 3, 17, 64])
 def test_a_scan_covers_every_radius(radius):
     made = design("scan", radius)
-    assert [(t.permutation, t.prefix_bits, t.flips) for t in made.tables] == [(IDENTITY, 0, 0)]
-    assert covers(made.tables, MAX_RADIUS)
+    assert [(t.permutation, t.prefix_bits, t.flips) for t in made.tables] == [(identity(64), 0, 0)]
+    assert covers(made.tables, 64)
     for smaller in range(1, radius + 1):
         assert made.scans(1 << 20, smaller)
         assert [(x.prefix_bits, x.variant_count) for x in made.lookups(1 << 20, smaller)] == [(0, 1)]
@@ -48,5 +48,5 @@ def test_above_radius_16_there_is_only_a_scan():
         with pytest.raises(InputError, match="above radius 16, look-ups cost more than a scan: use scan or auto"):
             design(name, 17)
     with pytest.raises(InputError, match="got radius 20: use scan or auto"):
-        design([TableSpec(IDENTITY, 20, 19)], 20)
-    assert design([TableSpec(IDENTITY, 20, 20)], 20).radius == 20
+        design([TableSpec(identity(64), 20, 19)], 20)
+    assert design([TableSpec(identity(64), 20, 20)], 20).radius == 20

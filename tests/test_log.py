@@ -360,7 +360,7 @@ def test_records_of_another_place_or_log_do_not_count(full, tmp_path):
     path, places = full
     data = path.read_bytes()
     moved = data[:HEADER_BYTES] + data[places[1] :]
-    other = LogHeader(bytes(16), GENERATION, 7, Totals(1, 2, 3, "string")).pack()
+    other = LogHeader(bytes(16), GENERATION, 7, Totals(1, 2, 3, "string"), 64).pack()
     foreign = other + data[len(other) :]
     for image, identity in ((moved, IDENTITY), (foreign, bytes(16))):
         path.write_bytes(with_words(image, HEADER_BYTES, boot_word() ^ 1))

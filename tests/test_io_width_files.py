@@ -257,7 +257,7 @@ def test_parquet_columns_of_every_kind(tmp_path, bits):
         (
             32,
             pa.array([1, 2**32], pa.uint64()),
-            f"row 2: the fingerprint 4294967296 takes 33 bits, but the width is 32: {advice(64)}",
+            f"row 2: the fingerprint does not fit: 4294967296 takes 33 bits, but the width is 32: {advice(64)}",
         ),
     ],
     ids=range(11),

@@ -269,6 +269,12 @@ def test_parquet_columns_of_another_width_are_named(tmp_path, bits, column, mess
     assert str(caught.value) == f"{path}: {message}"
 
 
+@pytest.mark.parametrize("texts", [["0" * 16 + "\n" + "0" * 16], ["0" * 16 + "\n" + "0" * 16, ""], ["", "0x0\n0x1"], ["#"]])
+def test_texts_of_parquet_are_one_fingerprint_each(tmp_path, texts):
+    with pytest.raises(InputError, match=r": row 1: '.*' is not a fingerprint: expected 16 hexadecimal digits"):
+        read(parquet(tmp_path, pa.array(texts)), 64)
+
+
 @pytest.mark.parametrize("kind", [pa.binary(), pa.string(), pa.binary(8), pa.uint64()])
 def test_rows_of_parquet_are_counted_over_batches(tmp_path, kind):
     good = {"binary": bytes(8), "string": "0" * 16, "fixed_size_binary[8]": bytes(8), "uint64": 1}[str(kind)]

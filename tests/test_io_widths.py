@@ -191,6 +191,14 @@ ARRAYS = [
         ),
     ),
     (
+        64,
+        np.zeros((5, 1), np.uint64),
+        (
+            "fingerprints of 64 bits must be a 1-D array of unsigned integers, or uint8 rows of shape (n, 8), "
+            "got dtype uint64, shape (5, 1)"
+        ),
+    ),
+    (
         32,
         np.zeros(5),
         (

@@ -257,7 +257,7 @@ def test_parquet_columns_of_every_kind(tmp_path, bits):
         (
             32,
             pa.array([1, 2**32], pa.uint64()),
-            f"row 2: the fingerprint 4294967296 takes 33 bits, but the width is 32: {advice(64)}",
+            f"row 2: the fingerprint does not fit: 4294967296 takes 33 bits, but the width is 32: {advice(64)}",
         ),
     ],
     ids=range(11),
@@ -267,6 +267,12 @@ def test_parquet_columns_of_another_width_are_named(tmp_path, bits, column, mess
     with pytest.raises(InputError) as caught:
         read(path, bits)
     assert str(caught.value) == f"{path}: {message}"
+
+
+@pytest.mark.parametrize("texts", [["0" * 16 + "\n" + "0" * 16], ["0" * 16 + "\n" + "0" * 16, ""], ["", "0x0\n0x1"], ["#"]])
+def test_texts_of_parquet_are_one_fingerprint_each(tmp_path, texts):
+    with pytest.raises(InputError, match=r": row 1: '.*' is not a fingerprint: expected 16 hexadecimal digits"):
+        read(parquet(tmp_path, pa.array(texts)), 64)
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.string(), pa.binary(8), pa.uint64()])

@@ -191,6 +191,14 @@ ARRAYS = [
         ),
     ),
     (
+        64,
+        np.zeros((5, 1), np.uint64),
+        (
+            "fingerprints of 64 bits must be a 1-D array of unsigned integers, or uint8 rows of shape (n, 8), "
+            "got dtype uint64, shape (5, 1)"
+        ),
+    ),
+    (
         32,
         np.zeros(5),
         (
@@ -263,8 +271,8 @@ def test_other_widths_are_named_with_the_one_that_is_wanted(bits, values, messag
 @pytest.mark.parametrize(
     ("bits", "value", "message"),
     [
-        (64, 2**64, other("the fingerprint 18446744073709551616 takes 65 bits", 128, 64)),
-        (32, np.uint64(2**40), other("the fingerprint 1099511627776 takes 41 bits", 64, 32)),
+        (64, 2**64, other("the fingerprint does not fit: 18446744073709551616 takes 65 bits", 128, 64)),
+        (32, np.uint64(2**40), other("the fingerprint does not fit: 1099511627776 takes 41 bits", 64, 32)),
         (64, bytes(32), other("a fingerprint of 256 bits (bytes, length 32)", 256, 64)),
         (256, bytes(5), "a fingerprint of 256 bits has 32 bytes, got 5 (bytes, length 5)"),
         (128, np.zeros(32, np.uint8), other("a fingerprint of 256 bits (dtype uint8, shape (32,))", 256, 128)),
@@ -278,6 +286,16 @@ def test_one_fingerprint_of_another_width_is_named(bits, value, message):
     with pytest.raises(InputError) as caught:
         check_fingerprint(value, Width(bits))
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("mask", [True, [True] + [False] * 7])
+def test_masked_bytes_of_one_fingerprint_are_refused(mask):
+    """A mask said that there is no value; in its place stood a number of NumPy's."""
+    row = np.ma.array(np.arange(8), np.uint8, mask=mask)
+    for call in (lambda: check_fingerprint(row), lambda: check_fingerprints([row]), lambda: check_fingerprints(row[None])):
+        with pytest.raises(InputError, match="masked"):
+            call()
+    assert check_fingerprint(np.ma.array(np.arange(8), np.uint8)) == 0x0001020304050607
 
 
 # Text

@@ -121,7 +121,7 @@ def check_fingerprint(value: object, width: Width = WIDTH_64) -> int:
         if not number >> width.bits:
             return number
         if number >= 0:
-            raise InputError(f"the fingerprint {too_large(number, width)}", got=value)
+            raise InputError(f"the fingerprint does not fit: {too_large(number, width)}", got=value)
     data = _as_bytes(value, width)
     if data is not None:
         return int.from_bytes(data, "big")
@@ -241,7 +241,7 @@ def is_image_hash(value: object) -> bool:
 def _as_bytes(value: Any, width: Width, where: str = "") -> bytes | None:
     """Return the bytes of a fingerprint that is bytes, a row of an array or an image hash; None if it is something else."""
     if is_image_hash(value) or (isinstance(value, np.ndarray) and value.dtype.kind == "b"):
-        bits = value if isinstance(value, np.ndarray) else value.hash
+        bits = _unmasked(value if isinstance(value, np.ndarray) else value.hash)
         if bits.size != width.bits:
             what = f" ({type(value).__name__}, shape {bits.shape}){where}"
             raise InputError(wrong_width("a fingerprint", bits.size, what, width), got=value)
@@ -250,7 +250,8 @@ def _as_bytes(value: Any, width: Width, where: str = "") -> bytes | None:
         words = width.words > 1 and value.dtype.kind == "u" and value.dtype.itemsize == 8
         if value.ndim != 1 or not (words or value.dtype == np.uint8):
             return None
-        data = value.astype(">u8").tobytes() if words else value.tobytes()
+        value = _unmasked(value)
+        data: bytes = value.astype(">u8").tobytes() if words else value.tobytes()
     elif isinstance(value, bytes | bytearray | memoryview) or (isinstance(value, np.void) and value.dtype.names is None):
         data = bytes(value) if isinstance(value, bytes | bytearray) else value.tobytes()
     else:
@@ -363,10 +364,13 @@ def as_array(values: object) -> npt.NDArray[Any] | None:
     """
     if not isinstance(values, np.ndarray) and not hasattr(values, "__array__"):
         return None
-    array = np.asanyarray(values)
+    return _unmasked(np.asanyarray(values))
+
+
+def _unmasked(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     # Records have a mask of their own kind, and are refused later whatever it says.
     if isinstance(array, np.ma.MaskedArray) and array.dtype.names is None and np.ma.is_masked(array):
-        raise InputError("the array has masked values: leave those rows out (array.compressed())", got=values)
+        raise InputError("the array has masked values: leave those rows out (array.compressed())", got=array)
     return np.asarray(array)
 
 

@@ -96,7 +96,7 @@ class JsonlSource(LineSource):
             if value < 0:
                 raise InputError(f"{show(value)} is not a fingerprint: it is negative")
             if value >> self._width.bits:
-                raise InputError(f"the fingerprint {too_large(value, self._width)}")
+                raise InputError(f"the fingerprint does not fit: {too_large(value, self._width)}")
             return value
         if type(value) is str:
             return read_digits(value, self._decimal, self._width)

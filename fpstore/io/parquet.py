@@ -138,7 +138,7 @@ class ParquetSource(Source):
         values = column.to_numpy(zero_copy_only=False)
         large = first_too_large(values, width)
         if large is not None:
-            raise InputError(f"row {done + large + 1}: the fingerprint {too_large(int(values[large]), width)}")
+            raise InputError(f"row {done + large + 1}: the fingerprint does not fit: {too_large(int(values[large]), width)}")
         return rows_of_array(values, width)
 
     def _rows_of_text(self, texts: list[str], done: int) -> Words:

@@ -29,7 +29,7 @@ def known_rows(source: Any) -> int | None:
 
 def chunks(source: Any, ids: Any, width: Width) -> Iterator[tuple[Words, Words | list[str] | StringColumn | None]]:
     """Yield (fingerprints, ids) pieces of any accepted input: an array, an iterable of arrays, or a reader of fpstore.io."""
-    if isinstance(source, (np.ndarray, list, tuple, range)) and not _is_list_of_arrays(source):
+    if isinstance(source, (np.ndarray, list, tuple, range)) and not _is_list_of_arrays(source, width):
         fingerprints = check_fingerprints(source, width)
         checked = None if ids is None else check_ids(ids, len(fingerprints))
         for start in range(0, len(fingerprints), SLICE_ROWS):
@@ -37,14 +37,12 @@ def chunks(source: Any, ids: Any, width: Width) -> Iterator[tuple[Words, Words |
             yield fingerprints[piece], None if checked is None else checked[piece]
         return
     if not isinstance(source, Iterable) or isinstance(source, (str, bytes, dict)):
-        raise InputError(
-            f"fingerprints must be a uint64 array, an iterable of such arrays, or a reader, got {type(source).__name__}"
-        )
+        raise InputError(f"fingerprints must be an array, an iterable of arrays, or a reader, got {type(source).__name__}")
     if ids is not None and (isinstance(ids, (np.ndarray, str)) or not isinstance(ids, Iterable)):
         raise InputError("with an iterable of fingerprint arrays, ids must be an iterable of as many id arrays")
     id_parts = None if ids is None else iter(ids)
     kind: type | None = None
-    for number, part in enumerate(_parts(source)):
+    for number, part in enumerate(_parts(source, width)):
         if hasattr(part, "fingerprints"):
             if ids is not None:
                 raise InputError("ids come with the reader; do not pass them as well")
@@ -72,14 +70,29 @@ def chunks(source: Any, ids: Any, width: Width) -> Iterator[tuple[Words, Words |
         raise InputError("there are more id arrays than fingerprint arrays")
 
 
-def _parts(source: Iterable[Any]) -> Iterable[Any]:
+def _parts(source: Iterable[Any], width: Width) -> Iterable[Any]:
     from fpstore.io.reader import Reader
 
-    return source.columns() if isinstance(source, Reader) else source
+    if not isinstance(source, Reader):
+        return source
+    if source.width != width.bits:
+        raise InputError(
+            f"the reader was opened for fingerprints of {source.width} bits, but the width is {width.bits}: open it with "
+            f"width={width.bits}",
+            expected=width.bits, got=source.width,
+        )  # fmt: skip
+    return source.columns()
 
 
-def _is_list_of_arrays(source: object) -> bool:
-    return isinstance(source, (list, tuple)) and len(source) > 0 and all(map(_is_array, source))
+def _is_list_of_arrays(source: object, width: Width | None = None) -> bool:
+    if not isinstance(source, (list, tuple)) or not source or not all(map(_is_array, source)):
+        return False
+    return width is None or not all(_is_one_row(part, width) for part in source)
+
+
+def _is_one_row(part: Any, width: Width) -> bool:
+    """Whether an array is the bytes of one fingerprint."""
+    return getattr(part, "dtype", None) == np.uint8 and getattr(part, "shape", None) == (width.bytes,)
 
 
 def _is_array(part: object) -> bool:

@@ -64,14 +64,19 @@ class Join(Merge):
                 self._joined = self._sources(snapshot)
                 self._replace(snapshot)
             finally:
-                if self._new_strings is not None:
-                    self._new_strings.close()
-                remove_generation(self._folder)
+                self._new_strings = None
+                remove_generation(self._folder)  # with the files of the new strings
 
     def _common_kind(self, snapshot: Snapshot) -> str:
         made = snapshot.generation.manifest.fingerprinter
         kind, first = snapshot.totals.id_kind if snapshot.totals.ids else None, self._path
         for other in self._others:
+            if other.width != snapshot.width:
+                raise InputError(
+                    f"{other.generation.path}: its fingerprints have {other.width.bits} bits, those of {self._path} "
+                    f"{snapshot.width.bits}: only stores of one width are joined",
+                    expected=snapshot.width.bits, got=other.width.bits,
+                )  # fmt: skip
             theirs = other.generation.manifest.fingerprinter
             if made is not None and theirs is not None and made != theirs:
                 raise InputError(f"{other.generation.path}: its fingerprints were made in another way than those of {self._path}")

@@ -143,7 +143,7 @@ def build(
     """
     import fpstore
 
-    types.usage_error_for_design(options["design"], options["radius"])
+    types.usage_error_for_design(options["design"], options["radius"], width)
     if options["block_bytes"] is None:
         del options["block_bytes"]
     for path in inputs:
@@ -165,7 +165,7 @@ def build(
         source = open_reader(inputs, id_field=id_field, id_type=id_type, width=width, **rows.arguments)
     began = time.monotonic()
     with Bars(talk.bars, source) as bars:
-        made = fpstore.build(store, source, overwrite=force, progress=bars if talk.bars else None, **options)
+        made = fpstore.build(store, source, width=width, overwrite=force, progress=bars if talk.bars else None, **options)
     with made:
         stats = made.stats()
     notices.report(talk)

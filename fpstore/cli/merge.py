@@ -67,7 +67,7 @@ def merge(
     if renumber and not others:
         types.fail("--renumber needs an OTHER store")
     with fpstore.open(store) as opened:
-        types.usage_error_for_design(design, opened.radius)
+        types.usage_error_for_design(design, opened.radius, opened.width)
     for other in others:  # before STORE is opened for writing
         with fpstore.open(other) as read:
             if read.path.samefile(store):

@@ -103,8 +103,10 @@ def plan(
     import fpstore
     from fpstore.design.planner import crossover
 
-    plans = fpstore.plan(n, radius, disk_budget=disk_budget, memory_budget=memory_budget, storage=storage, prefer=prefer)
-    crossing = crossover(n, radius, storage)
+    plans = fpstore.plan(
+        n, radius, disk_budget=disk_budget, memory_budget=memory_budget, storage=storage, prefer=prefer, width=width
+    )
+    crossing = crossover(n, radius, storage, width)
     if as_json:
         scan = {"cheaper_from_radius": crossing.radius, "cheaper_up_to_fingerprints": crossing.fingerprints}
         print_json({"fingerprints": n, "radius": radius, "scan": scan, "plans": [_record(p) for p in plans]})

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import lgamma, log, log2
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -379,21 +379,12 @@ def crossover(n: int, radius: int, storage: str = "hot", block_bytes: int = DEFA
     return Crossover(first, most)
 
 
-def choose(
-    n: int,
-    radius: int,
-    *,
-    disk_budget: int | None = None,
-    storage: str = "hot",
-    block_bytes: int = DEFAULT_BLOCK_BYTES,
-    sample: Words | None = None,
-    prefer: str = "balance",
-) -> Plan:
-    """Return the plan that ``design="auto"`` takes; InputError if none fits the disk budget."""
-    plans = plan(n, radius, disk_budget=disk_budget, storage=storage, block_bytes=block_bytes, sample=sample, prefer=prefer)
+def choose(n: int, radius: int, *, disk_budget: int | None = None, storage: str = "hot", **others: Any) -> Plan:
+    """Return the plan that ``design="auto"`` takes; InputError if none fits the disk budget. The others are those of :func:`plan`."""
+    plans = plan(n, radius, disk_budget=disk_budget, storage=storage, **others)
     if not plans[0].fits:
         # A store over the memory budget works, with misses of the page cache; one over the disk budget cannot be built.
-        plans = plan(n, radius, disk_budget=disk_budget, storage="cold", block_bytes=block_bytes, sample=sample, prefer=prefer)
+        plans = plan(n, radius, disk_budget=disk_budget, storage="cold", **others)
     if not plans[0].fits:
         least = min(plans, key=lambda p: p.disk_bytes)
         raise InputError(

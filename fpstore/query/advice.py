@@ -10,11 +10,7 @@ def scan_advice(fingerprint_count: int, own: int, radius: int) -> str:
     """Return the notice for a probe with a radius above the store's, in one line."""
     best = choose(fingerprint_count, radius)
     told = f"radius {radius} is over the store's {own}: every one of {fingerprint_count:,} fingerprints was compared"
+    cost = f"({best.name}, {best.bytes_per_fingerprint:.1f} bytes per fingerprint)"
     if best.name == SCAN:
-        return (
-            f"{told}, which no design makes cheaper: call scan, or build the store with radius {radius}, to do it without notice"
-        )
-    return (
-        f"{told}; a store built with radius {radius} looks it up "
-        f"({best.name}, {best.bytes_per_fingerprint:.1f} bytes per fingerprint); scan does this without notice"
-    )
+        return f"{told}, and no design is cheaper: scan, or a store built with radius {radius} {cost}, does it without notice"
+    return f"{told}: a store built with radius {radius} {cost} looks it up; scan does this without notice"

@@ -380,7 +380,7 @@ def crossover(n: int, radius: int, storage: str = "hot", block_bytes: int = DEFA
 
 
 def choose(n: int, radius: int, *, disk_budget: int | None = None, storage: str = "hot", **others: Any) -> Plan:
-    """Return the plan that ``design="auto"`` takes; InputError if none fits the disk budget. The others are those of :func:`plan`."""
+    """Return the plan that ``design="auto"`` takes; InputError if none fits the disk budget. Others as for :func:`plan`."""
     plans = plan(n, radius, disk_budget=disk_budget, storage=storage, **others)
     if not plans[0].fits:
         # A store over the memory budget works, with misses of the page cache; one over the disk budget cannot be built.

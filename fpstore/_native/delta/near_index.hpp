@@ -147,7 +147,7 @@ class NearIndex {
  private:
   static constexpr uint64_t kFewPerBucket = 8;  // a fill with fewer than a fingerprint for so many buckets adds them one by one
   static constexpr uint32_t kAhead = 32;  // keys of a bucket that are prefetched
-  static constexpr uint64_t kLookWork = 32;  // of a look at a bucket, in keys compared in a pass
+  static constexpr uint64_t kLookWork = 128;  // of a look at a bucket, in keys compared in a pass
   static constexpr size_t kFarAhead = 8;     // buckets whose keys are on their way
   // Capacities are 4, 6, 8, 12, 16, 24, ...: class 2k is 4 << k keys.
   static constexpr unsigned kClasses = 60;

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fpstore.design.families import SCAN
 from fpstore.design.planner import choose
 
 
@@ -11,6 +10,6 @@ def scan_advice(fingerprint_count: int, own: int, radius: int) -> str:
     best = choose(fingerprint_count, radius)
     told = f"radius {radius} is over the store's {own}: every one of {fingerprint_count:,} fingerprints was compared"
     cost = f"({best.name}, {best.bytes_per_fingerprint:.1f} bytes per fingerprint)"
-    if best.name == SCAN:
+    if best.design.scans(fingerprint_count, radius):
         return f"{told}, and no design is cheaper: scan, or a store built with radius {radius} {cost}, does it without notice"
     return f"{told}: a store built with radius {radius} {cost} looks it up; scan does this without notice"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from fpstore import Matches, Store, _kernel
 from sweep.cases import QUESTIONS, STATES, Case, Question
 from sweep.data import EDGES, Words
 from sweep.model import Columns, Model, brute
+
+warnings.simplefilter("ignore", fpstore.ScanWarning)  # probes beyond a store's radius are meant
 
 MOST_MATCHES = 1 << 20  # of one question: its batch is cut
 MOST_IDS = 5_000  # of one question about ids

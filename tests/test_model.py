@@ -312,6 +312,7 @@ QUIET = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")
 def test_any_changes():
     run_state_machine_as_test(Machine, settings=settings(max_examples=10, stateful_step_count=25, **QUIET))
 

@@ -42,6 +42,7 @@ def test_len_and_repr(tmp_path, store):
 
 
 def test_matches_iterate_as_lists(tmp_path):
+@pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")
     with fpstore.build(tmp_path / "s", [0b0000, 0b0001, 0b1111], ["zero", "one", "fifteen"]) as store:
         matches = store.probe_many([0b0011, 0b1111, 2**63], radius=2)
         assert len(matches) == 3
@@ -57,6 +58,7 @@ def test_matches_iterate_as_lists(tmp_path):
 
 
 def test_no_queries(store):
+@pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")
     for matches in (store.probe_many([]), store.scan(EMPTY, 9), store.probe_many(EMPTY, 20)):
         assert matches.lims.tolist() == [0]
         assert list(matches) == []

@@ -63,6 +63,7 @@ def check(store, fingerprints, queries, radius):
 # --- Oracle ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")
 @pytest.mark.parametrize(("shape", "kind"), CASES)
 def test_matches_are_those_of_brute_force(tmp_path, small_pieces, shape, kind):
     name, radius = shape

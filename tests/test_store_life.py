@@ -42,7 +42,6 @@ def test_len_and_repr(tmp_path, store):
 
 
 def test_matches_iterate_as_lists(tmp_path):
-@pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")
     with fpstore.build(tmp_path / "s", [0b0000, 0b0001, 0b1111], ["zero", "one", "fifteen"]) as store:
         matches = store.probe_many([0b0011, 0b1111, 2**63], radius=2)
         assert len(matches) == 3
@@ -57,8 +56,8 @@ def test_matches_iterate_as_lists(tmp_path):
         assert ids == ["one", "zero", "fifteen", "fifteen", "zero", "one"]
 
 
-def test_no_queries(store):
 @pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")
+def test_no_queries(store):
     for matches in (store.probe_many([]), store.scan(EMPTY, 9), store.probe_many(EMPTY, 20)):
         assert matches.lims.tolist() == [0]
         assert list(matches) == []
@@ -68,6 +67,7 @@ def test_no_queries(store):
 
 @pytest.mark.parametrize("name", ["auto", "manku-20", "flip-1", "flip-4"])
 @pytest.mark.parametrize("source", [EMPTY, [], (), iter([])])
+@pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")
 def test_empty_store(tmp_path, name, source):
     with fpstore.build(tmp_path / "s", source, design=name) as built:
         assert len(built) == 0

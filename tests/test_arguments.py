@@ -60,6 +60,7 @@ BUILD = {
     "block_bytes": set(),
     "disk_budget": NONE | SIZES - {"1", "numpy 1", "1.0", "numpy 1.0", "99", "2000", "3"},
     "storage": set(),
+    "prefer": set(),
     "fingerprinter": NONE,
     "index_ids": FLAGS,
     "ids": NONE,
@@ -73,6 +74,7 @@ PLAN = {
     "memory_budget": NONE | SIZES,
     "storage": set(),
     "block_bytes": set(),
+    "prefer": set(),
     "sample": NONE | {"list"},
 }
 REPAIR = {
@@ -87,9 +89,17 @@ REPAIR = {
 # Of each method: what it is called with, and which of the odd values each of its arguments takes.
 FINGERPRINT = {"0", "1", "99", "2000"}
 IDS = {"list", "0", "1", "numpy 1", "99", "2000"}
+COUNTS = {"1", "numpy 1", "99", "2000"}
 READING = {
-    "probe": ({"fingerprint": 7}, {"fingerprint": FINGERPRINT, "radius": NONE | SMALL}),
-    "probe_many": ({"fingerprints": [7]}, {"fingerprints": {"list"}, "radius": NONE | SMALL, "threads": THREADS}),
+    "probe": ({"fingerprint": 7}, {"fingerprint": FINGERPRINT, "radius": NONE | SMALL, "limit": NONE | COUNTS}),
+    "probe_many": (
+        {"fingerprints": [7]},
+        {"fingerprints": {"list"}, "radius": NONE | SMALL, "threads": THREADS, "limit": NONE | COUNTS},
+    ),
+    "nearest": (
+        {"fingerprints": [7], "count": 2},
+        {"fingerprints": {"list"} | FINGERPRINT, "count": COUNTS, "max_radius": NONE | SMALL, "threads": THREADS},
+    ),
     "probe_batches": (
         {"fingerprints": [7]},
         {
@@ -99,7 +109,10 @@ READING = {
             "matches": {"1", "numpy 1", "99", "2000"},
         },
     ),
-    "scan": ({"fingerprints": [7], "radius": 3}, {"fingerprints": {"list"}, "radius": SMALL, "threads": THREADS}),
+    "scan": (
+        {"fingerprints": [7], "radius": 3},
+        {"fingerprints": {"list"}, "radius": SMALL, "threads": THREADS, "limit": NONE | COUNTS},
+    ),
     "ids_of": ({"fingerprints": [7]}, {"fingerprints": {"list"}}),
     "fingerprints_of": ({"ids": [7]}, {"ids": {"list"}}),
     "split": (

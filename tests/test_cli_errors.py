@@ -285,7 +285,7 @@ WRONG_USES: list[tuple[Sequence[object], int]] = [
     (["insert", "crawl.fps", "missing.tsv", "--unmatched"], 1),
     (["insert", "crawl.fps", "new.tsv", "--unmatched", "-o", "no/m.tsv"], 1),
     (["insert", "crawl.fps", "new.tsv", "--unmatched", "-o", "m.docx"], 1),
-    (["insert", "crawl.fps", "new.tsv", "--unmatched", "-r", 4], 1),
+    (["insert", "crawl.fps", "new.tsv", "--unmatched", "-r", 65], 2),
     (["insert", "crawl.fps", "new.tsv", "--suffix", ".md"], 2),
     (["insert", "crawl.fps", "new.tsv", "-r", 2], 2),
     (["insert", "crawl.fps", "new.tsv", "--merge-at", 0], 2),

@@ -327,19 +327,6 @@ def test_designs_of_the_paper(name, radius, table_count, prefixes):
         design(name, radius + 1)
 
 
-@pytest.mark.parametrize("radius", range(LOOKUP_RADIUS + 1))
-def test_flip_thresholds(radius):
-    for count in range(1, radius + 2):
-        tables = design(f"flip-{count}", radius).tables
-        assert len(tables) == count
-        assert sum(t.flips + 1 for t in tables) == radius + 1
-        assert max(t.flips for t in tables) - min(t.flips for t in tables) <= 1
-        leading = [t.leading for t in tables]
-        assert sum(map(len, leading)) == 64
-        assert frozenset.union(*leading) == frozenset(range(64))
-    assert [t.flips for t in design("flip-2", 3).tables] == [1, 1]
-
-
 @pytest.mark.parametrize(("block_count", "bits"), [(1, 64), (5, 64), (6, 64), (7, 48), (64, 64)])
 def test_block_lengths(block_count, bits):
     lengths = block_lengths(block_count, bits)

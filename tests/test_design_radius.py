@@ -50,3 +50,16 @@ def test_above_radius_16_there_is_only_a_scan():
     with pytest.raises(InputError, match="got radius 20: use scan or auto"):
         design([TableSpec(identity(64), 20, 19)], 20)
     assert design([TableSpec(identity(64), 20, 20)], 20).radius == 20
+
+
+@pytest.mark.parametrize("radius", range(lookup_radius(64) + 1))
+def test_flip_thresholds(radius):
+    for count in range(1, radius + 2):
+        tables = design(f"flip-{count}", radius).tables
+        assert len(tables) == count
+        assert sum(t.flips + 1 for t in tables) == radius + 1
+        assert max(t.flips for t in tables) - min(t.flips for t in tables) <= 1
+        leading = [t.leading for t in tables]
+        assert sum(map(len, leading)) == 64
+        assert frozenset.union(*leading) == frozenset(range(64))
+    assert [t.flips for t in design("flip-2", 3).tables] == [1, 1]

@@ -14,6 +14,8 @@ from living import MAX, Child, Model, answers, check_merged, content_of, expecte
 
 import fpstore
 
+pytestmark = pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")  # probes beyond the store's radius are meant
+
 BLOCK_BYTES = 128
 DESIGNS = [
     ("flip-2", 1), ("flip-2", 2), ("flip-2", 3), ("flip-2", 4), ("flip-3", 2),

@@ -215,7 +215,7 @@ def test_a_tighter_budget_chooses_fewer_tables():
 
 
 def test_nothing_fits():
-    with pytest.raises(InputError, match=r"no design fits the disk budget: flip-1 is the smallest at \d+ bytes"):
+    with pytest.raises(InputError, match=r"no design fits the disk budget: scan is the smallest at \d+ bytes"):
         choose(1 << 24, 3, disk_budget=1000)
 
 

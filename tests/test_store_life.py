@@ -58,6 +58,7 @@ def test_matches_iterate_as_lists(tmp_path):
         assert ids == ["one", "zero", "fifteen", "fifteen", "zero", "one"]
 
 
+@pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")
 def test_no_queries(store):
     for matches in (store.probe_many([]), store.scan(EMPTY, 9), store.probe_many(EMPTY, 20)):
         assert matches.lims.tolist() == [0]
@@ -68,6 +69,7 @@ def test_no_queries(store):
 
 @pytest.mark.parametrize("name", ["auto", "manku-20", "flip-1", "flip-4"])
 @pytest.mark.parametrize("source", [EMPTY, [], (), iter([])])
+@pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")
 def test_empty_store(tmp_path, name, source):
     with fpstore.build(tmp_path / "s", source, design=name) as built:
         assert len(built) == 0

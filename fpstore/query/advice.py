@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fpstore.design.families import SCAN
 from fpstore.design.planner import choose
 from fpstore.width import Width
 
@@ -11,11 +10,7 @@ def scan_advice(fingerprint_count: int, own: int, radius: int, width: Width) -> 
     """Return the notice for a probe with a radius above the store's, in one line."""
     best = choose(fingerprint_count, radius, width=width)
     told = f"radius {radius} is over the store's {own}: every one of {fingerprint_count:,} fingerprints was compared"
-    if best.name == SCAN:
-        return (
-            f"{told}, which no design makes cheaper: call scan, or build the store with radius {radius}, to do it without notice"
-        )
-    return (
-        f"{told}; a store built with radius {radius} looks it up "
-        f"({best.name}, {best.bytes_per_fingerprint:.1f} bytes per fingerprint); scan does this without notice"
-    )
+    cost = f"({best.name}, {best.bytes_per_fingerprint:.1f} bytes per fingerprint)"
+    if best.design.scans(fingerprint_count, radius):
+        return f"{told}, and no design is cheaper: scan, or a store built with radius {radius} {cost}, does it without notice"
+    return f"{told}: a store built with radius {radius} {cost} looks it up; scan does this without notice"

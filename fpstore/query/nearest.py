@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore.aliases import Words
-from fpstore.design.costs import scan_nanoseconds
-from fpstore.design.planner import estimate
+from fpstore.design.costs import lookup_nanoseconds, scan_nanoseconds
+from fpstore.design.planner import table_bits
 from fpstore.lims import lims_of
 from fpstore.query.batches import Columns, no_matches
 from fpstore.query.generation import Generation
@@ -21,11 +20,11 @@ from fpstore.query.snapshot import Snapshot
 def nearest(snapshot: Snapshot, queries: Words, count: int, radius: int, threads: int) -> Columns:
     """Return the ``count`` nearest fingerprints of each query, if there are so many within the radius.
 
-    Radii grow as long as look-ups cost less than a scan; the queries that have too few matches by then are answered by one scan.
+    Radii grow as far as look-ups cost less than a scan; the queries that have too few matches by then are answered by one scan.
     """
     left = np.arange(len(queries))
     parts: list[tuple[npt.NDArray[np.int64], Columns]] = []
-    for tried in _radii(snapshot.generation, radius) if count < snapshot.totals.fingerprints else ():
+    for tried in _radii(snapshot.generation, radius, len(queries)) if count < snapshot.totals.fingerprints else ():
         if not len(left):
             break
         columns, _ = snapshot.probe_nearest(queries[left], tried, threads, count)
@@ -39,11 +38,18 @@ def nearest(snapshot: Snapshot, queries: Words, count: int, radius: int, threads
     return collected(parts, len(queries)) if parts else no_matches(queries)
 
 
-def _radii(generation: Generation, most: int) -> Iterator[int]:
-    """Yield the radii, ascending, for which the look-ups of the design are cheaper than a scan."""
+def _radii(generation: Generation, most: int, query_count: int) -> Iterator[int]:
+    """Yield the radii, ascending, whose look-ups all together cost less than a scan: in vain, they at most double the time."""
     design, count = generation.design, generation.count
-    scan = scan_nanoseconds(count, design.width.words) / 1000
+    block_bytes, width = generation.manifest.block_bytes, design.width
+    per_block = block_bytes * 8 / table_bits(count, block_bytes, width.bits)
+    left = scan_nanoseconds(count, width.words)
     for radius in range(min(most, design.radius) + 1):
-        if generation.scans(radius) or estimate(replace(design, radius=radius), count).microseconds > scan:
+        if generation.scans(radius):
+            return
+        for lookup in design.lookups(count, radius):
+            found, variants = count / 2.0**lookup.prefix_bits, lookup.variant_count
+            left -= variants * lookup_nanoseconds(count, per_block, found, query_count * variants)
+        if left < 0:
             return
         yield radius

@@ -15,7 +15,7 @@ import fpstore
 from bench.data import Words
 from bench.harness import Bench, Result, microseconds, ratio
 from fpstore import _kernel
-from fpstore.design.costs import BATCH_QUERIES, NANOSECONDS, Work, work
+from fpstore.design.costs import BATCH_QUERIES, NANOSECONDS, SCAN_ENTRY_NS, Work, work
 from fpstore.design.families import TableLookup, lookup_radius
 from fpstore.design.planner import SPEED_FOR_TWICE_THE_BYTES, Plan, weighted_cost
 
@@ -26,6 +26,7 @@ VARIANTS = (1, 4, 16, 64)  # look-ups of a query, with up to two flips
 MOST_ENTRIES = 1 << 23  # of one timed run
 FASTEST = 3  # designs that are ranked because they are predicted to be among the fastest
 SLOWEST = 8.0  # and those slower than the choice by so much are not
+SCANNED_QUERIES = 1 << 8  # of one kernel call, as in a batch
 SLACK = 1.25  # what noise may do to a ratio of measured times
 
 
@@ -93,15 +94,29 @@ def _measured(bench: Bench, size: int) -> list[tuple[Result, Work]]:
     return cases
 
 
+def _scanned(bench: Bench, size: int) -> Result:
+    """Time a scan with a batch of queries: nanoseconds per query and entry, by instruction set."""
+    table = bench.store("flip-1", "uniform", size, radius=0).kernel_tables[0]
+    queries = bench.queries("uniform", size, SCANNED_QUERIES)
+    out: Result = {"log2": size, "queries": len(queries)}
+    for isa in _isas():
+        _kernel.select_isa(isa)
+        least = _least([partial(table.scan, queries, 8, 0, table.block_count)], bench.repeats)[0]
+        out[isa] = round(least / len(queries) / table.fingerprint_count * 1e9, 3)
+    bench.forget()
+    return out
+
+
 def costs(bench: Bench) -> Result:
-    """Fit the constants of the planner to look-ups in one table that meet 1/4 to 16,384 entries, as they come and sorted."""
+    """Fit the constants of the planner to look-ups in one table that meet 1/4 to 16,384 entries, and to scans."""
     chosen = _kernel.isa()
     try:
         cases = [case for size in bench.sizes(*SIZES) for case in _measured(bench, size)]
+        scans = [_scanned(bench, size) for size in bench.sizes(*SIZES)]
     finally:
         _kernel.select_isa(chosen)
     rows = [expected for _, expected in cases]
-    out: Result = {"assumed": NANOSECONDS._asdict()}
+    out: Result = {"assumed": {**NANOSECONDS._asdict(), "scan": SCAN_ENTRY_NS}, "scans": scans}
     for isa in _isas():
         times = [figures[isa] for figures, _ in cases]
         prices = _fit(rows, times)

@@ -53,6 +53,30 @@ Matches take(Sink* sink, const std::vector<uint64_t>& queries, unsigned radius) 
   return matches;
 }
 
+// The nearest that a scan keeps of each query are the first of all its matches by distance and fingerprint.
+void check_nearest(const Kernels& set, const TableView& view, const Queries& queries, unsigned radius, Matches all) {
+  Nearest nearest;
+  Sink sink;
+  Fault fault;
+  const uint64_t limit = 1 + all.size() % 5;
+  REQUIRE(start_nearest(&nearest, queries.count, limit, radius));
+  REQUIRE(set.scan(view, {0, view.block_count}, queries, {radius, nullptr, &nearest}, &sink, &fault) == Status::ok);
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
+    return std::make_tuple(std::get<1>(a), std::get<2>(a), std::get<0>(a)) <
+           std::make_tuple(std::get<1>(b), std::get<2>(b), std::get<0>(b));
+  });
+  std::pmr::vector<uint64_t> counts(queries.count);
+  Matches expected;
+  for (const auto& match : all)
+    if (counts[std::get<1>(match)]++ < limit) expected.push_back(match);
+  for (size_t i = 0; i < queries.count; ++i) REQUIRE(nearest.queries[i].more == (counts[i] > limit));
+  REQUIRE(!sink.count && hand_over(&nearest, &sink));
+  std::vector<uint64_t> words(queries.words, queries.words + queries.count);
+  std::sort(expected.begin(), expected.end());
+  REQUIRE(take(&sink, words, radius) == expected);
+  release(&nearest);
+}
+
 struct Questions {
   std::vector<uint64_t> targets;  // unpermuted
   unsigned prefix_bits[2];
@@ -161,6 +185,7 @@ Answer ask(const Kernels& set, const Table& t, const Table& second, const Questi
   answer.note(status, fault);
   REQUIRE((status == Status::ok) == all_right);
   answer.scanned = take(&sink, q.targets, q.radius);
+  if (all_right) check_nearest(set, view, few, q.radius, answer.scanned);
   return answer;
 }
 

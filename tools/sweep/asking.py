@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from fpstore import Matches, Store, _kernel
 from sweep.cases import QUESTIONS, STATES, Case, Question
 from sweep.data import EDGES, Words
 from sweep.model import Columns, Model, brute
+
+warnings.simplefilter("ignore", fpstore.ScanWarning)  # probes beyond a store's radius are meant
 
 MOST_MATCHES = 1 << 20  # of one question: its batch is cut
 MOST_IDS = 5_000  # of one question about ids
@@ -93,6 +96,25 @@ class Asker:
         self.ids(call, matches)
         if radius > store.radius:
             self.columns(call, queries, [store.probe_many(queries, radius, question.threads)], expected)
+        self.few(store, question, queries, expected, where)
+
+    def few(self, store: Store, question: Question, queries: Words, expected: Columns, where: str) -> None:
+        """Ask for the nearest matches, as many as a limit allows."""
+        radius, limit = question.scan_radius, question.part_matches % 11 + 1
+        lims, fingerprints, distances = expected
+        counts = np.diff(lims)
+        kept = np.arange(lims[-1]) - np.repeat(lims[:-1], counts) < limit
+        first = (np.append(0, np.cumsum(np.minimum(counts, limit))), fingerprints[kept], distances[kept])
+        call = f"{where}: scan({len(queries)} queries, radius={radius}, limit={limit})"
+        self.note(call)
+        matches = store.scan(queries, radius, question.threads, limit=limit)
+        self.columns(call, queries, [matches], first)
+        self.same(
+            call, matches.more is not None and np.array_equal(matches.more, counts > limit), "more", "which queries have more"
+        )
+        call = f"{where}: nearest({len(queries)} queries, {limit}, max_radius={radius})"
+        self.note(call)
+        self.columns(call, queries, [store.nearest(queries, limit, max_radius=radius, threads=question.threads)], first)
 
     def columns(self, call: str, queries: Words, parts: list[Matches], expected: Columns) -> None:
         """Compare columns, in the order by query, distance and fingerprint."""

@@ -40,6 +40,7 @@ DESIGNS = (  # and the largest radius of each
         ("striped-4-1", 7),
         ("striped-6-2", 7),
     ),
+    *(("flip-4", 16), ("flip-6", 12), ("scan", 40), ("auto", 30)),
 )
 QUESTIONS = {
     "built": 4,
@@ -150,7 +151,7 @@ def draw(seed: int, number: int) -> Case:
     turn = number // 2
     design, most = DESIGNS[turn % len(DESIGNS)] if large else DESIGNS[rng.integers(0, len(DESIGNS))]
     size = SMALL[turn % len(SMALL)] if large else int(rng.choice(SIZES))
-    radius = min(most, 3 if rng.random() < 0.4 else int(rng.integers(0, 8)))
+    radius = min(most, 3 if rng.random() < 0.4 else int(rng.integers(0, max(most + 1, 8))))
     if design.startswith("flip-"):
         radius = max(radius, int(design[5:]) - 1)
     kind = list(KINDS)[rng.integers(0, len(KINDS))]

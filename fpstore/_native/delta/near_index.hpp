@@ -153,7 +153,7 @@ class NearIndex {
   static size_t near(const Kernels& kernels, const Row* keys, size_t n, const Row& query, unsigned radius, uint32_t* places) {
     return kernels.near(reinterpret_cast<const uint64_t*>(keys), n, reinterpret_cast<const uint64_t*>(&query), radius, places);
   }
-  static constexpr uint64_t kLookWork = 32;  // of a look at a bucket, in keys compared in a pass
+  static constexpr uint64_t kLookWork = 128;  // of a look at a bucket, in keys compared in a pass
   static constexpr size_t kFarAhead = 8;     // buckets whose keys are on their way
   // Capacities are 4, 6, 8, 12, 16, 24, ...: class 2k is 4 << k keys.
   static constexpr unsigned kClasses = 60;

@@ -1,0 +1,165 @@
+"""nearest() and limit= against brute force: every design, kind of set and instruction set; small and living stores."""
+
+import numpy as np
+import pytest
+from speeds import crossed
+
+import fpstore
+from fpstore import InputError, _kernel
+
+ISAS = _kernel.available_isas()
+SIZES = (0, 1, 3, 90, 400)
+KINDS = ("uniform", "clustered", "constant bits", "dense")
+
+
+@pytest.fixture(params=ISAS)
+def isa(request):
+    before = _kernel.isa()
+    _kernel.select_isa(request.param)
+    yield request.param
+    _kernel.select_isa(before)
+
+
+def made(kind, n, seed=1):
+    rng = np.random.default_rng(seed)
+    if kind == "uniform":
+        out = rng.integers(0, 2**64, n, np.uint64)
+    elif kind == "clustered":
+        out = rng.choice(rng.integers(0, 2**64, max(n // 20, 1), np.uint64), n)
+        for _ in range(6):
+            out = out ^ np.uint64(1) << rng.integers(0, 64, n, np.uint64)
+    elif kind == "constant bits":
+        out = rng.integers(0, 2**20, n, np.uint64) << np.uint64(20) | np.uint64(0xABC << 52)
+    else:
+        out = np.arange(n, dtype=np.uint64)  # many at equal distances
+    return np.unique(out)
+
+
+def queries_of(fingerprints, seed=2):
+    rng = np.random.default_rng(seed)
+    near = rng.choice(fingerprints, 8) if len(fingerprints) else np.empty(0, np.uint64)
+    near = near ^ (np.uint64(1) << rng.integers(0, 64, len(near), np.uint64))
+    return np.concatenate([near, near[:2], rng.integers(0, 2**64, 5, np.uint64), np.array([0, 2**64 - 1], np.uint64)])
+
+
+def nearest(fingerprints, query, radius=64):
+    """All within the radius, by distance and fingerprint."""
+    distances = np.bitwise_count(fingerprints ^ query)
+    order = np.lexsort((fingerprints, distances))
+    return [(int(fingerprints[i]), int(distances[i])) for i in order if distances[i] <= radius]
+
+
+def rows(matches):
+    return [[(m.fingerprint, m.distance) for m in row] for row in matches]
+
+
+@pytest.mark.parametrize(
+    ("isa", "size", "kind", "design"), crossed(ISAS, SIZES, KINDS, ["flip-2", "manku-10", "scan", "auto"]), indirect=["isa"]
+)
+def test_nearest_and_limits_are_those_of_brute_force(tmp_path, isa, kind, design, size):
+    fingerprints = made(kind, size)
+    queries = queries_of(fingerprints)
+    every = [nearest(fingerprints, q) for q in queries]
+
+    def within(radius):
+        return [[m for m in row if m[1] <= radius] for row in every]
+
+    with fpstore.build(tmp_path / "s", fingerprints, design=design, block_bytes=128) as store:
+        for count in (1, 2, 7, size + 5):
+            for radius in (None, 0, 3, 20):
+                expected = [row[:count] for row in within(64 if radius is None else radius)]
+                assert rows(store.nearest(queries, count, max_radius=radius, threads=2)) == expected
+            first = [(m.fingerprint, m.distance) for m in store.nearest(int(queries[0]), count)]
+            assert first == every[0][:count]
+            for radius in (1, 3, 30, 64):
+                expected = within(radius)
+                answers = [store.scan(queries, radius, limit=count)]
+                if radius <= 3:
+                    answers.append(store.probe_many(queries, radius, limit=count))
+                    one = store.probe(int(queries[0]), radius, limit=count)
+                    assert [(m.fingerprint, m.distance) for m in one] == expected[0][:count]
+                    assert one.more == (len(expected[0]) > count)
+                for found in answers:
+                    assert rows(found) == [row[:count] for row in expected]
+                    assert found.more.tolist() == [len(row) > count for row in expected]
+
+
+def test_without_a_limit_nothing_is_said_of_more(tmp_path):
+    with fpstore.build(tmp_path / "s", [1, 2, 3]) as store:
+        assert store.probe_many([1]).more is None
+        assert type(store.probe(1)) is list
+        assert store.nearest([1, 1], 2).more is None
+
+
+@pytest.mark.parametrize("radius", [3, 10, 40])
+def test_a_changing_store_answers_as_its_content_says(tmp_path, isa, radius):
+    """Deleted fingerprints are not among the nearest, and added ones are; a result keeps its moment."""
+    base, added = made("clustered", 900), made("clustered", 700, seed=9)
+    with fpstore.build(tmp_path / "s", base, radius=radius) as store:
+        queries = queries_of(base)
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        store.insert(added, np.arange(len(added)) + 10_000)
+        gone = np.concatenate([rows_near(base, queries), added[::3]])
+        store.delete(fingerprints=gone)
+        content = np.setdiff1d(np.union1d(base, added), gone)
+        before = store.nearest(queries, 4)
+        for count in (1, 4, 2000):
+            assert rows(store.nearest(queries, count)) == [nearest(content, q)[:count] for q in queries]
+            for within in (2, radius):
+                expected = [nearest(content, q, within) for q in queries]
+                for found in (store.probe_many(queries, within, limit=count), store.scan(queries, within, limit=count)):
+                    assert rows(found) == [row[:count] for row in expected]
+                    assert found.more.tolist() == [len(row) > count for row in expected]
+        expected = rows(before)
+        store.delete(fingerprints=content[:500])
+        assert rows(before) == expected
+        store.merge()
+        content = content[500:]
+        assert rows(store.nearest(queries, 3)) == [nearest(content, q)[:3] for q in queries]
+        assert store.verify().ok
+
+
+def rows_near(fingerprints, queries):
+    return np.unique([nearest(fingerprints, q)[i][0] for q in queries for i in (0, 2)]).astype(np.uint64)
+
+
+def test_many_queries_keep_to_the_limit_in_parts(tmp_path, monkeypatch):
+    """A part with too many matches is halved, down to one query."""
+    monkeypatch.setattr("fpstore.query.snapshot.MOST_MATCHES", 100)
+    fingerprints = made("dense", 500)
+    queries = np.tile(fingerprints[:40], 10)
+    with fpstore.build(tmp_path / "s", fingerprints, design="flip-2") as store:
+        found = store.probe_many(queries, 3, limit=5)
+        assert rows(found) == [nearest(fingerprints, q, 3)[:5] for q in queries]
+        assert found.more.all()
+
+
+def test_the_kernel_leaves_out_what_is_absent(tmp_path, isa):
+    fingerprints = made("uniform", 3000)
+    absent = fingerprints[::7].copy()
+    with fpstore.build(tmp_path / "s", fingerprints, block_bytes=128) as store:
+        table = store.kernel_tables[0]
+        queries = queries_of(fingerprints)
+        lims, found, distances, more = table.nearest(queries, 22, 3, 0, table.block_count, absent)
+        for q, query in enumerate(queries):
+            expected = nearest(np.setdiff1d(fingerprints, absent), query, 22)
+            part = slice(lims[q], lims[q + 1])
+            assert list(zip(found[part].tolist(), distances[part].tolist(), strict=True)) == expected[:3]
+            assert more[q] == (len(expected) > 3)
+        with pytest.raises(ValueError, match="limit"):
+            table.nearest(queries, 22, 0, 0, 1, absent)
+        with pytest.raises(IndexError):
+            table.nearest(queries, 22, 1, 0, table.block_count + 1, absent)
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, "2", None, True])
+def test_a_count_is_at_least_one(tmp_path, count):
+    with fpstore.build(tmp_path / "s", [1, 2]) as store:
+        with pytest.raises(InputError, match="count must be a whole number"):
+            store.nearest([1], count)
+        for ask in (store.probe, lambda *a, limit: store.probe_many([a[0]], limit=limit), store.scan):
+            if count is not None:
+                with pytest.raises(InputError, match="limit must be a whole number"):
+                    ask(*(([1], 3) if ask == store.scan else (1,)), limit=count)
+        with pytest.raises(InputError, match="radius must be a whole number from 0 to 64"):
+            store.nearest([1], 1, max_radius=65)

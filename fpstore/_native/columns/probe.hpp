@@ -183,7 +183,7 @@ struct ColumnFlow {
     for (uint64_t place = look.start; place < look.end; place += n) {
       n = look.end - place < kTagsAtOnce ? look.end - place : kTagsAtOnce;
       if (__builtin_expect(stopped(n), 0)) return column_interrupted(fault);
-      Status status = trust(t.pages, t.tags_at + 2 * place, 2 * n, fault);
+      Status status = at_table(trust(t.pages, t.tags_at + 2 * place, 2 * n, fault), look.table);
       if (__builtin_expect(status != Status::ok, 0)) return status;
       const unsigned near =
           Isa::near_tags(t.tags + 2 * place, static_cast<unsigned>(n), tag, t.tag_mask, look.limit, work->places);
@@ -207,9 +207,7 @@ struct ColumnFlow {
       if (__builtin_expect(status != Status::ok, 0)) return status;
     }
     for (; added - filtered > filter_behind; ++filtered) {
-      const Lookup& look = work->lookups[filtered % kLookups];
-      fault->table = look.table;
-      const Status status = filter(look);
+      const Status status = filter(work->lookups[filtered % kLookups]);
       if (__builtin_expect(status != Status::ok, 0)) return status;
     }
     return Status::ok;

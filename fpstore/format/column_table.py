@@ -168,8 +168,9 @@ class _Section:
         """Append bytes, of which the last wait until there are more."""
         self._parts.append(data)
         self._bytes += len(data)
-        if self._bytes >= SECTION_BYTES:
-            self._put(self._bytes - (self._at + self._bytes) % _kernel.PAGE_BYTES)
+        whole = self._bytes - (self._at + self._bytes) % _kernel.PAGE_BYTES
+        if self._bytes >= SECTION_BYTES and whole > 0:  # a first part may end inside the page in which it begins
+            self._put(whole)
 
     def flush(self) -> None:
         """Write what is left."""

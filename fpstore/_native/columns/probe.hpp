@@ -98,7 +98,7 @@ struct ColumnFlow {
   Status finish_copy(const Survivor& s) {
     const ColumnView& t = view(s.table);
     if (t.rest_bytes) {
-      const Status status = trust(t.pages, t.rest_at + uint64_t{t.rest_bytes} * s.place, t.rest_bytes, fault);
+      const Status status = at_table(trust(t.pages, t.rest_at + uint64_t{t.rest_bytes} * s.place, t.rest_bytes, fault), s.table);
       if (__builtin_expect(status != Status::ok, 0)) return status;
     }
     const uint64_t difference = (s.head | read_rest(t, s.place) << t.rest_shift) ^ s.base;
@@ -127,11 +127,8 @@ struct ColumnFlow {
   Status finish_reference(const Survivor& s) {
     const ColumnView &t = view(s.table), &rows = *ring.rows;
     const uint64_t at = 8 * uint64_t{W} * s.row;
-    const Status status = trust(rows.pages, rows.tags_at + at, 8 * W, fault);
-    if (__builtin_expect(status != Status::ok, 0)) {
-      fault->table = ring.count;
-      return status;
-    }
+    const Status status = at_table(trust(rows.pages, rows.tags_at + at, 8 * W, fault), ring.count);
+    if (__builtin_expect(status != Status::ok, 0)) return status;
     const Slot<W>& slot = work->slots[s.slot];
     uint64_t difference[W];
     unsigned distance = 0;
@@ -140,7 +137,7 @@ struct ColumnFlow {
       distance += static_cast<unsigned>(__builtin_popcountll(difference[w]));
     }
     const uint64_t head = gather(t.forward, difference) ^ s.base;
-    if (__builtin_expect(head != s.head, 0)) return (*fault = Fault{Status::bad_key, s.place, s.head, head}).status;
+    if (__builtin_expect(head != s.head, 0)) return (*fault = Fault{Status::bad_key, s.place, s.head, head, s.table}).status;
     if (distance > options.radius || met_before(difference, s.table, slot.thresholds)) return Status::ok;
     return add_match(sink, s.row, slot.query, distance) ? Status::ok : column_no_memory(fault);
   }
@@ -154,7 +151,6 @@ struct ColumnFlow {
     }
     for (; found - finished > finish_behind; ++finished) {
       const Survivor& s = work->survivors[finished % kSurvivors];
-      fault->table = s.table;
       const Status status = W > 1 ? finish_reference(s) : finish_copy(s);
       if (__builtin_expect(status != Status::ok, 0)) return status;
     }

@@ -1,5 +1,6 @@
 """Sets of fingerprints of every width for tests of column tables, their files, and brute force over them."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -129,7 +130,7 @@ def matches(result):
     lims, fingerprints, distances = result[0], result[1], result[2]
     rows = (fingerprints[:, None] if fingerprints.ndim == 1 else fingerprints).tolist()
     pairs = [(d, *row) for d, row in zip(distances.tolist(), rows, strict=True)]
-    return [pairs[a:b] for a, b in zip(lims[:-1], lims[1:], strict=True)]
+    return [pairs[a:b] for a, b in pairwise(lims)]
 
 
 def random_thresholds(radius, tables, rng):

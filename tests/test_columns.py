@@ -51,7 +51,9 @@ def test_probes_find_what_brute_force_finds(tmp_path, isa, design, kind, count):
             assert matches(built.prober.probe(as_given(queries), radius, chosen)) == right
         assert matches(built.prober.probe(as_given(queries), radius, balance=True)) == right
         for i in range(3):
-            assert matches(built.prober.probe(as_given(queries[i : i + 1]), radius, balance=bool(i % 2), thresholds=chosen)) == [right[i]]
+            assert matches(built.prober.probe(as_given(queries[i : i + 1]), radius, balance=bool(i % 2), thresholds=chosen)) == [
+                right[i]
+            ]
 
 
 @pytest.mark.parametrize(("isa", "kind"), crossed(ISAS, KINDS), indirect=["isa"])
@@ -142,8 +144,6 @@ def test_blocks_of_entries(tmp_path, width):
         table.keys_of(np.array([8], np.uint64))
     with pytest.raises(CorruptStoreError, match="ids"):
         table.entries_at(np.array([1000], np.uint64), "ids")
-
-
 
 
 def test_the_sets_agree_on_their_counters(tmp_path):

@@ -1,6 +1,7 @@
 """Files of column tables: the writer against the reference, headers with every field wrong, damage to every part."""
 
 import struct
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +36,9 @@ def test_the_writer_writes_what_the_format_page_says(tmp_path, width, tables, bu
     words = make_set("clustered", width, count, rng)
     digest = _kernel.words_digest(as_given(words))
     layouts = [
-        ColumnLayout(REFERENCES if width > 64 else COPIES, width, len(words), digest, permutation, bucket_bits, tag_bits, i - 1, i, tables)
+        ColumnLayout(
+            REFERENCES if width > 64 else COPIES, width, len(words), digest, permutation, bucket_bits, tag_bits, i - 1, i, tables
+        )
         for i, (permutation, tag_bits) in enumerate(deal(width, tables, bucket_bits, rng)[:2])
     ]
     if width > 64:
@@ -62,7 +65,8 @@ def test_counters_are_those_of_the_conditions(tmp_path):
     words = make_set("clustered", 64, 400, rng)
     built = Built(tmp_path, words, 64, 5, 8, rng)
     layouts = [
-        reference.Layout(COPIES, 64, tuple(r.kernel.permutation), 8, r.kernel.tag_bits, 0, i, 5) for i, r in enumerate(built.readers)
+        reference.Layout(COPIES, 64, tuple(r.kernel.permutation), 8, r.kernel.tag_bits, 0, i, 5)
+        for i, r in enumerate(built.readers)
     ]
     for query in as_given(make_queries(words, 64, 20, 8, rng)).tolist():
         result = built.prober.probe(np.array([query], np.uint64), 8, [2, 1, -1, 2, 0])
@@ -94,10 +98,10 @@ def test_a_writer_refuses_what_its_layout_does_not_say(tmp_path):
         writer.feed(np.array([1], np.uint64))
     writer.abort()
     for change in (
-        {"kind": 3}, {"kind": REFERENCES}, {"width": 16, "permutation": bytes(range(16))}, {"bucket_bits": 7}, {"bucket_bits": 20},
-        {"tag_bits": 17}, {"threshold": 17}, {"table": 1}, {"count": 2**32}, {"permutation": bytes(64)}, {"table_count": 2**16},
+        {"kind": 3}, {"kind": REFERENCES}, {"width": 16, "permutation": bytes(range(16))}, {"bucket_bits": 7}, {"table": 1},
+        {"bucket_bits": 20}, {"tag_bits": 17}, {"threshold": 17}, {"fingerprint_count": 2**32}, {"permutation": bytes(64)}, {"table_count": 2**16},
     ):  # fmt: skip
-        with pytest.raises(ValueError, match="column table|field"):
+        with pytest.raises(ValueError, match=r"column table|field"):
             ColumnWriter(tmp_path / "t", layout._replace(**change))
 
 
@@ -195,12 +199,10 @@ def test_forged_pages_are_met_with_errors_or_wrong_answers_only(tmp_path, width)
                 lambda: built.prober.probe(queries, 6, balance=True),
                 lambda kernel=asked.kernel: kernel.locate(queries),
                 lambda kernel=asked.kernel: kernel.scan(queries, 6, 0, kernel.count),
-                lambda kernel=reader.kernel: ColumnReader(reader.path).kernel.decode(0, kernel.count),
+                lambda path=reader.path: [*ColumnReader(path).pieces()],
             ):
-                try:
+                with suppress(CorruptStoreError):
                     work()
-                except CorruptStoreError:
-                    pass
             if bytes(data) != good:
                 with pytest.raises(CorruptStoreError):
                     ColumnReader(reader.path).verify(built.rows if reader.kernel.kind == REFERENCES else None)
@@ -221,7 +223,7 @@ def test_a_reference_to_another_row_is_damage(tmp_path):
     open_again(built)
     with pytest.raises(CorruptStoreError, match=r"table-0, entry \d+: a reference leads to a row of another bucket or tag"):
         built.prober.probe(queries, 6, even_thresholds(6, 4))
-    with pytest.raises(CorruptStoreError, match="another bucket or tag|out of order"):
+    with pytest.raises(CorruptStoreError, match=r"another bucket or tag|out of order"):
         built.readers[0].verify(built.rows)
 
 

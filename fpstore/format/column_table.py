@@ -34,7 +34,7 @@ class ColumnLayout(NamedTuple):
 
     kind: int
     width: int
-    count: int
+    fingerprint_count: int
     set_digest: int
     permutation: bytes
     bucket_bits: int = 16
@@ -52,8 +52,8 @@ class ColumnLayout(NamedTuple):
 class ColumnWriter:
     """Writes one column table or row file: :meth:`feed` sorted keys or rows, then :meth:`finish`.
 
-    Keys are permuted fingerprints, or references from ``_kernel.reference_keys``; rows are an array of shape (n, words). What is kept in
-    memory is the directory and eight bytes for each page that was written.
+    Keys are permuted fingerprints, or references from ``_kernel.reference_keys``; rows are an array of shape (n, words). What is
+    kept in memory is the directory, and eight bytes for each page that was written.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class ColumnWriter:
     def __init__(self, path: Path, layout: ColumnLayout) -> None:
         self._path, self._layout = path, layout
         self._cutter = _kernel.ColumnCutter(
-            layout.kind, layout.width, layout.count, layout.set_digest, np.frombuffer(layout.permutation, np.uint8),
+            layout.kind, layout.width, layout.fingerprint_count, layout.set_digest, np.frombuffer(layout.permutation, np.uint8),
             layout.bucket_bits, layout.tag_bits, layout.threshold + 1, layout.table, layout.table_count,
         )  # fmt: skip
         self._fed = 0
@@ -92,7 +92,7 @@ class ColumnWriter:
             They are more than the layout says.
         """
         self._fed += len(entries)
-        if self._fed > self._layout.count:
+        if self._fed > self._layout.fingerprint_count:
             raise self._miscounted()
         for start in range(0, len(entries), FEED_KEYS):
             part = entries[start : start + FEED_KEYS]
@@ -106,7 +106,7 @@ class ColumnWriter:
 
     def finish(self) -> None:
         """Write the directory, the checksums and the header: the file is complete, but durable only after :meth:`sync`."""
-        if self._fed != self._layout.count:
+        if self._fed != self._layout.fingerprint_count:
             raise self._miscounted()
         directory = _Section(self._pages, _kernel.HEADER_BYTES)
         directory.write(self._cutter.directory().view(np.uint8))
@@ -125,7 +125,7 @@ class ColumnWriter:
         self._file.close()
 
     def _miscounted(self) -> CorruptStoreError:
-        return CorruptStoreError(f"{self._path}: it would hold {self._fed} entries instead of {self._layout.count}")
+        return CorruptStoreError(f"{self._path}: it would hold {self._fed} entries instead of {self._layout.fingerprint_count}")
 
 
 class _PageSums:

@@ -1,6 +1,7 @@
 """Files of column tables: the writer against the reference, headers with every field wrong, damage to every part."""
 
 import struct
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -99,7 +100,8 @@ def test_a_writer_refuses_what_its_layout_does_not_say(tmp_path):
     writer.abort()
     for change in (
         {"kind": 3}, {"kind": REFERENCES}, {"width": 16, "permutation": bytes(range(16))}, {"bucket_bits": 7}, {"table": 1},
-        {"bucket_bits": 20}, {"tag_bits": 17}, {"threshold": 17}, {"fingerprint_count": 2**32}, {"permutation": bytes(64)}, {"table_count": 2**16},
+        {"bucket_bits": 20},
+        {"tag_bits": 17}, {"threshold": 17}, {"fingerprint_count": 2**32}, {"permutation": bytes(64)}, {"table_count": 2**16},
     ):  # fmt: skip
         with pytest.raises(ValueError, match=r"column table|field"):
             ColumnWriter(tmp_path / "t", layout._replace(**change))
@@ -207,6 +209,42 @@ def test_forged_pages_are_met_with_errors_or_wrong_answers_only(tmp_path, width)
                 with pytest.raises(CorruptStoreError):
                     ColumnReader(reader.path).verify(built.rows if reader.kernel.kind == REFERENCES else None)
         reader.path.write_bytes(good)
+
+
+@pytest.mark.parametrize("isa", _kernel.available_isas())
+@pytest.mark.parametrize("width", [64, 256])
+def test_bytes_that_change_after_they_were_verified_are_never_read_out_of_bounds(tmp_path, width, isa):
+    built, queries, right = built_files(tmp_path, width)
+    data = [np.fromfile(r.path, np.uint8) for r in [*built.readers, *([built.rows] if built.rows else [])]]
+    opened = [_kernel.ColumnTable(part, "t") for part in data]
+    before = _kernel.isa()
+    _kernel.select_isa(isa)
+    prober = _kernel.ColumnProber(opened[:4], *opened[4:])
+    ended = threading.Event()
+
+    def ask():
+        while not ended.is_set():
+            for balance in (False, True):
+                with suppress(CorruptStoreError):
+                    prober.probe(queries, 6, even_thresholds(6, 4), balance)
+            for table in opened:
+                with suppress(CorruptStoreError):
+                    table.decode(0, table.count)
+
+    thread = threading.Thread(target=ask)
+    try:
+        assert matches(prober.probe(queries, 24, even_thresholds(24, 4)))
+        assert matches(prober.probe(queries, 6, even_thresholds(6, 4))) == right
+        rng = np.random.default_rng(2)
+        thread.start()
+        for _ in range(300):
+            for part, table in zip(data, opened, strict=True):
+                at = int(rng.integers(4096, table.checksums_offset - 64))
+                part[at : at + 64] = rng.integers(0, 256, 64)
+    finally:
+        ended.set()
+        thread.join()
+        _kernel.select_isa(before)
 
 
 def test_a_reference_to_another_row_is_damage(tmp_path):

@@ -288,6 +288,9 @@ class ColumnProber:
         ]
         | None
     ): ...  # fmt: skip
+    def probe_one(
+        self, query: NDArray[np.uint64], radius: int, thresholds: list[int] | None = None, balance: bool = False
+    ) -> list[tuple[int, int]]: ...
 
 class ColumnCutter:
     def __init__(

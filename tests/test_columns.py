@@ -179,6 +179,21 @@ class _Unshuffled:
         return np.arange(n)
 
 
+@pytest.mark.parametrize("width", [32, 64, 128, 256])
+def test_single_queries(tmp_path, isa, width):
+    rng = np.random.default_rng(width)
+    words = make_set("clustered", width, 700, rng)
+    built = Built(tmp_path, words, width, 4, 8, rng)
+    queries = make_queries(words, width, 40, 7, rng)
+    for query, right in zip(queries, brute(words, queries, 7), strict=True):
+        for balance in (False, True):
+            found = built.prober.probe_one(query, 7, even_thresholds(7, 4), balance)
+            values = [tuple(words[value].tolist()) if built.rows else (value,) for value, _ in found]
+            assert [(d, *value) for value, (_, d) in zip(values, found, strict=True)] == right
+    with pytest.raises(ValueError, match="words of one"):
+        built.prober.probe_one(np.zeros(3, np.uint64), 1, even_thresholds(1, 4))
+
+
 def test_a_limit_of_matches(tmp_path):
     rng = np.random.default_rng(8)
     words = make_set("clustered", 128, 500, rng)

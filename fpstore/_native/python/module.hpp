@@ -122,7 +122,7 @@ inline void check(Status status, const Fault& fault, const std::string& path) {
 
 // Adds the classes Table, Prober and BlockEncoder (module_tables.cpp).
 void bind_tables(nb::module_& m);
-// Adds the classes of column tables and what their writer needs (module_columns.cpp).
+// Adds the classes of column tables, and what their writer needs (module_columns.cpp).
 void bind_columns(nb::module_& m);
 // Adds the class Delta (module_delta.cpp).
 void bind_delta(nb::module_& m);

@@ -1,70 +1,12 @@
-// Column tables and row files: reading one, probing those of a design, and what their writer needs.
-#include "columns/column_header.hpp"
+// Column tables and row files: reading one, and probing those of a design.
 #include "columns/kernels.hpp"
 #include "columns/read.hpp"
-#include "columns/results.hpp"
+#include "columns/column_results.hpp"
 #include "columns/verify.hpp"
-#include "columns/write.hpp"
-#include "python/module.hpp"
+#include "python/columns.hpp"
 
 namespace fpstore {
 namespace {
-
-using AnyWords = nb::ndarray<const uint64_t, nb::c_contig, nb::device::cpu>;
-
-const char* describe_column(Status status) {
-  switch (status) {
-    case Status::bad_magic: return "not a column table (magic bytes differ)";
-    case Status::bad_permutation: return "header permutation is not a permutation of its bits";
-    case Status::bad_block_checksum: return "page checksum differs";
-    case Status::bad_block_order: return "entries out of order";
-    case Status::bad_key: return "a reference leads to a row of another bucket or tag";
-    case Status::bad_directory: return "directory does not match the entries";
-    case Status::bad_place: return "a reference leads to no row";
-    default: return describe(status);
-  }
-}
-
-// What is wrong with a page or an entry, by its number.
-[[noreturn]] void raise_column(const Fault& fault, const std::string& path) {
-  const bool newer = fault.status == Status::unknown_version || fault.status == Status::unknown_flags ||
-                     fault.status == Status::unknown_width;
-  if (newer || fault.status == Status::interrupted || fault.status == Status::out_of_memory) raise_fault(fault, path);
-  nb::dict facts;
-  facts["path"] = path;
-  facts["expected"] = fault.expected;
-  facts["got"] = fault.got;
-  std::string where = path;
-  if (fault.block != UINT64_MAX) {
-    facts["block"] = fault.block;
-    where += (fault.status == Status::bad_block_checksum ? ", page " : ", entry ") + std::to_string(fault.block);
-  }
-  raise("CorruptStoreError",
-        where + ": " + describe_column(fault.status) + " (expected " + std::to_string(fault.expected) + ", got " +
-            std::to_string(fault.got) + ")",
-        facts);
-}
-
-void check_column(Status status, const Fault& fault, const std::string& path) {
-  if (status != Status::ok) raise_column(fault, path);
-}
-
-nb::object row_array(Buffer<uint64_t>* words, size_t n, unsigned each) {
-  nb::object flat = words->array(n * each);
-  return each == 1 ? flat : nb::object(flat.attr("reshape")(n, each));
-}
-
-// Fingerprints of the width of a header: (n,), or (n, words).
-ColumnQueries fingerprints_of(const AnyWords& array, const ColumnHeader& h) {
-  const unsigned words = words_of(h);
-  if (words == 1 ? array.ndim() != 1 : array.ndim() != 2 || array.shape(1) != words)
-    throw nb::value_error("fingerprints are an array of shape (n,), or (n, words) where they are wider than 64 bits");
-  if (array.shape(0) > UINT32_MAX) throw nb::value_error("at most 2^32 - 1 fingerprints a call");
-  if (h.width < 64)
-    for (size_t i = 0; i < array.shape(0); ++i)
-      if (array.data()[i] & ~top_mask(h.width)) throw nb::value_error("a fingerprint has bits below its width");
-  return {array.data(), array.shape(0)};
-}
 
 struct ColumnTable {
   nb::object owner;  // keeps the mapping alive
@@ -248,7 +190,8 @@ struct ColumnProber {
       }
   }
 
-  std::vector<int16_t> thresholds_for(const std::optional<std::vector<int>>& given, unsigned radius) const {
+  std::vector<int16_t> thresholds_for(const std::optional<std::vector<int>>& given, unsigned radius, bool balance) const {
+    if (balance) return std::vector<int16_t>(ring.size());
     if (given && given->size() != ring.size()) throw nb::value_error("a threshold for each table");
     std::vector<int16_t> out;
     uint64_t sum = 0;
@@ -262,146 +205,65 @@ struct ColumnProber {
     return out;
   }
 
+  // Asks the tables; false when the sink is full.
+  bool run(const ColumnQueries& asked, unsigned radius, const std::vector<int16_t>& thresholds, bool balance, Sink* sink,
+           ColumnCounters* counters, Stopper* stopping) const {
+    const unsigned words = words_of(tables[0]->header);
+    const ColumnKernels& k = column_kernels();
+    const ColumnProbe probing = words == 1 ? k.probe_copies : words == 2 ? k.probe_pairs : k.probe_fours;
+    Fault fault;
+    Status status;
+    {
+      ReleasedGil released;
+      status = probing({ring.data(), static_cast<unsigned>(ring.size()), rows ? &rows->view : nullptr}, asked,
+                       {radius, thresholds.data(), balance, stopping}, sink, counters, &fault);
+    }
+    if (status == Status::out_of_memory && sink->count >= sink->limit) return false;
+    if (status != Status::ok) raise_column(fault, fault.table < tables.size() ? tables[fault.table]->path : rows->path);
+    return true;
+  }
+
+  using Thresholds = std::optional<std::vector<int>>;
+
   // (lims, fingerprints, distances, rows or None, (look-ups, candidates, survivors)), or None when there are more than most matches.
-  nb::object probe(AnyWords queries, unsigned radius, std::optional<std::vector<int>> thresholds, bool balance,
-                   std::optional<uint64_t> most, const Stop* stop) const {
+  nb::object probe(AnyWords queries, unsigned radius, const Thresholds& thresholds, bool balance, std::optional<uint64_t> most,
+                   const Stop* stop) const {
     const ColumnHeader& h = tables[0]->header;
     radius = std::min<unsigned>(radius, h.width);
-    const std::vector<int16_t> chosen = balance ? std::vector<int16_t>(ring.size()) : thresholds_for(thresholds, radius);
     const ColumnQueries asked = fingerprints_of(queries, h);
     SinkGuard guard;
     if (most) guard.sink.limit = *most;
     ColumnCounters counters;
     Stopper stopping = stopper(stop);
-    Fault fault;
-    Status status;
-    const ColumnKernels& k = column_kernels();
-    const ColumnProbe run = words_of(h) == 1 ? k.probe_copies : words_of(h) == 2 ? k.probe_pairs : k.probe_fours;
-    {
-      ReleasedGil released;
-      status = run({ring.data(), static_cast<unsigned>(ring.size()), rows ? &rows->view : nullptr}, asked,
-                   {radius, chosen.data(), balance, &stopping}, &guard.sink, &counters, &fault);
-    }
-    if (status == Status::out_of_memory && guard.sink.count >= guard.sink.limit) return nb::none();
-    if (status != Status::ok) raise_column(fault, fault.table < tables.size() ? tables[fault.table]->path : rows->path);
+    if (!run(asked, radius, thresholds_for(thresholds, radius, balance), balance, &guard.sink, &counters, &stopping)) return nb::none();
     nb::tuple columns = ColumnTable::finish(&guard.sink, asked.count, &stopping);
     nb::tuple counts = nb::make_tuple(counters.lookups, counters.candidates, counters.survivors);
     if (!rows) return nb::make_tuple(columns[0], columns[1], columns[2], nb::none(), counts);
     nb::object found = rows->entries_at(nb::cast<Words>(columns[1]), rows->path);
     return nb::make_tuple(columns[0], found, columns[2], columns[1], counts);
   }
-};
 
-// Cuts what a writer is given into the sections of a file that a header describes.
-struct ColumnCutter {
-  ColumnHeader header;
-  std::vector<uint8_t> header_bytes = std::vector<uint8_t>(kHeaderBytes);
-  ColumnFeed state;
-  std::vector<uint32_t> bucket_counts;
-
-  ColumnCutter(unsigned kind, unsigned width, uint64_t count, uint64_t set_digest, Bytes permutation, unsigned bucket_bits,
-               unsigned tag_bits, unsigned allowance, unsigned table, unsigned table_count) {
-    if (permutation.size() != width || width > kMaxColumnWidth) throw nb::value_error("a permutation has an entry for each bit");
-    for (const unsigned field : {kind, bucket_bits, tag_bits, allowance, table, table_count})
-      if (field > UINT16_MAX) throw nb::value_error("a field of a header is too large");
-    header.width = static_cast<uint16_t>(width);
-    header.kind = static_cast<ColumnKind>(kind);
-    header.table = static_cast<uint16_t>(table);
-    header.table_count = static_cast<uint16_t>(table_count);
-    header.bucket_bits = static_cast<uint16_t>(bucket_bits);
-    header.tag_bits = static_cast<uint16_t>(tag_bits);
-    header.allowance = static_cast<uint16_t>(allowance);
-    header.count = count;
-    header.set_digest = set_digest;
-    memcpy(header.permutation, permutation.data(), width);
-    Fault fault;
-    if (write_column_header(&header, header_bytes.data(), &fault) != Status::ok)
-      throw nb::value_error((std::string("no such column table: ") + describe_column(fault.status)).c_str());
-    bucket_counts.resize(uint64_t{1} << bucket_bits);
-  }
-
-  [[noreturn]] void raise_order(uint64_t got) const {
-    nb::dict facts;
-    facts["expected"] = state.any ? state.last[0] : 0;
-    facts["got"] = got;
-    raise("InputError", "keys out of order: each must be greater than the one before, with no bit below its rest", facts);
-  }
-
-  // (tags, rests) of sorted keys.
-  nb::tuple cut(Words keys) {
-    if (header.kind == ColumnKind::rows) throw nb::type_error("a row file holds rows");
-    Buffer<uint8_t> tags(2 * keys.size()), rests(rest_bytes(header) * keys.size() + 1);
-    size_t n;
-    {
-      ReleasedGil released;
-      n = cut_keys(header, keys.data(), keys.size(), &state, bucket_counts.data(), tags.get(), rests.get());
-    }
-    if (n < keys.size()) raise_order(keys.data()[n]);
-    return nb::make_tuple(tags.array(2 * n), rests.array(rest_bytes(header) * n));
-  }
-
-  void count(AnyWords rows) {
-    if (header.kind != ColumnKind::rows) throw nb::type_error("only a row file holds rows");
-    const ColumnQueries given = fingerprints_of(rows, header);
-    size_t n;
-    {
-      ReleasedGil released;
-      n = count_rows(header, given.words, given.count, &state, bucket_counts.data());
-    }
-    if (n < given.count) raise_order(given.words[words_of(header) * n]);
-  }
-
-  nb::object directory() const {
-    Buffer<uint32_t> out(bucket_counts.size() + 1);
-    uint32_t sum = 0;
-    for (size_t i = 0; i < bucket_counts.size(); ++i) {
-      out.get()[i] = sum;
-      sum += bucket_counts[i];
-    }
-    out.get()[bucket_counts.size()] = sum;
-    return out.array(bucket_counts.size() + 1);
+  // [(fingerprint or row, distance), ...] by distance, then fingerprint; the query is an array of its words.
+  nb::list probe_one(Words query, unsigned radius, const Thresholds& thresholds, bool balance) const {
+    const ColumnHeader& h = tables[0]->header;
+    if (query.size() != words_of(h)) throw nb::value_error("a query is an array of the words of one fingerprint");
+    if (h.width < 64 && (query.data()[0] & ~top_mask(h.width))) throw nb::value_error("a fingerprint has bits below its width");
+    radius = std::min<unsigned>(radius, h.width);
+    SinkGuard guard;
+    ColumnCounters counters;
+    Stopper stopping = stopper(nullptr);
+    run({query.data(), 1}, radius, thresholds_for(thresholds, radius, balance), balance, &guard.sink, &counters, &stopping);
+    const size_t n = guard.sink.count;
+    std::vector<int64_t> lims(2);
+    std::vector<uint64_t> values(n);
+    std::vector<uint16_t> distances(n);
+    const Status status = order_column_matches(&guard.sink, 1, lims.data(), values.data(), distances.data(), &stopping);
+    check_column(status, Fault{status}, "");
+    nb::list out;
+    for (size_t i = 0; i < n; ++i) out.append(nb::make_tuple(values[i], distances[i]));
+    return out;
   }
 };
-
-nb::object checksums_of(Bytes data, uint64_t seed, uint64_t first) {
-  const size_t n = (data.size() + kPageBytes - 1) / kPageBytes;
-  Buffer<uint64_t> out(n);
-  {
-    ReleasedGil released;
-    page_checksums(data.data(), data.size(), seed, first, out.get());
-  }
-  return out.array(n);
-}
-
-uint64_t digest_of(AnyWords words) {
-  const size_t each = words.ndim() == 1 ? 1 : words.ndim() == 2 ? words.shape(1) : 0;
-  if (each != 1 && each != 2 && each != 4) throw nb::value_error("fingerprints are an array of shape (n,), (n, 2) or (n, 4)");
-  ReleasedGil released;
-  return words_digest(words.data(), words.shape(0), static_cast<unsigned>(each));
-}
-
-// The keys of references to rows from number first on of a file of count rows; not sorted.
-nb::object reference_keys(AnyWords rows, uint64_t first, uint64_t count, Bytes permutation, unsigned bucket_bits) {
-  const size_t n = rows.ndim() == 2 ? rows.shape(0) : 0, each = rows.ndim() == 2 ? rows.shape(1) : 0;
-  ColumnHeader h;
-  h.kind = ColumnKind::references;
-  h.count = count;
-  const unsigned head = bucket_bits + kTagBits, rest = rest_bits_for(h);
-  if ((each != 2 && each != 4) || permutation.size() != 64 * each) throw nb::value_error("rows are an array of shape (n, 2) or (n, 4)");
-  if (bucket_bits > kMaxBucketBits || head + rest > 64 || first > count || n > count - first)
-    throw nb::value_error("bucket, tag and row number do not fit a key");
-  for (size_t i = 0; i < permutation.size(); ++i)
-    if (permutation.data()[i] >= 64 * each) throw nb::value_error("not a permutation");
-  Terms terms;
-  make_terms(permutation.data(), head, &terms);
-  Buffer<uint64_t> out(n);
-  {
-    ReleasedGil released;
-    for (size_t i = 0; i < n; ++i)
-      out.get()[i] = gather(terms, rows.data() + each * i) | (rest ? (first + i) << (64 - head - rest) : 0);
-  }
-  return out.array(n);
-}
 
 void bind_table(nb::module_& m) {
   nb::class_<ColumnTable>(m, "ColumnTable")
@@ -442,25 +304,10 @@ void bind_columns(nb::module_& m) {
   nb::class_<ColumnProber>(m, "ColumnProber")
       .def(nb::init<nb::list, nb::object>(), "tables"_a, "rows"_a = nb::none())
       .def("probe", &ColumnProber::probe, nb::arg("queries").noconvert(), "radius"_a, "thresholds"_a = nb::none(),
-           "balance"_a = false, "most"_a = nb::none(), "stop"_a = nb::none());
-  nb::class_<ColumnCutter>(m, "ColumnCutter")
-      .def(nb::init<unsigned, unsigned, uint64_t, uint64_t, Bytes, unsigned, unsigned, unsigned, unsigned, unsigned>(), "kind"_a,
-           "width"_a, "count"_a, "set_digest"_a, "permutation"_a, "bucket_bits"_a, "tag_bits"_a, "allowance"_a, "table"_a,
-           "table_count"_a)
-      .def_prop_ro("header", [](const ColumnCutter& c) { return nb::bytes(reinterpret_cast<const char*>(c.header_bytes.data()), kHeaderBytes); })
-      .def_prop_ro("tags_offset", [](const ColumnCutter& c) { return c.header.tags_offset; })
-      .def_prop_ro("rest_offset", [](const ColumnCutter& c) { return c.header.rest_offset; })
-      .def_prop_ro("checksums_offset", [](const ColumnCutter& c) { return c.header.checksums_offset; })
-      .def_prop_ro("file_bytes", [](const ColumnCutter& c) { return c.header.file_bytes; })
-      .def_prop_ro("seed", [](const ColumnCutter& c) { return c.header.checksum; })
-      .def("cut", &ColumnCutter::cut, nb::arg("keys").noconvert())
-      .def("count", &ColumnCutter::count, nb::arg("rows").noconvert())
-      .def("directory", &ColumnCutter::directory);
-  m.attr("ROWS_IN_BLOCK") = kRowsInBlock;
-  m.attr("PAGE_BYTES") = kPageBytes;
-  m.def("page_checksums", &checksums_of, "data"_a, "seed"_a, "first"_a);
-  m.def("words_digest", &digest_of, nb::arg("words").noconvert());
-  m.def("reference_keys", &reference_keys, nb::arg("rows").noconvert(), "first"_a, "count"_a, "permutation"_a, "bucket_bits"_a);
+           "balance"_a = false, "most"_a = nb::none(), "stop"_a = nb::none())
+      .def("probe_one", &ColumnProber::probe_one, nb::arg("query").noconvert(), "radius"_a, "thresholds"_a = nb::none(),
+           "balance"_a = false);
+  bind_cutter(m);
 }
 
 }  // namespace fpstore

@@ -1,4 +1,4 @@
-#include "columns/results.hpp"
+#include "columns/column_results.hpp"
 
 #include <algorithm>
 #include <new>

@@ -11,7 +11,7 @@ constexpr unsigned kTagsAtOnce = 512;
 struct PortableTags {
   // Writes the places, ascending, of the tags that differ from the query's in at most limit <= 16 bits of the mask, and returns how
   // many; n is at most kTagsAtOnce, and kSectionRoom bytes behind the tags can be read.
-  static unsigned near_tags(const uint8_t* tags, unsigned n, unsigned query, unsigned mask, unsigned limit, uint32_t* places) {
+  static unsigned near_tags(const uint8_t* tags, unsigned n, unsigned query, unsigned mask, unsigned limit, uint16_t* places) {
     constexpr uint64_t lanes = 0x0001000100010001;
     const uint64_t q = query * lanes, live = mask * lanes, bound = (0x8000 | limit) * lanes;
     unsigned count = 0;
@@ -24,7 +24,7 @@ struct PortableTags {
       // No lane borrows from the next; its top bit stays where the distance is at most the limit.
       uint64_t hits = (bound - x) & (0x8000 * lanes);
       if (__builtin_expect(n - i < 4, 0)) hits &= (uint64_t{1} << 16 * (n - i)) - 1;
-      for (; hits; hits &= hits - 1) places[count++] = i + static_cast<unsigned>(__builtin_ctzll(hits)) / 16;
+      for (; hits; hits &= hits - 1) places[count++] = static_cast<uint16_t>(i + static_cast<unsigned>(__builtin_ctzll(hits)) / 16);
     }
     return count;
   }

@@ -26,7 +26,7 @@ struct TagCounter {
 };
 
 struct Avx2Tags : PortableTags {
-  static unsigned near_tags(const uint8_t* tags, unsigned n, unsigned query, unsigned mask, unsigned limit, uint32_t* places) {
+  static unsigned near_tags(const uint8_t* tags, unsigned n, unsigned query, unsigned mask, unsigned limit, uint16_t* places) {
     const TagCounter counter(query, mask);
     const __m256i bound = _mm256_set1_epi16(static_cast<short>(limit));
     unsigned count = 0;
@@ -37,7 +37,7 @@ struct Avx2Tags : PortableTags {
       const __m256i far = _mm256_permute4x64_epi64(_mm256_packs_epi16(far0, far1), 0xD8);
       uint32_t hits = ~static_cast<uint32_t>(_mm256_movemask_epi8(far));
       if (n - i < 32) hits &= (uint32_t{1} << (n - i)) - 1;
-      for (; hits; hits &= hits - 1) places[count++] = i + static_cast<unsigned>(__builtin_ctz(hits));
+      for (; hits; hits &= hits - 1) places[count++] = static_cast<uint16_t>(i + static_cast<unsigned>(__builtin_ctz(hits)));
     }
     return count;
   }

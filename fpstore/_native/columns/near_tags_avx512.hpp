@@ -8,7 +8,7 @@ namespace {
 
 struct Avx512Tags : Avx2Tags {
   // Bytes behind n that a load reaches are masked off, and so are not read.
-  static unsigned near_tags(const uint8_t* tags, unsigned n, unsigned query, unsigned mask, unsigned limit, uint32_t* places) {
+  static unsigned near_tags(const uint8_t* tags, unsigned n, unsigned query, unsigned mask, unsigned limit, uint16_t* places) {
     const __m512i base = _mm512_set1_epi16(static_cast<short>(query));
     const __m512i low = _mm512_set1_epi16(static_cast<short>(mask & 0x0F0F));
     const __m512i high = _mm512_set1_epi16(static_cast<short>(mask >> 4 & 0x0F0F));
@@ -21,7 +21,7 @@ struct Avx512Tags : Avx2Tags {
       const __m512i bytes = _mm512_add_epi8(_mm512_shuffle_epi8(bits, _mm512_and_si512(x, low)),
                                             _mm512_shuffle_epi8(bits, _mm512_and_si512(_mm512_srli_epi16(x, 4), high)));
       uint32_t hits = _mm512_mask_cmple_epu16_mask(live, _mm512_maddubs_epi16(bytes, ones), bound);
-      for (; hits; hits &= hits - 1) places[count++] = i + static_cast<unsigned>(__builtin_ctz(hits));
+      for (; hits; hits &= hits - 1) places[count++] = static_cast<uint16_t>(i + static_cast<unsigned>(__builtin_ctz(hits)));
     }
     return count;
   }

@@ -26,28 +26,40 @@ struct Lookup {
   uint8_t slot;
 };
 
-// An entry whose tag is near.
-struct Survivor {
+// Entries of a look-up whose tags are near, out of kTagsAtOnce that stand together.
+struct Run {
+  uint64_t base;
+  uint64_t head;   // of all their keys, the bucket
+  uint64_t first;  // the place of the first entry that was compared
+  unsigned count;
+  uint16_t table;
+  uint8_t slot;
+  uint16_t near[kTagsAtOnce];  // places behind the first, ascending
+};
+
+// A reference whose row has been asked for.
+struct Named {
   uint64_t base;
   uint64_t head;  // its bucket and tag, as in its key
   uint64_t row;
-  uint32_t place;
+  uint64_t place;
   uint16_t table;
   uint8_t slot;
 };
 
 // Places that go round. Each stage has a counter of its own, and none overtakes the one before it.
 constexpr unsigned kLookups = 64, kOpenBehind = 12, kFilterBehind = 28;
-constexpr unsigned kSurvivors = 64, kNameBehind = 16, kFinishBehind = 32;
+constexpr unsigned kRuns = 16, kReadBehind = 8;
+constexpr unsigned kNamed = 64, kFinishBehind = 24;
 static_assert(kOpenBehind < kFilterBehind && kFilterBehind < kLookups, "the stages follow each other around the ring");
-static_assert(kNameBehind < kFinishBehind && kFinishBehind < kSurvivors, "the stages follow each other around the ring");
+static_assert(kReadBehind < kRuns && kFinishBehind < kNamed, "the stages follow each other around the ring");
 
 template <unsigned W>
 struct ColumnWork {
   Slot<W> slots[kSlots];
   Lookup lookups[kLookups];
-  Survivor survivors[kSurvivors];
-  uint32_t places[kTagsAtOnce];
+  Run runs[kRuns];
+  Named named[kNamed];
   uint64_t bases[kMostRing];
   uint32_t buckets[kMostRing];
   Sharing sharing;
@@ -63,7 +75,8 @@ struct ColumnFlow {
   Fault* fault;
   ColumnWork<W>* work;
   uint64_t added = 0, opened = 0, filtered = 0;  // look-ups
-  uint64_t found = 0, named = 0, finished = 0;   // survivors
+  uint64_t found = 0, read = 0;                  // runs
+  uint64_t named = 0, finished = 0;              // references
   uint64_t done = 0;                             // work since the last look at the stop
 
   const ColumnView& view(unsigned table) const { return *ring.tables[table].table; }
@@ -94,37 +107,44 @@ struct ColumnFlow {
     return false;
   }
 
-  // Reads the rest of a copy, which completes it.
-  Status finish_copy(const Survivor& s) {
-    const ColumnView& t = view(s.table);
-    if (t.rest_bytes) {
-      const Status status = at_table(trust(t.pages, t.rest_at + uint64_t{t.rest_bytes} * s.place, t.rest_bytes, fault), s.table);
-      if (__builtin_expect(status != Status::ok, 0)) return status;
-    }
-    const uint64_t difference = (s.head | read_rest(t, s.place) << t.rest_shift) ^ s.base;
-    const unsigned distance = static_cast<unsigned>(__builtin_popcountll(difference));
-    if (distance > options.radius) return Status::ok;
-    const Slot<W>& slot = work->slots[s.slot];
-    const uint64_t unpermuted = gather(t.inverse, &difference);
-    if (met_before(&unpermuted, s.table, slot.thresholds)) return Status::ok;
+  Status emit_copy(const Run& run, uint64_t difference, unsigned distance) {
+    const Slot<W>& slot = work->slots[run.slot];
+    const uint64_t unpermuted = gather(view(run.table).inverse, &difference);
+    if (met_before(&unpermuted, run.table, slot.thresholds)) return Status::ok;
     return add_match(sink, slot.words[0] ^ unpermuted, slot.query, distance) ? Status::ok : column_no_memory(fault);
   }
 
-  // Reads the row number of a reference, and asks for the row.
-  Status name(Survivor* s) {
-    const ColumnView &t = view(s->table), &rows = *ring.rows;
-    if (t.rest_bytes) {
-      const Status status = trust(t.pages, t.rest_at + uint64_t{t.rest_bytes} * s->place, t.rest_bytes, fault);
+  // Reads the rests of copies, which completes them.
+  Status read_copies(const Run& run) {
+    const ColumnView& t = view(run.table);
+    const uint64_t base = run.base ^ run.head;
+    for (unsigned i = 0; i < run.count; ++i) {
+      const uint64_t place = run.first + run.near[i];
+      const uint64_t difference = (head_of(t, 0, read_tag(t, place)) | read_rest(t, place) << t.rest_shift) ^ base;
+      const unsigned distance = static_cast<unsigned>(__builtin_popcountll(difference));
+      if (__builtin_expect(distance > options.radius, 1)) continue;
+      const Status status = emit_copy(run, difference, distance);
       if (__builtin_expect(status != Status::ok, 0)) return status;
     }
-    s->row = read_rest(t, s->place);
-    if (__builtin_expect(s->row >= rows.count, 0)) return (*fault = Fault{Status::bad_place, s->place, rows.count, s->row}).status;
-    __builtin_prefetch(rows.tags + 8 * W * s->row);
+    return Status::ok;
+  }
+
+  // Reads the row numbers of references, and asks for the rows.
+  Status name(const Run& run) {
+    const ColumnView &t = view(run.table), &rows = *ring.rows;
+    for (unsigned i = 0; i < run.count; ++i) {
+      const uint64_t place = run.first + run.near[i], row = read_rest(t, place);
+      if (__builtin_expect(row >= rows.count, 0)) return (*fault = Fault{Status::bad_place, place, rows.count, row, run.table}).status;
+      __builtin_prefetch(rows.tags + 8 * W * row);
+      work->named[named++ % kNamed] = Named{run.base, run.head | head_of(t, 0, read_tag(t, place)), row, place, run.table, run.slot};
+      const Status status = finish_references(kFinishBehind);
+      if (__builtin_expect(status != Status::ok, 0)) return status;
+    }
     return Status::ok;
   }
 
   // Reads the row that a reference leads to, which must have the bucket and the tag of the reference.
-  Status finish_reference(const Survivor& s) {
+  Status finish_reference(const Named& s) {
     const ColumnView &t = view(s.table), &rows = *ring.rows;
     const uint64_t at = 8 * uint64_t{W} * s.row;
     const Status status = at_table(trust(rows.pages, rows.tags_at + at, 8 * W, fault), ring.count);
@@ -142,16 +162,25 @@ struct ColumnFlow {
     return add_match(sink, s.row, slot.query, distance) ? Status::ok : column_no_memory(fault);
   }
 
-  // Takes survivors on, until at most so many wait at each stage.
-  Status read_survivors(unsigned name_behind, unsigned finish_behind) {
-    for (; W > 1 && found - named > name_behind; ++named) {
-      Survivor* const s = work->survivors + named % kSurvivors;
-      const Status status = at_table(name(s), s->table);
+  Status finish_references(unsigned behind) {
+    for (; named - finished > behind; ++finished) {
+      const Status status = finish_reference(work->named[finished % kNamed]);
       if (__builtin_expect(status != Status::ok, 0)) return status;
     }
-    for (; found - finished > finish_behind; ++finished) {
-      const Survivor& s = work->survivors[finished % kSurvivors];
-      const Status status = W > 1 ? finish_reference(s) : finish_copy(s);
+    return Status::ok;
+  }
+
+  // Takes runs on, until at most so many wait. A run is at most kTagsAtOnce entries long, so its rests lie in few pages.
+  Status read_runs(unsigned behind) {
+    for (; found - read > behind; ++read) {
+      const Run& run = work->runs[read % kRuns];
+      const ColumnView& t = view(run.table);
+      Status status = Status::ok;
+      if (t.rest_bytes) {
+        const uint64_t first = run.first + run.near[0], n = run.near[run.count - 1] - run.near[0] + 1u;
+        status = at_table(trust(t.pages, t.rest_at + t.rest_bytes * first, t.rest_bytes * n, fault), run.table);
+      }
+      if (status == Status::ok) status = W > 1 ? name(run) : read_copies(run);
       if (__builtin_expect(status != Status::ok, 0)) return status;
     }
     return Status::ok;
@@ -181,17 +210,19 @@ struct ColumnFlow {
       if (__builtin_expect(stopped(n), 0)) return column_interrupted(fault);
       Status status = at_table(trust(t.pages, t.tags_at + 2 * place, 2 * n, fault), look.table);
       if (__builtin_expect(status != Status::ok, 0)) return status;
-      const unsigned near =
-          Isa::near_tags(t.tags + 2 * place, static_cast<unsigned>(n), tag, t.tag_mask, look.limit, work->places);
-      counters->survivors += near;
-      for (unsigned i = 0; i < near; ++i) {
-        const uint64_t at = place + work->places[i];
-        __builtin_prefetch(t.rest + t.rest_bytes * at);
-        work->survivors[found++ % kSurvivors] = Survivor{look.base, head_of(t, look.bucket, read_tag(t, at)), 0,
-                                                         static_cast<uint32_t>(at), look.table, look.slot};
-        status = read_survivors(kNameBehind, kFinishBehind);
-        if (__builtin_expect(status != Status::ok, 0)) return status;
-      }
+      Run& run = work->runs[found % kRuns];
+      run.count = Isa::near_tags(t.tags + 2 * place, static_cast<unsigned>(n), tag, t.tag_mask, look.limit, run.near);
+      if (!run.count) continue;
+      run.base = look.base;
+      run.head = head_of(t, look.bucket, 0);
+      run.first = place;
+      run.table = look.table;
+      run.slot = look.slot;
+      counters->survivors += run.count;
+      for (unsigned i = 0; i < run.count; ++i) __builtin_prefetch(t.rest + t.rest_bytes * (place + run.near[i]));
+      ++found;
+      status = read_runs(kReadBehind);
+      if (__builtin_expect(status != Status::ok, 0)) return status;
     }
     return Status::ok;
   }
@@ -252,8 +283,9 @@ struct ColumnFlow {
   }
 
   Status drain() {
-    const Status status = read_lookups(0, 0);
-    return status == Status::ok ? read_survivors(0, 0) : status;
+    Status status = read_lookups(0, 0);
+    if (status == Status::ok) status = read_runs(0);
+    return status == Status::ok ? finish_references(0) : status;
   }
 
   Status run(const ColumnQueries& queries) {

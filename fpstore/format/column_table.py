@@ -15,7 +15,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Bytes, Words
 from fpstore.arguments import printable
-from fpstore.disk.files import open_file, read_at
+from fpstore.disk.files import RUN_REPAIR, open_file, read_at
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError
 
@@ -200,24 +200,47 @@ class ColumnReader:
     Parameters
     ----------
     path : Path
+    advice : int
+        To the system, how the mapping will be read.
 
     Raises
     ------
     StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, advice: int = mmap.MADV_RANDOM) -> None:
         self.path = path
         descriptor = open_file(path)
-        closing = finalize(self, os.close, descriptor)
+        self._descriptor = descriptor
+        finalize(self, os.close, descriptor)
         # What a mapping cannot read ends the process: the header is read before, and the size is that of the mapping.
         if len(read_at(descriptor, path, 0, _kernel.HEADER_BYTES)) < _kernel.HEADER_BYTES:
             raise CorruptStoreError(f"{path}: the file is shorter than a header", path=path)
         with refusing(path):
             mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
-        closing()
-        mapped.madvise(mmap.MADV_RANDOM)
-        self.kernel = _kernel.ColumnTable(np.frombuffer(mapped, np.uint8), printable(path))
+        mapped.madvise(advice)
+        self._bytes = np.frombuffer(mapped, np.uint8)
+        self.kernel = _kernel.ColumnTable(self._bytes, printable(path))
+
+    def check_size(self) -> None:
+        """Refuse a file that has become shorter or longer since it was opened.
+
+        Raises
+        ------
+        CorruptStoreError
+        """
+        size, expected = os.fstat(self._descriptor).st_size, self.kernel.file_bytes
+        if size != expected:
+            raise CorruptStoreError(
+                f"{self.path}: the table file has {size} bytes, its header says {expected}: {RUN_REPAIR}",
+                path=self.path, expected=expected, got=size,
+            )  # fmt: skip
+
+    @property
+    def directory(self) -> npt.NDArray[np.uint32]:
+        """Where the entries of each bucket begin, and where the last ends; not verified."""
+        at = self.kernel.directory_offset
+        return self._bytes[at : at + 4 * ((1 << self.kernel.bucket_bits) + 1)].view(np.uint32)
 
     def pieces(self, start: int = 0) -> Iterator[npt.NDArray[np.uint64]]:
         """Yield keys, or rows, from entry ``start`` on, in order, in bounded pieces."""

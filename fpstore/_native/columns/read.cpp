@@ -97,34 +97,53 @@ Status search_rows(const ColumnView& t, const Sought& s, const uint64_t* words, 
   return Status::ok;
 }
 
-Status scan_keys(const ColumnView& t, const Entries& part, const ColumnQueries& queries, unsigned radius, Sink* sink, Fault* fault) {
+unsigned bound_of(const Scanned& to, size_t query, unsigned radius) { return to.nearest ? to.nearest->queries[query].bound : radius; }
+
+Status scan_keys(const ColumnView& t, const Entries& part, const ColumnQueries& queries, unsigned radius, const Scanned& to,
+                 Fault* fault) {
   uint64_t keys[kAtOnce];
   uint32_t places[kAtOnce];
   const Status status = read_entries(t, part, keys, fault);
   if (status != Status::ok) return status;
   for (size_t q = 0; q < queries.count; ++q) {
     const uint64_t base = gather(t.forward, queries.words + q);
-    const size_t near = kernels(64).near(keys, part.end - part.first, &base, radius, places);
+    const size_t near = kernels(64).near(keys, part.end - part.first, &base, bound_of(to, q, radius), places);
     for (size_t i = 0; i < near; ++i) {
       const uint64_t key = keys[places[i]];
-      const unsigned distance = static_cast<unsigned>(__builtin_popcountll(key ^ base));
-      if (!push<uint64_t>(sink, gather(t.inverse, &key), static_cast<uint32_t>(q), distance)) return column_no_memory(fault);
+      const Match<uint64_t> match{gather(t.inverse, &key), static_cast<uint32_t>(q), ones(key ^ base)};
+      if (!(to.nearest ? keep(to.nearest, match) : push(to.sink, match.fingerprint, match.query, match.distance)))
+        return column_no_memory(fault);
     }
   }
   return Status::ok;
 }
 
-Status scan_rows(const ColumnView& t, const Entries& part, const ColumnQueries& queries, unsigned radius, Sink* sink, Fault* fault) {
+template <unsigned Words>
+bool keep_row(const uint8_t* row, uint32_t query, unsigned distance, Nearest* nearest) {
+  Match<Wide<Words>> match{{}, query, distance};
+  memcpy(match.fingerprint.word, row, sizeof match.fingerprint.word);
+  return keep(nearest, match);
+}
+
+Status scan_rows(const ColumnView& t, const Entries& part, const ColumnQueries& queries, unsigned radius, const Scanned& to,
+                 Fault* fault) {
   uint32_t places[kAtOnce];
   uint16_t distances[kAtOnce];
   const Status status = trust_entries(t, part.first, part.end - part.first, fault);
   if (status != Status::ok) return status;
   const NearRows near_rows = t.words == 2 ? column_kernels().near_pairs : column_kernels().near_fours;
+  const uint8_t* const rows = t.tags + 8 * t.words * part.first;
   for (size_t q = 0; q < queries.count; ++q) {
-    const size_t near = near_rows(t.tags + 8 * t.words * part.first, part.end - part.first, queries.words + t.words * q, radius,
-                                  places, distances);
-    for (size_t i = 0; i < near; ++i)
-      if (!push<uint64_t>(sink, part.first + places[i], static_cast<uint32_t>(q), distances[i])) return column_no_memory(fault);
+    const uint32_t query = static_cast<uint32_t>(q);
+    const size_t near =
+        near_rows(rows, part.end - part.first, queries.words + t.words * q, bound_of(to, q, radius), places, distances);
+    for (size_t i = 0; i < near; ++i) {
+      const uint8_t* const row = rows + 8 * t.words * places[i];
+      const bool fine = !to.nearest     ? push<uint64_t>(to.sink, part.first + places[i], query, distances[i])
+                        : t.words == 2 ? keep_row<2>(row, query, distances[i], to.nearest)
+                                       : keep_row<4>(row, query, distances[i], to.nearest);
+      if (!fine) return column_no_memory(fault);
+    }
   }
   return Status::ok;
 }
@@ -183,12 +202,12 @@ Status locate_entries(const ColumnView& t, const ColumnQueries& fingerprints, ui
 }
 
 Status scan_entries(const ColumnView& t, const Entries& entries, const ColumnQueries& queries, unsigned radius, Stopper* stop,
-                    Sink* sink, Fault* fault) {
+                    const Scanned& to, Fault* fault) {
   for (uint64_t first = entries.first; first < entries.end; first += kAtOnce) {
     const Entries part{first, entries.end - first < kAtOnce ? entries.end : first + kAtOnce};
     if (should_stop(stop, (part.end - part.first) * (1 + queries.count))) return column_interrupted(fault);
     const Status status =
-        t.rows ? scan_rows(t, part, queries, radius, sink, fault) : scan_keys(t, part, queries, radius, sink, fault);
+        t.rows ? scan_rows(t, part, queries, radius, to, fault) : scan_keys(t, part, queries, radius, to, fault);
     if (status != Status::ok) return status;
   }
   return Status::ok;

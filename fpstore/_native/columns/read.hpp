@@ -1,6 +1,7 @@
 // Reading column tables and row files in order, and finding single fingerprints.
 #pragma once
 #include "columns/request.hpp"
+#include "search/nearest.hpp"
 
 namespace fpstore {
 
@@ -15,8 +16,13 @@ Status read_entries(const ColumnView& t, const Entries& entries, uint64_t* out, 
 // The place of each fingerprint in a table of copies or in a row file, or UINT64_MAX.
 Status locate_entries(const ColumnView& t, const ColumnQueries& fingerprints, uint64_t* places, Stopper* stop, Fault* fault);
 
-// Compares entries of copies or rows with every query; matches are fingerprints, or row numbers.
+// Where the matches of a scan go: fingerprints or row numbers to the sink, or fingerprints among the nearest of each query.
+struct Scanned {
+  Sink* sink;
+  Nearest* nearest;  // null: all matches are wanted
+};
+// Compares entries of copies or rows with every query.
 Status scan_entries(const ColumnView& t, const Entries& entries, const ColumnQueries& queries, unsigned radius, Stopper* stop,
-                    Sink* sink, Fault* fault);
+                    const Scanned& to, Fault* fault);
 
 }  // namespace fpstore

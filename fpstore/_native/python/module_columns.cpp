@@ -100,7 +100,7 @@ struct ColumnTable {
     Status status;
     {
       ReleasedGil released;
-      status = scan_entries(view, {first, end}, asked, radius, &stopping, &guard.sink, &fault);
+      status = scan_entries(view, {first, end}, asked, radius, &stopping, {&guard.sink, nullptr}, &fault);
     }
     check_column(status, fault, path);
     return finish(guard.sink, header.width, asked.count, &stopping);
@@ -133,6 +133,143 @@ struct ColumnTable {
     }
     check_column(ordered->status, Fault{ordered->status}, "");
     return ordered->columns();
+  }
+};
+
+// A table of copies in the order of the fingerprints, or a row file, as the identity table of a store: entries are found by the
+// number of their block and their rank in it, like those of a Table.
+struct ColumnIdentity {
+  nb::object owner;
+  const ColumnTable* table;
+
+  explicit ColumnIdentity(nb::object given) : owner(given), table(nb::cast<const ColumnTable*>(given)) {}
+  unsigned width() const { return table->header.width; }
+  unsigned words() const { return words_of(width()); }
+
+  uint64_t place_of(uint64_t block, uint32_t rank, const std::string& source) const {
+    if (block >= table->block_count()) raise_fault(Fault{Status::bad_place, block, table->block_count(), block}, source);
+    const uint64_t place = block * kRowsInBlock + rank;
+    if (rank >= kRowsInBlock || place >= table->header.count) raise_fault(Fault{Status::bad_place, block, kRowsInBlock, rank}, source);
+    return place;
+  }
+  void read(uint64_t place, uint64_t* out) const {
+    Fault fault;
+    check_column(read_entries(table->view, {place, place + 1}, out, &fault), fault, table->path);
+  }
+  uint64_t last_of(uint64_t block) const {
+    if (block >= table->block_count()) throw nb::index_error("no such block");
+    return std::min(table->header.count, (block + 1) * kRowsInBlock) - 1;
+  }
+
+  // (entries, entry counts, next block): blocks from first on while they fit into room entries, one at least.
+  nb::tuple decode(uint64_t first, uint64_t end, uint64_t room) const {
+    if (first > end || end > table->block_count()) throw nb::index_error("block range outside the table");
+    end = std::min(end, first + std::max<uint64_t>(room / kRowsInBlock, 1));
+    const uint64_t from = std::min(first * kRowsInBlock, table->header.count), to = std::min(end * kRowsInBlock, table->header.count);
+    Buffer<uint32_t> counts(end - first);
+    for (uint64_t b = first; b < end; ++b)
+      counts.get()[b - first] = static_cast<uint32_t>(std::min<uint64_t>(table->header.count - b * kRowsInBlock, kRowsInBlock));
+    return nb::make_tuple(table->decode(from, to), counts.array(end - first), end);
+  }
+
+  nb::tuple locate(Rows fingerprints) const {
+    table->check_searched();
+    need_words(fingerprints, words());
+    const size_t n = count_of(fingerprints);
+    Buffer<uint64_t> blocks(n);
+    Buffer<uint32_t> ranks(n);
+    Fault fault;
+    Status status;
+    Stopper stopping = stopper(nullptr);
+    {
+      ReleasedGil released;
+      status = locate_entries(table->view, {fingerprints.data(), n}, blocks.get(), &stopping, &fault);
+      for (size_t i = 0; i < n && status == Status::ok; ++i) {
+        const uint64_t place = blocks.get()[i];
+        ranks.get()[i] = place == UINT64_MAX ? 0 : static_cast<uint32_t>(place % kRowsInBlock);
+        if (place != UINT64_MAX) blocks.get()[i] = place / kRowsInBlock;
+      }
+    }
+    check_column(status, fault, table->path);
+    return nb::make_tuple(blocks.array(n), ranks.array(n));
+  }
+
+  nb::object locate_one(nb::handle fingerprint) const {
+    table->check_searched();
+    const OneRow row(fingerprint, words());
+    uint64_t place;
+    Fault fault;
+    check_column(locate_entries(table->view, {row.words, 1}, &place, nullptr, &fault), fault, table->path);
+    if (place == UINT64_MAX) return nb::none();
+    return nb::make_tuple(place / kRowsInBlock, place % kRowsInBlock);
+  }
+
+  nb::object entry_at(uint64_t block, uint32_t rank, const std::string& source) const {
+    uint64_t row[kMaxWords];
+    read(place_of(block, rank, source), row);
+    return number_of(row, words());
+  }
+
+  nb::object entries_at(Words blocks, Counts ranks, const std::string& source) const {
+    if (ranks.size() != blocks.size()) throw nb::value_error("columns of different lengths");
+    Buffer<uint64_t> places(blocks.size());
+    for (size_t i = 0; i < blocks.size(); ++i) places.get()[i] = place_of(blocks.data()[i], ranks.data()[i], source);
+    return table->entries_at(nb::cast<Words>(places.array(blocks.size())), source);
+  }
+
+  nb::object key_of(uint64_t block) const {
+    uint64_t row[kMaxWords];
+    read(last_of(block), row);
+    return number_of(row, words());
+  }
+
+  nb::object keys_of(Words blocks) const { return table->keys_of(blocks); }
+
+  void check_blocks(uint64_t first, uint64_t end) const {
+    if (first > end || end > table->block_count()) throw nb::index_error("block range outside the table");
+  }
+  Entries entries_of(uint64_t first, uint64_t end) const {
+    return {std::min(first * kRowsInBlock, table->header.count), std::min(end * kRowsInBlock, table->header.count)};
+  }
+
+  // (lims, fingerprints, distances)
+  nb::tuple scan(Rows queries, unsigned radius, uint64_t first, uint64_t end, const Stop* stop) const {
+    check_blocks(first, end);
+    const Entries entries = entries_of(first, end);
+    nb::tuple columns = table->scan(queries, radius, entries.first, entries.end, stop);
+    if (!table->view.rows) return columns;
+    return nb::make_tuple(columns[0], table->entries_at(nb::cast<Words>(columns[1]), table->path), columns[2]);
+  }
+
+  // (lims, fingerprints, distances, more): as Table.nearest.
+  nb::tuple nearest(Rows queries, unsigned radius, uint64_t limit, uint64_t first, uint64_t end, Rows absent, const Stop* stop) const {
+    table->check_searched();
+    check_blocks(first, end);
+    need_words(absent, words());
+    if (!limit) throw nb::value_error("limit is at least 1");
+    const ColumnQueries asked = fingerprints_of(queries, table->header);
+    SinkGuard guard;
+    NearestGuard kept;
+    kept.nearest.absent = absent.data();
+    kept.nearest.absent_count = count_of(absent);
+    Stopper stopping = stopper(stop);
+    Fault fault;
+    Status status = Status::out_of_memory;
+    if (start_nearest(&kept.nearest, words(), asked.count, limit, radius)) {
+      ReleasedGil released;
+      status = scan_entries(table->view, entries_of(first, end), asked, radius, &stopping, {nullptr, &kept.nearest}, &fault);
+      if (status == Status::ok && !hand_over(&kept.nearest, &guard.sink)) status = Status::out_of_memory;
+    }
+    if (status == Status::out_of_memory) fault = Fault{status};
+    check_column(status, fault, table->path);
+    std::optional<OrderedMatches> ordered;
+    {
+      ReleasedGil released;
+      ordered.emplace(guard.sink, width(), words(), asked.count, &stopping);
+    }
+    check_column(ordered->status, Fault{ordered->status}, "");
+    nb::tuple columns = ordered->columns();
+    return nb::make_tuple(columns[0], columns[1], columns[2], more_of(kept.nearest));
   }
 };
 
@@ -256,9 +393,61 @@ struct ColumnProber {
     for (size_t i = 0; i < found.count; ++i) out.append(nb::make_tuple(found.fingerprints.get()[i], found.distance(i)));
     return out;
   }
+
+  // [(fingerprint, distance, block, rank), ...] by distance, fingerprint; block and rank are places in the identity table.
+  nb::list probe_places(nb::handle number, unsigned radius, bool balance, const std::optional<std::vector<int>>& thresholds,
+                        const ColumnIdentity& identity) const {
+    const ColumnHeader& h = tables[0]->header;
+    const unsigned words = words_of(h.width);
+    const OneRow query(number, words);
+    SinkGuard guard;
+    ColumnCounters counters;
+    Stopper stopping = stopper(nullptr);
+    run({query.words, 1}, radius, thresholds_for(thresholds, radius, balance), balance, &guard.sink, &counters, &stopping);
+    OrderedMatches found(guard.sink, h.width, 1, 1, &stopping);
+    check_column(found.status, Fault{found.status}, "");
+    uint64_t* const values = found.fingerprints.get();
+    std::vector<uint64_t> places(values, values + found.count);
+    Fault fault;
+    if (!rows) check_column(locate_entries(identity.table->view, {values, found.count}, places.data(), &stopping, &fault), fault,
+                            identity.table->path);
+    nb::list out;
+    for (size_t i = 0; i < found.count; ++i) {
+      if (should_stop(&stopping, kBlockWork)) throw Interrupted();
+      if (places[i] == UINT64_MAX) raise_fault(Fault{Status::bad_digest, UINT64_MAX, values[i], 0}, identity.table->path);
+      uint64_t row[kMaxWords] = {values[i]};
+      if (rows) identity.read(places[i], row);
+      out.append(nb::make_tuple(number_of(row, words), found.distance(i), places[i] / kRowsInBlock, places[i] % kRowsInBlock));
+    }
+    return out;
+  }
 };
 
 void bind_table(nb::module_& m) {
+  nb::class_<ColumnIdentity>(m, "ColumnIdentity")
+      .def(nb::init<nb::object>(), "table"_a)
+      .def_prop_ro("path", [](const ColumnIdentity& t) { return t.table->path; })
+      .def_prop_ro("width", &ColumnIdentity::width)
+      .def_prop_ro("fingerprint_count", [](const ColumnIdentity& t) { return t.table->header.count; })
+      .def_prop_ro("block_count", [](const ColumnIdentity& t) { return t.table->block_count(); })
+      .def_prop_ro("file_bytes", [](const ColumnIdentity& t) { return t.table->header.file_bytes; })
+      .def_prop_ro("set_digest", [](const ColumnIdentity& t) { return t.table->header.set_digest; })
+      .def_prop_ro("permutation",
+                   [](const ColumnIdentity& t) {
+                     return nb::bytes(reinterpret_cast<const char*>(t.table->header.permutation), t.table->header.width);
+                   })
+      .def("decode", &ColumnIdentity::decode, "first_block"_a, "end_block"_a, "room"_a)
+      .def("scan", &ColumnIdentity::scan, nb::arg("queries").noconvert(), "radius"_a, "first_block"_a, "end_block"_a,
+           "stop"_a = nb::none())
+      .def("nearest", &ColumnIdentity::nearest, nb::arg("queries").noconvert(), "radius"_a, "limit"_a, "first_block"_a,
+           "end_block"_a, nb::arg("absent").noconvert(), "stop"_a = nb::none())
+      .def("locate", &ColumnIdentity::locate, nb::arg("fingerprints").noconvert())
+      .def("locate_one", &ColumnIdentity::locate_one, "fingerprint"_a)
+      .def("entries_at", &ColumnIdentity::entries_at, nb::arg("blocks").noconvert(), nb::arg("ranks").noconvert(), "source"_a)
+      .def("entry_at", &ColumnIdentity::entry_at, "block"_a, "rank"_a, "source"_a)
+      .def("key_of", &ColumnIdentity::key_of, "block"_a)
+      .def("keys_of", &ColumnIdentity::keys_of, nb::arg("blocks").noconvert());
+
   nb::class_<ColumnTable>(m, "ColumnTable")
       .def(nb::init<Bytes, std::string>(), nb::arg("data").noconvert(), "path"_a)
       .def_ro("path", &ColumnTable::path)
@@ -272,6 +461,7 @@ void bind_table(nb::module_& m) {
       .def_prop_ro("threshold", [](const ColumnTable& t) { return t.header.allowance - 1; })
       .def_prop_ro("rest_bits", [](const ColumnTable& t) { return t.header.rest_bits; })
       .def_prop_ro("count", [](const ColumnTable& t) { return t.header.count; })
+      .def_prop_ro("fingerprint_count", [](const ColumnTable& t) { return t.header.count; })
       .def_prop_ro("block_count", &ColumnTable::block_count)
       .def_prop_ro("directory_offset", [](const ColumnTable& t) { return t.header.directory_offset; })
       .def_prop_ro("tags_offset", [](const ColumnTable& t) { return t.header.tags_offset; })
@@ -299,7 +489,8 @@ void bind_columns(nb::module_& m) {
       .def("probe", &ColumnProber::probe, nb::arg("queries").noconvert(), "radius"_a, "thresholds"_a = nb::none(),
            "balance"_a = false, "most"_a = nb::none(), "stop"_a = nb::none())
       .def("probe_one", &ColumnProber::probe_one, nb::arg("query").noconvert(), "radius"_a, "thresholds"_a = nb::none(),
-           "balance"_a = false);
+           "balance"_a = false)
+      .def("probe_places", &ColumnProber::probe_places, "query"_a, "radius"_a, "balance"_a, "thresholds"_a, "identity"_a);
   bind_cutter(m);
 }
 

@@ -18,8 +18,14 @@ DESIGNS = {
     256: ("auto", "manku-4", "flip-3", "striped-4-1", "scan", "columns-16", "columns-8-12"),
 }
 CHANGED = [
-    (32, "manku-4"), (32, "columns-2"), (64, "columns-4"), (128, "manku-4"), (128, "columns-8"), (256, "flip-2"), (256, "columns-16"),
-]  # fmt: skip
+    (32, "manku-4"),
+    (32, "columns-2"),
+    (64, "columns-4"),
+    (128, "manku-4"),
+    (128, "columns-8"),
+    (256, "flip-2"),
+    (256, "columns-16"),
+]
 SETS = [(bits, design) for bits, designs in DESIGNS.items() for design in designs]
 
 
@@ -48,7 +54,7 @@ def pairs(matches: list[fpstore.Match]) -> list[tuple[int, int]]:
     return [(match.distance, match.fingerprint) for match in matches]
 
 
-@pytest.mark.parametrize("count", [0, 1, 5, 129, 3000])
+@pytest.mark.parametrize("count", [0, 1, 5, 129, 600])
 @pytest.mark.parametrize(("bits", "design"), SETS)
 def test_answers_are_those_of_brute_force(tmp_path: Path, bits: int, design: str, count: int) -> None:
     rng = random.Random(f"{bits}{design}{count}")

@@ -296,7 +296,7 @@ def test_a_sample_shows_skew(kind):
     n = len(fingerprints)
     blind, seeing = plan(n, 3), plan(n, 3, sample=np.random.default_rng(6).permutation(fingerprints))
     best = seeing[0]
-    assert best.name.startswith("striped")
+    assert best.name.startswith(("striped", "columns", "dealt"))
     assert not [p for p in blind if p.name.startswith("striped")]
     for p in seeing:
         if p.name in ("manku-10", "flip-2"):
@@ -326,7 +326,7 @@ def test_a_uniform_sample_changes_nothing():
 def test_auto_builds_for_the_skew_of_the_set(tmp_path):
     fingerprints = skewed_set("leading half alike", 1 << 15)
     with fpstore.build(tmp_path / "s", fingerprints) as store:
-        assert store.design.name.startswith("striped")
+        assert store.design.name.startswith(("striped", "columns", "dealt"))
         queries = fingerprints[:50] ^ np.uint64(0b1000100000000000000000000000000000000000000001)
         expected = reference.brute_force_many(np.unique(fingerprints), queries, 3)
         found = store.probe_many(queries)

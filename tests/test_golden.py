@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import reference
+import reference_log
 import reference_store
 import tableimage
 
@@ -157,7 +158,7 @@ def test_the_reference_reads_the_tables_ids_and_strings_of_golden_stores(tmp_pat
 
 def test_the_reference_decodes_the_log_of_the_living_store():
     data = (DATA / "v1" / "living" / "gen-00000002" / "log").read_bytes()
-    changes, end = reference.read_log(data, 0)
+    changes, end = reference_log.read_log(data, 0)
     assert end == len(data)
     assert {kind for change in changes for _, _, kind in change.rows} == {
         ADD, WIPE, ADD | IN_BASE, REMOVE | IN_BASE, WIPE | IN_BASE,

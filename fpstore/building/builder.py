@@ -25,7 +25,7 @@ from fpstore.building.work import Work
 from fpstore.design.block_bytes import check_block_bytes, default_block_bytes
 from fpstore.design.families import Design, check_design, check_radius
 from fpstore.design.families import design as make_design
-from fpstore.design.planner import PREFER, SAMPLE_SIZE, STORAGE, choose
+from fpstore.design.planner import PREFER, SAMPLE_SIZE, STORAGE, Wishes, choose
 from fpstore.format.manifest import IDENTITY_BYTES, GenerationRecord, Manifest, generation_folder
 from fpstore.format.record import Totals
 from fpstore.format.table import TableReader, table_name
@@ -63,11 +63,11 @@ class Options:
 
     def checked(self) -> Options:
         """Validate the options before any input is read."""
-        self.radius = check_radius(self.radius)
+        check_width(self.width)
+        self.radius = check_radius(self.radius, self.width)
         self.memory = parse_memory(self.memory)
         self.threads = parse_threads(self.threads)
         self.block_bytes = default_block_bytes(self.width) if self.block_bytes is None else check_block_bytes(self.block_bytes)
-        check_width(self.width)
         check_design(self.design, self.radius, self.width)
         check_choice(self.storage, STORAGE, "storage")
         check_choice(self.prefer, PREFER, "prefer")
@@ -196,10 +196,11 @@ class _Build:
     def _choose(self, count: int, sample: Words | None = None) -> Design:
         options = self._options
         if isinstance(options.design, str) and options.design == "auto":
-            return choose(
-                count, options.radius, width=Width(options.width), disk_budget=options.disk_budget, storage=options.storage,
-                block_bytes=options.block_bytes, sample=sample, prefer=options.prefer,
-            ).design  # fmt: skip
+            wishes = Wishes(
+                Width(options.width), options.disk_budget, storage=options.storage, block_bytes=options.block_bytes,
+                prefer=options.prefer,
+            )  # fmt: skip
+            return choose(count, options.radius, wishes, sample).design
         made = make_design(options.design, options.radius, options.width)
         made.lookups(count)  # InputError: a probe would make too many
         return made

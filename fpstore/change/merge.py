@@ -21,7 +21,7 @@ from fpstore.building.work import Work
 from fpstore.change.committer import Committer
 from fpstore.change.obsolete import remove_generation
 from fpstore.design.families import design as make_design
-from fpstore.design.planner import choose
+from fpstore.design.planner import Wishes, choose
 from fpstore.disk.folders import sync_folder
 from fpstore.disk.refusals import is_of_the_system, refused
 from fpstore.errors import ClosedStoreError, CorruptStoreError
@@ -172,20 +172,21 @@ class Merge:
     def _redesigned(self, snapshot: Snapshot) -> Manifest:
         """Return the manifest, with another design if one is wanted, or if `auto` chose for another number of fingerprints."""
         generation = snapshot.generation
-        manifest, radius = generation.manifest, generation.design.radius
+        manifest, radius, width = generation.manifest, generation.design.radius, generation.design.width
         count = self._expected(snapshot)
         if self._design is not None and self._design != "auto":
-            made = make_design(self._design, radius)
+            made = make_design(self._design, radius, width.bits)
             made.lookups(count)  # InputError: a probe would make too many
             return manifest._replace(design=made, auto=None)
         auto = manifest.auto or ({} if self._design == "auto" else None)
         if auto is None or (self._design is None and auto["planned_for"] / GROWTH <= count <= auto["planned_for"] * GROWTH):
             return manifest
         sample = np.concatenate([generation.sample(), snapshot.changed[1][0][:SAMPLE_SIZE]])
-        chosen = choose(
-            count, radius, disk_budget=auto.get("disk_budget"), storage=auto.get("storage", "hot"),
-            block_bytes=manifest.block_bytes, sample=sample, prefer=auto.get("prefer", "balance"),
-        ).design  # fmt: skip
+        wishes = Wishes(
+            width, auto.get("disk_budget"), storage=auto.get("storage", "hot"), block_bytes=manifest.block_bytes,
+            prefer=auto.get("prefer", "balance"),
+        )  # fmt: skip
+        chosen = choose(count, radius, wishes, sample).design
         told = {"disk_budget": None, "storage": "hot", "prefer": "balance", **auto, "planned_for": count}
         return manifest._replace(design=chosen, auto=told)
 

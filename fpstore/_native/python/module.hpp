@@ -5,6 +5,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include <sys/syscall.h>
@@ -205,8 +206,10 @@ inline void check(Status status, const Fault& fault, const std::string& path) {
   if (status != Status::ok) raise_fault(fault, path);
 }
 
-// Adds the classes Table, Prober and BlockEncoder (module_tables.cpp).
+// Adds the classes of tables and of look-ups in them (module_tables.cpp).
 void bind_tables(nb::module_& m);
+// Adds the class BlockEncoder (module_encoder.cpp).
+void bind_encoder(nb::module_& m);
 // Adds the class Delta (module_delta.cpp).
 void bind_delta(nb::module_& m);
 

@@ -121,7 +121,7 @@ def test_a_record_that_says_what_cannot_be_is_not_read(at, form, value):
 )  # fmt: skip
 def test_one_pair_is_packed_as_a_change_of_one(fingerprint, number, in_base, strings, totals):
     one = change([(fingerprint, number, ADD | IN_BASE if in_base else ADD)], strings, totals)
-    assert pack_one(one.totals, (ADD | IN_BASE if in_base else ADD, fingerprint, number), strings) == pack_change(one)
+    assert pack_one(one.totals, (ADD | IN_BASE if in_base else ADD, fingerprint, number), strings, 1) == pack_change(one)
 
 
 def test_a_log_is_what_the_reference_says(full):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import lgamma, log, log2
+from math import isqrt, lgamma, log, log2
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +38,7 @@ MANY_ERRORS = 7  # above this radius, few striped blocks with flips are compared
 STORAGE = ("hot", "cold")
 PREFER = ("balance", "speed", "space")
 NO_BUDGET = 1 << 62
+MOST_TABLES = 100  # of the designs that are compared
 
 
 class Wishes(NamedTuple):
@@ -231,7 +232,7 @@ def _with_lookups(radius: int, skewed: bool, width: int) -> tuple[Design, ...]:
             name = f"blocks-{block_count}-{leading_count}"
             if name not in shapes and leading_count < block_count:
                 names.append(name)
-    if radius:
+    if 0 < radius < isqrt(MOST_TABLES):
         nest = f"nested-{radius + 1}-{radius + 1}"
         if nest not in shapes:
             names.append(nest)
@@ -243,7 +244,7 @@ def _with_lookups(radius: int, skewed: bool, width: int) -> tuple[Design, ...]:
     seen = set()
     for name in names:
         made = make_design(name, radius, width)
-        if len(made.tables) <= 100 and made.tables not in seen:
+        if len(made.tables) <= MOST_TABLES and made.tables not in seen:
             seen.add(made.tables)
             found.append(made)
     return tuple(found)

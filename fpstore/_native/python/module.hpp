@@ -85,7 +85,7 @@ struct OneRow {
   OneRow() = default;
   OneRow(nb::handle number, unsigned count) {
     if (count == 1) {
-      words[0] = nb::cast<uint64_t>(number);
+      if (!nb::try_cast(number, words[0])) throw nb::type_error("a fingerprint of this width is a number below 2^64");
       return;
     }
     const nb::bytes data = nb::cast<nb::bytes>(number.attr("to_bytes")(8 * count, "big"));

@@ -317,9 +317,7 @@ def cut(keys: Sequence[int], code_bits: Sequence[int], block_bytes: int, width: 
     return blocks
 
 
-def encode_blocks(
-    keys: Sequence[int], code_bits: Sequence[int], block_bytes: int, table_seed: int, width: int = 64
-) -> bytes:
+def encode_blocks(keys: Sequence[int], code_bits: Sequence[int], block_bytes: int, table_seed: int, width: int = 64) -> bytes:
     image, previous = b"", 0
     for index, part in enumerate(cut(keys, code_bits, block_bytes, width)):
         image += encode_block(part, code_bits, block_bytes, table_seed, index, previous, width)

@@ -6,10 +6,10 @@ from itertools import combinations, pairwise
 from pathlib import Path
 
 import numpy as np
+import reference
 from bitarray.util import canonical_huffman
 from hypothesis import strategies as st
 
-import reference
 from fpstore import _kernel
 from fpstore.format.table_file import TableFile
 

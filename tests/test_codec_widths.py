@@ -83,7 +83,9 @@ def test_what_is_encoded_is_what_the_reference_encodes(width, kind):
             again = reference.encode_blocks(keys, header.code_bits, block_bytes, header.seed, width)
             assert image[4096 : header.keys_offset] == again
             lengths = np.array(header.code_bits, np.uint8)
-            blocks, block_keys, _ = tableimage.encode(rows_of(keys, width), lengths, block_bytes, header.seed, [1, size // 2], width)
+            blocks, block_keys, _ = tableimage.encode(
+                rows_of(keys, width), lengths, block_bytes, header.seed, [1, size // 2], width
+            )
             assert blocks == again
             assert reference.numbers_of(block_keys) == readable.keys
             assert (table.width, table.block_count) == (width, header.block_count)

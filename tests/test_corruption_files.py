@@ -193,7 +193,10 @@ def test_a_newer_store(copy, key, value, message):
     rewrite(copy, lambda record: record.update({key: value}))
     with pytest.raises(fpstore.FormatVersionError, match=message) as caught:
         fpstore.open(copy)
-    assert (caught.value.expected, caught.value.got) == ({"format_version": 1, "flags": 0, "width": (32, 64, 128, 256)}[key], value)
+    assert (caught.value.expected, caught.value.got) == (
+        {"format_version": 1, "flags": 0, "width": (32, 64, 128, 256)}[key],
+        value,
+    )
 
 
 def test_a_store_of_another_version_need_not_have_the_fields_of_this_one(copy):

@@ -336,9 +336,7 @@ def _plans(n: int, radius: int, wishes: Wishes, sample: Sample | None = None) ->
     plans = []
     for candidate in candidates_for(radius, sample is not None, wishes.width.bits):
         try:
-            plans.append(
-                estimate(candidate, n, sample=sample, disk_budget=disk, memory_budget=memory, block_bytes=block_bytes)
-            )
+            plans.append(estimate(candidate, n, sample=sample, disk_budget=disk, memory_budget=memory, block_bytes=block_bytes))
         except InputError:
             continue  # more look-ups than a probe may make
     return plans

@@ -120,7 +120,7 @@ def test_a_store_that_lives(tmp_path, width, kind, design, strings):
     model, (name, radius) = Model(width, kind, width + len(kind)), design
     rng, path = model.rng, tmp_path / "s"
     ids = [name_of(number % 100, strings) for number in range(200)]
-    made = dict(radius=radius, width=width, design=name, block_bytes=128, index_ids=not strings and kind == "tied")
+    made = {"radius": radius, "width": width, "design": name, "block_bytes": 128, "index_ids": not strings and kind == "tied"}
     fpstore.build(path, model.pool[:200], ids, **made).close()
     for value, item in zip(model.pool, ids, strict=False):
         model.insert(value, item)

@@ -89,7 +89,7 @@ def test_every_version_reads_as_the_model_says(isa, radius, loaded):
 
 @pytest.mark.parametrize(
     ("isa", "width", "radius", "loaded"),
-    crossed(ISAS, [32, 128, 256], [0, 1, 3, 7, 8, 20, 24, 32], [0, 3, 6], share=9),
+    crossed(ISAS, [32, 128, 256], [0, 1, 3, 7, 8, 20, 24, 32], [0, 3, 6], share=18),
     indirect=["isa"],
 )
 def test_every_version_of_every_width(isa, width, radius, loaded):
@@ -139,7 +139,7 @@ def test_probe_insert_goes_query_by_query(isa, radius, always):
 
 
 @pytest.mark.parametrize(
-    ("isa", "width", "radius", "always"), crossed(ISAS, [32, 128, 256], [1, 3, 8, 26], [False, True], share=6), indirect=["isa"]
+    ("isa", "width", "radius", "always"), crossed(ISAS, [32, 128, 256], [1, 3, 8, 26], [False, True], share=12), indirect=["isa"]
 )
 def test_probe_insert_of_every_width(isa, width, radius, always):
     bits = np.random.default_rng(width).permutation(width).astype(np.uint8)

@@ -193,3 +193,25 @@ def test_arrays_of_each_width_come_back_as_they_went_in(tmp_path):
             assert (found.fingerprints.dtype, found.fingerprints.shape) == (values.dtype, values.shape)
             assert np.array_equal(found.fingerprints, values)
             assert found.distances.dtype == (np.uint16 if width == 256 else np.uint8)
+
+
+def test_a_store_of_32_bits_is_repaired_as_one(tmp_path):
+    """The new store held the numbers of whole words, and had 64 bits."""
+    rng = random.Random(5)
+    values = rng.sample(range(2**32), 600)
+    fpstore.build(tmp_path / "s", values, [f"d{i}" for i in range(600)], width=32, design="flip-2", block_bytes=128).close()
+    for table in ("table-000.fpt", "table-001.fpt"):  # a block each, of which the other table has most
+        path = tmp_path / "s" / "gen-00000001" / table
+        data = bytearray(path.read_bytes())
+        data[4096 + 77] ^= 4
+        path.write_bytes(data)
+    report = fpstore.repair(tmp_path / "s", tmp_path / "new", lost=tmp_path / "lost.tsv")
+    with fpstore.open(tmp_path / "new") as store:
+        assert (store.width, store.design.width.bits) == (32, 32)
+        assert set(store) <= set(values)
+        assert len(store) == report.fingerprints > 500
+        assert store.verify().ok
+    lost = [line.split("\t") for line in (tmp_path / "lost.tsv").read_text().splitlines()]
+    named = {fields[1] for fields in lost if len(fields) > 1 and fields[1]} - {"fingerprint"}
+    assert named
+    assert named <= {f"{value:08x}" for value in values}

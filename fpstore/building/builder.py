@@ -24,7 +24,7 @@ from fpstore.building.target import Target
 from fpstore.building.work import Work
 from fpstore.design.block_bytes import check_block_bytes, default_block_bytes
 from fpstore.design.families import REFERENCES, Design, check_design, check_radius
-from fpstore.design.planner import PREFER, STORAGE, choose, make_for
+from fpstore.design.planner import PREFER, STORAGE, Wishes, choose, make_for
 from fpstore.design.sample import SAMPLE_SIZE
 from fpstore.format.manifest import IDENTITY_BYTES, GenerationRecord, Manifest, generation_folder
 from fpstore.format.record import Totals
@@ -64,11 +64,11 @@ class Options:
 
     def checked(self) -> Options:
         """Validate the options before any input is read."""
-        self.radius = check_radius(self.radius)
+        check_width(self.width)
+        self.radius = check_radius(self.radius, self.width)
         self.memory = parse_memory(self.memory)
         self.threads = parse_threads(self.threads)
         self.block_bytes = default_block_bytes(self.width) if self.block_bytes is None else check_block_bytes(self.block_bytes)
-        check_width(self.width)
         check_design(self.design, self.radius, self.width)
         check_choice(self.storage, STORAGE, "storage")
         check_choice(self.prefer, PREFER, "prefer")
@@ -197,10 +197,11 @@ class _Build:
     def _choose(self, count: int, sample: Words | None = None) -> Design:
         options = self._options
         if isinstance(options.design, str) and options.design == "auto":
-            return choose(
-                count, options.radius, width=Width(options.width), disk_budget=options.disk_budget, storage=options.storage,
-                block_bytes=options.block_bytes, sample=sample, prefer=options.prefer,
-            ).design  # fmt: skip
+            wishes = Wishes(
+                Width(options.width), options.disk_budget, storage=options.storage, block_bytes=options.block_bytes,
+                prefer=options.prefer,
+            )  # fmt: skip
+            return choose(count, options.radius, wishes, sample).design
         return make_for(options.design, options.radius, count, Width(options.width), sample)
 
     def _other_tables(self, identity: _Identity) -> None:

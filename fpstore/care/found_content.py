@@ -58,7 +58,7 @@ class FoundContent:
 
     def __init__(self, evidence: Evidence, settings: Settings, target: Path, memory: int, told: Told) -> None:
         self._evidence, self._told, self._memory = evidence, told, memory
-        self._stack = ExitStack()
+        self._stack, self._width = ExitStack(), settings.design.width
         try:
             self._find_tables(settings, target)
             self._find_ids(settings, target)
@@ -177,7 +177,7 @@ class FoundContent:
                 left[places[i]] = False
                 numbers = changed.ids(numbers)
             if not unit.known and not (changed is not None and changed.wiped):
-                self._lost.add("ids" if numbers else "fingerprint", f"{value:016x}", "")
+                self._lost.add("ids" if numbers else "fingerprint", self._text(value), "")
             kept.append(numbers)
         yield from self._part(values, kept)
 
@@ -192,7 +192,7 @@ class FoundContent:
                 if self.id_kind == "string":
                     name = self._changes.strings.get(number) or self._strings.get(number)
                     if name is None:
-                        self._lost.add("name", f"{value:016x}", f"{number}")
+                        self._lost.add("name", self._text(value), f"{number}")
                         continue
                     names.append(name.decode())
                     room -= len(name)
@@ -203,12 +203,15 @@ class FoundContent:
                     yield self._rows_of(fingerprints, numbers, names)
                     fingerprints, numbers, names, room = [], [], [], BATCH_BYTES
             if own and not found:
-                self._lost.add("fingerprint", f"{value:016x}", "")
+                self._lost.add("fingerprint", self._text(value), "")
         if fingerprints:
             yield self._rows_of(fingerprints, numbers, names)
 
     def _rows_of(self, fingerprints: list[int], numbers: list[int], names: list[str]) -> Part:
         return Part(np.array(fingerprints, np.uint64), names if self.id_kind == "string" else np.array(numbers, np.uint64))
+
+    def _text(self, value: int) -> str:
+        return self._width.text(self._width.outer(value))
 
     def note_unseen(self) -> None:
         """Add the ids that nothing has now, where some were lost whose fingerprints are not known, or the other way round.

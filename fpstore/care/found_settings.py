@@ -77,7 +77,7 @@ class Settings:
     def shape(self) -> Any:
         """Return the design as the builder takes it: by its name if that gives the same tables, else table by table."""
         try:
-            if design(self.design.name, self.design.radius).tables == self.design.tables:
+            if design(self.design.name, self.design.radius, self.design.width.bits).tables == self.design.tables:
                 return self.design.name
         except InputError:
             pass

@@ -33,7 +33,7 @@ from fpstore.format.id_map import record_seed
 from fpstore.format.string_records import LAYOUT_KEYS, RecordReader, StringLayout, checked, parse_layout
 from fpstore.format.table_file import TableFile
 
-CODE_OFFSET = 192  # in the header of a table
+CODE_OFFSET = 384  # in the header of a table
 MOST_DIRECTORY_BITS = 32
 LEAST_BYTES = 16  # of an id record
 FOUND_AT_ONCE = 1 << 12
@@ -78,8 +78,9 @@ def with_new_header(path: Path, design: Design, table: int, count: int, digest: 
         size = os.fstat(descriptor).st_size
         code = read_at(descriptor, path, CODE_OFFSET, huffman.SYMBOLS)
     spec = design.tables[table]
+    key_bytes = KEY_BYTES * spec.width.words
     for bits in range(MOST_DIRECTORY_BITS + 1):
-        blocks, rest = divmod(size - _kernel.HEADER_BYTES - 8 * (2**bits + 1), block_bytes + 8)
+        blocks, rest = divmod(size - _kernel.HEADER_BYTES - 8 * (2**bits + 1), block_bytes + key_bytes)
         if rest or not 0 < blocks < 2 ** (bits + 4):
             continue
         try:

@@ -20,7 +20,7 @@ from fpstore.building.strings import StringSpool
 from fpstore.building.work import Work
 from fpstore.change.committer import Committer
 from fpstore.change.obsolete import remove_generation
-from fpstore.design.planner import choose, make_for
+from fpstore.design.planner import Wishes, choose, make_for
 from fpstore.design.sample import SAMPLE_SIZE
 from fpstore.disk.folders import sync_folder
 from fpstore.disk.refusals import is_of_the_system, refused
@@ -172,24 +172,19 @@ class Merge:
     def _redesigned(self, snapshot: Snapshot) -> Manifest:
         """Return the manifest, with another design if one is wanted, or if `auto` chose for another number of fingerprints."""
         generation = snapshot.generation
-        manifest, radius = generation.manifest, generation.design.radius
+        manifest, radius, width = generation.manifest, generation.design.radius, generation.design.width
         count = self._expected(snapshot)
         if self._design is not None and self._design != "auto":
-            made = make_for(self._design, radius, count, manifest.design.width, self._sample(snapshot))
+            made = make_for(self._design, radius, count, width, self._sample(snapshot))
             return manifest._replace(design=made, auto=None)
         auto = manifest.auto or ({} if self._design == "auto" else None)
         if auto is None or (self._design is None and auto["planned_for"] / GROWTH <= count <= auto["planned_for"] * GROWTH):
             return manifest
-        chosen = choose(
-            count,
-            radius,
-            width=manifest.design.width,
-            disk_budget=auto.get("disk_budget"),
-            storage=auto.get("storage", "hot"),
-            block_bytes=manifest.block_bytes,
-            sample=self._sample(snapshot),
+        wishes = Wishes(
+            width, auto.get("disk_budget"), storage=auto.get("storage", "hot"), block_bytes=manifest.block_bytes,
             prefer=auto.get("prefer", "balance"),
-        ).design
+        )  # fmt: skip
+        chosen = choose(count, radius, wishes, self._sample(snapshot)).design
         told = {"disk_budget": None, "storage": "hot", "prefer": "balance", **auto, "planned_for": count}
         return manifest._replace(design=chosen, auto=told)
 

@@ -103,6 +103,7 @@ def plan(
     import fpstore
     from fpstore.design.planner import crossover
 
+    types.usage_error_for_radius(radius, width)
     plans = fpstore.plan(
         n, radius, disk_budget=disk_budget, memory_budget=memory_budget, storage=storage, prefer=prefer, width=width
     )

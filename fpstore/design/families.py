@@ -74,7 +74,7 @@ class TableSpec:
     def __post_init__(self) -> None:
         bits = len(self.permutation)
         if bits not in WIDTHS or sorted(self.permutation) != list(range(bits)):
-            raise InputError(f"a table's permutation must hold each of the bits of a fingerprint once, {WIDTHS} of them")
+            raise InputError("a table's permutation must hold each of 32, 64, 128 or 256 bits once")
         most = min(bits, WORD_BITS)
         if not 0 <= self.prefix_bits <= most:
             raise InputError(f"prefix_bits must be 0 to {most}, got {self.prefix_bits}")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import lgamma, log, log2, sqrt
+from math import isqrt, lgamma, log, log2, sqrt
 from typing import Any, NamedTuple
 
 from fpstore.aliases import Words
@@ -48,6 +48,18 @@ NO_BUDGET = 1 << 62
 DEALT_PLANS = 2  # the best column tables, of which those with dealt bits are compared, too
 COLUMN_BLOCKS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
 MOST_COLUMN_ENTRIES = (1 << 32) - 1
+MOST_TABLES = 100  # of the designs that are compared
+
+
+class Wishes(NamedTuple):
+    """What a design is chosen by, besides the number of fingerprints and the radius; see :func:`plan`."""
+
+    width: Width = WIDTH_64
+    disk_budget: int | None = None
+    memory_budget: int | None = None
+    storage: str = "hot"
+    block_bytes: int | None = None
+    prefer: str = "balance"
 
 
 @dataclass(frozen=True)
@@ -231,7 +243,7 @@ def _with_lookups(radius: int, skewed: bool, width: int) -> tuple[Design, ...]:
             name = f"blocks-{block_count}-{leading_count}"
             if name not in shapes and leading_count < block_count:
                 names.append(name)
-    if radius:
+    if 0 < radius < isqrt(MOST_TABLES):
         nest = f"nested-{radius + 1}-{radius + 1}"
         if nest not in shapes:
             names.append(nest)
@@ -242,11 +254,10 @@ def _with_lookups(radius: int, skewed: bool, width: int) -> tuple[Design, ...]:
         names += [name.replace("blocks", "striped") for name in [*shapes, *names] if name.startswith("blocks")]
     seen = set()
     for name in names:
-        with suppress(InputError):  # too many tables
-            made = make_design(name, radius, width)
-            if len(made.tables) <= 100 and made.tables not in seen:
-                seen.add(made.tables)
-                found.append(made)
+        made = make_design(name, radius, width)
+        if len(made.tables) <= MOST_TABLES and made.tables not in seen:
+            seen.add(made.tables)
+            found.append(made)
     return tuple(found)
 
 
@@ -311,46 +322,32 @@ def plan(
     disk_budget = None if disk_budget is None else parse_size(disk_budget, "disk_budget")
     memory_budget = None if memory_budget is None else parse_size(memory_budget, "memory_budget")
     rows = None if sample is None else check_fingerprints(sample, checked)
-    return _ranked(n, radius, checked, rows, disk_budget, memory_budget, storage, block_bytes, prefer)
+    return _ranked(n, radius, Wishes(checked, disk_budget, memory_budget, storage, block_bytes, prefer), rows)
 
 
-def _ranked(
-    n: int,
-    radius: int,
-    width: Width,
-    sample: Words | None,
-    disk_budget: int | None,
-    memory_budget: int | None,
-    storage: str,
-    block_bytes: int,
-    prefer: str,
-) -> list[Plan]:
+def _ranked(n: int, radius: int, wishes: Wishes, sample: Words | None) -> list[Plan]:
     """Return the plans in the order of :func:`plan`; the sample is of rows."""
-    if memory_budget is None and storage == "hot":
-        memory_budget = total_memory() // 2
-    measured = None if sample is None else Sample(sample, width)
+    storage = wishes.storage
+    if wishes.memory_budget is None and storage == "hot":
+        wishes = wishes._replace(memory_budget=total_memory() // 2)
+    measured = None if sample is None else Sample(sample, wishes.width)
     if measured is not None and not measured.skewed:
         measured = None
-    plans = _plans(n, radius, width.bits, measured, disk_budget, memory_budget, block_bytes)
+    plans = _plans(n, radius, wishes, measured)
     plans.sort(key=lambda p: (not p.fits, _cost(p, storage), p.bytes_per_fingerprint))
     if plans[0].fits:
-        best = preferred([p for p in plans if p.fits], storage, prefer)
+        best = preferred([p for p in plans if p.fits], storage, wishes.prefer)
         plans.remove(best)
         plans.insert(0, replace(best, chosen=True))
     return plans
 
 
-def _plans(
-    n: int, radius: int, width: int, sample: Sample | None, disk_budget: int | None, memory_budget: int | None, block_bytes: int
-) -> list[Plan]:
+def _plans(n: int, radius: int, wishes: Wishes, sample: Sample | None = None) -> list[Plan]:
+    disk, memory, block_bytes = wishes.disk_budget, wishes.memory_budget, wishes.block_bytes
     plans = []
-    for candidate in candidates_for(radius, sample is not None, width, n):
+    for candidate in candidates_for(radius, sample is not None, wishes.width.bits, n):
         try:
-            plans.append(
-                estimate(
-                    candidate, n, sample=sample, disk_budget=disk_budget, memory_budget=memory_budget, block_bytes=block_bytes
-                )
-            )  # fmt: skip
+            plans.append(estimate(candidate, n, sample=sample, disk_budget=disk, memory_budget=memory, block_bytes=block_bytes))
         except InputError:
             continue  # more look-ups than a probe may make
     if sample is not None:
@@ -358,7 +355,7 @@ def _plans(
         for p in columns:
             with suppress(InputError):  # no bits to deal
                 dealt = deal(len(p.design.ring), p.design.ring[0][1].prefix_bits, radius, sample)
-                plans.append(estimate(dealt, n, sample=sample, disk_budget=disk_budget, memory_budget=memory_budget))
+                plans.append(estimate(dealt, n, sample=sample, disk_budget=disk, memory_budget=memory))
     return plans
 
 
@@ -415,14 +412,14 @@ class Crossover(NamedTuple):
 
 def crossover(n: int, radius: int, storage: str = "hot", width: int = WORD_BITS) -> Crossover:
     """Return where a scan becomes cheaper, for n fingerprints and for a radius, on uniform data and without budgets."""
-    block_bytes, most_radius = default_block_bytes(width), lookup_radius(width)
+    wishes, most_radius = Wishes(Width(width), memory_budget=NO_BUDGET), lookup_radius(width)
 
     def scans(count: int, within: int) -> bool:
         if within == 0:
             return False
         if within > most_radius:
             return True
-        fastest = min(_plans(count, within, width, None, None, NO_BUDGET, block_bytes), key=lambda p: _cost(p, storage))
+        fastest = min(_plans(count, within, wishes), key=lambda p: _cost(p, storage))
         return fastest.name == SCAN
 
     first = next(r for r in range(most_radius + 2) if scans(n, r))
@@ -450,27 +447,16 @@ def make_for(described: str | Iterable[Any], radius: int, count: int, width: Wid
     return made
 
 
-def choose(
-    n: int,
-    radius: int,
-    *,
-    disk_budget: int | None = None,
-    width: Width = WIDTH_64,
-    storage: str = "hot",
-    block_bytes: int | None = None,
-    sample: Words | None = None,
-    prefer: str = "balance",
-) -> Plan:
+def choose(n: int, radius: int, wishes: Wishes = Wishes(), sample: Words | None = None) -> Plan:  # noqa: B008 (it has no state)
     """Return the plan that ``design="auto"`` takes, where the sample is of rows; InputError if none fits the disk budget."""
-    size = default_block_bytes(width.bits) if block_bytes is None else block_bytes
-    plans = _ranked(n, radius, width, sample, disk_budget, None, storage, size, prefer)
+    plans = _ranked(n, radius, wishes, sample)
     if not plans[0].fits:
         # A store over the memory budget works, with misses of the page cache; one over the disk budget cannot be built.
-        plans = _ranked(n, radius, width, sample, disk_budget, None, "cold", size, prefer)
+        plans = _ranked(n, radius, wishes._replace(storage="cold"), sample)
     if not plans[0].fits:
         least = min(plans, key=lambda p: p.disk_bytes)
         raise InputError(
             f"no design fits the disk budget: {least.name} is the smallest at {least.disk_bytes} bytes",
-            expected=disk_budget,
+            expected=wishes.disk_budget,
         )
     return plans[0]

@@ -29,7 +29,7 @@ inline typename W::Row key_row(const TableView& t, uint64_t b) {
 }
 
 // The first block from b on whose key is not below the target, where keys from b on begin with its leading word. Only the keys'
-// blocks say whether the words behind it are right, so those of both neighbours are read.
+// blocks say whether the words behind it are right, so those of both neighbours are read; if it is b, look_inside() reads it.
 template <class Isa>
 inline Status pass_ties(const TableView& t, const typename Isa::W::Row& target, const Workspace& work, uint64_t* b, Fault* fault) {
   using W = typename Isa::W;
@@ -131,6 +131,10 @@ inline Status look_inside(const Locating<typename Isa::W>& group, uint64_t* bloc
       const unsigned k = group.waiting[i + j];
       const uint64_t b = blocks[k];
       const auto& target = group.targets[k];
+      if (__builtin_expect(!key_is_last<W>(units[j]), 0)) {
+        *group.fault = Fault{Status::bad_key, b, t.keys[b], t.keys[b]};
+        return group.fault->status;
+      }
       Cursor c;
       if (__builtin_expect(!seek<Isa>(block_at(t, b), units[j].head, group.scratch[j].h, lead(target), &c), 0)) {
         *group.fault = Fault{Status::bad_key, b, t.keys[b], lead(target)};

@@ -21,7 +21,7 @@ from fpstore.building.work import Work
 from fpstore.change.committer import Committer
 from fpstore.change.obsolete import remove_generation
 from fpstore.design.planner import Wishes, choose, make_for
-from fpstore.design.sample import SAMPLE_SIZE
+from fpstore.design.sample import SAMPLE_SIZE, evenly
 from fpstore.disk.folders import sync_folder
 from fpstore.disk.refusals import is_of_the_system, refused
 from fpstore.errors import ClosedStoreError, CorruptStoreError
@@ -190,7 +190,7 @@ class Merge:
 
     @staticmethod
     def _sample(snapshot: Snapshot) -> Words:
-        return np.concatenate([snapshot.generation.sample(), snapshot.changed[1][0][:SAMPLE_SIZE]])
+        return np.concatenate([snapshot.generation.sample(), evenly(snapshot.changed[1][0], SAMPLE_SIZE)])
 
     def _expected(self, snapshot: Snapshot) -> int:
         """Return the approximate number of fingerprints afterwards."""

@@ -108,6 +108,11 @@ class Plan:
         """The design's name."""
         return self.design.name
 
+    @property
+    def mean_microseconds(self) -> float:
+        """The geometric mean of both times, by which designs are ranked: stores are asked one query at a time, and many."""
+        return sqrt(self.microseconds * self.single_microseconds)
+
 
 def limit_bits(fingerprint_count: int, width: int = WORD_BITS) -> float:
     """Return log2 C(2^width, n) / n: the fewest bits per fingerprint that a set of n can take on average."""
@@ -360,8 +365,7 @@ def _plans(n: int, radius: int, wishes: Wishes, sample: Sample | None = None) ->
 
 
 def _cost(p: Plan, storage: str) -> float:
-    # Stores are asked one query at a time, and many: the geometric mean weighs both alike.
-    return sqrt(p.microseconds * p.single_microseconds) if storage == "hot" else p.cold_milliseconds
+    return p.mean_microseconds if storage == "hot" else p.cold_milliseconds
 
 
 def weighted_cost(p: Plan, storage: str = "hot") -> float:

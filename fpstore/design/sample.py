@@ -21,6 +21,11 @@ FEWEST_PAIRS = 64  # a share that fewer pairs of the sample show is too uncertai
 Distances = npt.NDArray[np.uint8]
 
 
+def evenly(rows: Words, count: int) -> Words:
+    """Return at most so many of the rows, evenly spread."""
+    return rows if len(rows) <= count else rows[np.arange(count) * len(rows) // count]
+
+
 class Sample:
     """A random sample of a set's fingerprints, and estimates from it.
 
@@ -31,7 +36,7 @@ class Sample:
     """
 
     def __init__(self, fingerprints: Words, width: Width) -> None:
-        self._values = np.ascontiguousarray(fingerprints[:: max(len(fingerprints) // SAMPLE_SIZE, 1)][:SAMPLE_SIZE])
+        self._values = np.ascontiguousarray(evenly(fingerprints, SAMPLE_SIZE))
         self.width = width
         bits = np.unpackbits(width.to_bytes(self._values), axis=1)
         ones = bits.mean(axis=0) if len(self._values) else np.full(width.bits, 0.5)
@@ -75,19 +80,14 @@ class Sample:
     def differences(self, pairs: int) -> Distances:
         """Return for each bit, a row, whether it differs in about so many pairs of fingerprints: 0 or 1."""
         queries, points = self._pairs()
-        some = points[:: max(len(queries) * len(points) // pairs, 1)]
+        some = evenly(points, max(pairs // max(len(queries), 1), 1))
         differences = (queries[:, None] ^ some[None]).reshape(-1, self.width.words)
         return np.ascontiguousarray(np.unpackbits(self.width.to_bytes(differences), axis=1).T)
 
     def _pairs(self) -> tuple[Words, Words]:
         """Return the queries and the points: different fingerprints, spread over the sample."""
-        rows = self._values.reshape(len(self._values), -1)
-        step = max(len(rows) // QUERIES, 2)
-        places = np.arange(0, len(rows), step)[:QUERIES]
-        others = np.ones(len(rows), bool)
-        others[places] = False
-        points = rows[others]
-        return rows[places], points[:: max(len(points) // POINTS, 1)][:POINTS]
+        rows = self._values.reshape(len(self._values), self.width.words)
+        return evenly(rows[::2], QUERIES), evenly(rows[1::2], POINTS)
 
     @property
     def skewed(self) -> bool:

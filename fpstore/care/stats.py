@@ -15,6 +15,7 @@ from fpstore.format.manifest import FORMAT_VERSION, manifest_bytes
 from fpstore.format.table import TableReader
 from fpstore.query.generation import Generation
 from fpstore.query.snapshot import Snapshot
+from fpstore.width import WORD_BITS, Width, leading_words
 
 SKEW_BITS = 16
 TELLING = 4096  # with fewer fingerprints, headers, pages and last blocks dominate, so bytes per fingerprint mean nothing
@@ -39,7 +40,7 @@ def describe(snapshot: Snapshot, log_bytes: int) -> dict[str, Any]:
         "bytes": sizes,
         "bytes_per_fingerprint": {kind: sizes[kind] / stored if stored else 0.0 for kind in ("tables", "keys", "ids", "total")},
         "delta": _delta(snapshot),
-        **_compression(sizes["tables"], record.fingerprints, len(design.tables)),
+        **_compression(sizes["tables"], record.fingerprints, design),
         "block_bytes": manifest.block_bytes,
         "id_kind": snapshot.totals.id_kind,
         "generation": record.number,
@@ -73,14 +74,14 @@ def _delta(snapshot: Snapshot) -> dict[str, int]:
     }
 
 
-def _compression(table_bytes: int, fingerprints: int, tables: int) -> dict[str, float | None]:
-    bits = table_bytes * 8 / fingerprints / tables if fingerprints else 0.0
-    limit = limit_bits(fingerprints)
+def _compression(table_bytes: int, fingerprints: int, design: Design) -> dict[str, float | None]:
+    bits = table_bytes * 8 / fingerprints / len(design.tables) if fingerprints else 0.0
+    limit = limit_bits(fingerprints, design.width.bits)
     return {
         "bits_per_fingerprint": bits,
         "limit_bits_per_fingerprint": limit,
         "ratio_to_limit": bits / limit if fingerprints >= TELLING else None,
-        "ratio_to_raw": bits / 64 if fingerprints >= TELLING else None,
+        "ratio_to_raw": bits / design.width.bits if fingerprints >= TELLING else None,
     }
 
 
@@ -89,23 +90,31 @@ def _by_table(design: Design, n: int) -> list[Any]:
     return [lookups.get(i) for i in range(len(design.tables))]
 
 
+def _tail_bits(width: Width) -> npt.NDArray[np.uint64]:
+    """Return the bits of the leading word behind each first differing one."""
+    bits = min(width.bits, WORD_BITS)
+    return np.maximum(bits - 1 - np.arange(huffman.SYMBOLS), 0).astype(np.uint64)
+
+
 def distribution(table: TableReader) -> dict[str, Any]:
     """Read a whole table and return its h histogram, code lengths, fill of blocks, and largest runs of equal leading bits."""
+    width = Width(table.kernel.width)
     histogram = np.zeros(huffman.SYMBOLS, np.uint64)
-    last: npt.NDArray[np.uint64] = np.empty(0, np.uint64)
+    last = width.empty(0)
     runs = np.zeros(1 << SKEW_BITS, np.int64)
     entry_counts: list[npt.NDArray[np.uint32]] = []
     for values, counts in table.pieces():
         _kernel.histogram(np.concatenate([last, values]), histogram)
         last = values[-1:]
-        runs += np.bincount((values >> np.uint64(64 - SKEW_BITS)).astype(np.int64), minlength=1 << SKEW_BITS)
+        prefixes = leading_words(values) >> np.uint64(64 - SKEW_BITS)
+        runs += np.bincount(prefixes.astype(np.int64), minlength=1 << SKEW_BITS)
         entry_counts.append(counts)
     entries = np.concatenate(entry_counts) if entry_counts else np.empty(0, np.uint32)
     n = int(runs.sum())
     largest = np.argsort(runs)[::-1][:5]
     code_bits = np.frombuffer(table.kernel.code_bits, np.uint8)
     pairs = int(histogram.sum())
-    used = int((histogram * code_bits).sum()) + int((histogram * (63 - np.arange(64, dtype=np.uint64))).sum())
+    used = int((histogram * (code_bits + _tail_bits(width))).sum()) + n * WORD_BITS * (width.words - 1)
     payload = len(entries) * (table.kernel.block_bytes - 20) * 8
     return {
         "h": {int(h): int(histogram[h]) for h in np.flatnonzero(histogram)},

@@ -714,7 +714,7 @@ class Store:
         renumber = check_flag(renumber, "renumber")
         if renumber and not others:
             raise InputError("renumber is for the ids of other stores: name them, or leave it out")
-        if design is not None and not isinstance(check_design(design, self.radius), str):
+        if design is not None and not isinstance(check_design(design, self.radius, self.width), str):
             raise InputError("merge takes the name of a design: a list of tables needs a new build")
         at = check_share(at, "at")
         if at is not None and (others or design is not None):

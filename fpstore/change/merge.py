@@ -172,10 +172,10 @@ class Merge:
     def _redesigned(self, snapshot: Snapshot) -> Manifest:
         """Return the manifest, with another design if one is wanted, or if `auto` chose for another number of fingerprints."""
         generation = snapshot.generation
-        manifest, radius = generation.manifest, generation.design.radius
+        manifest, radius, width = generation.manifest, generation.design.radius, generation.design.width
         count = self._expected(snapshot)
         if self._design is not None and self._design != "auto":
-            made = make_design(self._design, radius)
+            made = make_design(self._design, radius, width.bits)
             made.lookups(count)  # InputError: a probe would make too many
             return manifest._replace(design=made, auto=None)
         auto = manifest.auto or ({} if self._design == "auto" else None)
@@ -183,7 +183,7 @@ class Merge:
             return manifest
         sample = np.concatenate([generation.sample(), snapshot.changed[1][0][:SAMPLE_SIZE]])
         chosen = choose(
-            count, radius, disk_budget=auto.get("disk_budget"), storage=auto.get("storage", "hot"),
+            count, radius, width=width, disk_budget=auto.get("disk_budget"), storage=auto.get("storage", "hot"),
             block_bytes=manifest.block_bytes, sample=sample, prefer=auto.get("prefer", "balance"),
         ).design  # fmt: skip
         told = {"disk_budget": None, "storage": "hot", "prefer": "balance", **auto, "planned_for": count}

@@ -33,6 +33,7 @@ PHASE_RECOVER = "recovering"
 BATCH_ROWS = 1 << 16
 BATCH_BYTES = 1 << 22  # of strings
 PIECE_NUMBERS = 1 << 16
+MOST_UNUSED = 16  # row numbers for each that is in use, of which those that are lost are listed
 NUMBERS_SHARE = 4  # of the budget, for a byte per number
 LOST_LOG = "the log: all that was inserted or deleted since the last merge, if anything was"
 
@@ -226,7 +227,13 @@ class FoundContent:
         Those deleted before the last merge are among them: a dictionary keeps their strings, and row numbers are not used again.
         All numbers are gone through in parts of which each takes a byte a number, and a pass over the ids.
         """
-        ends = {"string": self._strings.end, "row": 0 if self._start is None else self._start.totals.next_row}
+        start = None if self._start is None else self._start.totals
+        if self.id_kind == "row" and start is not None and start.next_row > MOST_UNUSED * (start.ids + PIECE_NUMBERS):
+            self._told.losses.append(
+                f"which ids are lost: not listed, as few of the {start.next_row} row numbers were ever in use"
+            )
+            return
+        ends = {"string": self._strings.end, "row": 0 if start is None else start.next_row}
         end, step = ends.get(self.id_kind, 0), self._memory // NUMBERS_SHARE
         for low in range(0, end, step):
             unseen = np.ones(min(step, end - low), bool)

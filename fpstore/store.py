@@ -140,7 +140,7 @@ class Store:
     # What it is
 
     @property
-    def kernel_tables(self) -> list[_kernel.Table]:
+    def kernel_tables(self) -> list[Any]:
         """The kernel's tables, in design order: for benchmarks and tests."""
         return [table.kernel for table in self.snapshot().generation.tables]
 

@@ -58,7 +58,7 @@ OWNERS = {
     "imagehash": ("hashing/",),
     "jieba": ("hashing/",),
     "ctypes": ("disk/folders.py",),
-    "mmap": ("format/table.py", "format/log.py", "format/log_writer.py"),
+    "mmap": ("format/column_table.py", "format/table.py", "format/log.py", "format/log_writer.py"),
     "xxhash": ("disk/folders.py", "disk/seal.py", "format/"),
 }
 DEPENDENCIES = {"bitarray", "click", "lmdb", "numpy", "rich", "xxhash", "zstandard"}

@@ -123,7 +123,7 @@ def test_stub_lists_what_the_kernel_has():
     declared = set(re.findall(r"^(?:def|class) (\w+)|^(\w+): int", stub, flags=re.MULTILINE))
     names = {a or b for a, b in declared}
     assert names == {n for n in vars(_kernel) if not n.startswith("__")}
-    for kind in ("Table", "TableParts", "Prober", "BlockEncoder"):
+    for kind in ("Table", "TableParts", "Prober", "BlockEncoder", "ColumnTable", "ColumnProber", "ColumnCutter"):
         body = stub.split(f"class {kind}:")[1].split("\nclass ")[0]
         members = set(re.findall(r"    def (\w+)", body)) - {"__init__"}
         assert members == {n for n in vars(getattr(_kernel, kind)) if not n.startswith("_")}

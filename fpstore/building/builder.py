@@ -15,7 +15,7 @@ import numpy as np
 from fpstore import _kernel
 from fpstore.aliases import Progress, Words
 from fpstore.arguments import check_choice, check_flag, check_progress
-from fpstore.building.external_sort import Column, PairSorter, SortedRows, Spool, permuted_parts, sort_bytes
+from fpstore.building.external_sort import Column, PairSorter, SortedRows, Spool, permuted_parts, reference_keys, sort_bytes
 from fpstore.building.generation_writer import GenerationWriter, finish_store
 from fpstore.building.rows import chunks, known_rows
 from fpstore.building.sorted_columns import SortedColumns
@@ -23,12 +23,13 @@ from fpstore.building.strings import StringSpool
 from fpstore.building.target import Target
 from fpstore.building.work import Work
 from fpstore.design.block_bytes import check_block_bytes, default_block_bytes
-from fpstore.design.families import Design, check_design, check_radius
+from fpstore.design.families import REFERENCES, Design, check_design, check_radius
 from fpstore.design.families import design as make_design
 from fpstore.design.planner import PREFER, SAMPLE_SIZE, STORAGE, choose
 from fpstore.format.manifest import IDENTITY_BYTES, GenerationRecord, Manifest, generation_folder
 from fpstore.format.record import Totals
-from fpstore.format.table import TableReader, table_name
+from fpstore.format.stored_table import open_table
+from fpstore.format.table import table_name
 from fpstore.io.check import as_array
 from fpstore.resources import parse_memory, parse_threads
 from fpstore.string_column import StringColumn
@@ -233,19 +234,26 @@ class _Build:
             workspace = workspaces.pop()
         except IndexError:  # all are in use
             workspace = np.empty(0, np.uint64)
-        words = 2 * n * spec.width.words
+        words = 2 * n * spec.key_words
         if len(workspace) < words:
             workspace = np.empty(words, np.uint64)
-        keys, scratch = workspace[:words].reshape(2, *spec.width.empty(n).shape)
-        permutation = np.frombuffer(spec.permutation, np.uint8)
-        _kernel.permute_sort(identity.whole(), permutation, keys, scratch, spec.sort_bits, self._work.stop)
+        keys, scratch = workspace[:words].reshape(2, *empty_rows(n, spec.key_words).shape)
+        if spec.kind == REFERENCES:
+            first = 0
+            for piece in reference_keys(identity.in_memory, n, spec):
+                keys[first : first + len(piece)] = piece
+                first += len(piece)
+            _kernel.sort_keys(keys, scratch, None, self._work.stop)
+        else:
+            permutation = np.frombuffer(spec.permutation, np.uint8)
+            _kernel.permute_sort(identity.whole(), permutation, keys, scratch, spec.sort_bits, self._work.stop)
         self._writer.write_table(table, lambda: [keys])
         workspaces.append(workspace)
 
     def _table_in_parts(self, identity: _Identity, table: int, memory: int) -> None:
         self._work.tick()
         spec = identity.design.tables[table]
-        column = Column(self._temporary / f"table-{table}.tmp", spec.width.words)
+        column = Column(self._temporary / f"table-{table}.tmp", spec.key_words)
         try:
             parts = permuted_parts(identity.keys, identity.count, spec, memory, self._work.stop)
             self._writer.write_table(table, Spool(parts, column))
@@ -306,11 +314,15 @@ class _Identity(SortedColumns):
     def keys(self) -> Iterator[Words]:
         """Start a pass over the fingerprints in ascending order."""
         assert self.table is not None
-        return (values for values, _ in TableReader(self.table).pieces())
+        return (values for values, _ in open_table(self.table, self.design.tables[0]).pieces())
 
     def whole(self) -> Words:
         """Return the fingerprints in one array."""
         return self._keys.whole()
+
+    def in_memory(self) -> Iterator[Words]:
+        """Start a pass over the fingerprints, which are in memory, in ascending order."""
+        return iter([self.whole()])
 
     def close(self) -> None:
         """Drop the fingerprints."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,8 +12,8 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.aliases import Words
-from fpstore.design.families import TableSpec
-from fpstore.width import Width, empty_rows, row_of_number
+from fpstore.design.families import REFERENCES, TableSpec, identity
+from fpstore.width import WORD_BITS, Width, empty_rows, row_of_number
 
 # Bytes per row of one word while rows are sorted in memory, of pairs of a key and an id or of keys alone: the rows, and a scratch
 # array of the same size.
@@ -308,6 +309,10 @@ def permuted_parts(
     stop : Stop, optional
         When another thread sets it, this ends soon with InterruptedError.
     """
+    sort_bits = spec.sort_bits
+    if spec.kind == REFERENCES:
+        pieces, sort_bits = partial(reference_keys, keys, count, spec), WORD_BITS
+        spec, keys = TableSpec(identity(WORD_BITS), WORD_BITS), pieces
     permutation = np.frombuffer(spec.permutation, np.uint8)
     words = spec.width.words
     rows = max(memory // sort_bytes(words), 4 * COPY_ROWS)
@@ -324,8 +329,25 @@ def permuted_parts(
             n = _kernel.permute_select(piece, permutation, first, last, kept)
             part[start : start + n] = kept[:n]
             start += n
-        _kernel.sort_keys(part, scratch, spec.sort_bits, stop)
+        _kernel.sort_keys(part, scratch, sort_bits, stop)
         yield part
+
+
+def reference_keys(keys: Callable[[], Iterator[Words]], count: int, spec: TableSpec) -> Iterator[Words]:
+    """Yield the keys of a table of references, in the order of the rows.
+
+    Parameters
+    ----------
+    keys : callable
+        Starts a pass over the fingerprints in ascending order.
+    count : int
+        The number of fingerprints.
+    spec : TableSpec
+    """
+    permutation, first = np.frombuffer(spec.permutation, np.uint8), 0
+    for piece in in_pieces(keys()):
+        yield _kernel.reference_keys(piece, first, count, permutation, spec.prefix_bits)
+        first += len(piece)
 
 
 def _bounds(keys: Callable[[], Iterator[Words]], permutation: npt.NDArray[np.uint8], rows: int) -> list[tuple[int, int, int]]:

@@ -15,7 +15,7 @@ from fpstore.aliases import Groups, Words
 from fpstore.building.external_sort import PairSorter, in_pieces
 from fpstore.building.sorted_columns import SortedColumns
 from fpstore.building.work import Work
-from fpstore.design.families import Design
+from fpstore.design.families import BLOCKS, Design
 from fpstore.disk.files import RUN_REPAIR
 from fpstore.disk.locks import LOCK_FILE, MODE
 from fpstore.errors import CorruptStoreError
@@ -28,8 +28,9 @@ from fpstore.format.manifest import MANIFEST_FILE, GenerationRecord, Manifest, g
 from fpstore.format.mapping import MAPPING_DESIGN, MappingFiles, MappingWriter, mapping_block_bytes
 from fpstore.format.places import bits_of_ranks, pairs, places_files
 from fpstore.format.record import Totals
+from fpstore.format.stored_table import ColumnTableWriter, open_table, table_writer
 from fpstore.format.strings import STRINGS_FILE
-from fpstore.format.table import TableLayout, TableReader, TableWriter, table_name
+from fpstore.format.table import TableLayout, TableWriter, table_name
 from fpstore.threads import Job, Pool
 
 
@@ -75,7 +76,7 @@ class GenerationWriter:
         self._block_bytes = block_bytes
         # Tables are made durable while the next ones are written.
         self._disk = Pool(1)
-        self._syncs: list[tuple[TableWriter, Job[None]]] = []
+        self._syncs: list[tuple[TableWriter | ColumnTableWriter, Job[None]]] = []
 
     def __enter__(self) -> Self:
         return self
@@ -147,10 +148,10 @@ class GenerationWriter:
             Starts a pass over its sorted keys. The first pass counts, the second writes.
         """
         histogram = Histogram()
-        for piece in in_pieces(keys()):
+        for piece in in_pieces(keys()) if self.design.tables[number].kind == BLOCKS else ():
             histogram.add(piece)
             self.work.tick()
-        table = TableWriter(self.folder / table_name(number), self._layout(number, histogram.counts))
+        table = table_writer(self.folder / table_name(number), self._layout(number, histogram.counts))
         try:
             for piece in in_pieces(keys()):
                 table.feed(piece)
@@ -164,7 +165,7 @@ class GenerationWriter:
     def _layout(self, number: int, histogram: Words) -> TableLayout:
         return TableLayout(self.design, number, self._block_bytes, self.fingerprints, self.digest, histogram)
 
-    def _sync(self, table: TableWriter) -> None:
+    def _sync(self, table: TableWriter | ColumnTableWriter) -> None:
         self._syncs.append((table, self._disk.submit(table.sync)))
 
     def write_dictionary(self, strings: StringSource, threads: int, used: npt.NDArray[np.bool_] | None = None) -> None:
@@ -208,7 +209,7 @@ class GenerationWriter:
         memory : int
             Budget in bytes for sorting.
         """
-        identity = TableReader(self.folder / table_name(0))
+        identity = open_table(self.folder / table_name(0), self.design.tables[0])
         ids = IdMap(self.folder / IDS_FILE, identity, self._ids_file)
         sorter = PairSorter(memory, self.folder, self.ids)
         try:

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Groups, Words
 from fpstore.building.external_sort import COPY_ROWS, unless_stopped
-from fpstore.design.families import TableSpec
-from fpstore.format.table import TableReader
+from fpstore.design.families import REFERENCES, TableSpec
+from fpstore.format.stored_table import StoredTable
 from fpstore.query.snapshot import Snapshot, cut_groups
 from fpstore.width import leading_words, place_of, row_of_number, rows_like
 
@@ -61,7 +61,11 @@ class Content:
 
     def keys(self, spec: TableSpec, stop: _kernel.Stop | None = None) -> Iterator[Words] | None:
         """Start a pass over the table with this permutation, if there is one."""
-        table = next((t for t in self._snapshot.generation.tables if t.kernel.permutation == spec.permutation), None)
+        if spec.kind == REFERENCES:
+            return None  # the numbers of the rows change
+        tables = self._snapshot.generation.tables
+        places = (i for i, own in enumerate(self._snapshot.generation.design.tables) if own.kind != REFERENCES)
+        table = next((tables[i] for i in places if tables[i].kernel.permutation == spec.permutation), None)
         return None if table is None else self._updated(table, np.frombuffer(spec.permutation, np.uint8), stop)
 
     def shape(self) -> tuple[int, int]:
@@ -71,7 +75,7 @@ class Content:
         count = record.fingerprints + len(self._add) - len(self._drop)
         return count, (record.set_digest + added - dropped) % 2**64
 
-    def _updated(self, table: TableReader, permutation: npt.NDArray[np.uint8], stop: _kernel.Stop | None) -> Iterator[Words]:
+    def _updated(self, table: StoredTable, permutation: npt.NDArray[np.uint8], stop: _kernel.Stop | None) -> Iterator[Words]:
         drop, add = np.empty_like(self._drop), np.empty_like(self._add)
         for keys, out in ((self._drop, drop), (self._add, add)):
             _kernel.permute_sort(keys, permutation, out, np.empty_like(out), len(permutation), stop)

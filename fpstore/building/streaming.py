@@ -100,7 +100,7 @@ class _Stream:
         keys = self._source.keys(spec, stop)
         if keys is None:
             # No source has this order: sort in parts, through a file.
-            column = Column(writer.folder / f"table-{number}.tmp", spec.width.words)
+            column = Column(writer.folder / f"table-{number}.tmp", spec.key_words)
             try:
                 writer.write_table(number, Spool(permuted_parts(self._sorted, count, spec, self._share, stop), column))
             finally:

@@ -51,10 +51,9 @@ def describe(snapshot: Snapshot, log_bytes: int) -> dict[str, Any]:
 
 def _sizes(generation: Generation, log_bytes: int) -> dict[str, int]:
     """Return the bytes of each kind of file, and of the parts of tables that stay in memory."""
-    tables = [table.kernel for table in generation.tables]
     files = {
-        "tables": sum(table.file_bytes for table in tables),
-        "keys": sum(table.file_bytes - table.keys_offset for table in tables),  # in the files of the tables
+        "tables": sum(table.kernel.file_bytes for table in generation.tables),
+        "keys": sum(table.index_bytes for table in generation.tables),  # in the files of the tables
         "ids": generation.ids.file_bytes,
         "strings": generation.strings_bytes,
         "id_index": generation.places_bytes,

@@ -15,6 +15,7 @@ from fpstore.format.dictionary import VERIFY_PASSES
 from fpstore.format.log import HEADER_BYTES, LogReader
 from fpstore.format.manifest import MANIFEST_FILE, read_manifest
 from fpstore.format.record import LAST_ROW
+from fpstore.format.stored_table import ColumnTableReader
 from fpstore.query.generation import Generation
 from fpstore.query.snapshot import Snapshot
 
@@ -92,9 +93,12 @@ def _check_manifest(generation: Generation, report: Report) -> None:
 
 def _check_tables(generation: Generation, report: Report, progress: Progress | None) -> None:
     phase = _Phase(progress, PHASE_TABLES, report.fingerprints * len(generation.tables))
+    first = generation.tables[0]
     for table in generation.tables:
         with _noted(report):
             table.verify(phase.tick)
+            if isinstance(table, ColumnTableReader) and isinstance(first, ColumnTableReader) and table.is_reference:
+                table.verify_references(first)
         report.tables += 1
         report.blocks += table.kernel.block_count
         phase.reach(report.fingerprints * report.tables)

@@ -39,6 +39,12 @@ MANKU = {
     "manku-28": ("blocks-8-2", 6),
 }
 SCAN = "scan"
+# The kinds of tables: blocks of codes, or columns: copies of the fingerprints, references to rows, or the rows themselves.
+BLOCKS, COPIES, REFERENCES, ROWS = "blocks", "copies", "references", "rows"
+KINDS = (BLOCKS, COPIES, REFERENCES, ROWS)
+TAG_BITS = 16
+MOST_BUCKET_BITS = 19  # a directory of 2^19 buckets stays in the cache
+LEAST_BUCKET_BITS = 8
 
 
 @dataclass(frozen=True)
@@ -52,12 +58,18 @@ class TableSpec:
     prefix_bits : int
         The number of leading bits (after the permutation) that a look-up fixes.
     flips : int
-        The number of leading bits that may differ.
+        The number of leading bits that may differ; of a column table, -1 if it is not looked up.
+    kind : str
+        One of KINDS. The leading bits of a column table are those that number its buckets.
+    tag_bits : int
+        Of a column table: the bits behind the leading ones that a look-up compares first.
     """
 
     permutation: bytes
     prefix_bits: int
     flips: int = 0
+    kind: str = BLOCKS
+    tag_bits: int = 0
 
     def __post_init__(self) -> None:
         bits = len(self.permutation)
@@ -66,7 +78,9 @@ class TableSpec:
         most = min(bits, WORD_BITS)
         if not 0 <= self.prefix_bits <= most:
             raise InputError(f"prefix_bits must be 0 to {most}, got {self.prefix_bits}")
-        if not 0 <= self.flips <= self.prefix_bits:
+        if self.kind not in KINDS or not 0 <= self.tag_bits <= TAG_BITS:
+            raise InputError(f"a table is of one of the kinds {', '.join(KINDS)}, with at most {TAG_BITS} bits of tag")
+        if not (-1 if self.in_ring else 0) <= self.flips <= self.prefix_bits:
             raise InputError(f"flips must be 0 to prefix_bits ({self.prefix_bits}), got {self.flips}")
 
     @property
@@ -75,9 +89,24 @@ class TableSpec:
         return Width(len(self.permutation))
 
     @property
+    def in_ring(self) -> bool:
+        """Whether it is a column table that is looked up."""
+        return self.kind in (COPIES, REFERENCES)
+
+    @property
+    def tag(self) -> frozenset[int]:
+        """The source bits of the tag."""
+        return frozenset(self.permutation[self.prefix_bits : self.prefix_bits + self.tag_bits])
+
+    @property
     def leading(self) -> frozenset[int]:
         """The source bits that lead, where 0 is the most significant bit."""
         return frozenset(self.permutation[: self.prefix_bits])
+
+    @property
+    def key_words(self) -> int:
+        """The words of a key that the table is sorted by."""
+        return 1 if self.kind == REFERENCES else self.width.words
 
     @property
     def covers_all(self) -> bool:
@@ -97,7 +126,14 @@ class TableSpec:
 
     def to_json(self) -> dict[str, object]:
         """Return the table as plain data."""
-        return {"permutation": self.permutation.hex(), "prefix_bits": self.prefix_bits, "flips": self.flips}
+        data: dict[str, object] = {"permutation": self.permutation.hex(), "prefix_bits": self.prefix_bits, "flips": self.flips}
+        return data if self.kind == BLOCKS else {**data, "kind": self.kind, "tag_bits": self.tag_bits}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> TableSpec:
+        """Rebuild a table written by :meth:`to_json`."""
+        kind, tag_bits = str(data.get("kind", BLOCKS)), int(data.get("tag_bits", 0))
+        return TableSpec(bytes.fromhex(data["permutation"]), int(data["prefix_bits"]), int(data["flips"]), kind, tag_bits)
 
 
 @dataclass(frozen=True)
@@ -142,13 +178,28 @@ class Design:
         """The width of the fingerprints."""
         return self.tables[0].width
 
+    @property
+    def ring(self) -> tuple[tuple[int, TableSpec], ...]:
+        """The column tables that are looked up, with their places in the design; none in a design of blocks."""
+        return tuple((place, table) for place, table in enumerate(self.tables) if table.in_ring)
+
+    def thresholds(self, radius: int) -> list[int]:
+        """Return the flips of each table of the ring for a radius up to the design's; -1 if it need not be looked up."""
+        return spread(len(self.ring), radius)
+
     def lookups(self, fingerprint_count: int, radius: int | None = None) -> tuple[TableLookup, ...]:
         """Return the look-ups of a probe over a set of this size, for a radius up to the design's.
 
         Tables and flips that a smaller radius does not need are omitted. Where flips are needed, only about log2 n
         leading bits are used: flips below that would lead to a block that is already open.
         """
-        return _lookups(self, max(fingerprint_count, 1).bit_length() - 1, self.radius if radius is None else radius)
+        radius = self.radius if radius is None else radius
+        if self.ring:
+            flips = zip(self.ring, self.thresholds(radius), strict=True)
+            looks = tuple(TableLookup(place, table.prefix_bits, t) for (place, table), t in flips if t >= 0)
+            _check_variants(self, radius, looks)
+            return looks
+        return _lookups(self, max(fingerprint_count, 1).bit_length() - 1, radius)
 
     def scans(self, fingerprint_count: int, radius: int) -> bool:
         """Whether a probe of this radius compares every fingerprint."""
@@ -166,7 +217,7 @@ class Design:
             return Design(
                 str(data["name"]),
                 int(str(data["radius"])),
-                tuple(TableSpec(bytes.fromhex(t["permutation"]), int(t["prefix_bits"]), int(t["flips"])) for t in tables),
+                tuple(map(TableSpec.from_json, tables)),
             )
         except (KeyError, ValueError, TypeError) as error:
             raise CorruptStoreError("the manifest's design is malformed: run fpstore repair") from error
@@ -205,14 +256,18 @@ def _lookups(design: Design, log2_count: int, radius: int) -> tuple[TableLookup,
         prefix = spec.prefix_bits
         if spec.flips:
             prefix = min(prefix, max(log2_count - FLIP_SLACK_BITS, 0))
-        lookup = TableLookup(table, prefix, min(spec.flips, prefix))
+        result.append(TableLookup(table, prefix, min(spec.flips, prefix)))
+    _check_variants(design, radius, result)
+    return tuple(result)
+
+
+def _check_variants(design: Design, radius: int, lookups: Sequence[TableLookup]) -> None:
+    for lookup in lookups:
         if lookup.variant_count > MAX_VARIANTS:
             raise InputError(
-                f"design {design.name} needs {lookup.variant_count} look-ups in table {table} at radius {radius}; "
+                f"design {design.name} needs {lookup.variant_count} look-ups in table {lookup.table} at radius {radius}; "
                 f"at most {MAX_VARIANTS} are allowed: choose a design with more tables"
             )
-        result.append(lookup)
-    return tuple(result)
 
 
 def covers(tables: Sequence[TableSpec], radius: int) -> bool:
@@ -224,6 +279,8 @@ def covers(tables: Sequence[TableSpec], radius: int) -> bool:
     search small: a class can be skipped if another one with enough room hits the same undefeated tables and more; and the
     classes that hit the most undefeated tables bound what the remaining errors can do.
     """
+    if any(table.in_ring for table in tables):
+        return _covers_in_ring([table for table in tables if table.in_ring], radius)
     apart = _blocks_apart(tables)
     if apart is not None:
         # To defeat all takes flips + 1 errors in each, if it has that many bits.
@@ -289,6 +346,60 @@ def _worthwhile(classes: Mapping[int, int], most: int) -> dict[int, int]:
         if kept[members] >= most:
             roomy.append(members)
     return kept
+
+
+def _covers_in_ring(tables: Sequence[TableSpec], radius: int) -> bool:
+    """Whether the look-ups of column tables cover a radius.
+
+    Bucket i and the tag of the table before it belong to block i, and no two blocks share a bit. By the pigeonring principle (Qin
+    and Xiao, VLDB 2018) some block i has at most t_i errors, and it and the next one together at most t_i + t_(i+1) + 1, if the
+    t_i + 1 add up to more than the radius.
+    """
+    seen: set[int] = set()
+    for place, table in enumerate(tables):
+        block = table.tag | tables[(place + 1) % len(tables)].leading
+        if seen & block:
+            return False
+        seen |= block
+    return sum(table.flips + 1 for table in tables) > radius
+
+
+def spread(block_count: int, radius: int) -> list[int]:
+    """Return thresholds t_i for so many blocks, at least -1 each, with sum(t_i + 1) = radius + 1 (GPH, ICDE 2018)."""
+    base, extra = divmod(radius + 1, block_count)
+    return [base - 1 + (place >= block_count - extra) for place in range(block_count)]
+
+
+def columns(block_count: int, radius: int, bits: int = WORD_BITS, bucket_bits: int | None = None) -> list[TableSpec]:
+    """Each of ``block_count`` disjoint blocks numbers the buckets of a column table, whose tag is of the next block.
+
+    Above 64 bits, the first table has the rows, and the others refer to them.
+    """
+    length = bits // block_count if block_count else 0
+    most = min(length, MOST_BUCKET_BITS)
+    bucket = min(length, TAG_BITS) if bucket_bits is None else bucket_bits
+    if not LEAST_BUCKET_BITS <= bucket <= most:
+        raise InputError(
+            f"columns-M-B at {bits} bits needs M blocks, and numbers of buckets of B bits: at least {LEAST_BUCKET_BITS}, at most "
+            f"{MOST_BUCKET_BITS} and those of a block; got M={block_count}, B={bucket}"
+        )
+    if max(spread(block_count, radius)) >= bucket:
+        raise InputError(f"columns-{block_count} at radius {radius} would look at every bucket: use more blocks, or scan")
+    wide = bits > WORD_BITS
+    specs = [TableSpec(identity(bits), TAG_BITS, 0, ROWS)] if wide else []
+    for place, flips in enumerate(spread(block_count, radius)):
+        start, behind = place * length, (place + 1) % block_count * length
+        tag = range(behind, behind + min(TAG_BITS, length))
+        # The first table of copies is in the order of the fingerprints: its tag follows its bucket. No other tag has these bits.
+        if not wide and place == 0:
+            tag = range(bucket, min(bucket + TAG_BITS, bits if block_count == 1 else 2 * length))
+        elif not wide and behind == 0:
+            tag = range(min(TAG_BITS, bucket))
+        lead = [*range(start, start + bucket), *tag]
+        leads = set(lead)
+        permutation = bytes([*lead, *(bit for bit in range(bits) if bit not in leads)])
+        specs.append(TableSpec(permutation, bucket, flips, REFERENCES if wide else COPIES, len(tag)))
+    return specs
 
 
 def block_lengths(block_count: int, bits: int) -> list[int]:
@@ -399,9 +510,9 @@ def design(name: str | Iterable[Mapping[str, object] | TableSpec], radius: int =
     ----------
     name : str or iterable of dict
         ``manku-4``, ``manku-10``, ``manku-16``, ``manku-20``, ``manku-28``, ``blocks-M-C``, ``striped-M-C``, ``nested-A-B``,
-        ``flip-M``, ``scan`` (the identity table alone, read as a whole); or tables, each a :class:`TableSpec` or a dict with
-        ``permutation`` (source bits, most significant first), ``prefix_bits`` and ``flips``. The first table must be the
-        identity: the id map follows its blocks.
+        ``flip-M``, ``columns-M``, ``scan`` (the identity table alone, read as a whole); or tables, each a :class:`TableSpec` or
+        a dict with ``permutation`` (source bits, most significant first), ``prefix_bits`` and ``flips``. The first table must
+        be the identity: the id map follows its blocks.
     radius : int
         The largest radius for which it must be exact, 0 to the width; above a quarter of it, ``scan`` is the only design.
     width : int
@@ -466,14 +577,16 @@ def _named(name: str, radius: int, width: int) -> list[TableSpec]:
         full, most = MANKU[name]
         if radius > most:
             raise InputError(f"{name} is exact up to radius {most}, got {radius}: {full} keeps its shape and adds flips")
-    match = re.fullmatch(r"(blocks|striped|nested)-(\d{1,2})-(\d{1,2})|(flip)-(\d{1,2})", full)
+    match = re.fullmatch(r"(blocks|striped|nested)-(\d{1,2})-(\d{1,2})|(flip)-(\d{1,2})|(columns)-(\d{1,2})(?:-(\d{1,2}))?", full)
     if match is None:
         raise InputError(
-            f"unknown design {show(name)}: use auto, {', '.join(MANKU)}, blocks-M-C, striped-M-C, nested-A-B, flip-M or scan "
-            "(fpstore plan lists them)"
+            f"unknown design {show(name)}: use auto, {', '.join(MANKU)}, blocks-M-C, striped-M-C, nested-A-B, flip-M, columns-M "
+            "or scan (fpstore plan lists them)"
         )
     if match[4]:
         return flip(int(match[5]), radius, width)
+    if match[6]:
+        return columns(int(match[7]), radius, width, int(match[8]) if match[8] else None)
     family = {"blocks": blocks, "striped": striped, "nested": nested}[match[1]]
     return family(int(match[2]), int(match[3]), radius, width)
 

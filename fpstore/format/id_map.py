@@ -18,7 +18,7 @@ from fpstore.aliases import Counts, Lims, Words
 from fpstore.arguments import printable
 from fpstore.disk.sealed import SealedReader, SealedWriter, record_key, record_keys
 from fpstore.errors import ClosedStoreError, CorruptStoreError
-from fpstore.format.table import TableReader
+from fpstore.format.stored_table import StoredTable
 from fpstore.width import Width, rows_to_numbers
 
 IDS_FILE = "ids.mdb"
@@ -107,22 +107,22 @@ class IdMap:
     Parameters
     ----------
     path : Path
-    table : TableReader
+    table : StoredTable
         The table whose blocks the records are for.
     shape : dict
         As :meth:`IdMapWriter.finish` returned it.
     """
 
-    def __init__(self, path: Path, table: TableReader, shape: dict[str, int]) -> None:
+    def __init__(self, path: Path, table: StoredTable, shape: dict[str, int]) -> None:
         self._words = Width(table.kernel.width).words
         self._reader = SealedReader(path, shape["bytes"], shape["digest"], shape["largest"], self._words)
-        self._open_table: TableReader | None = table
+        self._open_table: StoredTable | None = table
         self._digest = table.kernel.set_digest
         self.path = path
         self.name = printable(path)  # in messages of the kernel
 
     @property
-    def _table(self) -> TableReader:
+    def _table(self) -> StoredTable:
         if self._open_table is None:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
         return self._open_table

@@ -13,7 +13,8 @@ from fpstore.aliases import Counts, Groups, Lims, Words
 from fpstore.design.families import design as make_design
 from fpstore.errors import ClosedStoreError
 from fpstore.format.id_map import IdMap, IdMapWriter
-from fpstore.format.table import NOWHERE, TableLayout, TableReader, TableWriter
+from fpstore.format.stored_table import StoredTable, table_writer
+from fpstore.format.table import NOWHERE, TableLayout, TableReader
 from fpstore.lims import lims_of
 
 LOOK_UPS = 1 << 16  # keys that are looked up at once
@@ -85,7 +86,7 @@ class MappingWriter:
     """
 
     def __init__(self, files: MappingFiles, layout: TableLayout) -> None:
-        self.table = TableWriter(files.table, layout)
+        self.table = table_writer(files.table, layout)
         self.largest_block = self.number_count = 0
         try:
             self._numbers = IdMapWriter(files.numbers, layout.set_digest)
@@ -119,7 +120,7 @@ class Mapping:
 
     Parameters
     ----------
-    table : TableReader
+    table : StoredTable
         The open table of the keys.
     numbers : Path
         The file of the numbers.
@@ -127,12 +128,12 @@ class Mapping:
         The expected ``bytes``, ``digest`` and ``largest`` record of the file of the numbers.
     """
 
-    def __init__(self, table: TableReader, numbers: Path, shape: dict[str, int]) -> None:
-        self._table: TableReader | None = table
+    def __init__(self, table: StoredTable, numbers: Path, shape: dict[str, int]) -> None:
+        self._table: StoredTable | None = table
         self.numbers = IdMap(numbers, table, shape)
 
     @property
-    def table(self) -> TableReader:
+    def table(self) -> StoredTable:
         """The table of the keys; ClosedStoreError once it is closed."""
         if self._table is None:
             raise ClosedStoreError(f"{self.numbers.path}: the store is closed", path=self.numbers.path)

@@ -6,7 +6,7 @@ import mmap
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,58 @@ def table_name(table: int) -> str:
 def key_columns(keys: Words) -> list[Words]:
     """Return what the key index holds: the leading words of all keys, then the words behind them."""
     return [keys] if keys.ndim == 1 else [leading_words(keys), np.ascontiguousarray(keys[:, 1:])]
+
+
+class _Placed(Protocol):
+    """What the header of every table says."""
+
+    @property
+    def table(self) -> int: ...
+    @property
+    def table_count(self) -> int: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def permutation(self) -> bytes: ...
+    @property
+    def fingerprint_count(self) -> int: ...
+    @property
+    def set_digest(self) -> int: ...
+
+
+def check_place(path: Path, kernel: _Placed, told: dict[str, tuple[int, int]], place: tuple[Design, int, int, int]) -> None:
+    """Refuse a table that is not the one of this design with this number, fingerprint count and set digest.
+
+    Parameters
+    ----------
+    path : Path
+    kernel
+        What its header says.
+    told : dict
+        What only tables of its kind have: the expected value, and that of the header.
+    place : tuple of (design, table, fingerprint count, set digest)
+
+    Raises
+    ------
+    CorruptStoreError
+    """
+    design, table, fingerprint_count, set_digest = place
+    spec = design.tables[table]
+    wanted: dict[str, tuple[object, object]] = {
+        "table": (table, kernel.table),
+        "table count": (len(design.tables), kernel.table_count),
+        "width": (spec.width.bits, kernel.width),
+        "permutation": (spec.permutation, kernel.permutation),
+        **told,
+        "fingerprint count": (fingerprint_count, kernel.fingerprint_count),
+        "set digest": (set_digest, kernel.set_digest),
+    }
+    for what, (expected, got) in wanted.items():
+        if expected != got:
+            raise CorruptStoreError(
+                f"{path}: {what} is {got!r}, the store expects {expected!r}: a file of another store or table?",
+                path=path, expected=expected, got=got,
+            )  # fmt: skip
 
 
 class TableLayout(NamedTuple):
@@ -161,6 +213,11 @@ class TableReader:
         with refusing(self.path):
             return mmap.mmap(self.file.fileno(), 0, access=mmap.ACCESS_READ)
 
+    @property
+    def index_bytes(self) -> int:
+        """The bytes of the file by which blocks are found: keys and directory."""
+        return self.kernel.file_bytes - self.kernel.keys_offset
+
     def sample_keys(self, step: int) -> Words:
         """Return the key of every ``step``-th block, from the first on."""
         return self.file.sample_keys(step)
@@ -168,24 +225,8 @@ class TableReader:
     def check_place(self, design: Design, table: int, fingerprint_count: int, set_digest: int) -> None:
         """Refuse an intact file that belongs to another place in the design or another set."""
         spec, kernel = design.tables[table], self.kernel
-        wanted = {
-            "table": (table, kernel.table),
-            "table count": (len(design.tables), kernel.table_count),
-            "width": (spec.width.bits, kernel.width),
-            "permutation": (spec.permutation, kernel.permutation),
-            "prefix bits": (spec.prefix_bits, kernel.prefix_bits),
-            "flips": (spec.flips, kernel.flips),
-            "fingerprint count": (fingerprint_count, kernel.fingerprint_count),
-            "set digest": (set_digest, kernel.set_digest),
-        }
-        for what, (expected, got) in wanted.items():
-            if expected != got:
-                raise CorruptStoreError(
-                    f"{self.path}: {what} is {got!r}, the store expects {expected!r}: a file of another store or table?",
-                    path=self.path,
-                    expected=expected,
-                    got=got,
-                )
+        told = {"prefix bits": (spec.prefix_bits, kernel.prefix_bits), "flips": (spec.flips, kernel.flips)}
+        check_place(self.path, kernel, told, (design, table, fingerprint_count, set_digest))
 
     def pieces(self, start: int = 0) -> Iterator[tuple[Words, Counts]]:
         """Yield (permuted keys, entry counts of their blocks) from block ``start`` on, in order, in bounded pieces."""

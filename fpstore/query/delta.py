@@ -47,7 +47,7 @@ class Delta:
         The strings with the numbers from ``first_string`` on; empty ones are unused.
     """
 
-    def __init__(self, radius: int, sample: Words, identity: _kernel.Table, first_string: int) -> None:
+    def __init__(self, radius: int, sample: Words, identity: _kernel.Table | _kernel.ColumnIdentity, first_string: int) -> None:
         self.kernel = _kernel.Delta(radius, deal_bits(sample, Width(identity.width)))
         self._identity = identity
         self.first_string = first_string

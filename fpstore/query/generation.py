@@ -14,9 +14,13 @@ from fpstore.format.id_map import IDS_FILE
 from fpstore.format.manifest import Manifest, generation_folder
 from fpstore.format.mapping import Mapping
 from fpstore.format.places import Places
+from fpstore.format.stored_table import ColumnTableReader, RingProber, StoredTable, open_table
 from fpstore.format.table import TableReader, table_name
 
 SAMPLE_SIZE = 1 << 12
+SKEWED = 1.25  # from so many times the entries of an even table on, the thresholds of column tables are chosen for each query
+Identity = _kernel.Table | _kernel.ColumnIdentity
+Prober = _kernel.Prober | RingProber
 NO_FLIPS = np.zeros(1, np.uint64)
 
 
@@ -36,7 +40,7 @@ class Generation:
         self.record, self.design = manifest.generation, manifest.design
         self.folder = path / generation_folder(self.record.number)
         count, digest = self.record.fingerprints, self.record.set_digest
-        self._tables = [TableReader(self.folder / table_name(i)) for i in range(len(self.design.tables))]
+        self._tables = [open_table(self.folder / table_name(i), spec) for i, spec in enumerate(self.design.tables)]
         for i, table in enumerate(self.tables):
             table.check_place(self.design, i, count, digest)
         self.pairs = Mapping(self._tables[0], self.folder / IDS_FILE, self.record.ids_file)
@@ -52,11 +56,11 @@ class Generation:
         except BaseException:
             self._close_files()
             raise
-        self._probers: dict[int, _kernel.Prober] = {}
-        self._identity: _kernel.Table | None = self._tables[0].kernel
+        self._probers: dict[int, Prober] = {}
+        self._identity: Identity | None = self._tables[0].kernel
 
     @property
-    def tables(self) -> list[TableReader]:
+    def tables(self) -> list[StoredTable]:
         """The tables in design order; ClosedStoreError once they are closed."""
         tables = self._tables
         if not tables:
@@ -69,7 +73,7 @@ class Generation:
         return self.record.fingerprints
 
     @property
-    def identity(self) -> _kernel.Table:
+    def identity(self) -> Identity:
         """The table in order of the fingerprints themselves; ClosedStoreError once it is closed."""
         identity = self._identity
         return self.tables[0].kernel if identity is None else identity
@@ -78,18 +82,27 @@ class Generation:
         """Whether a probe of this radius compares every fingerprint."""
         return self.design.scans(self.count, radius)
 
-    def prober(self, radius: int) -> _kernel.Prober:
+    def prober(self, radius: int) -> Prober:
         """Return the tables with the look-ups of a radius; where they would meet everything, a scan of the identity table."""
         prober = self._probers.get(radius)
-        if prober is None and self.scans(radius):
-            self._probers[radius] = prober = _kernel.Prober()
-            prober.add(self.tables[0].in_order, 0, 0, NO_FLIPS)
-        elif prober is None:
-            prober = _kernel.Prober()
-            for lookup in self.design.lookups(self.count, radius):
-                prober.add(self.tables[lookup.table].kernel, lookup.prefix_bits, lookup.flips, lookup.masks)
-            self._probers[radius] = prober
+        if prober is None:
+            self._probers[radius] = prober = self._ring_prober(radius) if self.design.ring else self._block_prober(radius)
         return prober
+
+    def _block_prober(self, radius: int) -> _kernel.Prober:
+        prober = _kernel.Prober()
+        tables = [table for table in self.tables if isinstance(table, TableReader)]
+        if self.scans(radius):
+            prober.add(tables[0].in_order, 0, 0, NO_FLIPS)
+            return prober
+        for lookup in self.design.lookups(self.count, radius):
+            prober.add(tables[lookup.table].kernel, lookup.prefix_bits, lookup.flips, lookup.masks)
+        return prober
+
+    def _ring_prober(self, radius: int) -> RingProber:
+        tables = [table for table in self.tables if isinstance(table, ColumnTableReader)]
+        balance = any(tables[place].skewed(SKEWED) for place, _ in self.design.ring)
+        return RingProber(self.design, tables, radius, balance)
 
     @property
     def strings_bytes(self) -> int:

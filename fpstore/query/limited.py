@@ -53,7 +53,7 @@ class Everything(NamedTuple):
         Of the delta.
     """
 
-    kernel: _kernel.Table
+    kernel: _kernel.Table | _kernel.ColumnIdentity
     absent: Words
     delta: _kernel.Delta | None
     version: int

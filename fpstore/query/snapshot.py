@@ -130,7 +130,8 @@ class Snapshot:
         if self.generation.scans(radius):
             return scanned(self.generation.tables[0].in_order, queries, radius, threads)
         prober = self.generation.prober(radius)
-        return joined([found[:3] for found in run(partial(prober.probe, radius=radius), cut(queries, threads), threads)])
+        parts = run(partial(prober.probe, radius=radius), cut(queries, threads), threads)
+        return joined([found[:3] for found in parts if found is not None])
 
     def scan_columns(self, queries: Words, radius: int, threads: int) -> Columns:
         """Return the columns of the matches at any radius."""

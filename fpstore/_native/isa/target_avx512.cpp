@@ -1,9 +1,12 @@
 // The kernels for AVX-512 machines.
+#include "columns/kernel_set.hpp"
+#include "columns/near_tags_avx512.hpp"
 #include "isa/avx512.hpp"
 #include "isa/kernel_set.hpp"
 
 namespace fpstore {
 
 const KernelSets kAvx512 = make_sets<Avx512>("avx512");
+const ColumnKernels kColumnsAvx512 = make_columns<Avx512Tags>();
 
 }  // namespace fpstore

@@ -1,9 +1,12 @@
 // The kernels for the baseline instruction set.
+#include "columns/kernel_set.hpp"
+#include "columns/near_tags.hpp"
 #include "isa/portable.hpp"
 #include "isa/kernel_set.hpp"
 
 namespace fpstore {
 
 const KernelSets kScalar = make_sets<Portable>("scalar");
+const ColumnKernels kColumnsScalar = make_columns<PortableTags>();
 
 }  // namespace fpstore

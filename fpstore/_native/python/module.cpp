@@ -352,6 +352,7 @@ NB_MODULE(_kernel, m) {
     return simhash_weighted(hashes.data(), weights.data(), hashes.size());
   }, nb::arg("hashes").noconvert(), nb::arg("weights").noconvert());
   bind_tables(m);
+  bind_columns(m);
   bind_merge(m);
   bind_log(m);
   bind_strings(m);

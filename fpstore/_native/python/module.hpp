@@ -141,19 +141,20 @@ inline nb::object more_of(const Nearest& nearest) {
 // Matches in the order in which they are handed out; made without the GIL.
 struct OrderedMatches {
   size_t queries, count;
-  unsigned words;
+  unsigned words, distance_size;
   Buffer<int64_t> lims;
   Buffer<uint64_t> fingerprints;
   Buffer<uint8_t> bytes;
   Buffer<uint16_t> pairs_of_bytes;
   Status status;
 
-  OrderedMatches(const Sink& sink, unsigned row_words, size_t n, Stopper* stop)
-      : queries(n), count(sink.count), words(row_words), lims(n + 1), fingerprints(count * words),
-        bytes(is_byte() ? count : 0), pairs_of_bytes(is_byte() ? 0 : count) {
-    status = order_matches(sink, words, n, lims.get(), fingerprints.get(), is_byte() ? static_cast<void*>(bytes.get()) : pairs_of_bytes.get(), stop);
+  // Of fingerprints of a width, or of as many numbers of rows.
+  OrderedMatches(const Sink& sink, unsigned width, unsigned row_words, size_t n, Stopper* stop)
+      : queries(n), count(sink.count), words(row_words), distance_size(distance_bytes(width)), lims(n + 1),
+        fingerprints(count * words), bytes(is_byte() ? count : 0), pairs_of_bytes(is_byte() ? 0 : count) {
+    status = order_matches(sink, words, distance_size, n, lims.get(), fingerprints.get(), is_byte() ? static_cast<void*>(bytes.get()) : pairs_of_bytes.get(), stop);
   }
-  bool is_byte() const { return distance_bytes(words) == 1; }
+  bool is_byte() const { return distance_size == 1; }
   unsigned distance(size_t i) { return is_byte() ? bytes.get()[i] : pairs_of_bytes.get()[i]; }
   // (lims, fingerprints, distances)
   nb::tuple columns() {
@@ -207,6 +208,8 @@ inline void check(Status status, const Fault& fault, const std::string& path) {
 
 // Adds the classes Table, Prober and BlockEncoder (module_tables.cpp).
 void bind_tables(nb::module_& m);
+// Adds the classes of column tables, and what their writer needs (module_columns.cpp).
+void bind_columns(nb::module_& m);
 // Adds the class Delta (module_delta.cpp).
 void bind_delta(nb::module_& m);
 

@@ -133,7 +133,7 @@ struct Table {
       status = kernels().scan(view, {b0, b1}, {queries.data(), count_of(queries)}, {radius, &stopping}, &guard.sink, &fault);
     }
     check(status, fault, path);
-    return finish(guard.sink, words(), count_of(queries), &stopping);
+    return finish(guard.sink, header.width, count_of(queries), &stopping);
   }
 
   // (lims, fingerprints, distances, more): the nearest entries of each query within the radius, without the absent ones, which
@@ -159,7 +159,7 @@ struct Table {
     }
     if (status == Status::out_of_memory) fault = Fault{status};
     check(status, fault, path);
-    nb::tuple columns = finish(guard.sink, words(), count_of(queries), &stopping);
+    nb::tuple columns = finish(guard.sink, header.width, count_of(queries), &stopping);
     return nb::make_tuple(columns[0], columns[1], columns[2], more_of(kept.nearest));
   }
 
@@ -252,11 +252,11 @@ struct Table {
     return nb::make_tuple(block, rank);
   }
 
-  static nb::tuple finish(const Sink& sink, unsigned words, size_t query_count, Stopper* stop) {
+  static nb::tuple finish(const Sink& sink, unsigned width, size_t query_count, Stopper* stop) {
     std::optional<OrderedMatches> ordered;
     {
       ReleasedGil released;
-      ordered.emplace(sink, words, query_count, stop);
+      ordered.emplace(sink, width, words_of(width), query_count, stop);
     }
     check(ordered->status, Fault{ordered->status}, "");
     return ordered->columns();
@@ -370,7 +370,7 @@ struct Prober {
     options.stop = &stopping;
     if (most) guard.sink.limit = *most;
     if (!run(queries.data(), count_of(queries), options, &guard.sink, &counters)) return nb::none();
-    nb::tuple columns = Table::finish(guard.sink, words(), count_of(queries), &stopping);
+    nb::tuple columns = Table::finish(guard.sink, width(), count_of(queries), &stopping);
     return nb::make_tuple(columns[0], columns[1], columns[2], counters.blocks, counters.candidates);
   }
 
@@ -384,7 +384,7 @@ struct Prober {
     const OneRow row(query, words());
     run(row.words, 1, options, &guard.sink, &counters);
     const size_t n = guard.sink.count;
-    OrderedMatches found(guard.sink, words(), 1, &stopping);
+    OrderedMatches found(guard.sink, width(), words(), 1, &stopping);
     check(found.status, Fault{found.status}, "");
     std::vector<uint64_t> blocks(n);
     std::vector<uint32_t> ranks(n);

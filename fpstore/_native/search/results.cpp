@@ -92,13 +92,16 @@ void shift_queries(Sink* sink, unsigned words, uint64_t first, uint32_t by) {
   }
 }
 
-Status order_matches(const Sink& sink, unsigned words, uint64_t query_count, int64_t* lims, uint64_t* fingerprints,
-                     void* distances, Stopper* stop) {
-  uint8_t* const bytes = static_cast<uint8_t*>(distances);
+Status order_matches(const Sink& sink, unsigned words, unsigned distance_bytes, uint64_t query_count, int64_t* lims,
+                     uint64_t* fingerprints, void* distances, Stopper* stop) {
+  const auto order = [&](auto* rows_out) {
+    if (distance_bytes == 1) return order_rows(sink, query_count, lims, rows_out, static_cast<uint8_t*>(distances), stop);
+    return order_rows(sink, query_count, lims, rows_out, static_cast<uint16_t*>(distances), stop);
+  };
   switch (words) {
-    case 1: return order_rows(sink, query_count, lims, fingerprints, bytes, stop);
-    case 2: return order_rows(sink, query_count, lims, rows<Wide<2>>(fingerprints), bytes, stop);
-    default: return order_rows(sink, query_count, lims, rows<Wide<4>>(fingerprints), static_cast<uint16_t*>(distances), stop);
+    case 1: return order(fingerprints);
+    case 2: return order(rows<Wide<2>>(fingerprints));
+    default: return order(rows<Wide<4>>(fingerprints));
   }
 }
 

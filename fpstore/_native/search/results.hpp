@@ -9,12 +9,12 @@ namespace fpstore {
 struct Interrupted {};
 
 // Bytes of a distance in a column: fingerprints of 256 bits may differ in all of them.
-constexpr unsigned distance_bytes(unsigned words) { return words < kMaxWords ? 1 : 2; }
+constexpr unsigned distance_bytes(unsigned width) { return width < 256 ? 1 : 2; }
 
-// Orders matches, whose rows have so many words, by (query, distance, fingerprint) into columns; lims has query_count + 1 places.
-// Fails when memory runs out or when it is stopped.
-Status order_matches(const Sink& sink, unsigned words, uint64_t query_count, int64_t* lims, uint64_t* fingerprints,
-                     void* distances, Stopper* stop);
+// Orders matches, whose rows have so many words, by (query, distance, fingerprint) into columns; lims has query_count + 1 places, and
+// a distance takes so many bytes. Fails when memory runs out or when it is stopped.
+Status order_matches(const Sink& sink, unsigned words, unsigned distance_bytes, uint64_t query_count, int64_t* lims,
+                     uint64_t* fingerprints, void* distances, Stopper* stop);
 
 // Adds to the query number of each match from the first one on, whose rows have so many words.
 void shift_queries(Sink* sink, unsigned words, uint64_t first, uint32_t by);

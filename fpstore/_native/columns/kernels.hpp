@@ -1,0 +1,24 @@
+// The hot loops of column tables, one set per instruction set, of which the one is used that kernels() names.
+#pragma once
+#include "columns/request.hpp"
+
+namespace fpstore {
+
+using ColumnProbe = Status (*)(const Ring&, const ColumnQueries&, const ColumnOptions&, Sink*, ColumnCounters*, Fault*);
+using NearRows = size_t (*)(const uint8_t* rows, size_t n, const uint64_t* query, unsigned radius, uint32_t* places,
+                            uint16_t* distances);
+
+struct ColumnKernels {
+  // Every fingerprint of the set within the radius, once: copies as they are, references by the number of their row. A fault names
+  // the table, or the number of tables for the row file. out_of_memory also when the sink is full.
+  ColumnProbe probe_copies, probe_pairs, probe_fours;  // fingerprints of one word, of two, of four
+  NearRows near_pairs, near_fours;
+};
+
+extern const ColumnKernels kColumnsScalar;
+extern const ColumnKernels kColumnsAvx2;
+extern const ColumnKernels kColumnsAvx512;
+
+const ColumnKernels& column_kernels();
+
+}  // namespace fpstore

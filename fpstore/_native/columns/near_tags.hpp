@@ -1,0 +1,34 @@
+// Which of many tags are near that of a query: the inner loop of a probe, in portable C++. The other sets replace what they have
+// instructions for.
+#pragma once
+#include "columns/view.hpp"
+
+namespace fpstore {
+namespace {
+
+constexpr unsigned kTagsAtOnce = 512;
+
+struct PortableTags {
+  // Writes the places, ascending, of the tags that differ from the query's in at most limit <= 16 bits of the mask, and returns how
+  // many; n is at most kTagsAtOnce, and kSectionRoom bytes behind the tags can be read.
+  static unsigned near_tags(const uint8_t* tags, unsigned n, unsigned query, unsigned mask, unsigned limit, uint16_t* places) {
+    constexpr uint64_t lanes = 0x0001000100010001;
+    const uint64_t q = query * lanes, live = mask * lanes, bound = (0x8000 | limit) * lanes;
+    unsigned count = 0;
+    for (unsigned i = 0; i < n; i += 4) {
+      uint64_t x = (load64(tags + 2 * i) ^ q) & live;
+      x -= x >> 1 & 0x5555555555555555;
+      x = (x & 0x3333333333333333) + (x >> 2 & 0x3333333333333333);
+      x = (x + (x >> 4)) & 0x0F0F0F0F0F0F0F0F;
+      x = (x + (x >> 8)) & 0x001F001F001F001F;
+      // No lane borrows from the next; its top bit stays where the distance is at most the limit.
+      uint64_t hits = (bound - x) & (0x8000 * lanes);
+      if (__builtin_expect(n - i < 4, 0)) hits &= (uint64_t{1} << 16 * (n - i)) - 1;
+      for (; hits; hits &= hits - 1) places[count++] = static_cast<uint16_t>(i + static_cast<unsigned>(__builtin_ctzll(hits)) / 16);
+    }
+    return count;
+  }
+};
+
+}  // namespace
+}  // namespace fpstore

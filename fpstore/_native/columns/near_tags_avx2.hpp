@@ -1,0 +1,47 @@
+// Near tags with AVX2: 32 at a time, the bits of each half byte counted by a shuffle.
+#pragma once
+#include <immintrin.h>
+#include "columns/near_tags.hpp"
+
+namespace fpstore {
+namespace {
+
+// What the bits of 16 tags are counted with; the mask is part of what takes half bytes apart.
+struct TagCounter {
+  __m256i query, low, high, bits, ones;
+
+  TagCounter(unsigned tag, unsigned mask)
+      : query(_mm256_set1_epi16(static_cast<short>(tag))),
+        low(_mm256_set1_epi16(static_cast<short>(mask & 0x0F0F))),
+        high(_mm256_set1_epi16(static_cast<short>(mask >> 4 & 0x0F0F))),
+        bits(_mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4))),
+        ones(_mm256_set1_epi8(1)) {}
+
+  __m256i distances(const uint8_t* tags) const {
+    const __m256i x = _mm256_xor_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(tags)), query);
+    const __m256i bytes = _mm256_add_epi8(_mm256_shuffle_epi8(bits, _mm256_and_si256(x, low)),
+                                          _mm256_shuffle_epi8(bits, _mm256_and_si256(_mm256_srli_epi16(x, 4), high)));
+    return _mm256_maddubs_epi16(bytes, ones);
+  }
+};
+
+struct Avx2Tags : PortableTags {
+  static unsigned near_tags(const uint8_t* tags, unsigned n, unsigned query, unsigned mask, unsigned limit, uint16_t* places) {
+    const TagCounter counter(query, mask);
+    const __m256i bound = _mm256_set1_epi16(static_cast<short>(limit));
+    unsigned count = 0;
+    for (unsigned i = 0; i < n; i += 32) {
+      const __m256i far0 = _mm256_cmpgt_epi16(counter.distances(tags + 2 * i), bound);
+      const __m256i far1 = _mm256_cmpgt_epi16(counter.distances(tags + 2 * i + 32), bound);
+      // Packing takes halves of both in turn.
+      const __m256i far = _mm256_permute4x64_epi64(_mm256_packs_epi16(far0, far1), 0xD8);
+      uint32_t hits = ~static_cast<uint32_t>(_mm256_movemask_epi8(far));
+      if (n - i < 32) hits &= (uint32_t{1} << (n - i)) - 1;
+      for (; hits; hits &= hits - 1) places[count++] = static_cast<uint16_t>(i + static_cast<unsigned>(__builtin_ctz(hits)));
+    }
+    return count;
+  }
+};
+
+}  // namespace
+}  // namespace fpstore

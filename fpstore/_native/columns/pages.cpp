@@ -1,0 +1,32 @@
+#include "columns/pages.hpp"
+
+#include "format/xxh64.hpp"
+
+namespace fpstore {
+
+namespace {
+
+constexpr uint64_t kBytes = uint64_t{1} << kPageShift;
+
+}  // namespace
+
+Status compare_pages(const Pages& pages, uint64_t first, uint64_t last, Fault* fault) {
+  for (uint64_t page = first; page <= last; ++page) {
+    if (page_seen(pages, page)) continue;
+    const uint64_t at = pages.begin + (page << kPageShift);
+    const uint64_t n = pages.end - at < kBytes ? pages.end - at : kBytes;
+    const uint64_t computed = xxh64(pages.data + at, n, pages.seed + page), stored = load64(pages.checksums + 8 * page);
+    if (computed != stored) {
+      *fault = Fault{Status::bad_block_checksum, page, stored, computed};
+      return fault->status;
+    }
+    __atomic_fetch_or(pages.seen + (page >> 6), uint64_t{1} << (page & 63), __ATOMIC_RELAXED);
+  }
+  return Status::ok;
+}
+
+void page_checksums(const uint8_t* data, uint64_t n, uint64_t seed, uint64_t number, uint64_t* out) {
+  for (uint64_t at = 0; at < n; at += kBytes) *out++ = xxh64(data + at, n - at < kBytes ? n - at : kBytes, seed + number++);
+}
+
+}  // namespace fpstore

@@ -1,0 +1,333 @@
+// Probes of column tables: how the look-ups of queries go through their stages, many at a time.
+#pragma once
+#include "columns/near_tags.hpp"
+#include "columns/thresholds.hpp"
+
+namespace fpstore {
+namespace {
+
+constexpr unsigned kSlots = 64;  // queries under way
+
+template <unsigned W>
+struct Slot {
+  uint64_t words[W];
+  uint32_t query;
+  int16_t thresholds[kMostRing];
+};
+
+// One bucket of a table that a query is looked up in.
+struct Lookup {
+  uint64_t base;  // the query as a key, without a rest where entries are references
+  uint64_t start;
+  uint64_t end;
+  uint32_t bucket;
+  uint16_t table;
+  uint8_t limit;  // bits in which a tag may differ
+  uint8_t slot;
+};
+
+// Entries of a look-up whose tags are near, out of kTagsAtOnce that stand together.
+struct Run {
+  uint64_t base;
+  uint64_t head;   // of all their keys, the bucket
+  uint64_t first;  // the place of the first entry that was compared
+  unsigned count;
+  uint16_t table;
+  uint8_t slot;
+  uint16_t near[kTagsAtOnce];  // places behind the first, ascending
+};
+
+// A reference whose row has been asked for.
+struct Named {
+  uint64_t base;
+  uint64_t head;  // its bucket and tag, as in its key
+  uint64_t row;
+  uint64_t place;
+  uint16_t table;
+  uint8_t slot;
+};
+
+// Places that go round. Each stage has a counter of its own, and none overtakes the one before it.
+constexpr unsigned kLookups = 64, kOpenBehind = 12, kFilterBehind = 28;
+constexpr unsigned kRuns = 16, kReadBehind = 8;
+constexpr unsigned kNamed = 64, kFinishBehind = 24;
+static_assert(kOpenBehind < kFilterBehind && kFilterBehind < kLookups, "the stages follow each other around the ring");
+static_assert(kReadBehind < kRuns && kFinishBehind < kNamed, "the stages follow each other around the ring");
+
+template <unsigned W>
+struct ColumnWork {
+  Slot<W> slots[kSlots];
+  Lookup lookups[kLookups];
+  Run runs[kRuns];
+  Named named[kNamed];
+  uint64_t bases[kMostRing];
+  uint32_t buckets[kMostRing];
+  Sharing sharing;
+};
+
+// A probe under way. With W = 1 the entries are copies, with more words references to rows.
+template <class Isa, unsigned W>
+struct ColumnFlow {
+  const Ring& ring;
+  const ColumnOptions& options;
+  Sink* sink;
+  ColumnCounters* counters;
+  Fault* fault;
+  ColumnWork<W>* work;
+  uint64_t added = 0, opened = 0, filtered = 0;  // look-ups
+  uint64_t found = 0, read = 0;                  // runs
+  uint64_t named = 0, finished = 0;              // references
+  uint64_t done = 0;                             // work since the last look at the stop
+
+  const ColumnView& view(unsigned table) const { return *ring.tables[table].table; }
+  Status at_table(Status status, unsigned table) {
+    if (__builtin_expect(status != Status::ok, 0)) fault->table = table;
+    return status;
+  }
+
+  bool stopped(uint64_t more) {
+    done += more;
+    if (__builtin_expect(done < (1 << 12), 1)) return false;
+    const uint64_t steps = done / 4;  // a tag is a fraction of an entry decoded
+    done = 0;
+    return should_stop(options.stop, steps);
+  }
+
+  // Whether the pair is left to an earlier table, whose look-ups meet it too.
+  bool met_before(const uint64_t* difference, unsigned table, const int16_t* t) const {
+    for (unsigned i = 0; i < table; ++i) {
+      const RingTable& r = ring.tables[i];
+      int bucket = 0, tag = 0;
+      for (unsigned w = 0; w < W; ++w) {
+        bucket += __builtin_popcountll(difference[w] & r.bucket_mask[w]);
+        tag += __builtin_popcountll(difference[w] & r.tag_mask[w]);
+      }
+      if (bucket <= t[i] && bucket + tag <= t[i] + t[i + 1 < ring.count ? i + 1 : 0] + 1) return true;
+    }
+    return false;
+  }
+
+  Status emit_copy(const Run& run, uint64_t difference, unsigned distance) {
+    const Slot<W>& slot = work->slots[run.slot];
+    const uint64_t unpermuted = gather(view(run.table).inverse, &difference);
+    if (met_before(&unpermuted, run.table, slot.thresholds)) return Status::ok;
+    return push<uint64_t>(sink, slot.words[0] ^ unpermuted, slot.query, distance) ? Status::ok : column_no_memory(fault);
+  }
+
+  // Reads the rests of copies, which completes them.
+  Status read_copies(const Run& run) {
+    const ColumnView& t = view(run.table);
+    const uint64_t base = run.base ^ run.head;
+    for (unsigned i = 0; i < run.count; ++i) {
+      const uint64_t place = run.first + run.near[i];
+      const uint64_t difference = (head_of(t, 0, read_tag(t, place)) | read_rest(t, place) << t.rest_shift) ^ base;
+      const unsigned distance = static_cast<unsigned>(__builtin_popcountll(difference));
+      if (__builtin_expect(distance > options.radius, 1)) continue;
+      const Status status = emit_copy(run, difference, distance);
+      if (__builtin_expect(status != Status::ok, 0)) return status;
+    }
+    return Status::ok;
+  }
+
+  // Reads the row numbers of references, and asks for the rows.
+  Status name(const Run& run) {
+    const ColumnView &t = view(run.table), &rows = *ring.rows;
+    for (unsigned i = 0; i < run.count; ++i) {
+      const uint64_t place = run.first + run.near[i], row = read_rest(t, place);
+      if (__builtin_expect(row >= rows.count, 0)) return (*fault = Fault{Status::bad_place, place, rows.count, row, run.table}).status;
+      __builtin_prefetch(rows.tags + 8 * W * row);
+      work->named[named++ % kNamed] = Named{run.base, run.head | head_of(t, 0, read_tag(t, place)), row, place, run.table, run.slot};
+      const Status status = finish_references(kFinishBehind);
+      if (__builtin_expect(status != Status::ok, 0)) return status;
+    }
+    return Status::ok;
+  }
+
+  // Reads the row that a reference leads to, which must have the bucket and the tag of the reference.
+  Status finish_reference(const Named& s) {
+    const ColumnView &t = view(s.table), &rows = *ring.rows;
+    const uint64_t at = 8 * uint64_t{W} * s.row;
+    const Status status = at_table(trust(rows.pages, rows.tags_at + at, 8 * W, fault), ring.count);
+    if (__builtin_expect(status != Status::ok, 0)) return status;
+    const Slot<W>& slot = work->slots[s.slot];
+    uint64_t difference[W];
+    unsigned distance = 0;
+    for (unsigned w = 0; w < W; ++w) {
+      difference[w] = read_once(load64(rows.tags + at + 8 * w)) ^ slot.words[w];
+      distance += static_cast<unsigned>(__builtin_popcountll(difference[w]));
+    }
+    const uint64_t head = gather(t.forward, difference) ^ s.base;
+    if (__builtin_expect(head != s.head, 0)) return (*fault = Fault{Status::bad_key, s.place, s.head, head, s.table}).status;
+    if (distance > options.radius || met_before(difference, s.table, slot.thresholds)) return Status::ok;
+    return push<uint64_t>(sink, s.row, slot.query, distance) ? Status::ok : column_no_memory(fault);
+  }
+
+  Status finish_references(unsigned behind) {
+    for (; named - finished > behind; ++finished) {
+      const Status status = finish_reference(work->named[finished % kNamed]);
+      if (__builtin_expect(status != Status::ok, 0)) return status;
+    }
+    return Status::ok;
+  }
+
+  // Takes runs on, until at most so many wait. A run is at most kTagsAtOnce entries long, so its rests lie in few pages.
+  Status read_runs(unsigned behind) {
+    for (; found - read > behind; ++read) {
+      const Run& run = work->runs[read % kRuns];
+      const ColumnView& t = view(run.table);
+      Status status = Status::ok;
+      if (t.rest_bytes) {
+        const uint64_t first = run.first + run.near[0], n = run.near[run.count - 1] - run.near[0] + 1u;
+        status = at_table(trust(t.pages, t.rest_at + t.rest_bytes * first, t.rest_bytes * n, fault), run.table);
+      }
+      if (status == Status::ok) status = W > 1 ? name(run) : read_copies(run);
+      if (__builtin_expect(status != Status::ok, 0)) return status;
+    }
+    return Status::ok;
+  }
+
+  // Reads where a bucket lies, and asks for its tags; what follows them for long the processor asks for itself.
+  Status open(Lookup* look) {
+    const ColumnView& t = view(look->table);
+    const Status status = read_bucket(t, look->bucket, &look->start, &look->end, fault);
+    if (__builtin_expect(status != Status::ok, 0)) return status;
+    uintptr_t p = reinterpret_cast<uintptr_t>(t.tags + 2 * look->start) & ~uintptr_t{63};
+    uintptr_t end = reinterpret_cast<uintptr_t>(t.tags + 2 * look->end);
+    if (end > p + 16 * 64) end = p + 16 * 64;
+    for (; p < end; p += 64) __builtin_prefetch(reinterpret_cast<const void*>(p));
+    return Status::ok;
+  }
+
+  // Compares the tags of a bucket.
+  Status filter(const Lookup& look) {
+    const ColumnView& t = view(look.table);
+    if (__builtin_expect(stopped(16), 0)) return column_interrupted(fault);
+    counters->candidates += look.end - look.start;
+    const unsigned tag = static_cast<unsigned>(look.base << t.bucket_bits >> (64 - kTagBits));
+    uint64_t n;
+    for (uint64_t place = look.start; place < look.end; place += n) {
+      n = look.end - place < kTagsAtOnce ? look.end - place : kTagsAtOnce;
+      if (__builtin_expect(stopped(n), 0)) return column_interrupted(fault);
+      Status status = at_table(trust(t.pages, t.tags_at + 2 * place, 2 * n, fault), look.table);
+      if (__builtin_expect(status != Status::ok, 0)) return status;
+      Run& run = work->runs[found % kRuns];
+      run.count = Isa::near_tags(t.tags + 2 * place, static_cast<unsigned>(n), tag, t.tag_mask, look.limit, run.near);
+      if (!run.count) continue;
+      run.base = look.base;
+      run.head = head_of(t, look.bucket, 0);
+      run.first = place;
+      run.table = look.table;
+      run.slot = look.slot;
+      counters->survivors += run.count;
+      for (unsigned i = 0; i < run.count; ++i) __builtin_prefetch(t.rest + t.rest_bytes * (place + run.near[i]));
+      ++found;
+      status = read_runs(kReadBehind);
+      if (__builtin_expect(status != Status::ok, 0)) return status;
+    }
+    return Status::ok;
+  }
+
+  Status read_lookups(unsigned open_behind, unsigned filter_behind) {
+    for (; added - opened > open_behind; ++opened) {
+      Lookup* const look = work->lookups + opened % kLookups;
+      const Status status = at_table(open(look), look->table);
+      if (__builtin_expect(status != Status::ok, 0)) return status;
+    }
+    for (; added - filtered > filter_behind; ++filtered) {
+      const Status status = filter(work->lookups[filtered % kLookups]);
+      if (__builtin_expect(status != Status::ok, 0)) return status;
+    }
+    return Status::ok;
+  }
+
+  Status add(const Lookup& look) {
+    __builtin_prefetch(view(look.table).directory + 4 * uint64_t{look.bucket});
+    work->lookups[added++ % kLookups] = look;
+    return read_lookups(kOpenBehind, kFilterBehind);
+  }
+
+  // All look-ups of a query in a table: with f bits of the bucket flipped the tag may differ in f bits fewer.
+  Status look_up(unsigned table, unsigned slot, const int16_t* thresholds) {
+    const ColumnView& t = view(table);
+    const int own = thresholds[table], both = own + thresholds[table + 1 < ring.count ? table + 1 : 0] + 1;
+    if (own < 0 || t.count == 0) return Status::ok;
+    const uint32_t end = uint32_t{1} << t.bucket_bits;
+    const unsigned most = static_cast<unsigned>(own) < t.bucket_bits ? static_cast<unsigned>(own) : t.bucket_bits;
+    Lookup look{work->bases[table], 0, 0, 0, static_cast<uint16_t>(table), 0, static_cast<uint8_t>(slot)};
+    for (unsigned f = 0; f <= most; ++f) {
+      const unsigned limit = static_cast<unsigned>(both) - f;  // not negative: the other threshold is at least -1
+      look.limit = static_cast<uint8_t>(limit < kTagBits ? limit : kTagBits);
+      for (uint32_t mask = (uint32_t{1} << f) - 1; mask < end; mask = f ? next_mask(mask) : end) {
+        look.bucket = work->buckets[table] ^ mask;
+        ++counters->lookups;
+        const Status status = add(look);
+        if (__builtin_expect(status != Status::ok, 0)) return status;
+      }
+    }
+    return Status::ok;
+  }
+
+  Status ask(const uint64_t* words, uint32_t query, unsigned number) {
+    Slot<W>& slot = work->slots[number];
+    memcpy(slot.words, words, sizeof slot.words);
+    slot.query = query;
+    for (unsigned i = 0; i < ring.count; ++i) {
+      work->bases[i] = gather(view(i).forward, words);
+      work->buckets[i] = static_cast<uint32_t>(work->bases[i] >> (64 - view(i).bucket_bits));
+    }
+    Status status = Status::ok;
+    if (options.balance) status = choose_thresholds(ring, work->buckets, options.radius, &work->sharing, slot.thresholds, fault);
+    else memcpy(slot.thresholds, options.thresholds, ring.count * sizeof *slot.thresholds);
+    for (unsigned i = 0; i < ring.count && status == Status::ok; ++i) status = look_up(i, number, slot.thresholds);
+    return status;
+  }
+
+  Status drain() {
+    Status status = read_lookups(0, 0);
+    if (status == Status::ok) status = read_runs(0);
+    return status == Status::ok ? finish_references(0) : status;
+  }
+
+  Status run(const ColumnQueries& queries) {
+    for (size_t q = 0; q < queries.count; q += kSlots) {
+      if (__builtin_expect(should_stop(options.stop, kSlots), 0)) return column_interrupted(fault);
+      for (unsigned i = 0; i < kSlots && q + i < queries.count; ++i) {
+        const Status status = ask(queries.words + W * (q + i), static_cast<uint32_t>(q + i), i);
+        if (__builtin_expect(status != Status::ok, 0)) return status;
+      }
+      const Status status = drain();
+      if (__builtin_expect(status != Status::ok, 0)) return status;
+    }
+    return Status::ok;
+  }
+};
+
+template <class Isa, unsigned W>
+Status probe_columns(const Ring& ring, const ColumnQueries& queries, const ColumnOptions& options, Sink* sink,
+                     ColumnCounters* counters, Fault* fault) {
+  *fault = Fault{};
+  auto* const work = static_cast<ColumnWork<W>*>(take_memory(sizeof(ColumnWork<W>)));
+  if (!work) return column_no_memory(fault);
+  ColumnFlow<Isa, W> flow{ring, options, sink, counters, fault, work};
+  const Status status = flow.run(queries);
+  give_back(work, sizeof(ColumnWork<W>));
+  return status;
+}
+
+// Writes the places, ascending, of the rows within the radius of the query, and how far they are; returns how many.
+template <unsigned W>
+size_t near_rows(const uint8_t* rows, size_t n, const uint64_t* query, unsigned radius, uint32_t* places, uint16_t* distances) {
+  size_t count = 0;
+  for (size_t i = 0; i < n; ++i) {
+    unsigned distance = 0;
+    for (unsigned w = 0; w < W; ++w)
+      distance += static_cast<unsigned>(__builtin_popcountll(load64(rows + 8 * (W * i + w)) ^ query[w]));
+    places[count] = static_cast<uint32_t>(i);
+    distances[count] = static_cast<uint16_t>(distance);
+    count += distance <= radius;
+  }
+  return count;
+}
+
+}  // namespace
+}  // namespace fpstore

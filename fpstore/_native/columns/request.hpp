@@ -1,0 +1,62 @@
+// What is asked of column tables.
+#pragma once
+#include "columns/view.hpp"
+#include "isa/runtime.hpp"
+#include "search/sink.hpp"
+
+namespace fpstore {
+
+constexpr unsigned kMostRing = 64;  // tables of a ring
+
+// One table of a ring, and where its bucket and its tag lie in a fingerprint.
+struct RingTable {
+  const ColumnView* table;
+  uint64_t bucket_mask[kMaxWords];
+  uint64_t tag_mask[kMaxWords];
+};
+
+// Tables of one set. Why a probe of them is exact: let B(i) be the bits that bucket i has and those that tag i - 1 has, counted around
+// the ring. No two of the B(i) share a bit. Let d(i) be the number of bits of B(i) in which a fingerprint within the radius differs
+// from the query: their sum is at most the radius. Of the numbers x(i) = d(i) - (t(i) + 1) the sum is negative, as the thresholds are
+// such that the t(i) + 1 add up to more than the radius. Go around the ring from behind a place at which the sums of x from 0 on are
+// largest: every sum from there on is negative (Qin and Xiao, Pigeonring, VLDB 2018). So there is an i with
+//     d(i) <= t(i)   and   d(i) + d(i + 1) <= t(i) + t(i + 1) + 1.
+// The bucket of table i has bits of B(i) only, and its tag bits of B(i + 1) only, so both hold all the more for the bits in which
+// bucket and tag differ, however few bits of a block they have. A table with t(i) = -1 is never that i, since d(i) is not negative,
+// and need not be looked up. With a single table i + 1 is i, and bucket and tag together are B(0): the same holds.
+struct Ring {
+  const RingTable* tables;
+  unsigned count;
+  const ColumnView* rows;  // what references lead to
+};
+
+struct ColumnQueries {
+  const uint64_t* words;  // of all, one query after the other
+  size_t count;
+};
+
+struct ColumnOptions {
+  unsigned radius;
+  const int16_t* thresholds;  // of the tables; -1: not looked up
+  // Choose the thresholds of each query by how many entries it would meet, from the directories.
+  bool balance;
+  Stopper* stop;
+};
+
+struct ColumnCounters {
+  uint64_t lookups = 0;
+  uint64_t candidates = 0;  // entries whose tag was compared
+  uint64_t survivors = 0;   // entries whose distance was computed
+};
+
+static inline Status column_interrupted(Fault* fault) {
+  *fault = Fault{Status::interrupted};
+  return Status::interrupted;
+}
+
+static inline Status column_no_memory(Fault* fault) {
+  *fault = Fault{Status::out_of_memory};
+  return Status::out_of_memory;
+}
+
+}  // namespace fpstore

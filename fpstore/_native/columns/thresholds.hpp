@@ -1,0 +1,88 @@
+// Thresholds for one query (Qin et al., GPH, ICDE 2018): those that meet the fewest entries, by what the directories say.
+#pragma once
+#include "columns/request.hpp"
+
+namespace fpstore {
+namespace {
+
+constexpr unsigned kCounted = 3;       // thresholds up to this one are counted in the directory; larger ones are estimated
+constexpr unsigned kMostRadius = 256;  // a larger radius is as this one
+
+// The next number with as many bits, in ascending order; mask is not 0.
+inline uint32_t next_mask(uint32_t mask) {
+  const uint32_t lowest = mask & (0 - mask), carried = mask + lowest;
+  return carried | (mask ^ carried) >> 2 >> __builtin_ctz(mask);
+}
+
+// costs[t + 1] of looking up in all buckets that differ from the query's in at most t bits, for t from -1 to most: look-ups, and
+// the entries that they meet.
+inline Status count_costs(const ColumnView& t, uint32_t bucket, unsigned most, float* costs, Fault* fault) {
+  constexpr float kLookup = 24, kEntry = 1;
+  const Status status = trust(t.pages, t.directory_at, 4 * (bucket_count(t) + 1), fault);
+  if (__builtin_expect(status != Status::ok, 0)) return status;
+  const uint32_t end = uint32_t{1} << t.bucket_bits;
+  costs[0] = 0;
+  float step = 0, variants = 1;
+  for (unsigned f = 0; f <= most; ++f) {
+    if (f > t.bucket_bits) {
+      step = 0;
+    } else if (f <= kCounted) {
+      uint64_t met = 0;
+      for (uint32_t mask = (uint32_t{1} << f) - 1; mask < end; mask = f ? next_mask(mask) : end) {
+        const uint64_t both = load64(t.directory + 4 * uint64_t{bucket ^ mask});
+        met += (both >> 32) - (both & UINT32_MAX);
+      }
+      step = kEntry * static_cast<float>(met) + kLookup * variants;
+    } else {
+      step *= static_cast<float>(t.bucket_bits + 1 - f) / static_cast<float>(f);
+    }
+    costs[f + 1] = costs[f] + step;
+    variants *= static_cast<float>(t.bucket_bits - (f < t.bucket_bits ? f : t.bucket_bits)) / static_cast<float>(f + 1);
+  }
+  return Status::ok;
+}
+
+// Room for the choice: which allowance, t + 1, the last of some tables has in the cheapest way to share out a number of them.
+struct Sharing {
+  uint16_t choice[kMostRing][kMostRadius + 2];
+  float cheapest[2][kMostRadius + 2];
+  float costs[kMostRadius + 2];
+};
+
+// The thresholds of one query; buckets are those of the query in each table.
+inline Status choose_thresholds(const Ring& ring, const uint32_t* buckets, unsigned radius, Sharing* s, int16_t* thresholds, Fault* fault) {
+  const unsigned wanted = (radius < kMostRadius ? radius : kMostRadius) + 1;
+  // Enough for an even share with some to spare: what costs most is never worth it.
+  unsigned most = wanted / ring.count + 3;
+  if (most > wanted) most = wanted;
+  for (unsigned i = 0; i < ring.count; ++i) {
+    const Status status = count_costs(*ring.tables[i].table, buckets[i], most - 1, s->costs, fault);
+    if (__builtin_expect(status != Status::ok, 0)) {
+      fault->table = i;
+      return status;
+    }
+    const float* const before = s->cheapest[i & 1];
+    float* const after = s->cheapest[(i + 1) & 1];
+    for (unsigned sum = 0; sum <= wanted; ++sum) {
+      after[sum] = 3e38f;
+      s->choice[i][sum] = 0;
+      for (unsigned a = 0; a <= (sum < most ? sum : most); ++a) {
+        const float left = i ? before[sum - a] : sum == a ? 0 : 3e38f;
+        if (left + s->costs[a] < after[sum]) {
+          after[sum] = left + s->costs[a];
+          s->choice[i][sum] = static_cast<uint16_t>(a);
+        }
+      }
+    }
+  }
+  unsigned left = wanted;
+  for (unsigned i = ring.count; i-- > 0;) {
+    const unsigned a = s->choice[i][left];
+    thresholds[i] = static_cast<int16_t>(static_cast<int>(a) - 1);
+    left -= a;
+  }
+  return Status::ok;
+}
+
+}  // namespace
+}  // namespace fpstore

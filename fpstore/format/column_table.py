@@ -1,0 +1,258 @@
+"""Column tables and row files: a writer that takes sorted keys or rows in a stream, and a reader over a memory map."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+from weakref import finalize
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel
+from fpstore.aliases import Bytes, Words
+from fpstore.arguments import printable
+from fpstore.disk.files import RUN_REPAIR, open_file, read_at
+from fpstore.disk.refusals import refusing
+from fpstore.errors import CorruptStoreError
+
+COPIES, REFERENCES, ROWS = range(3)  # kinds
+TAG_BITS = 16
+FEED_KEYS = 1 << 17
+SECTION_BYTES = 1 << 20  # of a section, kept until they are written together
+PIECE_ENTRIES = 1 << 17
+
+
+class ColumnLayout(NamedTuple):
+    """The facts that the writer needs before the first key.
+
+    ``permutation`` has a byte for each of the ``width`` bits, ``threshold`` is -1 for a table that is not looked up.
+    """
+
+    kind: int
+    width: int
+    fingerprint_count: int
+    set_digest: int
+    permutation: bytes
+    bucket_bits: int = 16
+    tag_bits: int = TAG_BITS
+    threshold: int = -1
+    table: int = 0
+    table_count: int = 1
+
+    @classmethod
+    def rows(cls, width: int, count: int, set_digest: int, bucket_bits: int = 16) -> ColumnLayout:
+        """Return the layout of a row file."""
+        return cls(ROWS, width, count, set_digest, bytes(range(width)), bucket_bits, tag_bits=0)
+
+
+class ColumnWriter:
+    """Writes one column table or row file: :meth:`feed` sorted keys or rows, then :meth:`finish`.
+
+    Keys are permuted fingerprints, or references from ``_kernel.reference_keys``; rows are an array of shape (n, words). What is
+    kept in memory is the directory, and eight bytes for each page that was written.
+
+    Parameters
+    ----------
+    path : Path
+        The file to create.
+    layout : ColumnLayout
+        The count and the digest must be those of the fingerprints that will be fed.
+
+    Raises
+    ------
+    ValueError
+        A field of the layout is out of range.
+    """
+
+    def __init__(self, path: Path, layout: ColumnLayout) -> None:
+        self._path, self._layout = path, layout
+        self._cutter = _kernel.ColumnCutter(
+            layout.kind, layout.width, layout.fingerprint_count, layout.set_digest, np.frombuffer(layout.permutation, np.uint8),
+            layout.bucket_bits, layout.tag_bits, layout.threshold + 1, layout.table, layout.table_count,
+        )  # fmt: skip
+        self._fed = 0
+        self._file = path.open("w+b", buffering=0)
+        os.ftruncate(self._file.fileno(), self._cutter.file_bytes)
+        self._pages = _PageSums(self._file.fileno(), path, self._cutter)
+        self._tags = _Section(self._pages, self._cutter.tags_offset)
+        self._rest = _Section(self._pages, self._cutter.rest_offset)
+
+    def feed(self, entries: Words) -> None:
+        """Append keys, or rows, in ascending order.
+
+        Raises
+        ------
+        InputError
+            They do not ascend.
+        CorruptStoreError
+            They are more than the layout says.
+        """
+        self._fed += len(entries)
+        if self._fed > self._layout.fingerprint_count:
+            raise self._miscounted()
+        for start in range(0, len(entries), FEED_KEYS):
+            part = entries[start : start + FEED_KEYS]
+            if self._layout.kind == ROWS:
+                self._cutter.count(part)
+                self._tags.write(part.reshape(-1).view(np.uint8))
+            else:
+                tags, rest = self._cutter.cut(part)
+                self._tags.write(tags)
+                self._rest.write(rest)
+
+    def finish(self) -> None:
+        """Write the directory, the checksums and the header: the file is complete, but durable only after :meth:`sync`."""
+        if self._fed != self._layout.fingerprint_count:
+            raise self._miscounted()
+        directory = _Section(self._pages, _kernel.HEADER_BYTES)
+        directory.write(self._cutter.directory().view(np.uint8))
+        for section in (directory, self._tags, self._rest):
+            section.flush()
+        write_at(self._file.fileno(), self._path, self._cutter.checksums_offset, self._pages.finish().view(np.uint8))
+        write_at(self._file.fileno(), self._path, 0, np.frombuffer(self._cutter.header, np.uint8))
+
+    def sync(self) -> None:
+        """Make the file durable and close it."""
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+    def abort(self) -> None:
+        """Close the file, finished or not."""
+        self._file.close()
+
+    def _miscounted(self) -> CorruptStoreError:
+        return CorruptStoreError(f"{self._path}: it would hold {self._fed} entries instead of {self._layout.fingerprint_count}")
+
+
+class _PageSums:
+    """The checksums of pages: of those that are written as a whole at once, of the others when the file is complete."""
+
+    def __init__(self, descriptor: int, path: Path, cutter: _kernel.ColumnCutter) -> None:
+        self._descriptor, self._path, self._seed, self._end = descriptor, path, cutter.seed, cutter.checksums_offset
+        pages = (cutter.file_bytes - cutter.checksums_offset) // 8
+        self._sums = np.zeros(pages, np.uint64)
+        self._known = np.zeros(pages, bool)
+
+    def write(self, at: int, data: Bytes) -> None:
+        """Write bytes of the file that are written once."""
+        write_at(self._descriptor, self._path, at, data)
+        size = _kernel.PAGE_BYTES
+        whole = data[-at % size :]
+        whole = whole[: len(whole) // size * size]
+        first = (at + size - 1) // size - _kernel.HEADER_BYTES // size
+        self._sums[first : first + len(whole) // size] = _kernel.page_checksums(whole, self._seed, first)
+        self._known[first : first + len(whole) // size] = True
+
+    def finish(self) -> Words:
+        """Return all checksums."""
+        for page in np.flatnonzero(~self._known).tolist():
+            at = _kernel.HEADER_BYTES + page * _kernel.PAGE_BYTES
+            data = read_at(self._descriptor, self._path, at, min(_kernel.PAGE_BYTES, self._end - at))
+            self._sums[page] = _kernel.page_checksums(np.frombuffer(data, np.uint8), self._seed, page)[0]
+        return self._sums
+
+
+class _Section:
+    """A part of a file that is written in order, in large pieces that end with a page."""
+
+    def __init__(self, pages: _PageSums, at: int) -> None:
+        self._pages, self._at = pages, at
+        self._parts: list[Bytes] = []
+        self._bytes = 0
+
+    def write(self, data: Bytes) -> None:
+        """Append bytes, of which the last wait until there are more."""
+        self._parts.append(data)
+        self._bytes += len(data)
+        whole = self._bytes - (self._at + self._bytes) % _kernel.PAGE_BYTES
+        if self._bytes >= SECTION_BYTES and whole > 0:  # a first part may end inside the page in which it begins
+            self._put(whole)
+
+    def flush(self) -> None:
+        """Write what is left."""
+        if self._bytes:
+            self._put(self._bytes)
+
+    def _put(self, count: int) -> None:
+        data = np.concatenate(self._parts)
+        self._pages.write(self._at, data[:count])
+        self._at += count
+        self._bytes -= count
+        self._parts = [data[count:].copy()]  # a copy of its own, as the rest is caller's memory or much larger
+
+
+def write_at(descriptor: int, path: Path, at: int, data: Bytes) -> None:
+    """Write all bytes at a place of a file."""
+    view: memoryview = data.data
+    with refusing(path):
+        while len(view):
+            written = os.pwrite(descriptor, view, at)
+            view, at = view[written:], at + written
+
+
+class ColumnReader:
+    """A column table or a row file, mapped; pages are verified when they are first used.
+
+    Parameters
+    ----------
+    path : Path
+    advice : int
+        To the system, how the mapping will be read.
+
+    Raises
+    ------
+    StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
+    """
+
+    def __init__(self, path: Path, advice: int = mmap.MADV_RANDOM) -> None:
+        self.path = path
+        descriptor = open_file(path)
+        self._descriptor = descriptor
+        finalize(self, os.close, descriptor)
+        # What a mapping cannot read ends the process: the header is read before, and the size is that of the mapping.
+        if len(read_at(descriptor, path, 0, _kernel.HEADER_BYTES)) < _kernel.HEADER_BYTES:
+            raise CorruptStoreError(f"{path}: the file is shorter than a header", path=path)
+        with refusing(path):
+            mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+        mapped.madvise(advice)
+        self._bytes = np.frombuffer(mapped, np.uint8)
+        self.kernel = _kernel.ColumnTable(self._bytes, printable(path))
+
+    def check_size(self) -> None:
+        """Refuse a file that has become shorter or longer since it was opened.
+
+        Raises
+        ------
+        CorruptStoreError
+        """
+        size, expected = os.fstat(self._descriptor).st_size, self.kernel.file_bytes
+        if size != expected:
+            raise CorruptStoreError(
+                f"{self.path}: the table file has {size} bytes, its header says {expected}: {RUN_REPAIR}",
+                path=self.path, expected=expected, got=size,
+            )  # fmt: skip
+
+    @property
+    def directory(self) -> npt.NDArray[np.uint32]:
+        """Where the entries of each bucket begin, and where the last ends; not verified."""
+        at = self.kernel.directory_offset
+        return self._bytes[at : at + 4 * ((1 << self.kernel.bucket_bits) + 1)].view(np.uint32)
+
+    def pieces(self, start: int = 0) -> Iterator[npt.NDArray[np.uint64]]:
+        """Yield keys, or rows, from entry ``start`` on, in order, in bounded pieces."""
+        for first in range(start, self.kernel.count, PIECE_ENTRIES):
+            yield self.kernel.decode(first, min(first + PIECE_ENTRIES, self.kernel.count))
+
+    def verify(self, rows: ColumnReader | None = None) -> None:
+        """Read and check everything; of references, with the row file that they lead to.
+
+        Raises
+        ------
+        CorruptStoreError
+            The first fault.
+        """
+        self.kernel.verify(None if rows is None else rows.kernel)

@@ -1,0 +1,214 @@
+"""The tables of a store, of blocks or of columns: how one is written and how one is opened."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from fpstore import _kernel
+from fpstore.aliases import Counts, Words
+from fpstore.cached import cached_property
+from fpstore.design.families import COPIES, REFERENCES, ROWS, Design, TableSpec
+from fpstore.format import column_table
+from fpstore.format.column_table import ColumnLayout, ColumnReader, ColumnWriter
+from fpstore.format.table import TableLayout, TableReader, TableWriter, check_place
+
+PIECE_BLOCKS = 1 << 11
+_KIND_NUMBERS = {COPIES: column_table.COPIES, REFERENCES: column_table.REFERENCES, ROWS: column_table.ROWS}
+
+
+class ColumnTableWriter:
+    """Writes one column table of a design; used as a :class:`fpstore.format.table.TableWriter`.
+
+    Parameters
+    ----------
+    path : Path
+        The file to create.
+    layout : TableLayout
+    """
+
+    def __init__(self, path: Path, layout: TableLayout) -> None:
+        spec = layout.spec
+        tag_bits = 0 if spec.kind == ROWS else spec.tag_bits
+        threshold = -1 if spec.kind == ROWS else spec.flips
+        self._count = layout.fingerprint_count
+        self._fed = 0
+        self._writer = ColumnWriter(
+            path,
+            ColumnLayout(
+                _KIND_NUMBERS[spec.kind], spec.width.bits, layout.fingerprint_count, layout.set_digest, spec.permutation,
+                spec.prefix_bits, tag_bits, threshold, layout.table, len(layout.design.tables),
+            ),
+        )  # fmt: skip
+
+    def feed(self, keys: Words) -> Counts:
+        """Append sorted keys; return the entry counts of the blocks of ids that were completed."""
+        self._writer.feed(keys)
+        before, self._fed = self._fed, self._fed + len(keys)
+        size = _kernel.ROWS_IN_BLOCK
+        # The last block is completed by finish().
+        return np.full(max((self._fed - 1) // size, 0) - max((before - 1) // size, 0), size, np.uint32)
+
+    def finish(self) -> Counts:
+        """Complete the file; return the entry count of the last block of ids, if any."""
+        self._writer.finish()
+        size = _kernel.ROWS_IN_BLOCK
+        return np.array([(self._fed - 1) % size + 1] if self._fed else [], np.uint32)
+
+    def sync(self) -> None:
+        """Make the file durable and close it."""
+        self._writer.sync()
+
+    def abort(self) -> None:
+        """Close the file, finished or not."""
+        self._writer.abort()
+
+
+class ColumnTableReader:
+    """An open column table; used as a :class:`fpstore.format.table.TableReader`.
+
+    Parameters
+    ----------
+    path : Path
+
+    Attributes
+    ----------
+    columns : _kernel.ColumnTable
+    kernel : _kernel.ColumnIdentity
+        Its entries by blocks of ids.
+
+    Raises
+    ------
+    StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._reader = ColumnReader(path)
+        self.columns = self._reader.kernel
+        self.kernel = _kernel.ColumnIdentity(self.columns)
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether its entries lead to the rows of the first table."""
+        return self.columns.kind == column_table.REFERENCES
+
+    @property
+    def file(self) -> ColumnTableReader:
+        """What reads keys of blocks: this."""
+        return self
+
+    @cached_property
+    def in_order(self) -> _kernel.ColumnIdentity:
+        """The table for a scan, through a separate mapping for which the system reads ahead."""
+        return _kernel.ColumnIdentity(ColumnReader(self.path, mmap.MADV_NORMAL).kernel)
+
+    @property
+    def index_bytes(self) -> int:
+        """The bytes of the file by which entries are found: the directory."""
+        return self.columns.tags_offset - self.columns.directory_offset
+
+    def check_size(self) -> None:
+        """Refuse a file that has become shorter or longer since it was opened."""
+        self._reader.check_size()
+
+    @cached_property
+    def block_keys(self) -> Words:
+        """The last entry of each block of ids."""
+        return self.read_keys(0, self.kernel.block_count)
+
+    def read_keys(self, start: int, end: int) -> Words:
+        """Return the last entries of successive blocks of ids."""
+        return self.kernel.keys_of(np.arange(start, end, dtype=np.uint64))
+
+    def sample_keys(self, step: int) -> Words:
+        """Return the last entry of every ``step``-th block of ids, from the first on."""
+        return self.kernel.keys_of(np.arange(0, self.kernel.block_count, step, dtype=np.uint64))
+
+    def pieces(self, start: int = 0) -> Iterator[tuple[Words, Counts]]:
+        """Yield (keys, entry counts of their blocks of ids) from block ``start`` on, in order, in bounded pieces."""
+        end = self.kernel.block_count
+        while start < end:
+            keys, counts, start = self.kernel.decode(start, end, PIECE_BLOCKS * _kernel.ROWS_IN_BLOCK)
+            yield keys, counts
+
+    def check_place(self, design: Design, table: int, fingerprint_count: int, set_digest: int) -> None:
+        """Refuse an intact file that belongs to another place in the design or another set."""
+        columns, spec = self.columns, design.tables[table]
+        flips = -1 if spec.kind == ROWS else spec.flips
+        told = {
+            "kind": (_KIND_NUMBERS[spec.kind], columns.kind),
+            "bucket bits": (spec.prefix_bits, columns.bucket_bits),
+            "tag bits": (0 if spec.kind == ROWS else spec.tag_bits, columns.tag_bits),
+            "threshold": (flips, columns.threshold),
+        }
+        check_place(self.path, columns, told, (design, table, fingerprint_count, set_digest))
+
+    def skewed(self, bound: float) -> bool:
+        """Whether look-ups meet so many times the entries that they would meet if all buckets were alike."""
+        counts = np.diff(self._reader.directory.astype(np.float64))
+        n = float(counts.sum())
+        return n > 0 and float(counts @ counts) * len(counts) > bound * n * n
+
+    def verify(self, tick: Callable[[int], None] = lambda rows: None) -> None:
+        """Read and check everything but where references lead; call ``tick`` with the number of entries."""
+        self._reader.verify()
+        tick(self.columns.count)
+
+    def verify_references(self, rows: ColumnTableReader) -> None:
+        """Check that references lead to rows of their bucket and tag, each to another one."""
+        self._reader.verify(rows._reader)
+
+
+StoredTable = TableReader | ColumnTableReader
+
+
+def open_table(path: Path, spec: TableSpec) -> StoredTable:
+    """Open a table of a store.
+
+    Raises
+    ------
+    StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
+    """
+    return ColumnTableReader(path) if spec.kind in _KIND_NUMBERS else TableReader(path)
+
+
+def table_writer(path: Path, layout: TableLayout) -> TableWriter | ColumnTableWriter:
+    """Return a writer of a table of a store."""
+    return ColumnTableWriter(path, layout) if layout.spec.kind in _KIND_NUMBERS else TableWriter(path, layout)
+
+
+class RingProber:
+    """The column tables of a design with the thresholds of a radius; used as a ``_kernel.Prober``.
+
+    Parameters
+    ----------
+    design : Design
+    tables : sequence of ColumnTableReader
+    radius : int
+    balance : bool
+        Choose the thresholds of each query by how many entries it would meet (GPH, Qin et al., ICDE 2018).
+    """
+
+    def __init__(self, design: Design, tables: list[ColumnTableReader], radius: int, balance: bool) -> None:
+        ring = [tables[place].columns for place, _ in design.ring]
+        rows = tables[0].columns if design.tables[0].kind == ROWS else None
+        self._kernel = _kernel.ColumnProber(ring, rows)
+        self._thresholds, self._balance = design.thresholds(radius), balance
+
+    def probe(
+        self, queries: Words, radius: int, most: int | None = None, stop: _kernel.Stop | None = None
+    ) -> _kernel.Matches | None:
+        """Return (lims, fingerprints, distances), or None if there are more than ``most`` matches."""
+        found = self._kernel.probe(queries, radius, self._thresholds, self._balance, most, stop)
+        return None if found is None else found[:3]
+
+    def probe_one(
+        self, query: int, radius: int, identity: _kernel.Table | _kernel.ColumnIdentity
+    ) -> list[tuple[int, int, int, int]]:
+        """Return (fingerprint, distance, block, rank) of each match of one query."""
+        assert isinstance(identity, _kernel.ColumnIdentity)
+        return self._kernel.probe_places(query, radius, self._balance, self._thresholds, identity)

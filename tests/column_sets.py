@@ -1,0 +1,144 @@
+"""Sets of fingerprints of every width for tests of column tables, their files, and brute force over them."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from fpstore import _kernel
+from fpstore.format.column_table import COPIES, REFERENCES, TAG_BITS, ColumnLayout, ColumnReader, ColumnWriter
+
+KINDS = ("uniform", "clustered", "constant", "balanced", "one bucket")
+
+
+def word_count(width):
+    return max(width // 64, 1)
+
+
+def bits_to_words(bits):
+    """Pack an array of bits, (n, width), into words, most significant first: (n, words)."""
+    width = bits.shape[1]
+    padded = np.zeros((len(bits), 64 * word_count(width)), np.uint8)
+    padded[:, :width] = bits
+    return np.packbits(padded, axis=1).reshape(len(bits), word_count(width), 8).copy().view(">u8")[..., 0].astype(np.uint64)
+
+
+def make_set(kind, width, n, rng):
+    """Return up to n distinct fingerprints, ascending: (n, words)."""
+    bits = rng.integers(0, 2, (n, width), dtype=np.uint8)
+    if kind == "clustered":
+        centres = rng.integers(0, 2, (max(n // 50, 1), width), dtype=np.uint8)
+        bits = centres[rng.integers(0, len(centres), n)] ^ (rng.random((n, width)) < 3 / width)
+    elif kind == "constant":
+        bits[:, rng.permutation(width)[: width // 2]] = 0
+    elif kind == "balanced":  # as perceptual hashes are: half of the bits are ones, and neighbours are alike
+        field = rng.standard_normal((n, width)) + np.sin(np.arange(width) / 3)
+        field[:, 1:] += field[:, :-1]
+        bits = (field.argsort(axis=1).argsort(axis=1) >= width // 2).astype(np.uint8)
+    elif kind == "one bucket":
+        bits[:, : width // 2] = rng.integers(0, 2, (1, width // 2), dtype=np.uint8)
+    return np.unique(bits_to_words(bits.astype(np.uint8)), axis=0)
+
+
+def make_queries(words, width, n, radius, rng):
+    """Return queries near fingerprints of the set, and some anywhere."""
+    queries = bits_to_words(rng.integers(0, 2, (n, width), dtype=np.uint8))
+    if len(words):
+        near = words[rng.integers(0, len(words), n)]
+        flips = bits_to_words(np.array([rng.permutation(width) < rng.integers(0, radius + 2) for _ in range(n)], np.uint8))
+        chosen = rng.random(n) < 0.8
+        queries[chosen] = near[chosen] ^ flips[chosen]
+    return queries
+
+
+def as_given(words):
+    """Return fingerprints as the kernel takes them: (n,) where they have one word."""
+    return np.ascontiguousarray(words[:, 0] if words.shape[1] == 1 else words)
+
+
+def deal(width, tables, bucket_bits, rng):
+    """Deal random bits to the blocks of a ring; return (permutation, tag bits) of each table."""
+    order = rng.permutation(width)
+    if tables == 1:
+        return [(bytes(order.tolist()), min(TAG_BITS, width - bucket_bits))]
+    blocks = np.array_split(order, tables)
+    dealt = []
+    for i, block in enumerate(blocks):
+        following = blocks[(i + 1) % tables]
+        tag_bits = min(TAG_BITS, len(following))
+        head = [*block[:bucket_bits].tolist(), *following[:tag_bits].tolist()]
+        dealt.append((bytes([*head, *sorted(set(range(width)) - set(head))]), tag_bits))
+    return dealt
+
+
+def gather_bits(words, source):
+    """Return the bits of fingerprints at places, as a matrix."""
+    bits = np.unpackbits(words.astype(">u8").view(np.uint8).reshape(len(words), 8 * words.shape[1]), axis=1)
+    return bits[:, list(source)]
+
+
+def keys_of(words, permutation, bucket_bits, width):
+    """Return the sorted keys of a table."""
+    if width <= 64:
+        return np.sort(bits_to_words(gather_bits(words, permutation))[:, 0])
+    source = np.frombuffer(permutation, np.uint8)
+    return np.sort(_kernel.reference_keys(as_given(words), 0, len(words), source, bucket_bits))
+
+
+def write(path, layout, entries, pieces=1):
+    writer = ColumnWriter(path, layout)
+    for part in np.array_split(entries, pieces):
+        writer.feed(np.ascontiguousarray(part))
+    writer.finish()
+    writer.sync()
+    return path
+
+
+class Built:
+    """The files of a set, open."""
+
+    def __init__(self, folder, words, width, tables, bucket_bits, rng):
+        self.folder, self.words, self.width = Path(folder), words, width
+        given, digest = as_given(words), _kernel.words_digest(as_given(words))
+        self.rows = None
+        if width > 64:
+            layout = ColumnLayout.rows(width, len(words), digest, bucket_bits)
+            self.rows = ColumnReader(write(self.folder / "rows", layout, given, 3))
+        self.readers = []
+        for i, (permutation, tag_bits) in enumerate(deal(width, tables, bucket_bits, rng)):
+            kind = REFERENCES if width > 64 else COPIES
+            layout = ColumnLayout(kind, width, len(words), digest, permutation, bucket_bits, tag_bits, 0, i, tables)
+            path = write(self.folder / f"table-{i}", layout, keys_of(words, permutation, bucket_bits, width), 3)
+            self.readers.append(ColumnReader(path))
+        self.prober = self.open_prober()
+
+    def open_prober(self):
+        return _kernel.ColumnProber([r.kernel for r in self.readers], None if self.rows is None else self.rows.kernel)
+
+
+def brute(words, queries, radius):
+    """Return the matches of each query as a list of (distance, *words), ascending."""
+    found = []
+    for query in queries:
+        distances = np.bitwise_count(words ^ query).sum(axis=1)
+        found.append(sorted((int(distances[i]), *words[i].tolist()) for i in np.flatnonzero(distances <= radius)))
+    return found
+
+
+def matches(result):
+    """Return the same of what a probe or a scan returned."""
+    lims, fingerprints, distances = result[0], result[1], result[2]
+    rows = (fingerprints[:, None] if fingerprints.ndim == 1 else fingerprints).tolist()
+    pairs = [(d, *row) for d, row in zip(distances.tolist(), rows, strict=True)]
+    return [pairs[a:b] for a, b in pairwise(lims)]
+
+
+def random_thresholds(radius, tables, rng):
+    """Share radius + 1 among the tables."""
+    cuts = np.sort(rng.integers(0, radius + 2, tables - 1))
+    return (np.diff(np.concatenate([[0], cuts, [radius + 1]])) - 1).tolist()
+
+
+def even_thresholds(radius, tables):
+    each, more = divmod(radius + 1, tables)
+    return [each - 1 + (i < more) for i in range(tables)]

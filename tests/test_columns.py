@@ -1,0 +1,220 @@
+"""Column tables against brute force: probes, scans and look-ups of every kind of set, in every instruction set."""
+
+from collections.abc import Iterator
+
+import column_sets
+import numpy as np
+import pytest
+from column_sets import KINDS, Built, as_given, brute, even_thresholds, make_queries, make_set, matches, random_thresholds
+from speeds import crossed
+
+from fpstore import _kernel
+from fpstore.errors import CorruptStoreError
+
+ISAS = _kernel.available_isas()
+# (width, tables, bits of a bucket): blocks that are longer than bucket and tag, and such that are shorter than a tag.
+DESIGNS = [
+    (32, 2, 16), (32, 4, 8), (32, 1, 19), (32, 2, 13), (64, 4, 16), (64, 5, 12), (64, 7, 9), (64, 3, 19), (64, 8, 8), (64, 1, 10),
+    (128, 8, 16), (128, 4, 16), (128, 7, 18), (128, 16, 8), (128, 1, 12), (256, 16, 16), (256, 8, 14), (256, 32, 8), (256, 2, 19),
+]  # fmt: skip
+
+
+@pytest.fixture(params=ISAS)
+def isa(request: pytest.FixtureRequest) -> Iterator[str]:
+    before = _kernel.isa()
+    _kernel.select_isa(request.param)
+    yield request.param
+    _kernel.select_isa(before)
+
+
+def radii(width, tables, bucket_bits):
+    """Radii up to where a few tables have to flip some bits each."""
+    most = {8: 4, 9: 4, 10: 3}.get(bucket_bits, 2)
+    return sorted({0, 1, tables - 1, tables, 2 * tables + 1, min(most * tables, width // 4)})
+
+
+@pytest.mark.parametrize(
+    ("isa", "design", "kind", "count"), crossed(ISAS, DESIGNS, KINDS, [0, 1, 2, 5, 300, 3000], share=13), indirect=["isa"]
+)
+def test_probes_find_what_brute_force_finds(tmp_path, isa, design, kind, count):
+    width, tables, bucket_bits = design
+    rng = np.random.default_rng([width, tables, bucket_bits, count, KINDS.index(kind)])
+    words = make_set(kind, width, count, rng)
+    built = Built(tmp_path, words, width, tables, bucket_bits, rng)
+    for radius in radii(*design):
+        queries = make_queries(words, width, 70, radius, rng)
+        right = brute(words, queries, radius)
+        even = built.prober.probe(as_given(queries), radius, even_thresholds(radius, tables))
+        assert matches(even) == right
+        chosen = random_thresholds(radius, tables, rng)
+        if max(chosen) <= 3:
+            assert matches(built.prober.probe(as_given(queries), radius, chosen)) == right
+        assert matches(built.prober.probe(as_given(queries), radius, balance=True)) == right
+        for i in range(3):
+            assert matches(built.prober.probe(as_given(queries[i : i + 1]), radius, balance=bool(i % 2), thresholds=chosen)) == [
+                right[i]
+            ]
+
+
+@pytest.mark.parametrize(("isa", "kind"), crossed(ISAS, KINDS), indirect=["isa"])
+@pytest.mark.parametrize("width", [64, 128])
+def test_large_sets(tmp_path, isa, kind, width):
+    rng = np.random.default_rng(7)
+    words = make_set(kind, width, 100_000, rng)
+    built = Built(tmp_path, words, width, 4, 16, rng)
+    for radius in (3, 8):
+        queries = make_queries(words, width, 130, radius, rng)
+        right = brute(words, queries, radius)
+        for thresholds, balance in ((even_thresholds(radius, 4), False), ([radius, -1, -1, -1], False), (None, True)):
+            if thresholds is None or radius == 3 or thresholds[1] >= 0:
+                assert matches(built.prober.probe(as_given(queries), radius, thresholds, balance)) == right
+
+
+@pytest.mark.parametrize(("width", "tables"), [(32, 2), (64, 8), (64, 1), (128, 1), (256, 32)])
+def test_every_radius_up_to_the_width(tmp_path, width, tables):
+    rng = np.random.default_rng(3)
+    words = make_set("uniform", width, 40, rng)
+    built = Built(tmp_path, words, width, tables, 8, rng)
+    queries = make_queries(words, width, 3, 3, rng)
+    queries[0] = ~words[0] if width > 32 else (~words[0] & np.uint64(0xFFFFFFFF00000000))  # as far as can be
+    for radius in [*range(0, width, 11), width - 1, width, width + 5]:
+        right = brute(words, queries, radius)
+        assert matches(built.prober.probe(as_given(queries), radius, even_thresholds(radius, tables))) == right
+        assert matches(built.prober.probe(as_given(queries), radius, balance=True)) == right
+
+
+@pytest.mark.parametrize("width", [32, 64, 128, 256])
+def test_scans_locating_and_decoding(tmp_path, isa, width):
+    rng = np.random.default_rng(width)
+    for count in (0, 1, 127, 128, 129, 2000):
+        words = make_set("clustered", width, count, rng)
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        built = Built(folder, words, width, 1, 13, rng)
+        readers = [built.rows] if built.rows else built.readers
+        for reader in readers:
+            table = reader.kernel
+            queries = make_queries(words, width, 40, 6, rng)
+            lims, values, distances = table.scan(as_given(queries), 6, 0, table.count)
+            found = words[values.astype(np.int64)] if built.rows else values
+            assert matches((lims, found, distances)) == brute(words, queries, 6)
+            half = table.scan(as_given(queries), 6, table.count // 3, table.count)
+            assert len(half[1]) <= len(values)
+            places = table.locate(as_given(np.concatenate([words, queries])))
+            entries = table.decode(0, table.count)
+            if not built.rows:
+                permutation = np.frombuffer(table.permutation, np.uint8)
+                whole = np.concatenate([permutation, np.arange(width, 64, dtype=np.uint8)])
+                entries = _kernel.permute(entries, whole, True)
+            entries = entries.reshape(words.shape)
+            assert (entries[places[: len(words)].astype(np.int64)] == words).all()
+            known = {tuple(row) for row in words.tolist()}
+            for query, place in zip(queries.tolist(), places[len(words) :].tolist(), strict=True):
+                assert (place != 2**64 - 1) == (tuple(query) in known)
+            reader.verify()
+        if built.rows:
+            for reader in built.readers:
+                reader.verify(built.rows)
+                reader.verify()
+
+
+@pytest.mark.parametrize("width", [64, 128, 256])
+def test_blocks_of_entries(tmp_path, width):
+    rng = np.random.default_rng(width)
+    words = make_set("uniform", width, 1000, rng)
+    digest = _kernel.words_digest(as_given(words))
+    if width == 64:
+        layout = column_sets.ColumnLayout(column_sets.COPIES, 64, len(words), digest, bytes(range(64)))
+    else:
+        layout = column_sets.ColumnLayout.rows(width, len(words), digest)
+    reader = column_sets.ColumnReader(column_sets.write(tmp_path / "t", layout, as_given(words)))
+    table = reader.kernel
+    assert (table.locate(as_given(words)) == np.arange(len(words))).all()
+    assert table.block_count == 8
+    last = np.minimum(np.arange(1, 9) * 128, len(words)) - 1
+    assert (table.keys_of(np.arange(8, dtype=np.uint64)) == as_given(words)[last]).all()
+    places = rng.integers(0, len(words), 50).astype(np.uint64)
+    assert (table.entries_at(places, "ids") == as_given(words)[places.astype(np.int64)]).all()
+    for first in range(0, 1000, 128):
+        assert (table.decode(first, min(first + 128, 1000)) == as_given(words)[first : first + 128]).all()
+    assert (np.concatenate(list(reader.pieces(5))) == as_given(words)[5:]).all()
+    with pytest.raises(IndexError):
+        table.decode(0, 1001)
+    with pytest.raises(IndexError):
+        table.keys_of(np.array([8], np.uint64))
+    with pytest.raises(CorruptStoreError, match="ids"):
+        table.entries_at(np.array([1000], np.uint64), "ids")
+
+
+def test_the_sets_agree_on_their_counters(tmp_path):
+    rng = np.random.default_rng(5)
+    words = make_set("clustered", 64, 20_000, rng)
+    built = Built(tmp_path, words, 64, 4, 12, rng)
+    queries = as_given(make_queries(words, 64, 200, 9, rng))
+    before, seen = _kernel.isa(), set()
+    for name in ISAS:
+        _kernel.select_isa(name)
+        seen.add(built.prober.probe(queries, 9, [2, 2, 2, 0])[4])
+    _kernel.select_isa(before)
+    assert len(seen) == 1
+
+
+def test_balanced_thresholds_meet_fewer_entries(tmp_path):
+    rng = np.random.default_rng(6)
+    words = make_set("uniform", 64, 50_000, rng)
+    words[:, 0] &= np.uint64(2**64 - 1 - (0xFFF << 48))  # the first block says little
+    words = np.unique(words, axis=0)
+    built = Built.__new__(Built)
+    column_sets.Built.__init__(built, tmp_path, words, 64, 4, 14, _Unshuffled())
+    queries = as_given(make_queries(words, 64, 50, 6, rng))
+    even, chosen = (built.prober.probe(queries, 6, even_thresholds(6, 4), balance) for balance in (False, True))
+    assert (even[1] == chosen[1]).all()
+    assert chosen[4][1] < even[4][1] / 2
+
+
+class _Unshuffled:
+    """Deals bits in their order."""
+
+    def permutation(self, n):
+        return np.arange(n)
+
+
+@pytest.mark.parametrize("width", [32, 64, 128, 256])
+def test_single_queries(tmp_path, isa, width):
+    rng = np.random.default_rng(width)
+    words = make_set("clustered", width, 700, rng)
+    built = Built(tmp_path, words, width, 4, 8, rng)
+    queries = make_queries(words, width, 40, 7, rng)
+    for query, right in zip(queries, brute(words, queries, 7), strict=True):
+        for balance in (False, True):
+            found = built.prober.probe_one(query, 7, even_thresholds(7, 4), balance)
+            values = [tuple(words[value].tolist()) if built.rows else (value,) for value, _ in found]
+            assert [(d, *value) for value, (_, d) in zip(values, found, strict=True)] == right
+    with pytest.raises(ValueError, match="words of one"):
+        built.prober.probe_one(np.zeros(3, np.uint64), 1, even_thresholds(1, 4))
+
+
+def test_a_limit_of_matches(tmp_path):
+    rng = np.random.default_rng(8)
+    words = make_set("clustered", 128, 500, rng)
+    built = Built(tmp_path, words, 128, 4, 9, rng)
+    queries = as_given(words[:20])
+    count = len(built.prober.probe(queries, 8, [2, 2, 1, 0])[2])
+    assert count > 20
+    assert built.prober.probe(queries, 8, [2, 2, 1, 0], most=count - 1) is None
+    assert len(built.prober.probe(queries, 8, [2, 2, 1, 0], most=count)[2]) == count
+
+
+def test_a_stop_ends_a_probe_and_a_scan(tmp_path):
+    rng = np.random.default_rng(9)
+    words = make_set("uniform", 128, 5000, rng)
+    built = Built(tmp_path, words, 128, 4, 9, rng)
+    stop = _kernel.Stop()
+    stop.set()
+    for work in (
+        lambda: built.prober.probe(words, 8, [2, 2, 1, 0], stop=stop),
+        lambda: built.rows.kernel.scan(words, 3, 0, len(words), stop),
+        lambda: built.readers[0].kernel.verify(None, stop),
+    ):
+        with pytest.raises(InterruptedError):
+            work()

@@ -16,7 +16,6 @@ from weakref import finalize
 import numpy as np
 import numpy.typing as npt
 
-from fpstore import _kernel
 from fpstore.aliases import Progress, Words
 from fpstore.arguments import check_choice, check_flag, check_path, check_progress, check_share, check_sync, check_whole
 from fpstore.care.reports import Report

@@ -6,6 +6,7 @@ Sizes follow from the code (docs/design.md), times from the constants of :mod:`f
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import lgamma, log, log2
@@ -16,9 +17,10 @@ import numpy as np
 from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.arguments import check_choice, check_whole
+from fpstore.design import column_costs
 from fpstore.design.block_bytes import check_block_bytes, default_block_bytes
 from fpstore.design.costs import BATCH_QUERIES, COLD_BYTE_NS, COLD_READ_NS, lookup_nanoseconds, scan_nanoseconds
-from fpstore.design.families import MANKU, SCAN, Design, TableLookup, TableSpec, check_radius, lookup_radius
+from fpstore.design.families import MANKU, SCAN, TAG_BITS, Design, TableLookup, TableSpec, check_radius, lookup_radius
 from fpstore.design.families import design as make_design
 from fpstore.errors import InputError
 from fpstore.io import check_fingerprints
@@ -38,6 +40,8 @@ MANY_ERRORS = 7  # above this radius, few striped blocks with flips are compared
 STORAGE = ("hot", "cold")
 PREFER = ("balance", "speed", "space")
 NO_BUDGET = 1 << 62
+COLUMN_BLOCKS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
+MOST_COLUMN_ENTRIES = (1 << 32) - 1
 
 
 @dataclass(frozen=True)
@@ -140,6 +144,14 @@ class Sample:
         """Return the average number of entries of a look-up with one flipped bit, relative to one with none."""
         return float(self._evenness[list(table.permutation[:prefix_bits])].mean()) if prefix_bits else 1.0
 
+    def near_tags(self, table: TableSpec, most: int) -> float:
+        """Return the share of pairs whose tags differ in at most so many bits."""
+        permuted = _kernel.permute(self._values, np.frombuffer(table.permutation, np.uint8), False)
+        leads = leading_words(permuted)
+        tags = (leads << np.uint64(table.prefix_bits)) >> np.uint64(64 - table.tag_bits)
+        distances = np.bitwise_count(tags ^ np.roll(tags, len(tags) // 2))
+        return max(float((distances <= most).mean()), 1 / len(tags))
+
     @property
     def skewed(self) -> bool:
         """Whether some 16 successive bits take far fewer values than random bits would."""
@@ -162,20 +174,40 @@ def estimate(
 ) -> Plan:
     """Return the estimated costs of a design over n fingerprints: uniform ones, or a set like the sample."""
     n = max(fingerprint_count, 1)
+    costs = _ring_costs(candidate, n, sample) if candidate.ring else _block_costs(candidate, n, sample, block_bytes)
+    disk_bytes = costs.bytes + int(n * ID_BYTES) + FOLDER_BYTES
+    reason = ""
+    if disk_budget is not None and disk_bytes > disk_budget:
+        reason = "over the disk budget"
+    elif memory_budget is not None and costs.bytes > memory_budget:
+        reason = "over the memory budget"
+    return Plan(
+        candidate, costs.bytes / n, disk_bytes, costs.lookups, costs.candidates, costs.nanoseconds / 1000,
+        costs.reads * COLD_READ_NS / 1e6, not reason, reason,
+    )  # fmt: skip
+
+
+class _Costs(NamedTuple):
+    """Of all tables of a design, and of one query."""
+
+    bytes: int
+    lookups: int
+    candidates: float
+    nanoseconds: float
+    reads: float
+
+
+def _block_costs(candidate: Design, n: int, sample: Sample | None, block_bytes: int | None) -> _Costs:
     block_bytes = default_block_bytes(candidate.width.bits) if block_bytes is None else block_bytes
     bits = table_bits(n, block_bytes, candidate.width.bits)
     per_block = max(block_bytes * 8 / bits, 1.0)
-    lookups = 0
-    candidates = nanoseconds = reads = 0.0
+    tables_bytes = int(n * bits / 8 * len(candidate.tables))
     looked_up = candidate.lookups(n)
     if looked_up == (TableLookup(0, 0, 0),):
-        lookups, candidates, nanoseconds, reads = (
-            1,
-            float(n),
-            scan_nanoseconds(n, candidate.width.words),
-            1 + n * bits / 8 * COLD_BYTE_NS / COLD_READ_NS,
-        )
-        looked_up = ()
+        reads = 1 + n * bits / 8 * COLD_BYTE_NS / COLD_READ_NS
+        return _Costs(tables_bytes, 1, float(n), scan_nanoseconds(n, candidate.width.words), reads)
+    lookups = 0
+    candidates = nanoseconds = reads = 0.0
     for lookup in looked_up:
         found = n / 2.0**lookup.prefix_bits
         if sample is not None:
@@ -189,25 +221,44 @@ def estimate(
         in_batch = BATCH_QUERIES * lookup.variant_count
         nanoseconds += lookup.variant_count * lookup_nanoseconds(n, per_block, found, in_batch)
         reads += lookup.variant_count * (1 + more_blocks * block_bytes / 4096)
-    tables_bytes = int(n * bits / 8 * len(candidate.tables))
-    disk_bytes = tables_bytes + int(n * ID_BYTES) + FOLDER_BYTES
-    reason = ""
-    if disk_budget is not None and disk_bytes > disk_budget:
-        reason = "over the disk budget"
-    elif memory_budget is not None and tables_bytes > memory_budget:
-        reason = "over the memory budget"
-    return Plan(
-        candidate, bits / 8 * len(candidate.tables), disk_bytes, lookups, candidates, nanoseconds / 1000,
-        reads * COLD_READ_NS / 1e6, not reason, reason,
-    )  # fmt: skip
+    return _Costs(tables_bytes, lookups, candidates, nanoseconds, reads)
 
 
-def candidates_for(radius: int, skewed: bool = False, width: int = WORD_BITS) -> Iterator[Design]:
-    """Yield the designs worth considering for a radius: the paper's, other blocks, nested, flips, striped for skew; a scan."""
+def _ring_costs(candidate: Design, n: int, sample: Sample | None) -> _Costs:
+    done = column_costs.work(candidate, n, sample)
+    left = done.copies + done.rows
+    # A page of the directory, one or more of tags, and one of each entry that is left.
+    reads = done.lookups + done.lines * column_costs.LINE_TAGS * column_costs.TAG_BYTES / 4096 + done.lookups + left
+    tables_bytes = sum(column_costs.file_bytes(table, n) for table in candidate.tables)
+    time = column_costs.nanoseconds(candidate, n, sample)
+    return _Costs(tables_bytes, int(done.lookups), done.candidates, time, reads)
+
+
+def candidates_for(
+    radius: int, skewed: bool = False, width: int = WORD_BITS, fingerprint_count: int = 1 << 20
+) -> Iterator[Design]:
+    """Yield the designs worth considering: the paper's, other blocks, nested, flips, striped for skew; columns; a scan."""
     if radius:
         yield make_design(SCAN, radius, width)
     if radius <= lookup_radius(width):
         yield from _with_lookups(radius, skewed, width)
+        if fingerprint_count <= MOST_COLUMN_ENTRIES:
+            yield from _with_columns(radius, width, fingerprint_count)
+
+
+def _with_columns(radius: int, width: int, fingerprint_count: int) -> Iterator[Design]:
+    """Yield the best column tables of uniform fingerprints for each number of them."""
+    for block_count in COLUMN_BLOCKS:
+        designs = []
+        for bucket_bits in column_costs.bucket_bits(block_count, width, fingerprint_count):
+            usual = bucket_bits == min(width // block_count, TAG_BITS)
+            name = f"columns-{block_count}" if usual else f"columns-{block_count}-{bucket_bits}"
+            with suppress(InputError):  # too many look-ups
+                made = make_design(name, radius, width)
+                made.lookups(fingerprint_count)
+                designs.append(estimate(made, fingerprint_count))
+        if designs:
+            yield knee(designs).design
 
 
 @lru_cache(maxsize=64)
@@ -231,10 +282,11 @@ def _with_lookups(radius: int, skewed: bool, width: int) -> tuple[Design, ...]:
         names += [name.replace("blocks", "striped") for name in [*shapes, *names] if name.startswith("blocks")]
     seen = set()
     for name in names:
-        made = make_design(name, radius, width)
-        if len(made.tables) <= 100 and made.tables not in seen:
-            seen.add(made.tables)
-            found.append(made)
+        with suppress(InputError):  # too many tables
+            made = make_design(name, radius, width)
+            if len(made.tables) <= 100 and made.tables not in seen:
+                seen.add(made.tables)
+                found.append(made)
     return tuple(found)
 
 
@@ -332,7 +384,7 @@ def _plans(
     n: int, radius: int, width: int, sample: Sample | None, disk_budget: int | None, memory_budget: int | None, block_bytes: int
 ) -> list[Plan]:
     plans = []
-    for candidate in candidates_for(radius, sample is not None, width):
+    for candidate in candidates_for(radius, sample is not None, width, n):
         try:
             plans.append(
                 estimate(

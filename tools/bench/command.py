@@ -23,7 +23,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import billion, building, cold, data, kernel, living, naming, planning, plots, probing, skew
+from bench import billion, building, cold, data, far, kernel, living, naming, planning, plots, probing, skew
 from bench.harness import Bench, Options, Result, machine, versions
 
 OPERATIONS: dict[str, Callable[[Bench], Result]] = {
@@ -38,6 +38,7 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "start": building.start,
     "cold": cold.cold,
     "skew": skew.skew,
+    "far": far.far,
     "insert": living.insert,
     "probe-insert": living.probe_insert,
     "look": living.look,

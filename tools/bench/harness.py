@@ -16,9 +16,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 import fpstore
 from bench import data
@@ -28,6 +29,7 @@ from fpstore.design.families import design as make_design
 from fpstore.design.planner import estimate
 
 Result = dict[str, Any]
+Queries = TypeVar("Queries", Words, npt.NDArray[np.uint8])
 
 RUN_SECONDS = 2.0  # a timed run takes fewer queries when it would take longer
 PILOT_QUERIES = 16
@@ -134,7 +136,7 @@ class Bench:
             times.append(clock() - start)
         return typical(times)
 
-    def fitting(self, work: Callable[[Words], object], queries: Words) -> Words:
+    def fitting(self, work: Callable[[Queries], object], queries: Queries) -> Queries:
         """Return as many of the queries as a timed run can take."""
         count = PILOT_QUERIES
         while True:

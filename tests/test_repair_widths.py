@@ -246,6 +246,17 @@ def test_row_numbers_that_are_mostly_unused(tmp_path):
     assert "which ids are lost: not listed" in " ".join(report.losses)
 
 
+@pytest.mark.parametrize("design", ["scan", "auto"])
+@pytest.mark.parametrize("bits", [128, 256])
+def test_a_radius_above_64(tmp_path, bits, design):
+    """The radius of a build was at most 64 at every width; here it is kept by a repair as well."""
+    numbers, radius = numbers_of(bits)[-100:], bits * 2 // 3
+    fpstore.build(tmp_path / "s", numbers, width=bits, radius=radius, design=design).close()
+    (tmp_path / "s" / GENERATION / IDS_FILE).unlink()
+    with fpstore.open(fpstore.repair(tmp_path / "s").output) as store:
+        assert (store.radius, store.width) == (radius, bits)
+
+
 @pytest.mark.parametrize("bits", WIDTHS)
 def test_a_merge_that_chooses_a_design_keeps_the_width(tmp_path, bits):
     """It made tables for 64 bits: by name, and where `auto` chose again because the set had grown."""

@@ -64,11 +64,11 @@ class Options:
 
     def checked(self) -> Options:
         """Validate the options before any input is read."""
-        self.radius = check_radius(self.radius)
+        check_width(self.width)
+        self.radius = check_radius(self.radius, self.width)
         self.memory = parse_memory(self.memory)
         self.threads = parse_threads(self.threads)
         self.block_bytes = default_block_bytes(self.width) if self.block_bytes is None else check_block_bytes(self.block_bytes)
-        check_width(self.width)
         check_design(self.design, self.radius, self.width)
         check_choice(self.storage, STORAGE, "storage")
         check_choice(self.prefer, PREFER, "prefer")

@@ -70,6 +70,7 @@ struct Table {
   uint64_t seed;
   std::vector<uint8_t> blocks;
   Rows keys;
+  bool lies_of_ties = false;  // an entry has the leading word of the one before, but its symbol says otherwise
   unsigned directory_bits;
   std::vector<uint64_t> directory;
 
@@ -109,9 +110,11 @@ static bool slow_decode(Table* t, uint64_t b, Values* out, bool loosely = false)
   for (const unsigned h : symbols) {
     if (tail + tail_bits(h) > bits) return false;
     if (h < 64) {
+      const uint64_t before = e;
       e = (h ? e >> (64 - h) << (64 - h) : 0) | uint64_t{1} << (63 - h);
       for (unsigned bit = h + 1; bit <= W::kLast; ++bit, ++tail)
         e |= static_cast<uint64_t>(p[tail / 8] >> (7 - tail % 8) & 1) << (63 - bit);
+      t->lies_of_ties |= W::kWide && e == before;
     }
     add();
   }

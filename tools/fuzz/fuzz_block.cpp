@@ -262,7 +262,9 @@ static Truth find_truth(const Table& t, const Table& second, const Questions& q,
 static void check_sound(const Truth& truth, const Answer& answer) {
   for (const auto& fault : answer.faults) REQUIRE(std::get<0>(fault) == Status::ok);
   REQUIRE(answer.probe_status == Status::ok && answer.swept_status == Status::ok);
-  REQUIRE(answer.words == truth.words && answer.probed == answer.swept && answer.probed == truth.probed && answer.scanned == truth.scanned);
+  REQUIRE(answer.words == truth.words);
+  REQUIRE(answer.probed == answer.swept && answer.probed == truth.probed);
+  REQUIRE(answer.scanned == truth.scanned);
   // A set may compute the distance of every entry of a block that it has opened.
   REQUIRE(answer.candidates >= truth.candidates);
   REQUIRE(answer.blocks_read > 0);
@@ -301,7 +303,7 @@ static void run(fuzz::Input& input, const uint8_t* data, size_t size) {
     if (decodes[b]) entries.insert(entries.end(), slow[b].begin(), slow[b].end());
   }
   const auto descends = [](const Row& a, const Row& b) { return b <= a; };
-  sound = sound && std::adjacent_find(entries.begin(), entries.end(), descends) == entries.end();
+  sound = sound && !t.lies_of_ties && std::adjacent_find(entries.begin(), entries.end(), descends) == entries.end();
   if ((shape & 192) == 64 && directory_right) REQUIRE(sound);
   const bool keys_ascend = std::adjacent_find(t.keys.begin(), t.keys.end(), descends) == t.keys.end();
 

@@ -82,10 +82,8 @@ class Asker:
 
     def truth(self, queries: Words, radius: int, most: int) -> tuple[Words, Columns]:
         """Return as many of the queries as have not too many matches, and those."""
-        lims, found, distances = brute(self.shape, self.now, queries, radius)
-        count = max(int(np.searchsorted(lims, most, side="right")) - 1, min(1, len(queries)))
-        end = lims[count]
-        return queries[:count], (lims[: count + 1], found[:end], distances[:end])
+        expected = brute(self.shape, self.now, queries, radius, most)
+        return queries[: len(expected[0]) - 1], expected
 
     def wide(self, store: Store, question: Question, where: str) -> None:
         """Scan, at any radius; and probe beyond the radius of the store, which is a scan too."""

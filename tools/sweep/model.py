@@ -14,8 +14,11 @@ Columns = tuple[npt.NDArray[np.int64], npt.NDArray[Any], npt.NDArray[Any]]  # li
 PAIRS = 1 << 20  # of query and fingerprint that are compared at once
 
 
-def brute(shape: Shape, fingerprints: Words, queries: Words, radius: int) -> Columns:
-    """Compare every query with every fingerprint (distinct, ascending); matches by query, distance, fingerprint."""
+def brute(shape: Shape, fingerprints: Words, queries: Words, radius: int, most: int | None = None) -> Columns:
+    """Compare every query with every fingerprint (distinct, ascending); matches by query, distance, fingerprint.
+
+    With ``most``, those of as many of the queries, at least one, as have no more matches together.
+    """
     pool, places = np.unique(queries, axis=0, return_inverse=True)
     places = places.reshape(-1)
     step = max(PAIRS // max(len(fingerprints) * shape.words, 1), 1)
@@ -31,6 +34,9 @@ def brute(shape: Shape, fingerprints: Words, queries: Words, radius: int) -> Col
     starts = np.searchsorted(query, np.arange(len(pool)))
     counts = np.bincount(query, minlength=len(pool))
     lims = np.concatenate([[0], np.cumsum(counts[places])]).astype(np.int64)
+    if most is not None:
+        kept = max(int(np.searchsorted(lims, most, side="right")) - 1, min(1, len(queries)))
+        lims, places = lims[: kept + 1], places[:kept]
     taken = slices(starts[places], lims)
     return lims, shape.given(fingerprints[place[taken]]), distance[taken].astype(np.uint16 if shape.bits == 256 else np.uint8)
 

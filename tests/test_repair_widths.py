@@ -9,6 +9,7 @@ import pytest
 from repairing import GENERATION, damage_block, flip
 
 import fpstore
+from fpstore import _kernel
 from fpstore.care.stats import distribution
 from fpstore.format.dictionary import NUMBERS_FILE
 from fpstore.format.id_map import IDS_FILE
@@ -20,6 +21,7 @@ from fpstore.io.check import check_fingerprints
 from fpstore.width import Width
 
 COUNT = 600
+P1 = 0x9E3779B185EBCA87  # of XXH64
 WIDTHS = (32, 64, 128, 256)
 KINDS = {32: "integer", 64: "row", 128: "string", 256: "integer"}
 
@@ -292,6 +294,26 @@ def test_a_key_behind_the_leading_word_is_damaged(tmp_path):
                 continue
         assert missed == []
         assert not store.verify().ok
+
+
+def test_bits_behind_a_narrow_fingerprint_are_refused(tmp_path):
+    """A block under a right checksum whose first entry had more than 32 bits: its distances were wrong."""
+    path = tmp_path / "s"
+    fpstore.build(path, numbers_of(32), width=32, radius=2, design="flip-1", block_bytes=128).close()
+    file = path / GENERATION / table_name(0)
+    kernel = TableReader(file).kernel
+    seed = _kernel.block_seed(
+        np.frombuffer(kernel.permutation, np.uint8), np.frombuffer(kernel.code_bits, np.uint8), kernel.set_digest
+    )
+    data = bytearray(file.read_bytes())
+    data[4096 + 8] |= 1
+    checksum = _kernel.xxh64(bytes(data[4096 + 8 : 4096 + 128]), (seed + kernel.key_of(0) * P1) % 2**64)
+    data[4096 : 4096 + 8] = checksum.to_bytes(8, "little")
+    file.write_bytes(data)
+    with fpstore.open(path) as store:
+        assert "bit streams do not fit" in store.verify().faults[0]["message"]
+        with pytest.raises(fpstore.CorruptStoreError, match="block 0"):
+            store.scan([0], 32)
 
 
 def test_statistics(good):

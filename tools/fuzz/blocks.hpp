@@ -92,6 +92,7 @@ static bool slow_decode(Table* t, uint64_t b, Values* out, bool loosely = false)
   const uint32_t bits = (t->block_bytes - count * W::kRestBytes) * 8;
   if (end > bits) return false;
   uint64_t e = load64(p + 8);
+  if (e & ~top_mask(W::kLast + 1)) return false;
   const auto add = [&] {
     Row x{};
     fuzz::word_at(x, 0) = e;

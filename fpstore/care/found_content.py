@@ -227,13 +227,13 @@ class FoundContent:
         Those deleted before the last merge are among them: a dictionary keeps their strings, and row numbers are not used again.
         All numbers are gone through in parts of which each takes a byte a number, and a pass over the ids.
         """
-        start = None if self._start is None else self._start.totals
-        if self.id_kind == "row" and start is not None and start.next_row > MOST_UNUSED * (start.ids + PIECE_NUMBERS):
+        totals = None if self._start is None else self._start.totals
+        if self.id_kind == "row" and totals is not None and totals.next_row > MOST_UNUSED * (totals.ids + PIECE_NUMBERS):
             self._told.losses.append(
-                f"which ids are lost: not listed, as few of the {start.next_row} row numbers were ever in use"
+                f"which ids are lost: not listed, as few of the {totals.next_row} row numbers were ever in use"
             )
             return
-        ends = {"string": self._strings.end, "row": 0 if start is None else start.next_row}
+        ends = {"string": self._strings.end, "row": 0 if totals is None else totals.next_row}
         end, step = ends.get(self.id_kind, 0), self._memory // NUMBERS_SHARE
         for low in range(0, end, step):
             unseen = np.ones(min(step, end - low), bool)

@@ -58,7 +58,8 @@ class Shape:
     def distances(self, rows: Words, others: Words) -> npt.NDArray[np.int64]:
         """Return the distance of each row to each other one."""
         difference = np.bitwise_count(rows[:, None] ^ others[None])
-        return difference.astype(np.int64) if self.words == 1 else difference.sum(-1, np.int64)
+        out: npt.NDArray[np.int64] = difference.astype(np.int64) if self.words == 1 else difference.sum(-1, np.int64)
+        return out
 
 
 def distinct(rows: Words) -> Words:
@@ -69,7 +70,8 @@ def distinct(rows: Words) -> Words:
 def without(rows: Words, others: Words) -> Words:
     """Return the distinct rows that are not among others, ascending."""
     known, found = {row.tobytes() for row in others}, distinct(rows)
-    return found[np.array([row.tobytes() not in known for row in found], bool)]
+    out: Words = found[np.array([row.tobytes() not in known for row in found], bool)]
+    return out
 
 
 def words(rng: Rng, count: int) -> Words:

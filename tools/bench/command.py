@@ -39,6 +39,7 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "cold": cold.cold,
     "skew": skew.skew,
     "far": far.far,
+    "radii": far.radii,
     "insert": living.insert,
     "probe-insert": living.probe_insert,
     "look": living.look,

@@ -1,4 +1,4 @@
-"""The operation far: large radii and wide fingerprints, beside FAISS and a scan."""
+"""The operations far and radii: large radii and wide fingerprints, beside FAISS and a scan."""
 
 from __future__ import annotations
 
@@ -89,6 +89,44 @@ def near(rng: np.random.Generator, rows: Bytes, count: int, radius: int) -> Byte
         places = rng.choice(width, flips, replace=False)
         np.bitwise_xor.at(query, places // 8, (0x80 >> (places % 8)).astype(np.uint8))
     return queries
+
+
+RADII = (
+    (64, 24, (0, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16)),
+    (128, 22, (0, 2, 4, 6, 8, 10, 12, 16, 20, 24)),
+    (256, 22, (0, 4, 8, 16, 24, 31, 40, 48)),
+)
+
+
+def radii(bench: Bench) -> Result:
+    """Probe uniform sets of each width with stores that `auto` makes for one radius after the other, beside a scan."""
+    out: Result = {}
+    for width, default, wanted in RADII:
+        log2 = bench.log2(default)
+        rows = uniform(np.random.default_rng([bench.seed, width]), 1 << log2, width)
+        points = [_point(bench, rows, width, radius) for radius in (wanted[:3] if bench.smoke else wanted)]
+        out[str(width)] = {"log2": log2, "points": points}
+    return out
+
+
+def _point(bench: Bench, rows: Bytes, width: int, radius: int) -> Result:
+    queries = near(np.random.default_rng([bench.seed, radius]), rows, 64 if bench.smoke else 4096, radius)
+    path = bench.folder / "radii.fps"
+    with fpstore.build(path, rows, width=width, radius=radius, overwrite=True) as store:
+        batch = bench.fitting(lambda q: store.probe_many(q, threads=1), queries)
+        took = bench.seconds(lambda: store.probe_many(batch, threads=1))
+        scan = bench.seconds(lambda: store.scan(queries[:SCANNED], radius, threads=1), 1) / SCANNED
+        _check(store, queries[:SCANNED], radius)
+        stats = store.stats()
+        point: Result = {
+            "radius": radius,
+            "design": stats["design"]["name"],
+            "bytes_per_fingerprint": round(stats["bytes"]["tables"] / len(store), 1),
+            "microseconds": microseconds(took, len(batch)),
+            "scan_microseconds": microseconds(scan, 1, 0),
+        }
+    shutil.rmtree(path)
+    return point
 
 
 def far(bench: Bench) -> Result:

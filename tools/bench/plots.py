@@ -1,4 +1,4 @@
-"""The operation plots: pictures of growth and frontier, from this run or from JSON files (`--json-in`) of earlier ones."""
+"""The operation plots: pictures of growth, frontier and radii, from this run or from JSON files (`--json-in`) of earlier ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STYLES = {"fpstore": ("o", "tab:blue"), "in memory, uncompressed": ("s", "tab:or
 
 
 def plots(bench: Bench) -> Result:
-    """Draw growth.png and frontier.png into `--plots-to`."""
+    """Draw growth.png, frontier.png and radii.png into `--plots-to`."""
     try:
         import matplotlib as mpl
     except ImportError:
@@ -30,12 +30,12 @@ def plots(bench: Bench) -> Result:
         found.update(json.loads(path.read_text(encoding="utf-8")))
     found.update(bench.report)
     drawn: dict[str, str] = {}
-    for name, draw in (("growth", _growth), ("frontier", _frontier)):
+    for name, draw in (("growth", _growth), ("frontier", _frontier), ("radii", _radii)):
         if name in found:
             path = bench.options.pictures / f"{name}.png"
             draw(found[name], path)
             drawn[name] = path.name
-    return drawn or {"skipped": "no growth or frontier, neither in this run nor with --json-in"}
+    return drawn or {"skipped": "no growth, frontier or radii, neither in this run nor with --json-in"}
 
 
 def _axes(title: str, x: str, y: str) -> tuple[Any, Any]:
@@ -86,6 +86,22 @@ def _frontier(report: Result, path: Path) -> None:
         axis.set_major_formatter("{x:g}")
     legend = axes.legend(loc="upper right")
     _label(figure, axes, legend, names, places)
+    figure.savefig(path, dpi=120)
+
+
+def _radii(report: Result, path: Path) -> None:
+    figure, axes = _axes(
+        "Uniform fingerprints, designs that auto takes", "radius", "microseconds per query in a batch, one thread"
+    )
+    for width, result in report.items():
+        points = result["points"]
+        radii = [p["radius"] for p in points]
+        label = f"{width} bits, $2^{{{result['log2']}}}$"
+        (line,) = axes.plot(radii, [p["microseconds"] for p in points], "o-", label=label)
+        axes.plot(radii, [p["scan_microseconds"] for p in points], "--", color=line.get_color(), label=f"{label}, a scan")
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.legend(loc="lower right")
     figure.savefig(path, dpi=120)
 
 

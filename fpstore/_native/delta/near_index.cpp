@@ -3,9 +3,25 @@
 namespace fpstore {
 
 template <class Row>
+unsigned NearIndex<Row>::far_blocks(unsigned radius, unsigned bit_count) {
+  const unsigned most = std::min(bit_count / kBucketBits, kMaxBlocks);
+  for (unsigned blocks = std::min(4u, most);; blocks = std::min(2 * blocks, most)) {
+    const unsigned base = (radius + 1) / blocks, extra = (radius + 1) % blocks;  // t + 1
+    uint64_t looks = 0, ways = 1;  // of the blocks with base - 1 flips at most, and of those with one more
+    for (unsigned f = 0; f < base; ++f, ways = ways * (kBucketBits - f + 1) / f) {
+      looks += blocks * ways;
+      if (looks > kMostLooks) break;
+    }
+    if (looks <= kMostLooks) looks += extra * ways;
+    if (looks <= kFewLooks || (blocks == most && looks <= kMostLooks)) return blocks;
+    if (blocks == most) return 0;
+  }
+}
+
+template <class Row>
 NearIndex<Row>::NearIndex(unsigned radius, const uint8_t* bits, unsigned bit_count)
     : radius_(radius),
-      blocks_(radius < kMaxBlocks ? radius + 1 : radius <= kMaxIndexed ? std::min(kFarBlocks, bit_count / kBucketBits) : 0),
+      blocks_(radius < kNearBlocks ? radius + 1 : far_blocks(radius, bit_count)),
       words_((blocks_ + 3) / 4),
       first_{},
       lookup_(words_ * sizeof(Row) * 256) {

@@ -16,14 +16,13 @@ using Pause = std::function<void(uint64_t)>;
 // The bits are dealt to blocks, each with a bucket of fingerprints for every value of its leading bits. Two fingerprints within a
 // radius q differ in at most t_i of the leading bits of some block i, wherever sum(t_i + 1) = q + 1 (the general pigeonhole principle).
 // Up to radius 7 there are radius + 1 blocks, and no t is above 0: those of a smaller q are the first q + 1. For larger radii there are
-// four, so that a change takes no more memory, and buckets whose numbers differ in up to t bits are looked at. Where that is more work
-// than a pass over all fingerprints, and above kMaxIndexed always, all are passed over.
+// four, or as many more as a fingerprint has room for and t needs to stay small; buckets whose numbers differ in up to t bits are
+// looked at. Where that is more work than a pass over all fingerprints all are passed over.
 template <class Row>
 class NearIndex {
  public:
-  static constexpr unsigned kMaxBlocks = 8;
-  static constexpr unsigned kFarBlocks = 4;    // of a radius from kMaxBlocks on
-  static constexpr unsigned kMaxIndexed = 24;  // from there on the look-ups of few millions are more work than a pass
+  static constexpr unsigned kNearBlocks = 8;  // of a radius below it, one more than the radius
+  static constexpr unsigned kMaxBlocks = sizeof(Row) > 16 ? 16 : 8;
   static constexpr unsigned kBucketBits = kSmall ? 5 : 16;
   static constexpr unsigned kChunk = 256;  // keys compared at a time
   static constexpr unsigned kGroup = 16;   // fingerprints whose memory is asked for together
@@ -147,6 +146,10 @@ class NearIndex {
   }
 
  private:
+  static constexpr uint64_t kFewLooks = 1 << 11;  // more blocks, and memory, are not worth fewer
+  static constexpr uint64_t kMostLooks = 1 << 16;  // those of a few million fingerprints are more work than a pass
+  // The blocks for a radius from kNearBlocks on, of fingerprints of so many bits; 0 where only a pass pays.
+  static unsigned far_blocks(unsigned radius, unsigned bit_count);
   static constexpr uint64_t kFewPerBucket = 8;  // a fill with fewer than a fingerprint for so many buckets adds them one by one
   static constexpr uint32_t kAhead = 256 / sizeof(Row);  // keys of a bucket that are prefetched
   static constexpr uint32_t kLineKeys = 64 / sizeof(Row);
@@ -172,7 +175,7 @@ class NearIndex {
   }
   // The blocks of which a probe looks at one bucket.
   unsigned near_blocks(unsigned radius) const { return radius < blocks_ ? radius + 1 : 0; }
-  bool keeps_all() const { return radius_ >= kMaxBlocks; }
+  bool keeps_all() const { return radius_ >= kNearBlocks; }
   static constexpr uint64_t far_patterns() { return uint64_t{1} << kBucketBits; }
   // The t of a block, for a radius from the number of blocks on.
   unsigned flips(unsigned block, unsigned radius) const {

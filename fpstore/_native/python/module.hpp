@@ -84,7 +84,7 @@ struct OneRow {
   OneRow() = default;
   OneRow(nb::handle number, unsigned count) {
     if (count == 1) {
-      words[0] = nb::cast<uint64_t>(number);
+      if (!nb::try_cast<uint64_t>(number, words[0])) throw nb::type_error("a fingerprint is a number of its words");
       return;
     }
     const nb::bytes data = nb::cast<nb::bytes>(number.attr("to_bytes")(8 * count, "big"));

@@ -126,7 +126,7 @@ class Trial {
     fuzz::shuffle(&random_, bits, W::kBits);
     // An index of a small radius takes fewer pages.
     const unsigned radius = input_.byte();
-    radius_ = radius < 192 && small() ? radius % 3 : radius % (NearIndex<Row>::kMaxIndexed + 2);
+    radius_ = radius < 192 && small() ? radius % 3 : radius % (W::kBits < 64 ? 12 : 40);
     delta_ = make_delta(W::kBits, radius_, bits);
     // Fingerprints of which many lie near each other, and few ids, so that changes meet.
     const unsigned most[] = {12, 24, 48};

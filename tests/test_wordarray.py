@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from building import listing
 
-from fpstore.care.word_array import MARKED, SortedWords, WordArray
+from fpstore.care.word_array import MARKED, SortedArray, WordArray
 
 COUNT = 3 * MARKED + 17
 
@@ -40,7 +40,7 @@ def test_a_number_far_behind_the_last(tmp_path, room):
 def test_searches_in_sorted_words(tmp_path, room, step):
     values = np.unique(np.random.default_rng(5).integers(0, 2**64, COUNT, np.uint64))
     values[-1] = 2**64 - 1
-    words = SortedWords(tmp_path, room)
+    words = SortedArray(tmp_path, room)
     assert words.below(2**64 - 1, inclusive=True) == 0
     for start in range(0, len(values), step):
         words.append(values[start : start + step])

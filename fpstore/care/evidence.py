@@ -97,6 +97,12 @@ class FoundLog:
         self.header = parse_header(data, self.path)
 
 
+def set_of(table: TableFile) -> tuple[int, int, int]:
+    """Return what tells the set of a table from others: the count of its fingerprints, its digest and its width."""
+    kernel = table.kernel
+    return kernel.fingerprint_count, kernel.set_digest, kernel.width
+
+
 class FoundGeneration:
     """The folder of a generation: its tables whose headers are intact, and its log.
 
@@ -120,7 +126,7 @@ class FoundGeneration:
         for file in sorted(self.folder.glob(TABLES)):
             self._open(file)
         self.log = FoundLog(self.folder / LOG_FILE)
-        self.sets = Counter((table.kernel.fingerprint_count, table.kernel.set_digest) for table in self.tables)
+        self.sets = Counter(map(set_of, self.tables))
 
     def _open(self, file: Path) -> None:
         try:
@@ -152,19 +158,21 @@ class FoundGeneration:
             (STRINGS_FILE, record.dictionary["strings"] if record.dictionary else record.ids_file),
         )
         digests = [(seal_digest(self.folder / name), shape["digest"]) for name, shape in files]
-        if self.sets and (record.fingerprints, record.set_digest) not in self.sets and digests[0][0] != digests[0][1]:
+        recorded = (record.fingerprints, record.set_digest, manifest.design.width.bits)
+        if self.sets and recorded not in self.sets and digests[0][0] != digests[0][1]:
             return False
         header = self.log.header
         if header is None or header.identity == manifest.identity or not self.log_fits():
             return True
-        return all(found in (None, recorded) for found, recorded in digests)
+        return all(found in (None, expected) for found, expected in digests)
 
     def log_fits(self) -> bool:
         """Whether the log has an intact header, of this generation, and began with as many fingerprints as the tables hold."""
         header = self.log.header
         if header is None or header.generation != self.number:
             return False
-        return not self.sets or any(count == header.totals.fingerprints for count, _ in self.sets)
+        began = header.totals.fingerprints, header.width
+        return not self.sets or any((count, width) == began for count, _, width in self.sets)
 
 
 class CurrentLog(NamedTuple):

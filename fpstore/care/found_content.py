@@ -22,6 +22,9 @@ from fpstore.format.id_map import IDS_FILE
 from fpstore.format.log import LogHeader
 from fpstore.format.record import LAST_ROW, Totals
 from fpstore.format.strings import STRINGS_FILE
+from fpstore.io.source import Batch
+from fpstore.string_column import StringColumn
+from fpstore.width import WORD_BITS, Width, rows_to_numbers
 
 if TYPE_CHECKING:
     from fpstore.building.builder import Options
@@ -30,6 +33,7 @@ PHASE_RECOVER = "recovering"
 BATCH_ROWS = 1 << 16
 BATCH_BYTES = 1 << 22  # of strings
 PIECE_NUMBERS = 1 << 16
+MOST_UNUSED = 16  # row numbers for each that is in use, of which those that are lost are listed
 NUMBERS_SHARE = 4  # of the budget, for a byte per number
 LOST_LOG = "the log: all that was inserted or deleted since the last merge, if anything was"
 
@@ -58,7 +62,8 @@ class FoundContent:
 
     def __init__(self, evidence: Evidence, settings: Settings, target: Path, memory: int, told: Told) -> None:
         self._evidence, self._told, self._memory = evidence, told, memory
-        self._stack, self._width = ExitStack(), settings.design.width
+        self._width = settings.width
+        self._stack = ExitStack()
         try:
             self._find_tables(settings, target)
             self._find_ids(settings, target)
@@ -83,7 +88,7 @@ class FoundContent:
 
     def _find_tables(self, settings: Settings, target: Path) -> None:
         count, told = settings.count, self._told
-        self._set = FoundSet(settings.tables, count, settings.digest, target, self._memory)
+        self._set = FoundSet(settings.tables, count, settings.digest, self._width, target, self._memory)
         self._stack.callback(self._set.close)
         if self._set.complete:
             whole = "" if not self._set.has_gaps else ", with the help of other tables"
@@ -95,7 +100,7 @@ class FoundContent:
         manifest, log, room = self._evidence.manifest, self._evidence.log, self._memory // 8
         record = None if manifest is None else manifest.generation
         path = self._ours(IDS_FILE, None if record is None else record.ids_file)
-        self._ids = IdRecords(path, settings.digest, target, room)
+        self._ids = IdRecords(path, settings.digest, self._width.words, target, room)
         self._stack.callback(self._ids.close)
         blocks = self._set.block_count
         if blocks is None or len(self._ids) < blocks:
@@ -124,7 +129,7 @@ class FoundContent:
         records: FoundRecords | None = None
         if log.header is not None and log.file.is_there:
             try:
-                records = FoundRecords(log, folder)
+                records = FoundRecords(log, folder, self._width.words)
             except DAMAGE as error:
                 told.note(error)
         if records is None:
@@ -133,7 +138,8 @@ class FoundContent:
             told.losses += records.losses()
             if records.count:
                 told.actions.append(f"applied {records.count} log record{'s' if records.count != 1 else ''}")
-        self._changes = Changes([] if records is None else records.pieces, None if start is None else start.first_string)
+        pieces = [] if records is None else records.pieces
+        self._changes = Changes(pieces, self._width.words, None if start is None else start.first_string)
         self.expected: Totals | None = None if start is None else start.totals
         if records is not None and records.totals is not None:
             self.expected = records.totals
@@ -158,17 +164,17 @@ class FoundContent:
             done += len(unit.values)
             if progress is not None:
                 progress(PHASE_RECOVER, done, self._set.expected)
-        for place, value in enumerate(self._changes.touched):
-            if left[place]:
-                yield from self._part([int(value)], [self._changes.at(place).ids([])])
+        for place in np.flatnonzero(left).tolist():
+            value = rows_to_numbers(self._changes.touched[place : place + 1])
+            yield from self._part(value, [self._changes.at(place).ids([])])
 
     def _changed(self, unit: Unit, left: npt.NDArray[np.bool_]) -> Iterator[Part]:
         places, touched = self._changes.places(unit.values)
         if unit.known and self.id_kind != "string" and not touched.any():
-            yield Part(np.repeat(unit.values, unit.counts.astype(np.int64)), unit.ids)
+            yield Part(np.repeat(unit.values, unit.counts.astype(np.int64), axis=0), unit.ids)
             return
         ends = np.cumsum(unit.counts).tolist()
-        values, ids = unit.values.tolist(), unit.ids.tolist()
+        values, ids = rows_to_numbers(unit.values), unit.ids.tolist()
         kept = []
         for i, value in enumerate(values):
             numbers = ids[ends[i - 1] if i else 0 : ends[i]]
@@ -208,9 +214,11 @@ class FoundContent:
             yield self._rows_of(fingerprints, numbers, names)
 
     def _rows_of(self, fingerprints: list[int], numbers: list[int], names: list[str]) -> Part:
-        return Part(np.array(fingerprints, np.uint64), names if self.id_kind == "string" else np.array(numbers, np.uint64))
+        rows = Width(WORD_BITS * self._width.words).rows(fingerprints)
+        return Part(rows, names if self.id_kind == "string" else np.array(numbers, np.uint64))
 
     def _text(self, value: int) -> str:
+        """Return a fingerprint, given as the kernel knows it, as users know it."""
         return self._width.text(self._width.outer(value))
 
     def note_unseen(self) -> None:
@@ -219,7 +227,13 @@ class FoundContent:
         Those deleted before the last merge are among them: a dictionary keeps their strings, and row numbers are not used again.
         All numbers are gone through in parts of which each takes a byte a number, and a pass over the ids.
         """
-        ends = {"string": self._strings.end, "row": 0 if self._start is None else self._start.totals.next_row}
+        totals = None if self._start is None else self._start.totals
+        if self.id_kind == "row" and totals is not None and totals.next_row > MOST_UNUSED * (totals.ids + PIECE_NUMBERS):
+            self._told.losses.append(
+                f"which ids are lost: not listed, as few of the {totals.next_row} row numbers were ever in use"
+            )
+            return
+        ends = {"string": self._strings.end, "row": 0 if totals is None else totals.next_row}
         end, step = ends.get(self.id_kind, 0), self._memory // NUMBERS_SHARE
         for low in range(0, end, step):
             unseen = np.ones(min(step, end - low), bool)
@@ -257,7 +271,7 @@ class Part(NamedTuple):
         return max(len(self.fingerprints) / BATCH_ROWS, strings / BATCH_BYTES)
 
 
-def batches(parts: Iterator[Part]) -> Iterator[Part]:
+def batches(parts: Iterator[Part]) -> Iterator[Batch]:
     """Put small parts together."""
     waiting: list[Part] = []
     filled = 0.0
@@ -271,8 +285,8 @@ def batches(parts: Iterator[Part]) -> Iterator[Part]:
         yield _joined(waiting)
 
 
-def _joined(parts: list[Part]) -> Part:
+def _joined(parts: list[Part]) -> Batch:
     fingerprints = np.concatenate([part.fingerprints for part in parts])
     if isinstance(parts[0].ids, list):
-        return Part(fingerprints, [name for part in parts for name in part.ids])
-    return Part(fingerprints, np.concatenate([part.ids for part in parts]))
+        return Batch(fingerprints, StringColumn.of([name for part in parts for name in part.ids]))
+    return Batch(fingerprints, np.concatenate([part.ids for part in parts]))

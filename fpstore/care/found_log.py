@@ -17,6 +17,7 @@ from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError
 from fpstore.format.log import HEADER_BYTES, Records, later_records, whole_records
 from fpstore.format.record import ADD, KIND_MASK, WIPE, Change, Totals
+from fpstore.width import comparable, distinct_counts, empty_rows, order_of, width_of
 
 NONE = np.empty(0, np.uint64)
 COPY_BYTES = 1 << 20
@@ -32,6 +33,13 @@ class FoundRecords:
         With a header, and a file.
     folder : Path
         For a temporary file.
+    words : int
+        Of a fingerprint.
+
+    Raises
+    ------
+    CorruptStoreError
+        Its fingerprints are of another width.
 
     Attributes
     ----------
@@ -47,11 +55,13 @@ class FoundRecords:
         What is known of records after the last one: "none", "lost", or "unknown".
     """
 
-    def __init__(self, log: CurrentLog, folder: Path) -> None:
+    def __init__(self, log: CurrentLog, folder: Path, words: int) -> None:
         assert log.header is not None
         path, seed = log.file.path, log.header.seed
         with _readable(path, folder) as descriptor:
             self.pieces = list(_found(descriptor, path, seed, log.file.end))
+        if any(width_of(records.change.fingerprints) != words for records in self.pieces):
+            raise CorruptStoreError(f"{path}: the log of a store of another width: nothing was taken from it", path=path)
         self.missing = _gaps(self.pieces)
         self.count = sum(records.last - records.first + 1 for records in self.pieces)
         self.last = self.pieces[-1].last if self.pieces else 0
@@ -174,13 +184,13 @@ class Changed:
 
 
 class Changes:
-    """The changes of all records that were found, in order of the fingerprints: 17 bytes a row, and the strings.
+    """The changes of all records that were found, in order of the fingerprints: 9 bytes and a fingerprint a row, and the strings.
 
     After a gap it goes on: the last thing that happened to a pair decides, and what came after the gap is not in doubt. What the
     missing records added is lost, and what they removed comes back.
     """
 
-    def __init__(self, pieces: Sequence[Records], first_string: int | None) -> None:
+    def __init__(self, pieces: Sequence[Records], words: int, first_string: int | None) -> None:
         self.strings: dict[int, bytes] = {}
         following, expected = first_string, 1
         for records in pieces:
@@ -190,12 +200,13 @@ class Changes:
             if records.change.strings:
                 following = self._take_strings(records.change, following)
         changes = [records.change for records in pieces]
-        values = np.concatenate([NONE, *(change.fingerprints for change in changes)])
-        order = np.argsort(values, kind="stable")
+        values = np.concatenate([empty_rows(0, words), *(change.fingerprints for change in changes)])
+        order = order_of(values)
         self._kinds = _kinds(changes)[order]
         self.ids = np.concatenate([NONE, *(change.ids for change in changes)])[order]
-        self.touched, starts = np.unique(values[order], return_index=True)
-        self._lims = np.append(starts, len(values))
+        self.touched, counts = distinct_counts(values)
+        self._compared = comparable(self.touched)
+        self._lims = np.concatenate([[0], np.cumsum(counts)])
 
     def at(self, place: int) -> Changed:
         """Return what happened to the fingerprint that has this place in ``touched``."""
@@ -207,10 +218,11 @@ class Changes:
 
     def places(self, values: Words) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
         """Return the place that each fingerprint has in ``touched``, and whether it is there."""
-        places = np.searchsorted(self.touched, values)
+        compared = comparable(values)
+        places = np.searchsorted(self._compared, compared)
         if not len(self.touched):
             return places, np.zeros(len(values), bool)
-        return places, self.touched[np.minimum(places, len(self.touched) - 1)] == values
+        return places, self._compared[np.minimum(places, len(self.touched) - 1)] == compared
 
     def _take_strings(self, change: Change, first: int | None) -> int | None:
         """Note the strings of a change; the highest number that it adds is that of its last string."""

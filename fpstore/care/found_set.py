@@ -13,13 +13,13 @@ from fpstore.aliases import Words
 from fpstore.building.external_sort import PairSorter
 from fpstore.building.target import sorting_folder
 from fpstore.care.salvage import Blocks, IdRecords, intact_blocks
-from fpstore.care.word_array import SortedWords, WordArray
+from fpstore.care.word_array import SortedArray, WordArray
 from fpstore.design.families import identity
 from fpstore.format.table_file import TableFile
+from fpstore.width import Width, comparable, row_of_number, rows_to_numbers
 
 NONE = np.empty(0, np.uint64)
-HIGHEST = 2**64 - 1
-GAP_WORDS = 4
+GAP_WORDS = 2  # beside those of two fingerprints
 PIECE_ROWS = 1 << 16
 
 
@@ -33,7 +33,10 @@ class Unit(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Damaged blocks of the identity table: their numbers, and the least and the greatest fingerprint they may have held."""
+    """Damaged blocks of the identity table: their numbers, and the least and the greatest fingerprint they may have held.
+
+    The fingerprints are numbers of whole words, as the kernel knows them.
+    """
 
     first: int
     end: int
@@ -50,30 +53,37 @@ class FoundSet:
         Those with a sound header, all of the same set.
     count, digest : int
         Of the whole set.
+    width : Width
+        Of its fingerprints.
     target : Path
         The new store: temporary files go beside it.
     memory : int
         Budget in bytes. Half of it is for the time of the search.
     """
 
-    def __init__(self, tables: Sequence[TableFile], count: int, digest: int, target: Path, memory: int) -> None:
-        self._identity = next((table for table in tables if table.kernel.permutation == identity(table.kernel.width)), None)
-        self._digest = digest
+    def __init__(self, tables: Sequence[TableFile], count: int, digest: int, width: Width, target: Path, memory: int) -> None:
+        self._identity = next((table for table in tables if table.kernel.permutation == identity(width.bits)), None)
+        self._digest, self._words = digest, width.words
+        self._highest = 2 ** (64 * width.words) - 1
         self._target, self._memory = target, memory
         self._folder = folder = target.parent
         self.count = self._sum = 0
         self._gaps = WordArray(folder, memory // 16)
         for gap in self._find_gaps():
             if gap.low <= gap.high:
-                self._gaps.append(np.array(gap, np.uint64))
+                bounds = [row_of_number(number, self._words).reshape(-1) for number in (gap.low, gap.high)]
+                self._gaps.append(np.concatenate([np.array([gap.first, gap.end], np.uint64), *bounds]))
         self._intact = self.count, self._sum
-        self._extras = SortedWords(folder, memory // 8)
+        self._extras = self._no_extras()
         self.expected = count
         for table in tables:
             if self.complete or not len(self._gaps):
                 break
             if table is not self._identity:
                 self._fill(table)
+
+    def _no_extras(self) -> SortedArray:
+        return SortedArray(self._folder, self._memory // 8, self._words)
 
     @property
     def complete(self) -> bool:
@@ -98,16 +108,17 @@ class FoundSet:
     def _find_gaps(self) -> Iterator[Gap]:
         table = self._identity
         if table is None:
-            yield Gap(0, 0, 0, HIGHEST)
+            yield Gap(0, 0, 0, self._highest)
             return
         block, low = 0, 0
         for piece in intact_blocks(table):
+            first, last = rows_to_numbers(piece.values[[0, -1]])
             if piece.first > block:
-                yield Gap(block, piece.first, low, int(piece.values[0]) - 1)
+                yield Gap(block, piece.first, low, first - 1)
             self._note(piece.values)
-            block, low = piece.first + len(piece.counts), int(piece.values[-1]) + 1
+            block, low = piece.first + len(piece.counts), last + 1
         if block < table.kernel.block_count:
-            yield Gap(block, table.kernel.block_count, low, HIGHEST)
+            yield Gap(block, table.kernel.block_count, low, self._highest)
 
     def _note(self, values: Words) -> None:
         self.count += len(values)
@@ -116,26 +127,31 @@ class FoundSet:
     def _fill(self, table: TableFile) -> None:
         """Take from another table what falls into the gaps."""
         permutation = np.frombuffer(table.kernel.permutation, np.uint8)
-        gaps = self._gaps.read(0, len(self._gaps)).reshape(-1, GAP_WORDS)
-        lows, highs = gaps[:, 2].copy(), gaps[:, 3].copy()
+        gaps = self._gaps.read(0, len(self._gaps)).reshape(-1, GAP_WORDS + 2 * self._words)[:, GAP_WORDS:]
+        lows, highs = (comparable(self._rows(part)) for part in np.hsplit(gaps, 2))
         del gaps
         with sorting_folder(self._target) as folder:
-            sorter = PairSorter(self._memory // 2, folder)
+            sorter = PairSorter(self._memory // 2, folder, words=self._words)
             for piece in intact_blocks(table):
                 values = _kernel.permute(piece.values, permutation, True)
-                place = np.searchsorted(lows, values, side="right") - 1
-                inside = values[(place >= 0) & (values <= highs[np.maximum(place, 0)])]
+                compared = comparable(values)
+                place = np.searchsorted(lows, compared, side="right") - 1
+                inside = values[(place >= 0) & (compared <= highs[np.maximum(place, 0)])]
                 sorter.add(inside, np.zeros(len(inside), np.uint64))
             if not sorter.rows:
                 return
             for values in self._extras_between(0, len(self._extras)):
                 sorter.add(values, np.zeros(len(values), np.uint64))
             self._extras.close()
-            self._extras = SortedWords(self._folder, self._memory // 8)
+            self._extras = self._no_extras()
             self.count, self._sum = self._intact
             for group in sorter.groups(lambda rows: None):
                 self._note(group.keys)
                 self._extras.append(group.keys)
+
+    def _rows(self, words: Words) -> Words:
+        """Return words as rows."""
+        return words.reshape(-1).copy() if self._words == 1 else words.reshape(-1, self._words)
 
     def _extras_between(self, start: int, end: int) -> Iterator[Words]:
         for at in range(start, end, PIECE_ROWS):
@@ -146,8 +162,10 @@ class FoundSet:
         return self._extras.below(gap.low), self._extras.below(gap.high, inclusive=True)
 
     def _each_gap(self) -> Iterator[Gap]:
-        for at in range(0, len(self._gaps), GAP_WORDS):
-            yield Gap(*self._gaps.read(at, at + GAP_WORDS).tolist())
+        size = GAP_WORDS + 2 * self._words
+        for at in range(0, len(self._gaps), size):
+            gap = self._gaps.read(at, at + size)
+            yield Gap(*gap[:GAP_WORDS].tolist(), *rows_to_numbers(self._rows(gap[GAP_WORDS:])))
 
     def parts(self) -> Iterator[Blocks | Gap]:
         """Yield intact blocks, and the gaps, in order."""
@@ -185,7 +203,7 @@ class FoundSet:
                 continue
             ends = np.cumsum(part.counts, dtype=np.int64)
             starts = ends - part.counts
-            for start, end, key in zip(starts.tolist(), ends.tolist(), part.values[ends - 1].tolist(), strict=True):
+            for start, end, key in zip(starts.tolist(), ends.tolist(), rows_to_numbers(part.values[ends - 1]), strict=True):
                 while at < len(records) and records.keys[at] < key:
                     at += 1
                 known = at < len(records) and records.keys[at] == key
@@ -216,10 +234,10 @@ class FoundSet:
         """Yield a gap of which some is missing: a block has its ids if as many as it had lie between two keys."""
         assert self._identity is not None
         for block in range(gap.first, gap.end):
-            key = int(self._identity.block_keys[block])
+            (key,) = rows_to_numbers(self._identity.block_keys[block : block + 1])
             stop = end if block + 1 == gap.end else min(max(self._extras.below(key, inclusive=True), start), end)
             number = records.keys.below(key)
-            record = records.get(number) if records.keys[number] == key and number < len(records) else None
+            record = records.get(number) if number < len(records) and records.keys[number] == key else None
             if record is not None and len(record[0]) == stop - start:
                 yield _unit(self._extras.read(start, stop), record)
             else:

@@ -10,9 +10,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from fpstore.care.evidence import DAMAGE, Evidence, Told
+from fpstore.care.evidence import DAMAGE, Evidence, Told, set_of
 from fpstore.care.salvage import with_new_header
-from fpstore.design.block_bytes import DEFAULT_BLOCK_BYTES
+from fpstore.design.block_bytes import default_block_bytes
 from fpstore.design.families import Design, TableSpec, covers, design, identity, named_like
 from fpstore.errors import CorruptStoreError, InputError
 from fpstore.format.dictionary import DICTIONARY_FILES
@@ -38,6 +38,8 @@ class Settings:
     index_ids : bool
         As in the manifest; when it is lost, whether there is an index of integer ids.
     design : Design
+    width : Width
+        Of the fingerprints.
     count, digest : int
         Of the set of fingerprints of the generation.
     tables : list of TableFile
@@ -55,13 +57,16 @@ class Settings:
             told.note(fault)
         self.tables: list[TableFile] = []
         self._find_set(evidence)
-        self.block_bytes = next((table.kernel.block_bytes for table in self.tables), self._recorded_block_bytes())
         self.design = self._find_design()
+        self.width = self.design.width
+        self.block_bytes = self._find_block_bytes()
         self.tables = [table for table in self.tables if self._fits(table)]
         self.tables += self._without_headers()
 
-    def _recorded_block_bytes(self) -> int:
-        return DEFAULT_BLOCK_BYTES if self._related is None else self._related.block_bytes
+    def _find_block_bytes(self) -> int:
+        if self.tables:
+            return self.tables[0].kernel.block_bytes
+        return default_block_bytes(self.width.bits) if self._related is None else self._related.block_bytes
 
     def _find_index(self) -> bool:
         """Whether integer ids are indexed. Strings always are, so an index beside a dictionary says nothing."""
@@ -77,7 +82,7 @@ class Settings:
     def shape(self) -> Any:
         """Return the design as the builder takes it: by its name if that gives the same tables, else table by table."""
         try:
-            if design(self.design.name, self.design.radius, self.design.width.bits).tables == self.design.tables:
+            if design(self.design.name, self.design.radius, self.width.bits).tables == self.design.tables:
                 return self.design.name
         except InputError:
             pass
@@ -88,15 +93,16 @@ class Settings:
         found = evidence.generation
         if self._manifest is not None:
             record = self._manifest.generation
-            self.count, self.digest = record.fingerprints, record.set_digest
+            held = record.fingerprints, record.set_digest, self._manifest.design.width.bits
         elif found.sets:
-            self.count, self.digest = found.sets.most_common(1)[0][0]
+            held = found.sets.most_common(1)[0][0]
         else:
             raise CorruptStoreError(
                 f"{self._path}: neither a table nor a record of what it held is left: nothing can be recovered", path=self._path
             )
+        self.count, self.digest, _ = held
         for table in found.tables:
-            if (table.kernel.fingerprint_count, table.kernel.set_digest) == (self.count, self.digest):
+            if set_of(table) == held:
                 self.tables.append(table)
             else:
                 self._told.note(CorruptStoreError(f"{table.path}: a file of another store", path=table.path))

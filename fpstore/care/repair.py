@@ -119,17 +119,15 @@ class _Repair:
         """Write the new store and the list of what is lost."""
         from fpstore.building.builder import Options, build_store
 
-        settings, content, width = self._settings, self._content, self._settings.design.width
+        settings, content = self._settings, self._content
         options = Options(
-            radius=settings.design.radius, width=width.bits, design=settings.shape(), memory=self._resources.memory,
+            radius=settings.design.radius, width=settings.width.bits, design=settings.shape(), memory=self._resources.memory,
             threads=self._resources.threads, block_bytes=settings.block_bytes, fingerprinter=settings.fingerprinter,
             progress=self._progress, id_kind=content.id_kind, rows=content.next_row, auto=settings.auto,
             index_ids=settings.index_ids,
         ).checked()  # fmt: skip
         options.reserved = content.memory
-        parts = batches(content.rows(options, self._lost, self._progress))
-        outside = (part._replace(fingerprints=width.outside(part.fingerprints)) for part in parts)
-        build_store(target, outside, None, options, overwrite=False)
+        build_store(target, batches(content.rows(options, self._lost, self._progress)), None, options, overwrite=False)
         self._check(target)
         self._finish_lost()
 

@@ -21,17 +21,18 @@ from fpstore.aliases import Words
 from fpstore.arguments import printable
 from fpstore.building.external_sort import PairSorter
 from fpstore.building.target import sorting_folder
-from fpstore.care.word_array import SortedWords, WordArray
+from fpstore.care.word_array import SortedArray, WordArray
 from fpstore.design.families import Design
 from fpstore.disk import lmdb_pages as pages
 from fpstore.disk.files import open_file, opened, read_at, read_if_possible
 from fpstore.disk.seal import opened_seal
-from fpstore.disk.sealed import WORD_BYTES as KEY_BYTES
+from fpstore.disk.sealed import WORD_BYTES
 from fpstore.errors import CorruptStoreError, FpstoreError, StorageError, StoreNotFoundError
 from fpstore.format import huffman
 from fpstore.format.id_map import record_seed
 from fpstore.format.string_records import LAYOUT_KEYS, RecordReader, StringLayout, checked, parse_layout
 from fpstore.format.table_file import TableFile
+from fpstore.width import WORD_BITS, Width
 
 CODE_OFFSET = 384  # in the header of a table
 MOST_DIRECTORY_BITS = 32
@@ -78,9 +79,8 @@ def with_new_header(path: Path, design: Design, table: int, count: int, digest: 
         size = os.fstat(descriptor).st_size
         code = read_at(descriptor, path, CODE_OFFSET, huffman.SYMBOLS)
     spec = design.tables[table]
-    key_bytes = KEY_BYTES * spec.width.words
     for bits in range(MOST_DIRECTORY_BITS + 1):
-        blocks, rest = divmod(size - _kernel.HEADER_BYTES - 8 * (2**bits + 1), block_bytes + key_bytes)
+        blocks, rest = divmod(size - _kernel.HEADER_BYTES - 8 * (2**bits + 1), block_bytes + WORD_BYTES * spec.width.words)
         if rest or not 0 < blocks < 2 ** (bits + 4):
             continue
         try:
@@ -103,6 +103,8 @@ class IdRecords:
         None when there is none that can be trusted.
     set_digest : int
         Of the generation's tables; it seeds the checksums.
+    words : int
+        Of a fingerprint.
     target : Path
         The new store: temporary files go beside it.
     memory : int
@@ -110,12 +112,13 @@ class IdRecords:
 
     Attributes
     ----------
-    keys : SortedWords
+    keys : SortedArray
     """
 
-    def __init__(self, path: Path | None, set_digest: int, target: Path, memory: int) -> None:
+    def __init__(self, path: Path | None, set_digest: int, words: int, target: Path, memory: int) -> None:
         self._path, self._digest = path or Path(), set_digest
-        self.keys = SortedWords(target.parent, memory // 4)
+        self._width = Width(WORD_BITS * words)
+        self.keys = SortedArray(target.parent, memory // 4, words)
         self._places = WordArray(target.parent, memory // 4)  # for each key: where the record starts, and its size
         self._descriptor = -1
         if path is None:
@@ -128,12 +131,12 @@ class IdRecords:
     def _find(self, target: Path, memory: int) -> None:
         found = WordArray(target.parent, memory // 4)  # in the order of the pages
         with sorting_folder(target) as folder:
-            sorter = PairSorter(memory // 4, folder)
+            sorter = PairSorter(memory // 4, folder, words=self._width.words)
             records = self._intact()
             while batch := list(islice(records, FOUND_AT_ONCE)):
-                keys, starts, sizes = np.array(batch, np.uint64).T.copy()
+                keys = self._width.rows(key for key, _, _ in batch)
                 sorter.add(keys, np.arange(sorter.rows, sorter.rows + len(keys), dtype=np.uint64))
-                found.append(np.column_stack([starts, sizes]).ravel())
+                found.append(np.array([place for _, *place in batch], np.uint64).ravel())
             if sorter.rows:
                 for group in sorter.groups(lambda rows: None):
                     self.keys.append(group.keys)
@@ -144,7 +147,7 @@ class IdRecords:
 
     def _intact(self) -> Iterator[tuple[int, int, int]]:
         """Yield (key, start, size) of each record, in the order of the pages."""
-        for item in pages.entries(self._path, self._descriptor, lambda key: len(key) == KEY_BYTES):
+        for item in pages.entries(self._path, self._descriptor, lambda key: len(key) == self._width.bytes):
             key = int.from_bytes(item.key, "big")
             if item.size >= LEAST_BYTES and self._unpacked(key, item.start, item.size) is not None:
                 yield key, item.start, item.size

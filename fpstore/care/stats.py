@@ -92,8 +92,8 @@ def _by_table(design: Design, n: int) -> list[Any]:
 
 def distribution(table: TableReader) -> dict[str, Any]:
     """Read a whole table and return its h histogram, code lengths, fill of blocks, and largest runs of equal leading bits."""
-    histogram = np.zeros(huffman.SYMBOLS, np.uint64)
     width = Width(table.kernel.width)
+    histogram = np.zeros(huffman.SYMBOLS, np.uint64)
     last = width.empty(0)
     runs = np.zeros(1 << SKEW_BITS, np.int64)
     entry_counts: list[npt.NDArray[np.uint32]] = []

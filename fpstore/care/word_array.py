@@ -12,6 +12,7 @@ import numpy as np
 from fpstore.aliases import Words
 from fpstore.disk.files import write_all
 from fpstore.disk.refusals import refusing
+from fpstore.width import comparable, empty_rows, row_of_number, rows_to_numbers
 
 WORD = 8
 COPY_BYTES = 1 << 20
@@ -108,24 +109,59 @@ class WordArray:
         self._words, self._count = array("Q"), 0
 
 
-class SortedWords(WordArray):
-    """Ascending words that are appended in order; a search reads one piece of the file."""
+class SortedArray:
+    """Ascending rows of so many words, appended in order; a search reads one piece of the file.
 
-    def __init__(self, folder: Path, room: int) -> None:
-        super().__init__(folder, room)
-        self._marks = array("Q")
+    Parameters
+    ----------
+    folder : Path
+        The folder for the file.
+    room : int
+        The most bytes of memory to use.
+    words : int
+        The words of a row.
+    """
 
-    def append(self, words: Words) -> None:
-        """Append words that are greater than the last."""
-        self._marks.frombytes(words[-len(self) % MARKED :: MARKED].tobytes())
-        super().append(words)
+    def __init__(self, folder: Path, room: int, words: int = 1) -> None:
+        self._array = WordArray(folder, room)
+        self._words = words
+        self._marks = bytearray()  # of every so many rows the first, as NumPy searches them
+        self._marks_type = comparable(empty_rows(0, words)).dtype
 
-    def below(self, word: int, inclusive: bool = False) -> int:
-        """Return the number of words less than this one; with ``inclusive``, not greater."""
+    def __len__(self) -> int:
+        return len(self._array) // self._words
+
+    def __getitem__(self, place: int) -> int:
+        """Return a row as a number."""
+        return rows_to_numbers(self.read(place, place + 1))[0]
+
+    def append(self, rows: Words) -> None:
+        """Append rows that are greater than the last."""
+        self._marks += comparable(rows[-len(self) % MARKED :: MARKED]).tobytes()
+        self._array.append(rows.reshape(-1))
+
+    def read(self, start: int, end: int) -> Words:
+        """Return the rows from ``start`` to before ``end``; fewer after the last."""
+        words = self._array.read(start * self._words, end * self._words)
+        return words if self._words == 1 else words.reshape(-1, self._words)
+
+    def below(self, number: int, inclusive: bool = False) -> int:
+        """Return the count of rows that are less than that of a number; with ``inclusive``, not greater."""
         side = "right" if inclusive else "left"
-        wanted = np.uint64(word)
-        mark = int(np.searchsorted(np.frombuffer(self._marks, np.uint64), wanted, side))  # type: ignore[call-overload]
+        wanted = comparable(row_of_number(number, self._words))
+        mark = int(np.searchsorted(np.frombuffer(self._marks, self._marks_type), wanted, side)[0])  # type: ignore[call-overload]
         if not mark:
             return 0
         first = (mark - 1) * MARKED
-        return first + int(np.searchsorted(self.read(first, first + MARKED), wanted, side))  # type: ignore[call-overload]
+        rows = comparable(self.read(first, first + MARKED))
+        return first + int(np.searchsorted(rows, wanted, side)[0])  # type: ignore[call-overload]
+
+    @property
+    def memory(self) -> int:
+        """Bytes that are in memory."""
+        return self._array.memory + len(self._marks)
+
+    def close(self) -> None:
+        """Release the memory and the file."""
+        self._array.close()
+        self._marks = bytearray()

@@ -18,6 +18,8 @@ import numpy.typing as npt
 import fpstore
 from damage.stores import Pairs, Store, in_order
 from fpstore.design.families import design as make_design
+from fpstore.io.check import check_fingerprints
+from fpstore.width import distinct
 
 Words = npt.NDArray[np.uint64]
 CPU_SECONDS, WALL_SECONDS = 5, 120  # of one operation
@@ -41,6 +43,7 @@ class Case:
 
     def __init__(self, store: Store, path: Path, output: int, *, sound: bool) -> None:
         self._store, self._path, self._output, self._sound = store, path, output, sound
+        self._width = store.width
         self._verdicts: dict[str, str] = {}
 
     def _say(self, operation: str, verdict: str, detail: str = "") -> None:
@@ -80,14 +83,20 @@ class Case:
             raise Wrong(f"an id that never was: {str(error)[:80]}") from None
 
     def _content(self, store: fpstore.Store) -> Pairs:
-        parts = [(np.repeat(keys, np.diff(lims)), np.array(self._numbers(ids), np.uint64)) for keys, lims, ids in store.items()]
-        empty = np.empty(0, np.uint64)
-        return in_order(*(np.concatenate([empty, *(part[i] for part in parts)]) for i in (0, 1)))
+        fingerprints, numbers = [self._width.empty(0)], [np.empty(0, np.uint64)]
+        for keys, lims, ids in store.items():
+            fingerprints.append(np.repeat(check_fingerprints(keys, self._width), np.diff(lims), axis=0))
+            numbers.append(np.array(self._numbers(ids), np.uint64))
+        return in_order(np.concatenate(fingerprints), np.concatenate(numbers))
+
+    def _known(self, fingerprints: npt.NDArray[Any]) -> list[int]:
+        """Return fingerprints that the store gave, as numbers."""
+        return self._width.numbers(check_fingerprints(fingerprints, self._width))
 
     def _check_content(self, store: fpstore.Store, right: Pairs) -> None:
         held = self._content(store)
         if not held.equal(right):
-            held_keys, right_keys = held.keys(), right.keys()
+            held_keys, right_keys = held.keys(self._width), right.keys(self._width)
             raise Wrong(f"{len(held_keys - right_keys)} pairs too many, {len(right_keys - held_keys)} missing")
 
     def run(self) -> None:
@@ -112,30 +121,30 @@ class Case:
 
     def probe_many(self, store: fpstore.Store) -> None:
         truth = self._store
-        found = store.probe_many(truth.queries, threads=1)
+        found = store.probe_many(self._width.outside(truth.queries), threads=1)
         lims, ids = found.ids()
         got = sorted(
             (query, distance, fingerprint)
             for query, (start, end) in enumerate(zip(found.lims.tolist(), found.lims.tolist()[1:], strict=False))
             for distance, fingerprint in zip(
-                found.distances[start:end].tolist(), found.fingerprints[start:end].tolist(), strict=True
+                found.distances[start:end].tolist(), self._known(found.fingerprints[start:end]), strict=True
             )
         )
         expect(got == [(q, *match) for q, matches in enumerate(truth.matches) for match in matches], "other matches")
         numbers = self._numbers(ids)
-        for fingerprint, start, end in zip(found.fingerprints.tolist(), lims.tolist(), lims.tolist()[1:], strict=False):
+        for fingerprint, start, end in zip(self._known(found.fingerprints), lims.tolist(), lims.tolist()[1:], strict=False):
             expect(sorted(numbers[start:end]) == truth.of(fingerprint), f"other ids of {fingerprint:#x}")
 
     def probe(self, store: fpstore.Store) -> None:
         truth = self._store
-        for query, matches in zip(truth.queries[::4].tolist(), truth.matches[::4], strict=True):
+        for query, matches in zip(self._width.numbers(truth.queries[::4]), truth.matches[::4], strict=True):
             got = store.probe(query)
             expect([(match.distance, match.fingerprint) for match in got] == matches, f"other matches of {query:#x}")
             for match in got:
                 expect(sorted(self._numbers(match.ids)) == truth.of(match.fingerprint), f"other ids of {match.fingerprint:#x}")
 
     def look_up(self, store: fpstore.Store) -> None:
-        for query in self._store.queries.tolist():
+        for query in self._width.numbers(self._store.queries):
             numbers = self._store.of(query)
             expect((query in store) == bool(numbers), f"{query:#x} in the store is {query in store}")
             try:
@@ -145,12 +154,12 @@ class Case:
             expect(got == numbers, f"other ids of {query:#x}")
 
     def ids_of(self, store: fpstore.Store) -> None:
-        stored = np.unique(self._store.now.fingerprints)[::7]
+        stored = distinct(self._store.now.fingerprints)[::7]
         try:
-            lims, ids = store.ids_of(stored)
+            lims, ids = store.ids_of(self._width.outside(stored))
         except KeyError as error:
             raise Wrong(f"{error} is not stored") from None
-        wanted = [self._store.of(fingerprint) for fingerprint in stored.tolist()]
+        wanted = [self._store.of(fingerprint) for fingerprint in self._width.numbers(stored)]
         numbers = self._numbers(ids)
         got = [sorted(numbers[start:end]) for start, end in zip(lims.tolist(), lims.tolist()[1:], strict=False)]
         expect(got == wanted, "other ids")
@@ -169,19 +178,19 @@ class Case:
         lims, fingerprints = store.fingerprints_of(ids)
         for number, start, end in zip(numbers, lims.tolist(), lims.tolist()[1:], strict=False):
             wanted = self._store.now.fingerprints[self._store.now.numbers == number]
-            expect(np.array_equal(fingerprints[start:end], wanted), f"other fingerprints of id {number}")
+            expect(np.array_equal(fingerprints[start:end], self._width.outside(wanted)), f"other fingerprints of id {number}")
 
     def items(self, store: fpstore.Store) -> None:
         self._check_content(store, self._store.now)
 
     def scan(self, store: fpstore.Store) -> None:
         queries = self._store.queries[:3]
-        matches = store.scan(queries, 12, threads=1)
+        matches = store.scan(self._width.outside(queries), 12, threads=1)
         got = [[(m.distance, m.fingerprint) for m in found] for found in matches]
         expect(got == self._store.near(queries, 12), "other matches")
 
     def length(self, store: fpstore.Store) -> None:
-        expect(len(store) == len(np.unique(self._store.now.fingerprints)), f"{len(store)} fingerprints")
+        expect(len(store) == len(distinct(self._store.now.fingerprints)), f"{len(store)} fingerprints")
         store.stats()
 
     def _bad(self) -> list[str]:
@@ -214,17 +223,17 @@ class Case:
                 raise Untrue("complete, but how the fingerprints were made is lost")
             if report.complete and (store.radius, len(store.design.tables)) != self._shape():
                 raise Untrue(f"complete, but the design is {store.design.name}, radius {store.radius}")
-        if not found.ok or (report.fingerprints, report.ids) != (len(np.unique(held.fingerprints)), len(held.numbers)):
+        if not found.ok or (report.fingerprints, report.ids) != (len(distinct(held.fingerprints)), len(held.numbers)):
             raise Untrue(f"the new store is not what it says: {found.faults}")
         if report.complete:
             if not held.equal(right) or lost.exists():
                 raise Untrue(f"complete, but {len(held.numbers)} pairs instead of {len(right.numbers)}")
             return
-        check_losses(held, right, self._store.ever, report, lost)
+        check_losses(self._store, held, report, lost)
 
     def _shape(self) -> tuple[int, int]:
         spec = self._store.spec
-        design = make_design(spec.merge_design or spec.design, spec.radius)
+        design = make_design(spec.merge_design or spec.design, spec.radius, spec.width)
         return design.radius, len(design.tables)
 
     def change(self) -> None:
@@ -251,12 +260,12 @@ class Case:
             self._check_content(store, right)
 
 
-def check_losses(held: Pairs, right: Pairs, ever: Pairs, report: fpstore.RepairReport, lost: Path) -> None:
+def check_losses(store: Store, held: Pairs, report: fpstore.RepairReport, lost: Path) -> None:
     """Compare what a repair says it lost with what is missing."""
-    kept, wanted = held.keys(), right.keys()
+    kept, wanted = held.keys(store.width), store.now.keys(store.width)
     told = " ".join(report.losses)
     changes = "the log:" in told or "log record" in told
-    more = kept - (ever.keys() if changes else wanted)
+    more = kept - (store.ever.keys(store.width) if changes else wanted)
     if more:
         raise Untrue(f"{len(more)} pairs in the new store that are not stored: {told}")
     if changes:
@@ -268,5 +277,5 @@ def check_losses(held: Pairs, right: Pairs, ever: Pairs, report: fpstore.RepairR
     if len(missing - named) > (int(unknown[1]) if unknown else 0):
         raise Untrue(f"{len(missing - named)} fingerprints have lost something and are not listed: {told}")
     gone = {int(row[1], 16) for row in rows if row[0] == "fingerprint"}
-    if gone & set(held.fingerprints.tolist()):
+    if gone & {fingerprint for fingerprint, _ in kept}:
         raise Untrue("a fingerprint that is called lost is there")

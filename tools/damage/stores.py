@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 import fpstore
+from fpstore.width import Width, distinct, is_in, order_of, place_of
 
 Words = npt.NDArray[np.uint64]
 QUERIES = 90
@@ -31,6 +32,7 @@ class Spec(NamedTuple):
     merge_design: str | None = None
     block_bytes: int = 128
     index_ids: bool = False
+    width: int = 64
     trusting: bool = False  # LMDB files are not checked when they are opened, as those over 4 MiB are not
 
 
@@ -50,24 +52,32 @@ SPECS = {
     "large strings": Spec("string", "flip-2", fingerprint_count=12_000, name_bytes=800),  # strings.mdb of more than 4 MiB
     "large merged": Spec("string", "flip-2", fingerprint_count=12_000, name_bytes=800, changed=True, merged=True),
 }
+SPECS |= {
+    "32 bits": Spec("integer", "flip-2", each=3, changed=True, width=32),
+    "merged 32 bits": Spec("string", each=2, changed=True, merged=True, width=32),
+    "128 bits": Spec("integer", each=3, changed=True, width=128),
+    "merged 128 bits": Spec("string", "blocks-3-1", 2, each=2, changed=True, merged=True, width=128, block_bytes=256),
+    "256 bits": Spec("string", "flip-2", each=2, changed=True, width=256, block_bytes=256),
+    "merged 256 bits": Spec("row", changed=True, merged=True, merge_design="flip-1", width=256, trusting=True),
+}
 LARGE = tuple(name for name in SPECS if name.startswith("large"))
 
 
 class Pairs(NamedTuple):
-    """Fingerprints and the numbers of their ids, ascending."""
+    """Fingerprints, as rows, and the numbers of their ids, ascending."""
 
     fingerprints: Words
     numbers: Words
 
-    def keys(self) -> set[tuple[int, int]]:
-        return set(zip(self.fingerprints.tolist(), self.numbers.tolist(), strict=True))
+    def keys(self, width: Width) -> set[tuple[int, int]]:
+        return set(zip(width.numbers(self.fingerprints), self.numbers.tolist(), strict=True))
 
     def equal(self, other: Pairs) -> bool:
         return np.array_equal(self.fingerprints, other.fingerprints) and np.array_equal(self.numbers, other.numbers)
 
 
 def in_order(fingerprints: Words, numbers: Words) -> Pairs:
-    order = np.lexsort((numbers, fingerprints))
+    order = order_of(fingerprints, numbers)
     return Pairs(fingerprints[order], numbers[order])
 
 
@@ -77,6 +87,7 @@ class Store:
     def __init__(self, folder: Path, name: str, seed: int) -> None:
         self.spec = spec = SPECS[name]
         self.name, self.folder = name, folder
+        self.width = Width(spec.width)
         self.rng = np.random.default_rng([seed, *name.encode()])
         folder.mkdir(parents=True)
         self.path, self.stranger, self.twin = folder / "now", folder / "stranger", folder / "twin"
@@ -88,14 +99,14 @@ class Store:
             if spec.each > 1
             else np.ones(spec.fingerprint_count, np.int64)
         )
-        fingerprints = np.repeat(fingerprints, counts)
+        fingerprints = np.repeat(fingerprints, counts, axis=0)
         ids = np.arange(len(fingerprints), dtype=np.uint64)
         if spec.ids == "integer":
             ids = self.rng.integers(0, 2**64, len(fingerprints), np.uint64)
         self.now = self.ever = in_order(fingerprints, ids)
         self._build(self.path, fingerprints, ids)
         self._keep_state()
-        self._build(self.stranger, np.repeat(self._fingerprints(spec.fingerprint_count), counts), ids[::-1].copy())
+        self._build(self.stranger, np.repeat(self._fingerprints(spec.fingerprint_count), counts, axis=0), ids[::-1].copy())
         self._build(self.twin, fingerprints, ids[::-1].copy())
         if spec.changed:
             self._change(self.path)
@@ -116,11 +127,18 @@ class Store:
         self.steps = self._steps()
 
     def _fingerprints(self, count: int) -> Words:
-        """Return different ones, half of them near others."""
-        some = self.rng.integers(0, 2**64, count, np.uint64)
-        near = some[: count // 2] ^ (np.uint64(1) << self.rng.integers(0, 64, count // 2, np.uint64))
-        found: Words = np.unique(np.concatenate([near, some]))[self.rng.permutation(count)]
-        return found
+        """Return different ones, half of them near others; of the wide ones a third has one of three leading words."""
+        some = self.width.from_bytes(self.rng.integers(0, 256, (count, self.width.bytes), np.uint8))
+        if self.width.words > 1:
+            some[::3, 0] = self.rng.choice(np.array([0, 7 << 40, 2**64 - 1], np.uint64), len(some[::3]))
+        found: Words = distinct(np.concatenate([self._flipped(some[: count // 2]), some]))
+        return found[self.rng.permutation(len(found))[:count]]
+
+    def _flipped(self, rows: Words) -> Words:
+        """Return rows with one bit of each flipped."""
+        data, bits = self.width.to_bytes(rows), self.rng.integers(0, self.width.bits, len(rows))
+        data[np.arange(len(rows)), bits // 8] ^= (1 << bits % 8).astype(np.uint8)
+        return self.width.from_bytes(data)
 
     def ids(self, numbers: Words) -> Any:
         """Return ids as they are given to the store."""
@@ -138,22 +156,23 @@ class Store:
     def _build(self, path: Path, fingerprints: Words, numbers: Words) -> None:
         spec = self.spec
         fpstore.build(
-            path, fingerprints, None if spec.ids == "row" else self.ids(numbers), radius=spec.radius, design=spec.design,
-            block_bytes=spec.block_bytes, memory="64MiB", threads=1, fingerprinter=fpstore.SimHash(),
-            index_ids=spec.index_ids,
+            path, self.width.outside(fingerprints), None if spec.ids == "row" else self.ids(numbers), width=spec.width,
+            radius=spec.radius, design=spec.design, block_bytes=spec.block_bytes, memory="64MiB", threads=1,
+            fingerprinter=fpstore.SimHash(), index_ids=spec.index_ids,
         ).close()  # fmt: skip
 
     def _change(self, path: Path, ours: bool = True) -> None:
         """Insert and delete, in several commits."""
         added = in_order(self._fingerprints(CHANGED), self.rng.integers(2**62, 2**63, CHANGED, np.uint64))
-        removed = self.rng.choice(np.unique(self.now.fingerprints), CHANGED // 2, replace=False)
+        removed = self.rng.choice(distinct(self.now.fingerprints), CHANGED // 2, replace=False)
         with fpstore.open(path, "r+") as store:
             for start in range(0, CHANGED, 20):
-                store.insert(added.fingerprints[start : start + 20], self.ids(added.numbers[start : start + 20]))
-            store.delete(fingerprints=removed)
+                rows = self.width.outside(added.fingerprints[start : start + 20])
+                store.insert(rows, self.ids(added.numbers[start : start + 20]))
+            store.delete(fingerprints=self.width.outside(removed))
         if ours:
             self.now, self.ever = self._with(added), Pairs(*map(np.concatenate, zip(self.ever, added, strict=True)))
-            self.now = self._without(np.isin(self.now.fingerprints, removed))
+            self.now = self._without(is_in(self.now.fingerprints, removed))
 
     def _with(self, added: Pairs) -> Pairs:
         return in_order(*map(np.concatenate, zip(self.now, added, strict=True)))
@@ -164,23 +183,26 @@ class Store:
     def _queries(self) -> Words:
         stored = self.rng.choice(self.now.fingerprints, QUERIES)
         for i in range(self.spec.radius + 1):
-            stored[i::5] ^= np.uint64(1) << self.rng.integers(0, 64, len(stored[i::5]), np.uint64)
-        deleted = np.setdiff1d(self.ever.fingerprints, self.now.fingerprints)[:5]
-        return np.concatenate([stored, deleted, self.rng.integers(0, 2**64, 10, np.uint64), np.array([0, 2**64 - 1], np.uint64)])
+            stored[i::5] = self._flipped(stored[i::5])
+        ever = distinct(self.ever.fingerprints)
+        deleted = ever[~is_in(ever, self.now.fingerprints)][:5]
+        strangers = self.width.from_bytes(self.rng.integers(0, 256, (10, self.width.bytes), np.uint8))
+        return np.concatenate([stored, deleted, strangers, self.width.rows([0, 2**self.width.bits - 1])])
 
     def near(self, queries: Words, radius: int) -> list[list[tuple[int, int]]]:
         """Return (distance, fingerprint) of the matches of each query."""
-        stored = np.unique(self.now.fingerprints)
+        stored = distinct(self.now.fingerprints)
         out = []
         for query in queries:
-            distances = np.bitwise_count(stored ^ query)
+            distances = np.bitwise_count(stored ^ query).reshape(len(stored), -1).sum(1, np.int64)
             hits = np.flatnonzero(distances <= radius)
-            out.append(sorted(zip(distances[hits].tolist(), stored[hits].tolist(), strict=True)))
+            out.append(sorted(zip(distances[hits].tolist(), self.width.numbers(stored[hits]), strict=True)))
         return out
 
     def of(self, fingerprint: int) -> list[int]:
         """Return the numbers of the ids of a fingerprint."""
-        start, end = (int(np.searchsorted(self.now.fingerprints, np.uint64(fingerprint), side)) for side in ("left", "right"))
+        row = self.width.row(fingerprint)
+        start, end = (place_of(self.now.fingerprints, row, side) for side in ("left", "right"))
         found: list[int] = self.now.numbers[start:end].tolist()
         return found
 
@@ -189,13 +211,13 @@ class Store:
         before = self.now
         added = in_order(self._fingerprints(20), self.rng.integers(2**61, 2**62, 20, np.uint64))
         steps: list[tuple[str, Any, int, Pairs]] = [
-            ("insert", (added.fingerprints, self.ids(added.numbers)), 20, self._with(added))
+            ("insert", (self.width.outside(added.fingerprints), self.ids(added.numbers)), 20, self._with(added))
         ]
         self.now = steps[0][3]
         removed = self.rng.choice(self.now.fingerprints, 5)
-        gone = np.isin(self.now.fingerprints, removed)
+        gone = is_in(self.now.fingerprints, removed)
         self.now = self._without(gone)
-        steps.append(("delete", {"fingerprints": removed}, int(gone.sum()), self.now))
+        steps.append(("delete", {"fingerprints": self.width.outside(removed)}, int(gone.sum()), self.now))
         gone = np.isin(self.now.numbers, self.rng.choice(self.now.numbers, 5))
         removed = np.unique(self.now.numbers[gone])
         self.now = self._without(gone)

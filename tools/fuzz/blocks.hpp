@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "format/xxh64.hpp"
-#include "input.hpp"
+#include "rows.hpp"
 #include "isa/kernels.hpp"
 
 using namespace fpstore;
@@ -15,6 +15,14 @@ constexpr unsigned kCodes = 64;
 constexpr unsigned kPermutations = 16;
 constexpr uint64_t kLeastRoom = 2 * 65536;  // for two blocks, whatever counts they claim
 constexpr uint64_t kRoom = 2 * kLeastRoom;
+
+// All of it for fingerprints of one width.
+template <class W>
+struct Blocks {
+using Row = typename W::Row;
+using Rows = std::vector<Row>;
+using Values = std::pmr::vector<Row>;
+static constexpr unsigned kCodeSymbols = symbols_of(W::kBits);
 
 struct Code {
   uint8_t lengths[kSymbols];
@@ -28,28 +36,28 @@ struct World {
   Permutation forward[kPermutations];
   Permutation inverse[kPermutations];
   std::vector<const Kernels*> sets;
-  std::unique_ptr<uint64_t[]> out{new uint64_t[kRoom]};
+  std::unique_ptr<Row[]> out{new Row[kRoom]};
 };
 
-inline const World& world() {
+static const World& world() {
   static const World* const made = [] {
     World* w = new World;
     for (unsigned i = 0; i < kCodes; ++i) {
       Code& code = w->codes[i];
-      fuzz::make_code(i, i % 4 * 85, i % 8 == 7, code.lengths);
+      fuzz::make_code(i, i % 4 * 85, i % 8 == 7, kCodeSymbols, code.lengths);
       REQUIRE(make_encode_table(code.lengths, &code.encode) == Status::ok);
       REQUIRE(make_decode_table(code.lengths, &code.decode) == Status::ok);
       code.slow.reset(new fuzz::SlowCode(code.lengths));
     }
     fuzz::Random random(1);
     for (unsigned i = 0; i < kPermutations; ++i) {
-      uint8_t source[64];
-      fuzz::shuffle(&random, source);
+      uint8_t source[W::kBits];
+      fuzz::shuffle(&random, source, W::kBits);
       if (i < 8)
-        for (unsigned k = 0; k < 64; ++k) source[k] = static_cast<uint8_t>((k + 8 * i) % 64);
-      make_permutation(source, w->forward + i, w->inverse + i);
+        for (unsigned k = 0; k < W::kBits; ++k) source[k] = static_cast<uint8_t>((k + W::kBits / 8 * i) % W::kBits);
+      make_permutation(source, W::kBits, w->forward + i, w->inverse + i);
     }
-    w->sets = fuzz::all_kernels();
+    w->sets = fuzz::all_kernels(W::kBits);
     return w;
   }();
   return *made;
@@ -61,28 +69,37 @@ struct Table {
   uint32_t block_bytes;
   uint64_t seed;
   std::vector<uint8_t> blocks;
-  std::vector<uint64_t> keys;
+  Rows keys;
+  bool lies_of_ties = false;  // an entry has the leading word of the one before, but its symbol says otherwise
   unsigned directory_bits;
   std::vector<uint64_t> directory;
 
   uint64_t count() const { return keys.size(); }
   uint8_t* block(uint64_t b) { return blocks.data() + b * block_bytes; }
   void seal(uint64_t b) {
-    const uint64_t previous = b ? keys[b - 1] : 0;
-    store64(block(b), xxh64(block(b) + 8, block_bytes - 8, seed + keys[b] * xxh::kP1 + previous * xxh::kP2 + b * xxh::kP3));
+    const uint64_t previous = b ? lead(keys[b - 1]) : 0;
+    store64(block(b), xxh64(block(b) + 8, block_bytes - 8, seed + lead(keys[b]) * xxh::kP1 + previous * xxh::kP2 + b * xxh::kP3));
   }
 };
 
-using Values = std::pmr::vector<uint64_t>;
-
 // What the format page says that block b holds; false when it does not decode. Loosely: its codes may end before their stream.
-inline bool slow_decode(Table* t, uint64_t b, Values* out, bool loosely = false) {
+static bool slow_decode(Table* t, uint64_t b, Values* out, bool loosely = false) {
   const uint8_t* p = t->block(b);
   const uint32_t count = load16(p + 16), end = kBlockHeaderBytes * 8 + load16(p + 18);
   out->clear();
-  if (count == 0 || count > kMaxEntries || end > t->block_bytes * 8) return false;
+  if (count == 0 || count > kMaxEntries || count * W::kRestBytes > t->block_bytes - kBlockHeaderBytes) return false;
+  const uint8_t* rest = p + t->block_bytes - count * W::kRestBytes;
+  const uint32_t bits = (t->block_bytes - count * W::kRestBytes) * 8;
+  if (end > bits) return false;
   uint64_t e = load64(p + 8);
-  out->push_back(e);
+  if (e & ~top_mask(W::kLast + 1)) return false;
+  const auto add = [&] {
+    Row x{};
+    fuzz::word_at(x, 0) = e;
+    for (unsigned i = 1; i < W::kWords; ++i, rest += 8) fuzz::word_at(x, i) = load64(rest);
+    out->push_back(x);
+  };
+  add();
   std::pmr::vector<uint8_t> symbols;
   uint32_t at = kBlockHeaderBytes * 8, tail = end;
   for (uint32_t i = 1; i < count; ++i) {
@@ -92,33 +109,48 @@ inline bool slow_decode(Table* t, uint64_t b, Values* out, bool loosely = false)
   }
   if (at != end && !loosely) return false;
   for (const unsigned h : symbols) {
-    if (tail + 63 - h > t->block_bytes * 8) return false;
-    e = (h ? e >> (64 - h) << (64 - h) : 0) | uint64_t{1} << (63 - h);
-    for (unsigned bit = h + 1; bit < 64; ++bit, ++tail)
-      e |= static_cast<uint64_t>(p[tail / 8] >> (7 - tail % 8) & 1) << (63 - bit);
-    out->push_back(e);
+    if (tail + tail_bits(h) > bits) return false;
+    if (h < 64) {
+      const uint64_t before = e;
+      e = (h ? e >> (64 - h) << (64 - h) : 0) | uint64_t{1} << (63 - h);
+      for (unsigned bit = h + 1; bit <= W::kLast; ++bit, ++tail)
+        e |= static_cast<uint64_t>(p[tail / 8] >> (7 - tail % 8) & 1) << (63 - bit);
+      t->lies_of_ties |= W::kWide && e == before;
+    }
+    add();
   }
   return true;
 }
 
+// Bits of the leading word behind the first differing one.
+static uint32_t tail_bits(unsigned h) { return h < 64 ? W::kLast - h : 0; }
+
+// A bit that a key may be the first to have, which has this symbol: 64 is any behind the leading word. Negative: there is none.
+static int free_bit(const Row& e, unsigned h, fuzz::Random* random) {
+  if (h < 64) return fuzz::has_bit(e, h) ? -1 : static_cast<int>(h);
+  int bit = static_cast<int>(64 + random->below(W::kBits - 63) - 1);
+  while (bit >= 64 && fuzz::has_bit(e, static_cast<unsigned>(bit))) --bit;
+  return bit >= 64 ? bit : -1;
+}
+
 // Ascending keys, by their h: each input byte gives the h of the next, or the nearest smaller one that ascends and has a code.
-inline std::vector<uint64_t> make_keys(const uint8_t lengths[kSymbols], unsigned most, fuzz::Input* input) {
-  const uint64_t first = input->word();
-  fuzz::Random random(first);
-  std::vector<uint64_t> keys{first};
+static Rows make_keys(const uint8_t lengths[kSymbols], unsigned most, fuzz::Input* input) {
+  const Row first = fuzz::input_row<W>(input);
+  fuzz::Random random(lead(first));
+  Rows keys{first};
   for (unsigned n = input->byte() % (most + 1); n; --n) {
-    int h = input->left() ? input->byte() & 63 : static_cast<int>(random.below(64));
-    const uint64_t e = keys.back();
-    while (h >= 0 && ((e >> (63 - h) & 1) || !lengths[h])) --h;
+    // Wide keys often share their leading words.
+    const unsigned choice = (input->left() ? input->byte() : random.below(256)) % (W::kWide ? 96 : kCodeSymbols);
+    int h = static_cast<int>(std::min(choice, kCodeSymbols - 1)), bit = -1;
+    while (h >= 0 && (!lengths[h] || (bit = free_bit(keys.back(), static_cast<unsigned>(h), &random)) < 0)) --h;
     if (h < 0) break;
-    const uint64_t below = h == 63 ? 0 : ~uint64_t{0} >> (h + 1);
-    keys.push_back((e & ~below) | uint64_t{1} << (63 - h) | (random.next() & below));
+    keys.push_back(fuzz::above<W>(keys.back(), static_cast<unsigned>(bit), &random));
   }
   return keys;
 }
 
 // A sound table; these sets must encode it alike.
-inline void encode_table(Table* t, const std::vector<uint64_t>& keys, const std::vector<const Kernels*>& sets) {
+static void encode_table(Table* t, const Rows& keys, const std::vector<const Kernels*>& sets) {
   static Encoder* const e = new Encoder;
   for (const Kernels* set : sets) {
     e->code = t->code->encode;
@@ -126,15 +158,16 @@ inline void encode_table(Table* t, const std::vector<uint64_t>& keys, const std:
     e->block_bytes = t->block_bytes;
     e->block_index = e->previous_key = 0;
     e->count = 0;
-    // An entry takes at most 16 + 63 bits, so a closed block is never emptier than this.
-    const size_t most = keys.size() * 80 / ((t->block_bytes - kBlockHeaderBytes) * 8) + 2;
+    // An entry takes at most so many bits, and a closed block has room for less.
+    constexpr size_t entry = 16 + 64 + W::kRestBytes * 8;
+    const size_t most = keys.size() * entry / ((t->block_bytes - kBlockHeaderBytes) * 8 - entry) + 2;
     std::vector<uint8_t> blocks(most * t->block_bytes + kOverread);
-    std::vector<uint64_t> block_keys(most);
+    Rows block_keys(most);
     std::vector<uint32_t> counts(most);
     size_t bad = 0;
-    size_t n = set->encode(e, keys.data(), keys.size(), {blocks.data(), block_keys.data(), counts.data()}, &bad);
+    size_t n = set->encode(e, fuzz::words(keys), keys.size(), {blocks.data(), fuzz::words(&block_keys), counts.data()}, &bad);
     REQUIRE(n < keys.size());
-    n += set->encode_finish(e, {blocks.data() + n * t->block_bytes, &block_keys[n], &counts[n]});
+    n += set->encode_finish(e, {blocks.data() + n * t->block_bytes, fuzz::words(&block_keys) + n * W::kWords, &counts[n]});
     REQUIRE(set->encode_finish(e, {nullptr, nullptr, nullptr}) == 0);
     blocks.resize(n * t->block_bytes);
     block_keys.resize(n);
@@ -147,7 +180,7 @@ inline void encode_table(Table* t, const std::vector<uint64_t>& keys, const std:
 }
 
 // Blocks of input bytes; byte by byte, the input says what is put right.
-inline void raw_table(Table* t, unsigned most, fuzz::Input* input) {
+static void raw_table(Table* t, unsigned most, fuzz::Input* input) {
   const unsigned count = 1 + input->byte() % most;
   t->blocks.resize(count * t->block_bytes);
   t->keys.resize(count);
@@ -157,7 +190,8 @@ inline void raw_table(Table* t, unsigned most, fuzz::Input* input) {
     store64(p + 8, input->word(1 + repair % 8));
     uint32_t entries = static_cast<uint32_t>(input->word(2));
     uint32_t code_length = static_cast<uint32_t>(input->word(2));
-    const uint64_t key = input->word();
+    if (W::kBits < 64 && repair & 3) store64(p + 8, load64(p + 8) & top_mask(W::kBits));
+    const Row key = fuzz::input_row<W>(input);
     input->fill(p + kBlockHeaderBytes, std::min<size_t>(t->block_bytes - kBlockHeaderBytes, input->byte() * 16u));
     if (repair & 8) entries &= 63;
     if (repair & 16) {
@@ -166,9 +200,10 @@ inline void raw_table(Table* t, unsigned most, fuzz::Input* input) {
       for (; n + 1 < entries; ++n) {
         uint32_t next = at;
         const int h = t->code->slow->decode(p, &next, t->block_bytes * 8);
-        if (h < 0 || next + tails + 63 - static_cast<unsigned>(h) > t->block_bytes * 8) break;
+        const uint32_t more = h < 0 ? 0 : tail_bits(static_cast<unsigned>(h)), rests = (n + 2) * W::kRestBytes;
+        if (h < 0 || rests > t->block_bytes || next + tails + more > (t->block_bytes - rests) * 8) break;
         at = next;
-        tails += 63 - static_cast<unsigned>(h);
+        tails += more;
       }
       entries = n + 1;
       code_length = at - kBlockHeaderBytes * 8;
@@ -183,21 +218,24 @@ inline void raw_table(Table* t, unsigned most, fuzz::Input* input) {
 }
 
 // Changes bytes of a sound table.
-inline void damage(Table* t, fuzz::Input* input) {
+static void damage(Table* t, fuzz::Input* input) {
   for (unsigned n = input->byte() % 4; n; --n) {
     const size_t place = input->word(2) % t->blocks.size();
     t->blocks[place] ^= input->byte();
   }
-  for (unsigned n = input->byte() % 3 / 2; n; --n) t->keys[input->byte() % t->count()] ^= input->word();
+  for (unsigned n = input->byte() % 3 / 2; n; --n) {
+    Row& key = t->keys[input->byte() % t->count()];
+    fuzz::word_at(key, input->byte() % W::kWords) ^= input->word();
+  }
 }
 
 // The right directory of the keys, which need not ascend.
-inline std::vector<uint64_t> right_directory(const Table& t) {
+static std::vector<uint64_t> right_directory(const Table& t) {
   std::vector<uint64_t> directory;
   for (uint64_t s = 0; s < uint64_t{1} << t.directory_bits; ++s) {
     const uint64_t bound = t.directory_bits ? s << (64 - t.directory_bits) : 0;
     directory.push_back(static_cast<uint64_t>(
-        std::count_if(t.keys.begin(), t.keys.end(), [bound](uint64_t key) { return key < bound; })));
+        std::count_if(t.keys.begin(), t.keys.end(), [bound](const Row& key) { return lead(key) < bound; })));
   }
   directory.push_back(t.count());
   return directory;
@@ -206,7 +244,7 @@ inline std::vector<uint64_t> right_directory(const Table& t) {
 // A table in memory of its own: blocks and kOverread bytes that hold something else each time, and exact indexes.
 struct Copy {
   std::unique_ptr<uint8_t[]> blocks;
-  std::unique_ptr<uint64_t[]> keys, directory;
+  std::unique_ptr<uint64_t[]> keys, key_rests, directory;
   const Code* code = nullptr;
   TableView view;
 
@@ -216,12 +254,17 @@ struct Copy {
     directory.reset(new uint64_t[t.directory.size()]);
     std::copy(t.blocks.begin(), t.blocks.end(), blocks.get());
     memset(blocks.get() + t.blocks.size(), behind, kOverread);
-    std::copy(t.keys.begin(), t.keys.end(), keys.get());
+    key_rests.reset(new uint64_t[t.count() * W::kRestWords]);
+    for (size_t i = 0; i < t.count(); ++i) {
+      keys[i] = lead(t.keys[i]);
+      for (unsigned k = 0; k < W::kRestWords; ++k) key_rests[i * W::kRestWords + k] = word_of(t.keys[i], k + 1);
+    }
     std::copy(t.directory.begin(), t.directory.end(), directory.get());
     if (code != t.code) view.code = t.code->decode;  // large: not copied needlessly
     code = t.code;
     view.blocks = blocks.get();
     view.keys = keys.get();
+    view.key_rests = key_rests.get();
     view.directory = directory.get();
     view.block_count = t.count();
     view.fingerprint_count = fingerprint_count;
@@ -231,6 +274,7 @@ struct Copy {
     view.forward = world().forward[t.permutation];
     view.inverse = world().inverse[t.permutation];
   }
+};
 };
 
 }  // namespace

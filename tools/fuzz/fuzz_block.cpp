@@ -7,7 +7,20 @@
 
 namespace {
 
-void make_directory(Table* t, fuzz::Input* input) {
+template <class W>
+struct Searching : Blocks<W> {
+using Base = Blocks<W>;
+using typename Base::Copy;
+using typename Base::Row;
+using typename Base::Rows;
+using typename Base::Table;
+using typename Base::Values;
+using typename Base::World;
+using Base::right_directory;
+using Base::world;
+using Found = Match<Row>;
+
+static void make_directory(Table* t, fuzz::Input* input) {
   const unsigned choice = input->byte();
   t->directory_bits = choice % 6;
   t->directory = right_directory(*t);
@@ -16,7 +29,7 @@ void make_directory(Table* t, fuzz::Input* input) {
   t->directory[input->byte() % t->directory.size()] = value < 200 ? value % 8 : input->word();
 }
 
-using Matches = std::pmr::vector<std::tuple<uint64_t, uint32_t, uint32_t>>;
+using Matches = std::pmr::vector<std::tuple<Row, uint32_t, uint32_t>>;
 
 // Everything one instruction set says about a table.
 struct Answer {
@@ -40,26 +53,26 @@ struct Answer {
 };
 
 // The matches in a sink, sorted, which each name their true distance, and no fingerprint twice.
-Matches take(Sink* sink, const std::vector<uint64_t>& queries, unsigned radius) {
-  Matches matches;
+static Matches take(Sink* sink, const Rows& queries, unsigned radius) {
+  Matches found;
   for (uint64_t i = 0; i < sink->count; ++i) {
-    const Match& m = sink->matches[i];
+    const Found& m = fpstore::matches<Row>(*sink)[i];
     REQUIRE(m.query < queries.size() && m.distance <= radius);
-    REQUIRE(static_cast<uint32_t>(__builtin_popcountll(m.fingerprint ^ queries[m.query])) == m.distance);
-    matches.emplace_back(m.fingerprint, m.query, m.distance);
+    REQUIRE(ones(m.fingerprint ^ queries[m.query]) == m.distance);
+    found.emplace_back(m.fingerprint, m.query, m.distance);
   }
   release(sink);
-  std::sort(matches.begin(), matches.end());
-  return matches;
+  std::sort(found.begin(), found.end());
+  return found;
 }
 
 // The nearest that a scan keeps of each query are the first of all its matches by distance and fingerprint.
-void check_nearest(const Kernels& set, const TableView& view, const Queries& queries, unsigned radius, Matches all) {
+static void check_nearest(const Kernels& set, const TableView& view, const Queries& queries, unsigned radius, Matches all) {
   Nearest nearest;
   Sink sink;
   Fault fault;
   const uint64_t limit = 1 + all.size() % 5;
-  REQUIRE(start_nearest(&nearest, queries.count, limit, radius));
+  REQUIRE(start_nearest(&nearest, W::kWords, queries.count, limit, radius));
   REQUIRE(set.scan(view, {0, view.block_count}, queries, {radius, nullptr, &nearest}, &sink, &fault) == Status::ok);
   std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
     return std::make_tuple(std::get<1>(a), std::get<2>(a), std::get<0>(a)) <
@@ -71,14 +84,15 @@ void check_nearest(const Kernels& set, const TableView& view, const Queries& que
     if (counts[std::get<1>(match)]++ < limit) expected.push_back(match);
   for (size_t i = 0; i < queries.count; ++i) REQUIRE(nearest.queries[i].more == (counts[i] > limit));
   REQUIRE(!sink.count && hand_over(&nearest, &sink));
-  std::vector<uint64_t> words(queries.words, queries.words + queries.count);
+  const Row* const first = rows<Row>(queries.words);
+  const Rows asked(first, first + queries.count);
   std::sort(expected.begin(), expected.end());
-  REQUIRE(take(&sink, words, radius) == expected);
+  REQUIRE(take(&sink, asked, radius) == expected);
   release(&nearest);
 }
 
 struct Questions {
-  std::vector<uint64_t> targets;  // unpermuted
+  Rows targets;  // unpermuted
   unsigned prefix_bits[2];
   unsigned flips[2];
   std::vector<uint64_t> variants[2];
@@ -87,31 +101,33 @@ struct Questions {
   uint64_t fingerprint_count;  // what the table claims: some sets choose by it between two ways of searching a block
 };
 
-Questions make_questions(const Table& t, const std::vector<uint64_t>& entries, fuzz::Input* input) {
+static Questions make_questions(const Table& t, const Rows& entries, fuzz::Input* input) {
   Questions q;
   const Permutation& inverse = world().inverse[t.permutation];
-  q.targets = {apply(inverse, input->word()), apply(inverse, t.keys[input->byte() % t.count()])};
+  q.targets = {apply(inverse, fuzz::input_row<W>(input)), apply(inverse, t.keys[input->byte() % t.count()])};
   for (unsigned i = 0, n = entries.size() > 1000 ? 1 : 2; i < n && !entries.empty(); ++i) {
-    const uint64_t e = entries[input->word(2) % entries.size()];
+    Row e = entries[input->word(2) % entries.size()];
     const unsigned flip = input->byte();
-    q.targets.push_back(apply(inverse, flip < 64 ? e ^ uint64_t{1} << flip : flip < 128 ? e + 1 : flip < 160 ? e - 1 : e));
+    if (flip < 96) e = e ^ fuzz::one_bit<W>(input->byte() % W::kBits);
+    else if (flip < 160) e = fuzz::plus<W>(e, flip < 128 ? 1 : -1);
+    q.targets.push_back(apply(inverse, e));
   }
   for (unsigned i = 0; i < 2; ++i) {
     const unsigned choice = input->byte();
-    q.prefix_bits[i] = choice % 65;
+    q.prefix_bits[i] = choice % (W::kLast + 2);
     q.flips[i] = q.prefix_bits[i] && (q.prefix_bits[i] <= 8 || choice >= 250) ? choice / 65 % 2 : 0;
     q.variants[i].push_back(0);
     for (unsigned bit = 64 - q.prefix_bits[i]; q.flips[i] && bit < 64; ++bit) q.variants[i].push_back(uint64_t{1} << bit);
   }
   const unsigned radius = input->byte();
-  q.radius = radius < 160 ? radius % 16 : radius % 66;
+  q.radius = radius < 160 ? radius % 16 : radius * 17 % (W::kBits + 2);
   const unsigned claims = input->byte();
   q.room = kRoom >> (claims & 1);
   q.fingerprint_count = claims & 2 ? 0 : uint64_t{1} << (claims >> 2);
   return q;
 }
 
-Answer ask(const Kernels& set, const Table& t, const Table& second, const Questions& q, uint8_t behind,
+static Answer ask(const Kernels& set, const Table& t, const Table& second, const Questions& q, uint8_t behind,
            const std::pmr::vector<Values>& slow, const std::pmr::vector<bool>& decodes) {
   const World& w = world();
   static Copy copies[2];
@@ -125,7 +141,7 @@ Answer ask(const Kernels& set, const Table& t, const Table& second, const Questi
   bool all_right = true;
   for (uint64_t b = 0; b < t.count(); ++b) {
     uint32_t count = 0;
-    Decoded to{w.out.get(), kRoom, &count};
+    Decoded to{reinterpret_cast<uint64_t*>(w.out.get()), kRoom, &count};
     const Status status = set.decode_blocks(view, {b, b + 1}, &to, &fault);
     answer.note(status, fault);
     const bool right = decodes[b] && slow[b].back() == t.keys[b];
@@ -137,9 +153,9 @@ Answer ask(const Kernels& set, const Table& t, const Table& second, const Questi
     all.insert(all.end(), slow[b].begin(), slow[b].end());
   }
   // Several at once, at the end of the room, so that nothing is written past it.
-  uint64_t* const out = w.out.get() + kRoom - q.room;
+  Row* const out = w.out.get() + kRoom - q.room;
   std::vector<uint32_t> counts(t.count());
-  Decoded to{out, q.room, counts.data()};
+  Decoded to{reinterpret_cast<uint64_t*>(out), q.room, counts.data()};
   const Status decoded = set.decode_blocks(view, {0, t.count()}, &to, &fault);
   answer.note(decoded, fault);
   if (decoded == Status::ok) {
@@ -153,7 +169,7 @@ Answer ask(const Kernels& set, const Table& t, const Table& second, const Questi
   std::vector<uint64_t> places(q.targets.size());
   std::vector<uint32_t> ranks(q.targets.size());
   for (size_t i = 0; i < q.targets.size(); ++i) {
-    const Status status = set.locate(view, {&q.targets[i], 1}, &places[i], &ranks[i], nullptr, &fault);
+    const Status status = set.locate(view, {fuzz::words(q.targets) + i * W::kWords, 1}, &places[i], &ranks[i], nullptr, &fault);
     answer.note(status, fault);
     if (status != Status::ok) continue;
     if (places[i] != UINT64_MAX) REQUIRE(places[i] < t.count() && ranks[i] < load16(t.blocks.data() + places[i] * t.block_bytes + 16));
@@ -161,13 +177,13 @@ Answer ask(const Kernels& set, const Table& t, const Table& second, const Questi
   }
 
   TableProbe probes[2];
-  for (unsigned i = 0; i < 2; ++i)
-    probes[i] = TableProbe{&copies[i].view,          q.prefix_bits[i],
-                           q.flips[i],               apply(copies[i].view.inverse, top_mask(q.prefix_bits[i])),
-                           q.variants[i].data(), q.variants[i].size()};
+  for (unsigned i = 0; i < 2; ++i) {
+    probes[i] = TableProbe{&copies[i].view, q.prefix_bits[i], q.flips[i], {}, q.variants[i].data(), q.variants[i].size()};
+    *rows<Row>(probes[i].condition) = apply(copies[i].view.inverse, fuzz::top_bits<W>(q.prefix_bits[i]));
+  }
   Sink sink;
   ProbeCounters counters;
-  const Queries queries{q.targets.data(), q.targets.size()};
+  const Queries queries{fuzz::words(q.targets), q.targets.size()};
   fault.table = 99;
   answer.probe_status = set.probe({probes, 2}, queries, ProbeOptions{q.radius}, &sink, &counters, &fault);
   REQUIRE(fault.table < 2 && (answer.probe_status == Status::ok || fault.status == answer.probe_status));
@@ -180,7 +196,7 @@ Answer ask(const Kernels& set, const Table& t, const Table& second, const Questi
   REQUIRE(fault.table < 2 && (answer.swept_status == Status::ok || fault.status == answer.swept_status));
   answer.swept = take(&sink, q.targets, q.radius);
 
-  const Queries few{q.targets.data(), std::min<size_t>(q.targets.size(), 2)};
+  const Queries few{fuzz::words(q.targets), std::min<size_t>(q.targets.size(), 2)};
   const Status status = set.scan(view, {0, t.count()}, few, {q.radius}, &sink, &fault);
   answer.note(status, fault);
   REQUIRE((status == Status::ok) == all_right);
@@ -190,18 +206,18 @@ Answer ask(const Kernels& set, const Table& t, const Table& second, const Questi
 }
 
 // Another table of the same entries, with another permutation and another code.
-Table second_table(const Table& t, std::vector<uint64_t> entries, const std::vector<const Kernels*>& sets, fuzz::Input* input) {
+static Table second_table(const Table& t, Rows entries, const std::vector<const Kernels*>& sets, fuzz::Input* input) {
   const World& w = world();
   Table second;
   do second.code = &w.codes[input->byte() % kCodes];
-  while (second.code->slow->symbols.size() < kSymbols);
+  while (second.code->slow->symbols.size() < Base::kCodeSymbols);
   second.permutation = input->byte() % kPermutations;
   second.block_bytes = kMinBlockBytes << (input->byte() & 1);
   second.seed = t.seed + 1;
-  for (uint64_t& e : entries) e = apply(w.forward[second.permutation], apply(w.inverse[t.permutation], e));
+  for (Row& e : entries) e = apply(w.forward[second.permutation], apply(w.inverse[t.permutation], e));
   std::sort(entries.begin(), entries.end());
   entries.erase(std::unique(entries.begin(), entries.end()), entries.end());
-  encode_table(&second, entries, sets);
+  Base::encode_table(&second, entries, sets);
   second.directory_bits = input->byte() % 6;
   second.directory = right_directory(second);
   return second;
@@ -215,22 +231,22 @@ struct Truth {
   uint64_t candidates = 0;
 };
 
-Truth find_truth(const Table& t, const Table& second, const Questions& q, const std::pmr::vector<Values>& blocks) {
+static Truth find_truth(const Table& t, const Table& second, const Questions& q, const std::pmr::vector<Values>& blocks) {
   const Permutation& inverse = world().inverse[t.permutation];
   Truth truth;
   for (uint32_t i = 0; i < q.targets.size(); ++i) {
-    const uint64_t target = apply(world().forward[t.permutation], q.targets[i]);
+    const Row target = apply(world().forward[t.permutation], q.targets[i]);
     uint64_t place = UINT64_MAX, rank = 0;
     for (uint64_t b = 0; b < blocks.size(); ++b)
       for (uint64_t r = 0; r < blocks[b].size(); ++r) {
-        const uint64_t difference = blocks[b][r] ^ target;
-        if (!difference) place = b, rank = r;
-        const uint32_t distance = static_cast<uint32_t>(__builtin_popcountll(difference));
+        const Row difference = blocks[b][r] ^ target;
+        const uint32_t distance = ones(difference);
+        if (!distance) place = b, rank = r;
         bool reached = false;
-        const uint64_t fingerprint = apply(inverse, blocks[b][r]);
-        const uint64_t other = apply(world().forward[second.permutation], fingerprint ^ q.targets[i]);
+        const Row fingerprint = apply(inverse, blocks[b][r]);
+        const Row other = apply(world().forward[second.permutation], fingerprint ^ q.targets[i]);
         for (unsigned k = 0; k < 2; ++k)
-          if (static_cast<unsigned>(__builtin_popcountll((k ? other : difference) & top_mask(q.prefix_bits[k]))) <= q.flips[k])
+          if (ones((k ? other : difference) & fuzz::top_bits<W>(q.prefix_bits[k])) <= q.flips[k])
             reached = true, ++truth.candidates;
         if (distance > q.radius) continue;
         if (reached) truth.probed.emplace_back(fingerprint, i, distance);
@@ -243,20 +259,18 @@ Truth find_truth(const Table& t, const Table& second, const Questions& q, const 
   return truth;
 }
 
-void check_sound(const Truth& truth, const Answer& answer) {
+static void check_sound(const Truth& truth, const Answer& answer) {
   for (const auto& fault : answer.faults) REQUIRE(std::get<0>(fault) == Status::ok);
   REQUIRE(answer.probe_status == Status::ok && answer.swept_status == Status::ok);
-  REQUIRE(answer.words == truth.words && answer.probed == answer.swept && answer.probed == truth.probed && answer.scanned == truth.scanned);
+  REQUIRE(answer.words == truth.words);
+  REQUIRE(answer.probed == answer.swept && answer.probed == truth.probed);
+  REQUIRE(answer.scanned == truth.scanned);
   // A set may compute the distance of every entry of a block that it has opened.
   REQUIRE(answer.candidates >= truth.candidates);
   REQUIRE(answer.blocks_read > 0);
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const fuzz::Arena arena;
-  fuzz::Input input(data, size);
+static void run(fuzz::Input& input, const uint8_t* data, size_t size) {
   const World& w = world();
   Table t;
   const unsigned shape = input.byte();
@@ -270,26 +284,26 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   t.block_bytes = sizes[small ? shape % 8 : 8 + shape % 8];
   t.seed = input.word();
   if (shape & 64) {
-    encode_table(&t, make_keys(t.code->lengths, small ? 63 : 255, &input), sets);
-    if (shape & 128) damage(&t, &input);
+    Base::encode_table(&t, Base::make_keys(t.code->lengths, small ? 63 : 255, &input), sets);
+    if (shape & 128) Base::damage(&t, &input);
   } else {
-    raw_table(&t, 4, &input);
+    Base::raw_table(&t, 4, &input);
   }
   for (uint64_t b = 0; b < t.count(); ++b) t.seal(b);
   make_directory(&t, &input);
 
   std::pmr::vector<Values> slow(t.count());
   std::pmr::vector<bool> decodes(t.count());
-  std::vector<uint64_t> entries;
+  Rows entries;
   const bool directory_right = t.directory == right_directory(t);
   bool sound = directory_right;
   for (uint64_t b = 0; b < t.count(); ++b) {
-    decodes[b] = slow_decode(&t, b, &slow[b]);
+    decodes[b] = Base::slow_decode(&t, b, &slow[b]);
     sound = sound && decodes[b] && slow[b].back() == t.keys[b];
     if (decodes[b]) entries.insert(entries.end(), slow[b].begin(), slow[b].end());
   }
-  const auto descends = [](uint64_t a, uint64_t b) { return a >= b; };
-  sound = sound && std::adjacent_find(entries.begin(), entries.end(), descends) == entries.end();
+  const auto descends = [](const Row& a, const Row& b) { return b <= a; };
+  sound = sound && !t.lies_of_ties && std::adjacent_find(entries.begin(), entries.end(), descends) == entries.end();
   if ((shape & 192) == 64 && directory_right) REQUIRE(sound);
   const bool keys_ascend = std::adjacent_find(t.keys.begin(), t.keys.end(), descends) == t.keys.end();
 
@@ -308,5 +322,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       REQUIRE(answer.blocks_read == first.blocks_read);
     }
   }
+}
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const fuzz::Arena arena;
+  fuzz::Input input(data, size);
+  fuzz::with_width(input.byte(), [&](auto width) { Searching<decltype(width)>::run(input, data, size); });
   return 0;
 }

@@ -180,7 +180,10 @@ std::pmr::vector<Found> brute(const Case& c) {
 
 std::pmr::vector<Found> taken(Sink* sink) {
   std::pmr::vector<Found> found;
-  for (uint64_t i = 0; i < sink->count; ++i) found.push_back({sink->matches[i].query, sink->matches[i].fingerprint, sink->matches[i].distance});
+  for (uint64_t i = 0; i < sink->count; ++i) {
+    const Match<uint64_t>& match = matches<uint64_t>(*sink)[i];
+    found.push_back({match.query, match.fingerprint, match.distance});
+  }
   release(sink);
   std::sort(found.begin(), found.end());
   return found;
@@ -205,7 +208,7 @@ void ask(const Case& c, bool sure, bool forged) {
     REQUIRE(fault.table <= c.tables);
   }
   const ColumnView& first = c.wide() ? c.rows.view : c.files[0].view;
-  settle(scan_entries(first, {0, first.count}, queries, c.radius, nullptr, &sink, &fault));
+  settle(scan_entries(first, {0, first.count}, queries, c.radius, nullptr, {&sink, nullptr}, &fault));
   WordVector places(c.count());
   const Status status = locate_entries(first, {c.set.data(), c.count()}, places.data(), nullptr, &fault);
   REQUIRE(status == Status::ok || !sure);
@@ -273,7 +276,7 @@ void draw(fuzz::Input* input, const fuzz::Chance& chance, Case* c) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const std::vector<const Kernels*>* const all = new std::vector<const Kernels*>(fuzz::all_kernels());
+  static const std::vector<const Kernels*>* const all = new std::vector<const Kernels*>(fuzz::all_kernels(64));
   const fuzz::Arena arena;
   const fuzz::Chance chance(data, size);
   fuzz::Input input(data, size);

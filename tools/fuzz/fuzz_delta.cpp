@@ -7,7 +7,7 @@
 #include <set>
 
 #include "delta/delta.hpp"
-#include "input.hpp"
+#include "rows.hpp"
 
 using namespace fpstore;
 
@@ -15,9 +15,17 @@ namespace {
 
 using Words = std::vector<uint64_t>;
 
+const Pause kOn = [](uint64_t) {};
+
+template <class W>
+struct Modelling {
+using Row = typename W::Row;
+using Rows = std::vector<Row>;
+using FoundIds = Pairs;  // of the kernel
+
 struct Happened {
   Change kind;
-  uint64_t fingerprint;
+  Row fingerprint;
   uint64_t id;
 };
 
@@ -28,12 +36,12 @@ struct Facts {
   std::pmr::map<uint64_t, bool> ids;  // those that were named since the last absence: added or removed
 };
 
-using State = std::pmr::map<uint64_t, Facts>;
+using State = std::pmr::map<Row, Facts>;
 
 struct Model {
   std::pmr::vector<Happened> log;
   State now;                                            // what the whole log makes
-  std::pmr::map<uint64_t, bool> in_base;                     // of every fingerprint with an entry
+  std::pmr::map<Row, bool> in_base;                     // of every fingerprint with an entry
   std::pmr::vector<std::pair<uint32_t, uint32_t>> versions;  // and how many changes they see
 
   static void happen(State* all, const Happened& one) {
@@ -76,35 +84,34 @@ struct Model {
   uint32_t size() const { return static_cast<uint32_t>(log.size()); }
 };
 
-Said said_of(const Facts& facts, uint64_t id) {
+static Said said_of(const Facts& facts, uint64_t id) {
   const auto found = facts.ids.find(id);
   if (found != facts.ids.end()) return found->second ? Said::present : Said::absent;
   return facts.wiped ? Said::absent : Said::nothing;
 }
 
-using Pairs = std::pmr::vector<std::pair<uint64_t, unsigned>>;  // fingerprint, distance
+using Near = std::pmr::vector<std::pair<Row, unsigned>>;  // fingerprint, distance
 
-Pairs near(const Model& model, const State& all, uint64_t query, unsigned radius) {
-  Pairs found;
+static Near near(const Model& model, const State& all, const Row& query, unsigned radius) {
+  Near found;
   for (const auto& [fingerprint, facts] : all) {
-    const unsigned distance = static_cast<unsigned>(__builtin_popcountll(fingerprint ^ query));
+    const unsigned distance = ones(fingerprint ^ query);
     if (facts.present && !model.in_base.at(fingerprint) && distance <= radius) found.emplace_back(fingerprint, distance);
   }
   return found;
 }
 
 // The matches of a sink, query by query, each fingerprint once.
-std::pmr::vector<Pairs> take(const Sink& sink, size_t queries) {
-  std::pmr::vector<Pairs> found(queries);
+static std::pmr::vector<Near> take(const Sink& sink, size_t queries) {
+  std::pmr::vector<Near> found(queries);
   for (uint64_t i = 0; i < sink.count; ++i) {
-    REQUIRE(sink.matches[i].query < queries);
-    found[sink.matches[i].query].emplace_back(sink.matches[i].fingerprint, sink.matches[i].distance);
+    const Match<Row>& match = fpstore::matches<Row>(sink)[i];
+    REQUIRE(match.query < queries);
+    found[match.query].emplace_back(match.fingerprint, match.distance);
   }
-  for (Pairs& matches : found) std::sort(matches.begin(), matches.end());
+  for (Near& matches : found) std::sort(matches.begin(), matches.end());
   return found;
 }
-
-const Pause kOn = [](uint64_t) {};
 
 struct Guard {
   Sink sink;
@@ -115,18 +122,18 @@ class Trial {
  public:
   Trial(fuzz::Input* input, const fuzz::Chance& chance)
       : input_(*input), chance_(chance), scale_(chance.scale()), random_(input->word(4)) {
-    uint8_t bits[64];
-    fuzz::shuffle(&random_, bits);
+    uint8_t bits[W::kBits];
+    fuzz::shuffle(&random_, bits, W::kBits);
     // An index of a small radius takes fewer pages.
     const unsigned radius = input_.byte();
-    radius_ = radius < 192 && small() ? radius % 3 : radius % (NearIndex::kMaxRadius + 1);
-    delta_.reset(new Delta(radius_, bits));
+    radius_ = radius < 192 && small() ? radius % 3 : radius % (W::kBits < 64 ? 12 : 40);
+    delta_ = make_delta(W::kBits, radius_, bits);
     // Fingerprints of which many lie near each other, and few ids, so that changes meet.
     const unsigned most[] = {12, 24, 48};
     const unsigned pool = 1 + input_.byte() % most[static_cast<unsigned>(scale_)];
     while (pool_.size() < pool) {
-      uint64_t x = pool_.empty() || random_.below(3) == 0 ? random_.next() : pool_[random_.below(static_cast<unsigned>(pool_.size()))];
-      for (unsigned k = random_.below(5); k; --k) x ^= uint64_t{1} << random_.below(64);
+      Row x = pool_.empty() || random_.below(3) == 0 ? fuzz::random_row<W>(&random_) : pool_[random_.below(static_cast<unsigned>(pool_.size()))];
+      for (unsigned k = random_.below(5); k; --k) x = flipped(x);
       pool_.push_back(x);
     }
     ids_ = 1 + input_.byte() % 24;
@@ -163,11 +170,12 @@ class Trial {
     const uint32_t last = model_.versions.empty() ? 5 : model_.versions.back().first;
     return step >= 248 ? last - 1 : last + step / 64;
   }
-  uint64_t pick() { return pool_[input_.byte() % pool_.size()]; }
+  Row flipped(const Row& x) { return x ^ fuzz::one_bit<W>(random_.below(W::kBits)); }
+  Row pick() { return pool_[input_.byte() % pool_.size()]; }
   uint64_t pick_id() { return input_.byte() % ids_ * (uint64_t{1} << (based_ % 60)); }
   // Fixed for each fingerprint, but for a few that contradict themselves.
-  bool in_base(uint64_t fingerprint) {
-    const bool based = (fingerprint * 0x9E3779B97F4A7C15u ^ based_) >> 62 == 0;
+  bool in_base(const Row& fingerprint) {
+    const bool based = (word_of(fingerprint, W::kWords - 1) * 0x9E3779B97F4A7C15u ^ based_) >> 62 == 0;
     return random_.below(2000) == 0 ? !based : based;
   }
 
@@ -176,15 +184,16 @@ class Trial {
     const bool many = step == 100 && scale_ == fuzz::Scale::large;
     const size_t n = many ? 700 : input_.byte() % (small() ? 10 : 20);
     std::vector<uint8_t> kinds(n), bases(n);
-    Words fingerprints(n), ids(n);
+    Rows fingerprints(n);
+    Words ids(n);
     for (size_t i = 0; i < n; ++i) {
       const unsigned kind = input_.byte();
       kinds[i] = kind < 140 ? 0 : kind < 200 ? 1 : kind < 250 ? 2 : 3;
-      fingerprints[i] = many && kind % 4 ? random_.next() : pick();
+      fingerprints[i] = many && kind % 4 ? fuzz::random_row<W>(&random_) : pick();
       ids[i] = pick_id();
       bases[i] = in_base(fingerprints[i]);
     }
-    const Applied applied = delta_->apply(Changes{kinds.data(), fingerprints.data(), ids.data(), bases.data(), n}, version);
+    const Applied applied = delta_->apply(Changes{kinds.data(), fuzz::words(fingerprints), ids.data(), bases.data(), n}, version);
     if (model_.is_old(version)) {
       REQUIRE(applied == Applied::old_version);
       return;
@@ -203,18 +212,19 @@ class Trial {
   }
 
   // Entries stay though the changes that made them are taken back.
-  bool put(uint64_t fingerprint, bool based) { return model_.in_base.emplace(fingerprint, based).first->second == based; }
+  bool put(const Row& fingerprint, bool based) { return model_.in_base.emplace(fingerprint, based).first->second == based; }
 
   void probe_insert(uint32_t version) {
     const size_t n = input_.byte() % (small() ? 10 : 24);
     const unsigned how = input_.byte();
-    const unsigned radius = input_.byte() % 4 ? std::min<unsigned>(random_.below(12), radius_) : random_.below(65);
+    const unsigned radius = input_.byte() % 4 ? std::min<unsigned>(random_.below(12), radius_) : random_.below(W::kBits + 1);
     const bool always = how & 1, fails = how >= 240;
-    Words queries(n), ids(n);
+    Rows queries(n);
+    Words ids(n);
     std::vector<uint8_t> matched(n), bases(n), inserted(n, 9), expected(n);
     for (size_t i = 0; i < n; ++i) {
       queries[i] = pick();
-      if (input_.byte() & 1) queries[i] ^= uint64_t{1} << random_.below(64);
+      if (input_.byte() & 1) queries[i] = flipped(queries[i]);
       ids[i] = pick_id();
       matched[i] = static_cast<uint8_t>(random_.below(8) ? 0 : 1 + random_.below(2));
       bases[i] = in_base(queries[i]);
@@ -223,7 +233,7 @@ class Trial {
     if ((how & 14) == 14) guard.sink.limit = how;
     size_t done = n;
     const Applied applied =
-        delta_->probe_insert(Asked{queries.data(), ids.data(), matched.data(), bases.data(), radius, always}, &done, version,
+        delta_->probe_insert(Asked{fuzz::words(queries), ids.data(), matched.data(), bases.data(), radius, always}, &done, version,
                              &guard.sink, inserted.data(), [fails] {
                                if (fails) throw std::bad_alloc();
                              });
@@ -232,7 +242,7 @@ class Trial {
       return;
     }
     const uint32_t before = model_.size();
-    std::pmr::vector<Pairs> found(n);
+    std::pmr::vector<Near> found(n);
     uint64_t total = 0;
     for (size_t i = 0; i < n; ++i) {
       found[i] = near(model_, model_.now, queries[i], radius);
@@ -260,32 +270,32 @@ class Trial {
     for (const auto& [fingerprint, facts] : model_.now) removals += facts.wiped && model_.in_base.at(fingerprint);
     REQUIRE(delta_->entries() == model_.in_base.size() && delta_->operations() == model_.size());
     REQUIRE(delta_->removals() == removals);
-    REQUIRE(delta_->radius() == radius_ && delta_->bytes() >= model_.size());
+    REQUIRE(delta_->width() == W::kBits && delta_->bytes() >= model_.size());
     for (uint32_t version = 3; version < 12; ++version) REQUIRE(delta_->end_of(version) == model_.end_of(version));
     REQUIRE(delta_->end_of(UINT32_MAX) == model_.size());
   }
 
   void check(uint32_t end) {
     const State all = model_.at(end);
-    Words asked(pool_);
+    Rows asked(pool_);
     const size_t most = small() ? 14 : 60;
     for (const auto& [fingerprint, facts] : all)
       if (asked.size() < most) asked.push_back(fingerprint);
-    for (unsigned i = 0; i < 4; ++i) asked.push_back(pool_[random_.below(static_cast<unsigned>(pool_.size()))] ^ uint64_t{1} << i * 9);
-    asked.push_back(random_.next());
+    for (unsigned i = 0; i < 4; ++i) asked.push_back(pool_[random_.below(static_cast<unsigned>(pool_.size()))] ^ fuzz::one_bit<W>(i * 9));
+    asked.push_back(fuzz::random_row<W>(&random_));
     check_said(all, asked, end);
     check_found(all, end);
     check_export(all, end);
     check_near(all, asked, end);
   }
 
-  void check_said(const State& all, const Words& asked, uint32_t end) {
+  void check_said(const State& all, const Rows& asked, uint32_t end) {
     static const Facts none;
     std::vector<uint8_t> states(asked.size()), pairs(asked.size());
     Words wanted;
     for (size_t i = 0; i < asked.size(); ++i) wanted.push_back(random_.below(ids_) * (uint64_t{1} << (based_ % 60)));
-    delta_->states(asked.data(), asked.size(), end, states.data(), kOn);
-    delta_->pairs(asked.data(), wanted.data(), asked.size(), end, pairs.data(), kOn);
+    delta_->states(fuzz::words(asked), asked.size(), end, states.data(), kOn);
+    delta_->pairs(fuzz::words(asked), wanted.data(), asked.size(), end, pairs.data(), kOn);
     for (size_t i = 0; i < asked.size(); ++i) {
       const auto known = all.find(asked[i]);
       const Facts& facts = known == all.end() ? none : known->second;
@@ -299,7 +309,7 @@ class Trial {
         else expected.erase(id);
       const Words given(base.begin(), base.end());
       Words got{77};
-      delta_->ids(asked[i], given.data(), given.size(), end, &got);
+      delta_->ids(fuzz::words(asked) + i * W::kWords, given.data(), given.size(), end, &got);
       REQUIRE(got.front() == 77 && got.size() == expected.size() + 1 && std::equal(expected.begin(), expected.end(), got.begin() + 1));
     }
   }
@@ -307,14 +317,27 @@ class Trial {
   void check_found(const State& all, uint32_t end) {
     std::pmr::set<uint64_t> wanted;
     for (unsigned k = random_.below(12); k; --k) wanted.insert(random_.below(ids_ + 1) * (uint64_t{1} << (based_ % 60)));
-    std::vector<std::pair<uint64_t, uint64_t>> expected, got;
+    // Others, which do not ascend, are among what is found, each once.
+    std::set<std::pair<Row, uint64_t>> expected;
     for (const auto& [fingerprint, facts] : all)
       for (const auto& [id, added] : facts.ids)
-        if (added && wanted.count(id)) expected.emplace_back(fingerprint, id);
+        if (added && wanted.count(id)) expected.emplace(fingerprint, id);
+    FoundIds other;
+    for (unsigned k = random_.below(4); k; --k) {
+      const Row fingerprint = pool_[random_.below(static_cast<unsigned>(pool_.size()))];
+      for (unsigned i = 0; i < W::kWords; ++i) other.fingerprints.push_back(word_of(fingerprint, i));
+      other.ids.push_back(random_.below(5));
+      expected.emplace(fingerprint, other.ids.back());
+    }
     const Words ids(wanted.begin(), wanted.end());
     REQUIRE(delta_->index_ids() && delta_->has_id_index());
-    delta_->find(ids.data(), ids.size(), end, &got, kOn);
-    REQUIRE(got == expected);
+    const FoundIds got = delta_->find(ids.data(), ids.size(), end, other, kOn);
+    REQUIRE(got.ids.size() == expected.size() && got.fingerprints.size() == W::kWords * expected.size());
+    size_t i = 0;
+    for (const auto& [fingerprint, id] : expected) {
+      REQUIRE(*rows<Row>(got.fingerprints.data() + W::kWords * i) == fingerprint && got.ids[i] == id);
+      ++i;
+    }
   }
 
   void check_export(const State& all, uint32_t end) {
@@ -323,7 +346,7 @@ class Trial {
     expected.lims.push_back(0);
     for (const auto& [fingerprint, facts] : all) {
       const bool based = model_.in_base.at(fingerprint);
-      expected.fingerprints.push_back(fingerprint);
+      for (unsigned i = 0; i < W::kWords; ++i) expected.fingerprints.push_back(word_of(fingerprint, i));
       expected.in_base.push_back(based);
       for (const auto& [id, added] : facts.ids)
         if (added && !based) expected.ids.push_back(id);
@@ -333,41 +356,41 @@ class Trial {
     REQUIRE(got.lims == expected.lims && got.ids == expected.ids);
   }
 
-  void check_near(const State& all, const Words& asked, uint32_t end) {
-    const unsigned radius = random_.below(radius_ + 1), wide = random_.below(65);
-    std::pmr::vector<Pairs> probed, scanned;
-    for (const uint64_t query : asked) probed.push_back(near(model_, all, query, radius));
+  void check_near(const State& all, const Rows& asked, uint32_t end) {
+    const unsigned radius = random_.below(radius_ + 1), wide = random_.below(W::kBits + 1);
+    std::pmr::vector<Near> probed, scanned;
+    for (const Row& query : asked) probed.push_back(near(model_, all, query, radius));
     const size_t few = std::min<size_t>(asked.size(), 5);
     for (size_t i = 0; i < few; ++i) scanned.push_back(near(model_, all, asked[i], wide));
-    static const std::vector<const Kernels*> sets = fuzz::all_kernels();
+    static const std::vector<const Kernels*> sets = fuzz::all_kernels(W::kBits);
     for (const Kernels* set : chance_.sets(sets)) {
       REQUIRE(select_kernels(set->name));
       Guard probe;
-      REQUIRE(delta_->probe(asked.data(), asked.size(), radius, end, &probe.sink, kOn));
+      REQUIRE(delta_->probe(fuzz::words(asked), asked.size(), radius, end, &probe.sink, kOn));
       REQUIRE(take(probe.sink, asked.size()) == probed);
     }
     // A scan walks over every bucket, mostly empty ones: now and then.
     if (random_.below(small() ? 64 : 4)) return;
     REQUIRE(select_kernels(sets[random_.below(static_cast<unsigned>(sets.size()))]->name));
     Guard scan;
-    REQUIRE(delta_->scan(asked.data(), few, wide, end, &scan.sink, kOn));
+    REQUIRE(delta_->scan(fuzz::words(asked), few, wide, end, &scan.sink, kOn));
     REQUIRE(take(scan.sink, few) == scanned);
-    check_nearest(asked.data(), scanned, wide, end);
+    check_nearest(fuzz::words(asked), scanned, wide, end);
   }
 
   // The nearest of each query are the first of all its matches by distance and fingerprint.
-  void check_nearest(const uint64_t* queries, std::pmr::vector<Pairs> expected, unsigned radius, uint32_t end) {
+  void check_nearest(const uint64_t* queries, std::pmr::vector<Near> expected, unsigned radius, uint32_t end) {
     struct Kept {
       Nearest nearest;
       ~Kept() { release(&nearest); }
     } kept;
     Guard out;
     const uint64_t limit = 1 + random_.below(9);
-    REQUIRE(start_nearest(&kept.nearest, expected.size(), limit, radius));
+    REQUIRE(start_nearest(&kept.nearest, W::kWords, expected.size(), limit, radius));
     REQUIRE(delta_->scan(queries, expected.size(), end, &kept.nearest, kOn));
     for (size_t i = 0; i < expected.size(); ++i) REQUIRE(kept.nearest.queries[i].more == (expected[i].size() > limit));
     REQUIRE(hand_over(&kept.nearest, &out.sink));
-    for (Pairs& matches : expected) {
+    for (Near& matches : expected) {
       std::sort(matches.begin(), matches.end(), [](const auto& a, const auto& b) {
         return a.second != b.second ? a.second < b.second : a.first < b.first;
       });
@@ -384,9 +407,10 @@ class Trial {
   unsigned radius_;
   std::unique_ptr<Delta> delta_;
   Model model_;
-  Words pool_;
+  Rows pool_;
   unsigned ids_;
   uint64_t based_;
+};
 };
 
 }  // namespace
@@ -394,6 +418,8 @@ class Trial {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const fuzz::Arena arena;
   fuzz::Input input(data, size);
-  Trial(&input, fuzz::Chance(data, size)).run();
+  fuzz::with_width(input.byte(), [&](auto width) {
+    typename Modelling<decltype(width)>::Trial(&input, fuzz::Chance(data, size)).run();
+  });
   return 0;
 }

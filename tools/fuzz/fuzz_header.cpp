@@ -3,12 +3,14 @@
 
 #include "format/header.hpp"
 #include "format/xxh64.hpp"
-#include "input.hpp"
+#include "rows.hpp"
 #include "isa/kernels.hpp"
 
 using namespace fpstore;
 
 namespace {
+
+constexpr unsigned kPermutationAt = 128, kCodeAt = kPermutationAt + kMaxWidth, kBehindCode = kCodeAt + kSymbols;
 
 // What the input wants put right before the header is parsed, so that the checks behind each check are reached.
 enum Repair : unsigned {
@@ -24,7 +26,7 @@ enum Repair : unsigned {
 
 void put_layout(uint8_t* p) {
   const uint64_t keys = kHeaderBytes + load64(p + 40) * load32(p + 28);
-  const uint64_t directory = keys + load64(p + 40) * 8;
+  const uint64_t directory = keys + load64(p + 40) * 8 * words_of(load16(p + 16));
   const unsigned bits = load16(p + 26);
   store64(p + 48, kHeaderBytes);
   store64(p + 56, keys);
@@ -33,10 +35,10 @@ void put_layout(uint8_t* p) {
 }
 
 void put_ranges(uint8_t* p) {
-  store16(p + 16, 64);
+  store16(p + 16, static_cast<uint16_t>(32 << (load16(p + 16) & 3)));
   store16(p + 20, static_cast<uint16_t>(load16(p + 20) | 1));
   store16(p + 18, static_cast<uint16_t>(load16(p + 18) % load16(p + 20)));
-  store16(p + 22, static_cast<uint16_t>(load16(p + 22) % 65));
+  store16(p + 22, static_cast<uint16_t>(load16(p + 22) % (load16(p + 16) < 64 ? 33 : 65)));
   store16(p + 24, static_cast<uint16_t>(load16(p + 24) % (load16(p + 22) + 1)));
   store16(p + 26, static_cast<uint16_t>(load16(p + 26) % 35));
   store32(p + 28, 64u << load32(p + 28) % 8);
@@ -83,24 +85,32 @@ void check_code(const uint8_t lengths[kSymbols]) {
   }
 }
 
-void check_accepted(const TableHeader& h, const uint8_t* p, uint64_t file_bytes) {
-  REQUIRE(h.version == 1 && h.flags == 0 && h.width == 64);
-  REQUIRE(h.table < h.table_count && h.prefix_bits <= 64 && h.flips <= h.prefix_bits);
-  REQUIRE(h.block_bytes >= kMinBlockBytes && h.block_bytes <= kMaxBlockBytes && __builtin_popcount(h.block_bytes) == 1);
-  REQUIRE(h.block_count <= h.fingerprint_count && h.fingerprint_count / kMaxEntries <= h.block_count);
-  using Wide = unsigned __int128;
-  const Wide keys = Wide{kHeaderBytes} + Wide{h.block_count} * h.block_bytes;
-  const Wide directory = keys + Wide{h.block_count} * 8;
-  REQUIRE(h.blocks_offset == kHeaderBytes && h.keys_offset == keys && h.directory_offset == directory);
-  REQUIRE(h.directory_bits <= kMaxDirectoryBits && directory + ((Wide{1} << h.directory_bits) + 1) * 8 == file_bytes);
+template <class W>
+void check_permutation(const TableHeader& h) {
   Permutation forward, inverse;
-  make_permutation(h.permutation, &forward, &inverse);
+  make_permutation(h.permutation, W::kBits, &forward, &inverse);
   fuzz::Random random(h.set_digest);
-  for (unsigned i = 0; i < 64; ++i) {
-    REQUIRE(apply(forward, uint64_t{1} << (63 - h.permutation[i])) == uint64_t{1} << (63 - i));
-    const uint64_t x = random.next();
+  for (unsigned i = 0; i < W::kBits; ++i) {
+    REQUIRE(apply(forward, fuzz::one_bit<W>(h.permutation[i])) == fuzz::one_bit<W>(i));
+    const auto x = fuzz::random_row<W>(&random);
     REQUIRE(apply(inverse, apply(forward, x)) == x);
   }
+}
+
+void check_accepted(const TableHeader& h, const uint8_t* p, uint64_t file_bytes) {
+  REQUIRE(h.version == 1 && h.flags == 0 && (h.width == 32 || h.width == 64 || h.width == 128 || h.width == 256));
+  REQUIRE(h.table < h.table_count && h.prefix_bits <= (h.width < 64 ? 32 : 64) && h.flips <= h.prefix_bits);
+  REQUIRE(h.block_bytes >= kMinBlockBytes && h.block_bytes <= kMaxBlockBytes && __builtin_popcount(h.block_bytes) == 1);
+  REQUIRE(h.block_count <= h.fingerprint_count && h.fingerprint_count / kMaxEntries <= h.block_count);
+  using Long = unsigned __int128;
+  const Long keys = Long{kHeaderBytes} + Long{h.block_count} * h.block_bytes;
+  const Long directory = keys + Long{h.block_count} * (h.width == 256 ? 32 : h.width == 128 ? 16 : 8);
+  REQUIRE(h.blocks_offset == kHeaderBytes && h.keys_offset == keys && h.directory_offset == directory);
+  REQUIRE(h.directory_bits <= kMaxDirectoryBits && directory + ((Long{1} << h.directory_bits) + 1) * 8 == file_bytes);
+  for (unsigned i = h.width; i < kMaxWidth; ++i) REQUIRE(h.permutation[i] == 0);
+  for (unsigned i = h.width < 64 ? 32 : h.width == 64 ? 64 : 65; i < kSymbols; ++i) REQUIRE(h.code_bits[i] == 0);
+  fuzz::with_width(h.width == 64 ? 0 : h.width == 32 ? 1 : h.width == 128 ? 2 : 3,
+                   [&](auto width) { check_permutation<decltype(width)>(h); });
   (void)block_seed(h);
   if (h.directory_bits != directory_bits_for(h.block_count)) return;
   TableHeader copy = h;
@@ -119,10 +129,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // On the heap, and exactly as long as the contract says.
   const std::unique_ptr<uint8_t[]> header(new uint8_t[kHeaderBytes]());
   uint8_t* const p = header.get();
-  input.fill(p + 8, 256 - 8);
-  const uint8_t* const code = p + 192;
-  check_code(code);
-  input.fill(p + 256, kHeaderBytes - 256);
+  input.fill(p + 8, kBehindCode - 8);
+  check_code(p + kCodeAt);
+  input.fill(p + kBehindCode, kHeaderBytes - kBehindCode);
   if (repair & kMagic) {
     memcpy(p, "FPSTABLE", 8);
     store32(p + 8, kFormatVersion);
@@ -132,14 +141,18 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   if (repair & kReserved) {
     memset(p + 88, 0, 40);
-    memset(p + 256, 0, kHeaderBytes - 256);
+    memset(p + kBehindCode, 0, kHeaderBytes - kBehindCode);
   }
   fuzz::Random random(choice);
   if (repair & kRanges) put_ranges(p);
-  if (repair & kPermutation) fuzz::shuffle(&random, p + 128);
+  const unsigned width = load16(p + 16) & 511;
+  if (repair & kPermutation) {
+    memset(p + kPermutationAt, 0, kMaxWidth);
+    if (width && width <= kMaxWidth) fuzz::shuffle(&random, p + kPermutationAt, width);
+  }
   if (repair & kCode) {
-    fuzz::make_code(random.next(), random.below(256), random.below(4) == 0, p + 192);
-    check_code(code);
+    fuzz::make_code(random.next(), random.below(256), random.below(4) == 0, is_width(width) ? symbols_of(width) : kSymbols, p + kCodeAt);
+    check_code(p + kCodeAt);
   }
   if (repair & kLayout) put_layout(p);
   if (repair & kChecksum) store64(p + kHeaderBytes - 8, xxh64(p, kHeaderBytes - 8, 0));

@@ -13,6 +13,7 @@ namespace {
 struct Record {
   uint64_t number, durable;
   LogTotals totals;
+  uint32_t words;  // of a fingerprint
   std::vector<uint64_t> fingerprints, ids;
   std::vector<uint8_t> kinds;
   std::vector<std::vector<uint8_t>> strings;
@@ -28,10 +29,10 @@ uint64_t get64(const uint8_t* p) {
   return x;
 }
 
-Record make_record(fuzz::Input* input, uint64_t number) {
-  Record r{number, input->word(2), {input->word(3), input->word(2), input->word(8), input->byte() % 3u}, {}, {}, {}, {}};
+Record make_record(fuzz::Input* input, uint64_t number, uint32_t words) {
+  Record r{number, input->word(2), {input->word(3), input->word(2), input->word(8), input->byte() % 3u}, words, {}, {}, {}, {}};
   for (unsigned n = input->byte() % 5; n; --n) {
-    r.fingerprints.push_back(input->word());
+    for (uint32_t i = 0; i < words; ++i) r.fingerprints.push_back(input->word());
     r.ids.push_back(input->word(2));
     r.kinds.push_back(static_cast<uint8_t>(input->byte() % 3 | (input->byte() & 1) << 2));
   }
@@ -52,7 +53,7 @@ void append(std::vector<uint8_t>* log, const Record& r, uint64_t place, uint64_t
   std::vector<uint8_t> out;
   for (const char c : {'F', 'P', 'C', 'H', 'A', 'N', 'G', 'E'}) out.push_back(static_cast<uint8_t>(c));
   for (const uint64_t x : {uint64_t{0}, uint64_t{0}, r.number, r.durable, r.totals.fingerprints, r.totals.ids, r.totals.next_row,
-                           uint64_t{r.kinds.size()}, uint64_t{r.strings.size()}, r.totals.id_kind})
+                           uint64_t{r.kinds.size()}, uint64_t{r.strings.size()}, r.totals.id_kind | uint64_t{r.words} << 32})
     put64(&out, x);
   for (const uint64_t x : r.fingerprints) put64(&out, x);
   for (const uint64_t x : r.ids) put64(&out, x);
@@ -75,14 +76,16 @@ bool parse(const std::vector<uint8_t>& log, size_t at, uint64_t place, uint64_t 
   const uint64_t length = get64(p + 16), rows = get64(p + 64), strings = get64(p + 72);
   if (length < 88 || length > left || left - length < (8 - length % 8) % 8) return false;
   if (xxh64(p + 16, length - 16, seed ^ place) != get64(p + 8)) return false;
-  *r = Record{get64(p + 24), get64(p + 32), {get64(p + 40), get64(p + 48), get64(p + 56), get64(p + 80)}, {}, {}, {}, {}};
-  if (r->totals.id_kind > 2 || rows > length) return false;
-  size_t end = 88 + 17 * static_cast<size_t>(rows);
+  *r = Record{get64(p + 24), get64(p + 32), {get64(p + 40), get64(p + 48), get64(p + 56), get64(p + 80) & 0xFFFFFFFF},
+              static_cast<uint32_t>(get64(p + 80) >> 32), {}, {}, {}, {}};
+  const size_t words = r->words;
+  if ((words != 1 && words != 2 && words != 4) || r->totals.id_kind > 2 || rows > length) return false;
+  size_t end = 88 + (8 * words + 9) * static_cast<size_t>(rows);
   if (end > length) return false;
   for (size_t i = 0; i < rows; ++i) {
-    r->fingerprints.push_back(get64(p + 88 + 8 * i));
-    r->ids.push_back(get64(p + 88 + 8 * (rows + i)));
-    r->kinds.push_back(p[88 + 16 * rows + i]);
+    for (size_t k = 0; k < words; ++k) r->fingerprints.push_back(get64(p + 88 + 8 * (words * i + k)));
+    r->ids.push_back(get64(p + 88 + 8 * (words * rows + i)));
+    r->kinds.push_back(p[88 + 8 * (words + 1) * rows + i]);
     if ((r->kinds.back() & 3) == 3 || r->kinds.back() > 7) return false;
   }
   for (uint64_t i = 0; i < strings; ++i) {
@@ -110,6 +113,7 @@ void check(const std::vector<uint8_t>& log, uint64_t place, uint64_t seed, uint6
     Record r;
     size_t next;
     if (!parse(log, at, place + at, seed, &r, &next) || (wanted && r.number != wanted)) break;
+    if (!expected.empty() && r.words != expected.front().words) break;
     wanted = r.number + 1;
     at = next;
     expected.push_back(r);
@@ -118,6 +122,8 @@ void check(const std::vector<uint8_t>& log, uint64_t place, uint64_t seed, uint6
   if (!log.empty()) memcpy(data.get(), log.data(), log.size());
   const LogRecords got = measure_log(data.get(), log.size(), place, seed, number, most);
   REQUIRE(got.records == expected.size() && got.bytes == at);
+  const uint64_t words = expected.empty() ? 1 : expected.front().words;
+  REQUIRE(got.words == words);
   uint64_t rows = 0, strings = 0, bytes = 0;
   for (const Record& r : expected) {
     rows += r.kinds.size();
@@ -131,12 +137,14 @@ void check(const std::vector<uint8_t>& log, uint64_t place, uint64_t seed, uint6
     REQUIRE(!memcmp(&got.totals, &last.totals, sizeof last.totals));
   }
   const auto kinds = exactly<uint8_t>(rows), text = exactly<uint8_t>(bytes);
-  const auto fingerprints = exactly<uint64_t>(rows), ids = exactly<uint64_t>(rows), lims = exactly<uint64_t>(strings + 1);
+  const auto fingerprints = exactly<uint64_t>(rows * words), ids = exactly<uint64_t>(rows), lims = exactly<uint64_t>(strings + 1);
   copy_log(data.get(), got, LogColumns{kinds.get(), fingerprints.get(), ids.get(), lims.get(), text.get()});
   size_t row = 0, string = 0;
   for (const Record& r : expected) {
-    for (size_t i = 0; i < r.kinds.size(); ++i, ++row)
-      REQUIRE(kinds[row] == r.kinds[i] && fingerprints[row] == r.fingerprints[i] && ids[row] == r.ids[i]);
+    for (size_t i = 0; i < r.kinds.size(); ++i, ++row) {
+      REQUIRE(kinds[row] == r.kinds[i] && ids[row] == r.ids[i]);
+      for (uint64_t k = 0; k < words; ++k) REQUIRE(fingerprints[row * words + k] == r.fingerprints[i * words + k]);
+    }
     for (const auto& s : r.strings) {
       REQUIRE(lims[string + 1] - lims[string] == s.size());
       REQUIRE(s.empty() || !memcmp(text.get() + lims[string], s.data(), s.size()));
@@ -145,17 +153,20 @@ void check(const std::vector<uint8_t>& log, uint64_t place, uint64_t seed, uint6
   }
 }
 
+// Of all records, or now and then of each another number.
+uint32_t record_words(unsigned width, unsigned record) { return 1u << (width < 224 ? width : width + record) % 3; }
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::Input input(data, size);
-  const unsigned shape = input.byte();
+  const unsigned shape = input.byte(), width = input.byte();
   const uint64_t place = 8 * input.word(2), seed = input.word(2), first = 1 + input.byte();
   std::vector<uint8_t> log;
   std::vector<size_t> starts;
   for (unsigned n = input.byte() % 5, i = 0; i < n; ++i) {
     starts.push_back(log.size());
-    append(&log, make_record(&input, first + i + (shape & 1 && input.byte() < 20)), place + log.size(), seed);
+    append(&log, make_record(&input, first + i + (shape & 1 && input.byte() < 20), record_words(width, i)), place + log.size(), seed);
   }
   if (shape & 2) {  // bytes of the input behind the records
     const size_t before = log.size();

@@ -7,7 +7,7 @@
 
 #include "build/merge.hpp"
 #include "format/xxh64.hpp"
-#include "input.hpp"
+#include "rows.hpp"
 
 using namespace fpstore;
 
@@ -15,25 +15,38 @@ namespace {
 
 using Words = std::vector<uint64_t>;
 
+// A column of words, of exactly its length.
+using Exact = fuzz::Exact<uint64_t>;
+
+template <class W>
+struct Merging {
+using Row = typename W::Row;
+using Rows = std::vector<Row>;
+using Column = fuzz::Exact<Row>;
+
 // A set, or with order broken now and then any list, whose members meet those of others.
-Words make_keys(fuzz::Input* input, bool sorted) {
+static Rows make_keys(fuzz::Input* input, bool sorted) {
   const unsigned shape = input->byte();
   size_t n = input->byte() % 40;
   if (shape >= 250) n *= 20;  // long runs
   const uint64_t step = 1 + (shape & 4 ? input->byte() : 0);
-  const bool far = shape & 8;
+  const bool far = shape & 8, tied = shape & 32;
   fuzz::Random random(input->byte());
-  Words keys;
-  uint64_t x = shape & 1 ? 0 : input->byte();
+  Rows keys;
+  uint64_t number = shape & 1 ? 0 : input->byte();
   for (; n; --n) {
+    // Small numbers in one of the words, and perhaps another behind: keys that tie in their leading words, and keys that meet.
+    Row x{};
+    fuzz::word_at(x, tied ? W::kWords - 1 : 0) = W::kBits < 64 ? number << 32 : number;
+    if (far && tied) fuzz::word_at(x, 0) = number >> 4 << 32;
     keys.push_back(x);
-    x += 1 + random.below(static_cast<unsigned>(step));
-    if (far && random.below(6) == 0) x += random.next() >> random.below(64);
+    number += 1 + random.below(static_cast<unsigned>(step));
+    if (far && random.below(6) == 0) number += random.next() >> random.below(64);
   }
-  if (shape & 2 && !keys.empty()) keys.back() = ~uint64_t{0};
+  if (shape & 2 && !keys.empty()) keys.back() = fuzz::top_bits<W>(W::kBits);
   if (!sorted) {
     if (shape & 16)
-      for (uint64_t& key : keys) key = input->byte();
+      for (Row& key : keys) fuzz::word_at(key, 0) = input->byte();
     return keys;
   }
   std::sort(keys.begin(), keys.end());
@@ -41,20 +54,12 @@ Words make_keys(fuzz::Input* input, bool sorted) {
   return keys;
 }
 
-// Exact allocations: a read or write past their ends is seen.
-struct Column {
-  explicit Column(const Words& words) : n(words.size()), p(new uint64_t[n]) { std::copy(words.begin(), words.end(), p.get()); }
-  explicit Column(size_t room) : n(room), p(new uint64_t[n]) {}
-  Words first(size_t count) const { return Words(p.get(), p.get() + count); }
-  size_t n;
-  std::unique_ptr<uint64_t[]> p;
-};
-
 struct Grouped {
-  Words keys, counts, ids;
+  Rows keys;
+  Words counts, ids;
 };
 
-Grouped make_groups(fuzz::Input* input, bool sorted, bool ids_sorted) {
+static Grouped make_groups(fuzz::Input* input, bool sorted, bool ids_sorted) {
   Grouped g;
   g.keys = make_keys(input, sorted);
   const unsigned most = 1 + input->byte() % 4;
@@ -70,14 +75,17 @@ Grouped make_groups(fuzz::Input* input, bool sorted, bool ids_sorted) {
 }
 
 struct GroupColumns {
-  Column keys, counts, ids;
+  Column keys;
+  Exact counts, ids;
   explicit GroupColumns(const Grouped& g) : keys(g.keys), counts(g.counts), ids(g.ids) {}
-  Groups view() const { return Groups{Keys{keys.p.get(), keys.n}, counts.p.get(), ids.p.get(), ids.n}; }
+  Groups view() const { return Groups{view_of(keys), counts.p.get(), ids.p.get(), ids.n}; }
 };
 
-using Map = std::map<uint64_t, Words>;
+static Keys view_of(const Column& keys) { return Keys{keys.words(), keys.n, W::kWords}; }
 
-Map map_of(const Grouped& g) {
+using Map = std::map<Row, Words>;
+
+static Map map_of(const Grouped& g) {
   Map map;
   size_t at = 0;
   for (size_t i = 0; i < g.keys.size(); ++i, at += g.counts[i - 1])
@@ -86,7 +94,7 @@ Map map_of(const Grouped& g) {
 }
 
 // What the two columns of room hold must be the map.
-void check_out(const GroupsOut& out, const Column& keys, const Column& counts, const Column& ids, const Map& expected) {
+static void check_out(const GroupsOut& out, const Column& keys, const Exact& counts, const Exact& ids, const Map& expected) {
   REQUIRE(out.n == expected.size());
   size_t i = 0, at = 0;
   for (const auto& [key, list] : expected) {
@@ -98,46 +106,48 @@ void check_out(const GroupsOut& out, const Column& keys, const Column& counts, c
   REQUIRE(at == out.id_count);
 }
 
-void check_keys(fuzz::Input* input, bool sorted) {
-  const Words keys = make_keys(input, sorted), drop = make_keys(input, sorted), add = make_keys(input, sorted);
+static void check_keys(fuzz::Input* input, bool sorted) {
+  const Rows keys = make_keys(input, sorted), drop = make_keys(input, sorted), add = make_keys(input, sorted);
   const Column k(keys), d(drop), a(add), out(keys.size() + add.size());
-  const size_t n = merge_keys(Keys{k.p.get(), k.n}, Keys{d.p.get(), d.n}, Keys{a.p.get(), a.n}, out.p.get());
+  const size_t n = merge_keys(view_of(k), view_of(d), view_of(a), out.words());
   REQUIRE(n <= out.n);
   if (!sorted) return;
-  std::set<uint64_t> expected(keys.begin(), keys.end());
-  for (const uint64_t x : drop) expected.erase(x);
+  std::set<Row> expected(keys.begin(), keys.end());
+  for (const Row& x : drop) expected.erase(x);
   expected.insert(add.begin(), add.end());
-  REQUIRE(out.first(n) == Words(expected.begin(), expected.end()));
+  REQUIRE(out.first(n) == Rows(expected.begin(), expected.end()));
 }
 
-void check_merge(fuzz::Input* input, bool sorted) {
+static void check_merge(fuzz::Input* input, bool sorted) {
   const Grouped groups = make_groups(input, sorted, true), add = make_groups(input, sorted, true);
-  Words drop = make_keys(input, sorted);
+  Rows drop = make_keys(input, sorted);
   if (sorted && input->byte() & 1) {
     // What is to be added anew is dropped first, as a merge of a store does it.
-    std::set<uint64_t> all(drop.begin(), drop.end());
+    std::set<Row> all(drop.begin(), drop.end());
     all.insert(add.keys.begin(), add.keys.end());
     drop.assign(all.begin(), all.end());
   }
   const GroupColumns g(groups), a(add);
-  const Column d(drop), keys(g.keys.n + a.keys.n), counts(keys.n), ids(g.ids.n + a.ids.n);
-  GroupsOut out{keys.p.get(), counts.p.get(), ids.p.get()};
-  const bool fine = merge_groups(g.view(), Keys{d.p.get(), d.n}, a.view(), &out);
+  const Column d(drop), keys(g.keys.n + a.keys.n);
+  const Exact counts(keys.n), ids(g.ids.n + a.ids.n);
+  GroupsOut out{keys.words(), counts.p.get(), ids.p.get()};
+  const bool fine = merge_groups(g.view(), view_of(d), a.view(), &out);
   REQUIRE(out.n <= keys.n && out.id_count <= ids.n);
   if (!sorted) return;
   Map expected = map_of(groups);
-  for (const uint64_t x : drop) expected.erase(x);
+  for (const Row& x : drop) expected.erase(x);
   bool meet = false;
   for (const auto& [key, list] : map_of(add)) meet = !expected.emplace(key, list).second || meet;
   REQUIRE(fine == !meet);
   if (fine) check_out(out, keys, counts, ids, expected);
 }
 
-void check_union(fuzz::Input* input, bool sorted, bool ids_sorted) {
+static void check_union(fuzz::Input* input, bool sorted, bool ids_sorted) {
   const Grouped first = make_groups(input, sorted, ids_sorted), second = make_groups(input, sorted, ids_sorted);
   const GroupColumns a(first), b(second);
-  const Column keys(a.keys.n + b.keys.n), counts(keys.n), ids(a.ids.n + b.ids.n);
-  GroupsOut out{keys.p.get(), counts.p.get(), ids.p.get()};
+  const Column keys(a.keys.n + b.keys.n);
+  const Exact counts(keys.n), ids(a.ids.n + b.ids.n);
+  GroupsOut out{keys.words(), counts.p.get(), ids.p.get()};
   const bool fine = union_groups(a.view(), b.view(), &out);
   REQUIRE(out.n <= keys.n && out.id_count <= ids.n);
   if (!sorted) return;
@@ -147,7 +157,7 @@ void check_union(fuzz::Input* input, bool sorted, bool ids_sorted) {
     const auto [place, fresh] = expected.emplace(key, list);
     if (fresh) continue;
     for (const Words* ids_of : {&place->second, &list})
-      ascend = ascend && strictly_ascending(ids_of->data(), ids_of->size());
+      ascend = ascend && strictly_ascending(Keys{ids_of->data(), ids_of->size()});
     std::set<uint64_t> both(list.begin(), list.end());
     both.insert(place->second.begin(), place->second.end());
     place->second.assign(both.begin(), both.end());
@@ -157,7 +167,7 @@ void check_union(fuzz::Input* input, bool sorted, bool ids_sorted) {
 }
 
 // Lengths and order are told apart, sums that wrap too.
-void check_fault(fuzz::Input* input) {
+static void check_fault(fuzz::Input* input) {
   Grouped g = make_groups(input, input->byte() & 1, true);
   const unsigned change = input->byte();
   if (change < 100 && !g.counts.empty()) g.counts[input->byte() % g.counts.size()] += change < 50 ? ~uint64_t{0} : uint64_t{1} << change % 64;
@@ -165,10 +175,12 @@ void check_fault(fuzz::Input* input) {
   unsigned __int128 total = 0;
   for (const uint64_t count : g.counts) total += count;
   const bool right = total == g.ids.size() &&
-                     std::adjacent_find(g.keys.begin(), g.keys.end(), [](uint64_t a, uint64_t b) { return a >= b; }) == g.keys.end();
+                     std::adjacent_find(g.keys.begin(), g.keys.end(), [](const Row& a, const Row& b) { return b <= a; }) == g.keys.end();
   const GroupColumns columns(g);
   REQUIRE((fault_of(columns.view()) == nullptr) == right);
 }
+
+};
 
 // Records of several blocks, packed or of input bytes under a right checksum.
 void check_find(fuzz::Input* input) {
@@ -238,12 +250,18 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::Input input(data, size);
   const unsigned what = input.byte();
   const bool sorted = what < 208;
-  switch (what % 6) {
-    case 0: check_keys(&input, sorted); break;
-    case 1: check_merge(&input, sorted); break;
-    case 2: check_union(&input, sorted, what % 12 == 2); break;
-    case 3: check_fault(&input); break;
-    default: check_find(&input);
+  if (what % 6 > 3) {
+    check_find(&input);
+    return 0;
   }
+  fuzz::with_width(input.byte(), [&](auto width) {
+    using Case = Merging<decltype(width)>;
+    switch (what % 6) {
+      case 0: Case::check_keys(&input, sorted); break;
+      case 1: Case::check_merge(&input, sorted); break;
+      case 2: Case::check_union(&input, sorted, what % 12 == 2); break;
+      default: Case::check_fault(&input);
+    }
+  });
   return 0;
 }

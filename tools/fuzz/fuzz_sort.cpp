@@ -5,24 +5,13 @@
 #include <tuple>
 
 #include "format/xxh64.hpp"
-#include "input.hpp"
 #include "isa/kernels.hpp"
+#include "rows.hpp"
 #include "search/results.hpp"
 
 using namespace fpstore;
 
 namespace {
-
-using Words = std::vector<uint64_t>;
-
-// An exact allocation, so that a write past its end is seen.
-std::unique_ptr<uint64_t[]> exactly(const Words& words) {
-  std::unique_ptr<uint64_t[]> p(new uint64_t[words.size()]);
-  std::copy(words.begin(), words.end(), p.get());
-  return p;
-}
-
-bool same(const std::unique_ptr<uint64_t[]>& p, const Words& words) { return std::equal(words.begin(), words.end(), p.get()); }
 
 // Few keys most of the time; now and then as many as go past the sort in the cache.
 size_t choose_size(fuzz::Input* input, fuzz::Scale scale, bool huge) {
@@ -34,20 +23,28 @@ size_t choose_size(fuzz::Input* input, fuzz::Scale scale, bool huge) {
   return more % (scale == fuzz::Scale::medium ? 300 : 100);
 }
 
+template <class W>
+struct Sorting {
+using Row = typename W::Row;
+using Rows = std::vector<Row>;
+using Column = fuzz::Exact<Row>;
+using Sets = std::vector<const Kernels*>;
+
 // Keys with the shapes that sorts are sensitive to: shared bits in front or behind, few values, runs.
-Words make_keys(size_t n, fuzz::Input* input) {
+static Rows make_keys(size_t n, fuzz::Input* input) {
   const unsigned shape = input->byte();
-  const unsigned shared = input->byte() % 65, kept = input->byte() % 65;
-  const uint64_t base = input->word();
-  fuzz::Random random(base);
-  Words keys(n);
+  const unsigned shared = input->byte() % (W::kBits + 1), kept = input->byte() * 7 % (W::kBits + 1);
+  const Row base = fuzz::input_row<W>(input), same = fuzz::top_bits<W>(shared);
+  fuzz::Random random(lead(base));
+  Rows keys(n);
   for (size_t i = 0; i < n; ++i) {
-    uint64_t x = random.next();
-    if (shape & 1) x = input->left() ? input->word(1 + input->byte() % 8) : random.below(7);
-    if (shape & 2) x = i && random.below(4) ? keys[i - 1] + random.below(3) : x;
-    if (shape & 4) x = (base & top_mask(shared)) | (x & ~top_mask(shared));
-    if (shape & 8) x &= top_mask(kept);
+    Row x = fuzz::random_row<W>(&random);
+    if (shape & 1) x = input->left() ? fuzz::made_row<W>([&] { return input->word(1 + input->byte() % 8); }) : Row{};
+    if (shape & 2) x = i && random.below(4) ? fuzz::plus<W>(keys[i - 1], random.below(3)) : x;
+    if (shape & 4) x = fuzz::joined<W>(base & same, fuzz::without<W>(x, same));
+    if (shape & 8) x = x & fuzz::top_bits<W>(kept);
     if (shape & 16) x = i && random.below(8) ? keys[random.below(static_cast<unsigned>(i))] : x;
+    if (shape & 128 && random.below(2)) fuzz::word_at(x, 0) = lead(base);
     keys[i] = x;
   }
   if (shape & 32) std::sort(keys.begin(), keys.end());
@@ -55,142 +52,152 @@ Words make_keys(size_t n, fuzz::Input* input) {
   return keys;
 }
 
-void check_keys(const std::vector<const Kernels*>& sets, const Words& keys, unsigned bits) {
-  Words expected = keys;
-  const uint64_t mask = top_mask(bits);
-  std::stable_sort(expected.begin(), expected.end(), [mask](uint64_t a, uint64_t b) { return (a & mask) < (b & mask); });
+// By the leading bits alone.
+static void stable_sort(Rows* keys, unsigned bits) {
+  const Row mask = fuzz::top_bits<W>(bits);
+  std::stable_sort(keys->begin(), keys->end(), [&mask](const Row& a, const Row& b) { return (a & mask) < (b & mask); });
+}
+
+static void check_keys(const Sets& sets, const Rows& keys, unsigned bits) {
+  Rows expected = keys;
+  stable_sort(&expected, bits);
   for (const Kernels* set : sets) {
-    const auto sorted = exactly(keys), tmp = exactly(keys);
-    set->sort_keys(sorted.get(), tmp.get(), keys.size(), bits, nullptr);
-    REQUIRE(same(sorted, expected));
+    const Column sorted(keys), tmp(keys);
+    set->sort_keys(sorted.words(), tmp.words(), keys.size(), bits, nullptr);
+    REQUIRE(sorted.starts_with(expected));
   }
 }
 
-void check_pairs(const std::vector<const Kernels*>& sets, const Words& keys, uint64_t seed) {
+static void check_pairs(const Sets& sets, const Rows& keys, uint64_t seed) {
   // The values tell where a pair came from, or repeat.
   fuzz::Random random(seed);
-  Words pairs;
-  for (size_t i = 0; i < keys.size(); ++i) {
-    pairs.push_back(keys[i]);
-    pairs.push_back(seed & 1 ? i : random.below(5));
+  std::vector<std::pair<Row, uint64_t>> expected;
+  for (size_t i = 0; i < keys.size(); ++i) expected.emplace_back(keys[i], seed & 1 ? i : random.below(5));
+  std::vector<uint64_t> pairs;
+  for (const auto& [key, value] : expected) {
+    for (unsigned k = 0; k < W::kWords; ++k) pairs.push_back(word_of(key, k));
+    pairs.push_back(value);
   }
-  std::vector<std::pair<uint64_t, uint64_t>> expected;
-  for (size_t i = 0; i < keys.size(); ++i) expected.emplace_back(pairs[2 * i], pairs[2 * i + 1]);
   std::stable_sort(expected.begin(), expected.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::unique_ptr<uint64_t[]> sorted;
+  constexpr size_t step = W::kWords + 1;
+  std::unique_ptr<fuzz::Exact<uint64_t>> sorted;
   for (const Kernels* set : sets) {
-    sorted = exactly(pairs);
-    const auto tmp = exactly(pairs);
-    set->sort_pairs(sorted.get(), tmp.get(), keys.size(), nullptr);
-    for (size_t i = 0; i < keys.size(); ++i) REQUIRE(sorted[2 * i] == expected[i].first && sorted[2 * i + 1] == expected[i].second);
+    sorted.reset(new fuzz::Exact<uint64_t>(pairs));
+    const fuzz::Exact<uint64_t> tmp(pairs);
+    set->sort_pairs(sorted->words(), tmp.words(), keys.size(), nullptr);
+    for (size_t i = 0; i < keys.size(); ++i)
+      REQUIRE(*rows<Row>(sorted->words() + step * i) == expected[i].first && sorted->p[step * i + W::kWords] == expected[i].second);
   }
   // The groups of the sorted pairs: distinct keys, each with its distinct values, ascending.
-  const std::unique_ptr<uint64_t[]> group_keys(new uint64_t[keys.size()]), ids(new uint64_t[keys.size()]);
+  const Column group_keys(keys.size());
+  const fuzz::Exact<uint64_t> ids(keys.size());
   uint64_t id_count = UINT64_MAX;
-  const uint64_t groups = group_pairs(sorted.get(), keys.size(), group_keys.get(), ids.get(), &id_count, nullptr);
+  const uint64_t groups =
+      group_pairs(sorted->words(), W::kWords, keys.size(), group_keys.words(), ids.words(), &id_count, nullptr);
   std::sort(expected.begin(), expected.end());
   expected.erase(std::unique(expected.begin(), expected.end()), expected.end());
   REQUIRE(id_count == expected.size());
   uint64_t at = 0;
   for (uint64_t g = 0; g < groups; ++g) {
-    REQUIRE(sorted[g] > 0 && (g == 0 || group_keys[g - 1] < group_keys[g]));
-    for (uint64_t i = 0; i < sorted[g]; ++i, ++at) REQUIRE(expected[at] == std::make_pair(group_keys[g], ids[at]));
+    REQUIRE(sorted->p[g] > 0 && (g == 0 || group_keys.p[g - 1] < group_keys.p[g]));
+    for (uint64_t i = 0; i < sorted->p[g]; ++i, ++at) REQUIRE(expected[at] == std::make_pair(group_keys.p[g], ids.p[at]));
   }
   REQUIRE(at == expected.size());
 }
 
-void check_permuted(const std::vector<const Kernels*>& sets, Words keys, unsigned bits, fuzz::Input* input) {
-  uint8_t source[64];
+static void check_permuted(const Sets& sets, Rows keys, unsigned bits, fuzz::Input* input) {
+  uint8_t source[W::kBits];
   const unsigned choice = input->byte();
   fuzz::Random random(choice);
-  fuzz::shuffle(&random, source);
+  fuzz::shuffle(&random, source, W::kBits);
   if (choice < 128)
-    for (unsigned i = 0; i < 64; ++i) source[i] = static_cast<uint8_t>((i + choice) % 64);
+    for (unsigned i = 0; i < W::kBits; ++i) source[i] = static_cast<uint8_t>((i + choice) % W::kBits);
   Permutation forward, inverse;
-  make_permutation(source, &forward, &inverse);
+  make_permutation(source, W::kBits, &forward, &inverse);
   std::sort(keys.begin(), keys.end());
   const size_t n = keys.size();
-  Words permuted(n), expected;
-  for (size_t i = 0; i < n; ++i) {
-    for (unsigned k = 0; k < 64; ++k) permuted[i] |= (keys[i] >> (63 - source[k]) & 1) << (63 - k);
-    REQUIRE(apply(inverse, permuted[i]) == keys[i]);
-  }
-  expected = permuted;
-  const uint64_t mask = top_mask(bits);
-  std::stable_sort(expected.begin(), expected.end(), [mask](uint64_t a, uint64_t b) { return (a & mask) < (b & mask); });
-  uint64_t low = n ? permuted[input->word(2) % n] : 0, high = input->byte() & 1 ? UINT64_MAX : input->word();
-  if (low > high) std::swap(low, high);
-  Words selected;
-  for (const uint64_t x : permuted)
-    if (low <= x && x <= high) selected.push_back(x);
+  Rows permuted(n);
   uint64_t digest = 0;
-  for (const uint64_t x : keys) digest += xxh64_u64(x);
-  const auto in = exactly(keys), permuted_in = exactly(permuted);
+  for (size_t i = 0; i < n; ++i) {
+    for (unsigned k = 0; k < W::kBits; ++k)
+      if (fuzz::has_bit(keys[i], source[k])) permuted[i] = fuzz::joined<W>(permuted[i], fuzz::one_bit<W>(k));
+    REQUIRE(apply(inverse, permuted[i]) == keys[i]);
+    digest += xxh64(reinterpret_cast<const uint8_t*>(&keys[i]), sizeof(Row), 0);
+  }
+  Rows expected = permuted;
+  stable_sort(&expected, bits);
+  Row low = n ? permuted[input->word(2) % n] : Row{};
+  Row high = input->byte() & 1 ? fuzz::top_bits<W>(W::kWords * 64) : fuzz::input_row<W>(input);
+  if (high < low) std::swap(low, high);
+  Rows selected;
+  for (const Row& x : permuted)
+    if (low <= x && x <= high) selected.push_back(x);
+  const Column in(keys), permuted_in(permuted), least(Rows{low}), most(Rows{high});
   for (const Kernels* set : sets) {
-    const std::unique_ptr<uint64_t[]> out(new uint64_t[n]), tmp(new uint64_t[n]);
-    set->permute(forward, in.get(), out.get(), n);
-    REQUIRE(same(out, permuted));
-    REQUIRE(set->permute_select(forward, in.get(), out.get(), n, low, high) == selected.size());
-    REQUIRE(same(out, selected));
-    REQUIRE(set->digest(inverse, permuted_in.get(), n) == digest);
-    set->permute_sort(forward, in.get(), n, {out.get(), tmp.get()}, bits, nullptr);
-    REQUIRE(same(out, expected));
-    REQUIRE(same(in, keys));
+    const Column out(n), tmp(n);
+    set->permute(forward, in.words(), out.words(), n);
+    REQUIRE(out.starts_with(permuted));
+    REQUIRE(set->permute_select(forward, in.words(), out.words(), n, least.words(), most.words()) == selected.size());
+    REQUIRE(out.starts_with(selected));
+    REQUIRE(set->digest(inverse, permuted_in.words(), n) == digest);
+    set->permute_sort(forward, in.words(), n, {out.words(), tmp.words()}, bits, nullptr);
+    REQUIRE(out.starts_with(expected));
+    REQUIRE(in.starts_with(keys));
   }
 }
 
 // Of any keys: the h of successive ones, up to the first that is out of order.
-void check_histogram(const std::vector<const Kernels*>& sets, const Words& keys) {
+static void check_histogram(const Sets& sets, const Rows& keys) {
   uint64_t expected[kSymbols] = {};
   size_t bad = keys.size();
   for (size_t i = 1; i < keys.size() && bad == keys.size(); ++i) {
-    if (keys[i - 1] >= keys[i]) bad = i;
-    else ++expected[first_bit(keys[i - 1] ^ keys[i])];
+    if (keys[i] <= keys[i - 1]) bad = i;
+    else ++expected[lead(keys[i - 1]) == lead(keys[i]) ? 64 : first_bit(lead(keys[i - 1]) ^ lead(keys[i]))];
   }
-  const auto in = exactly(keys);
+  const Column in(keys);
   for (const Kernels* set : sets) {
     uint64_t counts[kSymbols] = {};
-    REQUIRE(set->histogram(in.get(), keys.size(), counts) == bad);
+    REQUIRE(set->histogram(in.words(), keys.size(), counts) == bad);
     if (bad == keys.size()) REQUIRE(std::equal(counts, counts + kSymbols, expected));
   }
 }
 
 // Matches in any order of their fingerprints come out by (query, distance, fingerprint).
-void check_matches(const Words& keys, uint64_t seed) {
+static void check_matches(const Rows& keys, uint64_t seed) {
   fuzz::Random random(seed);
   const uint32_t queries = 1 + random.below(9);
-  std::vector<Match> matches;
-  for (const uint64_t key : keys) matches.push_back(Match{key, random.below(queries), random.below(65)});
+  std::vector<Match<Row>> found;
+  for (const Row& key : keys) found.push_back(Match<Row>{key, random.below(queries), random.below(W::kBits + 1)});
   Sink sink;
-  sink.matches = matches.data();
-  sink.count = sink.capacity = matches.size();
-  const size_t n = matches.size();
+  sink.matches = found.data();
+  sink.count = sink.capacity = found.size();
+  const size_t n = found.size();
+  constexpr unsigned bytes = distance_bytes(W::kBits);
   const std::unique_ptr<int64_t[]> lims(new int64_t[queries + 1]);
-  const std::unique_ptr<uint64_t[]> fingerprints(new uint64_t[n]);
-  const std::unique_ptr<uint8_t[]> distances(new uint8_t[n]);
-  REQUIRE(order_matches(sink, queries, lims.get(), fingerprints.get(), distances.get(), nullptr) == Status::ok);
-  std::sort(matches.begin(), matches.end(), [](const Match& a, const Match& b) {
+  const Column fingerprints(n);
+  const std::unique_ptr<uint8_t[]> distances(new uint8_t[n * bytes]);
+  REQUIRE(order_matches(sink, W::kWords, bytes, queries, lims.get(), fingerprints.words(), distances.get(), nullptr) == Status::ok);
+  std::sort(found.begin(), found.end(), [](const Match<Row>& a, const Match<Row>& b) {
     return std::make_tuple(a.query, a.distance, a.fingerprint) < std::make_tuple(b.query, b.distance, b.fingerprint);
   });
   REQUIRE(lims[0] == 0 && lims[queries] == static_cast<int64_t>(n));
   for (uint32_t q = 0; q < queries; ++q)
     for (int64_t i = lims[q]; i < lims[q + 1]; ++i) {
-      const Match& m = matches[static_cast<size_t>(i)];
-      REQUIRE(m.query == q && m.fingerprint == fingerprints[i] && m.distance == distances[i]);
+      const Match<Row>& m = found[static_cast<size_t>(i)];
+      const uint8_t* const distance = distances.get() + static_cast<size_t>(i) * bytes;
+      REQUIRE(m.query == q && m.fingerprint == fingerprints.p[i] && m.distance == (bytes == 1 ? *distance : load16(distance)));
     }
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const std::vector<const Kernels*> all = fuzz::all_kernels();
-  fuzz::Input input(data, size);
+static void run(fuzz::Input& input, const uint8_t* data, size_t size) {
+  static const Sets all = fuzz::all_kernels(W::kBits);
   const unsigned what = input.byte();
   const fuzz::Chance chance(data, size);
-  const std::vector<const Kernels*> sets = chance.sets(all);
-  const unsigned bits = input.byte() % 65;
+  const Sets sets = chance.sets(all);
+  // Wide rows are sorted by bits of the leading word, or by all.
+  const unsigned choice = input.byte() % (W::kWide ? 97 : 65), bits = choice <= 64 ? choice : W::kBits;
   const size_t n = choose_size(&input, chance.scale(), chance.one_in(8192));
-  const Words keys = make_keys(n, &input);
+  const Rows keys = make_keys(n, &input);
   switch (what % 8) {
     case 0:
     case 1:
@@ -201,5 +208,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     case 6: check_histogram(sets, keys); break;
     default: check_matches(keys, what + bits);
   }
+}
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  fuzz::Input input(data, size);
+  fuzz::with_width(input.byte(), [&](auto width) { Sorting<decltype(width)>::run(input, data, size); });
   return 0;
 }

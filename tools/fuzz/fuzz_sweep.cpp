@@ -7,7 +7,6 @@
 namespace {
 
 using Words = std::vector<uint64_t>;
-using Matches = std::pmr::vector<std::tuple<uint32_t, uint64_t, uint32_t>>;  // query, fingerprint, distance
 
 constexpr unsigned kTables = 4;
 
@@ -29,38 +28,56 @@ size_t choose_size(fuzz::Input* input, size_t most) {
   return std::min(n, most);
 }
 
-Words make_fingerprints(size_t n, fuzz::Input* input) {
+template <class W>
+struct Sweeping : Blocks<W> {
+using Base = Blocks<W>;
+using typename Base::Copy;
+using typename Base::Row;
+using typename Base::Rows;
+using typename Base::Table;
+using typename Base::World;
+using Base::world;
+using Matches = std::pmr::vector<std::tuple<uint32_t, Row, uint32_t>>;  // query, fingerprint, distance
+
+static Row flipped(const Row& x, fuzz::Random* random) { return x ^ fuzz::one_bit<W>(random->below(W::kBits)); }
+
+static Rows make_fingerprints(size_t n, fuzz::Input* input) {
   const unsigned shape = input->byte();
-  const unsigned shared = input->byte() % 65, kept = input->byte() % 65;
-  const uint64_t base = shape & 64 ? input->byte() % 3 - uint64_t{1} : input->word();
-  fuzz::Random random(base + shape);
-  Words keys;
+  const unsigned wide = input->byte();
+  const unsigned shared = wide % (W::kBits + 1), kept = input->byte() * 7 % (W::kBits + 1);
+  const Row base = shape & 64 ? fuzz::plus<W>(Row{}, input->byte() % 3 - 1) : fuzz::input_row<W>(input);
+  const Row same = fuzz::top_bits<W>(shared), prefix = fuzz::top_bits<W>(shape & 128 ? 64 : 16);
+  fuzz::Random random(lead(base) + shape);
+  Rows keys;
   for (size_t i = 0; i < n; ++i) {
-    uint64_t x = shape & 1 ? base + i : random.next();
+    Row x = shape & 1 ? fuzz::plus<W>(base, static_cast<int64_t>(i)) : fuzz::random_row<W>(&random);
     if ((shape & 2) && i) {
       x = keys[random.below(static_cast<unsigned>(i))];
-      for (unsigned k = 1 + random.below(3); k; --k) x ^= uint64_t{1} << random.below(64);
+      for (unsigned k = 1 + random.below(3); k; --k) x = flipped(x, &random);
     }
-    if (shape & 4) x = (base & top_mask(shared)) | (x & ~top_mask(shared));
-    if (shape & 8) x &= top_mask(kept);
-    if (shape & 16) x = (x & ~(uint64_t{0xFFFF} << 48)) | uint64_t{random.below(3)} << 48;
+    if (shape & 4) x = fuzz::joined<W>(base & same, fuzz::without<W>(x, same));
+    if (shape & 8) x = x & fuzz::top_bits<W>(kept);
+    if (shape & 16) {
+      x = fuzz::without<W>(x, prefix);
+      fuzz::word_at(x, 0) |= uint64_t{random.below(3)} << 48;
+    }
     keys.push_back(x);
   }
-  if (shape & 32 && n) keys.back() = ~uint64_t{0}, keys.front() = 0;
+  if (shape & 32 && n) keys.back() = fuzz::top_bits<W>(W::kBits), keys.front() = Row{};
   std::sort(keys.begin(), keys.end());
   keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
   return keys;
 }
 
-Words make_queries(size_t n, const Words& keys, fuzz::Input* input) {
+static Rows make_queries(size_t n, const Rows& keys, fuzz::Input* input) {
   const unsigned shape = input->byte();
   fuzz::Random random(input->word(4));
-  Words queries;
+  Rows queries;
   while (queries.size() < n) {
-    uint64_t x = keys.empty() || random.below(8) == 0 ? random.next() : keys[random.below(static_cast<unsigned>(keys.size()))];
-    if (shape & 1 && random.below(2)) x = input->left() ? input->word() : x;
-    for (unsigned k = shape & 2 ? random.below(6) : 0; k; --k) x ^= uint64_t{1} << random.below(64);
-    if (shape & 4) x += random.below(3) - uint64_t{1};
+    Row x = keys.empty() || random.below(8) == 0 ? fuzz::random_row<W>(&random) : keys[random.below(static_cast<unsigned>(keys.size()))];
+    if (shape & 1 && random.below(2)) x = input->left() ? fuzz::input_row<W>(input) : x;
+    for (unsigned k = shape & 2 ? random.below(6) : 0; k; --k) x = flipped(x, &random);
+    if (shape & 4) x = fuzz::plus<W>(x, static_cast<int64_t>(random.below(3)) - 1);
     queries.push_back(shape & 8 && !queries.empty() && random.below(2) ? queries.front() : x);
   }
   if (shape & 16) std::sort(queries.begin(), queries.end());
@@ -68,7 +85,7 @@ Words make_queries(size_t n, const Words& keys, fuzz::Input* input) {
 }
 
 // Every mask of at most so many of the leading bits, ascending.
-Words make_variants(unsigned prefix_bits, unsigned flips) {
+static Words make_variants(unsigned prefix_bits, unsigned flips) {
   Words masks{0};
   for (unsigned round = 0; round < flips; ++round)
     for (size_t i = 0, n = masks.size(); i < n; ++i)
@@ -81,40 +98,40 @@ Words make_variants(unsigned prefix_bits, unsigned flips) {
 struct Part {
   Table table;
   unsigned prefix_bits, flips;
-  uint64_t condition;
+  Row condition;
   Words variants;
 };
 
-void make_part(Part* part, const Words& fingerprints, size_t queries, const Bounds& bounds, const Kernels& encoder,
+static void make_part(Part* part, const Rows& fingerprints, size_t queries, const Bounds& bounds, const Kernels& encoder,
                fuzz::Input* input) {
   const World& w = world();
   Table& t = part->table;
   unsigned code = input->byte() % kCodes;
-  while (w.codes[code].slow->symbols.size() < kSymbols) code = (code + 1) % kCodes;
+  while (w.codes[code].slow->symbols.size() < Base::kCodeSymbols) code = (code + 1) % kCodes;
   t.code = &w.codes[code];
   const unsigned shape = input->byte();
   t.permutation = shape % kPermutations;
   t.block_bytes = kMinBlockBytes << (shape >> 4) / 6;
   t.seed = input->byte();
   t.directory_bits = input->byte() % 6;
-  Words keys(fingerprints);
-  for (uint64_t& key : keys) key = apply(w.forward[t.permutation], key);
+  Rows keys(fingerprints);
+  for (Row& key : keys) key = apply(w.forward[t.permutation], key);
   std::sort(keys.begin(), keys.end());
   t.blocks.clear();
   t.keys.clear();
-  if (!keys.empty()) encode_table(&t, keys, {&encoder});
-  t.directory = right_directory(t);
+  if (!keys.empty()) Base::encode_table(&t, keys, {&encoder});
+  t.directory = Base::right_directory(t);
 
-  part->prefix_bits = input->byte() % 65;
+  part->prefix_bits = input->byte() % (W::kLast + 2);
   const unsigned most = part->prefix_bits <= 8 ? 3 : part->prefix_bits <= 20 ? 2 : 1;
   part->flips = std::min(input->byte() % (most + 1), part->prefix_bits);
   do part->variants = make_variants(part->prefix_bits, part->flips);
   while (part->variants.size() * queries > bounds.look_ups && part->flips-- > 0);
-  part->condition = apply(w.inverse[t.permutation], top_mask(part->prefix_bits));
+  part->condition = apply(w.inverse[t.permutation], fuzz::top_bits<W>(part->prefix_bits));
 }
 
 // Changes bytes without mending the checksums.
-void damage_part(Part* part, fuzz::Input* input) {
+static void damage_part(Part* part, fuzz::Input* input) {
   Table& t = part->table;
   if (!t.count()) return;
   for (unsigned n = 1 + input->byte() % 2; n; --n) {
@@ -122,28 +139,28 @@ void damage_part(Part* part, fuzz::Input* input) {
     const uint8_t change = static_cast<uint8_t>(input->byte() | 1);
     const uint64_t place = input->word(3);
     if (what == 0) t.blocks[place % t.blocks.size()] ^= change;
-    if (what == 1) t.keys[place % t.count()] ^= input->byte() & 1 ? input->word() : uint64_t{change} << place % 57;
+    if (what == 1) fuzz::word_at(t.keys[place % t.count()], change % W::kWords) ^= input->byte() & 1 ? input->word() : uint64_t{change} << place % 57;
     if (what == 2) t.directory[place % t.directory.size()] = input->byte() & 1 ? input->word() : change % 12;
   }
 }
 
 struct Batch {
   std::vector<Part> parts;
-  Words fingerprints, queries;
+  Rows fingerprints, queries;
   unsigned radius;
   bool sound;
   Matches probed, scanned;
 };
 
-void find_truth(Batch* b) {
+static void find_truth(Batch* b) {
   for (uint32_t q = 0; q < b->queries.size(); ++q)
-    for (const uint64_t fingerprint : b->fingerprints) {
-      const uint64_t difference = fingerprint ^ b->queries[q];
-      const unsigned distance = static_cast<unsigned>(__builtin_popcountll(difference));
+    for (const Row& fingerprint : b->fingerprints) {
+      const Row difference = fingerprint ^ b->queries[q];
+      const unsigned distance = ones(difference);
       if (distance > b->radius) continue;
       b->scanned.emplace_back(q, fingerprint, distance);
       for (const Part& part : b->parts)
-        if (static_cast<unsigned>(__builtin_popcountll(difference & part.condition)) <= part.flips) {
+        if (ones(difference & part.condition) <= part.flips) {
           b->probed.emplace_back(q, fingerprint, distance);
           break;
         }
@@ -151,21 +168,23 @@ void find_truth(Batch* b) {
 }
 
 // A sound table must give the right answer, a damaged one that or an error.
-void judge(const Batch& b, Status status, const Fault& fault, Sink* sink, const Matches& right) {
+static void judge(const Batch& b, Status status, const Fault& fault, Sink* sink, const Matches& right) {
   if (status != Status::ok) {
     REQUIRE(!b.sound && fault.status == status);
   } else {
     REQUIRE(sink->count == right.size());
     Matches found;
-    for (uint64_t i = 0; i < sink->count; ++i)
-      found.emplace_back(sink->matches[i].query, sink->matches[i].fingerprint, sink->matches[i].distance);
+    for (uint64_t i = 0; i < sink->count; ++i) {
+      const Match<Row>& match = matches<Row>(*sink)[i];
+      found.emplace_back(match.query, match.fingerprint, match.distance);
+    }
     std::sort(found.begin(), found.end());
     REQUIRE(found == right);
   }
   release(sink);
 }
 
-void check_probe(const Kernels& set, const Batch& b, const std::vector<TableProbe>& probes, uint64_t sweep_from, uint64_t limit) {
+static void check_probe(const Kernels& set, const Batch& b, const std::vector<TableProbe>& probes, uint64_t sweep_from, uint64_t limit) {
   Sink sink;
   sink.limit = limit;
   ProbeCounters counters;
@@ -173,7 +192,7 @@ void check_probe(const Kernels& set, const Batch& b, const std::vector<TableProb
   options.sweep_from = sweep_from;
   Fault fault;
   fault.table = 99;
-  const Status status = set.probe({probes.data(), static_cast<unsigned>(probes.size())}, {b.queries.data(), b.queries.size()},
+  const Status status = set.probe({probes.data(), static_cast<unsigned>(probes.size())}, {fuzz::words(b.queries), b.queries.size()},
                                   options, &sink, &counters, &fault);
   REQUIRE(fault.table < probes.size());
   if (b.sound && b.probed.size() > limit) {
@@ -184,13 +203,13 @@ void check_probe(const Kernels& set, const Batch& b, const std::vector<TableProb
   judge(b, status, fault, &sink, b.probed);
 }
 
-void check_locate(const Kernels& set, const Batch& b, const Table& t, const TableView& view) {
-  Words wanted(b.fingerprints);
+static void check_locate(const Kernels& set, const Batch& b, const Table& t, const TableView& view) {
+  Rows wanted(b.fingerprints);
   wanted.insert(wanted.end(), b.queries.begin(), b.queries.end());
   std::vector<uint64_t> blocks(wanted.size());
   std::vector<uint32_t> ranks(wanted.size());
   Fault fault;
-  const Status status = set.locate(view, {wanted.data(), wanted.size()}, blocks.data(), ranks.data(), nullptr, &fault);
+  const Status status = set.locate(view, {fuzz::words(wanted), wanted.size()}, blocks.data(), ranks.data(), nullptr, &fault);
   if (status != Status::ok) {
     REQUIRE(!b.sound && fault.status == status);
     return;
@@ -198,11 +217,11 @@ void check_locate(const Kernels& set, const Batch& b, const Table& t, const Tabl
   // By place in the table they ascend, and each is where as many lie before it as are smaller.
   std::vector<uint64_t> starts{0};
   for (uint64_t i = 0; i < t.count(); ++i) starts.push_back(starts.back() + load16(view.blocks + i * t.block_bytes + 16));
-  Words keys(b.fingerprints);
-  for (uint64_t& key : keys) key = apply(view.forward, key);
+  Rows keys(b.fingerprints);
+  for (Row& key : keys) key = apply(view.forward, key);
   std::sort(keys.begin(), keys.end());
   for (size_t i = 0; i < wanted.size(); ++i) {
-    const uint64_t key = apply(view.forward, wanted[i]);
+    const Row key = apply(view.forward, wanted[i]);
     const size_t place = static_cast<size_t>(std::lower_bound(keys.begin(), keys.end(), key) - keys.begin());
     const bool here = place < keys.size() && keys[place] == key;
     REQUIRE(here == (blocks[i] != UINT64_MAX));
@@ -210,15 +229,15 @@ void check_locate(const Kernels& set, const Batch& b, const Table& t, const Tabl
   }
 }
 
-void check_set(const Kernels& set, const Batch& b, uint8_t behind, uint64_t claims, uint64_t sweep_from, uint64_t limit,
+static void check_set(const Kernels& set, const Batch& b, uint8_t behind, uint64_t claims, uint64_t sweep_from, uint64_t limit,
                bool all) {
   static Copy copies[kTables];
   std::vector<TableProbe> probes;
   for (size_t i = 0; i < b.parts.size(); ++i) {
     const Part& part = b.parts[i];
     copies[i].load(part.table, behind, claims);
-    probes.push_back(TableProbe{&copies[i].view, part.prefix_bits, part.flips, part.condition, part.variants.data(),
-                                part.variants.size()});
+    probes.push_back(TableProbe{&copies[i].view, part.prefix_bits, part.flips, {}, part.variants.data(), part.variants.size()});
+    *rows<Row>(probes.back().condition) = part.condition;
   }
   check_probe(set, b, probes, kPlainly, limit);
   check_probe(set, b, probes, sweep_from, limit);
@@ -228,23 +247,19 @@ void check_set(const Kernels& set, const Batch& b, uint8_t behind, uint64_t clai
   Sink sink;
   Fault fault;
   const uint64_t middle = first.block_count / 2;
-  const Queries queries{b.queries.data(), b.queries.size()};
+  const Queries queries{fuzz::words(b.queries), b.queries.size()};
   Status status = set.scan(first, {0, middle}, queries, {b.radius}, &sink, &fault);
   if (status == Status::ok)
     status = set.scan(first, {middle, first.block_count}, queries, {b.radius}, &sink, &fault);
   judge(b, status, fault, &sink, b.scanned);
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const fuzz::Arena arena;
-  fuzz::Input input(data, size);
+static void run(fuzz::Input& input, const uint8_t* data, size_t size) {
   Batch b;
   const unsigned shape = input.byte();
   b.sound = shape < 192;
   const unsigned radius = input.byte();
-  b.radius = radius < 192 ? radius % 8 : radius % 65;
+  b.radius = radius < 192 ? radius % 8 : radius * 29 % (W::kBits + 1);
   const fuzz::Chance chance(data, size);
   const Bounds& bounds = kBounds[static_cast<unsigned>(chance.scale())];
   const size_t query_count = choose_size(&input, bounds.most);
@@ -268,5 +283,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // Target block finds and scans as well: here now and then.
   for (size_t i = 0; i < sets.size(); ++i)
     check_set(*sets[i], b, behind += 0x55, claimed, sweep_from, limit, claims % 4 == i);
+}
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const fuzz::Arena arena;
+  fuzz::Input input(data, size);
+  fuzz::with_width(input.byte(), [&](auto width) { Sweeping<decltype(width)>::run(input, data, size); });
   return 0;
 }

@@ -100,18 +100,19 @@ class Random {
   uint64_t state_;
 };
 
-// The instruction sets of this machine.
-inline std::vector<const fpstore::Kernels*> all_kernels() {
+// The instruction sets of this machine, for fingerprints of a width.
+inline std::vector<const fpstore::Kernels*> all_kernels(unsigned width) {
   std::vector<const fpstore::Kernels*> sets;
   for (const char* name : {"scalar", "avx2", "avx512"})
-    if (const fpstore::Kernels* set = fpstore::kernels_named(name)) sets.push_back(set);
+    if (const fpstore::KernelSets* set = fpstore::kernels_named(name))
+      sets.push_back(width == 32 ? &set->bits_32 : width == 64 ? &set->bits_64 : width == 128 ? &set->bits_128 : &set->bits_256);
   return sets;
 }
 
-// 0 to 63 in random order.
-inline void shuffle(Random* random, uint8_t out[64]) {
-  for (unsigned i = 0; i < 64; ++i) out[i] = static_cast<uint8_t>(i);
-  for (unsigned i = 63; i > 0; --i) {
+// The numbers below n, at most 256, in random order.
+inline void shuffle(Random* random, uint8_t* out, unsigned n) {
+  for (unsigned i = 0; i < n; ++i) out[i] = static_cast<uint8_t>(i);
+  for (unsigned i = n - 1; i > 0; --i) {
     const unsigned j = random->below(i + 1);
     const uint8_t x = out[i];
     out[i] = out[j];
@@ -119,11 +120,11 @@ inline void shuffle(Random* random, uint8_t out[64]) {
   }
 }
 
-// Lengths of a complete code over all 64 symbols or, with few, over a handful: a random tree, grown leaf by leaf; the
+// Lengths of a complete code over so many symbols or, with few, over a handful of them: a random tree, grown leaf by leaf; the
 // deepest leaf is preferred by bias in 256, which makes long codes.
-inline void make_code(uint64_t seed, unsigned bias, bool few, uint8_t lengths[fpstore::kSymbols]) {
+inline void make_code(uint64_t seed, unsigned bias, bool few, unsigned all, uint8_t lengths[fpstore::kSymbols]) {
   Random random(seed);
-  const unsigned symbols = few ? 2 + random.below(5) : fpstore::kSymbols;
+  const unsigned symbols = few ? 2 + random.below(5) : all;
   std::vector<uint8_t> leaves{0};
   while (leaves.size() < symbols) {
     size_t at = random.below(static_cast<unsigned>(leaves.size()));
@@ -135,8 +136,8 @@ inline void make_code(uint64_t seed, unsigned bias, bool few, uint8_t lengths[fp
     if (leaves[at] == fpstore::kMaxCodeBits) continue;
     leaves.push_back(++leaves[at]);
   }
-  uint8_t order[64];
-  shuffle(&random, order);
+  uint8_t order[fpstore::kSymbols];
+  shuffle(&random, order, all);
   memset(lengths, 0, fpstore::kSymbols);
   for (size_t i = 0; i < leaves.size(); ++i) lengths[order[i]] = leaves[i];
 }

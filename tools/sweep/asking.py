@@ -13,7 +13,7 @@ import numpy.typing as npt
 import fpstore
 from fpstore import Matches, Store, _kernel
 from sweep.cases import QUESTIONS, STATES, Case, Question
-from sweep.data import EDGES, Words
+from sweep.data import Words
 from sweep.model import Columns, Model, brute
 
 warnings.simplefilter("ignore", fpstore.ScanWarning)  # probes beyond a store's radius are meant
@@ -36,7 +36,8 @@ class Asker:
     def __init__(self, case: Case, note: Callable[[str], None]) -> None:
         self.case, self.note = case, note
         self.answers = 0
-        self.model = Model(case.rows, case.ids)
+        self.shape = case.shape
+        self.model = Model(case.shape, case.rows, case.ids)
         self.now = self.model.fingerprints
 
     def same(self, call: str, ok: object, got: object = "", expected: object = "", count: int = 1) -> None:
@@ -65,25 +66,24 @@ class Asker:
         queries, expected = self.truth(question.queries, radius, MOST_MATCHES)
         call = f"{where}: probe_many({len(queries)} queries, radius={radius})"
         self.note(call)
-        matches = store.probe_many(queries, radius=radius, threads=threads)
+        given = self.shape.given(queries)
+        matches = store.probe_many(given, radius=radius, threads=threads)
         self.columns(call, queries, [matches], expected)
         self.ids(call, matches)
         most = max(question.part_matches, len(expected[1]) // 20, 1)
         call = f"{where}: probe_batches({len(queries)} queries, radius={radius}, matches={most})"
         self.note(call)
-        parts = list(store.probe_batches(queries, radius=radius, threads=threads, matches=most))
+        parts = list(store.probe_batches(given, radius=radius, threads=threads, matches=most))
         self.columns(call, queries, parts, expected)
         self.same(call, all(len(p) == 1 or len(p.fingerprints) <= most for p in parts), "a part that is too large")
         self.wide(store, question, where)
-        for query in queries[:: max(len(queries) // SINGLE, 1)][:SINGLE].tolist():
-            self.one(store, query, radius, where)
+        for query in queries[:: max(len(queries) // SINGLE, 1)][:SINGLE]:
+            self.one(store, query[None], radius, where)
 
     def truth(self, queries: Words, radius: int, most: int) -> tuple[Words, Columns]:
         """Return as many of the queries as have not too many matches, and those."""
-        lims, found, distances = brute(self.now, queries, radius)
-        count = max(int(np.searchsorted(lims, most, side="right")) - 1, min(1, len(queries)))
-        end = lims[count]
-        return queries[:count], (lims[: count + 1], found[:end], distances[:end])
+        expected = brute(self.shape, self.now, queries, radius, most)
+        return queries[: len(expected[0]) - 1], expected
 
     def wide(self, store: Store, question: Question, where: str) -> None:
         """Scan, at any radius; and probe beyond the radius of the store, which is a scan too."""
@@ -91,11 +91,12 @@ class Asker:
         queries, expected = self.truth(question.queries[: MOST_SCANNED // (len(self.now) + 1)], radius, SCAN_MATCHES)
         call = f"{where}: scan({len(queries)} queries, radius={radius})"
         self.note(call)
-        matches = store.scan(queries, radius, question.threads)
+        given = self.shape.given(queries)
+        matches = store.scan(given, radius, question.threads)
         self.columns(call, queries, [matches], expected)
         self.ids(call, matches)
         if radius > store.radius:
-            self.columns(call, queries, [store.probe_many(queries, radius, question.threads)], expected)
+            self.columns(call, queries, [store.probe_many(given, radius, question.threads)], expected)
         self.few(store, question, queries, expected, where)
 
     def few(self, store: Store, question: Question, queries: Words, expected: Columns, where: str) -> None:
@@ -107,14 +108,15 @@ class Asker:
         first = (np.append(0, np.cumsum(np.minimum(counts, limit))), fingerprints[kept], distances[kept])
         call = f"{where}: scan({len(queries)} queries, radius={radius}, limit={limit})"
         self.note(call)
-        matches = store.scan(queries, radius, question.threads, limit=limit)
+        given = self.shape.given(queries)
+        matches = store.scan(given, radius, question.threads, limit=limit)
         self.columns(call, queries, [matches], first)
         self.same(
             call, matches.more is not None and np.array_equal(matches.more, counts > limit), "more", "which queries have more"
         )
         call = f"{where}: nearest({len(queries)} queries, {limit}, max_radius={radius})"
         self.note(call)
-        self.columns(call, queries, [store.nearest(queries, limit, max_radius=radius, threads=question.threads)], first)
+        self.columns(call, queries, [store.nearest(given, limit, max_radius=radius, threads=question.threads)], first)
 
     def columns(self, call: str, queries: Words, parts: list[Matches], expected: Columns) -> None:
         """Compare columns, in the order by query, distance and fingerprint."""
@@ -124,14 +126,14 @@ class Asker:
             start += len(part.fingerprints)
         got = (
             np.concatenate(lims),
-            np.concatenate([np.empty(0, np.uint64), *(part.fingerprints for part in parts)]),
-            np.concatenate([np.empty(0, np.uint8), *(part.distances for part in parts)]),
+            np.concatenate([expected[1][:0], *(part.fingerprints for part in parts)]),
+            np.concatenate([expected[2][:0], *(part.distances for part in parts)]),
         )
         alike = (g.dtype == e.dtype and np.array_equal(g, e) for g, e in _beside(got, expected))
         if all(alike):
             self.answers += len(queries)
             return
-        for place, query in enumerate(queries.tolist()):
+        for place, query in enumerate(self.shape.numbers(self.shape.given(queries))):
             lists = (
                 [_matches(columns, place) for columns in (got, expected)] if len(got[0]) == len(expected[0]) else [got, expected]
             )
@@ -142,7 +144,7 @@ class Asker:
         """Compare the ids of matches, as columns and as lists, when they are not too many."""
         sizes = {fingerprint: len(names) for fingerprint, names in self.model.ids.items()}
         if (
-            sum(map(sizes.__getitem__, matches.fingerprints[:MOST_IDS].tolist())) > MOST_IDS
+            sum(map(sizes.__getitem__, self.shape.numbers(matches.fingerprints[:MOST_IDS]))) > MOST_IDS
             or len(matches.fingerprints) > MOST_IDS
         ):
             return
@@ -153,24 +155,25 @@ class Asker:
             return
         rows = [[(m.fingerprint, m.distance, _sorted(m.ids)) for m in found] for found in matches]
         names = self.model.ids_of(matches.fingerprints)
-        flat = list(zip(matches.fingerprints.tolist(), matches.distances.tolist(), names, strict=True))
+        flat = list(zip(self.shape.numbers(matches.fingerprints), matches.distances.tolist(), names, strict=True))
         expected = [flat[a:b] for a, b in zip(matches.lims.tolist(), matches.lims[1:].tolist(), strict=False)]
         self.same(f"{call}, as lists", rows == expected, rows, expected, len(rows))
 
-    def listed(self, call: str, fingerprints: Words, lims: npt.NDArray[np.int64], ids: Words | list[str]) -> None:
+    def listed(self, call: str, fingerprints: npt.NDArray[Any], lims: npt.NDArray[np.int64], ids: Words | list[str]) -> None:
         """Compare the ids of fingerprints."""
         plain = ids if isinstance(ids, list) else ids.tolist()
         got = [_sorted(plain[a:b]) for a, b in zip(lims.tolist(), lims[1:].tolist(), strict=False)]
         expected = self.model.ids_of(fingerprints)
         self.same(call, got == expected and len(plain) == sum(map(len, expected)), got, expected, len(got))
 
-    def one(self, store: Store, query: int, radius: int, where: str) -> None:
-        """Ask about one fingerprint: probe, `in` and `[]`."""
+    def one(self, store: Store, row: Words, radius: int, where: str) -> None:
+        """Ask about one fingerprint, an array of it alone: probe, `in` and `[]`."""
+        (query,) = self.shape.numbers(self.shape.given(row))
         call = f"{where}: probe({query:#x}, radius={radius})"
         self.note(call)
-        _, found, distances = brute(self.now, np.array([query], np.uint64), radius)
+        _, found, distances = brute(self.shape, self.now, row, radius)
         got = [(m.fingerprint, m.distance, _sorted(m.ids)) for m in store.probe(query, radius)]
-        expected = list(zip(found.tolist(), distances.tolist(), self.model.ids_of(found), strict=True))
+        expected = list(zip(self.shape.numbers(found), distances.tolist(), self.model.ids_of(found), strict=True))
         self.same(call, got == expected, got, expected)
         call = f"{where}: store[{query:#x}]"
         self.note(call)
@@ -189,11 +192,12 @@ class Asker:
         self.same(f"{state}: len", len(store) == len(self.now), len(store), len(self.now))
         self.same(f"{state}: len(ids)", len(store.ids) == self.model.pairs, len(store.ids), self.model.pairs)
         pieces = list(store.items())
-        keys = np.concatenate([np.empty(0, np.uint64), *(piece[0] for piece in pieces)])
-        self.same(f"{state}: items", np.array_equal(keys, self.now), keys, self.now)
+        now = self.shape.given(self.now)
+        keys = np.concatenate([now[:0], *(piece[0] for piece in pieces)])
+        self.same(f"{state}: items", keys.dtype == now.dtype and np.array_equal(keys, now), keys, now)
         for fingerprints, lims, ids in pieces:
             self.listed(f"{state}: items", fingerprints, lims, ids)
-        some = np.random.default_rng(self.case.seed).permutation(self.now)[:LISTED]
+        some = np.random.default_rng(self.case.seed).permutation(now)[:LISTED]
         self.listed(f"{state}: ids_of", some, *store.ids_of(some))
         self.reverse(store, state)
         report = store.verify()
@@ -205,13 +209,13 @@ class Asker:
         names: list[Any] = list(by_id)[:: max(len(by_id) // LISTED, 1)]
         absent: Any = "not there" if self.case.id_kind == "strings" else 3 * 10**18 + 7
         lims, found = store.fingerprints_of([*names, absent])
-        got = [found[a:b].tolist() for a, b in zip(lims.tolist(), lims[1:].tolist(), strict=False)]
+        got = [self.shape.numbers(found[a:b]) for a, b in zip(lims.tolist(), lims[1:].tolist(), strict=False)]
         expected = [*(by_id[name] for name in names), []]
         self.same(f"{state}: fingerprints_of", got == expected, got, expected, len(got))
         self.same(f"{state}: ids", absent not in store.ids, absent)
         for name in names[:3]:
             self.same(f"{state}: ids", name in store.ids and store.ids[name] == by_id[name], name, by_id[name])
-        for edge in set(EDGES.tolist()) - set(self.model.ids):
+        for edge in set(self.shape.numbers(self.shape.given(self.shape.edges))) - set(self.model.ids):
             self.same(f"{state}: {edge} in store", edge not in store, edge)
 
 

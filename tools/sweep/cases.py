@@ -9,7 +9,9 @@ import numpy as np
 
 from fpstore import Store
 from fpstore.design.families import TableSpec, identity
-from sweep.data import KINDS, Ids, Rng, Words, make_ids, make_queries
+from fpstore.design.families import design as make_design
+from fpstore.errors import InputError
+from sweep.data import KINDS, Ids, Rng, Shape, Words, make_ids, make_queries, make_rows, without
 from sweep.model import Model
 
 SMALL = (*range(21), 63, 64, 65, 66)
@@ -42,6 +44,8 @@ DESIGNS = (  # and the largest radius of each
     ),
     *(("flip-4", 16), ("flip-6", 12), ("scan", 40), ("auto", 30)),
 )
+WIDTHS, SHARES = (32, 64, 128, 256), (0.2, 0.4, 0.2, 0.2)
+FAR = ("auto", "scan", "flip-4", "flip-8", "flip-11", "flip-16")  # more designs of the other widths, up to every radius
 QUESTIONS = {
     "built": 4,
     "changed": 3,
@@ -59,16 +63,22 @@ class Change:
     """One call that changes a store."""
 
     verb: str
+    shape: Shape
     rows: Words
     ids: Any = None
+
+    @property
+    def given(self) -> Any:
+        """The rows as the store takes them."""
+        return self.shape.given(self.rows)
 
     def apply(self, store: Store) -> int:
         """Make the change; return how many pairs it changed."""
         if self.verb == "insert":
-            return store.insert(self.rows, self.ids)
+            return store.insert(self.given, self.ids)
         if self.verb == "delete":
-            return store.delete(ids=self.ids) if self.ids is not None else store.delete(fingerprints=self.rows)
-        inserted = store.probe_insert_many(self.rows, self.ids, always=True).inserted
+            return store.delete(ids=self.ids) if self.ids is not None else store.delete(fingerprints=self.given)
+        inserted = store.probe_insert_many(self.given, self.ids, always=True).inserted
         return 0 if inserted is None else int(inserted.sum())
 
     def foretell(self, model: Model) -> int:
@@ -76,7 +86,9 @@ class Change:
         if self.verb == "insert":
             return model.insert(self.rows, self.ids)
         if self.verb == "delete":
-            return model.delete(ids=self.ids) if self.ids is not None else model.delete(fingerprints=self.rows.tolist())
+            return (
+                model.delete(ids=self.ids) if self.ids is not None else model.delete(fingerprints=self.shape.numbers(self.given))
+            )
         model.insert(self.rows, self.ids)
         return len(self.rows)
 
@@ -99,6 +111,7 @@ class Case:
 
     seed: int
     number: int
+    shape: Shape
     design: str
     tables: list[TableSpec] | None
     radius: int
@@ -116,14 +129,15 @@ class Case:
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of ``fpstore.build`` after the path."""
         return {
-            "fingerprints": self.rows, "ids": self.ids, "radius": self.radius, "design": self.tables or self.design,
-            "block_bytes": self.block_bytes, "memory": "64MiB", "threads": self.threads,
+            "fingerprints": self.shape.given(self.rows), "ids": self.ids, "width": self.shape.bits, "radius": self.radius,
+            "design": self.tables or self.design, "block_bytes": self.block_bytes, "memory": "64MiB", "threads": self.threads,
         }  # fmt: skip
 
     def other(self) -> dict[str, Any]:
         """Return the arguments of ``fpstore.build`` for the store that is merged into this one."""
         rows, ids = self.joined
-        return {**self.arguments(), "fingerprints": rows, "ids": ids, "design": self.joined_design or self.tables or self.design}
+        design = self.joined_design or self.tables or self.design
+        return {**self.arguments(), "fingerprints": self.shape.given(rows), "ids": ids, "design": design}
 
     def everything(self) -> Words:
         """Return the rows that are stored at any time."""
@@ -139,8 +153,8 @@ class Case:
         threads = THREADS[rng.integers(0, len(THREADS))]
         radius = self.radius if rng.random() < 0.7 else int(rng.integers(0, self.radius + 1))
         return Question(
-            make_queries(rng, rows, radius, batch, MOST_PAIRS // (len(rows) + 1)), radius, threads, int(rng.integers(0, 8)),
-            int(rng.integers(0, 65)), int(rng.choice([1, 7, 300, 5000, 1 << 22])),
+            make_queries(rng, self.shape, rows, radius, batch, MOST_PAIRS // (len(rows) * self.shape.words + 1)), radius, threads,
+            int(rng.integers(0, 8)), int(rng.integers(0, self.shape.bits + 1)), int(rng.choice([1, 7, 300, 5000, 1 << 22])),
         )  # fmt: skip
 
 
@@ -154,16 +168,20 @@ def draw(seed: int, number: int) -> Case:
     radius = min(most, 3 if rng.random() < 0.4 else int(rng.integers(0, max(most + 1, 8))))
     if design.startswith("flip-"):
         radius = max(radius, int(design[5:]) - 1)
+    shape = Shape(int(np.random.default_rng([seed, number, 1]).choice(WIDTHS, p=SHARES)))
+    if shape.bits != 64:
+        design, radius = _other_width(rng, shape, design, radius)
     kind = list(KINDS)[rng.integers(0, len(KINDS))]
-    rows = KINDS[kind](rng, size)
-    others = np.concatenate([KINDS[kind](rng, int(rng.choice(SMALL))), rows[: rng.integers(0, 9)]])
+    rows = make_rows(rng, shape, kind, size)
+    others = np.concatenate([make_rows(rng, shape, kind, int(rng.choice(SMALL))), rows[: rng.integers(0, 9)]])
     id_kind = STRINGS[rng.integers(0, 3)]
     ids = make_ids(rng, id_kind, len(rows))
     return Case(
         seed=seed,
         number=number,
+        shape=shape,
         design=design,
-        tables=custom(rng, radius) if design == "custom" else None,
+        tables=custom(rng, shape.bits, radius) if design == "custom" else None,
         radius=radius,
         kind=kind,
         rows=rows,
@@ -171,32 +189,48 @@ def draw(seed: int, number: int) -> Case:
         ids=ids,
         block_bytes=int(rng.choice(BLOCK_BYTES)),
         threads=THREADS[rng.integers(0, len(THREADS))],
-        changes={state: _changes(rng, rows, ids, id_kind, kind) for state in ("changed", "changed again")},
+        changes={state: _changes(rng, shape, rows, ids, id_kind, kind) for state in ("changed", "changed again")},
         joined=(others, make_ids(rng, id_kind, len(others))),
         joined_design="auto" if rng.random() < 0.3 else None,
         large=large,
     )
 
 
-def custom(rng: Rng, radius: int) -> list[TableSpec]:
-    """Return tables whose leading blocks, of any width, are disjoint: exact when their flips, and one each, exceed the radius."""
+def _other_width(rng: Rng, shape: Shape, design: str, radius: int) -> tuple[str, int]:
+    """Return a design that there is for the width, and its radius."""
+    if rng.random() < 0.5:
+        design = FAR[rng.integers(0, len(FAR))]
+        radius = int(rng.integers(0, shape.bits + 1 if design in ("auto", "scan") else shape.bits // 4 + 1))
+    if design == "custom":
+        return design, radius
+    try:
+        if design != "auto":
+            make_design(design, radius, shape.bits).lookups(max(SIZES))
+    except InputError:
+        return "auto", radius
+    return design, radius
+
+
+def custom(rng: Rng, width: int, radius: int) -> list[TableSpec]:
+    """Return tables whose leading blocks, of any size, are disjoint: exact when their flips, and one each, exceed the radius."""
     count = int(rng.integers(1, radius + 2))
-    cuts = np.sort(rng.choice(np.arange(1, 64), count, replace=False))
-    first, order = int(cuts[0]), rng.permutation(64 - int(cuts[0])) + int(cuts[0])
-    blocks = [np.arange(first), *np.split(order, cuts[1:] - first)[: count - 1]]
+    cuts = np.sort(rng.choice(np.arange(1, width), count, replace=False))
+    first, order = int(cuts[0]), rng.permutation(width - int(cuts[0])) + int(cuts[0])
+    parts = [np.arange(first), *np.split(order, cuts[1:] - first)[: count - 1]]
+    blocks = [part[:64] for part in parts]
     flips = np.bincount(rng.integers(0, count, radius + 1 - count), minlength=count)
     tables: list[TableSpec] = []
     for block, most in zip(blocks, flips.tolist(), strict=True):
-        others = rng.permutation(np.setdiff1d(np.arange(64), block))
-        bits = bytes([*block.tolist(), *others.tolist()]) if tables else identity(64)
+        others = rng.permutation(np.setdiff1d(np.arange(width), block))
+        bits = bytes([*block.tolist(), *others.tolist()]) if tables else identity(width)
         tables.append(TableSpec(bits, len(block), min(most, len(block))))
     # A look-up of every entry, which needs no other table, is drawn now and then.
-    return [TableSpec(identity(64), 0), *tables[1:]] if rng.random() < 0.1 else tables
+    return [TableSpec(identity(width), 0), *tables[1:]] if rng.random() < 0.1 else tables
 
 
-def _changes(rng: Rng, rows: Words, ids: Ids, id_kind: str, kind: str) -> list[Change]:
+def _changes(rng: Rng, shape: Shape, rows: Words, ids: Ids, id_kind: str, kind: str) -> list[Change]:
     """Insert new rows and more ids for stored ones, remove ids and fingerprints, and put some back."""
-    fresh = KINDS[kind](rng, int(rng.choice([0, 1, 5, 66, 300])))
+    fresh = make_rows(rng, shape, kind, int(rng.choice([0, 1, 5, 66, 300])))
     again = rows[rng.integers(0, len(rows), min(len(rows), 10))] if len(rows) else fresh[:1]
     added = np.concatenate([fresh, again])
     named = make_ids(rng, id_kind, len(added))
@@ -206,21 +240,20 @@ def _changes(rng: Rng, rows: Words, ids: Ids, id_kind: str, kind: str) -> list[C
     number = rng.integers(0, max(len(rows), 1), some)
     known = number.astype(np.uint64) if ids is None else [ids[i] for i in number.tolist()] if len(rows) else []
     changes = [
-        Change("insert", added, named),
-        Change("delete", removed_rows),
-        Change("delete", removed_rows[:0], known if len(rows) else np.empty(0, np.uint64)),
-        Change("insert", back, make_ids(rng, id_kind, len(back))),
+        Change("insert", shape, added, named),
+        Change("delete", shape, removed_rows),
+        Change("delete", shape, removed_rows[:0], known if len(rows) else np.empty(0, np.uint64)),
+        Change("insert", shape, back, make_ids(rng, id_kind, len(back))),
     ]
     if id_kind != "rows":
-        more = _near(rng, rows, 30)
-        changes.append(Change("probe_insert", more, _unique(id_kind, rng, len(more))))
+        more = _near(rng, shape, rows, 30)
+        changes.append(Change("probe_insert", shape, more, _unique(id_kind, rng, len(more))))
     return changes
 
 
-def _near(rng: Rng, rows: Words, count: int) -> Words:
+def _near(rng: Rng, shape: Shape, rows: Words, count: int) -> Words:
     """Return fingerprints that are not stored yet, near the rows."""
-    near = make_queries(rng, rows, 2, count, count)
-    return np.setdiff1d(near, rows)
+    return without(make_queries(rng, shape, rows, 2, count, count), rows)
 
 
 def _unique(id_kind: str, rng: Rng, count: int) -> Any:

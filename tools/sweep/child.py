@@ -39,7 +39,7 @@ def main(task: dict[str, Any]) -> None:
             traceback.print_exc()
             sys.exit(1)
         shutil.rmtree(folder)
-        tell(answers=answers, design=case.design)
+        tell(answers=answers, design=case.design, width=case.shape.bits)
     tell(end={"package": fpstore.__file__, "most_resident_bytes": _most_resident()})
 
 

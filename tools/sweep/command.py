@@ -34,6 +34,7 @@ class Found:
     cases: int = 0
     answers: int = 0
     designs: dict[str, int] = field(default_factory=dict)
+    widths: dict[int, int] = field(default_factory=dict)
     number: int = 0  # of the case that runs
     doing: str = "start"
     difference: str | None = None
@@ -49,6 +50,7 @@ class Found:
             self.cases += 1
             self.answers += told["answers"]
             self.designs[told["design"]] = self.designs.get(told["design"], 0) + 1
+            self.widths[told["width"]] = self.widths.get(told["width"], 0) + 1
 
 
 def main() -> int:
@@ -68,7 +70,8 @@ def main() -> int:
         ending = watch(task, found)
     report = {
         "ok": ending is None, "cases": found.cases, "answers": found.answers, "seconds": round(time.perf_counter() - start, 1),
-        "seed": args.seed, **found.last, "designs": dict(sorted(found.designs.items())),
+        "seed": args.seed, **found.last, "widths": dict(sorted(found.widths.items())),
+        "designs": dict(sorted(found.designs.items())),
     }  # fmt: skip
     if ending is not None:
         report.update(case=found.number, doing=found.doing, fault=ending)
@@ -136,7 +139,7 @@ def reproduction(seed: int, number: int, doing: str) -> str:
         place, isa, threads, verb, count, options = asked.groups()
         lines += [
             f'fpstore._kernel.select_isa("{isa}")',
-            f'queries = case.question("{state}", {place}).queries[:{count}]',
+            f'queries = case.shape.given(case.question("{state}", {place}).queries[:{count}])',
             f"answer = list(store.{verb}(queries, {options}, threads={threads}))",
         ]
     return "\n".join([*lines, f"# {doing}"])

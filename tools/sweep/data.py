@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +13,65 @@ Words = npt.NDArray[np.uint64]
 Ids = Words | list[str] | None
 Rng = np.random.Generator
 
-EDGES = np.array([0, 1, 2, 3, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 4, 2**64 - 3, 2**64 - 2, 2**64 - 1], np.uint64)
 ONE = np.uint64(1)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Fingerprints of a width: rows, here uint64 (n,) up to 64 bits, (n, words) above, the most significant word first."""
+
+    bits: int
+
+    @property
+    def words(self) -> int:
+        """Words in a row."""
+        return max(self.bits // 64, 1)
+
+    @property
+    def edges(self) -> Words:
+        """Rows next to 0, to the middle, and to the end."""
+        half, end = 1 << (self.bits - 1), 1 << self.bits
+        return self.rows([0, 1, 2, 3, half - 1, half, half + 1, end - 4, end - 3, end - 2, end - 1])
+
+    def rows(self, numbers: Iterable[int]) -> Words:
+        """Return the rows of numbers."""
+        rows = [[number >> 64 * word & 2**64 - 1 for word in reversed(range(self.words))] for number in numbers]
+        return self.flat(np.array(rows, np.uint64).reshape(-1, self.words))
+
+    def flat(self, rows: Words) -> Words:
+        """Return rows that are given as (n, words)."""
+        return rows[:, 0].copy() if self.words == 1 else rows
+
+    def given(self, rows: Words) -> npt.NDArray[Any]:
+        """Return rows as a store takes and gives them."""
+        if self.words == 1:
+            return rows.astype(np.uint32) if self.bits == 32 else rows
+        return np.ascontiguousarray(rows).astype(">u8").view(np.uint8).reshape(-1, self.bits // 8)
+
+    def numbers(self, given: npt.NDArray[Any]) -> list[int]:
+        """Return as numbers what a store gave."""
+        if self.words == 1:
+            out: list[int] = given.tolist()
+            return out
+        return [int.from_bytes(row.tobytes(), "big") for row in given]
+
+    def distances(self, rows: Words, others: Words) -> npt.NDArray[np.int64]:
+        """Return the distance of each row to each other one."""
+        difference = np.bitwise_count(rows[:, None] ^ others[None])
+        out: npt.NDArray[np.int64] = difference.astype(np.int64) if self.words == 1 else difference.sum(-1, np.int64)
+        return out
+
+
+def distinct(rows: Words) -> Words:
+    """Return the distinct rows, ascending."""
+    return np.unique(rows, axis=0)
+
+
+def without(rows: Words, others: Words) -> Words:
+    """Return the distinct rows that are not among others, ascending."""
+    known, found = {row.tobytes() for row in others}, distinct(rows)
+    out: Words = found[np.array([row.tobytes() not in known for row in found], bool)]
+    return out
 
 
 def words(rng: Rng, count: int) -> Words:
@@ -20,8 +79,20 @@ def words(rng: Rng, count: int) -> Words:
     return rng.integers(0, 2**64, count, np.uint64)
 
 
+def flipped_rows(rng: Rng, shape: Shape, rows: Words, counts: npt.NDArray[np.int64]) -> Words:
+    """Return rows with as many bits flipped as their count says, of wide ones perhaps one or two fewer."""
+    if shape.bits == 64:
+        return flipped(rng, rows, counts)
+    masks = np.zeros((len(rows), shape.words), np.uint64)
+    for step in range(int(counts.max(initial=0))):
+        places = np.flatnonzero(counts > step)
+        bits = rng.integers(0, shape.bits, len(places))
+        masks[places, shape.words - 1 - bits // 64] |= ONE << (bits % 64).astype(np.uint64)
+    return rows ^ shape.flat(masks)
+
+
 def flipped(rng: Rng, keys: Words, counts: npt.NDArray[np.int64]) -> Words:
-    """Return the keys with as many different bits flipped as their count says."""
+    """Return words with as many different bits flipped as their count says."""
     order = np.argsort(rng.random((len(keys), 64)), axis=1)
     chosen = np.arange(64) < counts[:, None]
     masks = np.where(chosen, ONE << order.astype(np.uint64), np.uint64(0))
@@ -57,7 +128,7 @@ def _dense(rng: Rng, count: int) -> Words:
 
 def _edges(rng: Rng, count: int) -> Words:
     bits = ONE << np.arange(64, dtype=np.uint64)
-    return rng.permutation(np.unique(np.concatenate([EDGES, bits, ~bits, bits - ONE])))[:count]
+    return rng.permutation(np.unique(np.concatenate([Shape(64).edges, bits, ~bits, bits - ONE])))[:count]
 
 
 def _duplicates(rng: Rng, count: int) -> Words:
@@ -84,6 +155,27 @@ KINDS: dict[str, Callable[[Rng, int], Words]] = {
 }
 
 
+def make_rows(rng: Rng, shape: Shape, kind: str, count: int) -> Words:
+    """Return rows of a kind; wide ones have words of it at one place, and beside them often the same few words in all rows."""
+    made = KINDS[kind](rng, count)
+    if shape.bits == 64:
+        return made
+    if shape.bits == 32:
+        return made >> np.uint64(32) if rng.random() < 0.5 else made & np.uint64(2**32 - 1)
+    rows = np.empty((len(made), shape.words), np.uint64)
+    for word in range(shape.words):
+        few = int(rng.choice([1, 3, 0]))
+        rows[:, word] = words(rng, few)[rng.integers(0, few, len(made))] if few else words(rng, len(made))
+    rows[:, rng.integers(0, shape.words)] = made
+    return rows
+
+
+def uniform(rng: Rng, shape: Shape, count: int) -> Words:
+    """Return uniform rows."""
+    rows = words(rng, count * shape.words)
+    return rows >> np.uint64(32) if shape.bits == 32 else shape.flat(rows.reshape(-1, shape.words))
+
+
 def make_ids(rng: Rng, kind: str, count: int) -> Ids:
     """Return an id for each row; some rows share one."""
     if kind == "rows":
@@ -98,21 +190,30 @@ def make_ids(rng: Rng, kind: str, count: int) -> Ids:
 QUERIES = ("mixed", "planted", "random", "stored", "range", "one")
 
 
-def make_queries(rng: Rng, rows: Words, radius: int, batch: int, distinct: int) -> Words:
-    """Return a batch of which at most ``distinct`` queries differ: the others repeat them."""
+def make_queries(rng: Rng, shape: Shape, rows: Words, radius: int, batch: int, most: int) -> Words:
+    """Return a batch of which at most ``most`` queries differ: the others repeat them."""
     kind = QUERIES[rng.choice(len(QUERIES), p=[0.4, 0.2, 0.1, 0.1, 0.1, 0.1])]
-    count = 1 if kind == "one" else min(batch, distinct)
-    stored = rows[rng.integers(0, len(rows), count)] if len(rows) else words(rng, count)
+    count = 1 if kind == "one" else min(batch, most)
+    stored = rows[rng.integers(0, len(rows), count)] if len(rows) else uniform(rng, shape, count)
     if kind in ("mixed", "planted", "one"):
-        pool = flipped(rng, stored, rng.integers(0, radius + 2, count))
+        pool = flipped_rows(rng, shape, stored, rng.integers(0, min(radius + 2, shape.bits + 1), count))
     elif kind == "range":
-        start = rng.choice(np.concatenate([EDGES, stored[:1]]))
-        pool = start + np.arange(count, dtype=np.uint64)
+        start = rng.choice(np.concatenate([shape.edges, stored[:1]])).reshape(-1)
+        first = int.from_bytes(start.astype(">u8").tobytes(), "big")
+        pool = shape.rows((first + i) % 2**shape.bits for i in range(count))
     else:
-        pool = stored if kind == "stored" else words(rng, count)
+        pool = stored if kind == "stored" else uniform(rng, shape, count)
     if kind == "mixed" and count:
         other = rng.random(count)
-        pool = np.where(other < 0.2, words(rng, count), pool)
-        pool = np.where(other > 0.9, rng.choice(EDGES, count), pool)
-    queries = np.resize(pool, batch)
-    return (queries, np.sort(queries), rng.permutation(queries))[rng.integers(0, 3)]
+        pool = _mixed(other < 0.2, uniform(rng, shape, count), pool)
+        pool = _mixed(other > 0.9, rng.choice(shape.edges, count), pool)
+    queries = pool[np.arange(batch) % count] if count else pool[:0]
+    how = rng.integers(0, 3)
+    if how == 1:
+        found, counts = np.unique(queries, axis=0, return_counts=True)
+        return np.repeat(found, counts, axis=0)
+    return queries if how == 0 else rng.permutation(queries)
+
+
+def _mixed(which: npt.NDArray[np.bool_], some: Words, others: Words) -> Words:
+    return np.where(which if others.ndim == 1 else which[:, None], some, others)

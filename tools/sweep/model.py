@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sweep.data import Ids, Words
+from sweep.data import Ids, Shape, Words
 
-Columns = tuple[npt.NDArray[np.int64], Words, npt.NDArray[np.uint8]]  # lims, fingerprints, distances
+Columns = tuple[npt.NDArray[np.int64], npt.NDArray[Any], npt.NDArray[Any]]  # lims, fingerprints as a store gives them, distances
 PAIRS = 1 << 20  # of query and fingerprint that are compared at once
 
 
-def brute(fingerprints: Words, queries: Words, radius: int) -> Columns:
-    """Compare every query with every fingerprint (distinct, ascending); matches by query, distance, fingerprint."""
-    pool, places = np.unique(queries, return_inverse=True)
-    step = max(PAIRS // max(len(fingerprints), 1), 1)
+def brute(shape: Shape, fingerprints: Words, queries: Words, radius: int, most: int | None = None) -> Columns:
+    """Compare every query with every fingerprint (distinct, ascending); matches by query, distance, fingerprint.
+
+    With ``most``, those of as many of the queries, at least one, as have no more matches together.
+    """
+    pool, places = np.unique(queries, axis=0, return_inverse=True)
+    places = places.reshape(-1)
+    step = max(PAIRS // max(len(fingerprints) * shape.words, 1), 1)
     none = np.empty(0, np.int64)
     parts = [(none, none, none)]
     for start in range(0, len(pool), step):
-        distances = np.bitwise_count(pool[start : start + step, None] ^ fingerprints).astype(np.int64)
+        distances = shape.distances(pool[start : start + step], fingerprints)
         query, place = np.nonzero(distances <= radius)
         distance = distances[query, place]
         order = np.lexsort((place, distance, query))
@@ -29,8 +34,11 @@ def brute(fingerprints: Words, queries: Words, radius: int) -> Columns:
     starts = np.searchsorted(query, np.arange(len(pool)))
     counts = np.bincount(query, minlength=len(pool))
     lims = np.concatenate([[0], np.cumsum(counts[places])]).astype(np.int64)
+    if most is not None:
+        kept = max(int(np.searchsorted(lims, most, side="right")) - 1, min(1, len(queries)))
+        lims, places = lims[: kept + 1], places[:kept]
     taken = slices(starts[places], lims)
-    return lims, fingerprints[place[taken]], distance[taken].astype(np.uint8)
+    return lims, shape.given(fingerprints[place[taken]]), distance[taken].astype(np.uint16 if shape.bits == 256 else np.uint8)
 
 
 def slices(starts: npt.NDArray[np.int64], lims: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -42,7 +50,8 @@ def slices(starts: npt.NDArray[np.int64], lims: npt.NDArray[np.int64]) -> npt.ND
 class Model:
     """What a store must hold: a set of pairs of fingerprint and id."""
 
-    def __init__(self, rows: Words, ids: Ids) -> None:
+    def __init__(self, shape: Shape, rows: Words, ids: Ids) -> None:
+        self.shape = shape
         self.ids: dict[int, set[int | str]] = {}
         self.next_row = 0
         self.insert(rows, ids)
@@ -52,7 +61,7 @@ class Model:
         before = self.pairs
         given = range(self.next_row, self.next_row + len(rows)) if ids is None else ids if isinstance(ids, list) else ids.tolist()
         self.next_row += len(rows)
-        for fingerprint, name in zip(rows.tolist(), given, strict=True):
+        for fingerprint, name in zip(self.shape.numbers(self.shape.given(rows)), given, strict=True):
             self.ids.setdefault(fingerprint, set()).add(name)
         return self.pairs - before
 
@@ -70,12 +79,13 @@ class Model:
     @property
     def fingerprints(self) -> Words:
         """The distinct fingerprints, ascending."""
-        return np.array(sorted(self.ids), np.uint64)
+        return self.shape.rows(sorted(self.ids))
 
-    def ids_of(self, fingerprints: Words) -> list[list[int | str]]:
-        """Return the ids of each, in the order of their repr."""
-        known = {fingerprint: sorted(self.ids[fingerprint], key=repr) for fingerprint in set(fingerprints.tolist())}
-        return [known[fingerprint] for fingerprint in fingerprints.tolist()]
+    def ids_of(self, fingerprints: npt.NDArray[Any]) -> list[list[int | str]]:
+        """Return the ids of each fingerprint that a store gave, in the order of their repr."""
+        numbers = self.shape.numbers(fingerprints)
+        known = {fingerprint: sorted(self.ids[fingerprint], key=repr) for fingerprint in set(numbers)}
+        return [known[fingerprint] for fingerprint in numbers]
 
     def by_id(self) -> dict[int | str, list[int]]:
         """Return the fingerprints of each id, ascending."""

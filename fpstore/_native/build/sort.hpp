@@ -320,7 +320,7 @@ size_t permute_select(const Permutation& p, const uint64_t* in, uint64_t* out, s
   for (size_t i = 0; i < n; ++i) {
     const Row x = apply(p, rows<Row>(in)[i]);
     rows<Row>(out)[kept] = x;
-    kept += (least <= x) & (x <= most);
+    kept += static_cast<size_t>(least <= x) & static_cast<size_t>(x <= most);
   }
   return kept;
 }

@@ -13,10 +13,9 @@ size_t histogram(const uint64_t* words, size_t n, uint64_t counts[kSymbols]) {
   uint64_t local[4][kSymbols] = {};
   size_t i = 1;
   for (; i + 4 <= n; i += 4) {
-    if (__builtin_expect((keys[i] <= keys[i - 1]) | (keys[i + 1] <= keys[i]) | (keys[i + 2] <= keys[i + 1]) |
-                             (keys[i + 3] <= keys[i + 2]),
-                         0))
-      break;
+    unsigned wrong = 0;
+    for (size_t j = 0; j < 4; ++j) wrong |= static_cast<unsigned>(keys[i + j] <= keys[i + j - 1]);
+    if (__builtin_expect(wrong != 0, 0)) break;
     for (size_t j = 0; j < 4; ++j) ++local[j][symbol_between(keys[i + j - 1], keys[i + j])];
   }
   size_t bad = n;

@@ -67,6 +67,8 @@ inline Status read_head(const TableView& t, uint64_t b, uint64_t checksum, Block
   }
   head->end = t.block_bytes - head->count * W::kRestBytes;
   if (__builtin_expect(head->tail_at > head->end * 8, 0)) return bad_bits(b, *head, fault);
+  // Behind the last bit of a narrow fingerprint there is nothing.
+  if (W::kLast < 63 && __builtin_expect((head->first & ~top_mask(W::kLast + 1)) != 0, 0)) return bad_bits(b, *head, fault);
   return Status::ok;
 }
 

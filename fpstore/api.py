@@ -9,7 +9,8 @@ from typing import Any
 from fpstore.aliases import Progress
 from fpstore.arguments import check_flag, check_path, check_progress
 from fpstore.care.reports import RepairReport
-from fpstore.design.families import TableSpec, check_design
+from fpstore.design.families import check_design
+from fpstore.design.tables import TableSpec
 from fpstore.errors import FormatVersionError, InputError
 from fpstore.resources import Resources, parse_memory, parse_size, parse_threads
 from fpstore.store import Store

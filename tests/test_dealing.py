@@ -9,8 +9,9 @@ from reference import brute_force_many
 
 import fpstore
 from fpstore.design import column_costs
+from fpstore.design.covering import covers
 from fpstore.design.dealing import deal
-from fpstore.design.families import covers, design
+from fpstore.design.families import design
 from fpstore.design.sample import SAMPLE_SIZE, Sample
 from fpstore.errors import InputError
 from fpstore.width import Width

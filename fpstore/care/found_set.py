@@ -14,7 +14,7 @@ from fpstore.building.external_sort import PairSorter
 from fpstore.building.target import sorting_folder
 from fpstore.care.salvage import Blocks, IdRecords, intact_blocks
 from fpstore.care.word_array import SortedArray, WordArray
-from fpstore.design.families import identity
+from fpstore.design.tables import identity
 from fpstore.format.table_file import TableFile
 from fpstore.width import Width, comparable, row_of_number, rows_to_numbers
 

@@ -13,7 +13,9 @@ from typing import Any
 from fpstore.care.evidence import DAMAGE, Evidence, Told, set_of
 from fpstore.care.salvage import with_new_header
 from fpstore.design.block_bytes import default_block_bytes
-from fpstore.design.families import Design, TableSpec, covers, design, identity, named_like
+from fpstore.design.covering import covers
+from fpstore.design.families import Design, design, named_like
+from fpstore.design.tables import TableSpec, identity
 from fpstore.errors import CorruptStoreError, InputError
 from fpstore.format.dictionary import DICTIONARY_FILES
 from fpstore.format.places import PLACES_FILES

@@ -12,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.design.families import LEAST_BUCKET_BITS, MOST_BUCKET_BITS, REFERENCES, ROWS, TAG_BITS, Design, TableSpec
+from fpstore.design.families import Design
 from fpstore.design.sample import Sample
+from fpstore.design.tables import LEAST_BUCKET_BITS, MOST_BUCKET_BITS, REFERENCES, ROWS, TAG_BITS, TableSpec
 from fpstore.width import WORD_BITS
 
 HEADER_BYTES = 4096

@@ -25,9 +25,10 @@ from fpstore.design.costs import (
     single_scan_nanoseconds,
 )
 from fpstore.design.dealing import deal
-from fpstore.design.families import DEALT, MANKU, SCAN, TAG_BITS, Design, TableLookup, check_radius, lookup_radius
+from fpstore.design.families import DEALT, MANKU, SCAN, Design, check_radius, lookup_radius
 from fpstore.design.families import design as make_design
 from fpstore.design.sample import SAMPLE_SIZE, Sample
+from fpstore.design.tables import TAG_BITS, TableLookup
 from fpstore.errors import InputError
 from fpstore.io import check_fingerprints
 from fpstore.resources import parse_size, total_memory

@@ -10,7 +10,8 @@ import numpy as np
 from fpstore import _kernel
 from fpstore.aliases import Counts, Words
 from fpstore.cached import cached_property
-from fpstore.design.families import COPIES, REFERENCES, ROWS, Design, TableSpec
+from fpstore.design.families import Design
+from fpstore.design.tables import COPIES, REFERENCES, ROWS, TableSpec
 from fpstore.format import column_table
 from fpstore.format.column_table import ColumnLayout, ColumnReader, ColumnWriter
 from fpstore.format.table import TableLayout, TableReader, TableWriter, check_place

@@ -16,8 +16,9 @@ from bench.data import Words
 from bench.harness import Bench, Result, microseconds, ratio
 from fpstore import _kernel
 from fpstore.design.costs import BATCH_QUERIES, NANOSECONDS, SCAN_ENTRY_NS, Work, work
-from fpstore.design.families import TableLookup, lookup_radius
+from fpstore.design.families import lookup_radius
 from fpstore.design.planner import SPEED_FOR_TWICE_THE_BYTES, Plan, weighted_cost
+from fpstore.design.tables import TableLookup
 
 SIZES = (20, 22, 24)
 RANKED_SIZES = (20, 22)

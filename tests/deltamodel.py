@@ -3,6 +3,7 @@
 import random
 
 import numpy as np
+import reference
 
 from fpstore import _kernel
 
@@ -21,7 +22,8 @@ def octets(values) -> np.ndarray:
 
 
 def lists(lims: np.ndarray, *columns: np.ndarray) -> list[list]:
-    rows = list(zip(*(c.tolist() for c in columns), strict=True)) if len(columns) > 1 else columns[0].tolist()
+    plain = [c.tolist() if c.ndim == 1 else reference.numbers_of(c) for c in columns]
+    rows = list(zip(*plain, strict=True)) if len(plain) > 1 else plain[0]
     return [rows[a:b] for a, b in zip(lims[:-1].tolist(), lims[1:].tolist(), strict=True)]
 
 
@@ -76,14 +78,17 @@ class Model:
         return sorted((m for m in found if m[1] <= radius), key=lambda m: m[::-1])
 
 
-def clustered(rng: random.Random, count: int) -> list[int]:
-    """Return fingerprints of which many lie near each other."""
-    centres = [rng.getrandbits(64) for _ in range(max(1, count // 12))]
+def clustered(rng: random.Random, count: int, width: int) -> list[int]:
+    """Return fingerprints of which many lie near each other, and above 64 bits many have the same leading words."""
+    bits = 64 * reference.words_of(width)
+    centres = [rng.getrandbits(width) << bits - width for _ in range(max(1, count // 12))]
     out = set()
     while len(out) < count:
         fp = rng.choice(centres)
         for _ in range(rng.randrange(6)):
-            fp ^= 1 << rng.randrange(64)
+            fp ^= 1 << bits - 1 - rng.randrange(width)
+        if width > 64 and rng.random() < 0.5:
+            fp = fp >> bits - 64 << bits - 64 | rng.getrandbits(bits - 64)
         out.add(fp)
     return sorted(out)
 
@@ -93,13 +98,17 @@ class Pair:
 
     def __init__(self, seed: int, radius: int, bits: np.ndarray = SHUFFLED, fingerprints: int = 60, ids: int = 8) -> None:
         self.rng = random.Random(seed)
-        self.pool = clustered(self.rng, fingerprints)
+        self.width = len(bits)
+        self.pool = clustered(self.rng, fingerprints, self.width)
         self.ids = [*range(ids - 2), 2**63, 2**64 - 1]
         chosen = [fp for fp in self.pool if self.rng.random() < 0.4]
         self.model = Model({fp: set(self.rng.sample(self.ids, self.rng.randrange(1, 4))) for fp in chosen})
         self.radius = radius
         self.delta = _kernel.Delta(radius, bits)
         self.version = 0
+
+    def rows(self, values) -> np.ndarray:
+        return reference.rows_of(values, self.width)
 
     def row(self) -> tuple[int, int, int]:
         """Make a change that a store would log, to the model, and return it."""
@@ -123,10 +132,11 @@ class Pair:
         rows = [self.row() for _ in range(count)]
         kinds, fps, ids = zip(*rows, strict=True)
         in_base = octets(fp in self.model.base for fp in fps)
-        self.delta.apply(octets(kinds), words(fps), words(ids), in_base, self.version)
+        self.delta.apply(octets(kinds), self.rows(fps), words(ids), in_base, self.version)
         self.model.save(self.version)
 
     def queries(self, count: int) -> list[int]:
         rng = self.rng
         near = [rng.choice(self.pool) for _ in range(count)]
-        return [fp ^ sum({1 << rng.randrange(64) for _ in range(rng.randrange(self.radius + 2))}) for fp in near]
+        top = 64 * reference.words_of(self.width) - 1
+        return [fp ^ sum({1 << top - rng.randrange(self.width) for _ in range(rng.randrange(self.radius + 2))}) for fp in near]

@@ -1,13 +1,13 @@
 """The readable decoder: docs/format.md in plain Python, section by section, and a brute-force search.
 
 Slow on purpose and independent of the kernel: what the two agree on is what the format page says. Bit strings
-are ``bitarray`` objects, most significant bit first.
+are ``bitarray`` objects, most significant bit first. A fingerprint is the number that its words stand for, read as one: a number
+of 64, 128 or 256 bits, of which those of 32 bits take the upper half.
 """
 
 import json
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -35,10 +35,6 @@ class FormatError(Exception):
     """The bytes are not what docs/format.md says they must be."""
 
 
-class DamageError(Exception):
-    """A part of a file that was durable is not whole."""
-
-
 class VersionError(FormatError):
     """The bytes are of a version, or use a flag or width, that this page does not describe."""
 
@@ -50,6 +46,38 @@ def require(condition: bool, message: str) -> None:
 
 def xxh64(data: bytes, seed: int = 0) -> int:
     return xxhash.xxh64_intdigest(data, seed)
+
+
+# --- Widths ---------------------------------------------------------------------------------------
+
+WIDTHS = (32, 64, 128, 256)
+
+
+def words_of(width: int) -> int:
+    """Return the words of a fingerprint."""
+    return 1 if width == 32 else width // 64
+
+
+def symbols_of(width: int) -> int:
+    """Return how many symbols the code of this width may have, from 0 on."""
+    return {32: 32, 64: 64}.get(width, 65)
+
+
+def split_words(number: int, width: int) -> list[int]:
+    """Return the words of a fingerprint, the most significant first."""
+    words = words_of(width)
+    return [number >> 64 * (words - 1 - i) & WORD - 1 for i in range(words)]
+
+
+def joined_words(words: Iterable[int]) -> int:
+    number = 0
+    for word in words:
+        number = number << 64 | word
+    return number
+
+
+def leading_word(number: int, width: int) -> int:
+    return split_words(number, width)[0]
 
 
 # --- Header ---------------------------------------------------------------------------------------
@@ -79,7 +107,8 @@ class Header:
     @property
     def seed(self) -> int:
         """The table seed."""
-        return xxh64(bytes(self.permutation) + bytes(self.code_bits), self.set_digest)
+        permutation = bytes(self.permutation) + bytes(256 - self.width)
+        return xxh64(permutation + bytes(self.code_bits), self.set_digest)
 
 
 FIELDS = struct.Struct("<IIHHHHHHIQQQQQQQ")  # bytes 8 to 87
@@ -94,13 +123,15 @@ def parse_header(data: bytes, file_bytes: int) -> Header:
     if version != VERSION:
         raise VersionError(f"format version {version}")
     require(struct.unpack_from("<Q", data, 4088)[0] == xxh64(data[:4088]), "the header checksum differs")
-    header = Header(*FIELDS.unpack_from(data, 8), tuple(data[128:192]), tuple(data[192:256]))
+    fields = FIELDS.unpack_from(data, 8)
+    width = fields[2]
+    header = Header(*fields, tuple(data[128 : 128 + width]), tuple(data[384:449]))
     if header.flags:
         raise VersionError(f"flags {header.flags:#x}")
-    if header.width != 64:
-        raise VersionError(f"width {header.width}")
+    if width not in WIDTHS:
+        raise VersionError(f"width {width}")
     require(header.table < header.table_count, "table number outside the design")
-    require(header.flips <= header.prefix_bits <= 64, "prefix bits or flips out of range")
+    require(header.flips <= header.prefix_bits <= min(width, 64), "prefix bits or flips out of range")
     require(header.block_bytes in (128, 256, 512, 1024, 2048, 4096), "block size")
     require(header.directory_bits <= MAX_DIRECTORY_BITS, "directory bits")
     require(header.block_count <= header.fingerprint_count, "more blocks than fingerprints")
@@ -109,15 +140,15 @@ def parse_header(data: bytes, file_bytes: int) -> Header:
         "more fingerprints than the blocks can hold",
     )
     require(header.block_count > 0 or header.fingerprint_count == 0, "fingerprints without a block")
-    require(sorted(header.permutation) == list(range(64)), "not a permutation")
-    check_code(header.code_bits)
+    require(sorted(header.permutation) == list(range(width)), "not a permutation")
+    check_code(header.code_bits, width)
     require(header.blocks_offset == HEADER_BYTES, "blocks offset")
     require(header.keys_offset == header.blocks_offset + header.block_count * header.block_bytes, "keys offset")
-    require(header.directory_offset == header.keys_offset + header.block_count * 8, "directory offset")
+    require(header.directory_offset == header.keys_offset + header.block_count * 8 * words_of(width), "directory offset")
     slots = 2**header.directory_bits + 1
     require(header.file_bytes == header.directory_offset + slots * 8, "file size in the header")
     require(header.file_bytes == file_bytes, "file size")
-    require(not any(data[88:128]) and not any(data[256:4088]), "reserved bytes are not zero")
+    require(not any(data[88:128]) and not any(data[128 + width : 384]) and not any(data[449:4088]), "reserved bytes are not zero")
     return header
 
 
@@ -126,32 +157,36 @@ def parse_header(data: bytes, file_bytes: int) -> Header:
 
 def permute(fingerprint: int, permutation: Sequence[int]) -> int:
     """Bit i of the result is bit permutation[i] of the fingerprint; bit 0 is the most significant."""
+    top = 64 * words_of(len(permutation)) - 1
     result = 0
-    for source in permutation:
-        result = result << 1 | (fingerprint >> (63 - source) & 1)
+    for i, source in enumerate(permutation):
+        result |= (fingerprint >> (top - source) & 1) << (top - i)
     return result
 
 
 def unpermute(key: int, permutation: Sequence[int]) -> int:
+    top = 64 * words_of(len(permutation)) - 1
     result = 0
     for i, source in enumerate(permutation):
-        result |= (key >> (63 - i) & 1) << (63 - source)
+        result |= (key >> (top - i) & 1) << (top - source)
     return result
 
 
 # --- Set digest -----------------------------------------------------------------------------------
 
 
-def set_digest(fingerprints: Iterable[int]) -> int:
-    return sum(xxh64(struct.pack("<Q", fingerprint)) for fingerprint in fingerprints) % WORD
+def set_digest(fingerprints: Iterable[int], width: int = 64) -> int:
+    words = words_of(width)
+    return sum(xxh64(struct.pack(f"<{words}Q", *split_words(fingerprint, width))) for fingerprint in fingerprints) % WORD
 
 
 # --- Code -----------------------------------------------------------------------------------------
 
 
-def check_code(code_bits: Sequence[int]) -> None:
+def check_code(code_bits: Sequence[int], width: int = 64) -> None:
     used = [length for length in code_bits if length]
-    require(len(code_bits) == 64 and all(length <= MAX_CODE_BITS for length in used), "a code length is above 16")
+    require(len(code_bits) == 65 and all(length <= MAX_CODE_BITS for length in used), "a code length is above 16")
+    require(not any(code_bits[symbols_of(width) :]), "a code for a symbol that this width does not have")
     require(len(used) >= 2, "the code has fewer than two symbols")
     require(sum(2 ** (MAX_CODE_BITS - length) for length in used) == 2**MAX_CODE_BITS, "the code is not complete")
 
@@ -159,7 +194,7 @@ def check_code(code_bits: Sequence[int]) -> None:
 def canonical_order(code_bits: Sequence[int]) -> tuple[list[int], list[int]]:
     """Count the codes of each length, and order the symbols by length and then by value."""
     count = [list(code_bits).count(length) if length else 0 for length in range(MAX_CODE_BITS + 1)]
-    return count, sorted((s for s in range(64) if code_bits[s]), key=lambda s: (code_bits[s], s))
+    return count, sorted((s for s in range(65) if code_bits[s]), key=lambda s: (code_bits[s], s))
 
 
 def codebook(code_bits: Sequence[int]) -> dict[int, bitarray]:
@@ -180,36 +215,67 @@ def block_seed(table_seed: int, index: int, key: int, previous_key: int) -> int:
     return (table_seed + key * PRIME_1 + previous_key * PRIME_2 + index * PRIME_3) % WORD
 
 
+def symbol_between(before: int, key: int, width: int) -> int:
+    """Return h: the first bit in which two entries differ, 64 if it is behind the leading word."""
+    bits = 64 * words_of(width)
+    return min(bits - (before ^ key).bit_length(), 64)
+
+
+def tail_length(h: int, width: int) -> int:
+    """Return the bits of the leading word behind bit h."""
+    return max(min(width, 64) - 1 - h, 0)
+
+
+def rest_bytes(width: int) -> int:
+    """Return the bytes of the words behind the leading one."""
+    return 8 * (words_of(width) - 1)
+
+
 def decode_block(
-    block: bytes, code_bits: Sequence[int], table_seed: int, index: int, key: int, previous_key: int | None
+    block: bytes, code_bits: Sequence[int], table_seed: int, index: int, key: int, previous_key: int | None, width: int = 64
 ) -> list[int]:
     """Return the entries of a block; ``previous_key`` is None for block 0."""
     block = bytes(block)
     checksum, first, count, length = struct.unpack_from("<QQHH", block)
-    seed = block_seed(table_seed, index, key, previous_key or 0)
+    seed = block_seed(table_seed, index, leading_word(key, width), leading_word(previous_key or 0, width))
     require(checksum == xxh64(block[8:], seed), "the block checksum differs")
     require(1 <= count <= MAX_ENTRIES, "entry count")
+    end = len(block) - count * rest_bytes(width)
+    require(end >= BLOCK_HEADER_BYTES, "the words behind the leading ones are longer than the block")
     bits = bitarray(endian="big")
-    bits.frombytes(block[BLOCK_HEADER_BYTES:])
+    bits.frombytes(block[BLOCK_HEADER_BYTES:end])
     require(length <= len(bits), "the code stream is longer than the block")
     try:
         symbols = list(canonical_decode(bits[:length], *canonical_order(code_bits)))
     except ValueError as error:
         raise FormatError("the code stream ends inside a code") from error
     require(len(symbols) == count - 1, "the code stream does not hold count - 1 codes")
-    at = length
-    keys = [first]
-    for h in symbols:
-        tail = bits[at : at + 63 - h]
-        require(len(tail) == 63 - h, "the tails are longer than the block")
-        at += len(tail)
-        previous = int2ba(keys[-1], 64)
-        require(not previous[h], "entries out of order")
-        keys.append(ba2int(previous[:h] + bitarray("1") + tail))
-    require(not bits[at:].any(), "padding is not zero")
+    leads = decode_leads(first, symbols, bits[length:], width)
+    rests = struct.iter_unpack(f"<{words_of(width) - 1}Q", block[end:]) if width > 64 else [()] * count
+    keys = [joined_words((lead, *rest)) for lead, rest in zip(leads, rests, strict=True)]
+    require(all(a < b for a, b in pairwise(keys)), "entries out of order")
     require(keys[-1] == key, "the last entry is not the key")
-    require(previous_key is None or first > previous_key, "blocks out of order")
+    require(previous_key is None or keys[0] > previous_key, "blocks out of order")
     return keys
+
+
+def decode_leads(first: int, symbols: Iterable[int], tails: bitarray, width: int) -> list[int]:
+    """Return the leading words of the entries of a block."""
+    leads, at = [first], 0
+    require(width >= 64 or first % 2 ** (64 - width) == 0, "bits behind the fingerprint")
+    for h in symbols:
+        tail = tails[at : at + tail_length(h, width)]
+        require(len(tail) == tail_length(h, width), "the tails are longer than the block")
+        at += len(tail)
+        previous = int2ba(leads[-1], 64)
+        if h == 64:
+            leads.append(leads[-1])
+            continue
+        require(not previous[h], "entries out of order")
+        lead = previous[:h] + bitarray("1") + tail
+        leads.append(ba2int(lead + zeros(64 - len(lead))))
+    require(not tails[at:].any(), "padding is not zero")
+    return leads
 
 
 def encode_block(
@@ -219,39 +285,42 @@ def encode_block(
     table_seed: int,
     index: int,
     previous_key: int,
+    width: int = 64,
 ) -> bytes:
     """Return a block of exactly these ascending entries, which must fit."""
     book = codebook(code_bits)
     codes, tails = bitarray(), bitarray()
     for before, key in pairwise(keys):
-        h = 64 - (before ^ key).bit_length()
+        h = symbol_between(before, key, width)
         codes += book[h]
-        tails += int2ba(key, 64)[h + 1 :]
+        tails += int2ba(leading_word(key, width), 64)[h + 1 : h + 1 + tail_length(h, width)]
+    rests = b"".join(struct.pack(f"<{words_of(width) - 1}Q", *split_words(key, width)[1:]) for key in keys)
     stream = codes + tails
-    stream += zeros(8 * (block_bytes - BLOCK_HEADER_BYTES) - len(stream))
-    body = struct.pack("<QHH", keys[0], len(keys), len(codes)) + stream.tobytes()
-    return struct.pack("<Q", xxh64(body, block_seed(table_seed, index, keys[-1], previous_key))) + body
+    stream += zeros(8 * (block_bytes - BLOCK_HEADER_BYTES - len(rests)) - len(stream))
+    first, last, previous = (leading_word(key, width) for key in (keys[0], keys[-1], previous_key))
+    body = struct.pack("<QHH", first, len(keys), len(codes)) + stream.tobytes() + rests
+    return struct.pack("<Q", xxh64(body, block_seed(table_seed, index, last, previous))) + body
 
 
-def cut(keys: Sequence[int], code_bits: Sequence[int], block_bytes: int) -> list[list[int]]:
+def cut(keys: Sequence[int], code_bits: Sequence[int], block_bytes: int, width: int = 64) -> list[list[int]]:
     """Distribute entries over blocks: one is closed when the next entry does not fit."""
     capacity = 8 * (block_bytes - BLOCK_HEADER_BYTES)
     blocks: list[list[int]] = []
     used = capacity
     for i, key in enumerate(keys):
-        h = 64 - (keys[i - 1] ^ key).bit_length() if i else 0
-        used += code_bits[h] + 63 - h
+        h = symbol_between(keys[i - 1], key, width) if i else 0
+        used += code_bits[h] + tail_length(h, width) + 8 * rest_bytes(width)
         if i == 0 or used > capacity:
             blocks.append([])
-            used = 0
+            used = 8 * rest_bytes(width)
         blocks[-1].append(key)
     return blocks
 
 
-def encode_blocks(keys: Sequence[int], code_bits: Sequence[int], block_bytes: int, table_seed: int) -> bytes:
+def encode_blocks(keys: Sequence[int], code_bits: Sequence[int], block_bytes: int, table_seed: int, width: int = 64) -> bytes:
     image, previous = b"", 0
-    for index, part in enumerate(cut(keys, code_bits, block_bytes)):
-        image += encode_block(part, code_bits, block_bytes, table_seed, index, previous)
+    for index, part in enumerate(cut(keys, code_bits, block_bytes, width)):
+        image += encode_block(part, code_bits, block_bytes, table_seed, index, previous, width)
         previous = part[-1]
     return image
 
@@ -263,8 +332,17 @@ def directory_bits_for(block_count: int) -> int:
     return min(MAX_DIRECTORY_BITS, max(0, block_count.bit_length() - 4))
 
 
-def make_directory(keys: Sequence[int], bits: int) -> list[int]:
-    return [sum(key < slot << (64 - bits) for key in keys) for slot in range(2**bits)] + [len(keys)]
+def decode_keys(data: bytes, count: int, width: int) -> list[int]:
+    """Return the keys of a key index: the leading words of all, then the words behind them of all."""
+    leads = struct.unpack_from(f"<{count}Q", data)
+    rest_words = words_of(width) - 1
+    rests = struct.unpack_from(f"<{count * rest_words}Q", data, 8 * count)
+    return [joined_words((lead, *rests[i * rest_words :][:rest_words])) for i, lead in enumerate(leads)]
+
+
+def make_directory(leads: Sequence[int], bits: int) -> list[int]:
+    """Return the directory of keys with these leading words."""
+    return [sum(lead < slot << (64 - bits) for lead in leads) for slot in range(2**bits)] + [len(leads)]
 
 
 # --- Table file -----------------------------------------------------------------------------------
@@ -277,17 +355,18 @@ class Table:
         self.data = data
         self.header = parse_header(data, len(data))
         h = self.header
-        self.keys = struct.unpack_from(f"<{h.block_count}Q", data, h.keys_offset)
+        self.keys = decode_keys(data[h.keys_offset : h.directory_offset], h.block_count, h.width)
         self.directory = struct.unpack_from(f"<{2**h.directory_bits + 1}Q", data, h.directory_offset)
         require(all(a < b for a, b in pairwise(self.keys)), "the key index does not ascend")
-        require(list(self.directory) == make_directory(self.keys, h.directory_bits), "the directory is wrong")
+        leads = [leading_word(key, h.width) for key in self.keys]
+        require(list(self.directory) == make_directory(leads, h.directory_bits), "the directory is wrong")
 
     def block(self, index: int) -> list[int]:
         h = self.header
         start = h.blocks_offset + index * h.block_bytes
         previous = self.keys[index - 1] if index else None
         block = self.data[start : start + h.block_bytes]
-        return decode_block(block, h.code_bits, h.seed, index, self.keys[index], previous)
+        return decode_block(block, h.code_bits, h.seed, index, self.keys[index], previous, h.width)
 
     def permuted(self) -> Iterator[int]:
         """Yield the entries in table order."""
@@ -302,11 +381,15 @@ class Table:
         """Check everything there is in one file; return the fingerprints in ascending order."""
         fingerprints = sorted(self)
         require(len(fingerprints) == self.header.fingerprint_count, "the number of fingerprints differs")
-        require(set_digest(fingerprints) == self.header.set_digest, "the set digest differs")
+        require(set_digest(fingerprints, self.header.width) == self.header.set_digest, "the set digest differs")
         return fingerprints
 
 
 # --- Id records -----------------------------------------------------------------------------------
+
+
+def record_seed(digest: int, key: int, width: int = 64) -> int:
+    return (digest + sum(split_words(key, width))) % WORD
 
 
 def decode_record(record: bytes, seed: int) -> list[list[int]]:
@@ -353,143 +436,48 @@ def parse_manifest(data: bytes) -> dict[str, object]:
     content = json.loads(data)
     require(isinstance(content, dict), "not an object")
     require(content.pop("checksum", None) == manifest_checksum(content), "the checksum differs")
-    if (content["format_version"], content["flags"], content["width"]) != (1, 0, 64):
+    if (content["format_version"], content["flags"]) != (1, 0) or content["width"] not in WIDTHS:
         raise VersionError("format version, flags or width")
     return content
-
-
-# --- Log ------------------------------------------------------------------------------------------
-
-LOG_MAGIC, CHANGE_MAGIC = b"FPSTLOG\n", b"FPCHANGE"
-LOG_HEADER_BYTES = 4096
-LOG_FIELDS = struct.Struct("<8sII16sQQQQQII")  # bytes 0 to 79
-CHANGE_FIELDS = struct.Struct("<QQQQQQQQQ")  # bytes 16 to 87 of a record
-END_AT, BOOT_AT = 512, 520
-
-
-@dataclass(frozen=True)
-class LogHeader:
-    identity: bytes
-    generation: int
-    first_string: int
-    totals: tuple[int, int, int, int]  # fingerprints, ids, next row, kind of ids
-    end: int
-    superseded: bool
-    boot: int
-
-    @property
-    def seed(self) -> int:
-        """The log seed."""
-        return xxh64(self.identity, self.generation)
-
-
-def end_word(end: int) -> int:
-    return end | (end * PRIME_1 % WORD >> 49) << 48
-
-
-def parse_log_header(data: bytes) -> LogHeader:
-    require(len(data) >= LOG_HEADER_BYTES, "the log is shorter than its header")
-    require(struct.unpack_from("<Q", data, 80)[0] == xxh64(data[:80]), "the header checksum differs")
-    magic, version, header_bytes, identity, generation, first, *totals, zero = LOG_FIELDS.unpack_from(data)
-    require(magic == LOG_MAGIC, "the magic bytes differ")
-    if (version, header_bytes, zero) != (1, LOG_HEADER_BYTES, 0) or totals[3] > 2:
-        raise VersionError(f"log version {version}")
-    word, boot = struct.unpack_from("<QQ", data, END_AT)
-    superseded, word = word >> 63, word % 2**63
-    end = word % 2**48
-    require(word == end_word(end) and end >= LOG_HEADER_BYTES and end % 8 == 0, "the end is damaged")
-    return LogHeader(identity, generation, first, tuple(totals), end, bool(superseded), boot)
-
-
-@dataclass(frozen=True)
-class Change:
-    number: int
-    durable: int
-    totals: tuple[int, int, int, int]
-    rows: list[tuple[int, int, int]]  # fingerprint, id, kinds
-    strings: list[bytes]
-
-
-def decode_change(data: bytes, place: int, seed: int) -> tuple[Change, int]:
-    """Return the record at a place of a log, and the place behind it."""
-    require(data[place : place + 8] == CHANGE_MAGIC and len(data) >= place + 88, "no record")
-    fields = CHANGE_FIELDS.unpack_from(data, place + 16)
-    length, number, durable, fingerprints, ids, next_row, row_count, string_count, kind = fields
-    require(length >= 88 and place + length <= len(data), "the record is longer than the log")
-    require(struct.unpack_from("<Q", data, place + 8)[0] == xxh64(data[place + 16 : place + length], seed ^ place), "checksum")
-    require(kind <= 2 and 17 * row_count <= length - 88, "rows")
-    at, end = place + 88, place + length
-    words = struct.unpack_from(f"<{2 * row_count}Q", data, at)
-    at += 16 * row_count
-    kinds = data[at : at + row_count]
-    require(all(kind & 3 < 3 and kind < 8 for kind in kinds), "kind of a row")
-    at += row_count
-    strings = []
-    for _ in range(string_count):
-        require(at + 4 <= end, "strings")
-        (size,) = struct.unpack_from("<I", data, at)
-        require(at + 4 + size <= end, "strings")
-        strings.append(data[at + 4 : at + 4 + size])
-        at += 4 + size
-    require(at == end, "the record is longer than its strings")
-    end += -end % 8
-    require(end <= len(data), "padding")
-    rows = list(zip(words[:row_count], words[row_count:], kinds, strict=True))
-    return Change(number, durable, (fingerprints, ids, next_row, kind), rows, strings), end
-
-
-def encode_change(change: Change, place: int, seed: int) -> bytes:
-    fingerprints, ids, kinds = ([row[i] for row in change.rows] for i in range(3))
-    rows = struct.pack(f"<{2 * len(kinds)}Q", *fingerprints, *ids) + bytes(kinds)
-    rest = rows + b"".join(struct.pack("<I", len(string)) + string for string in change.strings)
-    *totals, kind = change.totals
-    counts = (len(change.rows), len(change.strings), kind)
-    body = CHANGE_FIELDS.pack(88 + len(rest), change.number, change.durable, *totals, *counts) + rest
-    return CHANGE_MAGIC + struct.pack("<Q", xxh64(body, seed ^ place)) + body + bytes(-len(body) % 8)
-
-
-def read_log(data: bytes, boot: int) -> tuple[list[Change], int]:
-    """Return the changes of a log and where they end, as a reader that runs in this boot of the machine has to see them."""
-    header = parse_log_header(data)
-    exact = boot == header.boot != 0
-    readable = data[: header.end] if exact else data
-    changes: list[Change] = []
-    place = LOG_HEADER_BYTES
-    try:
-        while True:
-            change, end = decode_change(readable, place, header.seed)
-            require(change.number == len(changes) + 1, "another record is expected here")
-            changes.append(change)
-            place = end
-    except FormatError:
-        pass
-    if place < header.end:
-        raise DamageError(f"damaged at byte {place}")
-    if not exact:
-        for later in range(place, len(data), 8):
-            with suppress(FormatError):
-                change, _ = decode_change(data, later, header.seed)
-                if change.durable > place:
-                    raise DamageError(f"damaged at byte {place}")
-    return changes, place
 
 
 # --- Brute force ----------------------------------------------------------------------------------
 
 
-def brute_force(fingerprints: np.ndarray, query: int, radius: int) -> tuple[np.ndarray, np.ndarray]:
+def rows_of(numbers: Iterable[int], width: int = 64) -> np.ndarray:
+    """Return fingerprints as the kernel has them: an array of words, of one dimension where a fingerprint is one word."""
+    rows = np.array([split_words(number, width) for number in numbers], np.uint64).reshape(-1, words_of(width))
+    return rows[:, 0] if rows.shape[1] == 1 else rows
+
+
+def numbers_of(rows: np.ndarray) -> list[int]:
+    return rows.tolist() if rows.ndim == 1 else [joined_words(row) for row in rows.tolist()]
+
+
+def distances_of(rows: np.ndarray, row: np.ndarray) -> np.ndarray:
+    """Return the distances of rows from one: uint8, or uint16 for those of 256 bits."""
+    if rows.ndim == 1:
+        return np.bitwise_count(rows ^ np.uint64(row))
+    return np.bitwise_count(rows ^ row).sum(axis=1, dtype=np.uint16 if rows.shape[1] == 4 else np.uint8)
+
+
+def brute_force(fingerprints: np.ndarray, query: int | np.ndarray, radius: int) -> tuple[np.ndarray, np.ndarray]:
     """Return every fingerprint within the radius and its distance, by distance and then by fingerprint."""
-    distances = np.bitwise_count(fingerprints ^ np.uint64(query))
+    distances = distances_of(fingerprints, query)
     near = distances <= radius
     found, distances = fingerprints[near], distances[near]
-    order = np.lexsort((found, distances))
+    columns = [found] if found.ndim == 1 else list(found.T[::-1])
+    order = np.lexsort((*columns, distances))
     return found[order], distances[order]
 
 
-def brute_force_many(fingerprints: np.ndarray, queries: Iterable[int], radius: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def brute_force_many(
+    fingerprints: np.ndarray, queries: Iterable[int] | np.ndarray, radius: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Do the same for several queries: limits, fingerprints and distances as columns."""
-    parts = [brute_force(fingerprints, int(query), radius) for query in queries]
+    parts = [brute_force(fingerprints, query, radius) for query in queries]
     lims = np.cumsum([0, *(len(found) for found, _ in parts)], dtype=np.int64)
-    found = np.concatenate([np.empty(0, np.uint64), *(part[0] for part in parts)])
-    distances = np.concatenate([np.empty(0, np.uint8), *(part[1] for part in parts)])
+    found = np.concatenate([fingerprints[:0], *(part[0] for part in parts)])
+    wide = fingerprints.ndim > 1 and fingerprints.shape[1] == 4
+    distances = np.concatenate([np.empty(0, np.uint16 if wide else np.uint8), *(part[1] for part in parts)])
     return lims, found, distances

@@ -46,14 +46,14 @@ def check_seal(data: bytes, largest: int, digest: int | None = None) -> None:
     require(digest in (None, int.from_bytes(end[-8:], "little")), "the digest is another one")
 
 
-def read_records(path: Path, shape: dict[str, int]) -> Records:
-    """Return the values of a sealed file by key; ``shape`` is what the manifest says of it."""
+def read_records(path: Path, shape: dict[str, int], words: int = 1) -> Records:
+    """Return the values of a sealed file by key, of so many words; ``shape`` is what the manifest says of it."""
     data = path.read_bytes()
     require(len(data) == shape["bytes"], "size")
     check_seal(data, shape["largest"], shape["digest"])
     with lmdb.open(str(path), subdir=False, readonly=True, lock=False) as environment, environment.begin() as transaction:
         items = list(transaction.cursor())
-    require(all(len(key) == 8 for key, _ in items), "a key has another length")
+    require(all(len(key) == 8 * words for key, _ in items), "a key has another length")
     require(max((len(value) for _, value in items), default=0) == shape["largest"], "the largest value")
     return {int.from_bytes(key, "big"): value for key, value in items}
 
@@ -65,7 +65,7 @@ def read_mapping(table: reference.Table, records: Records) -> Iterator[tuple[int
     """Yield (entry, numbers) of a table whose permutation is the identity, ascending."""
     require(list(records) == list(table.keys), "each block has a record under its key, and there are no others")
     for index, key in enumerate(table.keys):
-        lists = reference.decode_record(records[key], (table.header.set_digest + key) % WORD)
+        lists = reference.decode_record(records[key], reference.record_seed(table.header.set_digest, key, table.header.width))
         yield from zip(table.block(index), lists, strict=True)
 
 
@@ -145,7 +145,7 @@ def read_dictionary(folder: Path, shape: dict[str, object]) -> dict[int, bytes]:
     strings = read_strings(read_records(folder / "strings.mdb", shape["strings"]), shape["count"])
     table = reference.Table((folder / "hashes.fpt").read_bytes())
     h = table.header
-    require((h.table, h.table_count, h.prefix_bits, h.flips) == (0, 1, 64, 0), "place of the hashes")
+    require((h.width, h.table, h.table_count, h.prefix_bits, h.flips) == (64, 0, 1, 64, 0), "place of the hashes")
     require(h.permutation == tuple(range(64)), "order of the hashes")
     require((h.fingerprint_count, h.set_digest) == (shape["hashes"], shape["hash_digest"]), "the set of hashes")
     table.verify()
@@ -159,11 +159,13 @@ def read_dictionary(folder: Path, shape: dict[str, object]) -> dict[int, bytes]:
 
 def read_store(path: Path) -> dict[int, list[int] | list[str]]:
     """Return the ids of each fingerprint in the tables of a store; the log is not looked at."""
-    generation = reference.parse_manifest((path / "manifest.json").read_bytes())["generation"]
+    manifest = reference.parse_manifest((path / "manifest.json").read_bytes())
+    generation, words = manifest["generation"], reference.words_of(manifest["width"])
     folder = path / f"gen-{generation['number']:08d}"
     table = reference.Table((folder / "table-000.fpt").read_bytes())
     table.verify()
-    content = dict(read_mapping(table, read_records(folder / "ids.mdb", generation["ids_file"])))
+    require(table.header.width == manifest["width"], "width")
+    content = dict(read_mapping(table, read_records(folder / "ids.mdb", generation["ids_file"], words)))
     require(sum(map(len, content.values())) == generation["ids"], "the number of ids")
     if generation["dictionary"] is None:
         require(generation["id_kind"] != "string", "strings without a dictionary")

@@ -6,6 +6,7 @@ from itertools import combinations, pairwise
 from pathlib import Path
 
 import numpy as np
+import reference
 from bitarray.util import canonical_huffman
 from hypothesis import strategies as st
 
@@ -14,6 +15,8 @@ from fpstore.format.table_file import TableFile
 
 IDENTITY = np.arange(64, dtype=np.uint8)
 MAX_CODE_BITS = 16
+SYMBOLS = 65
+WIDTHS = reference.WIDTHS
 
 
 def code_lengths(counts: Sequence[int]) -> np.ndarray:
@@ -22,7 +25,7 @@ def code_lengths(counts: Sequence[int]) -> np.ndarray:
     Rare symbols are counted as if they were less rare, and more so until the longest code is short enough.
     """
     weights = {symbol: int(n) for symbol, n in enumerate(counts) if n}
-    for symbol in (63, 62):
+    for symbol in (31, 30):
         if len(weights) < 2:
             weights.setdefault(symbol, 1)
     floor = max(1, sum(weights.values()) >> 14)
@@ -31,14 +34,14 @@ def code_lengths(counts: Sequence[int]) -> np.ndarray:
         if max(len(bits) for bits in code.values()) <= MAX_CODE_BITS:
             break
         floor *= 2
-    lengths = np.zeros(64, np.uint8)
+    lengths = np.zeros(SYMBOLS, np.uint8)
     for symbol, bits in code.items():
         lengths[symbol] = len(bits)
     return lengths
 
 
 def histogram(keys: np.ndarray) -> np.ndarray:
-    counts = np.zeros(64, np.uint64)
+    counts = np.zeros(SYMBOLS, np.uint64)
     assert _kernel.histogram(keys, counts) == len(keys)
     return counts
 
@@ -55,16 +58,16 @@ def feed(encoder: _kernel.BlockEncoder, keys: np.ndarray, block_bytes: int) -> t
     """Feed keys and return the block bytes, keys and entry counts of the blocks that were completed."""
     most = encoder.most_blocks(len(keys))
     blocks = np.empty(most * block_bytes + _kernel.OVERREAD_BYTES, np.uint8)
-    block_keys, counts = np.empty(most, np.uint64), np.empty(most, np.uint32)
+    block_keys, counts = np.empty((most, *keys.shape[1:]), np.uint64), np.empty(most, np.uint32)
     n = encoder.feed(keys, blocks, block_keys, counts)
     return blocks[: n * block_bytes], block_keys[:n], counts[:n]
 
 
 def encode(
-    keys: np.ndarray, lengths: np.ndarray, block_bytes: int, seed: int, pieces: Sequence[int] = ()
+    keys: np.ndarray, lengths: np.ndarray, block_bytes: int, seed: int, pieces: Sequence[int] = (), width: int = 64
 ) -> tuple[bytes, np.ndarray, np.ndarray]:
     """Return block bytes, block keys and entry counts; the keys are fed in pieces cut at the given places."""
-    encoder = _kernel.BlockEncoder(lengths, block_bytes, seed)
+    encoder = _kernel.BlockEncoder(lengths, block_bytes, seed, width)
     cuts = [0, *sorted(min(piece, len(keys)) for piece in pieces), len(keys)]
     parts = [feed(encoder, keys[a:b], block_bytes) for a, b in pairwise(cuts)]
     parts.append(encoder.finish())
@@ -80,20 +83,29 @@ def build(
     *,
     table: int = 0,
     table_count: int = 1,
-    prefix_bits: int = 64,
+    prefix_bits: int | None = None,
     flips: int = 0,
 ) -> bytes:
-    """Return a whole table file of these distinct fingerprints, given in any order."""
-    keys = np.sort(_kernel.permute(np.ascontiguousarray(fingerprints), permutation))
+    """Return a whole table file of these distinct fingerprints, given in any order, of the width of the permutation."""
+    keys = sorted_rows(_kernel.permute(np.ascontiguousarray(fingerprints), permutation))
     digest = _kernel.digest(keys, permutation)
     if lengths is None:
         lengths = code_lengths(histogram(keys))
     seed = _kernel.block_seed(permutation, lengths, digest)
-    blocks, block_keys, counts = encode(keys, lengths, block_bytes, seed)
+    blocks, block_keys, counts = encode(keys, lengths, block_bytes, seed, width=len(permutation))
     assert counts.sum() == len(keys)
-    design = (table, table_count, prefix_bits, flips)
+    design = (table, table_count, min(len(permutation), 64) if prefix_bits is None else prefix_bits, flips)
     header = _kernel.make_header(permutation, lengths, digest, len(keys), len(counts), block_bytes, *design)
-    return header + blocks + block_keys.tobytes() + _kernel.make_directory(block_keys).tobytes()
+    return header + blocks + index_of(block_keys) + _kernel.make_directory(block_keys).tobytes()
+
+
+def sorted_rows(rows: np.ndarray) -> np.ndarray:
+    return np.sort(rows) if rows.ndim == 1 else np.ascontiguousarray(rows[np.lexsort(rows.T[::-1])])
+
+
+def index_of(keys: np.ndarray) -> bytes:
+    """Return a key index: the leading words of all keys, then the words behind them."""
+    return keys.tobytes() if keys.ndim == 1 else keys[:, 0].tobytes() + keys[:, 1:].tobytes()
 
 
 def open_table(image: bytes, path: str = "image") -> _kernel.Table:
@@ -137,6 +149,40 @@ def make_keys(kind: str, seed: int, size: int) -> np.ndarray:
     return np.unique(keys)
 
 
+def make_rows(kind: str, seed: int, size: int, width: int) -> np.ndarray:
+    """Return at most size distinct ascending rows of one kind and width.
+
+    Those of more than 64 bits are "tied" (few leading words), "constant" (one leading word), "last" (alike but for the last word)
+    or of a kind of :func:`make_keys`, with random words behind the leading ones.
+    """
+    rng = np.random.default_rng(seed)
+    words = reference.words_of(width)
+    if width == 32:
+        if kind == "dense":  # of a few thousand, every second one
+            return np.sort(rng.choice(2 * size, size, replace=False)).astype(np.uint64) + np.uint64(2**31 - size) << np.uint64(32)
+        return np.unique(make_keys(kind, seed, size) & top_mask(32))
+    if width == 64:
+        return make_keys(kind, seed, size)
+    rows = rng.integers(0, 2**64, (size, words), np.uint64)
+    if kind == "tied":
+        rows[:, 0] = rng.choice(make_keys("random", seed, max(size // 8, 1)), size)
+    elif kind == "constant":
+        rows[:, 0] = rows[0, 0]
+    elif kind == "last":
+        rows[:, :-1] = rows[0, :-1]
+        rows[:, -1] = rng.choice(make_keys("clustered", seed, 2 * size), size)
+    else:
+        rows[:, 0] = rng.choice(make_keys(kind, seed, size), size)
+    return np.unique(rows, axis=0)
+
+
+WIDE_KINDS = ("tied", "constant", "last", "clustered", "extreme")
+
+
+def kinds_of(width: int) -> tuple[str, ...]:
+    return KINDS if width <= 64 else WIDE_KINDS
+
+
 KINDS = ("random", "clustered", "dense", "skewed", "extreme")
 
 
@@ -148,10 +194,11 @@ def key_sets(largest: int = 600, smallest: int = 1) -> st.SearchStrategy[np.ndar
     return st.one_of(few, many.filter(lambda keys: len(keys) >= smallest))
 
 
-def complete_lengths(seed: int, present: set[int], deepest: int = MAX_CODE_BITS) -> np.ndarray:
+def complete_lengths(seed: int, present: set[int], deepest: int = MAX_CODE_BITS, width: int = 64) -> np.ndarray:
     """Grow a random tree leaf by leaf: complete code lengths that give every present symbol a code."""
     rng = np.random.default_rng(seed)
-    symbols = sorted(present | set(rng.choice(64, int(rng.integers(2, 65)), replace=False).tolist()))
+    known = reference.symbols_of(width)
+    symbols = sorted(present | set(rng.choice(known, int(rng.integers(2, known + 1)), replace=False).tolist()))
     leaves = [0]
     bias = rng.choice([0.0, 0.5, 0.95])  # how often the deepest leaf is split: long codes
     while len(leaves) < len(symbols):
@@ -160,7 +207,7 @@ def complete_lengths(seed: int, present: set[int], deepest: int = MAX_CODE_BITS)
         i = deepest_leaf if rng.random() < bias else int(rng.choice(open_leaves))
         leaves[i] += 1
         leaves.append(leaves[i])
-    lengths = np.zeros(64, np.uint8)
+    lengths = np.zeros(SYMBOLS, np.uint8)
     lengths[symbols] = rng.permutation(np.array(leaves, np.uint8))
     return lengths
 
@@ -183,7 +230,8 @@ def permute_oracle(fingerprints: np.ndarray, permutation: np.ndarray) -> np.ndar
 
 
 def symbols_of(keys: np.ndarray) -> list[int]:
-    return [64 - (int(a) ^ int(b)).bit_length() for a, b in pairwise(keys)]
+    width = 64 if keys.ndim == 1 else 64 * keys.shape[1]
+    return [reference.symbol_between(a, b, width) for a, b in pairwise(reference.numbers_of(keys))]
 
 
 def top_mask(bits: int) -> np.uint64:
@@ -209,6 +257,19 @@ def queries_near(fingerprints: np.ndarray, seed: int, count: int = 12) -> np.nda
     ends = np.array([0, 2**64 - 1], np.uint64)
     edges = np.concatenate([fingerprints[-1:] + np.uint64(1), fingerprints[:1] - np.uint64(1)])
     return np.concatenate([queries, edges, ends])
+
+
+def rows_near(rows: np.ndarray, seed: int, width: int, count: int = 12, most: int = 4) -> np.ndarray:
+    """Return stored rows with up to ``most`` bits changed anywhere, neighbours in sort order, and both ends."""
+    rng = np.random.default_rng(seed)
+    numbers = reference.numbers_of(rows[rng.integers(0, len(rows), count)])
+    bits = 64 * reference.words_of(width)
+    for i in range(count):
+        for bit in rng.integers(0, width, rng.integers(0, most + 1)).tolist():
+            numbers[i] ^= 1 << (bits - 1 - bit)
+    step, end = 2 ** (bits - width), 2**bits
+    first, last = reference.numbers_of(rows[[0, -1]])
+    return reference.rows_of([*numbers, (last + step) % end, (first - step) % end, 0, end - step], width)
 
 
 def flip_masks(prefix_bits: int, flips: int) -> np.ndarray:

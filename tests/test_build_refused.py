@@ -12,7 +12,7 @@ from fpstore.io import open_reader
 
 ONE = np.array([1], np.uint64)
 BAD = {
-    "text": (("abc",), {}, "iterable of such arrays, or a reader, got str"),
+    "text": (("abc",), {}, "an iterable of arrays, or a reader, got str"),
     "number": ((3,), {}, "got int"),
     "dict": (({1: 2},), {}, "got dict"),
     "iterable of ints": ((dict.fromkeys([1, 2]).keys(),), {}, "arrays of fingerprints, not single ones, got 1"),

@@ -12,7 +12,7 @@ from test_io_widths import advice, numbers
 from fpstore.cli import delete, queries
 from fpstore.cli.given_ids import lines_of
 from fpstore.io import Chunk
-from fpstore.query.matches import Match
+from fpstore.query.matches import Matches
 from fpstore.width import WIDTHS, Width
 
 __all__ = ["folder", "prepared"]
@@ -42,8 +42,10 @@ def test_matches_are_written_with_the_digits_of_their_width(bits, tmp_path):
     width, values = Width(bits), numbers(bits, 2)
     path = tmp_path / "out.jsonl"
     with queries.json_lines_writer(str(path), bits) as write:
-        found = [[Match(values[1], 3, ["a"])] if place == 0 else [] for place in range(len(values))]
-        write(Chunk(width.outside(width.rows(values)), None), found)
+        rows = width.rows(values)
+        lims = np.array([0, *[1] * len(values)])
+        found = Matches(lims, rows[1:2], np.array([3], np.uint8), lambda matched: (np.array([0, 1]), ["a"]), width)
+        write(Chunk(width.outside(rows), None), found)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["query"] for line in lines] == [width.text(value) for value in values]
     assert lines[0]["matches"] == [{"fingerprint": width.text(values[1]), "distance": 3, "ids": ["a"]}]

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+import reference
 from deltamodel import ADD, IDENTITY, NEWEST, REMOVE, SHUFFLED, Model, Pair, lists, octets, words
 from speeds import crossed
 
@@ -24,42 +25,49 @@ def base_columns(pair: Pair, queries: list[int], radius: int) -> tuple:
     """Return what the tables would: the matches of the base, whatever the delta says."""
     rows = [Model(pair.model.base).matches(0, q, radius, base=True) for q in queries]
     lims = np.cumsum([0, *map(len, rows)]).astype(np.int64)
-    return lims, words(fp for row in rows for fp, _ in row), octets(d for row in rows for _, d in row)
+    distances = np.array([d for row in rows for _, d in row], distance_type(pair))
+    return lims, pair.rows(fp for row in rows for fp, _ in row), distances
+
+
+def distance_type(pair: Pair) -> type:
+    return np.uint16 if pair.width == 256 else np.uint8
 
 
 def check(pair: Pair, version: int) -> None:
     delta, model = pair.delta, pair.model
     content, said, _ = model.at(version)
     queries = pair.queries(37)
-    for radius in sorted({*range(min(pair.radius, 9) + 1), pair.radius, 13, 26, 64}):
-        found = delta.probe(words(queries), radius, version)
-        assert [c.dtype for c in found] == [np.int64, np.uint64, np.uint8]
+    rows = pair.rows(queries)
+    for radius in sorted({*range(min(pair.radius, 9) + 1), pair.radius, 13, 26, pair.width}):
+        found = delta.probe(rows, radius, version)
+        assert [c.dtype for c in found] == [np.int64, np.uint64, distance_type(pair)]
         expected = [model.matches(version, q, radius) for q in queries]
         assert lists(*found) == expected
         assert [delta.probe_one(q, radius, version) for q in queries] == expected
         merged = delta.combine(base_columns(pair, queries, radius), found, version)
         assert lists(*merged) == [model.matches(version, q, radius, base=True) for q in queries]
-    for radius in (pair.radius, 20, 64):
-        assert lists(*delta.scan(words(queries), radius, version)) == [model.matches(version, q, radius) for q in queries]
+    for radius in (pair.radius, 20, pair.width):
+        assert lists(*delta.scan(rows, radius, version)) == [model.matches(version, q, radius) for q in queries]
         for limit in (1, 4, 2**40):
-            *found, more = delta.nearest(words(queries), radius, limit, version)
+            *found, more = delta.nearest(rows, radius, limit, version)
             expected = [model.matches(version, q, radius) for q in queries]
             assert lists(*found) == [row[:limit] for row in expected]
             assert more.tolist() == [len(row) > limit for row in expected]
     fps = [*pair.pool, *queries]
-    assert delta.states(words(fps), version).tolist() == [model.state(version, fp) for fp in fps]
+    assert delta.states(pair.rows(fps), version).tolist() == [model.state(version, fp) for fp in fps]
     assert [delta.state(fp, version) for fp in fps] == [model.state(version, fp) for fp in fps]
     base_ids = [sorted(model.base.get(fp, ())) for fp in fps]
     lims = np.cumsum([0, *map(len, base_ids)]).astype(np.int64)
-    ids = delta.ids(words(fps), lims, words(i for part in base_ids for i in part), version)
+    ids = delta.ids(pair.rows(fps), lims, words(i for part in base_ids for i in part), version)
     expected_ids = [sorted(content.get(fp, ())) for fp in fps]
     assert lists(*ids) == expected_ids
     assert [delta.ids_one(fp, part, version) for fp, part in zip(fps, base_ids, strict=True)] == expected_ids
     both = [(fp, item) for fp in pair.pool for item in pair.ids]
-    pairs = delta.pairs(words(fp for fp, _ in both), words(item for _, item in both), version)
+    pairs = delta.pairs(pair.rows(fp for fp, _ in both), words(item for _, item in both), version)
     assert pairs.tolist() == [model.pair(version, fp, item) for fp, item in both]
     wanted = [*pair.rng.choices(pair.ids, k=3), 12345]
-    found = zip(*(c.tolist() for c in delta.find(words(wanted), version)), strict=True)
+    fingerprints, ids = delta.find(words(wanted), version)
+    found = zip(reference.numbers_of(fingerprints), ids.tolist(), strict=True)
     assert list(found) == sorted(p for p, added in said.items() if added and p[1] in wanted)
     check_export(pair, version)
 
@@ -67,15 +75,29 @@ def check(pair: Pair, version: int) -> None:
 def check_export(pair: Pair, version: int) -> None:
     content, _, touched = pair.model.at(version)
     fps, in_base, lims, ids = pair.delta.export(version)
-    assert fps.tolist() == sorted(touched)
-    assert in_base.tolist() == [fp in pair.model.base for fp in fps.tolist()]
-    assert lists(lims, ids) == [[] if fp in pair.model.base else sorted(content.get(fp, ())) for fp in fps.tolist()]
+    numbers = reference.numbers_of(fps)
+    assert numbers == sorted(touched)
+    assert in_base.tolist() == [fp in pair.model.base for fp in numbers]
+    assert lists(lims, ids) == [[] if fp in pair.model.base else sorted(content.get(fp, ())) for fp in numbers]
 
 
 @pytest.mark.parametrize(("isa", "radius", "loaded"), crossed(ISAS, [*range(8), 8, 11, 20, 40, 64], [0, 3, 6]), indirect=["isa"])
 def test_every_version_reads_as_the_model_says(isa, radius, loaded):
     """Also those that came when the delta was loaded, before it was indexed."""
-    pair = Pair(radius, radius, IDENTITY if radius == 2 else SHUFFLED)
+    check_versions(Pair(radius, radius, IDENTITY if radius == 2 else SHUFFLED), loaded)
+
+
+@pytest.mark.parametrize(
+    ("isa", "width", "radius", "loaded"),
+    crossed(ISAS, [32, 128, 256], [0, 1, 3, 7, 8, 20, 24, 32], [0, 3, 6], share=18),
+    indirect=["isa"],
+)
+def test_every_version_of_every_width(isa, width, radius, loaded):
+    bits = np.random.default_rng(width).permutation(width).astype(np.uint8)
+    check_versions(Pair(width + radius, radius, bits), loaded)
+
+
+def check_versions(pair: Pair, loaded: int) -> None:
     for number, count in enumerate((1, 5, 40, 17, 100, 3)):
         if number < loaded:
             pair.delta.load(count)
@@ -113,7 +135,19 @@ def insert_slowly(pair: Pair, rows: list[tuple[int, int, int]], radius: int, alw
 
 @pytest.mark.parametrize(("isa", "radius", "always"), crossed(ISAS, [0, 1, 3, 7, 8, 12, 30, 64], [False, True]), indirect=["isa"])
 def test_probe_insert_goes_query_by_query(isa, radius, always):
-    pair = Pair(50 + radius, radius, fingerprints=200)
+    check_probe_inserts(Pair(50 + radius, radius, fingerprints=200), always)
+
+
+@pytest.mark.parametrize(
+    ("isa", "width", "radius", "always"), crossed(ISAS, [32, 128, 256], [1, 3, 8, 26], [False, True], share=12), indirect=["isa"]
+)
+def test_probe_insert_of_every_width(isa, width, radius, always):
+    bits = np.random.default_rng(width).permutation(width).astype(np.uint8)
+    check_probe_inserts(Pair(70 + width + radius, radius, bits, fingerprints=200), always)
+
+
+def check_probe_inserts(pair: Pair, always: bool) -> None:
+    radius = pair.radius
     rng, seen = pair.rng, set()
     for step, count in enumerate((40, 100, 1, 7)):
         if step:
@@ -124,11 +158,11 @@ def test_probe_insert_goes_query_by_query(isa, radius, always):
         rows = [(*row, rng.choice([0, 0, 0, 1, 2])) for row in rows]
         for smaller in {
             *range(min(radius, 9)),
-            min(radius + 2, 64),
+            min(radius + 2, pair.width),
         }:  # finds with less than the radius of the delta, and changes nothing
-            got = pair.delta.probe(words(r[0] for r in rows), smaller, NEWEST)
+            got = pair.delta.probe(pair.rows(r[0] for r in rows), smaller, NEWEST)
             assert lists(*got) == [pair.model.matches(NEWEST, r[0], smaller) for r in rows]
-        columns = [words(r[0] for r in rows), words(r[1] for r in rows), octets(r[2] for r in rows)]
+        columns = [pair.rows(r[0] for r in rows), words(r[1] for r in rows), octets(r[2] for r in rows)]
         in_base = octets(r[0] in pair.model.base for r in rows)
         *found, inserted = pair.delta.probe_insert(*columns, in_base, radius, always, pair.version)
         slowly = insert_slowly(pair, rows, radius, always)

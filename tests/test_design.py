@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 
 from fpstore import InputError, TableSpec, _kernel
 from fpstore.design.families import (
-    IDENTITY,
-    LOOKUP_RADIUS,
     MANKU,
     Design,
     _needed,
@@ -22,9 +20,13 @@ from fpstore.design.families import (
     check_radius,
     covers,
     design,
+    identity,
+    lookup_radius,
 )
 
 SIZES = (0, 1, 2**10, 2**24, 2**34)
+IDENTITY = identity(64)
+LOOKUP_RADIUS = lookup_radius(64)
 
 # name, largest radius that is tried
 NAMED = [
@@ -203,7 +205,7 @@ def near(made, lookups_tables, radius, rng, most=1500):
         ("nested-4-6", 3),
         *((f"flip-{count}", radius) for radius in (1, 3, 7) for count in range(1, radius + 2)),
         ("flip-4", 10),
-        ("flip-5", LOOKUP_RADIUS),
+        ("flip-5", 12),
         ("scan", 5),
         ("custom", 4),
     ],
@@ -442,8 +444,8 @@ def test_bad_names(name, message):
         ([{"permutation": [300] * 64, "prefix_bits": 16}], "a table description is a dict"),
         ([{"permutation": list(range(64)), "prefix_bits": "many"}], "a table description is a dict"),
         ([None], "a table description is a dict"),
-        ([{"permutation": [0] * 64, "prefix_bits": 16}], "each of the bits 0 to 63 once"),
-        ([{"permutation": list(range(63)), "prefix_bits": 16}], "each of the bits 0 to 63 once"),
+        ([{"permutation": [0] * 64, "prefix_bits": 16}], "each of 32, 64, 128 or 256 bits once"),
+        ([{"permutation": list(range(63)), "prefix_bits": 16}], "each of 32, 64, 128 or 256 bits once"),
         ([{"permutation": list(range(64)), "prefix_bits": 65}], "prefix_bits must be 0 to 64, got 65"),
         ([{"permutation": list(range(64)), "prefix_bits": -1}], "prefix_bits must be 0 to 64, got -1"),
         ([{"permutation": list(range(64)), "prefix_bits": 2, "flips": 3}], "flips must be 0 to prefix_bits"),

@@ -257,5 +257,5 @@ def test_a_design_that_is_none_is_damage(tmp_path, tables):
 
 @pytest.mark.parametrize("bits", [7, "x" * 64, None, {}])
 def test_a_permutation_that_is_none_is_refused_also_without_assertions(bits):
-    with pytest.raises(fpstore.InputError, match="64 source bits"):
+    with pytest.raises(fpstore.InputError, match="permutation \\(source bits\\)"):
         fpstore.design.families.design([{"permutation": bits, "prefix_bits": 3}], 1)

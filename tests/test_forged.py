@@ -15,7 +15,7 @@ from fpstore import _kernel
 from fpstore.errors import CorruptStoreError
 from fpstore.format.table import TableReader
 
-EVEN = np.full(64, 6, np.uint8)
+EVEN = np.array([6] * 64 + [0], np.uint8)
 UNEVEN = tableimage.complete_lengths(3, set(range(64)))
 CODES = {"even": EVEN, "uneven": UNEVEN}
 FITS_NOT = "block bit streams do not fit the block"

@@ -10,13 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import reference
+import reference_log
 import reference_store
 import tableimage
 
 import fpstore
 from fpstore import _kernel
-from fpstore.format.record import ADD, IN_BASE, REMOVE, WIPE
+from fpstore.format.record import ADD, IN_BASE, KIND_MASK, REMOVE, WIPE
 from fpstore.format.table import TableReader
+from fpstore.width import Width, rows_to_numbers
 
 DATA = Path(__file__).parent / "data"
 TOOL = Path(__file__).parent.parent / "tools" / "make_golden"
@@ -24,7 +26,7 @@ CASES = sorted(DATA.glob("v*/*.fpt"))
 GOOD = [path for path in CASES if not path.name.startswith("bad-")]
 BAD = [path for path in CASES if path.name.startswith("bad-")]
 STORES = sorted(path for path in DATA.glob("v*/*") if path.is_dir())
-MOST_BYTES = 60_000
+MOST_BYTES = 70_000
 
 
 def case(path):
@@ -39,10 +41,20 @@ def integers(values):
     return [int(value, 16) for value in values]
 
 
+def inner(values, width):
+    """Return fingerprints as the kernel and the readable decoder know them, from their digits."""
+    return [Width(width).inner(value) for value in integers(values)]
+
+
+def digits(value, width):
+    return f"{value:0{width // 4}x}"
+
+
 def test_there_are_golden_files_of_this_version():
     folder = DATA / f"v{_kernel.FORMAT_VERSION}"
     names = {path.name for path in folder.iterdir()}
     assert {"empty.fpt", "one.fpt", "dense.fpt", "random-50.fpt", "skewed.fpt", "store", "living"} <= names
+    assert {f"{kind}-{width}" for kind in ("wide", "store") for width in (32, 128, 256)} <= {Path(n).stem for n in names}
     assert {path.stem for path in folder.glob("*.json")} == {Path(n).stem for n in names}
     packed = [len(zlib.compress(path.read_bytes())) for path in folder.rglob("*") if path.is_file()]
     assert sum(packed) < MOST_BYTES  # what they take in the repository: the padding of LMDB files is zeros
@@ -61,26 +73,29 @@ def test_a_good_table_opens(path):
     assert list(kernel.permutation) == facts["permutation"]
     keys, _, _ = kernel.decode(0, kernel.block_count, 1)
     fingerprints = _kernel.permute(keys, np.array(facts["permutation"], np.uint8), inverse=True)
-    assert sorted(fingerprints.tolist()) == integers(facts["fingerprints"])
+    assert kernel.width == len(facts["permutation"])
+    assert sorted(rows_to_numbers(fingerprints)) == inner(facts["fingerprints"], kernel.width)
     assert kernel.fingerprint_count == len(keys)
 
 
 @pytest.mark.parametrize("path", GOOD, ids=case)
 def test_a_good_table_answers(path):
     facts, kernel = facts_of(path), TableReader(path).kernel
+    width = Width(kernel.width)
     for scan in facts["scans"]:
-        query = int(scan["query"], 16)
-        _, fingerprints, distances = kernel.scan(np.array([query], np.uint64), scan["radius"], 0, kernel.block_count)
-        got = sorted(zip(distances.tolist(), fingerprints.tolist(), strict=True))
+        query = width.row(int(scan["query"], 16))
+        _, fingerprints, distances = kernel.scan(query, scan["radius"], 0, kernel.block_count)
+        got = sorted(zip(distances.tolist(), width.numbers(fingerprints), strict=True))
         assert got == [(distance, int(f, 16)) for f, distance in scan["matches"]]
     stored = integers(facts["fingerprints"])
-    for value in (*stored, *(f ^ 1 for f in stored), 0, 2**64 - 1):
-        assert (kernel.locate_one(value) is not None) == (value in set(stored))
+    for value in (*stored, *(f ^ 1 for f in stored), 0, 2**width.bits - 1):
+        assert (kernel.locate_one(width.inner(value)) is not None) == (value in set(stored))
 
 
 @pytest.mark.parametrize("path", GOOD, ids=case)
 def test_the_reference_decoder_reads_a_good_table(path):
-    assert reference.Table(path.read_bytes()).verify() == integers(facts_of(path)["fingerprints"])
+    facts = facts_of(path)
+    assert reference.Table(path.read_bytes()).verify() == inner(facts["fingerprints"], len(facts["permutation"]))
 
 
 @pytest.mark.parametrize("path", GOOD, ids=case)
@@ -88,7 +103,7 @@ def test_a_good_table_is_encoded_again_byte_for_byte(path):
     facts, data = facts_of(path), path.read_bytes()
     code = np.frombuffer(tableimage.open_table(data).code_bits, np.uint8)
     again = tableimage.build(
-        np.array(integers(facts["fingerprints"]), np.uint64),
+        Width(len(facts["permutation"])).rows(integers(facts["fingerprints"])),
         np.array(facts["permutation"], np.uint8),
         facts["block_bytes"],
         code,
@@ -138,26 +153,50 @@ def test_a_golden_store_answers(tmp_path, path):
         assert report.ok, report.faults
         assert store.fingerprinter == facts["fingerprinter"]
         assert len(store) == len(facts["ids"])
-        assert {f"{f:016x}": sorted(store[f]) for f in integers(facts["ids"])} == facts["ids"]
+        width = store.width
+        assert {digits(f, width): sorted(store[f]) for f in integers(facts["ids"])} == facts["ids"]
         for probe in facts["probes"]:
-            matches = store.probe(int(probe["query"], 16), probe["radius"])
-            assert [[f"{m.fingerprint:016x}", m.distance] for m in matches] == probe["matches"]
+            matches = next(iter(store.scan([int(probe["query"], 16)], probe["radius"])))
+            if probe["radius"] <= store.radius:
+                assert store.probe(int(probe["query"], 16), probe["radius"]) == matches
+            assert [[digits(m.fingerprint, width), m.distance] for m in matches] == probe["matches"]
             for match in matches:
-                assert sorted(match.ids) == facts["ids"][f"{match.fingerprint:016x}"]
+                assert sorted(match.ids) == facts["ids"][digits(match.fingerprint, width)]
 
 
 def test_the_reference_reads_the_tables_ids_and_strings_of_golden_stores(tmp_path):
     for path in STORES:
-        content = reference_store.read_store(shutil.copytree(path, tmp_path / path.name))
+        found = reference_store.read_store(shutil.copytree(path, tmp_path / path.name))
         ids = facts_of(path)["ids"]
-        if path.name == "store":  # the other has changes in its log
-            assert {f"{f:016x}": sorted(names) for f, names in content.items()} == ids
-        assert len(set(map("{:016x}".format, content)) & set(ids)) > 20
+        width = Width(4 * len(next(iter(ids))))
+        content = {digits(width.outer(f), width.bits): sorted(names) for f, names in found.items()}
+        if path.name == "store":  # the others have changes in their logs
+            assert content == ids
+        assert len(set(content) & set(ids)) > 20
+
+
+@pytest.mark.parametrize("width", [32, 128, 256])
+def test_the_reference_decodes_the_log_of_a_store_of_each_width(tmp_path, width):
+    path = DATA / "v1" / f"store-{width}"
+    ids = facts_of(path)["ids"]
+    content = reference_store.read_store(shutil.copytree(path, tmp_path / "copy"))
+    data = (path / "gen-00000001" / "log").read_bytes()
+    assert reference_log.parse_log_header(data).width == width
+    changes, end = reference_log.read_log(data, 0)
+    assert end == len(data)
+    for fingerprint, number, kind in (row for change in changes for row in change.rows):
+        if kind & KIND_MASK == ADD:
+            content.setdefault(fingerprint, []).append(number)
+        else:
+            assert kind & KIND_MASK == WIPE
+            del content[fingerprint]
+    assert {digits(Width(width).outer(f), width): sorted(numbers) for f, numbers in content.items()} == ids
+    assert changes[-1].totals[:2] == (len(ids), sum(map(len, ids.values())))
 
 
 def test_the_reference_decodes_the_log_of_the_living_store():
     data = (DATA / "v1" / "living" / "gen-00000002" / "log").read_bytes()
-    changes, end = reference.read_log(data, 0)
+    changes, end = reference_log.read_log(data, 0)
     assert end == len(data)
     assert {kind for change in changes for _, _, kind in change.rows} == {
         ADD, WIPE, ADD | IN_BASE, REMOVE | IN_BASE, WIPE | IN_BASE,

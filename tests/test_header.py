@@ -42,8 +42,9 @@ FIELDS = {
     "set_digest": (80, 8),
     "reserved_1": (88, 40),
     "permutation": (128, 64),
-    "code_bits": (192, 64),
-    "reserved_2": (256, 3832),
+    "reserved_2": (192, 192),
+    "code_bits": (384, 65),
+    "reserved_3": (449, 3639),
     "checksum": (4088, 8),
 }
 
@@ -118,8 +119,14 @@ def test_every_changed_byte_is_an_error(change):
 def test_what_a_newer_version_may_use_is_a_version_error(name):
     offset, size = FIELDS[name]
     good = int.from_bytes(IMAGE[offset : offset + size], "little")
-    for value in (0, 1, 2, 32, 63, 64, 65, 128, 2 ** (8 * size - 1), 2 ** (8 * size) - 1):
+    for value in (0, 1, 2, 31, 63, 64, 65, 512, 2 ** (8 * size - 1), 2 ** (8 * size) - 1):
         assert refusal(with_field(name, value)) is (None if value == good else FormatVersionError)
+
+
+@pytest.mark.parametrize("width", [32, 128, 256])
+def test_a_table_of_another_known_width_is_damaged(width):
+    """Its permutation is not one of so many bits."""
+    assert refusal(with_field("width", width)) is CorruptStoreError
 
 
 def test_a_newer_version_is_named_before_its_checksum_is_judged():
@@ -168,7 +175,7 @@ def test_a_right_header_of_another_set_does_not_open_these_blocks():
             reference.Table(image).verify()
 
 
-@pytest.mark.parametrize("offset", [*range(88, 128), *range(256, 300), *range(4000, 4088)])
+@pytest.mark.parametrize("offset", [*range(88, 128), *range(192, 384), *range(449, 500), *range(4000, 4088)])
 def test_reserved_bytes_are_zero(offset):
     header = header_fields(IMAGE)
     header[offset] = 1
@@ -176,7 +183,7 @@ def test_reserved_bytes_are_zero(offset):
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.integers(12, 255), st.integers(0, 255), st.integers(12, 255), st.integers(0, 255))
+@given(st.integers(12, 460), st.integers(0, 255), st.integers(12, 460), st.integers(0, 255))
 def test_changed_headers_under_a_right_checksum_are_judged_alike(first, value, second, other):
     header = header_fields(IMAGE)
     header[first], header[second] = value, other

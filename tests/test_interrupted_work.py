@@ -29,10 +29,10 @@ def sorts(rows):
     spare = np.empty_like(rows)
     return {
         "sort_keys": lambda stop: _kernel.sort_keys(rows, spare, 64, stop),
-        "sort_pairs": lambda stop: _kernel.sort_pairs(rows, spare, stop),
+        "sort_pairs": lambda stop: _kernel.sort_pairs(rows, spare, stop=stop),
         "permute_sort": lambda stop: _kernel.permute_sort(rows, IDENTITY[::-1].copy(), spare, np.empty_like(rows), 64, stop),
         "permute_sort by few bits": lambda stop: _kernel.permute_sort(rows, IDENTITY, spare, np.empty_like(rows), 9, stop),
-        "group_pairs": lambda stop: _kernel.group_pairs(rows, spare, stop),
+        "group_pairs": lambda stop: _kernel.group_pairs(rows, spare, stop=stop),
     }
 
 

@@ -292,6 +292,7 @@ FEW_THREADS = """
         print(store.verify().ok, len(found.fingerprints) > 10_000)
     except fpstore.StorageError as error:
         print(error)
+    Pool._start = start  # what the package holds keeps the names of this program, and with them the store, beyond its end
 """
 
 

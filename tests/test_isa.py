@@ -121,7 +121,7 @@ def test_permute_and_digest(isa):
 
 def select(keys: np.ndarray, shift: int) -> Arrays:
     out = unaligned(np.zeros(len(keys), np.uint64), shift)
-    kept = _kernel.permute_select(keys, SHUFFLED, 2**61, 2**63 + 5, out)
+    kept = _kernel.permute_select(keys, SHUFFLED, np.array([2**61], np.uint64), np.array([2**63 + 5], np.uint64), out)
     return kept, out[:kept]
 
 
@@ -143,7 +143,7 @@ def test_permute_sort(isa, bits):
 
 
 def count(keys: np.ndarray) -> Arrays:
-    counts = np.arange(64, dtype=np.uint64)
+    counts = np.arange(65, dtype=np.uint64)
     return _kernel.histogram(keys, counts), counts
 
 

@@ -213,7 +213,7 @@ def test_a_delta_at_the_ends_of_its_pieces(isa, size):
 def test_a_key_that_has_no_code_is_refused():
     """Its entry would take no bits of the code stream: the block would not say what was stored."""
     keys = np.array([8, 9, 12], np.uint64)  # they differ in the bits 63 and 61
-    lengths = np.zeros(64, np.uint8)
+    lengths = np.zeros(65, np.uint8)
     lengths[[60, 63]] = 1
     for isa in ISAS:
         _kernel.select_isa(isa)

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-import reference
+import reference_log
 from logs import (
     CHANGES,
     GENERATION,
@@ -62,7 +62,7 @@ def test_readers_see_what_is_durable_and_no_more(path):
     again = open_writer(path)  # whoever opens the log of the current generation knows that it is
     assert read(path)[0] == len(CHANGES)
     again.close()
-    assert reference.parse_log_header(path.read_bytes()).superseded is False
+    assert reference_log.parse_log_header(path.read_bytes()).superseded is False
 
 
 def test_a_reader_from_before_the_first_writer_since_a_reboot_sees_what_is_durable_and_no_more(full):
@@ -198,7 +198,7 @@ def test_a_copy_gets_its_own_end(full):
     os.truncate(path, places[3])
     set_end(path, places[3])
     assert same(read(path), CHANGES[:3])
-    assert reference.parse_log_header(path.read_bytes()).end == places[3]
+    assert reference_log.parse_log_header(path.read_bytes()).end == places[3]
 
 
 # --- Writes that fail -----------------------------------------------------------------------------
@@ -408,39 +408,39 @@ def after_power_failures(compiled, tmp_path):
 def test_a_sync_that_fails_once_writes_the_data_again(after_power_failures):
     """The system has forgotten what it could not write, and would call the next sync a success."""
     (content,) = after_power_failures(TWO_SYNCS, fail=2)  # the first is that of opening
-    found, _ = reference.read_log(content, 0)
+    found, _ = reference_log.read_log(content, 0)
     assert [parts(of_reference(each)) for each in found] == [parts(each) for each in CHANGES[2:4]]
 
 
 def test_a_durable_record_makes_those_before_it_durable(after_power_failures):
     (content,) = after_power_failures(TOGETHER)
-    found, _ = reference.read_log(content, 0)
+    found, _ = reference_log.read_log(content, 0)
     assert [parts(of_reference(each)) for each in found] == [parts(each) for each in CHANGES[2:4]]
 
 
 def test_a_record_that_was_refused_does_not_come_back_after_a_power_failure(after_power_failures):
     """Its write may have reached the disk, although the system said that it failed."""
     for content in after_power_failures(REFUSED, share=0.5, images=40, fail=2):
-        assert reference.read_log(content, 0) == ([], HEADER_BYTES)
+        assert reference_log.read_log(content, 0) == ([], HEADER_BYTES)
 
 
 def test_where_a_closed_log_ends_is_durable(after_power_failures):
     """Else damage of the last record would look like one that was torn."""
     (content,) = after_power_failures(CLOSED)
-    _, end = reference.read_log(content, 0)
-    assert reference.parse_log_header(content).end == end == len(content)
+    _, end = reference_log.read_log(content, 0)
+    assert reference_log.parse_log_header(content).end == end == len(content)
 
 
 def test_the_end_of_a_copy_is_durable(after_power_failures):
     """The words that were copied tell that of the original, which may be further."""
     (content,) = after_power_failures(COPIED)
-    _, end = reference.decode_change(content, HEADER_BYTES, HEADER.seed)
-    assert reference.parse_log_header(content).end == end < len(content)
+    _, end = reference_log.decode_change(content, HEADER_BYTES, HEADER.seed)
+    assert reference_log.parse_log_header(content).end == end < len(content)
 
 
 def test_a_log_that_was_made_is_durable(after_power_failures):
     (content,) = after_power_failures(CREATED, exists=False)
-    assert reference.read_log(content, 0) == ([], HEADER_BYTES)
+    assert reference_log.read_log(content, 0) == ([], HEADER_BYTES)
 
 
 @pytest.mark.parametrize("refusal", [errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL])

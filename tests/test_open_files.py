@@ -181,7 +181,7 @@ MANY = """
             stores.append(fpstore.open(sys.argv[1]))
     except fpstore.StorageError as error:
         assert "ulimit -n" in str(error), error
-    found = [store.probe(stores[0].probe(5, 40)[0].fingerprint) for store in stores]
+    found = [store.probe(next(iter(stores[0].scan([5], 40)))[0].fingerprint) for store in stores]
     assert all(matches == found[0] for matches in found)
     for store in stores:
         store.close()

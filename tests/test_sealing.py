@@ -15,7 +15,6 @@ from fpstore.disk.seal import (
     CHUNK_BYTES,
     DIGEST_BYTES,
     HASH_BYTES,
-    HIGHEST,
     PAD_BYTES,
     PIECE_BYTES,
     CheckedPages,
@@ -26,6 +25,7 @@ from fpstore.disk.seal import (
 
 USED = PIECE_BYTES + 5 * CHUNK_BYTES  # two groups of chunks
 DATA = np.random.default_rng(1).bytes(USED)
+HIGHEST = 2**64 - 1  # of the keys
 DAMAGED = fpstore.CorruptStoreError
 
 
@@ -168,7 +168,7 @@ def tree(tmp_path):
 def paths_of(path):
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        yield CheckedPages(path, descriptor)
+        yield CheckedPages(path, descriptor, 8)
     finally:
         os.close(descriptor)
 

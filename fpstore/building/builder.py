@@ -24,8 +24,8 @@ from fpstore.building.target import Target
 from fpstore.building.work import Work
 from fpstore.design.block_bytes import check_block_bytes, default_block_bytes
 from fpstore.design.families import REFERENCES, Design, check_design, check_radius
-from fpstore.design.families import design as make_design
-from fpstore.design.planner import PREFER, SAMPLE_SIZE, STORAGE, choose
+from fpstore.design.planner import PREFER, STORAGE, Wishes, choose, make_for
+from fpstore.design.sample import SAMPLE_SIZE
 from fpstore.format.manifest import IDENTITY_BYTES, GenerationRecord, Manifest, generation_folder
 from fpstore.format.record import Totals
 from fpstore.format.stored_table import open_table
@@ -197,13 +197,12 @@ class _Build:
     def _choose(self, count: int, sample: Words | None = None) -> Design:
         options = self._options
         if isinstance(options.design, str) and options.design == "auto":
-            return choose(
-                count, options.radius, width=Width(options.width), disk_budget=options.disk_budget, storage=options.storage,
-                block_bytes=options.block_bytes, sample=sample, prefer=options.prefer,
-            ).design  # fmt: skip
-        made = make_design(options.design, options.radius, options.width)
-        made.lookups(count)  # InputError: a probe would make too many
-        return made
+            wishes = Wishes(
+                Width(options.width), options.disk_budget, storage=options.storage, block_bytes=options.block_bytes,
+                prefer=options.prefer,
+            )  # fmt: skip
+            return choose(count, options.radius, wishes, sample).design
+        return make_for(options.design, options.radius, count, Width(options.width), sample)
 
     def _other_tables(self, identity: _Identity) -> None:
         """Write the other tables in as many threads as the budget has memory for."""

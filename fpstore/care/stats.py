@@ -74,25 +74,20 @@ def _delta(snapshot: Snapshot) -> dict[str, int]:
 
 
 def _compression(table_bytes: int, fingerprints: int, design: Design) -> dict[str, float | None]:
+    width = design.width.bits
     bits = table_bytes * 8 / fingerprints / len(design.tables) if fingerprints else 0.0
-    limit = limit_bits(fingerprints, design.width.bits)
+    limit = limit_bits(fingerprints, width)
     return {
         "bits_per_fingerprint": bits,
         "limit_bits_per_fingerprint": limit,
         "ratio_to_limit": bits / limit if fingerprints >= TELLING else None,
-        "ratio_to_raw": bits / design.width.bits if fingerprints >= TELLING else None,
+        "ratio_to_raw": bits / width if fingerprints >= TELLING else None,
     }
 
 
 def _by_table(design: Design, n: int) -> list[Any]:
     lookups = {look.table: look for look in design.lookups(n)}
     return [lookups.get(i) for i in range(len(design.tables))]
-
-
-def _tail_bits(width: Width) -> npt.NDArray[np.uint64]:
-    """Return the bits of the leading word behind each first differing one."""
-    bits = min(width.bits, WORD_BITS)
-    return np.maximum(bits - 1 - np.arange(huffman.SYMBOLS), 0).astype(np.uint64)
 
 
 def distribution(table: TableReader) -> dict[str, Any]:
@@ -105,7 +100,7 @@ def distribution(table: TableReader) -> dict[str, Any]:
     for values, counts in table.pieces():
         _kernel.histogram(np.concatenate([last, values]), histogram)
         last = values[-1:]
-        prefixes = leading_words(values) >> np.uint64(64 - SKEW_BITS)
+        prefixes = leading_words(values) >> np.uint64(WORD_BITS - SKEW_BITS)
         runs += np.bincount(prefixes.astype(np.int64), minlength=1 << SKEW_BITS)
         entry_counts.append(counts)
     entries = np.concatenate(entry_counts) if entry_counts else np.empty(0, np.uint32)
@@ -113,7 +108,7 @@ def distribution(table: TableReader) -> dict[str, Any]:
     largest = np.argsort(runs)[::-1][:5]
     code_bits = np.frombuffer(table.kernel.code_bits, np.uint8)
     pairs = int(histogram.sum())
-    used = int((histogram * (code_bits + _tail_bits(width))).sum()) + n * WORD_BITS * (width.words - 1)
+    used = int((histogram * (code_bits + huffman.tail_bits(width))).sum()) + n * (width.words - 1) * WORD_BITS
     payload = len(entries) * (table.kernel.block_bytes - 20) * 8
     return {
         "h": {int(h): int(histogram[h]) for h in np.flatnonzero(histogram)},

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Progress
+from fpstore.aliases import Progress, Words
 from fpstore.building.generation_writer import GenerationWriter, create_generation_log
 from fpstore.building.merged_strings import MergedStrings
 from fpstore.building.sources import Content, SortedSource
@@ -20,8 +20,8 @@ from fpstore.building.strings import StringSpool
 from fpstore.building.work import Work
 from fpstore.change.committer import Committer
 from fpstore.change.obsolete import remove_generation
-from fpstore.design.families import design as make_design
-from fpstore.design.planner import choose
+from fpstore.design.planner import Wishes, choose, make_for
+from fpstore.design.sample import SAMPLE_SIZE, evenly
 from fpstore.disk.folders import sync_folder
 from fpstore.disk.refusals import is_of_the_system, refused
 from fpstore.errors import ClosedStoreError, CorruptStoreError
@@ -31,7 +31,7 @@ from fpstore.format.log_writer import LogWriter
 from fpstore.format.manifest import MANIFEST_FILE, TEMPORARY, Manifest, generation_folder, write_manifest
 from fpstore.format.record import IN_BASE, KIND_MASK, Totals, pack_change
 from fpstore.query.delta import Delta
-from fpstore.query.generation import SAMPLE_SIZE, Generation
+from fpstore.query.generation import Generation
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import new_delta
 from fpstore.resources import Resources
@@ -175,19 +175,22 @@ class Merge:
         manifest, radius, width = generation.manifest, generation.design.radius, generation.design.width
         count = self._expected(snapshot)
         if self._design is not None and self._design != "auto":
-            made = make_design(self._design, radius, width.bits)
-            made.lookups(count)  # InputError: a probe would make too many
+            made = make_for(self._design, radius, count, width, self._sample(snapshot))
             return manifest._replace(design=made, auto=None)
         auto = manifest.auto or ({} if self._design == "auto" else None)
         if auto is None or (self._design is None and auto["planned_for"] / GROWTH <= count <= auto["planned_for"] * GROWTH):
             return manifest
-        sample = np.concatenate([generation.sample(), snapshot.changed[1][0][:SAMPLE_SIZE]])
-        chosen = choose(
-            count, radius, width=width, disk_budget=auto.get("disk_budget"), storage=auto.get("storage", "hot"),
-            block_bytes=manifest.block_bytes, sample=sample, prefer=auto.get("prefer", "balance"),
-        ).design  # fmt: skip
+        wishes = Wishes(
+            width, auto.get("disk_budget"), storage=auto.get("storage", "hot"), block_bytes=manifest.block_bytes,
+            prefer=auto.get("prefer", "balance"),
+        )  # fmt: skip
+        chosen = choose(count, radius, wishes, self._sample(snapshot)).design
         told = {"disk_budget": None, "storage": "hot", "prefer": "balance", **auto, "planned_for": count}
         return manifest._replace(design=chosen, auto=told)
+
+    @staticmethod
+    def _sample(snapshot: Snapshot) -> Words:
+        return np.concatenate([snapshot.generation.sample(), evenly(snapshot.changed[1][0], SAMPLE_SIZE)])
 
     def _expected(self, snapshot: Snapshot) -> int:
         """Return the approximate number of fingerprints afterwards."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12,
           "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}  # fmt: skip
 _MOST = 1 << 64
-_HEADINGS = ("design", "tables", "bytes/fp", "disk", "look-ups", "candidates", "µs", "cold ms", "note")
+_HEADINGS = ("design", "tables", "bytes/fp", "disk", "look-ups", "candidates", "µs", "µs alone", "cold ms", "note")
 
 
 def parse_count(text: str) -> int:
@@ -103,6 +103,7 @@ def plan(
     import fpstore
     from fpstore.design.planner import crossover
 
+    types.usage_error_for_radius(radius, width)
     plans = fpstore.plan(
         n, radius, disk_budget=disk_budget, memory_budget=memory_budget, storage=storage, prefer=prefer, width=width
     )
@@ -140,6 +141,7 @@ def _record(p: Plan) -> dict[str, Any]:
         "lookups": p.lookups,
         "candidates": p.candidates,
         "microseconds": p.microseconds,
+        "single_microseconds": p.single_microseconds,
         "cold_milliseconds": p.cold_milliseconds,
         "fits": p.fits,
         "reason": p.reason,
@@ -156,6 +158,7 @@ def _row(p: Plan, n: int) -> tuple[str, ...]:
         f"{p.lookups:,}",
         _decimal(p.candidates),
         _decimal(p.microseconds),
+        _decimal(p.single_microseconds),
         _decimal(p.cold_milliseconds),
         "auto" if p.chosen else p.reason,
     )

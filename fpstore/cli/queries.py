@@ -119,8 +119,7 @@ def request_options(most: Decorator = limit_option, name: str = "--radius", **ra
 
 def run(store: Store, request: Request, answer: Callable[[Words], Matches], scanning: bool) -> None:
     """Answer all queries and write the matches, in bounded memory."""
-    if request.radius is not None and request.radius > store.width:
-        types.fail(f"--radius: must be a whole number from 0 to {store.width}, got '{request.radius}'")
+    types.usage_error_for_radius(request.radius, store.width)
     notices = documents.Notices()
     chunks, total = _chunks(store, request.queries, request.rows, notices)
     json_lines = is_json(request.output, request.as_json)
@@ -155,6 +154,7 @@ def run(store: Store, request: Request, answer: Callable[[Words], Matches], scan
 
 def scan_notice(store: Store, radius: int | None, talk: Talk) -> bool:
     """Whether a probe of this radius is a scan since the radius is above the store's; if so, say what to build instead."""
+    types.usage_error_for_radius(radius, store.width)
     if radius is None or radius <= store.radius:
         return False
     talk.note(scan_advice(len(store), store.radius, radius, Width(store.width)))

@@ -51,10 +51,15 @@ def fail(message: str) -> None:
     raise click.UsageError(message, click.get_current_context())
 
 
+def usage_error_for_radius(radius: int | None, width: int) -> None:
+    """Raise a usage error for a radius above the width."""
+    if radius is not None and radius > width:
+        fail(f"--radius: must be a whole number from 0 to {width}, got '{radius}'")
+
+
 def usage_error_for_design(name: str | None, radius: int, width: int) -> None:
     """Raise a usage error for a radius above the width, or a design that is not known or not exact for the radius."""
-    if radius > width:
-        fail(f"--radius: must be a whole number from 0 to {width}, got '{radius}'")
+    usage_error_for_radius(radius, width)
     try:
         if name is not None:
             check_design(name, radius, width)

@@ -5,20 +5,23 @@ A look-up reads a bucket from the directory, compares the tags of its entries, a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import comb
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from fpstore.design.families import LEAST_BUCKET_BITS, MOST_BUCKET_BITS, REFERENCES, ROWS, TAG_BITS, Design, TableSpec
+from fpstore.design.sample import Sample
 from fpstore.width import WORD_BITS
-
-if TYPE_CHECKING:
-    from fpstore.design.planner import Sample
 
 HEADER_BYTES = 4096
 DIRECTORY_BYTES = 4  # of a bucket
 TAG_BYTES = 2
 PAGE_SHARE = 1 + 8 / 4096  # with the checksums of the pages
 LINE_TAGS = 32  # tags in a cache line
+LOOKUP_ENTRIES = 24  # a look-up costs as much as comparing so many tags: how the kernel chooses the thresholds of a query
 
 
 class ColumnWork(NamedTuple):
@@ -52,7 +55,9 @@ def file_bytes(spec: TableSpec, fingerprint_count: int) -> int:
 
 
 def work(design: Design, fingerprint_count: int, sample: Sample | None = None) -> ColumnWork:
-    """Return the work of one query with the design's radius: of a uniform set, or of one like the sample."""
+    """Return the work of one query with the design's radius: of a uniform set, or the average of one like the sample."""
+    if sample is not None:
+        return _work_in_sample(design, fingerprint_count, sample)
     flips = design.thresholds(design.radius)
     done = ColumnWork(0, 0, 0, 0, 0)
     for number, (_, table) in enumerate(design.ring):
@@ -61,14 +66,75 @@ def work(design: Design, fingerprint_count: int, sample: Sample | None = None) -
             buckets = comb(table.prefix_bits, f)
             found = fingerprint_count / 2.0**table.prefix_bits
             near = _near(table.tag_bits, t + following + 1 - f)
-            if sample is not None:
-                found = fingerprint_count * sample.share(table, table.prefix_bits) * sample.flipped(table, table.prefix_bits) ** f
-                near = sample.near_tags(table, t + following + 1 - f)
-            left = buckets * found * near
-            copies, rows = (0.0, left) if table.kind == REFERENCES else (left, 0.0)
-            more = ColumnWork(buckets, buckets * (1 + found / LINE_TAGS), buckets * found, copies, rows)
-            done = ColumnWork(*(a + b for a, b in zip(done, more, strict=True)))
+            done = _more(done, table, buckets, buckets * found, buckets * found * near)
     return done
+
+
+def _more(done: ColumnWork, table: TableSpec, lookups: float, candidates: float, left: float) -> ColumnWork:
+    copies, rows = (0.0, left) if table.kind == REFERENCES else (left, 0.0)
+    more = ColumnWork(lookups, lookups + candidates / LINE_TAGS, candidates, copies, rows)
+    return ColumnWork(*(a + b for a, b in zip(done, more, strict=True)))
+
+
+def _work_in_sample(design: Design, fingerprint_count: int, sample: Sample) -> ColumnWork:
+    """Return the average work of the sample's queries, each with the thresholds that suit it best (GPH, ICDE 2018)."""
+    tables = [table for _, table in design.ring]
+    buckets = [sample.distances(table.permutation[: table.prefix_bits]) for table in tables]
+    tags = [sample.distances(tuple(table.tag)) for table in tables]
+    most = min((design.radius + 1) // len(tables) + 3, design.radius + 1)  # as the kernel
+    lookups = [np.cumsum([comb(table.prefix_bits, f) for f in range(most)]) for table in tables]
+    scale = fingerprint_count / max(buckets[0].shape[1], 1)
+    costs = []
+    for near, looked_up in zip(buckets, lookups, strict=True):
+        entries = np.stack([np.count_nonzero(near <= f, axis=1) for f in range(most)], axis=1) * scale
+        costs.append(np.hstack([np.zeros((len(entries), 1)), entries + LOOKUP_ENTRIES * looked_up]))
+    thresholds = cheapest(costs, design.radius + 1)
+    done = ColumnWork(0, 0, 0, 0, 0)
+    for number, table in enumerate(tables):
+        t, following = thresholds[:, number, None], thresholds[:, (number + 1) % len(tables), None]
+        met = buckets[number] <= t  # no distance is below 0, so a table that is not looked up meets nothing
+        left = met & (buckets[number] + tags[number] <= t + following + 1)
+        looked_up = np.concatenate([[0], lookups[number]])[thresholds[:, number] + 1].mean()
+        rows = max(len(met), 1)
+        done = _more(done, table, float(looked_up), met.sum() * scale / rows, left.sum() * scale / rows)
+    return done
+
+
+def cheapest(costs: Sequence[npt.NDArray[np.float64]], total: int) -> npt.NDArray[np.int64]:
+    """Return for each query the thresholds of the tables with the least cost: the t + 1 of each add up to ``total``.
+
+    Parameters
+    ----------
+    costs : sequence of ndarray of float64, (queries, most + 1)
+        Of each table, by t + 1, from not looked up to the largest threshold.
+    total : int
+
+    Returns
+    -------
+    ndarray of int64, (queries, tables)
+        The thresholds, -1 for a table that is not looked up.
+    """
+    queries = len(costs[0])
+    least = np.full((queries, total + 1), np.inf)
+    least[:, 0] = 0
+    choices = []
+    for cost in costs:
+        after = np.full_like(least, np.inf)
+        choice = np.zeros(least.shape, np.int64)
+        for allowed in range(min(cost.shape[1], total + 1)):
+            tried = least[:, : total + 1 - allowed] + cost[:, allowed, None]
+            better = tried < after[:, allowed:]
+            after[:, allowed:][better] = tried[better]
+            choice[:, allowed:][better] = allowed
+        least = after
+        choices.append(choice)
+    left = np.full(queries, total)
+    out = np.empty((queries, len(costs)), np.int64)
+    for table in range(len(costs) - 1, -1, -1):
+        allowed = choices[table][np.arange(queries), left]
+        out[:, table] = allowed - 1
+        left = left - allowed
+    return out
 
 
 def _near(bits: int, most: int) -> float:

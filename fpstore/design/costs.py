@@ -36,12 +36,18 @@ NANOSECONDS = Work(lookups=138.0, blocks=216.0, decoded=2.1, expanded=140.0, com
 
 # Of one query in one entry of a scan, in a batch that shares the decoding of the blocks; fitted in the same way.
 SCAN_ENTRY_NS = 0.8
+SCAN_DECODE_NS = 2.0  # of an entry, once for all queries of a batch
 SCAN_WORD_NS = 0.6  # of each further word of a fingerprint
 
 
 def scan_nanoseconds(fingerprint_count: int, words: int = 1) -> float:
     """Return the estimated time of one query of a scan, tables in memory, on one thread; words of a fingerprint."""
     return max(fingerprint_count, 1) * (SCAN_ENTRY_NS + (words - 1) * SCAN_WORD_NS)
+
+
+def single_scan_nanoseconds(fingerprint_count: int, words: int = 1) -> float:
+    """Return the estimated time of a scan for one query alone, which decodes the blocks for itself."""
+    return scan_nanoseconds(fingerprint_count, words) + max(fingerprint_count, 1) * SCAN_DECODE_NS
 
 
 def work(fingerprint_count: int, per_block: float, found: float, lookups: float) -> Work:

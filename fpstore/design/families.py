@@ -38,7 +38,7 @@ MANKU = {
     "manku-20": ("blocks-6-3", 3),
     "manku-28": ("blocks-8-2", 6),
 }
-SCAN = "scan"
+SCAN, DEALT = "scan", "dealt"
 # The kinds of tables: blocks of codes, or columns: copies of the fingerprints, references to rows, or the rows themselves.
 BLOCKS, COPIES, REFERENCES, ROWS = "blocks", "copies", "references", "rows"
 KINDS = (BLOCKS, COPIES, REFERENCES, ROWS)
@@ -74,7 +74,7 @@ class TableSpec:
     def __post_init__(self) -> None:
         bits = len(self.permutation)
         if bits not in WIDTHS or sorted(self.permutation) != list(range(bits)):
-            raise InputError(f"a table's permutation must hold each of the bits of a fingerprint once, {WIDTHS} of them")
+            raise InputError("a table's permutation must hold each of 32, 64, 128 or 256 bits once")
         most = min(bits, WORD_BITS)
         if not 0 <= self.prefix_bits <= most:
             raise InputError(f"prefix_bits must be 0 to {most}, got {self.prefix_bits}")
@@ -376,30 +376,57 @@ def columns(block_count: int, radius: int, bits: int = WORD_BITS, bucket_bits: i
     Above 64 bits, the first table has the rows, and the others refer to them.
     """
     length = bits // block_count if block_count else 0
-    most = min(length, MOST_BUCKET_BITS)
-    bucket = min(length, TAG_BITS) if bucket_bits is None else bucket_bits
-    if not LEAST_BUCKET_BITS <= bucket <= most:
+    cut = [range(place * length, (place + 1) * length) for place in range(block_count)]
+    return column_tables(cut, min(length, TAG_BITS) if bucket_bits is None else bucket_bits, radius, bits)
+
+
+def column_tables(cut: Sequence[Sequence[int]], bucket_bits: int, radius: int, bits: int) -> list[TableSpec]:
+    """Return the column tables of disjoint blocks of source bits, all as long.
+
+    The first ``bucket_bits`` of a block number the buckets of its table, and the first bits of the next block are its tag.
+
+    Copies, up to 64 bits, begin with a table in the order of the fingerprints: the first two blocks are the leading bits.
+    """
+    length = len(cut[0]) if cut else 0
+    if not LEAST_BUCKET_BITS <= bucket_bits <= min(length, MOST_BUCKET_BITS):
         raise InputError(
             f"columns-M-B at {bits} bits needs M blocks, and numbers of buckets of B bits: at least {LEAST_BUCKET_BITS}, at most "
-            f"{MOST_BUCKET_BITS} and those of a block; got M={block_count}, B={bucket}"
+            f"{MOST_BUCKET_BITS} and those of a block; got M={len(cut)}, B={bucket_bits}"
         )
-    if max(spread(block_count, radius)) >= bucket:
-        raise InputError(f"columns-{block_count} at radius {radius} would look at every bucket: use more blocks, or scan")
+    if max(spread(len(cut), radius)) >= bucket_bits:
+        raise InputError(f"columns-{len(cut)} at radius {radius} would look at every bucket: use more blocks, or scan")
     wide = bits > WORD_BITS
     specs = [TableSpec(identity(bits), TAG_BITS, 0, ROWS)] if wide else []
-    for place, flips in enumerate(spread(block_count, radius)):
-        start, behind = place * length, (place + 1) % block_count * length
-        tag = range(behind, behind + min(TAG_BITS, length))
-        # The first table of copies is in the order of the fingerprints: its tag follows its bucket. No other tag has these bits.
+    for place, flips in enumerate(spread(len(cut), radius)):
+        block, behind = cut[place], (place + 1) % len(cut)
+        tag: Sequence[int] = cut[behind][:TAG_BITS]
+        # The tag of the table in the order of the fingerprints follows its bucket. No other tag has these bits.
         if not wide and place == 0:
-            tag = range(bucket, min(bucket + TAG_BITS, bits if block_count == 1 else 2 * length))
+            tag = range(bucket_bits, min(bucket_bits + TAG_BITS, bits if len(cut) == 1 else 2 * length))
         elif not wide and behind == 0:
-            tag = range(min(TAG_BITS, bucket))
-        lead = [*range(start, start + bucket), *tag]
+            tag = cut[0][: min(TAG_BITS, bucket_bits)]
+        lead = [*block[:bucket_bits], *tag]
         leads = set(lead)
         permutation = bytes([*lead, *(bit for bit in range(bits) if bit not in leads)])
-        specs.append(TableSpec(permutation, bucket, flips, REFERENCES if wide else COPIES, len(tag)))
+        specs.append(TableSpec(permutation, bucket_bits, flips, REFERENCES if wide else COPIES, len(tag)))
     return specs
+
+
+def deal_in_turn(block_count: int, bits: int) -> tuple[list[list[int]], int]:
+    """Return disjoint blocks, all as long, of bits dealt in turn, and how many lead undealt: the first two of copies.
+
+    Raises
+    ------
+    InputError
+        There are not two blocks to deal to.
+    """
+    length = bits // block_count if block_count else 0
+    kept = 0 if bits > WORD_BITS else 2
+    free, count = range(kept * length, bits), block_count - kept
+    if count < 2:
+        raise InputError(f"dealt-M-B at {bits} bits needs at least {kept + 2} blocks, got M={block_count}")
+    dealt = [list(free[start::count])[:length] for start in range(count)]
+    return [list(range(place * length, (place + 1) * length)) for place in range(kept)] + dealt, kept
 
 
 def block_lengths(block_count: int, bits: int) -> list[int]:
@@ -510,8 +537,9 @@ def design(name: str | Iterable[Mapping[str, object] | TableSpec], radius: int =
     ----------
     name : str or iterable of dict
         ``manku-4``, ``manku-10``, ``manku-16``, ``manku-20``, ``manku-28``, ``blocks-M-C``, ``striped-M-C``, ``nested-A-B``,
-        ``flip-M``, ``columns-M``, ``scan`` (the identity table alone, read as a whole); or tables, each a :class:`TableSpec` or
-        a dict with ``permutation`` (source bits, most significant first), ``prefix_bits`` and ``flips``. The first table must
+        ``flip-M``, ``columns-M``, ``columns-M-B``, ``dealt-M-B``, ``scan`` (the identity table alone, read as a whole); or
+        tables, each a :class:`TableSpec` or a dict with ``permutation`` (source bits, most significant first), ``prefix_bits``
+        and ``flips``. The first table must
         be the identity: the id map follows its blocks.
     radius : int
         The largest radius for which it must be exact, 0 to the width; above a quarter of it, ``scan`` is the only design.
@@ -577,14 +605,19 @@ def _named(name: str, radius: int, width: int) -> list[TableSpec]:
         full, most = MANKU[name]
         if radius > most:
             raise InputError(f"{name} is exact up to radius {most}, got {radius}: {full} keeps its shape and adds flips")
-    match = re.fullmatch(r"(blocks|striped|nested)-(\d{1,2})-(\d{1,2})|(flip)-(\d{1,2})|(columns)-(\d{1,2})(?:-(\d{1,2}))?", full)
+    match = re.fullmatch(
+        r"(blocks|striped|nested)-(\d{1,2})-(\d{1,2})|(flip)-(\d{1,2})|(columns|dealt)-(\d{1,2})(?:-(\d{1,2}))?", full
+    )
     if match is None:
         raise InputError(
-            f"unknown design {show(name)}: use auto, {', '.join(MANKU)}, blocks-M-C, striped-M-C, nested-A-B, flip-M, columns-M "
-            "or scan (fpstore plan lists them)"
+            f"unknown design {show(name)}: use auto, {', '.join(MANKU)}, blocks-M-C, striped-M-C, nested-A-B, flip-M, columns-M, "
+            "dealt-M or scan (fpstore plan lists them)"
         )
     if match[4]:
         return flip(int(match[5]), radius, width)
+    if match[6] == DEALT:
+        cut, _ = deal_in_turn(int(match[7]), width)
+        return column_tables(cut, int(match[8]) if match[8] else min(len(cut[0]), TAG_BITS), radius, width)
     if match[6]:
         return columns(int(match[7]), radius, width, int(match[8]) if match[8] else None)
     family = {"blocks": blocks, "striped": striped, "nested": nested}[match[1]]

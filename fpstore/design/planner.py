@@ -5,27 +5,33 @@ Sizes follow from the code (docs/design.md), times from the constants of :mod:`f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import lgamma, log, log2
+from math import isqrt, lgamma, log, log2, sqrt
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.arguments import check_choice, check_whole
 from fpstore.design import column_costs
 from fpstore.design.block_bytes import check_block_bytes, default_block_bytes
-from fpstore.design.costs import BATCH_QUERIES, COLD_BYTE_NS, COLD_READ_NS, lookup_nanoseconds, scan_nanoseconds
-from fpstore.design.families import MANKU, SCAN, TAG_BITS, Design, TableLookup, TableSpec, check_radius, lookup_radius
+from fpstore.design.costs import (
+    BATCH_QUERIES,
+    COLD_BYTE_NS,
+    COLD_READ_NS,
+    lookup_nanoseconds,
+    scan_nanoseconds,
+    single_scan_nanoseconds,
+)
+from fpstore.design.dealing import deal
+from fpstore.design.families import DEALT, MANKU, SCAN, TAG_BITS, Design, TableLookup, check_radius, lookup_radius
 from fpstore.design.families import design as make_design
+from fpstore.design.sample import SAMPLE_SIZE, Sample
 from fpstore.errors import InputError
 from fpstore.io import check_fingerprints
 from fpstore.resources import parse_size, total_memory
-from fpstore.width import WIDTH_64, WORD_BITS, Width, check_width, leading_words
+from fpstore.width import WIDTH_64, WORD_BITS, Width, check_width
 
 # `auto` accepts twice the bytes for this many times the speed.
 SPEED_FOR_TWICE_THE_BYTES = 1.5
@@ -35,13 +41,25 @@ ENTRY_OVERHEAD_BITS = (20 + 8 + 1 - 8 + 2.7) * 8  # block header, key, directory
 HEADER_BYTES = 4096  # of a table file
 ID_BYTES = 4.0
 FOLDER_BYTES = 20_480  # all else of a store: what an empty id map, an empty log and a manifest take
-SAMPLE_SIZE = 1 << 14
 MANY_ERRORS = 7  # above this radius, few striped blocks with flips are compared, too
 STORAGE = ("hot", "cold")
 PREFER = ("balance", "speed", "space")
 NO_BUDGET = 1 << 62
+DEALT_PLANS = 2  # the best column tables, of which those with dealt bits are compared, too
 COLUMN_BLOCKS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
 MOST_COLUMN_ENTRIES = (1 << 32) - 1
+MOST_TABLES = 100  # of the designs that are compared
+
+
+class Wishes(NamedTuple):
+    """What a design is chosen by, besides the number of fingerprints and the radius; see :func:`plan`."""
+
+    width: Width = WIDTH_64
+    disk_budget: int | None = None
+    memory_budget: int | None = None
+    storage: str = "hot"
+    block_bytes: int | None = None
+    prefer: str = "balance"
 
 
 @dataclass(frozen=True)
@@ -61,6 +79,8 @@ class Plan:
         Entries compared per probe, on uniform data.
     microseconds : float
         Estimated time of one probe in a batch of 4,096, one thread, tables in memory, on a processor with AVX2.
+    single_microseconds : float
+        The same of a probe alone, which shares no block with others; without what every probe takes, whatever the design.
     cold_milliseconds : float
         Estimated time of one probe when every block comes from a solid-state disk, one read at a time.
     fits : bool
@@ -77,6 +97,7 @@ class Plan:
     lookups: int
     candidates: float
     microseconds: float
+    single_microseconds: float
     cold_milliseconds: float
     fits: bool
     reason: str
@@ -86,6 +107,11 @@ class Plan:
     def name(self) -> str:
         """The design's name."""
         return self.design.name
+
+    @property
+    def mean_microseconds(self) -> float:
+        """The geometric mean of both times, by which designs are ranked: stores are asked one query at a time, and many."""
+        return sqrt(self.microseconds * self.single_microseconds)
 
 
 def limit_bits(fingerprint_count: int, width: int = WORD_BITS) -> float:
@@ -113,56 +139,6 @@ def table_bits(fingerprint_count: int, block_bytes: int | None = None, width: in
     return bits + HEADER_BYTES * 8 / n
 
 
-class Sample:
-    """A random sample of a set's fingerprints, and estimates from it.
-
-    Parameters
-    ----------
-    fingerprints : ndarray of uint64, rows
-    width : Width
-    """
-
-    def __init__(self, fingerprints: Words, width: Width) -> None:
-        self._values = np.ascontiguousarray(fingerprints[:: max(len(fingerprints) // SAMPLE_SIZE, 1)][:SAMPLE_SIZE])
-        self._width = width
-        bits = np.unpackbits(width.to_bytes(self._values), axis=1)
-        ones = bits.mean(axis=0) if len(self._values) else np.full(width.bits, 0.5)
-        # How likely the other value of each source bit is, relative to its own.
-        self._evenness = np.minimum(ones, 1 - ones) / np.maximum(ones, 1 - ones)
-
-    def share(self, table: TableSpec, prefix_bits: int) -> float:
-        """Return the share of the set that has the same leading bits in a table as one of its fingerprints."""
-        permuted = _kernel.permute(self._values, np.frombuffer(table.permutation, np.uint8), False)
-        leads = leading_words(permuted)
-        leading = leads >> np.uint64(64 - prefix_bits) if prefix_bits else np.zeros_like(leads)
-        _, counts = np.unique(leading, return_counts=True)
-        m = len(self._values)
-        pairs = float(np.sum(counts * (counts - 1.0)))
-        return max(pairs / (m * (m - 1)), 2.0**-prefix_bits)
-
-    def flipped(self, table: TableSpec, prefix_bits: int) -> float:
-        """Return the average number of entries of a look-up with one flipped bit, relative to one with none."""
-        return float(self._evenness[list(table.permutation[:prefix_bits])].mean()) if prefix_bits else 1.0
-
-    def near_tags(self, table: TableSpec, most: int) -> float:
-        """Return the share of pairs whose tags differ in at most so many bits."""
-        permuted = _kernel.permute(self._values, np.frombuffer(table.permutation, np.uint8), False)
-        leads = leading_words(permuted)
-        tags = (leads << np.uint64(table.prefix_bits)) >> np.uint64(64 - table.tag_bits)
-        distances = np.bitwise_count(tags ^ np.roll(tags, len(tags) // 2))
-        return max(float((distances <= most).mean()), 1 / len(tags))
-
-    @property
-    def skewed(self) -> bool:
-        """Whether some 16 successive bits take far fewer values than random bits would."""
-        m = len(self._values)
-        if m < SAMPLE_SIZE:
-            return False
-        bits = self._width.bits
-        runs = [TableSpec(bytes((bit + start) % bits for bit in range(bits)), 16) for start in range(0, bits, 16)]
-        return any(self.share(run, 16) > 1.5 / 2**16 for run in runs)
-
-
 def estimate(
     candidate: Design,
     fingerprint_count: int,
@@ -183,7 +159,7 @@ def estimate(
         reason = "over the memory budget"
     return Plan(
         candidate, costs.bytes / n, disk_bytes, costs.lookups, costs.candidates, costs.nanoseconds / 1000,
-        costs.reads * COLD_READ_NS / 1e6, not reason, reason,
+        costs.single_nanoseconds / 1000, costs.reads * COLD_READ_NS / 1e6, not reason, reason,
     )  # fmt: skip
 
 
@@ -194,6 +170,7 @@ class _Costs(NamedTuple):
     lookups: int
     candidates: float
     nanoseconds: float
+    single_nanoseconds: float
     reads: float
 
 
@@ -205,23 +182,23 @@ def _block_costs(candidate: Design, n: int, sample: Sample | None, block_bytes: 
     looked_up = candidate.lookups(n)
     if looked_up == (TableLookup(0, 0, 0),):
         reads = 1 + n * bits / 8 * COLD_BYTE_NS / COLD_READ_NS
-        return _Costs(tables_bytes, 1, float(n), scan_nanoseconds(n, candidate.width.words), reads)
+        words = candidate.width.words
+        return _Costs(tables_bytes, 1, float(n), scan_nanoseconds(n, words), single_scan_nanoseconds(n, words), reads)
     lookups = 0
-    candidates = nanoseconds = reads = 0.0
+    candidates = nanoseconds = single = reads = 0.0
     for lookup in looked_up:
         found = n / 2.0**lookup.prefix_bits
         if sample is not None:
             table = candidate.tables[lookup.table]
-            own = n * sample.share(table, lookup.prefix_bits)
-            others = sample.flipped(table, lookup.prefix_bits) * (lookup.variant_count - 1)
-            found = own * (1 + others) / lookup.variant_count
+            found = n * sample.within(table, lookup.prefix_bits, lookup.flips) / lookup.variant_count
         more_blocks = found / per_block
         lookups += lookup.variant_count
         candidates += lookup.variant_count * found
         in_batch = BATCH_QUERIES * lookup.variant_count
         nanoseconds += lookup.variant_count * lookup_nanoseconds(n, per_block, found, in_batch)
+        single += lookup.variant_count * lookup_nanoseconds(n, per_block, found, lookup.variant_count)
         reads += lookup.variant_count * (1 + more_blocks * block_bytes / 4096)
-    return _Costs(tables_bytes, lookups, candidates, nanoseconds, reads)
+    return _Costs(tables_bytes, lookups, candidates, nanoseconds, single, reads)
 
 
 def _ring_costs(candidate: Design, n: int, sample: Sample | None) -> _Costs:
@@ -231,7 +208,7 @@ def _ring_costs(candidate: Design, n: int, sample: Sample | None) -> _Costs:
     reads = done.lookups + done.lines * column_costs.LINE_TAGS * column_costs.TAG_BYTES / 4096 + done.lookups + left
     tables_bytes = sum(column_costs.file_bytes(table, n) for table in candidate.tables)
     time = column_costs.nanoseconds(candidate, n, sample)
-    return _Costs(tables_bytes, int(done.lookups), done.candidates, time, reads)
+    return _Costs(tables_bytes, int(done.lookups), done.candidates, time, time, reads)
 
 
 def candidates_for(
@@ -271,7 +248,7 @@ def _with_lookups(radius: int, skewed: bool, width: int) -> tuple[Design, ...]:
             name = f"blocks-{block_count}-{leading_count}"
             if name not in shapes and leading_count < block_count:
                 names.append(name)
-    if radius:
+    if 0 < radius < isqrt(MOST_TABLES):
         nest = f"nested-{radius + 1}-{radius + 1}"
         if nest not in shapes:
             names.append(nest)
@@ -282,11 +259,10 @@ def _with_lookups(radius: int, skewed: bool, width: int) -> tuple[Design, ...]:
         names += [name.replace("blocks", "striped") for name in [*shapes, *names] if name.startswith("blocks")]
     seen = set()
     for name in names:
-        with suppress(InputError):  # too many tables
-            made = make_design(name, radius, width)
-            if len(made.tables) <= 100 and made.tables not in seen:
-                seen.add(made.tables)
-                found.append(made)
+        made = make_design(name, radius, width)
+        if len(made.tables) <= MOST_TABLES and made.tables not in seen:
+            seen.add(made.tables)
+            found.append(made)
     return tuple(found)
 
 
@@ -315,7 +291,7 @@ def plan(
     memory_budget : int or str, optional
         Bytes of memory for the tables in the page cache; by default half of this machine's memory if ``storage`` is hot.
     storage : {"hot", "cold"}
-        Whether the tables will be in the page cache (rank by microseconds) or on disk (rank by reads).
+        Whether the tables will be in the page cache (rank by the geometric mean of both times) or on disk (rank by reads).
 
     sample : array or sequence of fingerprints, optional
         A random sample of the set, of which 16,384 fingerprints are used. If it is skewed, the entries that look-ups meet are
@@ -351,53 +327,45 @@ def plan(
     disk_budget = None if disk_budget is None else parse_size(disk_budget, "disk_budget")
     memory_budget = None if memory_budget is None else parse_size(memory_budget, "memory_budget")
     rows = None if sample is None else check_fingerprints(sample, checked)
-    return _ranked(n, radius, checked, rows, disk_budget, memory_budget, storage, block_bytes, prefer)
+    return _ranked(n, radius, Wishes(checked, disk_budget, memory_budget, storage, block_bytes, prefer), rows)
 
 
-def _ranked(
-    n: int,
-    radius: int,
-    width: Width,
-    sample: Words | None,
-    disk_budget: int | None,
-    memory_budget: int | None,
-    storage: str,
-    block_bytes: int,
-    prefer: str,
-) -> list[Plan]:
+def _ranked(n: int, radius: int, wishes: Wishes, sample: Words | None) -> list[Plan]:
     """Return the plans in the order of :func:`plan`; the sample is of rows."""
-    if memory_budget is None and storage == "hot":
-        memory_budget = total_memory() // 2
-    measured = None if sample is None else Sample(sample, width)
+    storage = wishes.storage
+    if wishes.memory_budget is None and storage == "hot":
+        wishes = wishes._replace(memory_budget=total_memory() // 2)
+    measured = None if sample is None else Sample(sample, wishes.width)
     if measured is not None and not measured.skewed:
         measured = None
-    plans = _plans(n, radius, width.bits, measured, disk_budget, memory_budget, block_bytes)
+    plans = _plans(n, radius, wishes, measured)
     plans.sort(key=lambda p: (not p.fits, _cost(p, storage), p.bytes_per_fingerprint))
     if plans[0].fits:
-        best = preferred([p for p in plans if p.fits], storage, prefer)
+        best = preferred([p for p in plans if p.fits], storage, wishes.prefer)
         plans.remove(best)
         plans.insert(0, replace(best, chosen=True))
     return plans
 
 
-def _plans(
-    n: int, radius: int, width: int, sample: Sample | None, disk_budget: int | None, memory_budget: int | None, block_bytes: int
-) -> list[Plan]:
+def _plans(n: int, radius: int, wishes: Wishes, sample: Sample | None = None) -> list[Plan]:
+    disk, memory, block_bytes = wishes.disk_budget, wishes.memory_budget, wishes.block_bytes
     plans = []
-    for candidate in candidates_for(radius, sample is not None, width, n):
+    for candidate in candidates_for(radius, sample is not None, wishes.width.bits, n):
         try:
-            plans.append(
-                estimate(
-                    candidate, n, sample=sample, disk_budget=disk_budget, memory_budget=memory_budget, block_bytes=block_bytes
-                )
-            )  # fmt: skip
+            plans.append(estimate(candidate, n, sample=sample, disk_budget=disk, memory_budget=memory, block_bytes=block_bytes))
         except InputError:
             continue  # more look-ups than a probe may make
+    if sample is not None:
+        columns = sorted((p for p in plans if p.design.ring), key=weighted_cost)[:DEALT_PLANS]
+        for p in columns:
+            with suppress(InputError):  # no bits to deal
+                dealt = deal(len(p.design.ring), p.design.ring[0][1].prefix_bits, radius, sample)
+                plans.append(estimate(dealt, n, sample=sample, disk_budget=disk, memory_budget=memory))
     return plans
 
 
 def _cost(p: Plan, storage: str) -> float:
-    return p.microseconds if storage == "hot" else p.cold_milliseconds
+    return p.mean_microseconds if storage == "hot" else p.cold_milliseconds
 
 
 def weighted_cost(p: Plan, storage: str = "hot") -> float:
@@ -448,14 +416,14 @@ class Crossover(NamedTuple):
 
 def crossover(n: int, radius: int, storage: str = "hot", width: int = WORD_BITS) -> Crossover:
     """Return where a scan becomes cheaper, for n fingerprints and for a radius, on uniform data and without budgets."""
-    block_bytes, most_radius = default_block_bytes(width), lookup_radius(width)
+    wishes, most_radius = Wishes(Width(width), memory_budget=NO_BUDGET), lookup_radius(width)
 
     def scans(count: int, within: int) -> bool:
         if within == 0:
             return False
         if within > most_radius:
             return True
-        fastest = min(_plans(count, within, width, None, None, NO_BUDGET, block_bytes), key=lambda p: _cost(p, storage))
+        fastest = min(_plans(count, within, wishes), key=lambda p: _cost(p, storage))
         return fastest.name == SCAN
 
     first = next(r for r in range(most_radius + 2) if scans(n, r))
@@ -468,27 +436,31 @@ def crossover(n: int, radius: int, storage: str = "hot", width: int = WORD_BITS)
     return Crossover(first, most)
 
 
-def choose(
-    n: int,
-    radius: int,
-    *,
-    disk_budget: int | None = None,
-    width: Width = WIDTH_64,
-    storage: str = "hot",
-    block_bytes: int | None = None,
-    sample: Words | None = None,
-    prefer: str = "balance",
-) -> Plan:
+def make_for(described: str | Iterable[Any], radius: int, count: int, width: Width, sample: Words | None) -> Design:
+    """Return the design of a name or of tables for so many fingerprints, with its bits dealt by the sample if its name says so.
+
+    Raises
+    ------
+    InputError
+        It is unknown or not exact, or a probe would make too many look-ups.
+    """
+    made = make_design(described, radius, width.bits)
+    if sample is not None and len(sample) >= SAMPLE_SIZE and made.name.startswith(DEALT):
+        made = deal(len(made.ring), made.ring[0][1].prefix_bits, radius, Sample(sample, width))
+    made.lookups(count)
+    return made
+
+
+def choose(n: int, radius: int, wishes: Wishes = Wishes(), sample: Words | None = None) -> Plan:  # noqa: B008 (it has no state)
     """Return the plan that ``design="auto"`` takes, where the sample is of rows; InputError if none fits the disk budget."""
-    size = default_block_bytes(width.bits) if block_bytes is None else block_bytes
-    plans = _ranked(n, radius, width, sample, disk_budget, None, storage, size, prefer)
+    plans = _ranked(n, radius, wishes, sample)
     if not plans[0].fits:
         # A store over the memory budget works, with misses of the page cache; one over the disk budget cannot be built.
-        plans = _ranked(n, radius, width, sample, disk_budget, None, "cold", size, prefer)
+        plans = _ranked(n, radius, wishes._replace(storage="cold"), sample)
     if not plans[0].fits:
         least = min(plans, key=lambda p: p.disk_bytes)
         raise InputError(
             f"no design fits the disk budget: {least.name} is the smallest at {least.disk_bytes} bytes",
-            expected=disk_budget,
+            expected=wishes.disk_budget,
         )
     return plans[0]

@@ -200,15 +200,15 @@ class ColumnReader:
     Parameters
     ----------
     path : Path
-    advice : int
-        To the system, how the mapping will be read.
+    in_order : bool
+        Whether it will be read from its start to its end: the system then reads ahead.
 
     Raises
     ------
     StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
     """
 
-    def __init__(self, path: Path, advice: int = mmap.MADV_RANDOM) -> None:
+    def __init__(self, path: Path, in_order: bool = False) -> None:
         self.path = path
         descriptor = open_file(path)
         self._descriptor = descriptor
@@ -218,7 +218,7 @@ class ColumnReader:
             raise CorruptStoreError(f"{path}: the file is shorter than a header", path=path)
         with refusing(path):
             mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
-        mapped.madvise(advice)
+        mapped.madvise(mmap.MADV_NORMAL if in_order else mmap.MADV_RANDOM)
         self._bytes = np.frombuffer(mapped, np.uint8)
         self.kernel = _kernel.ColumnTable(self._bytes, printable(path))
 

@@ -6,9 +6,16 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
+from fpstore.width import WORD_BITS, Width
 
 SYMBOLS = 65  # the places of a bit of the leading word, and 64: another word differs
 FILLERS = (31, 30)  # symbols that every width has
+
+
+def tail_bits(width: Width) -> npt.NDArray[np.uint64]:
+    """Return the bits of the tail of an entry by its h: those of the leading word behind it."""
+    bits = np.arange(min(width.bits, WORD_BITS) - 1, -1, -1, dtype=np.uint64)
+    return np.concatenate([bits, np.zeros(SYMBOLS - len(bits), np.uint64)])
 
 
 def code_lengths(histogram: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:

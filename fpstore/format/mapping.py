@@ -12,10 +12,12 @@ from fpstore import _kernel
 from fpstore.aliases import Counts, Groups, Lims, Words
 from fpstore.design.families import design as make_design
 from fpstore.errors import ClosedStoreError
+from fpstore.format import huffman
 from fpstore.format.id_map import IdMap, IdMapWriter
 from fpstore.format.stored_table import StoredTable, table_writer
 from fpstore.format.table import NOWHERE, TableLayout, TableReader
 from fpstore.lims import lims_of
+from fpstore.width import WIDTH_64
 
 LOOK_UPS = 1 << 16  # keys that are looked up at once
 MAPPING_DESIGN = make_design("flip-1", 0)  # one table, in order of the keys
@@ -26,7 +28,7 @@ BLOCK_BYTES = (128, 256, 512, 1024)
 def mapping_block_bytes(histogram: Words) -> int:
     """Return the size of blocks for the keys with this histogram: the least that holds BLOCK_KEYS keys, but a small one."""
     count = max(int(histogram.sum()), 1)
-    tails = int((histogram[:64] * np.arange(63, -1, -1, dtype=np.uint64)).sum()) / count
+    tails = int((histogram * huffman.tail_bits(WIDTH_64)).sum()) / count
     wanted = BLOCK_KEYS * (tails + 2) / 8  # a code takes about 2 bits
     return next((size for size in BLOCK_BYTES if size >= wanted), BLOCK_BYTES[-1])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -104,7 +103,7 @@ class ColumnTableReader:
     @cached_property
     def in_order(self) -> _kernel.ColumnIdentity:
         """The table for a scan, through a separate mapping for which the system reads ahead."""
-        return _kernel.ColumnIdentity(ColumnReader(self.path, mmap.MADV_NORMAL).kernel)
+        return _kernel.ColumnIdentity(ColumnReader(self.path, in_order=True).kernel)
 
     @property
     def index_bytes(self) -> int:

@@ -8,6 +8,7 @@ import numpy as np
 
 from fpstore import _kernel
 from fpstore.aliases import Words
+from fpstore.design.sample import SAMPLE_SIZE
 from fpstore.errors import ClosedStoreError
 from fpstore.format.dictionary import Dictionary
 from fpstore.format.id_map import IDS_FILE
@@ -17,7 +18,6 @@ from fpstore.format.places import Places
 from fpstore.format.stored_table import ColumnTableReader, RingProber, StoredTable, open_table
 from fpstore.format.table import TableReader, table_name
 
-SAMPLE_SIZE = 1 << 12
 SKEWED = 1.25  # from so many times the entries of an even table on, the thresholds of column tables are chosen for each query
 Identity = _kernel.Table | _kernel.ColumnIdentity
 Prober = _kernel.Prober | RingProber

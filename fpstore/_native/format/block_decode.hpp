@@ -175,6 +175,18 @@ inline Status load_codes(Unread* units, unsigned n, const Scratch* s, unsigned* 
   return bad_bits(units[*bad].block, units[*bad].head, fault);
 }
 
+// Whether the words behind the leading one of a block's key are those of its last entry.
+template <class W>
+inline bool key_is_last(const Unread& unit) {
+  if constexpr (W::kWide) {
+    const uint8_t* const last = rest_at<W>(block_at(*unit.table, unit.block), unit.head, unit.head.count - 1);
+    return memcmp(last, unit.table->key_rests + unit.block * W::kRestWords, W::kRestBytes) == 0;
+  } else {
+    (void)unit;
+    return true;
+  }
+}
+
 // The leading words of the entries of an opened block into out (room for its count), checked against its key.
 template <class Isa>
 inline Status expand_block(const Unread& unit, const Scratch& s, uint64_t* out, Fault* fault) {
@@ -185,10 +197,7 @@ inline Status expand_block(const Unread& unit, const Scratch& s, uint64_t* out, 
   out[0] = head.first;
   const Tails tails{block, t.block_bytes + kOverread, head.tail_at};
   const uint64_t last = Isa::expand(tails, s.h, head.count - 1, head.first, out + 1);
-  bool alike = last == t.keys[unit.block];
-  if constexpr (W::kWide)
-    alike &= memcmp(rest_at<W>(block, head, head.count - 1), t.key_rests + unit.block * W::kRestWords, W::kRestBytes) == 0;
-  if (__builtin_expect(!alike, 0)) {
+  if (__builtin_expect(last != t.keys[unit.block] || !key_is_last<W>(unit), 0)) {
     *fault = Fault{Status::bad_key, unit.block, t.keys[unit.block], last};
     return fault->status;
   }

@@ -353,6 +353,7 @@ NB_MODULE(_kernel, m) {
   }, nb::arg("hashes").noconvert(), nb::arg("weights").noconvert());
   bind_tables(m);
   bind_columns(m);
+  bind_encoder(m);
   bind_merge(m);
   bind_log(m);
   bind_strings(m);

@@ -5,6 +5,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include <sys/syscall.h>
@@ -84,7 +85,7 @@ struct OneRow {
   OneRow() = default;
   OneRow(nb::handle number, unsigned count) {
     if (count == 1) {
-      if (!nb::try_cast<uint64_t>(number, words[0])) throw nb::type_error("a fingerprint is a number of its words");
+      if (!nb::try_cast(number, words[0])) throw nb::type_error("a fingerprint of this width is a number below 2^64");
       return;
     }
     const nb::bytes data = nb::cast<nb::bytes>(number.attr("to_bytes")(8 * count, "big"));
@@ -206,10 +207,12 @@ inline void check(Status status, const Fault& fault, const std::string& path) {
   if (status != Status::ok) raise_fault(fault, path);
 }
 
-// Adds the classes Table, Prober and BlockEncoder (module_tables.cpp).
+// Adds the classes of tables and of look-ups in them (module_tables.cpp).
 void bind_tables(nb::module_& m);
 // Adds the classes of column tables, and what their writer needs (module_columns.cpp).
 void bind_columns(nb::module_& m);
+// Adds the class BlockEncoder (module_encoder.cpp).
+void bind_encoder(nb::module_& m);
 // Adds the class Delta (module_delta.cpp).
 void bind_delta(nb::module_& m);
 

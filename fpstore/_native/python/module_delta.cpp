@@ -1,6 +1,4 @@
 // The class Delta of the module: the changes on top of the tables, shared by threads.
-#include <nanobind/stl/unique_ptr.h>
-
 #include "delta/delta.hpp"
 #include "python/module.hpp"
 

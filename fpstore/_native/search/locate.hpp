@@ -29,7 +29,7 @@ inline typename W::Row key_row(const TableView& t, uint64_t b) {
 }
 
 // The first block from b on whose key is not below the target, where keys from b on begin with its leading word. Only the keys'
-// blocks say whether the words behind it are right, so those of both neighbours are read.
+// blocks say whether the words behind it are right, so those of both neighbours are read; if it is b, look_inside() reads it.
 template <class Isa>
 inline Status pass_ties(const TableView& t, const typename Isa::W::Row& target, const Workspace& work, uint64_t* b, Fault* fault) {
   using W = typename Isa::W;
@@ -115,22 +115,6 @@ inline bool is_there(const Cursor& c, const Unread& unit, const Scratch& s, cons
   }
 }
 
-// Whether the block was rightly chosen for a fingerprint that is not in it. Where the block's key begins with the leading word of the
-// fingerprint, the words behind it decided, which no checksum covers: they must be those of the last entry.
-template <class W>
-inline bool was_right(const Unread& unit, const typename W::Row& target) {
-  if constexpr (W::kWide) {
-    const TableView& t = *unit.table;
-    if (t.keys[unit.block] != lead(target)) return true;
-    const uint8_t* const last = rest_at<W>(block_at(t, unit.block), unit.head, unit.head.count - 1);
-    return memcmp(last, t.key_rests + unit.block * W::kRestWords, W::kRestBytes) == 0;
-  } else {
-    (void)unit;
-    (void)target;
-    return true;
-  }
-}
-
 // Looks for the fingerprints in their blocks.
 template <class Isa>
 inline Status look_inside(const Locating<typename Isa::W>& group, uint64_t* blocks, uint32_t* ranks) {
@@ -147,21 +131,18 @@ inline Status look_inside(const Locating<typename Isa::W>& group, uint64_t* bloc
       const unsigned k = group.waiting[i + j];
       const uint64_t b = blocks[k];
       const auto& target = group.targets[k];
+      if (__builtin_expect(!key_is_last<W>(units[j]), 0)) {
+        *group.fault = Fault{Status::bad_key, b, t.keys[b], t.keys[b]};
+        return group.fault->status;
+      }
       Cursor c;
       if (__builtin_expect(!seek<Isa>(block_at(t, b), units[j].head, group.scratch[j].h, lead(target), &c), 0)) {
         *group.fault = Fault{Status::bad_key, b, t.keys[b], lead(target)};
         return group.fault->status;
       }
       uint32_t index;
-      if (is_there<W>(c, units[j], group.scratch[j], target, &index)) {
-        ranks[k] = index;
-        continue;
-      }
-      if (__builtin_expect(!was_right<W>(units[j], target), 0)) {
-        *group.fault = Fault{Status::bad_key, b, t.keys[b], lead(target)};
-        return group.fault->status;
-      }
-      blocks[k] = UINT64_MAX;
+      if (is_there<W>(c, units[j], group.scratch[j], target, &index)) ranks[k] = index;
+      else blocks[k] = UINT64_MAX;
     }
   }
   return Status::ok;

@@ -1,0 +1,76 @@
+"""Dealing the bits to the blocks of column tables by a sample (dimension partitioning; Qin et al., GPH, ICDE 2018).
+
+A look-up meets the fingerprints that differ from the query in few bits of a block. Real fingerprints have bits that depend on
+each other, or that hardly vary: where these lie together, a block tells little apart, and look-ups in it meet many.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.design.families import DEALT, Design, column_tables, deal_in_turn, spread
+from fpstore.design.sample import Sample
+
+PAIRS = 1 << 15  # of the sample
+TRIALS = 1 << 11  # exchanges of two bits
+SEED = 0
+
+Bits = npt.NDArray[np.uint8]
+
+
+def deal(block_count: int, bucket_bits: int, radius: int, sample: Sample) -> Design:
+    """Return column tables with the bits dealt to their blocks so that look-ups meet few of the sample.
+
+    Bits are dealt in turn; then two bits of different blocks are exchanged wherever that helps.
+
+    Parameters
+    ----------
+    block_count, bucket_bits : int
+        As of :func:`fpstore.design.families.columns`.
+    radius : int
+    sample : Sample
+
+    Returns
+    -------
+    Design
+        ``dealt-M-B``.
+
+    Raises
+    ------
+    InputError
+        There are no bits to deal.
+    """
+    bits = sample.width.bits
+    cut, kept = deal_in_turn(block_count, bits)
+    dealt = np.array(cut[kept:])
+    threshold = max(*spread(block_count, radius)[kept:], 1)
+    _exchange(dealt, bucket_bits, threshold, sample.differences(PAIRS))
+    blocks = [sorted(block[:bucket_bits]) + sorted(block[bucket_bits:]) for block in dealt.tolist()]
+    return Design(
+        f"{DEALT}-{block_count}-{bucket_bits}", radius, tuple(column_tables(cut[:kept] + blocks, bucket_bits, radius, bits))
+    )
+
+
+def _exchange(blocks: npt.NDArray[np.int64], bucket_bits: int, threshold: int, planes: Bits) -> None:
+    """Exchange bits of the blocks as long as that lowers what look-ups are expected to meet.
+
+    The share of pairs within t of b bits is at most the mean of w^(d - t) over their distances d, for every w below 1; the
+    bound is least at about w = t / (b - t) (Chernoff). It is far more certain than a count of the few pairs that are so near.
+    """
+    weights = (threshold / max(bucket_bits - threshold, threshold + 1)) ** np.arange(bucket_bits + 1)
+    rng = np.random.default_rng(SEED)
+    distances = [planes[block[:bucket_bits]].sum(axis=0, dtype=np.uint8) for block in blocks]
+    costs = [weights[d].mean() for d in distances]
+    count, length = blocks.shape
+    for _ in range(TRIALS):
+        i, j = rng.choice(count, 2, replace=False)
+        a, b = rng.integers(0, bucket_bits), rng.integers(0, length)
+        one, other = planes[blocks[i, a]], planes[blocks[j, b]]
+        first = distances[i] - one + other
+        second = distances[j] - other + one if b < bucket_bits else distances[j]
+        tried = weights[first].mean(), weights[second].mean()
+        if sum(tried) < costs[i] + costs[j]:
+            blocks[i, a], blocks[j, b] = blocks[j, b], blocks[i, a]
+            distances[i], distances[j] = first, second
+            costs[i], costs[j] = tried

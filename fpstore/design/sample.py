@@ -1,0 +1,100 @@
+"""A sample of a set, and what it says of look-ups: real fingerprints share more leading bits than random ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import comb
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel
+from fpstore.aliases import Words
+from fpstore.design.families import TableSpec
+from fpstore.width import WORD_BITS, Width, leading_words
+
+SAMPLE_SIZE = 1 << 14
+QUERIES = 128  # fingerprints of the sample that stand for queries
+POINTS = 1 << 13  # fingerprints of the sample that they are compared with
+FEWEST_PAIRS = 64  # a share that fewer pairs of the sample show is too uncertain
+
+Distances = npt.NDArray[np.uint8]
+
+
+def evenly(rows: Words, count: int) -> Words:
+    """Return at most so many of the rows, evenly spread."""
+    return rows if len(rows) <= count else rows[np.arange(count) * len(rows) // count]
+
+
+class Sample:
+    """A random sample of a set's fingerprints, and estimates from it.
+
+    Parameters
+    ----------
+    fingerprints : ndarray of uint64, rows
+    width : Width
+    """
+
+    def __init__(self, fingerprints: Words, width: Width) -> None:
+        self._values = np.ascontiguousarray(evenly(fingerprints, SAMPLE_SIZE))
+        self.width = width
+        bits = np.unpackbits(width.to_bytes(self._values), axis=1)
+        ones = bits.mean(axis=0) if len(self._values) else np.full(width.bits, 0.5)
+        # How likely the other value of each source bit is, relative to its own.
+        self._evenness = np.minimum(ones, 1 - ones) / np.maximum(ones, 1 - ones)
+        self._known: dict[frozenset[int], Distances] = {}
+
+    def share(self, table: TableSpec, prefix_bits: int) -> float:
+        """Return the share of the set that has the same leading bits in a table as one of its fingerprints."""
+        permuted = _kernel.permute(self._values, np.frombuffer(table.permutation, np.uint8), False)
+        leads = leading_words(permuted)
+        leading = leads >> np.uint64(64 - prefix_bits) if prefix_bits else np.zeros_like(leads)
+        _, counts = np.unique(leading, return_counts=True)
+        m = len(self._values)
+        pairs = float(np.sum(counts * (counts - 1.0)))
+        return max(pairs / (m * (m - 1)), 2.0**-prefix_bits)
+
+    def within(self, table: TableSpec, prefix_bits: int, flips: int) -> float:
+        """Return the share of the set that differs from one of its fingerprints in at most so many of a table's leading bits."""
+        near = self.distances(table.permutation[:prefix_bits]) <= flips
+        if np.count_nonzero(near) >= FEWEST_PAIRS:
+            return float(near.mean())
+        # One flipped bit leads to fewer entries than none, the rarer the bit's other value is.
+        others = float(self._evenness[list(table.permutation[:prefix_bits])].mean()) if prefix_bits else 1.0
+        variants = sum(comb(prefix_bits, count) for count in range(flips + 1))
+        return self.share(table, prefix_bits) * (1 + others * (variants - 1))
+
+    def distances(self, bits: Sequence[int]) -> Distances:
+        """Return in how many of these bits each query, a row, differs from each point, a column."""
+        wanted = frozenset(bits)
+        if wanted not in self._known:
+            queries, points = self._pairs()
+            out = np.zeros((len(queries), len(points)), np.uint8)
+            for word in range(self.width.words):
+                mask = sum(1 << (WORD_BITS - 1 - bit % WORD_BITS) for bit in wanted if bit // WORD_BITS == word)
+                if mask:
+                    out += np.bitwise_count((queries[:, word, None] ^ points[None, :, word]) & np.uint64(mask))
+            self._known[wanted] = out
+        return self._known[wanted]
+
+    def differences(self, pairs: int) -> Distances:
+        """Return for each bit, a row, whether it differs in about so many pairs of fingerprints: 0 or 1."""
+        queries, points = self._pairs()
+        some = evenly(points, max(pairs // max(len(queries), 1), 1))
+        differences = (queries[:, None] ^ some[None]).reshape(-1, self.width.words)
+        return np.ascontiguousarray(np.unpackbits(self.width.to_bytes(differences), axis=1).T)
+
+    def _pairs(self) -> tuple[Words, Words]:
+        """Return the queries and the points: different fingerprints, spread over the sample."""
+        rows = self._values.reshape(len(self._values), self.width.words)
+        return evenly(rows[::2], QUERIES), evenly(rows[1::2], POINTS)
+
+    @property
+    def skewed(self) -> bool:
+        """Whether some 16 successive bits take far fewer values than random bits would."""
+        m = len(self._values)
+        if m < SAMPLE_SIZE:
+            return False
+        bits = self.width.bits
+        runs = [TableSpec(bytes((bit + start) % bits for bit in range(bits)), 16) for start in range(0, bits, 16)]
+        return any(self.share(run, 16) > 1.5 / 2**16 for run in runs)

@@ -1,0 +1,364 @@
+"""The kernel's codec and searches at every width, in every instruction set, against the readable decoder and brute force.
+
+Above 64 bits, the sets have many fingerprints with the same leading word, or only such.
+"""
+
+import contextlib
+import itertools
+from functools import cache
+
+import numpy as np
+import pytest
+import reference
+import tableimage
+from speeds import crossed
+from tableimage import WIDTHS, check_index, kinds_of, make_rows, open_table, rows_near, sorted_rows
+
+from fpstore import _kernel
+from fpstore.errors import CorruptStoreError, InputError
+
+ISAS = _kernel.available_isas()
+OTHERS = [32, 128, 256]
+SHAPES = [(width, kind) for width in OTHERS for kind in kinds_of(width)]
+BLOCK_SIZES = (128, 512, 4096)
+SIZES = (1, 2, 3, 5, 8, 9, 17, 33, 64, 65, 700)
+
+
+@pytest.fixture(params=ISAS, autouse=True)
+def isa(request):
+    before = _kernel.isa()
+    _kernel.select_isa(request.param)
+    yield request.param
+    _kernel.select_isa(before)
+
+
+@cache
+def permutation_of(width):
+    """Return a permutation that moves bits between words, and leaves a part where it is."""
+    permutation = np.random.default_rng(width).permutation(width).astype(np.uint8)
+    return np.roll(np.arange(width, dtype=np.uint8), 5) if width == 32 else permutation
+
+
+def identity(width):
+    return np.arange(width, dtype=np.uint8)
+
+
+def rows_of(numbers, width):
+    return reference.rows_of(numbers, width)
+
+
+@cache
+def tables(width, kind, size, block_bytes):
+    """Return rows, and for the identity and another permutation an image, its table and the readable one."""
+    rows = make_rows(kind, size, size, width)
+    found = []
+    for number, permutation in enumerate((identity(width), permutation_of(width))):
+        keys = sorted_rows(_kernel.permute(rows, permutation))
+        lengths = None
+        if number:  # codes that no histogram asks for
+            lengths = tableimage.complete_lengths(size, set(tableimage.symbols_of(keys)), width=width)
+        image = tableimage.build(rows, permutation, block_bytes, lengths)
+        found.append((image, open_table(image), reference.Table(image)))
+    return rows, found
+
+
+def same(found, expected):
+    for column, wanted in zip(found, expected, strict=True):
+        assert column.dtype == wanted.dtype
+        assert np.array_equal(column, wanted)
+
+
+# --- Blocks ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("width", "kind"), SHAPES)
+def test_what_is_encoded_is_what_the_reference_encodes(width, kind):
+    """Byte for byte, whatever the sizes, and in whatever pieces the keys come."""
+    for size, block_bytes in zip(SIZES, itertools.cycle(BLOCK_SIZES)):
+        rows, found = tables(width, kind, size, block_bytes)
+        for image, table, readable in found:
+            header = readable.header
+            keys = list(readable.permuted())
+            assert readable.verify() == reference.numbers_of(rows)
+            again = reference.encode_blocks(keys, header.code_bits, block_bytes, header.seed, width)
+            assert image[4096 : header.keys_offset] == again
+            lengths = np.array(header.code_bits, np.uint8)
+            blocks, block_keys, _ = tableimage.encode(
+                rows_of(keys, width), lengths, block_bytes, header.seed, [1, size // 2], width
+            )
+            assert blocks == again
+            assert reference.numbers_of(block_keys) == readable.keys
+            assert (table.width, table.block_count) == (width, header.block_count)
+
+
+@pytest.mark.parametrize(("width", "kind"), SHAPES)
+def test_blocks_are_decoded_alone_and_together(width, kind):
+    for size, block_bytes in zip(SIZES, itertools.cycle(BLOCK_SIZES)):
+        for image, table, readable in tables(width, kind, size, block_bytes)[1]:
+            check_index(image)
+            values, counts, end = table.decode(0, table.block_count, size)
+            assert (reference.numbers_of(values), end) == (list(readable.permuted()), table.block_count)
+            assert counts.sum() == len(values)
+            for block in {0, table.block_count // 2, table.block_count - 1}:
+                assert reference.numbers_of(table.decode(block, block + 1, 0)[0]) == readable.block(block)
+            assert [table.key_of(block) for block in range(table.block_count)] == readable.keys
+
+
+@pytest.mark.parametrize("width", OTHERS)
+def test_the_encoder_refuses_repeats_and_names_them(width):
+    rows = make_rows(kinds_of(width)[1], 3, 40, width)
+    lengths = tableimage.complete_lengths(1, set(range(reference.symbols_of(width))), width=width)
+    for place in (1, 7, len(rows) - 1):
+        wrong = rows.copy()
+        wrong[place] = rows[place - 1]
+        with pytest.raises(InputError, match=f"out of order at {place}:") as caught:
+            tableimage.encode(wrong, lengths, 128, 0, [place // 2], width)
+        before = reference.numbers_of(rows[place - 1 : place])[0]
+        assert (caught.value.expected, caught.value.got) == (before, before)
+
+
+@pytest.mark.parametrize("width", OTHERS)
+def test_a_code_that_the_keys_do_not_have_is_refused(width):
+    rows = rows_of([1 << 200, 3 << 200] if width == 256 else [1 << 40, 3 << 40], width)  # 256: two that tie
+    symbol = tableimage.symbols_of(rows)[0]
+    lengths = np.zeros(65, np.uint8)
+    lengths[[1, 3]] = 1
+    assert symbol not in (1, 3)
+    with pytest.raises(ValueError, match="no symbol for a key"):
+        tableimage.encode(rows, lengths, 128, 0, width=width)
+
+
+# --- Damage ---------------------------------------------------------------------------------------
+
+
+def read_everything(image):
+    check_index(image)
+    table = open_table(image)
+    for block in range(table.block_count):
+        table.decode(block, block + 1, 0)
+
+
+@pytest.mark.parametrize(("width", "kind"), SHAPES)
+def test_a_changed_bit_of_a_section_is_found(width, kind):
+    rng = np.random.default_rng(width)
+    image = tables(width, kind, 65, 128)[1][1][0]
+    for at in rng.integers(4096, len(image), 60).tolist():
+        changed = bytearray(image)
+        changed[at] ^= 1 << rng.integers(8)
+        with pytest.raises(CorruptStoreError):
+            read_everything(bytes(changed))
+        with pytest.raises(reference.FormatError):
+            reference.Table(bytes(changed)).verify()
+
+
+@pytest.mark.parametrize(("width", "kind"), SHAPES)
+def test_a_wrong_word_of_an_index_is_found_or_does_no_harm(width, kind):
+    """Also one of the words behind the leading ones, which the checksums of other blocks do not cover."""
+    rows, found = tables(width, kind, 33, 128)
+    image, table, _ = found[0]
+    truth = list(zip(*(column.tolist() for column in table.locate(rows)), strict=True))
+    numbers = reference.numbers_of(rows)
+    leads = rows if rows.ndim == 1 else rows[:, 0]
+    for at in range(table.keys_offset, len(image), 8):
+        for change in (-1, 1, 2**40, 2**63):
+            word = (int.from_bytes(image[at : at + 8], "little") + change) % 2**64
+            damaged = image[:at] + word.to_bytes(8, "little") + image[at + 8 :]
+            with pytest.raises(CorruptStoreError):
+                read_everything(damaged)
+            wrong = open_table(damaged)
+            prober = _kernel.Prober()
+            prober.add(wrong, min(width, 64), 0, np.zeros(1, np.uint64))
+            for i, number in enumerate(numbers):
+                with contextlib.suppress(CorruptStoreError):
+                    assert wrong.locate_one(number) == truth[i], (at, change)
+                with contextlib.suppress(CorruptStoreError):
+                    assert len(prober.probe(rows[i : i + 1], width)[1]) == (leads == leads[i]).sum()
+
+
+@pytest.mark.parametrize("width", OTHERS)
+def test_blocks_with_a_right_checksum_are_judged_alike(width):
+    """Whatever else the block says; the reference alone looks at order, padding, and bits behind a short fingerprint."""
+    rng = np.random.default_rng(width)
+    lenient = ("entries out of order", "padding is not zero", "bits behind the fingerprint")
+    judged = set()
+    for trial in range(150):
+        image = bytearray(tables(width, kinds_of(width)[trial % 5], SIZES[trial % 6], 128)[1][0][0])
+        header = reference.parse_header(image, len(image))
+        key = reference.decode_keys(image[header.keys_offset :], header.block_count, width)[0]
+        for at in rng.choice([16, 18] * 30 + [*range(17, 128)], rng.integers(0, 3)).tolist():
+            image[4096 + at] ^= rng.integers(256)
+        seed = reference.block_seed(header.seed, 0, reference.leading_word(key, width), 0)
+        image[4096:4104] = reference.xxh64(bytes(image[4104 : 4096 + 128]), seed).to_bytes(8, "little")
+        table = open_table(bytes(image))
+        try:
+            expected = reference.decode_block(image[4096:][:128], header.code_bits, header.seed, 0, key, None, width)
+        except reference.FormatError as error:
+            judged.add(str(error))
+            if str(error) not in lenient:
+                with pytest.raises(CorruptStoreError):
+                    table.decode(0, 1, 0)
+        else:
+            judged.add("")
+            assert reference.numbers_of(table.decode(0, 1, 0)[0]) == expected
+    stream = "code stream is longer than the block" if width > 64 else "code stream does not hold count - 1 codes"
+    assert {"", f"the {stream}", "padding is not zero"} <= judged
+    assert ("the words behind the leading ones are longer than the block" in judged) == (width > 64)
+
+
+# --- Keys -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_permutations_digests_and_selections(width):
+    for kind in kinds_of(width):
+        rows = make_rows(kind, 5, 150, width)
+        permutation = permutation_of(width)
+        keys = _kernel.permute(rows, permutation)
+        numbers, expected = reference.numbers_of(rows), reference.numbers_of(keys)
+        assert [reference.permute(number, permutation.tolist()) for number in numbers] == expected
+        assert [reference.unpermute(key, permutation.tolist()) for key in expected] == numbers
+        assert np.array_equal(_kernel.permute(keys, permutation, True), rows)
+        assert _kernel.digest(keys, permutation) == _kernel.digest(rows) == reference.set_digest(numbers, width)
+        low, high = sorted(expected[:2])
+        out = np.empty_like(rows)
+        kept = _kernel.permute_select(rows, permutation, rows_of([low], width), rows_of([high], width), out)
+        assert reference.numbers_of(out[:kept]) == [key for key in expected if low <= key <= high]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_histograms(width):
+    for kind in kinds_of(width):
+        rows = make_rows(kind, 6, 300, width)
+        counts = np.zeros(65, np.uint64)
+        assert _kernel.histogram(rows, counts) == len(rows)
+        assert np.array_equal(counts, np.bincount(tableimage.symbols_of(rows), minlength=65))
+        for place in (1, len(rows) // 2, len(rows) - 1):
+            wrong = rows.copy()
+            wrong[place] = rows[place - 1]
+            assert _kernel.histogram(wrong, counts) == place
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 24, 25, 300, 5000])
+def test_sorts_are_stable(width, size):
+    """By all bits, and above 64 also by a part of the leading word; rows and pairs have repeats."""
+    rng = np.random.default_rng(size)
+    words = reference.words_of(width)
+    for kind in kinds_of(width)[:3]:
+        rows = make_rows(kind, size, size + 1, width)
+        rows = np.ascontiguousarray(rows[rng.integers(0, len(rows), size)])
+        numbers = reference.numbers_of(rows)
+        bits = 64 * words
+        for count in {1, 20, min(bits, 64), bits}:
+            part = rows.copy()
+            _kernel.sort_keys(part, np.empty_like(part), count)
+            assert reference.numbers_of(part) == sorted(numbers, key=lambda number, by=bits - count: number >> by)
+        ids = rng.integers(0, 5, size, np.uint64)
+        pairs = np.column_stack([rows, ids]).ravel()
+        _kernel.sort_pairs(pairs, np.empty_like(pairs), words)
+        order = sorted(range(size), key=numbers.__getitem__)
+        assert np.array_equal(pairs.reshape(-1, words + 1), np.column_stack([rows, ids])[order])
+        out = np.empty_like(pairs)
+        key_count, id_count = _kernel.group_pairs(pairs, out, words)
+        expected = sorted({(numbers[i], int(ids[i])) for i in range(size)})
+        keys = rows_of(sorted(set(numbers)), width)
+        assert np.array_equal(out[: key_count * words], keys.ravel())
+        assert out[size * words :][:id_count].tolist() == [number for _, number in expected]
+
+
+# --- Searches -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("width", "kind"), SHAPES)
+def test_locate(width, kind):
+    for size, block_bytes in zip(SIZES, itertools.cycle(BLOCK_SIZES[:2])):
+        rows, found = tables(width, kind, size, block_bytes)
+        queries = np.concatenate([rows, rows_near(rows, size, width, most=2)])
+        for _, table, readable in found:
+            places = {}
+            for block in range(table.block_count):
+                for rank, key in enumerate(readable.block(block)):
+                    places[reference.unpermute(key, readable.header.permutation)] = (block, rank)
+            blocks, ranks = table.locate(queries)
+            for query, block, rank in zip(reference.numbers_of(queries), blocks.tolist(), ranks.tolist(), strict=True):
+                assert (block, rank) == places.get(query, (2**64 - 1, 0))
+                assert table.locate_one(query) == places.get(query)
+
+
+@pytest.mark.parametrize(("width", "kind"), SHAPES)
+def test_scan_and_nearest(width, kind):
+    for size in (1, 9, 65, 700):
+        rows, found = tables(width, kind, size, 512)
+        queries = rows_near(rows, size, width, 5)
+        absent = np.ascontiguousarray(rows[::3])
+        left = np.delete(rows, np.s_[::3], axis=0)
+        for radius in (0, 2, width // 3, width):
+            for _, table, _ in found:
+                expected = reference.brute_force_many(rows, queries, radius)
+                same(table.scan(queries, radius, 0, table.block_count), expected)
+            _, table, _ = found[0]
+            lims, nearest, distances, more = table.nearest(queries, radius, 3, 0, table.block_count, absent)
+            for i, query in enumerate(queries):
+                near, far = reference.brute_force(left, query, radius)
+                assert np.array_equal(nearest[lims[i] : lims[i + 1]], near[:3])
+                assert np.array_equal(distances[lims[i] : lims[i + 1]], far[:3])
+                assert more[i] == (len(near) > 3)
+
+
+@pytest.mark.parametrize(("width", "kind", "prefix_bits"), [
+    (width, kind, bits)
+    for (width, bits), kind in [
+        (shape, kind) for shape in itertools.product(OTHERS, (0, 1, 9, 20, 31, 32, 41, 64)) for kind in kinds_of(shape[0])[:3]
+    ]
+    if bits <= width
+])  # fmt: skip
+def test_probe(width, kind, prefix_bits):
+    """Once each: what lies within the radius and shares enough leading bits with the query in one of two tables."""
+    for size, block_bytes in ((3, 128), (65, 512), (700, 128)):
+        rows, found = tables(width, kind, size, block_bytes)
+        queries = rows_near(rows, size + prefix_bits, width, 40)
+        prober = _kernel.Prober()
+        reached = np.zeros((len(queries), len(rows)), bool)
+        for (_, table, _), flips in zip(found, (min(prefix_bits, 1), 0), strict=True):
+            prober.add(table, prefix_bits, flips, tableimage.flip_masks(prefix_bits, flips))
+            permutation = np.frombuffer(table.permutation, np.uint8)
+            ahead, entries = (_kernel.permute(part, permutation).reshape(len(part), -1)[:, 0] for part in (queries, rows))
+            mask = tableimage.top_mask(prefix_bits) if prefix_bits else np.uint64(0)
+            reached |= np.bitwise_count((ahead[:, None] ^ entries[None, :]) & mask) <= flips
+        for radius in (0, 3, width // 4, width):
+            got = prober.probe(queries, radius)[:3]
+            for options in ({"sweep_from": 0}, {"fetch": True}):
+                same(prober.probe(queries, radius, **options)[:3], got)
+            for i, query in enumerate(queries):
+                near, distances = reference.brute_force(rows[reached[i]], query, radius)
+                part = slice(*got[0][i : i + 2])
+                assert np.array_equal(got[1][part], near)
+                assert np.array_equal(got[2][part], distances)
+        first = reference.numbers_of(queries)[0]
+        one = prober.probe_one(first, width, found[0][1])
+        assert [match[:2] for match in one] == list(
+            zip(reference.numbers_of(got[1][: got[0][1]]), got[2][: got[0][1]].tolist(), strict=True)
+        )
+        assert all(found[0][1].locate_one(match[0]) == match[2:] for match in one)
+
+
+def test_fingerprints_that_differ_in_all_of_256_bits():
+    rows = rows_of([0, 1, 2**256 - 2, 2**256 - 1], 256)
+    table = open_table(tableimage.build(rows, identity(256), 128))
+    lims, found, distances = table.scan(rows[:1], 256, 0, table.block_count)
+    assert (lims.tolist(), distances.dtype, distances.tolist()) == ([0, 4], np.uint16, [0, 1, 255, 256])
+    assert np.array_equal(found, rows)
+    assert table.scan(rows[:1], 255, 0, table.block_count)[2].tolist() == [0, 1, 255]
+
+
+@pytest.mark.parametrize(("width", "kind"), crossed([32, 128, 256], ["clustered", "extreme"]))
+def test_id_records_of_every_width_lead_back(width, kind):
+    """The seed of a record is the digest and all words of the key: one of another key is refused."""
+    _, found = tables(width, kind, 65, 128)
+    _, table, readable = found[0]
+    key = table.key_of(0)
+    seed = reference.record_seed(table.set_digest, key, width)
+    record = reference.encode_record([[i] for i in range(len(readable.block(0)))], seed)
+    assert _kernel.unpack_record(record, seed, "x")[1].tolist() == list(range(len(readable.block(0))))
+    with pytest.raises(CorruptStoreError):
+        _kernel.unpack_record(record, reference.record_seed(table.set_digest, key ^ 1 << (64 if width > 64 else 32), width), "x")

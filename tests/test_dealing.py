@@ -1,0 +1,140 @@
+"""Bits dealt to the blocks of column tables by a sample, thresholds of each query, and what the planner expects of them."""
+
+import itertools
+
+import column_sets
+import numpy as np
+import pytest
+from reference import brute_force_many
+
+import fpstore
+from fpstore.design import column_costs
+from fpstore.design.dealing import deal
+from fpstore.design.families import covers, design
+from fpstore.design.sample import SAMPLE_SIZE, Sample
+from fpstore.errors import InputError
+from fpstore.width import Width
+
+COUNT = 1 << 15
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    """Fingerprints like perceptual hashes, by width: half of the bits are ones, and neighbours are alike."""
+    rng = np.random.default_rng(8)
+    return {width: column_sets.as_given(column_sets.make_set("balanced", width, COUNT, rng)) for width in (64, 256)}
+
+
+def sample_of(rows, width):
+    return Sample(np.random.default_rng(9).permutation(rows), Width(width))
+
+
+@pytest.mark.parametrize(("width", "blocks", "bucket"), [(64, 4, 16), (64, 5, 12), (64, 6, 8), (256, 16, 16), (256, 7, 18)])
+def test_dealt_blocks_are_exact_and_no_more_than_an_order_of_the_bits(pictures, width, blocks, bucket):
+    radius = width // 6
+    dealt = deal(blocks, bucket, radius, sample_of(pictures[width], width))
+    assert dealt.name == f"dealt-{blocks}-{bucket}"
+    assert covers(dealt.tables, radius)
+    assert dealt.tables[0].permutation == design(f"columns-{blocks}-{bucket}", radius, width).tables[0].permutation
+    assert deal(blocks, bucket, radius, sample_of(pictures[width], width)) == dealt, "the same sample, the same design"
+    for place, (_, table) in enumerate(dealt.ring):
+        assert table.tag.isdisjoint(table.leading)
+        assert table.tag <= dealt.ring[(place + 1) % blocks][1].leading | table.tag
+
+
+@pytest.mark.parametrize(("width", "blocks", "radius"), [(64, 4, 10), (256, 16, 31)])
+def test_a_look_up_in_dealt_blocks_meets_fewer(pictures, width, blocks, radius):
+    sample = sample_of(pictures[width], width)
+    contiguous, dealt = design(f"columns-{blocks}-16", radius, width), deal(blocks, 16, radius, sample)
+    before, after = (column_costs.work(d, COUNT, sample).candidates for d in (contiguous, dealt))
+    assert after < 0.9 * before
+
+
+def test_bits_that_never_vary_are_spread():
+    """Two of four blocks hardly vary; dealt, all do."""
+    rng = np.random.default_rng(3)
+    rows = rng.integers(0, 2**64, COUNT, dtype=np.uint64) & np.uint64(0xFFFF_FFFF_FFFF_0000 ^ 0x0FFF_0000)
+    dealt = deal(4, 16, 10, sample_of(rows, 64))
+    constant = set(range(36, 48)) | set(range(48, 64))
+    assert [len(constant & table.leading) for _, table in dealt.ring[2:]] == [14, 14]
+
+
+def test_names_of_dealt_designs():
+    assert design("dealt-4", 8) == design("dealt-4-16", 8).__class__("dealt-4", 8, design("dealt-4-16", 8).tables)
+    with pytest.raises(InputError, match="dealt-M-B at 64 bits needs at least 4 blocks, got M=3"):
+        design("dealt-3-16", 8)
+    with pytest.raises(InputError, match="dealt-M-B at 256 bits needs at least 2 blocks, got M=1"):
+        design("dealt-1", 8, 256)
+
+
+@pytest.mark.parametrize(("width", "name", "radius"), [(64, "dealt-4-16", 10), (256, "dealt-16", 31)])
+def test_a_dealt_store_answers_as_brute_force_does(pictures, tmp_path, width, name, radius):
+    rows = pictures[width]
+    rng = np.random.default_rng(4)
+    words = rows.reshape(len(rows), -1)
+    queries = column_sets.as_given(column_sets.make_queries(words, width, 30, radius, rng))
+    with fpstore.build(tmp_path / "s", Width(width).outside(rows), width=width, radius=radius, design=name) as store:
+        assert store.design.name == "dealt-4-16" if width == 64 else store.design.name == "dealt-16-16"
+        assert store.design.tables != design(name, radius, width).tables, "dealt by the sample"
+        found = store.probe_many(Width(width).outside(queries))
+        expected = store.scan(Width(width).outside(queries), radius)
+        assert np.array_equal(found.lims, expected.lims)
+        assert np.array_equal(found.distances, expected.distances)
+        assert sum(map(len, found)) > 20
+        if width == 64:
+            wanted = brute_force_many(np.unique(rows), queries, radius)
+            for column, values in zip((found.lims, found.fingerprints, found.distances), wanted, strict=True):
+                assert np.array_equal(column, values)
+        before = store.design.tables
+    with fpstore.open(tmp_path / "s", mode="r+") as store:
+        store.insert(Width(width).outside(queries))
+        store.merge()
+        assert store.design.tables == before
+        assert store.verify().ok
+        store.merge(design=name)
+        assert store.design.name.startswith("dealt")
+        store.merge(design=f"columns-{len(store.design.ring)}")
+        assert store.design.name.startswith("columns")
+        assert all(map(len, store.probe_many(Width(width).outside(queries))))
+
+
+def test_a_plan_by_a_sample_compares_dealt_bits(pictures):
+    plans = fpstore.plan(1 << 24, 8, sample=pictures[64])
+    assert any(p.name.startswith("dealt") for p in plans)
+    assert not any(p.name.startswith("dealt") for p in fpstore.plan(1 << 24, 8))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_cheapest_thresholds_are_those_of_all(seed):
+    rng = np.random.default_rng(seed)
+    tables, total, queries = int(rng.integers(1, 5)), int(rng.integers(1, 7)), 6
+    most = int(rng.integers(-(-total // tables), total + 1))
+    costs = [np.cumsum(rng.random((queries, most + 1)), axis=1) for _ in range(tables)]
+    chosen = column_costs.cheapest(costs, total)
+    assert (chosen >= -1).all()
+    assert ((chosen + 1).sum(axis=1) == total).all()
+    for query in range(queries):
+        every = (a for a in itertools.product(range(most + 1), repeat=tables) if sum(a) == total)
+        least = min(sum(cost[query, a] for cost, a in zip(costs, allowed, strict=True)) for allowed in every)
+        assert sum(cost[query, t + 1] for cost, t in zip(costs, chosen[query], strict=True)) == pytest.approx(least)
+
+
+def test_the_model_expects_what_the_kernel_counts(pictures, tmp_path):
+    rows = pictures[64]
+    sample = sample_of(rows, 64)
+    with fpstore.build(tmp_path / "s", rows, radius=10, design="dealt-4-16") as store:
+        expected = column_costs.work(store.design, len(rows), sample)
+        prober = store.snapshot().generation._ring_prober(10)
+        *_, counted = prober._kernel.probe(rows[:: len(rows) // 4096].copy(), 10, None, True)
+    lookups, candidates, survivors = (count / 4096 for count in counted)
+    assert expected.lookups == pytest.approx(lookups, rel=0.2)
+    assert expected.candidates == pytest.approx(candidates, rel=0.2)
+    assert expected.copies == pytest.approx(survivors, rel=0.3)
+
+
+def test_a_sample_too_small_deals_in_turn(tmp_path):
+    rows = np.arange(100, dtype=np.uint64)
+    assert len(rows) < SAMPLE_SIZE
+    with fpstore.build(tmp_path / "s", rows, radius=8, design="dealt-4-16") as store:
+        assert store.design.tables == design("dealt-4-16", 8).tables
+        assert len(store.probe(5)) == 100

@@ -74,10 +74,19 @@ def picture(rng: np.random.Generator, count: int, width: int) -> Bytes:
     return np.concatenate(parts)
 
 
+def constant(rng: np.random.Generator, count: int, width: int) -> Bytes:
+    """Return uniform fingerprints of which a quarter of the bits, in two runs, never vary."""
+    rows = uniform(rng, count, width)
+    rows[:, : width // 64] = 0x5A
+    rows[:, width // 16 : width // 16 + width // 64] = 0xFF
+    return rows
+
+
 KINDS: dict[str, Callable[[np.random.Generator, int, int], Bytes]] = {
     "uniform": uniform,
     "families": families,
     "picture": picture,
+    "constant": constant,
 }
 
 

@@ -53,7 +53,7 @@ def build(
         One per row: non-negative integers below 2^64, or non-empty strings. With an iterable of arrays, an iterable of as
         many arrays. By default the row number.
     radius : int
-        The largest radius that probes answer from the tables, 0 to the width. Above 16, ``scan`` is the only design.
+        The largest radius that probes answer from the tables, 0 to the width. Above a quarter of it, ``scan`` is the only design.
     width : int
         Bits of a fingerprint: 32, 64, 128 or 256.
     design : str or iterable of table descriptions

@@ -5,6 +5,7 @@ Sizes follow from the code (docs/design.md), times from the constants of :mod:`f
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -427,7 +428,7 @@ def crossover(n: int, radius: int, storage: str = "hot", width: int = WORD_BITS)
         fastest = min(_plans(count, within, wishes), key=lambda p: _cost(p, storage))
         return fastest.name == SCAN
 
-    first = next(r for r in range(most_radius + 2) if scans(n, r))
+    first = bisect_left(range(most_radius + 1), True, key=lambda r: scans(n, r))  # look-ups grow with the radius, scans do not
     if radius > most_radius:
         return Crossover(first, None)
     most = 0

@@ -9,7 +9,8 @@ from typing import Any
 from fpstore.aliases import Progress
 from fpstore.arguments import check_flag, check_path, check_progress
 from fpstore.care.reports import RepairReport
-from fpstore.design.families import TableSpec, check_design
+from fpstore.design.families import check_design
+from fpstore.design.tables import TableSpec
 from fpstore.errors import FormatVersionError, InputError
 from fpstore.resources import Resources, parse_memory, parse_size, parse_threads
 from fpstore.store import Store
@@ -52,7 +53,7 @@ def build(
         One per row: non-negative integers below 2^64, or non-empty strings. With an iterable of arrays, an iterable of as
         many arrays. By default the row number.
     radius : int
-        The largest radius that probes answer from the tables, 0 to the width. Above 16, ``scan`` is the only design.
+        The largest radius that probes answer from the tables, 0 to the width. Above a quarter of it, ``scan`` is the only design.
     width : int
         Bits of a fingerprint: 32, 64, 128 or 256.
     design : str or iterable of table descriptions

@@ -213,7 +213,7 @@ class Store:
         fingerprint : int
             0 to 2^64 - 1.
         radius : int, optional
-            0 to 64; by default the store's. A larger one is answered by a scan, with a :class:`ScanWarning`.
+            0 to the width; by default the store's. A larger one is answered by a scan, with a :class:`ScanWarning`.
         limit : int, optional
             Keep only so many matches, the nearest.
 
@@ -287,7 +287,7 @@ class Store:
         ----------
         fingerprints : ndarray of uint64, shape (queries,), or sequence of int
         radius : int, optional
-            0 to 64; by default the store's. A larger one is answered by a scan, with a :class:`ScanWarning`.
+            0 to the width; by default the store's. A larger one is answered by a scan, with a :class:`ScanWarning`.
         threads : int, optional
             By default one per processor.
         limit : int, optional
@@ -321,7 +321,7 @@ class Store:
         ----------
         fingerprints : ndarray of uint64, shape (queries,), or sequence of int
         radius : int, optional
-            0 to 64; by default the store's. A larger one is answered by scans, with a :class:`ScanWarning`.
+            0 to the width; by default the store's. A larger one is answered by scans, with a :class:`ScanWarning`.
         threads : int, optional
             By default one per processor.
         matches : int
@@ -356,7 +356,7 @@ class Store:
                 size = min(size * 2, PROBE_QUERIES * workers)
 
     def scan(self, fingerprints: Any, radius: int, threads: int | None = None, *, limit: int | None = None) -> Matches:
-        """Find every stored fingerprint within any ``radius`` (0 to 64) of each query, by reading the whole first table.
+        """Find every stored fingerprint within any ``radius`` (0 to the width) of each query, by reading the whole first table.
 
         The table is read once for many queries. The time is proportional to fingerprints x queries. With a ``limit``, only so
         many matches of each query are kept, the nearest, in memory that is bounded by it; ``more`` tells which have more.
@@ -396,7 +396,7 @@ class Store:
         count : int
             At least 1. There are fewer matches if fewer fingerprints are stored, or lie within ``max_radius``.
         max_radius : int, optional
-            0 to 64, the default: the largest distance of a match.
+            0 to the width, which is the default: the largest distance of a match.
         threads : int, optional
             By default one per processor.
 
@@ -560,7 +560,7 @@ class Store:
         fingerprint : int
         id : int or str
         radius : int, optional
-            0 to 64; by default the store's. A larger one is answered by a scan, with a :class:`ScanWarning`.
+            0 to the width; by default the store's. A larger one is answered by a scan, with a :class:`ScanWarning`.
         always : bool
             Insert even if there are matches.
         sync : str, optional

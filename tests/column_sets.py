@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from fpstore import _kernel
-from fpstore.design.families import TAG_BITS
+from fpstore.design.tables import TAG_BITS
 from fpstore.format.column_file import COPIES, REFERENCES, check_references
 from fpstore.format.column_table import ColumnLayout, ColumnReader, ColumnWriter
 

@@ -9,8 +9,9 @@ from reference import brute_force_many
 
 import fpstore
 from fpstore.design import column_costs
+from fpstore.design.covering import covers
 from fpstore.design.dealing import deal
-from fpstore.design.families import covers, design
+from fpstore.design.families import design
 from fpstore.design.sample import SAMPLE_SIZE, Sample
 from fpstore.errors import InputError
 from fpstore.width import Width
@@ -138,3 +139,16 @@ def test_a_sample_too_small_deals_in_turn(tmp_path):
     with fpstore.build(tmp_path / "s", rows, radius=8, design="dealt-4-16") as store:
         assert store.design.tables == design("dealt-4-16", 8).tables
         assert len(store.probe(5)) == 100
+
+
+@pytest.mark.parametrize("count", [1000, 1 << 17])
+def test_few_entries_in_a_bucket_are_no_skew(tmp_path, count):
+    """Random bits fill buckets unevenly, the more so the fewer entries there are."""
+    rng = np.random.default_rng(2)
+    rows = rng.integers(0, 2**64, count, np.uint64)
+    with fpstore.build(tmp_path / "even", rows, radius=8, design="columns-4") as store:
+        assert not any(table.skewed(1.25) for table in store.snapshot().generation.tables)
+    rows[: count // 4] &= np.uint64(0x0FFF_FFFF_FFFF_FFFF)  # a quarter of the set in a sixteenth of the buckets
+    with fpstore.build(tmp_path / "uneven", rows, radius=8, design="columns-4") as store:
+        skewed = [table.skewed(1.25) for table in store.snapshot().generation.tables]
+        assert skewed == [True, False, False, False]

@@ -12,17 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fpstore import InputError, TableSpec, _kernel
-from fpstore.design.families import (
-    MANKU,
-    Design,
-    _needed,
-    block_lengths,
-    check_radius,
-    covers,
-    design,
-    identity,
-    lookup_radius,
-)
+from fpstore.design.covering import covers
+from fpstore.design.families import MANKU, Design, _needed, block_lengths, check_radius, design, lookup_radius
+from fpstore.design.tables import identity
 
 SIZES = (0, 1, 2**10, 2**24, 2**34)
 IDENTITY = identity(64)

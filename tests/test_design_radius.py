@@ -5,7 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fpstore import InputError, TableSpec
-from fpstore.design.families import covers, design, identity, lookup_radius
+from fpstore.design.covering import covers
+from fpstore.design.families import design, lookup_radius
+from fpstore.design.tables import identity
 
 
 @given(st.lists(st.tuples(st.integers(0, 16), st.integers(0, 5)), min_size=1, max_size=4), st.integers(0, 20), st.booleans())
@@ -18,7 +20,7 @@ def test_covers_of_disjoint_blocks_is_that_of_the_general_search(shapes, radius,
         tables.append(TableSpec(bytes(bits), length, min(flips, length)))
         start += length
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fpstore.design.families._blocks_apart", lambda tables: None)
+        patch.setattr("fpstore.design.covering._blocks_apart", lambda tables: None)
         expected = covers(tables, radius)
     assert covers(tables, radius) == expected
 
@@ -28,7 +30,7 @@ def test_blocks_of_a_large_radius_cover_it_by_construction(name, monkeypatch):
     tables = design(name, lookup_radius(64)).tables
     assert covers(tables, lookup_radius(64))
     assert not name.startswith("flip") or not covers(tables, lookup_radius(64) + 1)
-    monkeypatch.setattr("fpstore.design.families._worthwhile", None)  # the general search is not needed
+    monkeypatch.setattr("fpstore.design.covering._worthwhile", None)  # the general search is not needed
     assert covers(tables, lookup_radius(64))
 
 

@@ -12,7 +12,8 @@ import tableimage
 import fpstore
 from fpstore import InputError, _kernel, plan
 from fpstore.design.costs import work
-from fpstore.design.families import MANKU, MAX_VARIANTS, covers, design
+from fpstore.design.covering import covers
+from fpstore.design.families import MANKU, MAX_VARIANTS, design
 from fpstore.design.planner import Wishes, candidates_for, choose, estimate, limit_bits, table_bits
 
 GIB = 1 << 30

@@ -23,9 +23,10 @@ from fpstore.building.strings import StringSpool
 from fpstore.building.target import Target
 from fpstore.building.work import Work
 from fpstore.design.block_bytes import check_block_bytes, default_block_bytes
-from fpstore.design.families import REFERENCES, Design, check_design, check_radius
+from fpstore.design.families import Design, check_design, check_radius
 from fpstore.design.planner import PREFER, STORAGE, Wishes, choose, make_for
 from fpstore.design.sample import SAMPLE_SIZE
+from fpstore.design.tables import REFERENCES
 from fpstore.format.manifest import IDENTITY_BYTES, GenerationRecord, Manifest, generation_folder
 from fpstore.format.record import Totals
 from fpstore.format.stored_table import open_table

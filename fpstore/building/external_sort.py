@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.aliases import Words
-from fpstore.design.families import REFERENCES, TableSpec, identity
+from fpstore.design.tables import REFERENCES, TableSpec, identity
 from fpstore.width import WORD_BITS, Width, empty_rows, row_of_number
 
 # Bytes per row of one word while rows are sorted in memory, of pairs of a key and an id or of keys alone: the rows, and a scratch

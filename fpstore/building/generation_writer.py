@@ -15,7 +15,8 @@ from fpstore.aliases import Groups, Words
 from fpstore.building.external_sort import PairSorter, in_pieces
 from fpstore.building.sorted_columns import SortedColumns
 from fpstore.building.work import Work
-from fpstore.design.families import BLOCKS, Design
+from fpstore.design.families import Design
+from fpstore.design.tables import BLOCKS
 from fpstore.disk.files import RUN_REPAIR
 from fpstore.disk.locks import LOCK_FILE, MODE
 from fpstore.errors import CorruptStoreError

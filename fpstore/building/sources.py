@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Groups, Words
 from fpstore.building.external_sort import COPY_ROWS, unless_stopped
-from fpstore.design.families import REFERENCES, TableSpec
+from fpstore.design.tables import REFERENCES, TableSpec
 from fpstore.format.stored_table import StoredTable
 from fpstore.query.snapshot import Snapshot, cut_groups
 from fpstore.width import leading_words, place_of, row_of_number, rows_like

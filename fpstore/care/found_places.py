@@ -14,7 +14,7 @@ from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.care.salvage import IdRecords
 from fpstore.care.word_array import SortedArray
-from fpstore.design.families import TAG_BITS
+from fpstore.design.tables import TAG_BITS
 from fpstore.format.column_file import ColumnFile, Range
 from fpstore.width import WORD_BITS, empty_rows, rows_to_numbers
 

@@ -15,7 +15,7 @@ from fpstore.building.target import sorting_folder
 from fpstore.care.found_places import ByPlace, Hole, Unit, rows_of_references, unit_of
 from fpstore.care.salvage import Blocks, IdRecords, intact_blocks, known_values
 from fpstore.care.word_array import SortedArray, WordArray
-from fpstore.design.families import identity
+from fpstore.design.tables import identity
 from fpstore.format.column_file import REFERENCES, ColumnFile
 from fpstore.format.stored_table import StoredFile
 from fpstore.format.table_file import TableFile

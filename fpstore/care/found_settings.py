@@ -12,8 +12,10 @@ from pathlib import Path
 from fpstore.care.evidence import DAMAGE, Evidence, Told, set_of
 from fpstore.care.salvage import with_new_header
 from fpstore.design.block_bytes import default_block_bytes
-from fpstore.design.families import BLOCKS, COPIES, ROWS, TAG_BITS, Design, TableSpec, covers, identity
+from fpstore.design.covering import covers
+from fpstore.design.families import Design
 from fpstore.design.named import named_like
+from fpstore.design.tables import BLOCKS, COPIES, ROWS, TAG_BITS, TableSpec, identity
 from fpstore.errors import CorruptStoreError
 from fpstore.format.dictionary import DICTIONARY_FILES
 from fpstore.format.places import PLACES_FILES

@@ -22,7 +22,8 @@ from fpstore.arguments import printable
 from fpstore.building.external_sort import PairSorter
 from fpstore.building.target import sorting_folder
 from fpstore.care.word_array import SortedArray, WordArray
-from fpstore.design.families import BLOCKS, Design
+from fpstore.design.families import Design
+from fpstore.design.tables import BLOCKS
 from fpstore.disk import lmdb_pages as pages
 from fpstore.disk.files import open_file, opened, read_at, read_if_possible
 from fpstore.disk.seal import opened_seal

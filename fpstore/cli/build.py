@@ -44,7 +44,7 @@ TEXT_WIDTH = 64
     default=3,
     show_default=True,
     metavar="N",
-    help="Largest radius of probes, 0 to 64; above 16, the only design is scan.",
+    help="Largest radius of probes, 0 to the width; above a quarter of it, the only design is scan.",
 )
 @width_option
 @click.option(

@@ -62,7 +62,7 @@ UNMATCHED_PARAMETERS = {"radius", "output", "threads"}
     "--radius",
     type=types.RADIUS,
     metavar="N",
-    help="With --unmatched, the largest distance of a match, 0 to 64; by default the store's radius.",
+    help="With --unmatched, the largest distance of a match, up to the width; by default the store's radius.",
 )
 @output_option("With --unmatched, where to write the matches: .tsv, .csv, .jsonl or .parquet")
 @row_options

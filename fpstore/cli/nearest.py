@@ -14,7 +14,7 @@ count_option = click.option(
 
 
 @click.command(cls=Verb)
-@asking.request_options(count_option, "--max-radius", help="Largest distance of a match, 0 to 64; by default any.")
+@asking.request_options(count_option, "--max-radius", help="Largest distance of a match, up to the width; by default any.")
 def nearest(request: asking.Request) -> None:
     """Find the stored fingerprints that are nearest to each query FP, at any distance, and their ids.
 

@@ -49,7 +49,7 @@ def parse_count(text: str) -> int:
     default=3,
     show_default=True,
     metavar="N",
-    help="Largest radius of probes, 0 to 64; above 16, the only design is scan.",
+    help="Largest radius of probes, 0 to the width; above a quarter of it, the only design is scan.",
 )
 @width_option
 @click.option("--disk-budget", type=types.BUDGET, metavar="SIZE", help="Most disk space for tables and ids, such as 40GB.")

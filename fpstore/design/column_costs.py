@@ -12,17 +12,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.design.families import (
-    LEAST_BUCKET_BITS,
-    MOST_BUCKET_BITS,
-    REFERENCES,
-    ROWS,
-    TAG_BITS,
-    Design,
-    TableSpec,
-    row_bucket_bits,
-)
+from fpstore.design.families import Design
 from fpstore.design.sample import Sample
+from fpstore.design.tables import LEAST_BUCKET_BITS, MOST_BUCKET_BITS, REFERENCES, ROWS, TAG_BITS, TableSpec, row_bucket_bits
 from fpstore.width import WORD_BITS
 
 HEADER_BYTES = 4096
@@ -36,6 +28,7 @@ LOOKUP_ENTRIES = 24  # a look-up costs as much as comparing so many tags: how th
 class ColumnWork(NamedTuple):
     """The work of one query, in the units priced by :data:`NANOSECONDS`."""
 
+    queries: float  # 1
     lookups: float  # a bucket found
     lines: float  # cache lines of tags read
     candidates: float  # tags compared
@@ -43,9 +36,8 @@ class ColumnWork(NamedTuple):
     rows: float  # from a row
 
 
-# Fitted by `python tools/bench costs`, AVX2.
-NANOSECONDS = ColumnWork(lookups=8.0, lines=30.0, candidates=0.3, copies=20.0, rows=40.0)
-QUERY_NS = 200.0  # of a query in each table of the ring
+# Fitted by `python tools/bench column-costs`, AVX2.
+NANOSECONDS = ColumnWork(queries=240.0, lookups=25.0, lines=23.0, candidates=0.03, copies=11.0, rows=105.0)
 
 
 def entry_bytes(spec: TableSpec, fingerprint_count: int) -> int:
@@ -69,7 +61,7 @@ def work(design: Design, fingerprint_count: int, sample: Sample | None = None) -
     if sample is not None:
         return _work_in_sample(design, fingerprint_count, sample)
     flips = design.thresholds(design.radius)
-    done = ColumnWork(0, 0, 0, 0, 0)
+    done = ColumnWork(1, 0, 0, 0, 0, 0)
     for number, (_, table) in enumerate(design.ring):
         t, following = flips[number], flips[(number + 1) % len(flips)]
         for f in range(t + 1):
@@ -82,7 +74,7 @@ def work(design: Design, fingerprint_count: int, sample: Sample | None = None) -
 
 def _more(done: ColumnWork, table: TableSpec, lookups: float, candidates: float, left: float) -> ColumnWork:
     copies, rows = (0.0, left) if table.kind == REFERENCES else (left, 0.0)
-    more = ColumnWork(lookups, lookups + candidates / LINE_TAGS, candidates, copies, rows)
+    more = ColumnWork(0, lookups, lookups + candidates / LINE_TAGS, candidates, copies, rows)
     return ColumnWork(*(a + b for a, b in zip(done, more, strict=True)))
 
 
@@ -99,7 +91,7 @@ def _work_in_sample(design: Design, fingerprint_count: int, sample: Sample) -> C
         entries = np.stack([np.count_nonzero(near <= f, axis=1) for f in range(most)], axis=1) * scale
         costs.append(np.hstack([np.zeros((len(entries), 1)), entries + LOOKUP_ENTRIES * looked_up]))
     thresholds = cheapest(costs, design.radius + 1)
-    done = ColumnWork(0, 0, 0, 0, 0)
+    done = ColumnWork(1, 0, 0, 0, 0, 0)
     for number, table in enumerate(tables):
         t, following = thresholds[:, number, None], thresholds[:, (number + 1) % len(tables), None]
         met = buckets[number] <= t  # no distance is below 0, so a table that is not looked up meets nothing
@@ -155,8 +147,7 @@ def _near(bits: int, most: int) -> float:
 def nanoseconds(design: Design, fingerprint_count: int, sample: Sample | None = None) -> float:
     """Return the estimated time of one query, tables in memory, on one thread."""
     done = work(design, fingerprint_count, sample)
-    looked_up = sum(t >= 0 for t in design.thresholds(design.radius))
-    return QUERY_NS + looked_up * 20.0 + sum(amount * price for amount, price in zip(done, NANOSECONDS, strict=True))
+    return sum(amount * price for amount, price in zip(done, NANOSECONDS, strict=True))
 
 
 def bucket_bits(block_count: int, width: int, fingerprint_count: int) -> list[int]:

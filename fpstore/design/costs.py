@@ -34,10 +34,10 @@ class Work(NamedTuple):
 # Fitted by `python tools/bench costs` (docs/benchmarks.md, "Planner constants"), AVX2.
 NANOSECONDS = Work(lookups=138.0, blocks=216.0, decoded=2.1, expanded=140.0, compared=0.2)
 
-# Of one query in one entry of a scan, in a batch that shares the decoding of the blocks; fitted in the same way.
-SCAN_ENTRY_NS = 0.8
-SCAN_DECODE_NS = 2.0  # of an entry, once for all queries of a batch
-SCAN_WORD_NS = 0.6  # of each further word of a fingerprint
+# Of one query in one entry of a scan, in a batch that shares the decoding of the blocks, and of decoding an entry; and what each
+# further word of a fingerprint adds. Fitted in the same way.
+SCAN_ENTRY_NS, SCAN_WORD_NS = 0.75, 0.03
+DECODE_ENTRY_NS, DECODE_WORD_NS = 3.4, 1.8
 
 
 def scan_nanoseconds(fingerprint_count: int, words: int = 1) -> float:
@@ -47,7 +47,9 @@ def scan_nanoseconds(fingerprint_count: int, words: int = 1) -> float:
 
 def single_scan_nanoseconds(fingerprint_count: int, words: int = 1) -> float:
     """Return the estimated time of a scan for one query alone, which decodes the blocks for itself."""
-    return scan_nanoseconds(fingerprint_count, words) + max(fingerprint_count, 1) * SCAN_DECODE_NS
+    return scan_nanoseconds(fingerprint_count, words) + max(fingerprint_count, 1) * (
+        DECODE_ENTRY_NS + (words - 1) * DECODE_WORD_NS
+    )
 
 
 def work(fingerprint_count: int, per_block: float, found: float, lookups: float) -> Work:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.design.families import DEALT, Design, column_tables, deal_in_turn, spread
+from fpstore.design.columns import column_tables, deal_in_turn
+from fpstore.design.families import DEALT, Design
 from fpstore.design.sample import Sample
+from fpstore.design.tables import spread
 
 PAIRS = 1 << 15  # of the sample
 TRIALS = 1 << 11  # exchanges of two bits
@@ -27,7 +29,7 @@ def deal(block_count: int, bucket_bits: int, radius: int, sample: Sample) -> Des
     Parameters
     ----------
     block_count, bucket_bits : int
-        As of :func:`fpstore.design.families.columns`.
+        As of :func:`fpstore.design.columns.columns`.
     radius : int
     sample : Sample
 

@@ -1,6 +1,6 @@
 """Designs: the permuted tables that a store keeps, such that every pair within the radius meets in one of them.
 
-A table leads with some of the 64 bits. A pair of fingerprints *meets* in a table when they differ in at most ``flips`` of
+A table leads with some of the bits. A pair of fingerprints *meets* in a table when they differ in at most ``flips`` of
 its leading ``prefix_bits``. A design is exact for a radius if, wherever that many errors fall, there is a table in which the
 pair meets (Manku, Jain, Das Sarma, WWW 2007, section 3; with flips, the general pigeonhole principle of Qin et al.,
 ICDE 2018).
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,15 +17,20 @@ from math import comb
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from fpstore.cached import cached_property
-from fpstore.errors import CorruptStoreError, InputError, show
-from fpstore.width import WIDTHS, WORD_BITS, Width, check_width
-
-LOOKUP_SHARE = (
-    4  # the largest radius of designs that look up parts of their tables is a quarter of the width: beyond, a scan is cheaper
+from fpstore.design.columns import column_tables, columns, deal_in_turn
+from fpstore.design.covering import covers
+from fpstore.design.tables import (
+    TAG_BITS,
+    TableLookup,
+    TableSpec,
+    identity,
+    spread,
 )
+from fpstore.errors import CorruptStoreError, InputError, show
+from fpstore.width import WORD_BITS, Width, check_width
+
+LOOKUP_SHARE = 4  # designs look up parts of their tables up to this share of the width as radius: beyond, a scan is cheaper
 MAX_TABLES = 500
 MAX_VARIANTS = 1 << 20
 
@@ -39,131 +43,6 @@ MANKU = {
     "manku-28": ("blocks-8-2", 6),
 }
 SCAN, DEALT = "scan", "dealt"
-# The kinds of tables: blocks of codes, or columns: copies of the fingerprints, references to rows, or the rows themselves.
-BLOCKS, COPIES, REFERENCES, ROWS = "blocks", "copies", "references", "rows"
-KINDS = (BLOCKS, COPIES, REFERENCES, ROWS)
-TAG_BITS = 16
-MOST_BUCKET_BITS = 19  # a directory of 2^19 buckets stays in the cache
-LEAST_BUCKET_BITS = 8
-ROWS_SHARE_BITS = 4  # a bucket of a row file has at least about so many rows, as a power of two
-
-
-@dataclass(frozen=True)
-class TableSpec:
-    """One table of a design.
-
-    Parameters
-    ----------
-    permutation : bytes
-        64 entries; entry i is the source bit of bit i, where 0 is the most significant bit.
-    prefix_bits : int
-        The number of leading bits (after the permutation) that a look-up fixes.
-    flips : int
-        The number of leading bits that may differ; of a column table, -1 if it is not looked up.
-    kind : str
-        One of KINDS. The leading bits of a column table are those that number its buckets.
-    tag_bits : int
-        Of a column table: the bits behind the leading ones that a look-up compares first.
-    """
-
-    permutation: bytes
-    prefix_bits: int
-    flips: int = 0
-    kind: str = BLOCKS
-    tag_bits: int = 0
-
-    def __post_init__(self) -> None:
-        bits = len(self.permutation)
-        if bits not in WIDTHS or sorted(self.permutation) != list(range(bits)):
-            raise InputError("a table's permutation must hold each of 32, 64, 128 or 256 bits once")
-        most = min(bits, WORD_BITS)
-        if not 0 <= self.prefix_bits <= most:
-            raise InputError(f"prefix_bits must be 0 to {most}, got {self.prefix_bits}")
-        if self.kind not in KINDS or not 0 <= self.tag_bits <= TAG_BITS:
-            raise InputError(f"a table is of one of the kinds {', '.join(KINDS)}, with at most {TAG_BITS} bits of tag")
-        if not (-1 if self.in_ring else 0) <= self.flips <= self.prefix_bits:
-            raise InputError(f"flips must be 0 to prefix_bits ({self.prefix_bits}), got {self.flips}")
-
-    @property
-    def width(self) -> Width:
-        """The width of the fingerprints."""
-        return Width(len(self.permutation))
-
-    @property
-    def in_ring(self) -> bool:
-        """Whether it is a column table that is looked up."""
-        return self.kind in (COPIES, REFERENCES)
-
-    @property
-    def tag(self) -> frozenset[int]:
-        """The source bits of the tag."""
-        return frozenset(self.permutation[self.prefix_bits : self.prefix_bits + self.tag_bits])
-
-    @property
-    def leading(self) -> frozenset[int]:
-        """The source bits that lead, where 0 is the most significant bit."""
-        return frozenset(self.permutation[: self.prefix_bits])
-
-    @property
-    def key_words(self) -> int:
-        """The words of a key that the table is sorted by."""
-        return 1 if self.kind == REFERENCES else self.width.words
-
-    @property
-    def covers_all(self) -> bool:
-        """Whether every pair meets in this table."""
-        return self.flips >= self.prefix_bits
-
-    @property
-    def sort_bits(self) -> int:
-        """The number of leading bits that must be sorted, in a set that was sorted before it was permuted.
-
-        The bits after them keep their source order, so keys that tie on the leading bits are already in order.
-        """
-        bits = len(self.permutation) - 1
-        while bits > 0 and self.permutation[bits - 1] < self.permutation[bits]:
-            bits -= 1
-        return max(bits, 1)
-
-    def to_json(self) -> dict[str, object]:
-        """Return the table as plain data."""
-        data: dict[str, object] = {"permutation": self.permutation.hex(), "prefix_bits": self.prefix_bits, "flips": self.flips}
-        return data if self.kind == BLOCKS else {**data, "kind": self.kind, "tag_bits": self.tag_bits}
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> TableSpec:
-        """Rebuild a table written by :meth:`to_json`."""
-        kind, tag_bits = str(data.get("kind", BLOCKS)), int(data.get("tag_bits", 0))
-        return TableSpec(bytes.fromhex(data["permutation"]), int(data["prefix_bits"]), int(data["flips"]), kind, tag_bits)
-
-
-@dataclass(frozen=True)
-class TableLookup:
-    """The look-up of a probe in one table: all entries whose leading bits equal the query's XOR one of the masks."""
-
-    table: int
-    prefix_bits: int
-    flips: int
-
-    @property
-    def reads_all(self) -> bool:
-        """Whether it meets every entry of its table."""
-        return self.prefix_bits == 0
-
-    @property
-    def variant_count(self) -> int:
-        """The number of prefix look-ups per query."""
-        return sum(comb(self.prefix_bits, i) for i in range(self.flips + 1))
-
-    @cached_property
-    def masks(self) -> npt.NDArray[np.uint64]:
-        """The masks, ascending: at most ``flips`` of the leading ``prefix_bits`` set."""
-        masks = [
-            sum(1 << (WORD_BITS - 1 - bit) for bit in bits)
-            for count in range(self.flips + 1)
-            for bits in itertools.combinations(range(self.prefix_bits), count)
-        ]
-        return np.array(sorted(masks), dtype=np.uint64)
 
 
 @dataclass(frozen=True)
@@ -271,170 +150,6 @@ def _check_variants(design: Design, radius: int, lookups: Sequence[TableLookup])
             )
 
 
-def covers(tables: Sequence[TableSpec], radius: int) -> bool:
-    """Whether, for every placement of ``radius`` errors, some table has at most its flips on the leading bits.
-
-    Bits that lead in the same tables are equivalent, so errors are placed on classes of bits. The search tries to defeat every
-    table, by placing more errors on its leading bits than it has flips. It branches on the undefeated table with the fewest
-    classes, one of which must get an error, and drops a class when all placements with it have been tried. Two facts keep the
-    search small: a class can be skipped if another one with enough room hits the same undefeated tables and more; and the
-    classes that hit the most undefeated tables bound what the remaining errors can do.
-    """
-    if any(table.in_ring for table in tables):
-        return _covers_in_ring([table for table in tables if table.in_ring], radius)
-    apart = _blocks_apart(tables)
-    if apart is not None:
-        # To defeat all takes flips + 1 errors in each, if it has that many bits.
-        return any(flips >= bits.bit_count() for bits, flips in apart) or sum(flips + 1 for _, flips in apart) > radius
-    members_of = [0] * len(tables[0].permutation)  # for each source bit, the tables in which it leads, as bits
-    for i, table in enumerate(tables):
-        for bit in table.permutation[: table.prefix_bits]:
-            members_of[bit] |= 1 << i
-
-    def defeat(needs: dict[int, int], classes: Mapping[int, int], left: int) -> bool:
-        """Place at most ``left`` errors so that each undefeated table (one bit each) gets as many as it needs."""
-        if not needs:
-            return True
-        if max(needs.values()) > left:
-            return False
-        still = sum(needs)
-        merged: Counter[int] = Counter()
-        for members, room in classes.items():
-            if room and members & still:
-                merged[members & still] += room
-        rooms = merged.items()
-        hits = itertools.chain.from_iterable([members.bit_count()] * min(room, left) for members, room in rooms)
-        if sum(sorted(hits, reverse=True)[:left]) < sum(needs.values()):
-            return False
-        worthwhile = _worthwhile(merged, max(needs.values()))
-        choices = min(([m for m in worthwhile if m & table] for table in needs), key=len)
-        for members in choices:
-            rest = {t: n - bool(t & members) for t, n in needs.items()}
-            worthwhile[members] -= 1
-            if defeat({t: n for t, n in rest.items() if n}, worthwhile, left - 1):
-                return True
-            del worthwhile[members]
-        return False
-
-    return not defeat({1 << i: t.flips + 1 for i, t in enumerate(tables)}, Counter(members_of), radius)
-
-
-def _blocks_apart(tables: Sequence[TableSpec]) -> list[tuple[int, int]] | None:
-    """Return the leading bits and flips of tables that share no leading bit; None if there are others.
-
-    Tables whose pairs all meet in another one are left out: that one leads with some of their bits and has as many flips.
-    """
-    apart: list[tuple[int, int]] = []
-    used = 0
-    for table in sorted(tables, key=lambda t: (t.prefix_bits, -t.flips)):
-        bits = sum(1 << bit for bit in table.permutation[: table.prefix_bits])
-        if not bits & used:
-            apart.append((bits, table.flips))
-            used |= bits
-        elif not any(flips >= table.flips and other | bits == bits for other, flips in apart):
-            return None
-    return apart
-
-
-def _worthwhile(classes: Mapping[int, int], most: int) -> dict[int, int]:
-    """Drop each class whose errors, at most ``most``, could also lie on another class that hits all its tables."""
-    kept: dict[int, int] = {}
-    roomy: list[int] = []
-    for members in sorted(classes, key=int.bit_count, reverse=True):
-        if any(members & other == members for other in roomy):
-            continue
-        kept[members] = classes[members]
-        if kept[members] >= most:
-            roomy.append(members)
-    return kept
-
-
-def _covers_in_ring(tables: Sequence[TableSpec], radius: int) -> bool:
-    """Whether the look-ups of column tables cover a radius.
-
-    Bucket i and the tag of the table before it belong to block i, and no two blocks share a bit. By the pigeonring principle (Qin
-    and Xiao, VLDB 2018) some block i has at most t_i errors, and it and the next one together at most t_i + t_(i+1) + 1, if the
-    t_i + 1 add up to more than the radius.
-    """
-    seen: set[int] = set()
-    for place, table in enumerate(tables):
-        block = table.tag | tables[(place + 1) % len(tables)].leading
-        if seen & block:
-            return False
-        seen |= block
-    return sum(table.flips + 1 for table in tables) > radius
-
-
-def spread(block_count: int, radius: int) -> list[int]:
-    """Return thresholds t_i for so many blocks, at least -1 each, with sum(t_i + 1) = radius + 1 (GPH, ICDE 2018)."""
-    base, extra = divmod(radius + 1, block_count)
-    return [base - 1 + (place >= block_count - extra) for place in range(block_count)]
-
-
-def columns(block_count: int, radius: int, bits: int = WORD_BITS, bucket_bits: int | None = None) -> list[TableSpec]:
-    """Each of ``block_count`` disjoint blocks numbers the buckets of a column table, whose tag is of the next block.
-
-    Above 64 bits, the first table has the rows, and the others refer to them.
-    """
-    length = bits // block_count if block_count else 0
-    cut = [range(place * length, (place + 1) * length) for place in range(block_count)]
-    return column_tables(cut, min(length, TAG_BITS) if bucket_bits is None else bucket_bits, radius, bits)
-
-
-def column_tables(cut: Sequence[Sequence[int]], bucket_bits: int, radius: int, bits: int) -> list[TableSpec]:
-    """Return the column tables of disjoint blocks of source bits, all as long.
-
-    The first ``bucket_bits`` of a block number the buckets of its table, and the first bits of the next block are its tag.
-
-    Copies, up to 64 bits, begin with a table in the order of the fingerprints: the first two blocks are the leading bits.
-    """
-    length = len(cut[0]) if cut else 0
-    if not LEAST_BUCKET_BITS <= bucket_bits <= min(length, MOST_BUCKET_BITS):
-        raise InputError(
-            f"columns-M-B at {bits} bits needs M blocks, and numbers of buckets of B bits: at least {LEAST_BUCKET_BITS}, at most "
-            f"{MOST_BUCKET_BITS} and those of a block; got M={len(cut)}, B={bucket_bits}"
-        )
-    if max(spread(len(cut), radius)) >= bucket_bits:
-        raise InputError(f"columns-{len(cut)} at radius {radius} would look at every bucket: use more blocks, or scan")
-    wide = bits > WORD_BITS
-    specs = [TableSpec(identity(bits), TAG_BITS, 0, ROWS)] if wide else []
-    for place, flips in enumerate(spread(len(cut), radius)):
-        block, behind = cut[place], (place + 1) % len(cut)
-        tag: Sequence[int] = cut[behind][:TAG_BITS]
-        # The tag of the table in the order of the fingerprints follows its bucket. No other tag has these bits.
-        if not wide and place == 0:
-            tag = range(bucket_bits, min(bucket_bits + TAG_BITS, bits if len(cut) == 1 else 2 * length))
-        elif not wide and behind == 0:
-            tag = cut[0][: min(TAG_BITS, bucket_bits)]
-        lead = [*block[:bucket_bits], *tag]
-        leads = set(lead)
-        permutation = bytes([*lead, *(bit for bit in range(bits) if bit not in leads)])
-        specs.append(TableSpec(permutation, bucket_bits, flips, REFERENCES if wide else COPIES, len(tag)))
-    return specs
-
-
-def row_bucket_bits(fingerprint_count: int) -> int:
-    """Return the bits of the buckets of a row file: few for few rows, since each bucket takes four bytes."""
-    return min(max(fingerprint_count.bit_length() - ROWS_SHARE_BITS, LEAST_BUCKET_BITS), TAG_BITS)
-
-
-def deal_in_turn(block_count: int, bits: int) -> tuple[list[list[int]], int]:
-    """Return disjoint blocks, all as long, of bits dealt in turn, and how many lead undealt: the first two of copies.
-
-    Raises
-    ------
-    InputError
-        There are not two blocks to deal to.
-    """
-    length = bits // block_count if block_count else 0
-    kept = 0 if bits > WORD_BITS else 2
-    free, count = range(kept * length, bits), block_count - kept
-    if count < 2:
-        raise InputError(f"dealt-M-B at {bits} bits needs at least {kept + 2} blocks, got M={block_count}")
-    dealt = [list(free[start::count])[:length] for start in range(count)]
-    return [list(range(place * length, (place + 1) * length)) for place in range(kept)] + dealt, kept
-
-
 def block_lengths(block_count: int, bits: int) -> list[int]:
     """Cut ``bits`` into blocks whose lengths differ by at most one, longer ones first."""
     short, longer = divmod(bits, block_count)
@@ -452,11 +167,6 @@ def _table(leading: Sequence[int], flips: int, bits: int) -> TableSpec:
     rest = [bit for bit in range(bits) if bit not in leads]
     prefix_bits = min(len(leading), WORD_BITS)
     return TableSpec(bytes([*leading, *rest]), prefix_bits, min(flips, prefix_bits))
-
-
-def identity(bits: int) -> bytes:
-    """Return the permutation that leaves every bit at its place."""
-    return bytes(range(bits))
 
 
 def blocks(block_count: int, leading_count: int, radius: int, bits: int = WORD_BITS) -> list[TableSpec]:

@@ -5,19 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import comb
 
-from fpstore.design.families import (
-    BLOCKS,
-    DEALT,
-    MANKU,
-    ROWS,
-    SCAN,
-    TAG_BITS,
-    Design,
-    TableSpec,
-    design,
-    identity,
-    lookup_radius,
-)
+from fpstore.design.families import DEALT, MANKU, SCAN, Design, design, lookup_radius
+from fpstore.design.tables import BLOCKS, ROWS, TAG_BITS, TableSpec, identity
 from fpstore.errors import InputError
 from fpstore.width import WORD_BITS
 

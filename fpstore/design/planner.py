@@ -5,6 +5,7 @@ Sizes follow from the code (docs/design.md), times from the constants of :mod:`f
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -25,9 +26,10 @@ from fpstore.design.costs import (
     single_scan_nanoseconds,
 )
 from fpstore.design.dealing import deal
-from fpstore.design.families import DEALT, MANKU, SCAN, TAG_BITS, Design, TableLookup, check_radius, lookup_radius
+from fpstore.design.families import DEALT, MANKU, SCAN, Design, check_radius, lookup_radius
 from fpstore.design.families import design as make_design
 from fpstore.design.sample import SAMPLE_SIZE, Sample
+from fpstore.design.tables import TAG_BITS, TableLookup
 from fpstore.errors import InputError
 from fpstore.io import check_fingerprints
 from fpstore.resources import parse_size, total_memory
@@ -426,7 +428,7 @@ def crossover(n: int, radius: int, storage: str = "hot", width: int = WORD_BITS)
         fastest = min(_plans(count, within, wishes), key=lambda p: _cost(p, storage))
         return fastest.name == SCAN
 
-    first = next(r for r in range(most_radius + 2) if scans(n, r))
+    first = bisect_left(range(most_radius + 1), True, key=lambda r: scans(n, r))  # look-ups grow with the radius, scans do not
     if radius > most_radius:
         return Crossover(first, None)
     most = 0

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.aliases import Words
-from fpstore.design.families import TableSpec
+from fpstore.design.tables import TableSpec
 from fpstore.width import WORD_BITS, Width, leading_words
 
 SAMPLE_SIZE = 1 << 14

@@ -16,14 +16,14 @@ from fpstore import _kernel
 from fpstore.aliases import Bytes, Counts, Words
 from fpstore.arguments import printable
 from fpstore.cached import cached_property
-from fpstore.design import families
-from fpstore.design.families import TAG_BITS, TableSpec
+from fpstore.design import tables
+from fpstore.design.tables import TAG_BITS, TableSpec
 from fpstore.disk.files import RUN_REPAIR, open_file, read_at
 from fpstore.errors import CorruptStoreError, StorageError
 from fpstore.width import WORD_BITS, Width, ascending, leading_words
 
 COPIES, REFERENCES, ROWS = range(3)  # kinds
-KINDS = {COPIES: families.COPIES, REFERENCES: families.REFERENCES, ROWS: families.ROWS}
+KINDS = {COPIES: tables.COPIES, REFERENCES: tables.REFERENCES, ROWS: tables.ROWS}
 PIECE_ENTRIES = 1 << 17
 PIECE_PAGES = 1 << 8
 SPARSE = 64  # blocks of ids between keys that are read one by one
@@ -76,7 +76,7 @@ class ColumnFile:
         """What a design says of such a table."""
         kernel = self.kernel
         if self._is_rows:  # how many buckets there are follows from their count
-            return TableSpec(kernel.permutation, TAG_BITS, 0, families.ROWS)
+            return TableSpec(kernel.permutation, TAG_BITS, 0, tables.ROWS)
         return TableSpec(kernel.permutation, kernel.bucket_bits, kernel.threshold, KINDS[kernel.kind], kernel.tag_bits)
 
     def fileno(self) -> int:

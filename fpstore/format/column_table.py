@@ -13,7 +13,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Bytes, Words
 from fpstore.arguments import printable
-from fpstore.design.families import TAG_BITS, row_bucket_bits
+from fpstore.design.tables import TAG_BITS, row_bucket_bits
 from fpstore.disk.files import read_at
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError

@@ -10,7 +10,8 @@ import numpy as np
 from fpstore import _kernel
 from fpstore.aliases import Counts, Words
 from fpstore.cached import cached_property
-from fpstore.design.families import BLOCKS, ROWS, Design, TableSpec
+from fpstore.design.families import Design
+from fpstore.design.tables import BLOCKS, ROWS, TableSpec
 from fpstore.disk.files import opened, read_at
 from fpstore.format import column_file
 from fpstore.format.column_file import ColumnFile
@@ -135,10 +136,10 @@ class ColumnTableReader:
         check_place(self.path, columns, told, (design, table, fingerprint_count, set_digest))
 
     def skewed(self, bound: float) -> bool:
-        """Whether look-ups meet so many times the entries that they would meet if all buckets were alike."""
+        """Whether look-ups meet so many times the other entries that they would meet if the bits were random."""
         counts = np.diff(self._reader.directory.astype(np.float64))
         n = float(counts.sum())
-        return n > 0 and float(counts @ counts) * len(counts) > bound * n * n
+        return n > 0 and float(counts @ (counts - 1)) * len(counts) > bound * n * n
 
     def verify(self, tick: Callable[[int], None] = lambda rows: None) -> int:
         """Read and check everything but where references lead; see :meth:`ColumnFile.verify`."""
@@ -200,6 +201,12 @@ class RingProber:
         """Return (lims, fingerprints, distances), or None if there are more than ``most`` matches."""
         found = self._kernel.probe(queries, radius, self._thresholds, self._balance, most, stop)
         return None if found is None else found[:3]
+
+    def count(self, queries: Words, radius: int) -> tuple[int, int, int]:
+        """Return the look-ups of a probe, the entries whose tags it compared, and those whose distance it computed."""
+        found = self._kernel.probe(queries, radius, self._thresholds, self._balance)
+        assert found is not None
+        return found[4]
 
     def probe_one(
         self, query: int, radius: int, identity: _kernel.Table | _kernel.ColumnIdentity

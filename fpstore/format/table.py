@@ -15,7 +15,8 @@ from fpstore import _kernel
 from fpstore.aliases import Counts, Words
 from fpstore.arguments import printable
 from fpstore.cached import cached_property
-from fpstore.design.families import Design, TableSpec
+from fpstore.design.families import Design
+from fpstore.design.tables import TableSpec
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError
 from fpstore.format import huffman

@@ -14,7 +14,7 @@ from fpstore import _kernel
 from fpstore.aliases import Counts, Words
 from fpstore.arguments import printable
 from fpstore.cached import cached_property
-from fpstore.design.families import TableSpec
+from fpstore.design.tables import TableSpec
 from fpstore.disk.files import RUN_REPAIR, open_file, read_at
 from fpstore.errors import CorruptStoreError, StorageError
 from fpstore.format import huffman

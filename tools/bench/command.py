@@ -23,7 +23,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import billion, building, cold, data, far, kernel, living, naming, planning, plots, probing, skew
+from bench import billion, building, cold, column_prices, data, far, kernel, living, naming, planning, plots, probing, skew
 from bench.harness import Bench, Options, Result, machine, versions
 
 OPERATIONS: dict[str, Callable[[Bench], Result]] = {
@@ -50,6 +50,7 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "strings": naming.strings,
     "by-id": naming.by_id,
     "costs": planning.costs,
+    "column-costs": column_prices.column_prices,
     "ranking": planning.ranking,
     "sweep": kernel.sweep,
     "billion": billion.billion,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ Bytes = npt.NDArray[np.uint8]
 CHUNK = 1 << 18
 CHECKED = 16  # queries whose answers are compared with those of a scan
 SCANNED = 4
+INSERTED = 1 << 18
 SLOW_QUERIES = 16  # of a rival that takes milliseconds
 
 
@@ -31,6 +33,7 @@ class Case(NamedTuple):
 
 
 CASES = (
+    Case(64, 22, "uniform", 3, (4, 16, 0)),  # what inserts and merges of the others are compared with
     Case(64, 24, "uniform", 5, (4, 16, 1)),
     Case(64, 24, "uniform", 7, (4, 16, 1)),
     Case(64, 24, "uniform", 8, (4, 16, 2)),
@@ -74,10 +77,19 @@ def picture(rng: np.random.Generator, count: int, width: int) -> Bytes:
     return np.concatenate(parts)
 
 
+def constant(rng: np.random.Generator, count: int, width: int) -> Bytes:
+    """Return uniform fingerprints of which a quarter of the bits, in two runs, never vary."""
+    rows = uniform(rng, count, width)
+    rows[:, : width // 64] = 0x5A
+    rows[:, width // 16 : width // 16 + width // 64] = 0xFF
+    return rows
+
+
 KINDS: dict[str, Callable[[np.random.Generator, int, int], Bytes]] = {
     "uniform": uniform,
     "families": families,
     "picture": picture,
+    "constant": constant,
 }
 
 
@@ -176,8 +188,28 @@ def _measure(bench: Bench, case: Case, rows: Bytes, design: str) -> Result:
             "scan_to_batch": ratio(scan, together / len(batch), 0),
         }
         out.update(_rivals(bench, case, rows, queries, together / len(batch), store))
+    out.update(_changed(bench, path, case))
     shutil.rmtree(path)
     return out
+
+
+def _changed(bench: Bench, path: Path, case: Case) -> Result:
+    """Insert rows at once, probe what is new alone, and merge."""
+    new = uniform(np.random.default_rng([bench.seed, case.width, 1]), 256 if bench.smoke else INSERTED, case.width)
+    with fpstore.open(path, "r+", sync="batch") as store:
+        start = time.perf_counter()
+        store.insert(new)
+        inserted = time.perf_counter() - start
+        start = time.perf_counter()
+        store.merge()
+        merged = time.perf_counter() - start
+        stats = store.stats()
+        total = stats["bytes"]["tables"]
+    return {
+        "insert_microseconds_per_row": microseconds(inserted, len(new)),
+        "insert_nanoseconds_per_byte": round(inserted / len(new) / (case.width // 8) * 1e9, 2),
+        "merge_nanoseconds_per_byte_of_tables": round(merged / total * 1e9, 2),
+    }
 
 
 def _check(store: fpstore.Store, queries: Bytes, radius: int) -> None:

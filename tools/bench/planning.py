@@ -2,39 +2,46 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 import fpstore
 from bench.data import Words
+from bench.far import KINDS, near
 from bench.harness import Bench, Result, microseconds, ratio
 from fpstore import _kernel
 from fpstore.design.costs import BATCH_QUERIES, NANOSECONDS, SCAN_ENTRY_NS, Work, work
-from fpstore.design.families import TableLookup, lookup_radius
 from fpstore.design.planner import SPEED_FOR_TWICE_THE_BYTES, Plan, weighted_cost
+from fpstore.design.sample import evenly
+from fpstore.design.tables import TableLookup
+from fpstore.width import Width
 
 SIZES = (20, 22, 24)
-RANKED_SIZES = (20, 22)
+SCANNED_SIZES = (20, 22)
 ENTRIES_LOG2 = (-2, 0, 2, 4, 5, 6, 7, 8, 10, 12, 14)  # that a look-up meets
 VARIANTS = (1, 4, 16, 64)  # look-ups of a query, with up to two flips
 MOST_ENTRIES = 1 << 23  # of one timed run
 FASTEST = 3  # designs that are ranked because they are predicted to be among the fastest
+MOST_BYTES = 400.0  # no design that takes more is ranked
+SINGLE = 1 << 8  # queries that are asked one at a time
+PROBE_MICROSECONDS = 1.2  # what every single probe takes, with its ids
 SLOWEST = 8.0  # and those slower than the choice by so much are not
 SCANNED_QUERIES = 1 << 8  # of one kernel call, as in a batch
 SLACK = 1.25  # what noise may do to a ratio of measured times
 
 
-def _isas() -> list[str]:
+def isas() -> list[str]:
     return [isa for isa in ("avx2", "avx512") if isa in _kernel.available_isas()] or [_kernel.isa()]
 
 
-def _least(runs: Sequence[Callable[[], object]], repeats: int) -> list[float]:
+def least(runs: Sequence[Callable[[], object]], repeats: int) -> list[float]:
     """Return the least processor time of each, taken in turn: the machine may be shared, and what others do only adds."""
     best = [float("inf")] * len(runs)
     for _ in range(repeats):
@@ -53,7 +60,7 @@ def _masks(prefix_bits: int, count: int) -> Words:
     return np.sort(masks[np.append(picked, 0)])
 
 
-def _fit(rows: list[Work], times: list[float]) -> npt.NDArray[np.float64]:
+def fitted(rows: Sequence[tuple[float, ...]], times: list[float]) -> npt.NDArray[np.float64]:
     """Return the prices, none below zero, that explain the times with the least squares of relative errors."""
     scale = np.array(times)
     shares = np.array(rows) / scale[:, None]
@@ -86,24 +93,32 @@ def _measured(bench: Bench, size: int) -> list[tuple[Result, Work]]:
         figures = {"log2": size, "entries": 2.0**found, "queries": len(queries), "lookups": count}
         cases.append(({**figures, "blocks": round(opened / lookups, 2), "blocks_expected": round(expected.blocks, 2)}, expected))
         runs.append(partial(prober.probe, queries, 3))
-    for isa in _isas():
+    for isa in isas():
         _kernel.select_isa(isa)
-        for (figures, _), took in zip(cases, _least(runs, bench.repeats), strict=True):
+        for (figures, _), took in zip(cases, least(runs, bench.repeats), strict=True):
             figures[isa] = round(max(took / figures["queries"] / figures["lookups"] * 1e9, 1e-3), 1)
     bench.forget()
     return cases
 
 
-def _scanned(bench: Bench, size: int) -> Result:
-    """Time a scan with a batch of queries: nanoseconds per query and entry, by instruction set."""
-    table = bench.store("flip-1", "uniform", size, radius=0).kernel_tables[0]
-    queries = bench.queries("uniform", size, SCANNED_QUERIES)
-    out: Result = {"log2": size, "queries": len(queries)}
-    for isa in _isas():
+def _scanned(bench: Bench, size: int, width: int) -> Result:
+    """Time a scan with a batch of queries and with one: nanoseconds per query and entry, by instruction set."""
+    rng = np.random.default_rng([bench.seed, width])
+    rows = rng.integers(0, 256, (1 << size, width // 8), np.uint8)
+    path = bench.folder / "scanned.fps"
+    fpstore.build(path, rows, width=width, radius=0, overwrite=True).close()
+    store = fpstore.open(path)
+    table = store.kernel_tables[0]
+    queries = Width(width).from_bytes(rng.integers(0, 256, SCANNED_QUERIES * width // 8, np.uint8))
+    out: Result = {"log2": size, "width": width, "queries": len(queries)}
+    for isa in isas():
         _kernel.select_isa(isa)
-        least = _least([partial(table.scan, queries, 8, 0, table.block_count)], bench.repeats)[0]
-        out[isa] = round(least / len(queries) / table.fingerprint_count * 1e9, 3)
-    bench.forget()
+        runs = [partial(table.scan, asked, 8, 0, table.block_count) for asked in (queries, queries[:1])]
+        many, single = least(runs, bench.repeats)
+        out[isa] = round(many / len(queries) / table.fingerprint_count * 1e9, 3)
+        out[f"{isa}, single"] = round(single / table.fingerprint_count * 1e9, 3)
+    store.close()
+    shutil.rmtree(path)
     return out
 
 
@@ -112,14 +127,14 @@ def costs(bench: Bench) -> Result:
     chosen = _kernel.isa()
     try:
         cases = [case for size in bench.sizes(*SIZES) for case in _measured(bench, size)]
-        scans = [_scanned(bench, size) for size in bench.sizes(*SIZES)]
+        scans = [_scanned(bench, size, width) for size in bench.sizes(*SCANNED_SIZES) for width in (64, 128, 256)]
     finally:
         _kernel.select_isa(chosen)
     rows = [expected for _, expected in cases]
     out: Result = {"assumed": {**NANOSECONDS._asdict(), "scan": SCAN_ENTRY_NS}, "scans": scans}
-    for isa in _isas():
+    for isa in isas():
         times = [figures[isa] for figures, _ in cases]
-        prices = _fit(rows, times)
+        prices = fitted(rows, times)
         errors = np.array(rows) @ prices / np.array(times)
         out[isa] = {
             "nanoseconds": {name: round(float(price), 2) for name, price in zip(Work._fields, prices, strict=True)},
@@ -128,53 +143,98 @@ def costs(bench: Bench) -> Result:
     return {**out, "points": [figures for figures, _ in cases]}
 
 
+class Ranked(NamedTuple):
+    """A set, and the radii at which choices are judged."""
+
+    width: int
+    log2: int
+    kind: str
+    radii: tuple[int, ...]
+
+
+RANKED = (
+    *(Ranked(64, log2, kind, (3, 5, 8, 10, 12)) for log2 in (16, 20) for kind in KINDS),
+    Ranked(64, 22, "uniform", (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16)),
+    Ranked(64, 22, "picture", (5, 8, 10, 12)),
+    Ranked(32, 20, "uniform", (2, 4, 8)),
+    Ranked(128, 20, "uniform", (3, 6, 10, 16)),
+    *(Ranked(256, 20, kind, (15, 31, 48)) for kind in ("uniform", "picture")),
+)
+
+
 def _contenders(plans: list[Plan]) -> list[Plan]:
     """Return the choice, the smaller designs, and the fastest; not those that are slower by far."""
     best = plans[0]
-    within = [p for p in plans if p.microseconds < best.microseconds * SLOWEST]
-    smaller = [p for p in within if p.bytes_per_fingerprint < best.bytes_per_fingerprint]
-    fastest = sorted(within, key=lambda p: p.microseconds)[:FASTEST]
+    within = [p for p in plans if p.mean_microseconds < best.mean_microseconds * SLOWEST and p.bytes_per_fingerprint < MOST_BYTES]
+    smaller = sorted((p for p in within if p.bytes_per_fingerprint < best.bytes_per_fingerprint), key=weighted_cost)[:FASTEST]
+    fastest = sorted(within, key=lambda p: p.mean_microseconds)[:FASTEST]
     return list({p.name: p for p in (best, *smaller, *fastest)}.values())
 
 
-def _judged(plans: list[Plan], took: dict[str, float]) -> Result:
+def _judged(plans: list[Plan], took: dict[str, tuple[float, float]]) -> Result:
     """Say how good a choice the first plan was by measured times."""
-    choice = plans[0]
-    measured = {p.name: weighted_cost(replace(p, microseconds=max(took[p.name], 1e-3))) for p in plans}
-    best = min(plans, key=lambda p: measured[p.name])
+    measured = {p.name: replace(p, microseconds=took[p.name][0], single_microseconds=took[p.name][1]) for p in plans}
+    choice, best = measured[plans[0].name], min(measured.values(), key=weighted_cost)
     beaten = [
         p.name
-        for p in plans
+        for p in measured.values()
         if p.bytes_per_fingerprint * 2 < choice.bytes_per_fingerprint
-        and took[p.name] * SLACK <= took[choice.name] * SPEED_FOR_TWICE_THE_BYTES
+        and p.mean_microseconds * SLACK <= choice.mean_microseconds * SPEED_FOR_TWICE_THE_BYTES
     ]
-    return {"best": best.name, "chosen_to_best": ratio(measured[choice.name], measured[best.name]), "beaten_by": beaten}
+    return {"best": best.name, "chosen_to_best": ratio(weighted_cost(choice), weighted_cost(best)), "beaten_by": beaten}
 
 
-def _ranked(bench: Bench, size: int, radius: int) -> Result:
-    plans = _contenders(fpstore.plan(1 << size, radius, memory_budget=1 << 62))
-    queries: Words = bench.queries("uniform", size, BATCH_QUERIES)
-    stores = [bench.store(p.name, "uniform", size, radius=radius) for p in plans]
+def _one_by_one(store: fpstore.Store, queries: list[int]) -> None:
+    for query in queries:
+        store.probe(query)
+
+
+def _ranked(bench: Bench, case: Ranked, rows: Any, radius: int) -> Result:
+    width = Width(case.width)
+    sample = evenly(rows, 1 << 16)
+    plans = _contenders(fpstore.plan(len(rows), radius, memory_budget=1 << 62, width=case.width, sample=sample))
+    asked = near(np.random.default_rng([bench.seed, radius]), rows, 64 if bench.smoke else BATCH_QUERIES, radius)
+    queries = width.outside(width.from_bytes(asked.reshape(-1)))
+    alone = width.numbers(width.from_bytes(asked[:SINGLE].reshape(-1)))
+    stores = []
+    for p in plans:
+        path = bench.folder / f"{p.name}.fps"
+        stores.append(fpstore.build(path, rows, width=case.width, radius=radius, design=p.design.tables, overwrite=True))
     out: dict[str, Any] = {
-        p.name: {"bytes_per_fingerprint": round(p.bytes_per_fingerprint, 1), "predicted": round(p.microseconds, 2)} for p in plans
+        p.name: {
+            "bytes_per_fingerprint": round(p.bytes_per_fingerprint, 1),
+            "predicted": [round(p.microseconds, 2), round(p.single_microseconds, 2)],
+        }
+        for p in plans
     }
     result: Result = {"chosen": plans[0].name, "designs": out}
-    for isa in _isas():
+    for isa in isas():
         _kernel.select_isa(isa)
-        least = _least([partial(s.probe_many, queries, threads=1) for s in stores], bench.repeats)
-        took = {p.name: microseconds(t, len(queries)) for p, t in zip(plans, least, strict=True)}
+        batch = least([partial(s.probe_many, queries, threads=1) for s in stores], bench.repeats)
+        single = least([partial(_one_by_one, s, alone) for s in stores], bench.repeats)
+        took = {
+            p.name: (microseconds(b, len(queries)), max(microseconds(s, len(alone)) - PROBE_MICROSECONDS, 0.1))
+            for p, b, s in zip(plans, batch, single, strict=True)
+        }
         for p in plans:
-            out[p.name][isa] = {"microseconds": took[p.name], "predicted_to_measured": ratio(p.microseconds, took[p.name])}
+            out[p.name][isa] = took[p.name]
         result[isa] = _judged(plans, took)
-    bench.forget()
+    for store in stores:
+        store.close()
+        shutil.rmtree(store.path)
     return result
 
 
 def ranking(bench: Bench) -> Result:
     """Compare what `auto` takes at each radius with the designs that could be better: predicted and measured times."""
     chosen = _kernel.isa()
-    radii = (1, 3) if bench.smoke else range(1, lookup_radius(64) + 1)
+    out: Result = {}
     try:
-        return {f"2^{size}": {f"radius {r}": _ranked(bench, size, r) for r in radii} for size in bench.sizes(*RANKED_SIZES)}
+        for case in RANKED:
+            log2 = bench.log2(case.log2)
+            rows = KINDS[case.kind](np.random.default_rng([bench.seed, case.width]), 1 << log2, case.width)
+            name = f"{case.width} bits, 2^{log2} {case.kind}"
+            out[name] = {f"radius {r}": _ranked(bench, case, rows, r) for r in case.radii[: 1 if bench.smoke else None]}
     finally:
         _kernel.select_isa(chosen)
+    return out

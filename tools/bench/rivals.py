@@ -17,8 +17,8 @@ from bench.answers import Answers
 from bench.data import Words
 from bench.harness import Growth, available_memory
 from fpstore import _kernel
-from fpstore.design.families import TableLookup
 from fpstore.design.families import design as make_design
+from fpstore.design.tables import TableLookup
 
 PART_QUERIES = 1 << 14  # of one call in a thread, as in fpstore
 MEMORY_SHARE = 0.8

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from fpstore import Store
-from fpstore.design.families import TableSpec, identity
 from fpstore.design.families import design as make_design
+from fpstore.design.tables import TableSpec, identity
 from fpstore.errors import InputError
 from sweep.data import KINDS, Ids, Rng, Shape, Words, make_ids, make_queries, make_rows, without
 from sweep.model import Model

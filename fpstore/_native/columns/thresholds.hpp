@@ -5,7 +5,7 @@
 namespace fpstore {
 namespace {
 
-constexpr unsigned kCounted = 3;       // thresholds up to this one are counted in the directory; larger ones are estimated
+constexpr unsigned kCounted = 3;       // larger thresholds are never counted in the directory, only estimated
 constexpr unsigned kMostRadius = 256;  // a larger radius is as this one
 
 // The next number with as many bits, in ascending order; mask is not 0.
@@ -15,8 +15,8 @@ inline uint32_t next_mask(uint32_t mask) {
 }
 
 // costs[t + 1] of looking up in all buckets that differ from the query's in at most t bits, for t from -1 to most: look-ups, and
-// the entries that they meet.
-inline Status count_costs(const ColumnView& t, uint32_t bucket, unsigned most, float* costs, Fault* fault) {
+// the entries that they meet. Up to `counted` bits the directory tells; what follows is estimated.
+inline Status count_costs(const ColumnView& t, uint32_t bucket, unsigned counted, unsigned most, float* costs, Fault* fault) {
   constexpr float kLookup = 24, kEntry = 1;
   const Status status = trust(t.pages, t.directory_at, 4 * (bucket_count(t) + 1), fault);
   if (__builtin_expect(status != Status::ok, 0)) return status;
@@ -26,7 +26,7 @@ inline Status count_costs(const ColumnView& t, uint32_t bucket, unsigned most, f
   for (unsigned f = 0; f <= most; ++f) {
     if (f > t.bucket_bits) {
       step = 0;
-    } else if (f <= kCounted) {
+    } else if (f <= counted) {
       uint64_t met = 0;
       for (uint32_t mask = (uint32_t{1} << f) - 1; mask < end; mask = f ? next_mask(mask) : end) {
         const uint64_t both = load64(t.directory + 4 * uint64_t{bucket ^ mask});
@@ -55,8 +55,9 @@ inline Status choose_thresholds(const Ring& ring, const uint32_t* buckets, unsig
   // Enough for an even share with some to spare: what costs most is never worth it.
   unsigned most = wanted / ring.count + 3;
   if (most > wanted) most = wanted;
+  const unsigned even = wanted / ring.count, counted = even < 1 ? 1 : even < kCounted ? even : kCounted;
   for (unsigned i = 0; i < ring.count; ++i) {
-    const Status status = count_costs(*ring.tables[i].table, buckets[i], most - 1, s->costs, fault);
+    const Status status = count_costs(*ring.tables[i].table, buckets[i], counted, most - 1, s->costs, fault);
     if (__builtin_expect(status != Status::ok, 0)) {
       fault->table = i;
       return status;

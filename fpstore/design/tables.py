@@ -1,0 +1,158 @@
+"""One table of a design: which bits lead, how many of them may differ, and what kind of file it is."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import comb
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.cached import cached_property
+from fpstore.errors import InputError
+from fpstore.width import WIDTHS, WORD_BITS, Width
+
+# The kinds of tables: blocks of codes, or columns: copies of the fingerprints, references to rows, or the rows themselves.
+BLOCKS, COPIES, REFERENCES, ROWS = "blocks", "copies", "references", "rows"
+KINDS = (BLOCKS, COPIES, REFERENCES, ROWS)
+TAG_BITS = 16
+MOST_BUCKET_BITS = 19  # a directory of 2^19 buckets stays in the cache
+LEAST_BUCKET_BITS = 8
+ROWS_SHARE_BITS = 4  # a bucket of a row file has at least about so many rows, as a power of two
+
+
+def identity(bits: int) -> bytes:
+    """Return the permutation that leaves every bit at its place."""
+    return bytes(range(bits))
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """One table of a design.
+
+    Parameters
+    ----------
+    permutation : bytes
+        64 entries; entry i is the source bit of bit i, where 0 is the most significant bit.
+    prefix_bits : int
+        The number of leading bits (after the permutation) that a look-up fixes.
+    flips : int
+        The number of leading bits that may differ; of a column table, -1 if it is not looked up.
+    kind : str
+        One of KINDS. The leading bits of a column table are those that number its buckets.
+    tag_bits : int
+        Of a column table: the bits behind the leading ones that a look-up compares first.
+    """
+
+    permutation: bytes
+    prefix_bits: int
+    flips: int = 0
+    kind: str = BLOCKS
+    tag_bits: int = 0
+
+    def __post_init__(self) -> None:
+        bits = len(self.permutation)
+        if bits not in WIDTHS or sorted(self.permutation) != list(range(bits)):
+            raise InputError("a table's permutation must hold each of 32, 64, 128 or 256 bits once")
+        most = min(bits, WORD_BITS)
+        if not 0 <= self.prefix_bits <= most:
+            raise InputError(f"prefix_bits must be 0 to {most}, got {self.prefix_bits}")
+        if self.kind not in KINDS or not 0 <= self.tag_bits <= TAG_BITS:
+            raise InputError(f"a table is of one of the kinds {', '.join(KINDS)}, with at most {TAG_BITS} bits of tag")
+        if not (-1 if self.in_ring else 0) <= self.flips <= self.prefix_bits:
+            raise InputError(f"flips must be 0 to prefix_bits ({self.prefix_bits}), got {self.flips}")
+
+    @property
+    def width(self) -> Width:
+        """The width of the fingerprints."""
+        return Width(len(self.permutation))
+
+    @property
+    def in_ring(self) -> bool:
+        """Whether it is a column table that is looked up."""
+        return self.kind in (COPIES, REFERENCES)
+
+    @property
+    def tag(self) -> frozenset[int]:
+        """The source bits of the tag."""
+        return frozenset(self.permutation[self.prefix_bits : self.prefix_bits + self.tag_bits])
+
+    @property
+    def leading(self) -> frozenset[int]:
+        """The source bits that lead, where 0 is the most significant bit."""
+        return frozenset(self.permutation[: self.prefix_bits])
+
+    @property
+    def key_words(self) -> int:
+        """The words of a key that the table is sorted by."""
+        return 1 if self.kind == REFERENCES else self.width.words
+
+    @property
+    def covers_all(self) -> bool:
+        """Whether every pair meets in this table."""
+        return self.flips >= self.prefix_bits
+
+    @property
+    def sort_bits(self) -> int:
+        """The number of leading bits that must be sorted, in a set that was sorted before it was permuted.
+
+        The bits after them keep their source order, so keys that tie on the leading bits are already in order.
+        """
+        bits = len(self.permutation) - 1
+        while bits > 0 and self.permutation[bits - 1] < self.permutation[bits]:
+            bits -= 1
+        return max(bits, 1)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the table as plain data."""
+        data: dict[str, object] = {"permutation": self.permutation.hex(), "prefix_bits": self.prefix_bits, "flips": self.flips}
+        return data if self.kind == BLOCKS else {**data, "kind": self.kind, "tag_bits": self.tag_bits}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> TableSpec:
+        """Rebuild a table written by :meth:`to_json`."""
+        kind, tag_bits = str(data.get("kind", BLOCKS)), int(data.get("tag_bits", 0))
+        return TableSpec(bytes.fromhex(data["permutation"]), int(data["prefix_bits"]), int(data["flips"]), kind, tag_bits)
+
+
+@dataclass(frozen=True)
+class TableLookup:
+    """The look-up of a probe in one table: all entries whose leading bits equal the query's XOR one of the masks."""
+
+    table: int
+    prefix_bits: int
+    flips: int
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether it meets every entry of its table."""
+        return self.prefix_bits == 0
+
+    @property
+    def variant_count(self) -> int:
+        """The number of prefix look-ups per query."""
+        return sum(comb(self.prefix_bits, i) for i in range(self.flips + 1))
+
+    @cached_property
+    def masks(self) -> npt.NDArray[np.uint64]:
+        """The masks, ascending: at most ``flips`` of the leading ``prefix_bits`` set."""
+        masks = [
+            sum(1 << (WORD_BITS - 1 - bit) for bit in bits)
+            for count in range(self.flips + 1)
+            for bits in itertools.combinations(range(self.prefix_bits), count)
+        ]
+        return np.array(sorted(masks), dtype=np.uint64)
+
+
+def row_bucket_bits(fingerprint_count: int) -> int:
+    """Return the bits of the buckets of a row file: few for few rows, since each bucket takes four bytes."""
+    return min(max(fingerprint_count.bit_length() - ROWS_SHARE_BITS, LEAST_BUCKET_BITS), TAG_BITS)
+
+
+def spread(block_count: int, radius: int) -> list[int]:
+    """Return thresholds t_i for so many blocks, at least -1 each, with sum(t_i + 1) = radius + 1 (GPH, ICDE 2018)."""
+    base, extra = divmod(radius + 1, block_count)
+    return [base - 1 + (place >= block_count - extra) for place in range(block_count)]

@@ -1,0 +1,115 @@
+"""The operation column-costs: the prices of the planner's model of column tables, fitted to probes of one query and of many."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import fpstore
+from bench.far import KINDS, near
+from bench.harness import Bench, Result, microseconds, ratio
+from bench.planning import fitted, isas, least
+from fpstore import _kernel
+from fpstore.design import column_costs
+from fpstore.design.column_costs import LINE_TAGS, ColumnWork
+from fpstore.design.sample import Sample, evenly
+from fpstore.format.stored_table import RingProber
+from fpstore.width import Width
+
+SAMPLE = 1 << 16
+SINGLE = 1 << 8  # queries that are asked one at a time
+MOST_ENTRIES = 1 << 26  # whose tags one timed run compares
+
+
+class Case(NamedTuple):
+    """A store, and the radii of its probes."""
+
+    width: int
+    log2: int
+    kind: str
+    design: str
+    radius: int
+    radii: tuple[int, ...]
+
+
+CASES = (
+    *(Case(64, log2, "uniform", "columns-4", 12, (3, 5, 7, 8, 10, 12)) for log2 in (20, 22, 24)),
+    *(Case(64, log2, "uniform", "columns-3-19", 10, (2, 3, 5, 6, 8, 10)) for log2 in (20, 22, 24)),
+    Case(64, 24, "uniform", "columns-2-19", 5, (1, 3, 5)),
+    Case(64, 22, "picture", "columns-4", 12, (5, 8, 10, 12)),
+    Case(64, 24, "picture", "dealt-4-16", 12, (5, 8, 10, 12)),
+    Case(128, 22, "uniform", "columns-7-18", 14, (6, 10, 12, 14)),
+    Case(128, 24, "uniform", "columns-8", 14, (6, 10, 14)),
+    Case(256, 22, "uniform", "columns-16", 40, (15, 24, 31, 40)),
+    Case(256, 22, "picture", "columns-12", 31, (11, 20, 31)),
+)
+
+
+def column_prices(bench: Bench) -> Result:
+    """Fit the prices to the work that the kernel counts, and say how far the work expected of a sample is from it."""
+    points: list[Result] = []
+    works: list[ColumnWork] = []
+    for case in CASES:
+        for point, work in _measured(bench, case):
+            points.append(point)
+            works.append(work)
+    out: Result = {"assumed": column_costs.NANOSECONDS._asdict()}
+    for isa in isas():
+        for how in ("batch", "single"):
+            times = [point[isa][how] * 1000 for point in points]
+            prices = fitted(works, times)
+            errors = np.array(works) @ prices / np.array(times)
+            shares = {str(share): round(float(np.quantile(errors, share)), 2) for share in (0, 0.1, 0.5, 0.9, 1)}
+            named = {name: round(float(price), 2) for name, price in zip(ColumnWork._fields, prices, strict=True)}
+            out[f"{isa}, {how}"] = {"nanoseconds": named, "fitted_to_measured": shares}
+    return {**out, "points": points}
+
+
+def _one_by_one(prober: RingProber, queries: list[int], radius: int, identity: Any) -> None:
+    for query in queries:
+        prober.probe_one(query, radius, identity)
+
+
+def _measured(bench: Bench, case: Case) -> list[tuple[Result, ColumnWork]]:
+    log2 = bench.log2(case.log2)
+    width = Width(case.width)
+    rows = KINDS[case.kind](np.random.default_rng([bench.seed, case.width]), 1 << log2, case.width)
+    path = bench.folder / "columns.fps"
+    out = []
+    with fpstore.build(path, rows, width=case.width, radius=case.radius, design=case.design, overwrite=True) as store:
+        generation = store.snapshot().generation
+        sample = Sample(evenly(width.from_bytes(rows), SAMPLE), width)
+        for radius in case.radii:
+            prober = generation.prober(radius)
+            assert isinstance(prober, RingProber)
+            asked = near(np.random.default_rng([bench.seed, radius]), rows, 64 if bench.smoke else 4096, radius)
+            queries = width.from_bytes(asked.reshape(-1))
+            pilot = queries[:64]
+            entries = prober.count(pilot, radius)[1] / len(pilot)
+            queries = queries[: max(int(MOST_ENTRIES / max(entries, 1)), len(pilot))]
+            lookups, candidates, left = (count / len(queries) for count in prober.count(queries, radius))
+            copies, kept = (0.0, left) if case.width > 64 else (left, 0.0)
+            work = ColumnWork(1.0, lookups, lookups + candidates / LINE_TAGS, candidates, copies, kept)
+            expected = column_costs.work(replace(store.design, radius=radius), len(rows), sample)
+            point: Result = {"case": f"{case.width} bits, 2^{log2} {case.kind}, {case.design}", "radius": radius}
+            point["work"] = {name: round(amount, 1) for name, amount in zip(ColumnWork._fields, work, strict=True)}
+            point["expected_to_counted"] = {
+                name: ratio(getattr(expected, name), getattr(work, name))
+                for name in ("lookups", "candidates", "copies", "rows")
+                if getattr(work, name)
+            }
+            alone = width.numbers(queries[:SINGLE])
+            for isa in isas():
+                _kernel.select_isa(isa)
+                batch, single = least(
+                    [partial(prober.probe, queries, radius), partial(_one_by_one, prober, alone, radius, generation.identity)],
+                    bench.repeats,
+                )
+                point[isa] = {"batch": microseconds(batch, len(queries)), "single": microseconds(single, len(alone))}
+            out.append((point, work))
+    shutil.rmtree(path)
+    return out

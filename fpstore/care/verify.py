@@ -96,17 +96,20 @@ def _check_manifest(generation: Generation, report: Report) -> None:
 def _check_tables(generation: Generation, report: Report, progress: Progress | None) -> None:
     phase = _Phase(progress, PHASE_TABLES, report.fingerprints * len(generation.tables))
     references: list[tuple[ColumnFile, int]] = []
+    rows: ColumnFile | None = None
     for table in generation.tables:
         with _noted(report):
-            if isinstance(table, ColumnTableReader) and table.is_reference:
+            if not isinstance(table, ColumnTableReader):
+                table.verify(phase.tick)
+            elif table.is_reference:
                 references.append((table.file, table.verify(phase.tick)))
             else:
                 table.verify(phase.tick)
+                rows = table.file
         report.tables += 1
         report.blocks += table.kernel.block_count
         phase.reach(report.fingerprints * report.tables)
-    rows = generation.tables[0].file
-    if references and isinstance(rows, ColumnFile):
+    if references and rows is not None:  # they are compared with rows that are sound
         with _noted(report):
             for fault in check_references(references, rows, _Phase(progress, PHASE_REFERENCES, report.fingerprints).tick):
                 report.note(fault)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 from weakref import finalize
@@ -26,7 +27,7 @@ COPIES, REFERENCES, ROWS = range(3)  # kinds
 KINDS = {COPIES: tables.COPIES, REFERENCES: tables.REFERENCES, ROWS: tables.ROWS}
 PIECE_ENTRIES = 1 << 17
 PIECE_PAGES = 1 << 8
-SPARSE = 64  # blocks of ids between keys that are read one by one
+SPARSE = 16  # blocks of ids between keys that are read one by one: these take about as long to read
 Range = tuple[int, int]
 
 
@@ -200,12 +201,19 @@ class ColumnFile:
         return self.read_keys(0, self.kernel.block_count)
 
     def sample_keys(self, step: int) -> Words:
-        """Return the last entry of every ``step``-th block of ids, from the first on."""
-        count = self.kernel.block_count
-        if step < SPARSE:
-            return self.read_keys(0, count)[::step].copy()
-        ends = (self._entries_of(block, block + 1)[1] for block in range(0, count, step))
-        return np.concatenate([Width(self.kernel.width).empty(0), *(self.decode(end - 1, end) for end in ends)])
+        """Return the last entry of every ``step``-th block of ids, from the first on, without those that cannot be read.
+
+        A store takes a sample when it is opened. Damage is told by what needs the damaged part.
+        """
+        count, found = self.kernel.block_count, [Width(self.kernel.width).empty(0)]
+        at_once = step if step >= SPARSE else step * SPARSE
+        unreadable = (CorruptStoreError, StorageError)
+        with suppress(*unreadable):
+            _ = self._is_rows or self.directory
+            for block in range(0, count, at_once):
+                with suppress(*unreadable):
+                    found.append(self.read_keys(block, block + 1 if step == at_once else min(block + at_once, count))[::step])
+        return np.concatenate(found)
 
     # What is left of a damaged file
 

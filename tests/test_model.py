@@ -20,6 +20,7 @@ BLOCK_BYTES = 128
 DESIGNS = [
     ("flip-2", 1), ("flip-2", 2), ("flip-2", 3), ("flip-2", 4), ("flip-3", 2),
     ("manku-4", 3), ("blocks-3-1", 2), ("blocks-4-2", 2), ("blocks-5-1", 4), ("blocks-6-3", 3),
+    ("columns-2-10", 5), ("columns-4-8", 3), ("dealt-5-9", 4),
 ]  # fmt: skip
 
 

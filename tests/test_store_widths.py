@@ -13,7 +13,7 @@ import fpstore
 from fpstore.width import Width
 
 OTHERS = [32, 128, 256]
-DESIGNS = [("flip-2", 3), ("blocks-4-2", 2), ("manku-4", 3), ("scan", 5)]
+DESIGNS = [("flip-2", 3), ("blocks-4-2", 2), ("manku-4", 3), ("scan", 5), ("columns-2-9", 4), ("dealt-4-8", 3)]
 SETS = ["tied", "constant", "spread"]
 
 

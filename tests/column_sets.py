@@ -6,7 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from fpstore import _kernel
-from fpstore.format.column_table import COPIES, REFERENCES, TAG_BITS, ColumnLayout, ColumnReader, ColumnWriter
+from fpstore.design.tables import TAG_BITS
+from fpstore.format.column_file import COPIES, REFERENCES, check_references
+from fpstore.format.column_table import ColumnLayout, ColumnReader, ColumnWriter
 
 KINDS = ("uniform", "clustered", "constant", "balanced", "one bucket")
 
@@ -142,3 +144,11 @@ def random_thresholds(radius, tables, rng):
 def even_thresholds(radius, tables):
     each, more = divmod(radius + 1, tables)
     return [each - 1 + (i < more) for i in range(tables)]
+
+
+def verify(file, rows=None):
+    """Verify a file, and the references of one with the row file."""
+    digest = file.verify()
+    if rows is not None and file.kernel.kind == REFERENCES:
+        for fault in check_references([(file, digest)], rows.file):
+            raise fault

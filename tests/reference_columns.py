@@ -10,6 +10,7 @@ import xxhash
 
 MAGIC = b"FPSTCOLS"
 HEADER_BYTES = PAGE_BYTES = 4096
+ROWS_IN_BLOCK = 128
 COPIES, REFERENCES, ROWS = range(3)
 WORD = 2**64
 
@@ -113,6 +114,36 @@ def build(layout: Layout, fingerprints: list[int]) -> bytes:
     checksum = xxh64(header)
     sums = [xxh64(page, (checksum + number) % WORD) for number, page in enumerate(pages)]
     return header + struct.pack("<Q", checksum) + body + struct.pack(f"<{len(sums)}Q", *sums)
+
+
+class Table:
+    """A file of copies in the order of the fingerprints, or of rows: its entries, and its blocks of ids."""
+
+    def __init__(self, data: bytes) -> None:
+        fields = struct.unpack_from("<IIHHHHHHHHQQQQQQQ", data, 8)
+        _, _, width, kind, table, table_count, bucket_bits, tag_bits, threshold, rest_bits, count, *at, self.set_digest = fields
+        permutation = tuple(data[128 : 128 + width])
+        self.layout = Layout(kind, width, permutation, bucket_bits, tag_bits, threshold - 1, table, table_count)
+        starts = struct.unpack_from(f"<{2**bucket_bits + 1}I", data, at[0])
+        buckets = [bucket for bucket, low in enumerate(starts[:-1]) for _ in range(low, starts[bucket + 1])]
+        size = (rest_bits + 7) // 8
+        self.entries = []  # the words of each as one number
+        for entry, bucket in enumerate(buckets):
+            if kind == ROWS:
+                found = struct.unpack_from(f"<{width // 64}Q", data, at[1] + width // 8 * entry)
+                self.entries.append(sum(word << 64 * place for place, word in enumerate(reversed(found))))
+            else:
+                (tag,) = struct.unpack_from("<H", data, at[1] + 2 * entry)
+                rest = int.from_bytes(data[at[2] + size * entry : at[2] + size * (entry + 1)], "little")
+                self.entries.append(((bucket << 16 | tag) << rest_bits | rest) << (48 - bucket_bits - rest_bits))
+        assert (kind, permutation) == (ROWS if width > 64 else COPIES, tuple(range(width)))
+        outer = [entry >> max(64 - width, 0) for entry in self.entries]
+        assert build(self.layout, outer) == data
+        assert len(self.entries) == count
+
+    def blocks(self) -> list[list[int]]:
+        """Return the entries by blocks of ids."""
+        return [self.entries[start : start + ROWS_IN_BLOCK] for start in range(0, len(self.entries), ROWS_IN_BLOCK)]
 
 
 def probe(layouts: list[Layout], thresholds: list[int], fingerprints: list[int], query: int) -> list[list[int]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import lmdb
 import reference
+import reference_columns
 import zstandard
 from reference import WORD, require, xxh64
 
@@ -63,10 +64,16 @@ def read_records(path: Path, shape: dict[str, int], words: int = 1) -> Records:
 
 def read_mapping(table: reference.Table, records: Records) -> Iterator[tuple[int, list[int]]]:
     """Yield (entry, numbers) of a table whose permutation is the identity, ascending."""
-    require(list(records) == list(table.keys), "each block has a record under its key, and there are no others")
-    for index, key in enumerate(table.keys):
-        lists = reference.decode_record(records[key], reference.record_seed(table.header.set_digest, key, table.header.width))
-        yield from zip(table.block(index), lists, strict=True)
+    blocks = {key: table.block(index) for index, key in enumerate(table.keys)}
+    return read_lists(blocks, records, table.header.set_digest, table.header.width)
+
+
+def read_lists(blocks: dict[int, list[int]], records: Records, digest: int, width: int) -> Iterator[tuple[int, list[int]]]:
+    """Yield (entry, numbers) of blocks of ids by key."""
+    require(list(records) == list(blocks), "each block has a record under its key, and there are no others")
+    for key, entries in blocks.items():
+        lists = reference.decode_record(records[key], reference.record_seed(digest, key, width))
+        yield from zip(entries, lists, strict=True)
 
 
 # --- Strings --------------------------------------------------------------------------------------
@@ -162,10 +169,17 @@ def read_store(path: Path) -> dict[int, list[int] | list[str]]:
     manifest = reference.parse_manifest((path / "manifest.json").read_bytes())
     generation, words = manifest["generation"], reference.words_of(manifest["width"])
     folder = path / f"gen-{generation['number']:08d}"
-    table = reference.Table((folder / "table-000.fpt").read_bytes())
-    table.verify()
-    require(table.header.width == manifest["width"], "width")
-    content = dict(read_mapping(table, read_records(folder / "ids.mdb", generation["ids_file"], words)))
+    data, records = (folder / "table-000.fpt").read_bytes(), read_records(folder / "ids.mdb", generation["ids_file"], words)
+    if data.startswith(reference_columns.MAGIC):
+        columns = reference_columns.Table(data)
+        require(columns.layout.width == manifest["width"], "width")
+        blocks = {block[-1]: block for block in columns.blocks()}
+        content = dict(read_lists(blocks, records, columns.set_digest, manifest["width"]))
+    else:
+        table = reference.Table(data)
+        table.verify()
+        require(table.header.width == manifest["width"], "width")
+        content = dict(read_mapping(table, records))
     require(sum(map(len, content.values())) == generation["ids"], "the number of ids")
     if generation["dictionary"] is None:
         require(generation["id_kind"] != "string", "strings without a dictionary")

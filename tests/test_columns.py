@@ -5,7 +5,18 @@ from collections.abc import Iterator
 import column_sets
 import numpy as np
 import pytest
-from column_sets import KINDS, Built, as_given, brute, even_thresholds, make_queries, make_set, matches, random_thresholds
+from column_sets import (
+    KINDS,
+    Built,
+    as_given,
+    brute,
+    even_thresholds,
+    make_queries,
+    make_set,
+    matches,
+    random_thresholds,
+    verify,
+)
 from speeds import crossed
 
 from fpstore import _kernel
@@ -111,11 +122,11 @@ def test_scans_locating_and_decoding(tmp_path, isa, width):
             known = {tuple(row) for row in words.tolist()}
             for query, place in zip(queries.tolist(), places[len(words) :].tolist(), strict=True):
                 assert (place != 2**64 - 1) == (tuple(query) in known)
-            reader.verify()
+            verify(reader.file)
         if built.rows:
             for reader in built.readers:
-                reader.verify(built.rows)
-                reader.verify()
+                verify(reader.file, built.rows)
+                verify(reader.file)
 
 
 @pytest.mark.parametrize("width", [64, 128, 256])
@@ -133,11 +144,14 @@ def test_blocks_of_entries(tmp_path, width):
     assert table.block_count == 8
     last = np.minimum(np.arange(1, 9) * 128, len(words)) - 1
     assert (table.keys_of(np.arange(8, dtype=np.uint64)) == as_given(words)[last]).all()
+    assert (reader.file.block_keys == as_given(words)[last]).all()
+    assert (reader.file.sample_keys(3) == as_given(words)[last[::3]]).all()
+    assert (reader.file.sample_keys(70) == as_given(words)[last[:1]]).all()
     places = rng.integers(0, len(words), 50).astype(np.uint64)
     assert (table.entries_at(places, "ids") == as_given(words)[places.astype(np.int64)]).all()
     for first in range(0, 1000, 128):
         assert (table.decode(first, min(first + 128, 1000)) == as_given(words)[first : first + 128]).all()
-    assert (np.concatenate(list(reader.pieces(5))) == as_given(words)[5:]).all()
+    assert (reader.file.decode(5, len(words)) == as_given(words)[5:]).all()
     with pytest.raises(IndexError):
         table.decode(0, 1001)
     with pytest.raises(IndexError):
@@ -214,7 +228,6 @@ def test_a_stop_ends_a_probe_and_a_scan(tmp_path):
     for work in (
         lambda: built.prober.probe(words, 8, [2, 2, 1, 0], stop=stop),
         lambda: built.rows.kernel.scan(words, 3, 0, len(words), stop),
-        lambda: built.readers[0].kernel.verify(None, stop),
     ):
         with pytest.raises(InterruptedError):
             work()

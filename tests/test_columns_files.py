@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import reference_columns as reference
-from column_sets import Built, as_given, brute, deal, even_thresholds, keys_of, make_queries, make_set, matches, write
+from column_sets import Built, as_given, brute, deal, even_thresholds, keys_of, make_queries, make_set, matches, verify, write
 
 from fpstore import _kernel
 from fpstore.errors import CorruptStoreError, FormatVersionError, FpstoreError, InputError, StoreNotFoundError
 from fpstore.format import column_table
-from fpstore.format.column_table import COPIES, REFERENCES, ROWS, ColumnLayout, ColumnReader, ColumnWriter
+from fpstore.format.column_file import COPIES, REFERENCES, ROWS, ColumnFile
+from fpstore.format.column_table import ColumnLayout, ColumnReader, ColumnWriter
 
 
 def numbers(words, width):
@@ -58,7 +59,7 @@ def test_large_sections_are_written_page_by_page(tmp_path, monkeypatch):
         monkeypatch.setattr(column_table, "SECTION_BYTES", size)
         path = write(tmp_path / str(size), layout, as_given(words), pieces=37)
         assert path.read_bytes() == (tmp_path / "1").read_bytes()
-    ColumnReader(path).verify()
+    ColumnFile(path).verify()
 
 
 def test_counters_are_those_of_the_conditions(tmp_path):
@@ -174,7 +175,7 @@ def test_damage_is_an_error_or_does_not_matter(tmp_path, width):
                     found += 1
                     assert str(reader.path) in str(error)
             with pytest.raises(CorruptStoreError, match="page"):
-                ColumnReader(reader.path).verify()
+                ColumnFile(reader.path).verify()
         reader.path.write_bytes(good)
     assert found > 10
 
@@ -201,13 +202,13 @@ def test_forged_pages_are_met_with_errors_or_wrong_answers_only(tmp_path, width)
                 lambda: built.prober.probe(queries, 6, balance=True),
                 lambda kernel=asked.kernel: kernel.locate(queries),
                 lambda kernel=asked.kernel: kernel.scan(queries, 6, 0, kernel.count),
-                lambda path=reader.path: [*ColumnReader(path).pieces()],
+                lambda path=reader.path: [*ColumnFile(path).pieces()],
             ):
                 with suppress(CorruptStoreError):
                     work()
             if bytes(data) != good:
                 with pytest.raises(CorruptStoreError):
-                    ColumnReader(reader.path).verify(built.rows if reader.kernel.kind == REFERENCES else None)
+                    verify(ColumnFile(reader.path), built.rows)
         reader.path.write_bytes(good)
 
 
@@ -262,7 +263,7 @@ def test_a_reference_to_another_row_is_damage(tmp_path):
     with pytest.raises(CorruptStoreError, match=r"table-0, entry \d+: a reference leads to a row of another bucket or tag"):
         built.prober.probe(queries, 6, even_thresholds(6, 4))
     with pytest.raises(CorruptStoreError, match=r"another bucket or tag|out of order"):
-        built.readers[0].verify(built.rows)
+        verify(built.readers[0].file, built.rows)
 
 
 def test_files_cut_short_or_longer_are_refused(tmp_path):

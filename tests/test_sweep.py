@@ -37,7 +37,7 @@ def test_a_case_is_drawn_from_its_seed_and_number(tmp_path):
     ("faults", "words"),
     [
         pytest.param("Snapshot.has = lambda self, value: True", "in store", marks=pytest.mark.slow),
-        ("Snapshot.scan_columns = lambda self, queries, radius, threads: self.probe_columns(queries, 0, threads)", "probe_many"),
+        ("Snapshot.scan_columns = lambda self, queries, radius, threads: self.probe_columns(queries, 0, threads)", "scan("),
         ("Snapshot.probe = lambda self, value, radius: os.abort()", "ended by signal 6 (SIGABRT)"),
         pytest.param("Snapshot.ids_of_one = lambda self, value: os._exit(3)", "ended with status 3", marks=pytest.mark.slow),
     ],

@@ -47,7 +47,7 @@ class Options:
 
     radius: int = 3
     width: int = 64
-    design: str | Sequence[Any] = "auto"
+    design: str | Sequence[Any] | Design = "auto"
     memory: int | str | None = None
     threads: int | None = None
     block_bytes: int | None = None

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from fpstore.aliases import Progress, Words
 from fpstore.care.evidence import DAMAGE, Evidence, Told, seal_digest
 from fpstore.care.found_log import Changes, FoundRecords
-from fpstore.care.found_set import FoundSet, Unit
+from fpstore.care.found_places import Unit
+from fpstore.care.found_set import FoundSet
 from fpstore.care.found_settings import Settings
 from fpstore.care.lost_file import LostFile
 from fpstore.care.salvage import IdRecords, SalvagedStrings

@@ -12,24 +12,17 @@ from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.building.external_sort import PairSorter
 from fpstore.building.target import sorting_folder
-from fpstore.care.salvage import Blocks, IdRecords, intact_blocks
+from fpstore.care.found_places import ByPlace, Hole, Unit, rows_of_references, unit_of
+from fpstore.care.salvage import Blocks, IdRecords, intact_blocks, known_values
 from fpstore.care.word_array import SortedArray, WordArray
 from fpstore.design.tables import identity
+from fpstore.format.column_file import REFERENCES, ColumnFile
+from fpstore.format.stored_table import StoredFile
 from fpstore.format.table_file import TableFile
 from fpstore.width import Width, comparable, row_of_number, rows_to_numbers
 
-NONE = np.empty(0, np.uint64)
 GAP_WORDS = 2  # beside those of two fingerprints
 PIECE_ROWS = 1 << 16
-
-
-class Unit(NamedTuple):
-    """Successive fingerprints, how many ids each has, the ids; without ``known``, what ids they have in the tables is lost."""
-
-    values: Words
-    counts: Words
-    ids: Words
-    known: bool
 
 
 class Gap(NamedTuple):
@@ -49,7 +42,7 @@ class FoundSet:
 
     Parameters
     ----------
-    tables : sequence of TableFile
+    tables : sequence of StoredFile
         Those with a sound header, all of the same set.
     count, digest : int
         Of the whole set.
@@ -61,7 +54,7 @@ class FoundSet:
         Budget in bytes. Half of it is for the time of the search.
     """
 
-    def __init__(self, tables: Sequence[TableFile], count: int, digest: int, width: Width, target: Path, memory: int) -> None:
+    def __init__(self, tables: Sequence[StoredFile], count: int, digest: int, width: Width, target: Path, memory: int) -> None:
         self._identity = next((table for table in tables if table.kernel.permutation == identity(width.bits)), None)
         self._digest, self._words = digest, width.words
         self._highest = 2 ** (64 * width.words) - 1
@@ -76,11 +69,24 @@ class FoundSet:
         self._intact = self.count, self._sum
         self._extras = self._no_extras()
         self.expected = count
-        for table in tables:
+        for values in self._helpers(tables):
             if self.complete or not len(self._gaps):
                 break
-            if table is not self._identity:
-                self._fill(table)
+            self._fill(values)
+
+    def _helpers(self, tables: Sequence[StoredFile]) -> Iterator[Iterator[Words]]:
+        """Yield the fingerprints of each source that may fill the gaps, in pieces."""
+        if isinstance(self._identity, ColumnFile):
+            yield known_values(self._identity)  # of blocks that are damaged in part
+        references: list[ColumnFile] = []
+        for table in tables:
+            if isinstance(table, ColumnFile) and table.kernel.kind == REFERENCES:
+                references.append(table)
+            elif table is not self._identity:
+                yield known_values(table)
+        if references:
+            rows = self._identity if isinstance(self._identity, ColumnFile) else None
+            yield rows_of_references(references, rows, self._memory // 4)
 
     def _no_extras(self) -> SortedArray:
         return SortedArray(self._folder, self._memory // 8, self._words)
@@ -124,16 +130,14 @@ class FoundSet:
         self.count += len(values)
         self._sum = (self._sum + _kernel.digest(values)) % 2**64
 
-    def _fill(self, table: TableFile) -> None:
-        """Take from another table what falls into the gaps."""
-        permutation = np.frombuffer(table.kernel.permutation, np.uint8)
+    def _fill(self, pieces: Iterator[Words]) -> None:
+        """Take from elsewhere what falls into the gaps."""
         gaps = self._gaps.read(0, len(self._gaps)).reshape(-1, GAP_WORDS + 2 * self._words)[:, GAP_WORDS:]
         lows, highs = (comparable(self._rows(part)) for part in np.hsplit(gaps, 2))
         del gaps
         with sorting_folder(self._target) as folder:
             sorter = PairSorter(self._memory // 2, folder, words=self._words)
-            for piece in intact_blocks(table):
-                values = _kernel.permute(piece.values, permutation, True)
+            for values in pieces:
                 compared = comparable(values)
                 place = np.searchsorted(lows, compared, side="right") - 1
                 inside = values[(place >= 0) & (compared <= highs[np.maximum(place, 0)])]
@@ -207,14 +211,18 @@ class FoundSet:
                 while at < len(records) and records.keys[at] < key:
                     at += 1
                 known = at < len(records) and records.keys[at] == key
-                yield _unit(part.values[start:end], records.get(at) if known else None)
+                yield unit_of(part.values[start:end], records.get(at) if known else None)
 
     def _gap_units(self, gap: Gap, records: IdRecords) -> Iterator[Unit]:
         start, end = self._places(gap)
         if self.complete:
             yield from self._units_before_keys(gap, start, end, records)
+        elif isinstance(self._identity, ColumnFile):
+            size, count = _kernel.ROWS_IN_BLOCK, self._identity.kernel.count
+            hole = Hole(gap.first * size, min(gap.end * size, count), start, end, gap.low, gap.high)
+            yield from ByPlace(self._identity, self._extras, records).units(hole)
         elif self._identity is not None:
-            yield from self._units_between_keys(gap, start, end, records)
+            yield from self._units_between_keys(self._identity, gap, start, end, records)
         else:
             yield from self._without_ids(start, end)
 
@@ -226,30 +234,22 @@ class FoundSet:
             first = stop - (0 if record is None else len(record[0]))
             if first >= start:
                 yield from self._without_ids(start, first)
-                yield _unit(self._extras.read(first, stop), record)
+                yield unit_of(self._extras.read(first, stop), record)
                 start = stop
         yield from self._without_ids(start, end)
 
-    def _units_between_keys(self, gap: Gap, start: int, end: int, records: IdRecords) -> Iterator[Unit]:
+    def _units_between_keys(self, identity: TableFile, gap: Gap, start: int, end: int, records: IdRecords) -> Iterator[Unit]:
         """Yield a gap of which some is missing: a block has its ids if as many as it had lie between two keys."""
-        assert self._identity is not None
         for block in range(gap.first, gap.end):
-            (key,) = rows_to_numbers(self._identity.block_keys[block : block + 1])
+            (key,) = rows_to_numbers(identity.block_keys[block : block + 1])
             stop = end if block + 1 == gap.end else min(max(self._extras.below(key, inclusive=True), start), end)
             number = records.keys.below(key)
             record = records.get(number) if number < len(records) and records.keys[number] == key else None
             if record is not None and len(record[0]) == stop - start:
-                yield _unit(self._extras.read(start, stop), record)
+                yield unit_of(self._extras.read(start, stop), record)
             else:
                 yield from self._without_ids(start, stop)
             start = stop
 
     def _without_ids(self, start: int, end: int) -> Iterator[Unit]:
-        return (_unit(values, None) for values in self._extras_between(start, end))
-
-
-def _unit(values: Words, record: tuple[Words, Words] | None) -> Unit:
-    """Return a block with its ids, if its record is intact."""
-    if record is None or len(record[0]) != len(values):
-        return Unit(values, np.zeros(len(values), np.uint64), NONE, False)
-    return Unit(values, *record, True)
+        return (unit_of(values, None) for values in self._extras_between(start, end))

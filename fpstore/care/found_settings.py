@@ -8,19 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 from fpstore.care.evidence import DAMAGE, Evidence, Told, set_of
 from fpstore.care.salvage import with_new_header
 from fpstore.design.block_bytes import default_block_bytes
 from fpstore.design.covering import covers
-from fpstore.design.families import Design, design, named_like
-from fpstore.design.tables import TableSpec, identity
-from fpstore.errors import CorruptStoreError, InputError
+from fpstore.design.families import Design
+from fpstore.design.named import named_like
+from fpstore.design.tables import BLOCKS, COPIES, ROWS, TAG_BITS, TableSpec, identity
+from fpstore.errors import CorruptStoreError
 from fpstore.format.dictionary import DICTIONARY_FILES
 from fpstore.format.places import PLACES_FILES
+from fpstore.format.stored_table import StoredFile
 from fpstore.format.table import table_name
 from fpstore.format.table_file import TableFile
+from fpstore.width import WORD_BITS
 
 
 class Settings:
@@ -44,7 +46,7 @@ class Settings:
         Of the fingerprints.
     count, digest : int
         Of the set of fingerprints of the generation.
-    tables : list of TableFile
+    tables : list of StoredFile
         Those that hold parts of that set.
     """
 
@@ -57,7 +59,7 @@ class Settings:
         self.index_ids = self._find_index()
         for fault in evidence.generation.faults:
             told.note(fault)
-        self.tables: list[TableFile] = []
+        self.tables: list[StoredFile] = []
         self._find_set(evidence)
         self.design = self._find_design()
         self.width = self.design.width
@@ -66,8 +68,9 @@ class Settings:
         self.tables += self._without_headers()
 
     def _find_block_bytes(self) -> int:
-        if self.tables:
-            return self.tables[0].kernel.block_bytes
+        for table in self.tables:
+            if isinstance(table, TableFile):
+                return table.kernel.block_bytes
         return default_block_bytes(self.width.bits) if self._related is None else self._related.block_bytes
 
     def _find_index(self) -> bool:
@@ -80,15 +83,6 @@ class Settings:
         if found:
             self._told.actions.append(f"inferred from {' and '.join(found)} that integer ids are indexed")
         return bool(found)
-
-    def shape(self) -> Any:
-        """Return the design as the builder takes it: by its name if that gives the same tables, else table by table."""
-        try:
-            if design(self.design.name, self.design.radius, self.width.bits).tables == self.design.tables:
-                return self.design.name
-        except InputError:
-            pass
-        return list(self.design.tables)
 
     def _find_set(self, evidence: Evidence) -> None:
         """Find out which set the tables hold."""
@@ -122,7 +116,7 @@ class Settings:
     def _design_of_tables(self, radius: int | None) -> Design:
         """Make out the design from the headers of the tables; without a radius, for the largest that they cover."""
         told = self._told
-        known = {t.kernel.table: _spec(t) for t in self.tables}
+        known = {t.kernel.table: t.spec for t in self.tables}
         if not known:
             raise CorruptStoreError(f"{self._path}: neither its settings nor a table are left", path=self._path)
         table_count = self.tables[0].kernel.table_count
@@ -133,7 +127,7 @@ class Settings:
             tried = range((width if radius is None else radius) + 1)
             radius = max(takewhile(lambda r: covers(specs, r), tried), default=0)
             if 0 not in known:
-                specs.insert(0, TableSpec(identity(width), min(width, 64)))
+                specs.insert(0, _first_table(specs[0]))
             made = Design("custom", radius, tuple(specs))
         how = ", the largest it covers" if self._related is None else ""
         told.actions.append(f"inferred the design from the tables: {made.name}, radius {made.radius}{how}")
@@ -143,13 +137,13 @@ class Settings:
             told.losses.append(f"some tables, which could not be identified: the new store has radius {made.radius}")
         return made
 
-    def _fits(self, table: TableFile) -> bool:
+    def _fits(self, table: StoredFile) -> bool:
         if _is_of(self.design, table):
             return True
         self._told.note(CorruptStoreError(f"{table.path}: a table of another design", path=table.path))
         return False
 
-    def _without_headers(self) -> Iterator[TableFile]:
+    def _without_headers(self) -> Iterator[StoredFile]:
         """Open the tables whose own headers are damaged."""
         for number in range(len(self.design.tables)):
             file = self._folder / table_name(number)
@@ -163,11 +157,17 @@ class Settings:
                 self._told.actions.append(f"read {file} with a new header in place of the damaged one")
 
 
-def _spec(table: TableFile) -> TableSpec:
-    return TableSpec(table.kernel.permutation, table.kernel.prefix_bits, table.kernel.flips)
+def _first_table(other: TableSpec) -> TableSpec:
+    """Return a first table for tables of which it is missing, of their kind; none is looked up in it for a radius."""
+    bits = other.width.bits
+    if other.kind == BLOCKS:
+        return TableSpec(identity(bits), min(bits, WORD_BITS))
+    if other.kind == COPIES:
+        return TableSpec(identity(bits), other.prefix_bits, -1, COPIES)
+    return TableSpec(identity(bits), TAG_BITS, 0, ROWS)
 
 
-def _is_of(made: Design, table: TableFile) -> bool:
+def _is_of(made: Design, table: StoredFile) -> bool:
     """Whether a table has its place in a design."""
     number = table.kernel.table
-    return table.kernel.table_count == len(made.tables) and made.tables[number] == _spec(table)
+    return table.kernel.table_count == len(made.tables) and made.tables[number] == table.spec

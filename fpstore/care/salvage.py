@@ -23,13 +23,16 @@ from fpstore.building.external_sort import PairSorter
 from fpstore.building.target import sorting_folder
 from fpstore.care.word_array import SortedArray, WordArray
 from fpstore.design.families import Design
+from fpstore.design.tables import BLOCKS
 from fpstore.disk import lmdb_pages as pages
 from fpstore.disk.files import open_file, opened, read_at, read_if_possible
 from fpstore.disk.seal import opened_seal
 from fpstore.disk.sealed import WORD_BYTES
 from fpstore.errors import CorruptStoreError, FpstoreError, StorageError, StoreNotFoundError
 from fpstore.format import huffman
+from fpstore.format.column_file import ColumnFile, block_counts
 from fpstore.format.id_map import record_seed
+from fpstore.format.stored_table import StoredFile, column_layout
 from fpstore.format.string_records import LAYOUT_KEYS, RecordReader, StringLayout, checked, parse_layout
 from fpstore.format.table_file import TableFile
 from fpstore.width import WORD_BITS, Width
@@ -48,8 +51,21 @@ class Blocks(NamedTuple):
     counts: npt.NDArray[np.uint32]
 
 
-def intact_blocks(table: TableFile) -> Iterator[Blocks]:
-    """Yield every block of a table that can be read, in order."""
+def intact_blocks(table: StoredFile) -> Iterator[Blocks]:
+    """Yield every block of a table that can be read, in order; of a column table, blocks of ids."""
+    return _blocks_of_columns(table) if isinstance(table, ColumnFile) else _blocks(table)
+
+
+def _blocks_of_columns(table: ColumnFile) -> Iterator[Blocks]:
+    size, count = _kernel.ROWS_IN_BLOCK, table.kernel.count
+    for run in table.known:
+        first = -(-run.first // size) * size
+        end = run.end if run.end == count else run.end // size * size
+        for start, values in table.read_known(run._replace(first=first, end=max(end, first))):
+            yield Blocks(start // size, values, block_counts(len(values)))
+
+
+def _blocks(table: TableFile) -> Iterator[Blocks]:
     start, end = 0, table.kernel.block_count
     while start < end:
         try:
@@ -66,15 +82,33 @@ def intact_blocks(table: TableFile) -> Iterator[Blocks]:
         start = after
 
 
-def with_new_header(path: Path, design: Design, table: int, count: int, digest: int, block_bytes: int) -> TableFile:
-    """Open a table whose header is damaged: all of it but the lengths of the codes is known from elsewhere.
+def known_values(table: StoredFile) -> Iterator[Words]:
+    """Yield every fingerprint of a table that can be read, in the order of the table, in pieces."""
+    permutation = np.frombuffer(table.kernel.permutation, np.uint8)
+    if isinstance(table, TableFile):
+        pieces = (piece.values for piece in intact_blocks(table))
+    else:
+        pieces = (values for run in table.known for _, values in table.read_known(run))
+    for values in pieces:
+        yield _kernel.permute(values, permutation, True)
 
-    Whether they are right, the checksums of the blocks tell.
+
+def with_new_header(path: Path, design: Design, table: int, count: int, digest: int, block_bytes: int) -> StoredFile:
+    """Open a table whose header is damaged: all of it but the lengths of the codes of blocks is known from elsewhere.
+
+    Whether they are right, the checksums of blocks or pages tell.
 
     Raises
     ------
     CorruptStoreError, StoreNotFoundError
     """
+    if design.tables[table].kind == BLOCKS:
+        return _blocks_with_new_header(path, design, table, count, digest, block_bytes)
+    cutter = column_layout(design, table, count, digest).cutter()
+    return ColumnFile(path, cutter.header, cutter.file_bytes)
+
+
+def _blocks_with_new_header(path: Path, design: Design, table: int, count: int, digest: int, block_bytes: int) -> TableFile:
     with opened(path) as descriptor:
         size = os.fstat(descriptor).st_size
         code = read_at(descriptor, path, CODE_OFFSET, huffman.SYMBOLS)

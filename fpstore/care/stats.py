@@ -8,10 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
+from fpstore.aliases import Words
 from fpstore.design.families import Design
 from fpstore.design.planner import limit_bits
 from fpstore.format import huffman
 from fpstore.format.manifest import FORMAT_VERSION, manifest_bytes
+from fpstore.format.stored_table import ColumnTableReader, StoredTable
 from fpstore.format.table import TableReader
 from fpstore.query.generation import Generation
 from fpstore.query.snapshot import Snapshot
@@ -33,14 +35,20 @@ def describe(snapshot: Snapshot, log_bytes: int) -> dict[str, Any]:
         "design": {
             "name": design.name,
             "tables": [
-                {"prefix_bits": t.prefix_bits, "flips": t.flips, "lookups": look.variant_count if look else 0}
+                {
+                    "kind": t.kind,
+                    "prefix_bits": t.prefix_bits,
+                    "tag_bits": t.tag_bits,
+                    "flips": t.flips,
+                    "lookups": look.variant_count if look else 0,
+                }
                 for t, look in zip(design.tables, _by_table(design, record.fingerprints), strict=True)
             ],
         },
         "bytes": sizes,
         "bytes_per_fingerprint": {kind: sizes[kind] / stored if stored else 0.0 for kind in ("tables", "keys", "ids", "total")},
         "delta": _delta(snapshot),
-        **_compression(sizes["tables"], record.fingerprints, design),
+        **_compression(generation),
         "block_bytes": manifest.block_bytes,
         "id_kind": snapshot.totals.id_kind,
         "generation": record.number,
@@ -73,9 +81,11 @@ def _delta(snapshot: Snapshot) -> dict[str, int]:
     }
 
 
-def _compression(table_bytes: int, fingerprints: int, design: Design) -> dict[str, float | None]:
-    width = design.width.bits
-    bits = table_bytes * 8 / fingerprints / len(design.tables) if fingerprints else 0.0
+def _compression(generation: Generation) -> dict[str, float | None]:
+    """Compare a table that holds the fingerprints with what the set takes at least; references do not hold them."""
+    fingerprints, width = generation.record.fingerprints, generation.design.width.bits
+    holding = [table.kernel for table in generation.tables if not (isinstance(table, ColumnTableReader) and table.is_reference)]
+    bits = sum(kernel.file_bytes for kernel in holding) * 8 / fingerprints / len(holding) if fingerprints else 0.0
     limit = limit_bits(fingerprints, width)
     return {
         "bits_per_fingerprint": bits,
@@ -90,22 +100,71 @@ def _by_table(design: Design, n: int) -> list[Any]:
     return [lookups.get(i) for i in range(len(design.tables))]
 
 
-def distribution(table: TableReader) -> dict[str, Any]:
-    """Read a whole table and return its h histogram, code lengths, fill of blocks, and largest runs of equal leading bits."""
+def distribution(table: StoredTable) -> dict[str, Any]:
+    """Read a whole table.
+
+    Of blocks, return the h histogram, code lengths and fill of blocks; of columns, how many entries the buckets have; and of both
+    the largest runs of equal leading bits.
+    """
+    return _of_columns(table) if isinstance(table, ColumnTableReader) else _of_blocks(table)
+
+
+def _of_columns(table: ColumnTableReader) -> dict[str, Any]:
+    skew = _Skew()
+    for values, _ in table.pieces():
+        skew.add(values)
+    entries = np.diff(table.file.directory.astype(np.int64))
+    return {
+        "buckets": len(entries),
+        "empty_buckets": int(np.count_nonzero(entries == 0)),
+        "entries_per_bucket": _spread(entries),
+        "skew": skew.told(),
+    }
+
+
+class _Skew:
+    """How many fingerprints have the same leading bits."""
+
+    def __init__(self) -> None:
+        self._runs = np.zeros(1 << SKEW_BITS, np.int64)
+
+    def add(self, values: Words) -> None:
+        prefixes = leading_words(values) >> np.uint64(WORD_BITS - SKEW_BITS)
+        self._runs += np.bincount(prefixes.astype(np.int64), minlength=1 << SKEW_BITS)
+
+    def told(self) -> dict[str, Any]:
+        runs, n = self._runs, int(self._runs.sum())
+        largest = np.argsort(runs)[::-1][:5]
+        return {
+            "prefix_bits": SKEW_BITS,
+            "distinct_prefixes": int(np.count_nonzero(runs)),
+            "largest": [{"prefix": f"{int(p):04x}", "fingerprints": int(runs[p])} for p in largest if runs[p]],
+            "largest_share": float(runs.max() / n) if n else 0.0,
+        }
+
+
+def _spread(counts: npt.NDArray[Any]) -> dict[str, Any]:
+    some = len(counts) > 0
+    return {
+        "least": int(counts.min()) if some else 0,
+        "mean": float(counts.mean()) if some else 0.0,
+        "most": int(counts.max()) if some else 0,
+    }
+
+
+def _of_blocks(table: TableReader) -> dict[str, Any]:
     width = Width(table.kernel.width)
     histogram = np.zeros(huffman.SYMBOLS, np.uint64)
     last = width.empty(0)
-    runs = np.zeros(1 << SKEW_BITS, np.int64)
+    skew = _Skew()
     entry_counts: list[npt.NDArray[np.uint32]] = []
     for values, counts in table.pieces():
         _kernel.histogram(np.concatenate([last, values]), histogram)
         last = values[-1:]
-        prefixes = leading_words(values) >> np.uint64(WORD_BITS - SKEW_BITS)
-        runs += np.bincount(prefixes.astype(np.int64), minlength=1 << SKEW_BITS)
+        skew.add(values)
         entry_counts.append(counts)
     entries = np.concatenate(entry_counts) if entry_counts else np.empty(0, np.uint32)
-    n = int(runs.sum())
-    largest = np.argsort(runs)[::-1][:5]
+    n = int(entries.sum())
     code_bits = np.frombuffer(table.kernel.code_bits, np.uint8)
     pairs = int(histogram.sum())
     used = int((histogram * (code_bits + huffman.tail_bits(width))).sum()) + n * (width.words - 1) * WORD_BITS
@@ -115,17 +174,8 @@ def distribution(table: TableReader) -> dict[str, Any]:
         "code_bits": {int(h): int(code_bits[h]) for h in np.flatnonzero(histogram)},
         "mean_code_bits": float((histogram * code_bits).sum() / pairs) if pairs else 0.0,
         "blocks": len(entries),
-        "entries_per_block": {
-            "least": int(entries.min()) if len(entries) else 0,
-            "mean": float(entries.mean()) if len(entries) else 0.0,
-            "most": int(entries.max()) if len(entries) else 0,
-        },
+        "entries_per_block": _spread(entries),
         # The bits of a block's first entry count as header; the codes of h at block bounds are not stored.
         "fill": min(used / payload, 1.0) if payload else 0.0,
-        "skew": {
-            "prefix_bits": SKEW_BITS,
-            "distinct_prefixes": int(np.count_nonzero(runs)),
-            "largest": [{"prefix": f"{int(p):04x}", "fingerprints": int(runs[p])} for p in largest if runs[p]],
-            "largest_share": float(runs.max() / n) if n else 0.0,
-        },
+        "skew": skew.told(),
     }

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from fpstore.aliases import Progress
 from fpstore.care.reports import Report
 from fpstore.errors import CorruptStoreError, FpstoreError, StoreNotFoundError
+from fpstore.format.column_file import ColumnFile, check_references
 from fpstore.format.dictionary import VERIFY_PASSES
 from fpstore.format.log import HEADER_BYTES, LogReader
 from fpstore.format.manifest import MANIFEST_FILE, read_manifest
@@ -20,6 +21,7 @@ from fpstore.query.generation import Generation
 from fpstore.query.snapshot import Snapshot
 
 PHASE_TABLES = "tables"
+PHASE_REFERENCES = "references"
 PHASE_IDS = "ids"
 PHASE_STRINGS = "strings"
 PHASE_PLACES = "index by id"
@@ -93,15 +95,24 @@ def _check_manifest(generation: Generation, report: Report) -> None:
 
 def _check_tables(generation: Generation, report: Report, progress: Progress | None) -> None:
     phase = _Phase(progress, PHASE_TABLES, report.fingerprints * len(generation.tables))
-    first = generation.tables[0]
+    references: list[tuple[ColumnFile, int]] = []
+    rows: ColumnFile | None = None
     for table in generation.tables:
         with _noted(report):
-            table.verify(phase.tick)
-            if isinstance(table, ColumnTableReader) and isinstance(first, ColumnTableReader) and table.is_reference:
-                table.verify_references(first)
+            if not isinstance(table, ColumnTableReader):
+                table.verify(phase.tick)
+            elif table.is_reference:
+                references.append((table.file, table.verify(phase.tick)))
+            else:
+                table.verify(phase.tick)
+                rows = table.file
         report.tables += 1
         report.blocks += table.kernel.block_count
         phase.reach(report.fingerprints * report.tables)
+    if references and rows is not None:  # they are compared with rows that are sound
+        with _noted(report):
+            for fault in check_references(references, rows, _Phase(progress, PHASE_REFERENCES, report.fingerprints).tick):
+                report.note(fault)
 
 
 def _check_ids(generation: Generation, report: Report, phase: _Phase) -> None:

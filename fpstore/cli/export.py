@@ -46,7 +46,7 @@ def export(store: str, output: str, format_name: str | None, as_json: bool, talk
             for fingerprints, lims, ids in opened.items():
                 data: dict[str, Any] = {"fingerprint": fingerprints}
                 if not plain:
-                    data = {"fingerprint": np.repeat(fingerprints, np.diff(lims)), "id": ids}
+                    data = {"fingerprint": np.repeat(fingerprints, np.diff(lims), axis=0), "id": ids}
                 writer.write(data)
                 done += len(fingerprints)
                 bars("exporting", done, total)

@@ -21,6 +21,8 @@ _PARTS = {
     "total": "total",
 }
 
+_ONE = {"blocks": "One table takes", "copies": "One table takes", "rows": "The rows take"}
+
 
 @click.command(cls=Verb)
 @store_argument
@@ -38,14 +40,11 @@ def stats(store: str, as_json: bool, full: bool, prometheus: bool) -> None:
         raise click.UsageError("--prometheus cannot be combined with --json or --full")
     import fpstore
     from fpstore.care.stats import distribution
-    from fpstore.format.manifest import generation_folder
-    from fpstore.format.table import TableReader, table_name
 
     with fpstore.open(store) as opened:
         found = opened.stats()
         if full:
-            folder = opened.path / generation_folder(found["generation"])
-            found["distribution"] = distribution(TableReader(folder / table_name(0)))
+            found["distribution"] = distribution(opened.snapshot().generation.tables[0])
     if prometheus:
         _print_metrics(store, found)
         return
@@ -69,7 +68,7 @@ def _print_store(store: str, found: dict[str, Any]) -> None:
         ("ids", f"{found['ids']:,} ({found['id_kind']})"),
         ("radius", str(found["radius"])),
         ("design", found["design"]["name"]),
-        ("block", f"{found['block_bytes']} bytes"),
+        *([("block", f"{found['block_bytes']} bytes")] if _has_blocks(found) else []),
         ("fingerprinter", made or "unknown"),
         ("generation", str(found["generation"])),
         ("delta", f"{count(found['delta']['changes'], 'change')}, {size(found['delta']['memory'])} of memory in each process"),
@@ -78,6 +77,10 @@ def _print_store(store: str, found: dict[str, Any]) -> None:
     if found["merge_error"]:
         rows.append(("last merge failed", found["merge_error"]))
     print_table(shown(store), ("", ""), rows, left=(0, 1))
+
+
+def _has_blocks(found: dict[str, Any]) -> bool:
+    return bool(found["design"]["tables"][0]["kind"] == "blocks")
 
 
 def _print_bytes(found: dict[str, Any]) -> None:
@@ -94,27 +97,55 @@ def _print_bytes(found: dict[str, Any]) -> None:
     print_table("\nSize", columns, rows)
     if found["ratio_to_limit"] is not None:
         click.echo(
-            f"One table takes {found['bits_per_fingerprint']:.2f} bits per fingerprint: "
+            f"{_ONE[found['design']['tables'][0]['kind']]} {found['bits_per_fingerprint']:.2f} bits per fingerprint: "
             f"{found['ratio_to_limit']:.3f} x the limit for any set of this size "
             f"({found['limit_bits_per_fingerprint']:.2f}), {found['ratio_to_raw']:.3f} x raw."
         )
 
 
 def _print_design(found: dict[str, Any]) -> None:
-    print_table(
-        "\nTables",
-        ("table", "prefix bits", "flips", "look-ups per probe"),
-        [
-            (str(number), str(table["prefix_bits"]), str(table["flips"]), str(table["lookups"]))
-            for number, table in enumerate(found["design"]["tables"])
-        ],
-    )
+    tables = list(enumerate(found["design"]["tables"]))
+    if _has_blocks(found):
+        rows = [(str(number), str(table["prefix_bits"]), str(table["flips"]), str(table["lookups"])) for number, table in tables]
+        print_table("\nTables", ("table", "prefix bits", "flips", "look-ups per probe"), rows)
+        return
+    columns = ("table", "bucket bits", "flips", "look-ups per probe", "kind")
+    print_table("\nTables", columns, [(str(number), *_of_columns(table), table["kind"]) for number, table in tables], left=(4,))
+
+
+def _of_columns(table: dict[str, Any]) -> tuple[str, str, str]:
+    if table["flips"] < 0 or table["kind"] == "rows":  # it is not looked up
+        return "" if table["kind"] == "rows" else str(table["prefix_bits"]), "", "0"
+    return str(table["prefix_bits"]), str(table["flips"]), str(table["lookups"])
 
 
 def _print_distribution(found: dict[str, Any]) -> None:
-    if not found["blocks"]:
+    if not found["skew"]["largest"]:
         click.echo("\nThe first table is empty.")
         return
+    if "buckets" in found:
+        _print_buckets(found)
+    else:
+        _print_blocks(found)
+    skew = found["skew"]
+    print_table(
+        f"\nLargest runs with the same {skew['prefix_bits']} leading bits, of {skew['distinct_prefixes']:,}",
+        ("prefix", "fingerprints"),
+        [(run["prefix"], f"{run['fingerprints']:,}") for run in skew["largest"]],
+    )
+
+
+def _print_buckets(found: dict[str, Any]) -> None:
+    entries = found["entries_per_bucket"]
+    rows = [
+        ("buckets", f"{found['buckets']:,}"),
+        ("empty", f"{found['empty_buckets']:,}"),
+        ("fingerprints per bucket", f"{entries['least']} to {entries['most']}, mean {entries['mean']:.1f}"),
+    ]
+    print_table("\nBuckets of the first table", ("", ""), rows, left=(0, 1))
+
+
+def _print_blocks(found: dict[str, Any]) -> None:
     pairs = sum(found["h"].values())
     mean = f"{found['mean_code_bits']:.2f}"
     if pairs:
@@ -123,7 +154,7 @@ def _print_distribution(found: dict[str, Any]) -> None:
             ("h", "pairs", "share", "code bits"),
             [(str(h), f"{number:,}", f"{number / pairs:.2%}", str(found["code_bits"][h])) for h, number in found["h"].items()],
         )
-    entries, skew = found["entries_per_block"], found["skew"]
+    entries = found["entries_per_block"]
     print_table(
         "\nBlocks of the first table",
         ("", ""),
@@ -133,11 +164,6 @@ def _print_distribution(found: dict[str, Any]) -> None:
             ("fill", f"{found['fill']:.1%}"),
         ],
         left=(0, 1),
-    )
-    print_table(
-        f"\nLargest runs with the same {skew['prefix_bits']} leading bits, of {skew['distinct_prefixes']:,}",
-        ("prefix", "fingerprints"),
-        [(run["prefix"], f"{run['fingerprints']:,}") for run in skew["largest"]],
     )
 
 

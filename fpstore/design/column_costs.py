@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from fpstore.design.families import Design
 from fpstore.design.sample import Sample
-from fpstore.design.tables import LEAST_BUCKET_BITS, MOST_BUCKET_BITS, REFERENCES, ROWS, TAG_BITS, TableSpec
+from fpstore.design.tables import LEAST_BUCKET_BITS, MOST_BUCKET_BITS, REFERENCES, ROWS, TAG_BITS, TableSpec, row_bucket_bits
 from fpstore.width import WORD_BITS
 
 HEADER_BYTES = 4096
@@ -52,7 +52,8 @@ def entry_bytes(spec: TableSpec, fingerprint_count: int) -> int:
 def file_bytes(spec: TableSpec, fingerprint_count: int) -> int:
     """Return the size of the file of a column table."""
     entries = entry_bytes(spec, fingerprint_count) * fingerprint_count
-    return HEADER_BYTES + int((entries + (DIRECTORY_BYTES << spec.prefix_bits)) * PAGE_SHARE)
+    bucket_bits = row_bucket_bits(fingerprint_count) if spec.kind == ROWS else spec.prefix_bits
+    return HEADER_BYTES + int((entries + (DIRECTORY_BYTES << bucket_bits)) * PAGE_SHARE)
 
 
 def work(design: Design, fingerprint_count: int, sample: Sample | None = None) -> ColumnWork:

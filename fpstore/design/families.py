@@ -236,8 +236,10 @@ def check_radius(radius: object, most: int = WORD_BITS) -> int:
     return int(radius)
 
 
-def check_design(name: object, radius: object, width: int = WORD_BITS) -> str | list[Mapping[str, object] | TableSpec]:
+def check_design(name: object, radius: object, width: int = WORD_BITS) -> str | list[Mapping[str, object] | TableSpec] | Design:
     """Return a design for :func:`fpstore.build`, ``auto`` or one that is exact for the radius; otherwise raise InputError."""
+    if isinstance(name, Design):
+        return design(name, check_radius(radius, width), width)
     if isinstance(name, (bytes, Mapping)) or not isinstance(name, Iterable):
         raise InputError(f"design must be auto, the name of a design or a list of tables, got {show(name)}", got=name)
     described = name if isinstance(name, str) else list(name)
@@ -246,7 +248,7 @@ def check_design(name: object, radius: object, width: int = WORD_BITS) -> str | 
     return described
 
 
-def design(name: str | Iterable[Mapping[str, object] | TableSpec], radius: int = 3, width: int = WORD_BITS) -> Design:
+def design(name: str | Iterable[Mapping[str, object] | TableSpec] | Design, radius: int = 3, width: int = WORD_BITS) -> Design:
     """Make a design from its name, or from a list of table descriptions.
 
     Parameters
@@ -256,7 +258,7 @@ def design(name: str | Iterable[Mapping[str, object] | TableSpec], radius: int =
         ``flip-M``, ``columns-M``, ``columns-M-B``, ``dealt-M-B``, ``scan`` (the identity table alone, read as a whole); or
         tables, each a :class:`TableSpec` or a dict with ``permutation`` (source bits, most significant first), ``prefix_bits``
         and ``flips``. The first table must
-        be the identity: the id map follows its blocks.
+        be the identity: the id map follows its blocks. A :class:`Design` is checked, and keeps its name.
     radius : int
         The largest radius for which it must be exact, 0 to the width; above a quarter of it, ``scan`` is the only design.
     width : int
@@ -282,6 +284,8 @@ def design(name: str | Iterable[Mapping[str, object] | TableSpec], radius: int =
                 "use scan or auto"
             )
         return Design(name, radius, tuple(_named(name, radius, width)))
+    if isinstance(name, Design):
+        return Design(name.name, radius, design(name.tables, radius, width).tables)
     tables = tuple(t if isinstance(t, TableSpec) else _described(t) for t in name)
     if not tables:
         raise InputError("a design needs at least one table")
@@ -338,26 +342,3 @@ def _named(name: str, radius: int, width: int) -> list[TableSpec]:
         return columns(int(match[7]), radius, width, int(match[8]) if match[8] else None)
     family = {"blocks": blocks, "striped": striped, "nested": nested}[match[1]]
     return family(int(match[2]), int(match[3]), radius, width)
-
-
-def named_like(known: Mapping[int, TableSpec], table_count: int, radius: int | None = None) -> Design | None:
-    """Return the named design that has these tables, by default for the largest radius for which it has them."""
-    width = next(iter(known.values())).width.bits
-    whole = TableSpec(identity(width), 0)
-    if table_count == 1 and known.get(0) == whole:
-        return Design(SCAN, width if radius is None else radius, (whole,))
-    most = lookup_radius(width)
-    names = [*MANKU, *(f"flip-{m}" for m in range(1, most + 2))]
-    for m in range(1, width + 1):
-        names += [f"blocks-{m}-{c}" for c in range(1, m + 1) if comb(m, c) == table_count]
-        names += [f"striped-{m}-{c}" for c in range(1, m + 1) if comb(m, c) + 1 == table_count]
-        names += [f"nested-{m}-{table_count // m}"] if table_count % m == 0 else []
-    for tried in range(most, -1, -1) if radius is None else (radius,):
-        for name in names:
-            try:
-                tables = tuple(_named(name, tried, width))
-            except InputError:
-                continue
-            if len(tables) == table_count and all(tables[i] == spec for i, spec in known.items()):
-                return Design(name, tried, tables)
-    return None

@@ -438,8 +438,10 @@ def crossover(n: int, radius: int, storage: str = "hot", width: int = WORD_BITS)
     return Crossover(first, most)
 
 
-def make_for(described: str | Iterable[Any], radius: int, count: int, width: Width, sample: Words | None) -> Design:
+def make_for(described: str | Iterable[Any] | Design, radius: int, count: int, width: Width, sample: Words | None) -> Design:
     """Return the design of a name or of tables for so many fingerprints, with its bits dealt by the sample if its name says so.
+
+    A design that is made stays as it is.
 
     Raises
     ------
@@ -447,7 +449,8 @@ def make_for(described: str | Iterable[Any], radius: int, count: int, width: Wid
         It is unknown or not exact, or a probe would make too many look-ups.
     """
     made = make_design(described, radius, width.bits)
-    if sample is not None and len(sample) >= SAMPLE_SIZE and made.name.startswith(DEALT):
+    named = isinstance(described, str) and described.startswith(DEALT)
+    if named and sample is not None and len(sample) >= SAMPLE_SIZE:
         made = deal(len(made.ring), made.ring[0][1].prefix_bits, radius, Sample(sample, width))
     made.lookups(count)
     return made

@@ -21,6 +21,7 @@ KINDS = (BLOCKS, COPIES, REFERENCES, ROWS)
 TAG_BITS = 16
 MOST_BUCKET_BITS = 19  # a directory of 2^19 buckets stays in the cache
 LEAST_BUCKET_BITS = 8
+ROWS_SHARE_BITS = 4  # a bucket of a row file has at least about so many rows, as a power of two
 
 
 def identity(bits: int) -> bytes:
@@ -144,6 +145,11 @@ class TableLookup:
             for bits in itertools.combinations(range(self.prefix_bits), count)
         ]
         return np.array(sorted(masks), dtype=np.uint64)
+
+
+def row_bucket_bits(fingerprint_count: int) -> int:
+    """Return the bits of the buckets of a row file: few for few rows, since each bucket takes four bytes."""
+    return min(max(fingerprint_count.bit_length() - ROWS_SHARE_BITS, LEAST_BUCKET_BITS), TAG_BITS)
 
 
 def spread(block_count: int, radius: int) -> list[int]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
-from weakref import finalize
 
 import numpy as np
 import numpy.typing as npt
@@ -15,15 +13,14 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Bytes, Words
 from fpstore.arguments import printable
-from fpstore.disk.files import RUN_REPAIR, open_file, read_at
+from fpstore.design.tables import TAG_BITS, row_bucket_bits
+from fpstore.disk.files import read_at
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError
+from fpstore.format.column_file import ROWS, ColumnFile
 
-COPIES, REFERENCES, ROWS = range(3)  # kinds
-TAG_BITS = 16
 FEED_KEYS = 1 << 17
 SECTION_BYTES = 1 << 20  # of a section, kept until they are written together
-PIECE_ENTRIES = 1 << 17
 
 
 class ColumnLayout(NamedTuple):
@@ -44,9 +41,17 @@ class ColumnLayout(NamedTuple):
     table_count: int = 1
 
     @classmethod
-    def rows(cls, width: int, count: int, set_digest: int, bucket_bits: int = 16) -> ColumnLayout:
-        """Return the layout of a row file."""
-        return cls(ROWS, width, count, set_digest, bytes(range(width)), bucket_bits, tag_bits=0)
+    def rows(cls, width: int, count: int, set_digest: int, bucket_bits: int | None = None) -> ColumnLayout:
+        """Return the layout of a row file; how many buckets there are follows from the count."""
+        buckets = row_bucket_bits(count) if bucket_bits is None else bucket_bits
+        return cls(ROWS, width, count, set_digest, bytes(range(width)), buckets, tag_bits=0)
+
+    def cutter(self) -> _kernel.ColumnCutter:
+        """Return what makes the header and the sections of such a file; ValueError if a field is out of range."""
+        return _kernel.ColumnCutter(
+            self.kind, self.width, self.fingerprint_count, self.set_digest, np.frombuffer(self.permutation, np.uint8),
+            self.bucket_bits, self.tag_bits, self.threshold + 1, self.table, self.table_count,
+        )  # fmt: skip
 
 
 class ColumnWriter:
@@ -70,10 +75,7 @@ class ColumnWriter:
 
     def __init__(self, path: Path, layout: ColumnLayout) -> None:
         self._path, self._layout = path, layout
-        self._cutter = _kernel.ColumnCutter(
-            layout.kind, layout.width, layout.fingerprint_count, layout.set_digest, np.frombuffer(layout.permutation, np.uint8),
-            layout.bucket_bits, layout.tag_bits, layout.threshold + 1, layout.table, layout.table_count,
-        )  # fmt: skip
+        self._cutter = layout.cutter()
         self._fed = 0
         self._file = path.open("w+b", buffering=0)
         os.ftruncate(self._file.fileno(), self._cutter.file_bytes)
@@ -195,64 +197,35 @@ def write_at(descriptor: int, path: Path, at: int, data: Bytes) -> None:
 
 
 class ColumnReader:
-    """A column table or a row file, mapped; pages are verified when they are first used.
+    """A column table or a row file, mapped for probes; pages are verified when they are first used.
 
     Parameters
     ----------
     path : Path
-    in_order : bool
-        Whether it will be read from its start to its end: the system then reads ahead.
 
     Raises
     ------
     StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
     """
 
-    def __init__(self, path: Path, in_order: bool = False) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        descriptor = open_file(path)
-        self._descriptor = descriptor
-        finalize(self, os.close, descriptor)
-        # What a mapping cannot read ends the process: the header is read before, and the size is that of the mapping.
-        if len(read_at(descriptor, path, 0, _kernel.HEADER_BYTES)) < _kernel.HEADER_BYTES:
-            raise CorruptStoreError(f"{path}: the file is shorter than a header", path=path)
-        with refusing(path):
-            mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
-        mapped.madvise(mmap.MADV_NORMAL if in_order else mmap.MADV_RANDOM)
-        self._bytes = np.frombuffer(mapped, np.uint8)
+        self.file = ColumnFile(path)  # so that a header that cannot be read is an error, not a signal
+        self._bytes = self._mapped(mmap.MADV_RANDOM)
         self.kernel = _kernel.ColumnTable(self._bytes, printable(path))
 
-    def check_size(self) -> None:
-        """Refuse a file that has become shorter or longer since it was opened.
+    def in_order(self) -> _kernel.ColumnTable:
+        """Return the table for a scan, through a separate mapping for which the system reads ahead."""
+        return _kernel.ColumnTable(self._mapped(mmap.MADV_NORMAL), printable(self.path))
 
-        Raises
-        ------
-        CorruptStoreError
-        """
-        size, expected = os.fstat(self._descriptor).st_size, self.kernel.file_bytes
-        if size != expected:
-            raise CorruptStoreError(
-                f"{self.path}: the table file has {size} bytes, its header says {expected}: {RUN_REPAIR}",
-                path=self.path, expected=expected, got=size,
-            )  # fmt: skip
+    def _mapped(self, advice: int) -> Bytes:
+        with refusing(self.path):
+            mapped = mmap.mmap(self.file.fileno(), 0, access=mmap.ACCESS_READ)
+        mapped.madvise(advice)
+        return np.frombuffer(mapped, np.uint8)
 
     @property
     def directory(self) -> npt.NDArray[np.uint32]:
         """Where the entries of each bucket begin, and where the last ends; not verified."""
         at = self.kernel.directory_offset
         return self._bytes[at : at + 4 * ((1 << self.kernel.bucket_bits) + 1)].view(np.uint32)
-
-    def pieces(self, start: int = 0) -> Iterator[npt.NDArray[np.uint64]]:
-        """Yield keys, or rows, from entry ``start`` on, in order, in bounded pieces."""
-        for first in range(start, self.kernel.count, PIECE_ENTRIES):
-            yield self.kernel.decode(first, min(first + PIECE_ENTRIES, self.kernel.count))
-
-    def verify(self, rows: ColumnReader | None = None) -> None:
-        """Read and check everything; of references, with the row file that they lead to.
-
-        Raises
-        ------
-        CorruptStoreError
-            The first fault.
-        """
-        self.kernel.verify(None if rows is None else rows.kernel)

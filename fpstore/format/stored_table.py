@@ -11,13 +11,28 @@ from fpstore import _kernel
 from fpstore.aliases import Counts, Words
 from fpstore.cached import cached_property
 from fpstore.design.families import Design
-from fpstore.design.tables import COPIES, REFERENCES, ROWS, TableSpec
-from fpstore.format import column_table
+from fpstore.design.tables import BLOCKS, ROWS, TableSpec
+from fpstore.disk.files import opened, read_at
+from fpstore.format import column_file
+from fpstore.format.column_file import ColumnFile
 from fpstore.format.column_table import ColumnLayout, ColumnReader, ColumnWriter
 from fpstore.format.table import TableLayout, TableReader, TableWriter, check_place
+from fpstore.format.table_file import TableFile
 
-PIECE_BLOCKS = 1 << 11
-_KIND_NUMBERS = {COPIES: column_table.COPIES, REFERENCES: column_table.REFERENCES, ROWS: column_table.ROWS}
+MAGIC = b"FPSTCOLS"
+_KIND_NUMBERS = {kind: number for number, kind in column_file.KINDS.items()}
+
+
+def column_layout(design: Design, table: int, fingerprint_count: int, set_digest: int) -> ColumnLayout:
+    """Return what the header of a column table of a design says: all of it follows from the design and the set."""
+    spec = design.tables[table]
+    if spec.kind == ROWS:
+        rows = ColumnLayout.rows(spec.width.bits, fingerprint_count, set_digest)
+        return rows._replace(table=table, table_count=len(design.tables))
+    return ColumnLayout(
+        _KIND_NUMBERS[spec.kind], spec.width.bits, fingerprint_count, set_digest, spec.permutation, spec.prefix_bits,
+        spec.tag_bits, spec.flips, table, len(design.tables),
+    )  # fmt: skip
 
 
 class ColumnTableWriter:
@@ -31,18 +46,8 @@ class ColumnTableWriter:
     """
 
     def __init__(self, path: Path, layout: TableLayout) -> None:
-        spec = layout.spec
-        tag_bits = 0 if spec.kind == ROWS else spec.tag_bits
-        threshold = -1 if spec.kind == ROWS else spec.flips
-        self._count = layout.fingerprint_count
         self._fed = 0
-        self._writer = ColumnWriter(
-            path,
-            ColumnLayout(
-                _KIND_NUMBERS[spec.kind], spec.width.bits, layout.fingerprint_count, layout.set_digest, spec.permutation,
-                spec.prefix_bits, tag_bits, threshold, layout.table, len(layout.design.tables),
-            ),
-        )  # fmt: skip
+        self._writer = ColumnWriter(path, column_layout(layout.design, layout.table, layout.fingerprint_count, layout.set_digest))
 
     def feed(self, keys: Words) -> Counts:
         """Append sorted keys; return the entry counts of the blocks of ids that were completed."""
@@ -94,56 +99,39 @@ class ColumnTableReader:
     @property
     def is_reference(self) -> bool:
         """Whether its entries lead to the rows of the first table."""
-        return self.columns.kind == column_table.REFERENCES
+        return self.columns.kind == column_file.REFERENCES
 
     @property
-    def file(self) -> ColumnTableReader:
-        """What reads keys of blocks: this."""
-        return self
+    def file(self) -> ColumnFile:
+        """The table, read in parts."""
+        return self._reader.file
 
     @cached_property
     def in_order(self) -> _kernel.ColumnIdentity:
         """The table for a scan, through a separate mapping for which the system reads ahead."""
-        return _kernel.ColumnIdentity(ColumnReader(self.path, in_order=True).kernel)
+        return _kernel.ColumnIdentity(self._reader.in_order())
 
     @property
     def index_bytes(self) -> int:
         """The bytes of the file by which entries are found: the directory."""
         return self.columns.tags_offset - self.columns.directory_offset
 
-    def check_size(self) -> None:
-        """Refuse a file that has become shorter or longer since it was opened."""
-        self._reader.check_size()
-
-    @cached_property
-    def block_keys(self) -> Words:
-        """The last entry of each block of ids."""
-        return self.read_keys(0, self.kernel.block_count)
-
-    def read_keys(self, start: int, end: int) -> Words:
-        """Return the last entries of successive blocks of ids."""
-        return self.kernel.keys_of(np.arange(start, end, dtype=np.uint64))
-
     def sample_keys(self, step: int) -> Words:
         """Return the last entry of every ``step``-th block of ids, from the first on."""
-        return self.kernel.keys_of(np.arange(0, self.kernel.block_count, step, dtype=np.uint64))
+        return self.file.sample_keys(step)
 
     def pieces(self, start: int = 0) -> Iterator[tuple[Words, Counts]]:
         """Yield (keys, entry counts of their blocks of ids) from block ``start`` on, in order, in bounded pieces."""
-        end = self.kernel.block_count
-        while start < end:
-            keys, counts, start = self.kernel.decode(start, end, PIECE_BLOCKS * _kernel.ROWS_IN_BLOCK)
-            yield keys, counts
+        return self.file.pieces(start)
 
     def check_place(self, design: Design, table: int, fingerprint_count: int, set_digest: int) -> None:
         """Refuse an intact file that belongs to another place in the design or another set."""
-        columns, spec = self.columns, design.tables[table]
-        flips = -1 if spec.kind == ROWS else spec.flips
+        columns, layout = self.columns, column_layout(design, table, fingerprint_count, set_digest)
         told = {
-            "kind": (_KIND_NUMBERS[spec.kind], columns.kind),
-            "bucket bits": (spec.prefix_bits, columns.bucket_bits),
-            "tag bits": (0 if spec.kind == ROWS else spec.tag_bits, columns.tag_bits),
-            "threshold": (flips, columns.threshold),
+            "kind": (layout.kind, columns.kind),
+            "bucket bits": (layout.bucket_bits, columns.bucket_bits),
+            "tag bits": (layout.tag_bits, columns.tag_bits),
+            "threshold": (layout.threshold, columns.threshold),
         }
         check_place(self.path, columns, told, (design, table, fingerprint_count, set_digest))
 
@@ -153,17 +141,13 @@ class ColumnTableReader:
         n = float(counts.sum())
         return n > 0 and float(counts @ (counts - 1)) * len(counts) > bound * n * n
 
-    def verify(self, tick: Callable[[int], None] = lambda rows: None) -> None:
-        """Read and check everything but where references lead; call ``tick`` with the number of entries."""
-        self._reader.verify()
-        tick(self.columns.count)
-
-    def verify_references(self, rows: ColumnTableReader) -> None:
-        """Check that references lead to rows of their bucket and tag, each to another one."""
-        self._reader.verify(rows._reader)
+    def verify(self, tick: Callable[[int], None] = lambda rows: None) -> int:
+        """Read and check everything but where references lead; see :meth:`ColumnFile.verify`."""
+        return self.file.verify(tick)
 
 
 StoredTable = TableReader | ColumnTableReader
+StoredFile = TableFile | ColumnFile
 
 
 def open_table(path: Path, spec: TableSpec) -> StoredTable:
@@ -173,12 +157,24 @@ def open_table(path: Path, spec: TableSpec) -> StoredTable:
     ------
     StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
     """
-    return ColumnTableReader(path) if spec.kind in _KIND_NUMBERS else TableReader(path)
+    return TableReader(path) if spec.kind == BLOCKS else ColumnTableReader(path)
+
+
+def open_file_of_any_kind(path: Path) -> StoredFile:
+    """Open a table of which only the file tells the kind.
+
+    Raises
+    ------
+    StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
+    """
+    with opened(path) as descriptor:
+        magic = read_at(descriptor, path, 0, len(MAGIC))
+    return ColumnFile(path) if magic == MAGIC else TableFile(path)
 
 
 def table_writer(path: Path, layout: TableLayout) -> TableWriter | ColumnTableWriter:
     """Return a writer of a table of a store."""
-    return ColumnTableWriter(path, layout) if layout.spec.kind in _KIND_NUMBERS else TableWriter(path, layout)
+    return TableWriter(path, layout) if layout.spec.kind == BLOCKS else ColumnTableWriter(path, layout)
 
 
 class RingProber:

@@ -14,6 +14,7 @@ from fpstore import _kernel
 from fpstore.aliases import Counts, Words
 from fpstore.arguments import printable
 from fpstore.cached import cached_property
+from fpstore.design.tables import TableSpec
 from fpstore.disk.files import RUN_REPAIR, open_file, read_at
 from fpstore.errors import CorruptStoreError, StorageError
 from fpstore.format import huffman
@@ -49,6 +50,11 @@ class TableFile:
         if header is None:
             header = read_at(self._descriptor, path, 0, _kernel.HEADER_BYTES)
         self.kernel = _kernel.TableParts(np.frombuffer(header, np.uint8), size, printable(path))
+
+    @property
+    def spec(self) -> TableSpec:
+        """What a design says of such a table."""
+        return TableSpec(self.kernel.permutation, self.kernel.prefix_bits, self.kernel.flips)
 
     def fileno(self) -> int:
         """Return the descriptor, which is closed with this object."""

@@ -60,6 +60,16 @@ SPECS |= {
     "256 bits": Spec("string", "flip-2", each=2, changed=True, width=256, block_bytes=256),
     "merged 256 bits": Spec("row", changed=True, merged=True, merge_design="flip-1", width=256, trusting=True),
 }
+SPECS |= {
+    "copies": Spec("integer", "columns-4-10", each=3, changed=True, index_ids=True),
+    "merged copies": Spec("string", "dealt-6-9", 4, each=2, changed=True, merged=True),
+    "columns after blocks": Spec("row", "flip-2", changed=True, merged=True, merge_design="columns-3-9"),
+    "copies of 32 bits": Spec("string", "columns-2-9", each=2, changed=True, merged=True, width=32),
+    "references of 128 bits": Spec("row", "columns-8-9", 7, changed=True, width=128),
+    "merged references of 128 bits": Spec("integer", "dealt-8-8", each=2, changed=True, merged=True, width=128),
+    "references of 256 bits": Spec("integer", "columns-16-8", 20, fingerprint_count=3000, each=2, width=256),
+    "merged references of 256 bits": Spec("string", "columns-8-11", each=3, changed=True, merged=True, width=256),
+}
 LARGE = tuple(name for name in SPECS if name.startswith("large"))
 
 

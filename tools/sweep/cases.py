@@ -43,9 +43,23 @@ DESIGNS = (  # and the largest radius of each
         ("striped-6-2", 7),
     ),
     *(("flip-4", 16), ("flip-6", 12), ("scan", 40), ("auto", 30)),
+    *(("columns-1-19", 5), ("columns-2-12", 12), ("columns-4", 16), ("columns-7-9", 9), ("dealt-4-10", 7), ("dealt-6-8", 16)),
 )
 WIDTHS, SHARES = (32, 64, 128, 256), (0.2, 0.4, 0.2, 0.2)
-FAR = ("auto", "scan", "flip-4", "flip-8", "flip-11", "flip-16")  # more designs of the other widths, up to every radius
+# More designs of the other widths, up to every radius.
+FAR = (
+    "auto",
+    "scan",
+    "flip-4",
+    "flip-8",
+    "flip-11",
+    "flip-16",
+    "columns-2-14",
+    "columns-4-8",
+    "columns-8-12",
+    "columns-16-8",
+    "dealt-8-11",
+)
 QUESTIONS = {
     "built": 4,
     "changed": 3,

@@ -61,6 +61,38 @@ inline ColumnQueries fingerprints_of(const AnyWords& array, const ColumnHeader& 
   return {array.data(), array.shape(0)};
 }
 
+// Blocks of entries whose ids are stored together.
+inline uint64_t id_blocks(const ColumnHeader& h) { return (h.count + kRowsInBlock - 1) / kRowsInBlock; }
+
+// What the header of an opened file says.
+template <class Table>
+void bind_column_header(nb::class_<Table>& table) {
+  table.def_ro("path", &Table::path)
+      .def_prop_ro("version", [](const Table& t) { return t.header.version; })
+      .def_prop_ro("width", [](const Table& t) { return t.header.width; })
+      .def_prop_ro("kind", [](const Table& t) { return static_cast<unsigned>(t.header.kind); })
+      .def_prop_ro("table", [](const Table& t) { return t.header.table; })
+      .def_prop_ro("table_count", [](const Table& t) { return t.header.table_count; })
+      .def_prop_ro("bucket_bits", [](const Table& t) { return t.header.bucket_bits; })
+      .def_prop_ro("tag_bits", [](const Table& t) { return t.header.tag_bits; })
+      .def_prop_ro("threshold", [](const Table& t) { return t.header.allowance - 1; })
+      .def_prop_ro("rest_bits", [](const Table& t) { return t.header.rest_bits; })
+      .def_prop_ro("count", [](const Table& t) { return t.header.count; })
+      .def_prop_ro("fingerprint_count", [](const Table& t) { return t.header.count; })
+      .def_prop_ro("block_count", [](const Table& t) { return id_blocks(t.header); })
+      .def_prop_ro("directory_offset", [](const Table& t) { return t.header.directory_offset; })
+      .def_prop_ro("tags_offset", [](const Table& t) { return t.header.tags_offset; })
+      .def_prop_ro("rest_offset", [](const Table& t) { return t.header.rest_offset; })
+      .def_prop_ro("checksums_offset", [](const Table& t) { return t.header.checksums_offset; })
+      .def_prop_ro("file_bytes", [](const Table& t) { return t.header.file_bytes; })
+      .def_prop_ro("set_digest", [](const Table& t) { return t.header.set_digest; })
+      .def_prop_ro("seed", [](const Table& t) { return t.header.checksum; })
+      .def_prop_ro("permutation",
+                   [](const Table& t) { return nb::bytes(reinterpret_cast<const char*>(t.header.permutation), t.header.width); });
+}
+
+// Adds the class ColumnParts (module_column_parts.cpp).
+void bind_parts(nb::module_& m);
 // Adds the class ColumnCutter and the functions of a writer (module_cutter.cpp).
 void bind_cutter(nb::module_& m);
 

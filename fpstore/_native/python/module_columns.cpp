@@ -1,7 +1,6 @@
 // Column tables and row files: reading one, and probing those of a design.
 #include "columns/kernels.hpp"
 #include "columns/read.hpp"
-#include "columns/verify.hpp"
 #include "python/columns.hpp"
 
 namespace fpstore {
@@ -25,7 +24,7 @@ struct ColumnTable {
   std::unique_ptr<uint64_t[]> fresh() const {
     return std::unique_ptr<uint64_t[]>(new uint64_t[seen_words(kHeaderBytes, header.checksums_offset)]());
   }
-  uint64_t block_count() const { return (header.count + kRowsInBlock - 1) / kRowsInBlock; }
+  uint64_t block_count() const { return id_blocks(header); }
   unsigned each() const { return view.rows ? view.words : 1; }
   void check_searched() const {
     if (header.kind == ColumnKind::references) throw nb::type_error("references are searched with their rows, by a ColumnProber");
@@ -104,24 +103,6 @@ struct ColumnTable {
     }
     check_column(status, fault, path);
     return finish(guard.sink, header.width, asked.count, &stopping);
-  }
-
-  void verify(const ColumnTable* rows, const Stop* stop) const {
-    if (rows && (header.kind != ColumnKind::references || rows->header.kind != ColumnKind::rows))
-      throw nb::type_error("references are verified with a row file");
-    if (rows && (rows->header.width != header.width || rows->header.count != header.count || rows->header.set_digest != header.set_digest))
-      raise_column(Fault{Status::bad_digest, UINT64_MAX, rows->header.set_digest, header.set_digest}, path);
-    const std::unique_ptr<uint64_t[]> unseen = fresh();
-    const std::unique_ptr<ColumnView> anew(new ColumnView(view));
-    anew->pages.seen = unseen.get();
-    Stopper stopping = stopper(stop);
-    Fault fault;
-    Status status;
-    {
-      ReleasedGil released;
-      status = verify_columns(header, *anew, rows ? &rows->view : nullptr, &stopping, &fault);
-    }
-    check_column(status, fault, fault.table ? rows->path : path);
   }
 
   // Of fingerprints, or of rows.
@@ -448,36 +429,14 @@ void bind_table(nb::module_& m) {
       .def("key_of", &ColumnIdentity::key_of, "block"_a)
       .def("keys_of", &ColumnIdentity::keys_of, nb::arg("blocks").noconvert());
 
-  nb::class_<ColumnTable>(m, "ColumnTable")
-      .def(nb::init<Bytes, std::string>(), nb::arg("data").noconvert(), "path"_a)
-      .def_ro("path", &ColumnTable::path)
-      .def_prop_ro("version", [](const ColumnTable& t) { return t.header.version; })
-      .def_prop_ro("width", [](const ColumnTable& t) { return t.header.width; })
-      .def_prop_ro("kind", [](const ColumnTable& t) { return static_cast<unsigned>(t.header.kind); })
-      .def_prop_ro("table", [](const ColumnTable& t) { return t.header.table; })
-      .def_prop_ro("table_count", [](const ColumnTable& t) { return t.header.table_count; })
-      .def_prop_ro("bucket_bits", [](const ColumnTable& t) { return t.header.bucket_bits; })
-      .def_prop_ro("tag_bits", [](const ColumnTable& t) { return t.header.tag_bits; })
-      .def_prop_ro("threshold", [](const ColumnTable& t) { return t.header.allowance - 1; })
-      .def_prop_ro("rest_bits", [](const ColumnTable& t) { return t.header.rest_bits; })
-      .def_prop_ro("count", [](const ColumnTable& t) { return t.header.count; })
-      .def_prop_ro("fingerprint_count", [](const ColumnTable& t) { return t.header.count; })
-      .def_prop_ro("block_count", &ColumnTable::block_count)
-      .def_prop_ro("directory_offset", [](const ColumnTable& t) { return t.header.directory_offset; })
-      .def_prop_ro("tags_offset", [](const ColumnTable& t) { return t.header.tags_offset; })
-      .def_prop_ro("rest_offset", [](const ColumnTable& t) { return t.header.rest_offset; })
-      .def_prop_ro("checksums_offset", [](const ColumnTable& t) { return t.header.checksums_offset; })
-      .def_prop_ro("file_bytes", [](const ColumnTable& t) { return t.header.file_bytes; })
-      .def_prop_ro("set_digest", [](const ColumnTable& t) { return t.header.set_digest; })
-      .def_prop_ro("seed", [](const ColumnTable& t) { return t.header.checksum; })
-      .def_prop_ro("permutation",
-                   [](const ColumnTable& t) { return nb::bytes(reinterpret_cast<const char*>(t.header.permutation), t.header.width); })
+  nb::class_<ColumnTable> table(m, "ColumnTable");
+  bind_column_header(table);
+  table.def(nb::init<Bytes, std::string>(), nb::arg("data").noconvert(), "path"_a)
       .def("decode", &ColumnTable::decode, "first"_a, "end"_a)
       .def("entries_at", &ColumnTable::entries_at, nb::arg("places").noconvert(), "source"_a)
       .def("keys_of", &ColumnTable::keys_of, nb::arg("blocks").noconvert())
       .def("locate", &ColumnTable::locate, nb::arg("fingerprints").noconvert())
-      .def("scan", &ColumnTable::scan, nb::arg("queries").noconvert(), "radius"_a, "first"_a, "end"_a, "stop"_a = nb::none())
-      .def("verify", &ColumnTable::verify, "rows"_a = nb::none(), "stop"_a = nb::none());
+      .def("scan", &ColumnTable::scan, nb::arg("queries").noconvert(), "radius"_a, "first"_a, "end"_a, "stop"_a = nb::none());
 }
 
 }  // namespace
@@ -492,6 +451,7 @@ void bind_columns(nb::module_& m) {
            "balance"_a = false)
       .def("probe_places", &ColumnProber::probe_places, "query"_a, "radius"_a, "balance"_a, "thresholds"_a, "identity"_a);
   bind_cutter(m);
+  bind_parts(m);
 }
 
 }  // namespace fpstore

@@ -1,5 +1,4 @@
 // What the writer of column tables and row files needs: headers, sections, checksums, the keys of references.
-#include "columns/verify.hpp"
 #include "columns/write.hpp"
 #include "python/columns.hpp"
 

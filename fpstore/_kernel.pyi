@@ -93,7 +93,7 @@ def find_ids(
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint64]]: ...
 def merge_keys(keys: NDArray[np.uint64], drop: NDArray[np.uint64], add: NDArray[np.uint64], out: NDArray[np.uint64]) -> int: ...
 def read_log(
-    data: NDArray[np.uint8], place: int, seed: int, number: int, most: int
+    data: NDArray[np.uint8], place: int, seed: int, number: int, words: int, most: int
 ) -> tuple[
     int, int, int, int, tuple[int, int, int, int],
     NDArray[np.uint8], NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint8],

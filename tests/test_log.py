@@ -55,8 +55,9 @@ shapes = st.builds(
 )
 
 
-def kernel(data, place, seed, number=0, most=2**64 - 1):
-    count, used, last, durable, totals, *columns = _kernel.read_log(np.frombuffer(data, np.uint8), place, seed, number, most)
+def kernel(data, place, seed, number=0, words=0, most=2**64 - 1):
+    array = np.frombuffer(data, np.uint8)
+    count, used, last, durable, totals, *columns = _kernel.read_log(array, place, seed, number, words, most)
     return count, used, last, durable, log_format._change(totals, columns) if count else None
 
 
@@ -79,6 +80,7 @@ def test_the_kernel_reads_what_the_reference_writes(changes, seed, place, number
             assert parts(found) == parts(merged(changes))
     assert kernel(data, place, seed, most=1)[0] == min(1, len(changes))
     assert kernel(data, place, seed, number + 1)[0] == 0
+    assert kernel(data, place, seed, words=2)[0] == 0
     assert kernel(data, place + 8, seed)[0] == kernel(data, place, seed ^ 1)[0] == 0
 
 
@@ -297,7 +299,7 @@ def test_a_later_record_tells_damage_from_a_torn_tail(path):
 def later_records_of(path, place):
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        yield from later_records(descriptor, path, SEED, place)
+        yield from later_records(descriptor, path, HEADER, place)
     finally:
         os.close(descriptor)
 

@@ -23,7 +23,7 @@ def records_of(path):
     manifest, file = read_manifest(path), path / current(path) / LOG_FILE
     log = LogReader(file, manifest.identity, manifest.generation.number)
     with file.open("rb") as stream:
-        found = [(place, r.end, r.change) for place, _, r in later_records(stream.fileno(), file, log.header.seed, HEADER_BYTES)]
+        found = [(place, r.end, r.change) for place, _, r in later_records(stream.fileno(), file, log.header, HEADER_BYTES)]
     log.close()
     return found
 

@@ -3,13 +3,16 @@
 The sets have few leading words of 64 bits, or one: look-ups, ids and merges must tell their fingerprints apart by the rest.
 """
 
+import dataclasses
 import random
 
 import numpy as np
 import pytest
+import reference_log
 from speeds import crossed
 
 import fpstore
+from fpstore.format.log import HEADER_BYTES, LOG_FILE, parse_header
 from fpstore.width import Width
 
 OTHERS = [32, 128, 256]
@@ -215,3 +218,27 @@ def test_a_store_of_32_bits_is_repaired_as_one(tmp_path):
     named = {fields[1] for fields in lost if len(fields) > 1 and fields[1]} - {"fingerprint"}
     assert named
     assert named <= {f"{value:08x}" for value in values}
+
+
+@pytest.mark.parametrize("part", ["header", "record"])
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_the_log_of_another_width_under_right_checksums(tmp_path, part, mode):
+    """The kernel refused its rows with a ValueError."""
+    path = tmp_path / "s"
+    fpstore.build(path, [1, 2, 3]).close()
+    with fpstore.open(path, "r+") as store:
+        store.insert([7, 8])
+    file = path / "gen-00000001" / LOG_FILE
+    header, data = parse_header(file.read_bytes(), file), bytearray(file.read_bytes())
+    if part == "header":
+        data[: HEADER_BYTES // 8] = header._replace(width=128).pack().ljust(HEADER_BYTES // 8, b"\0")
+    else:
+        [record] = reference_log.read_log(bytes(data), 0)[0]
+        forged = reference_log.encode_change(
+            dataclasses.replace(record, rows=[((1 << 64) + 5, 1, 0)], words=2), HEADER_BYTES, header.seed
+        )
+        data[HEADER_BYTES : HEADER_BYTES + len(forged)] = forged
+        assert reference_log.decode_change(bytes(data), HEADER_BYTES, header.seed)
+    file.write_bytes(data)
+    with pytest.raises(fpstore.CorruptStoreError, match="128 bits, this one has 64" if part == "header" else "not whole"):
+        fpstore.open(path, mode)

@@ -15,7 +15,7 @@ from fpstore.care.evidence import CurrentLog
 from fpstore.disk.files import opened, read_at, read_if_possible, write_all
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError
-from fpstore.format.log import HEADER_BYTES, Records, later_records, whole_records
+from fpstore.format.log import HEADER_BYTES, LogHeader, Records, later_records, whole_records
 from fpstore.format.record import ADD, KIND_MASK, WIPE, Change, Totals
 from fpstore.width import comparable, distinct_counts, empty_rows, order_of, width_of
 
@@ -57,9 +57,9 @@ class FoundRecords:
 
     def __init__(self, log: CurrentLog, folder: Path, words: int) -> None:
         assert log.header is not None
-        path, seed = log.file.path, log.header.seed
+        path, header = log.file.path, log.header._replace(width=0)
         with _readable(path, folder) as descriptor:
-            self.pieces = list(_found(descriptor, path, seed, log.file.end))
+            self.pieces = list(_found(descriptor, path, header, log.file.end))
         if any(width_of(records.change.fingerprints) != words for records in self.pieces):
             raise CorruptStoreError(f"{path}: the log of a store of another width: nothing was taken from it", path=path)
         self.missing = _gaps(self.pieces)
@@ -92,7 +92,7 @@ class FoundRecords:
         return losses
 
 
-def _found(descriptor: int, path: Path, seed: int, end: int | None) -> Iterator[Records]:
+def _found(descriptor: int, path: Path, header: LogHeader, end: int | None) -> Iterator[Records]:
     """Yield all whole records, in order of their numbers.
 
     Behind the end, if that is known, only those that follow without a gap: the writer may not have come to tell them. Others were
@@ -101,10 +101,10 @@ def _found(descriptor: int, path: Path, seed: int, end: int | None) -> Iterator[
     size = os.fstat(descriptor).st_size
     place, number = HEADER_BYTES, 1
     while True:
-        for records in whole_records(descriptor, path, seed, place, number, size):
+        for records in whole_records(descriptor, path, header, place, number, size):
             yield records
             place, number = records.end, records.last + 1
-        found = next((found for found in later_records(descriptor, path, seed, place) if found[2].first >= number), None)
+        found = next((found for found in later_records(descriptor, path, header, place) if found[2].first >= number), None)
         if found is None or (end is not None and found[0] >= end):
             return
         record = found[2]

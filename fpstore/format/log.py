@@ -25,7 +25,7 @@ from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError, FormatVersionError
 from fpstore.format.manifest import Manifest
 from fpstore.format.record import ID_KINDS, Change, Totals
-from fpstore.width import WIDTHS
+from fpstore.width import WIDTHS, Width
 
 LOG_FILE = "log"
 HEADER_BYTES = 4096
@@ -58,7 +58,7 @@ class LogHeader(NamedTuple):
         The number of the first string that is not in the generation's dictionary.
     totals : Totals
     width : int
-        Bits of a fingerprint.
+        Bits of a fingerprint; 0 where records of any width are taken.
     """
 
     identity: bytes
@@ -78,6 +78,11 @@ class LogHeader(NamedTuple):
     def seed(self) -> int:
         """The seed of the checksums; that of a record at a place is this XOR the place."""
         return xxhash.xxh64_intdigest(self.identity, self.generation)
+
+    @property
+    def words(self) -> int:
+        """Of a fingerprint; 0: any."""
+        return Width(self.width).words if self.width else 0
 
     def pack(self) -> bytes:
         """Return the bytes that do not move, with their checksum."""
@@ -179,13 +184,13 @@ class _Durable:
     ----------
     descriptor : int
     path : Path
-    seed : int
+    header : LogHeader
     word : callable
         Returns the header's word at a place, as it is now.
     """
 
-    def __init__(self, descriptor: int, path: Path, seed: int, word: Callable[[int], int]) -> None:
-        self._descriptor, self._path, self._seed, self._word = descriptor, path, seed, word
+    def __init__(self, descriptor: int, path: Path, header: LogHeader, word: Callable[[int], int]) -> None:
+        self._descriptor, self._path, self._header, self._word = descriptor, path, header, word
         self._boot = boot_word()
 
     @property
@@ -205,7 +210,7 @@ class _Durable:
             exact = self.is_exact
             told = self.told  # after the question: the writer stores the end first
             end = told if exact else os.fstat(self._descriptor).st_size
-            for records in whole_records(self._descriptor, self._path, self._seed, place, number, end):
+            for records in whole_records(self._descriptor, self._path, self._header, place, number, end):
                 if exact != self.is_exact:
                     break  # it may be what that writer has not made durable yet
                 yield records
@@ -214,7 +219,7 @@ class _Durable:
             if place < told:
                 raise damaged_at(self._path, place)
         else:
-            check_tail(self._descriptor, self._path, self._seed, place, told)
+            check_tail(self._descriptor, self._path, self._header, place, told)
 
 
 class LogReader:
@@ -247,7 +252,7 @@ class LogReader:
         try:
             self._mapped = map_header(self._descriptor, path, mmap.PROT_READ)
             self.words = memoryview(self._mapped).cast("Q")
-            self._durable = _Durable(self._descriptor, path, self.header.seed, self.words.__getitem__)
+            self._durable = _Durable(self._descriptor, path, self.header, self.words.__getitem__)
             told_end(self.word, path)
         except BaseException:
             self.close()
@@ -326,7 +331,7 @@ def log_end(descriptor: int, path: Path, identity: bytes, generation: int) -> in
     """
     header = parse_header(read_at(descriptor, path, 0, HEADER_BYTES), path)
     check_belongs(header, path, identity, generation)
-    durable = _Durable(descriptor, path, header.seed, lambda at: int.from_bytes(read_at(descriptor, path, 8 * at, 8), "little"))
+    durable = _Durable(descriptor, path, header, lambda at: int.from_bytes(read_at(descriptor, path, 8 * at, 8), "little"))
     if durable.is_exact:
         return durable.told
     place = HEADER_BYTES
@@ -347,7 +352,7 @@ def check_belongs(header: LogHeader, path: Path, identity: bytes, generation: in
         raise CorruptStoreError(f"{path}: the log of {what}: {RUN_REPAIR}", path=path, expected=generation, got=header.generation)
 
 
-def whole_records(descriptor: int, path: Path, seed: int, place: int, number: int, end: int) -> Iterator[Records]:
+def whole_records(descriptor: int, path: Path, header: LogHeader, place: int, number: int, end: int) -> Iterator[Records]:
     """Yield the whole records from a place on, up to the first that is not whole, in pieces.
 
     Raises
@@ -360,7 +365,9 @@ def whole_records(descriptor: int, path: Path, seed: int, place: int, number: in
         data = read_at(descriptor, path, place, min(wanted, end - place))
         if len(data) < min(wanted, end - place):
             end = place + len(data)  # the file is cut short
-        count, used, last, _, totals, *columns = _kernel.read_log(np.frombuffer(data, np.uint8), place, seed, number, 2**64 - 1)
+        count, used, last, _, totals, *columns = _kernel.read_log(
+            np.frombuffer(data, np.uint8), place, header.seed, number, header.words, 2**64 - 1
+        )
         if count:
             yield Records(last - count + 1, last, place + used, _change(totals, columns))
             place, number, wanted = place + used, last + 1, PIECE_BYTES
@@ -384,7 +391,7 @@ def _change(totals: tuple[int, int, int, int], columns: list[Any]) -> Change:
     )
 
 
-def check_tail(descriptor: int, path: Path, seed: int, place: int, told: int) -> None:
+def check_tail(descriptor: int, path: Path, header: LogHeader, place: int, told: int) -> None:
     """Refuse a log whose records stop being whole at a place that was durable.
 
     It was if the end told in the header is behind it, or if a later record says so. Otherwise a machine stopped while the record
@@ -394,7 +401,7 @@ def check_tail(descriptor: int, path: Path, seed: int, place: int, told: int) ->
     ------
     CorruptStoreError
     """
-    if place < told or any(durable > place for _, durable, _ in later_records(descriptor, path, seed, place)):
+    if place < told or any(durable > place for _, durable, _ in later_records(descriptor, path, header, place)):
         raise damaged_at(path, place)
 
 
@@ -405,7 +412,7 @@ def damaged_at(path: Path, place: int) -> CorruptStoreError:
     )
 
 
-def later_records(descriptor: int, path: Path, seed: int, place: int) -> Iterator[tuple[int, int, Records]]:
+def later_records(descriptor: int, path: Path, header: LogHeader, place: int) -> Iterator[tuple[int, int, Records]]:
     """Yield (place, what was durable when it was written, record) of each whole record from a place on, whatever lies between."""
     size = os.fstat(descriptor).st_size
     place += -place % ALIGN
@@ -416,7 +423,9 @@ def later_records(descriptor: int, path: Path, seed: int, place: int) -> Iterato
         if not HEAD <= length <= size - found:
             continue
         data = read_at(descriptor, path, found, length + -length % ALIGN)
-        count, used, last, durable, totals, *columns = _kernel.read_log(np.frombuffer(data, np.uint8), found, seed, _ANY, 1)
+        count, used, last, durable, totals, *columns = _kernel.read_log(
+            np.frombuffer(data, np.uint8), found, header.seed, _ANY, header.words, 1
+        )
         if count:
             place = found + used
             yield found, durable, Records(last, last, place, _change(totals, columns))

@@ -107,9 +107,9 @@ class LogWriter:
         told = told_end(self._words[END], self.path)
         self._size = os.fstat(self._descriptor).st_size
         self.place, self.number = HEADER_BYTES, 0
-        for records in whole_records(self._descriptor, self.path, self._seed, HEADER_BYTES, 1, self._size):
+        for records in whole_records(self._descriptor, self.path, self.header, HEADER_BYTES, 1, self._size):
             self.place, self.number = records.end, records.last
-        check_tail(self._descriptor, self.path, self._seed, self.place, told)
+        check_tail(self._descriptor, self.path, self.header, self.place, told)
         # Remains of a record that was never told must not be taken for one later.
         try:
             os.ftruncate(self._descriptor, self.place)
@@ -248,7 +248,7 @@ class LogWriter:
         CorruptStoreError
         """
         end = self.place if end is None else end
-        for records in whole_records(self._descriptor, self.path, self._seed, place, number, end):
+        for records in whole_records(self._descriptor, self.path, self.header, place, number, end):
             yield records
             place = records.end
         if place != end:

@@ -10,6 +10,7 @@ from pathlib import Path
 from weakref import WeakSet, finalize
 
 from fpstore.design.families import Design
+from fpstore.disk.files import RUN_REPAIR
 from fpstore.disk.fork import around_fork
 from fpstore.disk.refusals import refused
 from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError, StoreNotFoundError
@@ -187,6 +188,9 @@ class Tracker:
     def _adopt(self, manifest: Manifest, generation: Generation, log: LogReader, changes: Iterable[Records]) -> None:
         """Make a generation current, with these records, which are the first of its log."""
         end, header = log.word, log.header
+        if header.width != generation.design.width.bits:
+            what = f"{log.path}: the log of a store of {header.width} bits, this one has {generation.design.width.bits}"
+            raise CorruptStoreError(f"{what}: {RUN_REPAIR}", path=log.path)
         delta = new_delta(generation, header)
         snapshot = Snapshot(generation, delta, 0, header.totals)
         place, number = HEADER_BYTES, 0

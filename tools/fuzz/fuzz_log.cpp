@@ -105,7 +105,7 @@ std::unique_ptr<T[]> exactly(uint64_t n) {
   return std::unique_ptr<T[]>(new T[n ? n : 1]());
 }
 
-void check(const std::vector<uint8_t>& log, uint64_t place, uint64_t seed, uint64_t number, uint64_t most) {
+void check(const std::vector<uint8_t>& log, uint64_t place, uint64_t seed, uint64_t number, uint64_t of_words, uint64_t most) {
   std::vector<Record> expected;
   size_t at = 0;
   uint64_t wanted = number;
@@ -113,16 +113,16 @@ void check(const std::vector<uint8_t>& log, uint64_t place, uint64_t seed, uint6
     Record r;
     size_t next;
     if (!parse(log, at, place + at, seed, &r, &next) || (wanted && r.number != wanted)) break;
-    if (!expected.empty() && r.words != expected.front().words) break;
+    if (of_words ? r.words != of_words : !expected.empty() && r.words != expected.front().words) break;
     wanted = r.number + 1;
     at = next;
     expected.push_back(r);
   }
   const std::unique_ptr<uint8_t[]> data = exactly<uint8_t>(log.size());
   if (!log.empty()) memcpy(data.get(), log.data(), log.size());
-  const LogRecords got = measure_log(data.get(), log.size(), place, seed, number, most);
+  const LogRecords got = measure_log(data.get(), log.size(), place, seed, number, of_words, most);
   REQUIRE(got.records == expected.size() && got.bytes == at);
-  const uint64_t words = expected.empty() ? 1 : expected.front().words;
+  const uint64_t words = of_words ? of_words : expected.empty() ? 1 : expected.front().words;
   REQUIRE(got.words == words);
   uint64_t rows = 0, strings = 0, bytes = 0;
   for (const Record& r : expected) {
@@ -185,6 +185,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         if (l >= 88 && l <= log.size() - start) seal(log.data() + start, l, seed ^ (place + start));
   }
   if (shape & 8) log.resize(log.size() - (log.empty() ? 0 : input.word(2) % (log.size() + 1)));
-  check(log, place, seed, shape & 16 ? 0 : first, shape & 32 ? input.byte() % 4 : ~uint64_t{0});
+  const uint64_t of_words = uint64_t{1} << shape / 64 >> 1;  // 0, 1, 2, 4
+  check(log, place, seed, shape & 16 ? 0 : first, of_words, shape & 32 ? input.byte() % 4 : ~uint64_t{0});
   return 0;
 }

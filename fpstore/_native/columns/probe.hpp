@@ -99,8 +99,8 @@ struct ColumnFlow {
       const RingTable& r = ring.tables[i];
       int bucket = 0, tag = 0;
       for (unsigned w = 0; w < W; ++w) {
-        bucket += __builtin_popcountll(difference[w] & r.bucket_mask[w]);
-        tag += __builtin_popcountll(difference[w] & r.tag_mask[w]);
+        bucket += static_cast<int>(ones(difference[w] & r.bucket_mask[w]));
+        tag += static_cast<int>(ones(difference[w] & r.tag_mask[w]));
       }
       if (bucket <= t[i] && bucket + tag <= t[i] + t[i + 1 < ring.count ? i + 1 : 0] + 1) return true;
     }
@@ -121,7 +121,7 @@ struct ColumnFlow {
     for (unsigned i = 0; i < run.count; ++i) {
       const uint64_t place = run.first + run.near[i];
       const uint64_t difference = (head_of(t, 0, read_tag(t, place)) | read_rest(t, place) << t.rest_shift) ^ base;
-      const unsigned distance = static_cast<unsigned>(__builtin_popcountll(difference));
+      const unsigned distance = ones(difference);
       if (__builtin_expect(distance > options.radius, 1)) continue;
       const Status status = emit_copy(run, difference, distance);
       if (__builtin_expect(status != Status::ok, 0)) return status;
@@ -154,7 +154,7 @@ struct ColumnFlow {
     unsigned distance = 0;
     for (unsigned w = 0; w < W; ++w) {
       difference[w] = read_once(load64(rows.tags + at + 8 * w)) ^ slot.words[w];
-      distance += static_cast<unsigned>(__builtin_popcountll(difference[w]));
+      distance += ones(difference[w]);
     }
     const uint64_t head = gather(t.forward, difference) ^ s.base;
     if (__builtin_expect(head != s.head, 0)) return (*fault = Fault{Status::bad_key, s.place, s.head, head, s.table}).status;
@@ -321,7 +321,7 @@ size_t near_rows(const uint8_t* rows, size_t n, const uint64_t* query, unsigned 
   for (size_t i = 0; i < n; ++i) {
     unsigned distance = 0;
     for (unsigned w = 0; w < W; ++w)
-      distance += static_cast<unsigned>(__builtin_popcountll(load64(rows + 8 * (W * i + w)) ^ query[w]));
+      distance += ones(load64(rows + 8 * (W * i + w)) ^ query[w]);
     places[count] = static_cast<uint32_t>(i);
     distances[count] = static_cast<uint16_t>(distance);
     count += distance <= radius;

@@ -58,9 +58,9 @@ bool is_whole(const uint8_t* p, size_t n, uint64_t place, uint64_t seed, Head* h
 
 }  // namespace
 
-LogRecords measure_log(const uint8_t* data, size_t n, uint64_t place, uint64_t seed, uint64_t number, uint64_t most) {
+LogRecords measure_log(const uint8_t* data, size_t n, uint64_t place, uint64_t seed, uint64_t number, uint64_t words, uint64_t most) {
   LogRecords out{};
-  out.words = 1;
+  out.words = words ? words : 1;
   while (out.records < most) {
     const uint8_t* p = data + out.bytes;
     const size_t left = n - static_cast<size_t>(out.bytes);
@@ -68,7 +68,7 @@ LogRecords measure_log(const uint8_t* data, size_t n, uint64_t place, uint64_t s
     size_t strings;
     if (!is_whole(p, left, place + out.bytes, seed, &h, &strings)) break;
     if (number && h.number != number) break;
-    if (out.records && h.words != out.words) break;
+    if ((words || out.records) && h.words != out.words) break;
     const uint64_t padded = (h.length + kAlign - 1) / kAlign * kAlign;
     if (padded > left) break;
     number = h.number + 1;

@@ -34,8 +34,9 @@ struct LogColumns {
 };
 
 // Measures the whole records at the start of n bytes that stand at this place of the log: at most `most`, numbered from `number` on
-// (0: the first may have any number). Stops at the first that is not whole, of which nothing is believed. Reads only the n bytes.
-LogRecords measure_log(const uint8_t* data, size_t n, uint64_t place, uint64_t seed, uint64_t number, uint64_t most);
+// (0: the first may have any number), with fingerprints of so many words (0: of any one number). Stops at the first that is not
+// whole, of which nothing is believed. Reads only the n bytes.
+LogRecords measure_log(const uint8_t* data, size_t n, uint64_t place, uint64_t seed, uint64_t number, uint64_t words, uint64_t most);
 
 // Copies the columns of records that measure_log() has measured.
 void copy_log(const uint8_t* data, const LogRecords& measured, const LogColumns& out);

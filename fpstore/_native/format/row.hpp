@@ -51,7 +51,20 @@ static inline uint64_t word_of(const Wide<Words>& x, unsigned word) {
   return x.word[word];
 }
 
-static inline unsigned ones(uint64_t x) { return static_cast<unsigned>(__builtin_popcountll(x)); }
+// A call of the library, which the compiler makes where the processor may lack the instruction, is slower than sums of bytes by
+// shifts, which it turns into vectors.
+static inline unsigned ones(uint64_t x) {
+#if defined(__POPCNT__) || !defined(__x86_64__)
+  return static_cast<unsigned>(__builtin_popcountll(x));
+#else
+  x -= x >> 1 & 0x5555555555555555;
+  x = (x & 0x3333333333333333) + (x >> 2 & 0x3333333333333333);
+  x = (x + (x >> 4)) & 0x0F0F0F0F0F0F0F0F;
+  x += x >> 8;
+  x += x >> 16;
+  return static_cast<unsigned>(x + (x >> 32)) & 0x7F;
+#endif
+}
 template <unsigned Words>
 static inline unsigned ones(const Wide<Words>& x) {
   unsigned sum = 0;

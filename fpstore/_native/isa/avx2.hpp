@@ -41,7 +41,6 @@ struct Avx2 : Portable<Width_> {
     return n;
   }
 
-  static uint64_t bit_count(uint64_t x) { return ones(x); }
 
   static size_t near(const uint64_t* keys, size_t n, uint64_t query, unsigned radius, uint32_t* places) {
     const __m256i base = _mm256_set1_epi64x(static_cast<long long>(query));

@@ -12,16 +12,6 @@ template <class Width_>
 struct Portable {
   using W = Width_;
 
-  // Sums of bytes by shifts, which compilers turn into vectors; a call of __builtin_popcountll() without the instruction is slower.
-  static uint64_t bit_count(uint64_t x) {
-    x -= x >> 1 & 0x5555555555555555;
-    x = (x & 0x3333333333333333) + (x >> 2 & 0x3333333333333333);
-    x = (x + (x >> 4)) & 0x0F0F0F0F0F0F0F0F;
-    x += x >> 8;
-    x += x >> 16;
-    return (x + (x >> 32)) & 0x7F;
-  }
-
   // From how many expected entries of a prefix on, and from how many look-ups in one block on, comparing all its entries beats
   // looking for the prefix in its codes.
   static constexpr uint64_t kExpandFrom = 64;
@@ -113,15 +103,15 @@ struct Portable {
     for (size_t i = 0; i < n;) {
       const size_t end = n - i < 4 ? n : i + 4;
       if (end == i + 4) {
-        uint64_t any = 0;  // the sign of distance - (radius + 1)
-        for (size_t j = 0; j < 4; ++j) any |= bit_count(keys[i + j] ^ query) - (radius + 1);
-        if (!(any >> 63)) {
+        unsigned any = 0;  // the sign of distance - (radius + 1)
+        for (size_t j = 0; j < 4; ++j) any |= ones(keys[i + j] ^ query) - (radius + 1);
+        if (!(any >> 31)) {
           i = end;
           continue;
         }
       }
       for (; i < end; ++i)
-        if (bit_count(keys[i] ^ query) <= radius) places[count++] = static_cast<uint32_t>(i);
+        if (ones(keys[i] ^ query) <= radius) places[count++] = static_cast<uint32_t>(i);
     }
     return count;
   }

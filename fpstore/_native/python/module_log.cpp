@@ -6,13 +6,13 @@ namespace fpstore {
 namespace {
 
 // (records, bytes, number, durable, (fingerprints, ids, next row, kind of ids), kinds, fingerprints, ids, lims of strings, strings)
-nb::tuple read_log(Bytes data, uint64_t place, uint64_t seed, uint64_t number, uint64_t most) {
+nb::tuple read_log(Bytes data, uint64_t place, uint64_t seed, uint64_t number, uint64_t words, uint64_t most) {
   LogRecords measured;
   std::optional<Buffer<uint8_t>> kinds, strings;
   std::optional<Buffer<uint64_t>> fingerprints, ids, lims;
   {
     ReleasedGil released;
-    measured = measure_log(data.data(), data.size(), place, seed, number, most);
+    measured = measure_log(data.data(), data.size(), place, seed, number, words, most);
     kinds.emplace(measured.rows);
     fingerprints.emplace(measured.rows * measured.words);
     ids.emplace(measured.rows);
@@ -31,8 +31,8 @@ nb::tuple read_log(Bytes data, uint64_t place, uint64_t seed, uint64_t number, u
 }  // namespace
 
 void bind_log(nb::module_& m) {
-  m.def("read_log", &read_log, "data"_a, "place"_a, "seed"_a, "number"_a, "most"_a,
-        "Return the whole records at the start of bytes of a log, as columns: at most so many, the first with this number (0: any).");
+  m.def("read_log", &read_log, "data"_a, "place"_a, "seed"_a, "number"_a, "words"_a, "most"_a,
+        "Return the whole records at the start of bytes of a log, as columns: at most so many, the first with this number, of fingerprints of so many words (0: any).");
 }
 
 }  // namespace fpstore

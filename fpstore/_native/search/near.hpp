@@ -14,8 +14,8 @@ size_t near(const uint64_t* keys, size_t n, const uint64_t* query, unsigned radi
   } else {
     size_t count = 0;
     for (size_t i = 0; i < n; ++i, keys += W::kWords) {
-      uint64_t distance = 0;
-      for (unsigned word = 0; word < W::kWords; ++word) distance += Isa::bit_count(keys[word] ^ query[word]);
+      unsigned distance = 0;
+      for (unsigned word = 0; word < W::kWords; ++word) distance += ones(keys[word] ^ query[word]);
       places[count] = static_cast<uint32_t>(i);
       count += distance <= radius;
     }

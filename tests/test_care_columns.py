@@ -168,6 +168,25 @@ def test_a_changed_byte_is_named_by_its_page(store, part):
         assert any(f"{path / GENERATION / table_name(table)}, page " in fault for fault in found)
 
 
+@pytest.mark.parametrize("sparse", [1, 3, 1000])
+def test_a_sample_is_of_what_can_be_read(store, monkeypatch, sparse):
+    path, bits = store
+    file = path / GENERATION / table_name(0)
+    ends = Width(bits).rows([*numbers_of(bits)[127::128], numbers_of(bits)[-1]])
+    monkeypatch.setattr(column_file, "SPARSE", sparse)
+    for step in (1, 2, 3, 7, 50):
+        assert np.array_equal(ColumnFile(file).sample_keys(step), ends[::step])
+    data = bytearray(file.read_bytes())
+    data[ColumnFile(file).kernel.tags_offset + 5000] ^= 1  # of the second or the third page
+    file.write_bytes(data)
+    some = {row.tobytes() for row in ColumnFile(file).sample_keys(2)}
+    assert some < {row.tobytes() for row in ends[::2]}
+    assert bool(some) == (sparse < 1000)
+    data[4096] ^= 1  # of the directory, which copies need
+    file.write_bytes(data)
+    assert (len(ColumnFile(file).sample_keys(2)) > 0) == (bits > 64 and sparse < 1000)
+
+
 def test_progress_comes_in_pieces_and_may_end_it(good, monkeypatch):
     path, bits = good
     monkeypatch.setattr(column_file, "PIECE_ENTRIES", 512)

@@ -3,8 +3,9 @@
 from fpstore import start as start  # first: it explains why the kernel cannot be loaded
 from fpstore.api import build, open, repair
 from fpstore.care.reports import RepairReport, Report
+from fpstore.design.estimates import Plan
 from fpstore.design.families import Design
-from fpstore.design.planner import Plan, plan
+from fpstore.design.planner import plan
 from fpstore.design.tables import TableSpec
 from fpstore.errors import (
     ClosedStoreError,

@@ -47,7 +47,7 @@ def test_dealt_blocks_are_exact_and_no_more_than_an_order_of_the_bits(pictures, 
 def test_a_look_up_in_dealt_blocks_meets_fewer(pictures, width, blocks, radius):
     sample = sample_of(pictures[width], width)
     contiguous, dealt = design(f"columns-{blocks}-16", radius, width), deal(blocks, 16, radius, sample)
-    before, after = (column_costs.work(d, COUNT, sample).candidates for d in (contiguous, dealt))
+    before, after = (column_costs.work(d, COUNT, d.radius, sample).candidates for d in (contiguous, dealt))
     assert after < 0.9 * before
 
 
@@ -124,7 +124,7 @@ def test_the_model_expects_what_the_kernel_counts(pictures, tmp_path):
     rows = pictures[64]
     sample = sample_of(rows, 64)
     with fpstore.build(tmp_path / "s", rows, radius=10, design="dealt-4-16") as store:
-        expected = column_costs.work(store.design, len(rows), sample)
+        expected = column_costs.work(store.design, len(rows), 10, sample)
         prober = store.snapshot().generation._ring_prober(10)
         *_, counted = prober._kernel.probe(rows[:: len(rows) // 4096].copy(), 10, None, True)
     lookups, candidates, survivors = (count / 4096 for count in counted)

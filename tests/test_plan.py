@@ -11,10 +11,12 @@ import tableimage
 
 import fpstore
 from fpstore import InputError, _kernel, plan
+from fpstore.design.candidates import candidates_for
 from fpstore.design.costs import work
 from fpstore.design.covering import covers
+from fpstore.design.estimates import Requirements, estimate, limit_bits, table_bits
 from fpstore.design.families import MANKU, MAX_VARIANTS, design
-from fpstore.design.planner import Wishes, candidates_for, choose, estimate, limit_bits, table_bits
+from fpstore.design.planner import choose
 
 GIB = 1 << 30
 
@@ -210,14 +212,14 @@ def test_budgets_are_kept(budget, reason):
 
 
 def test_a_tighter_budget_chooses_fewer_tables():
-    counts = [len(choose(1 << 24, 3, Wishes(disk_budget=size)).design.tables) for size in (64 * GIB, GIB // 2, GIB // 4)]
+    counts = [len(choose(1 << 24, 3, Requirements(disk_budget=size)).design.tables) for size in (64 * GIB, GIB // 2, GIB // 4)]
     assert counts == sorted(counts, reverse=True)
     assert counts[0] > counts[-1]
 
 
 def test_nothing_fits():
     with pytest.raises(InputError, match=r"no design fits the disk budget: scan is the smallest at \d+ bytes"):
-        choose(1 << 24, 3, Wishes(disk_budget=1000))
+        choose(1 << 24, 3, Requirements(disk_budget=1000))
 
 
 def test_a_small_memory_does_not_stop_a_build(monkeypatch):
@@ -225,7 +227,7 @@ def test_a_small_memory_does_not_stop_a_build(monkeypatch):
     monkeypatch.setattr(sys.modules["fpstore.design.planner"], "total_memory", lambda: 1000)
     assert not plan(1 << 24, 3)[0].fits
     assert choose(1 << 24, 3).fits
-    assert choose(1 << 24, 3, Wishes(disk_budget=GIB // 4)).disk_bytes <= GIB // 4
+    assert choose(1 << 24, 3, Requirements(disk_budget=GIB // 4)).disk_bytes <= GIB // 4
 
 
 def test_a_design_with_too_many_lookups_is_no_plan():
@@ -238,7 +240,7 @@ def test_a_design_with_too_many_lookups_is_no_plan():
 @pytest.mark.parametrize("radius", [0, 3, 5])
 def test_tiny_sets(n, radius):
     assert choose(n, radius).fits
-    assert choose(n, radius, Wishes(disk_budget=100_000)).fits
+    assert choose(n, radius, Requirements(disk_budget=100_000)).fits
     assert all(p.fits for p in plan(n, radius))
 
 

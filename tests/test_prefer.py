@@ -7,7 +7,7 @@ import pytest
 
 import fpstore
 from fpstore import InputError, plan
-from fpstore.design.costs import scan_nanoseconds
+from fpstore.design.costs import BATCH_QUERIES, scan_nanoseconds
 from fpstore.design.planner import crossover
 from fpstore.format.manifest import read_manifest
 
@@ -41,7 +41,7 @@ def test_an_unknown_preference_is_refused(tmp_path, prefer):
 def test_a_scan_is_a_plan(n, radius):
     (scan,) = (p for p in plan(n, radius) if p.name == "scan")
     assert (scan.lookups, scan.candidates) == (1, max(n, 1))
-    assert scan.microseconds == scan_nanoseconds(n) / 1000
+    assert scan.microseconds == scan_nanoseconds(n, 1, BATCH_QUERIES) / 1000
     assert [t.prefix_bits for t in scan.design.tables] == [0]
     if radius > 16:
         assert [p.name for p in plan(n, radius)] == ["scan"]

@@ -23,8 +23,10 @@ from fpstore.building.strings import StringSpool
 from fpstore.building.target import Target
 from fpstore.building.work import Work
 from fpstore.design.block_bytes import check_block_bytes, default_block_bytes
+from fpstore.design.dealing import make_for
+from fpstore.design.estimates import Requirements
 from fpstore.design.families import Design, check_design, check_radius
-from fpstore.design.planner import PREFER, STORAGE, Wishes, choose, make_for
+from fpstore.design.planner import PREFER, STORAGE, choose
 from fpstore.design.sample import SAMPLE_SIZE
 from fpstore.design.tables import REFERENCES
 from fpstore.format.manifest import IDENTITY_BYTES, GenerationRecord, Manifest, generation_folder
@@ -198,11 +200,11 @@ class _Build:
     def _choose(self, count: int, sample: Words | None = None) -> Design:
         options = self._options
         if isinstance(options.design, str) and options.design == "auto":
-            wishes = Wishes(
+            required = Requirements(
                 Width(options.width), options.disk_budget, storage=options.storage, block_bytes=options.block_bytes,
                 prefer=options.prefer,
             )  # fmt: skip
-            return choose(count, options.radius, wishes, sample).design
+            return choose(count, options.radius, required, sample).design
         return make_for(options.design, options.radius, count, Width(options.width), sample)
 
     def _other_tables(self, identity: _Identity) -> None:

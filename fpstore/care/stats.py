@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.aliases import Words
+from fpstore.design.estimates import limit_bits
 from fpstore.design.families import Design
-from fpstore.design.planner import limit_bits
 from fpstore.format import huffman
 from fpstore.format.manifest import FORMAT_VERSION, manifest_bytes
 from fpstore.format.stored_table import ColumnTableReader, StoredTable

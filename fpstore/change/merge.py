@@ -20,7 +20,9 @@ from fpstore.building.strings import StringSpool
 from fpstore.building.work import Work
 from fpstore.change.committer import Committer
 from fpstore.change.obsolete import remove_generation
-from fpstore.design.planner import Wishes, choose, make_for
+from fpstore.design.dealing import make_for
+from fpstore.design.estimates import Requirements
+from fpstore.design.planner import choose
 from fpstore.design.sample import SAMPLE_SIZE, evenly
 from fpstore.disk.folders import sync_folder
 from fpstore.disk.refusals import is_of_the_system, refused
@@ -180,11 +182,11 @@ class Merge:
         auto = manifest.auto or ({} if self._design == "auto" else None)
         if auto is None or (self._design is None and auto["planned_for"] / GROWTH <= count <= auto["planned_for"] * GROWTH):
             return manifest
-        wishes = Wishes(
+        required = Requirements(
             width, auto.get("disk_budget"), storage=auto.get("storage", "hot"), block_bytes=manifest.block_bytes,
             prefer=auto.get("prefer", "balance"),
         )  # fmt: skip
-        chosen = choose(count, radius, wishes, self._sample(snapshot)).design
+        chosen = choose(count, radius, required, self._sample(snapshot)).design
         told = {"disk_budget": None, "storage": "hot", "prefer": "balance", **auto, "planned_for": count}
         return manifest._replace(design=chosen, auto=told)
 

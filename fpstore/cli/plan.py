@@ -14,7 +14,8 @@ from fpstore.cli.verb import Verb
 from fpstore.errors import InputError, show
 
 if TYPE_CHECKING:
-    from fpstore.design.planner import Crossover, Plan
+    from fpstore.design.estimates import Plan
+    from fpstore.design.planner import Crossover
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12,
           "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}  # fmt: skip

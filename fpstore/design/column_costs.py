@@ -56,11 +56,11 @@ def file_bytes(spec: TableSpec, fingerprint_count: int) -> int:
     return HEADER_BYTES + int((entries + (DIRECTORY_BYTES << bucket_bits)) * PAGE_SHARE)
 
 
-def work(design: Design, fingerprint_count: int, sample: Sample | None = None) -> ColumnWork:
-    """Return the work of one query with the design's radius: of a uniform set, or the average of one like the sample."""
+def work(design: Design, fingerprint_count: int, radius: int, sample: Sample | None = None) -> ColumnWork:
+    """Return the work of one query of a radius: of a uniform set, or the average of one like the sample."""
     if sample is not None:
-        return _work_in_sample(design, fingerprint_count, sample)
-    flips = design.thresholds(design.radius)
+        return _work_in_sample(design, fingerprint_count, radius, sample)
+    flips = design.thresholds(radius)
     done = ColumnWork(1, 0, 0, 0, 0, 0)
     for number, (_, table) in enumerate(design.ring):
         t, following = flips[number], flips[(number + 1) % len(flips)]
@@ -78,19 +78,19 @@ def _more(done: ColumnWork, table: TableSpec, lookups: float, candidates: float,
     return ColumnWork(*(a + b for a, b in zip(done, more, strict=True)))
 
 
-def _work_in_sample(design: Design, fingerprint_count: int, sample: Sample) -> ColumnWork:
+def _work_in_sample(design: Design, fingerprint_count: int, radius: int, sample: Sample) -> ColumnWork:
     """Return the average work of the sample's queries, each with the thresholds that suit it best (GPH, ICDE 2018)."""
     tables = [table for _, table in design.ring]
     buckets = [sample.distances(table.permutation[: table.prefix_bits]) for table in tables]
     tags = [sample.distances(tuple(table.tag)) for table in tables]
-    most = min((design.radius + 1) // len(tables) + 3, design.radius + 1)  # as the kernel
+    most = min((radius + 1) // len(tables) + 3, radius + 1)  # as the kernel
     lookups = [np.cumsum([comb(table.prefix_bits, f) for f in range(most)]) for table in tables]
     scale = fingerprint_count / max(buckets[0].shape[1], 1)
     costs = []
     for near, looked_up in zip(buckets, lookups, strict=True):
         entries = np.stack([np.count_nonzero(near <= f, axis=1) for f in range(most)], axis=1) * scale
         costs.append(np.hstack([np.zeros((len(entries), 1)), entries + LOOKUP_ENTRIES * looked_up]))
-    thresholds = cheapest(costs, design.radius + 1)
+    thresholds = cheapest(costs, radius + 1)
     done = ColumnWork(1, 0, 0, 0, 0, 0)
     for number, table in enumerate(tables):
         t, following = thresholds[:, number, None], thresholds[:, (number + 1) % len(tables), None]
@@ -144,9 +144,8 @@ def _near(bits: int, most: int) -> float:
     return sum(comb(bits, count) for count in range(min(most, bits) + 1)) / 2.0**bits
 
 
-def nanoseconds(design: Design, fingerprint_count: int, sample: Sample | None = None) -> float:
-    """Return the estimated time of one query, tables in memory, on one thread."""
-    done = work(design, fingerprint_count, sample)
+def nanoseconds(done: ColumnWork) -> float:
+    """Return the estimated time of the work of one query, tables in memory, on one thread."""
     return sum(amount * price for amount, price in zip(done, NANOSECONDS, strict=True))
 
 

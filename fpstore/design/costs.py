@@ -40,16 +40,14 @@ SCAN_ENTRY_NS, SCAN_WORD_NS = 0.75, 0.03
 DECODE_ENTRY_NS, DECODE_WORD_NS = 3.4, 1.8
 
 
-def scan_nanoseconds(fingerprint_count: int, words: int = 1) -> float:
-    """Return the estimated time of one query of a scan, tables in memory, on one thread; words of a fingerprint."""
-    return max(fingerprint_count, 1) * (SCAN_ENTRY_NS + (words - 1) * SCAN_WORD_NS)
+def scan_nanoseconds(fingerprint_count: int, words: int, queries: int) -> float:
+    """Return the estimated time of one of so many queries of a scan, tables in memory, on one thread; words of a fingerprint.
 
-
-def single_scan_nanoseconds(fingerprint_count: int, words: int = 1) -> float:
-    """Return the estimated time of a scan for one query alone, which decodes the blocks for itself."""
-    return scan_nanoseconds(fingerprint_count, words) + max(fingerprint_count, 1) * (
-        DECODE_ENTRY_NS + (words - 1) * DECODE_WORD_NS
-    )
+    All queries share the decoding of the blocks.
+    """
+    compared = SCAN_ENTRY_NS + (words - 1) * SCAN_WORD_NS
+    decoded = DECODE_ENTRY_NS + (words - 1) * DECODE_WORD_NS
+    return max(fingerprint_count, 1) * (compared + decoded / queries)
 
 
 def work(fingerprint_count: int, per_block: float, found: float, lookups: float) -> Work:

@@ -6,13 +6,18 @@ each other, or that hardly vary: where these lie together, a block tells little 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
+from fpstore.aliases import Words
 from fpstore.design.columns import column_tables, deal_in_turn
-from fpstore.design.families import DEALT, Design
-from fpstore.design.sample import Sample
+from fpstore.design.families import DEALT, Design, design
+from fpstore.design.sample import SAMPLE_SIZE, Sample
 from fpstore.design.tables import spread
+from fpstore.width import Width
 
 PAIRS = 1 << 15  # of the sample
 TRIALS = 1 << 11  # exchanges of two bits
@@ -76,3 +81,21 @@ def _exchange(blocks: npt.NDArray[np.int64], bucket_bits: int, threshold: int, p
             blocks[i, a], blocks[j, b] = blocks[j, b], blocks[i, a]
             distances[i], distances[j] = first, second
             costs[i], costs[j] = tried
+
+
+def make_for(described: str | Iterable[Any] | Design, radius: int, count: int, width: Width, sample: Words | None) -> Design:
+    """Return the design of a name or of tables for so many fingerprints, with its bits dealt by the sample if its name says so.
+
+    A design that is made stays as it is.
+
+    Raises
+    ------
+    InputError
+        It is unknown or not exact, or a probe would make too many look-ups.
+    """
+    made = design(described, radius, width.bits)
+    named = isinstance(described, str) and described.startswith(DEALT)
+    if named and sample is not None and len(sample) >= SAMPLE_SIZE:
+        made = deal(len(made.ring), made.ring[0][1].prefix_bits, radius, Sample(sample, width))
+    made.lookups(count)
+    return made

@@ -30,7 +30,7 @@ from fpstore.design.tables import (
 from fpstore.errors import CorruptStoreError, InputError, show
 from fpstore.width import WORD_BITS, Width, check_width
 
-LOOKUP_SHARE = 4  # designs look up parts of their tables up to this share of the width as radius: beyond, a scan is cheaper
+LOOKUP_DIVISOR = 4  # designs look up parts of their tables up to this share of the width as radius: beyond, a scan is cheaper
 MAX_TABLES = 500
 MAX_VARIANTS = 1 << 20
 
@@ -226,7 +226,7 @@ def flip(block_count: int, radius: int, bits: int = WORD_BITS) -> list[TableSpec
 
 def lookup_radius(width: int) -> int:
     """Return the largest radius of designs that look up parts of their tables."""
-    return width // LOOKUP_SHARE
+    return width // LOOKUP_DIVISOR
 
 
 def check_radius(radius: object, most: int = WORD_BITS) -> int:

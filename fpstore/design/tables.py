@@ -19,6 +19,7 @@ from fpstore.width import WIDTHS, WORD_BITS, Width
 BLOCKS, COPIES, REFERENCES, ROWS = "blocks", "copies", "references", "rows"
 KINDS = (BLOCKS, COPIES, REFERENCES, ROWS)
 TAG_BITS = 16
+MOST_COLUMN_ENTRIES = (1 << 32) - 1  # of a column table: the directory has the place of each bucket in 32 bits
 MOST_BUCKET_BITS = 19  # a directory of 2^19 buckets stays in the cache
 LEAST_BUCKET_BITS = 8
 ROWS_SHARE_BITS = 4  # a bucket of a row file has at least about so many rows, as a power of two

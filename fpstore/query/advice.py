@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from fpstore.design.planner import Wishes, choose
+from fpstore.design.estimates import Requirements
+from fpstore.design.planner import choose
 from fpstore.width import Width
 
 
 def scan_advice(fingerprint_count: int, own: int, radius: int, width: Width) -> str:
     """Return the notice for a probe with a radius above the store's, in one line."""
-    best = choose(fingerprint_count, radius, Wishes(width))
+    best = choose(fingerprint_count, radius, Requirements(width))
     told = f"radius {radius} is over the store's {own}: every one of {fingerprint_count:,} fingerprints was compared"
     cost = f"({best.name}, {best.bytes_per_fingerprint:.1f} bytes per fingerprint)"
     if best.design.scans(fingerprint_count, radius):

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.aliases import Words
-from fpstore.design.costs import lookup_nanoseconds, scan_nanoseconds
-from fpstore.design.planner import table_bits
+from fpstore.design.costs import scan_nanoseconds
+from fpstore.design.estimates import probe_nanoseconds
 from fpstore.lims import lims_of
 from fpstore.query.batches import Columns, no_matches
 from fpstore.query.generation import Generation
@@ -41,15 +41,11 @@ def nearest(snapshot: Snapshot, queries: Words, count: int, radius: int, threads
 def _radii(generation: Generation, most: int, query_count: int) -> Iterator[int]:
     """Yield the radii, ascending, whose look-ups all together cost less than a scan: in vain, they at most double the time."""
     design, count = generation.design, generation.count
-    block_bytes, width = generation.manifest.block_bytes, design.width
-    per_block = block_bytes * 8 / table_bits(count, block_bytes, width.bits)
-    left = scan_nanoseconds(count, width.words)
+    left = scan_nanoseconds(count, design.width.words, query_count)
     for radius in range(min(most, design.radius) + 1):
         if generation.scans(radius):
             return
-        for lookup in design.lookups(count, radius):
-            found, variants = count / 2.0**lookup.prefix_bits, lookup.variant_count
-            left -= variants * lookup_nanoseconds(count, per_block, found, query_count * variants)
+        left -= probe_nanoseconds(design, count, radius, query_count, generation.manifest.block_bytes)
         if left < 0:
             return
         yield radius

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -94,7 +93,7 @@ def _measured(bench: Bench, case: Case) -> list[tuple[Result, ColumnWork]]:
             lookups, candidates, left = (count / len(queries) for count in prober.count(queries, radius))
             copies, kept = (0.0, left) if case.width > 64 else (left, 0.0)
             work = ColumnWork(1.0, lookups, lookups + candidates / LINE_TAGS, candidates, copies, kept)
-            expected = column_costs.work(replace(store.design, radius=radius), len(rows), sample)
+            expected = column_costs.work(store.design, len(rows), radius, sample)
             point: Result = {"case": f"{case.width} bits, 2^{log2} {case.kind}, {case.design}", "radius": radius}
             point["work"] = {name: round(amount, 1) for name, amount in zip(ColumnWork._fields, work, strict=True)}
             point["expected_to_counted"] = {

@@ -25,8 +25,8 @@ import fpstore
 from bench import data
 from bench.data import Words
 from fpstore import _kernel
+from fpstore.design.estimates import estimate
 from fpstore.design.families import design as make_design
-from fpstore.design.planner import estimate
 
 Result = dict[str, Any]
 Queries = TypeVar("Queries", Words, npt.NDArray[np.uint8])

@@ -8,7 +8,7 @@ from bench.answers import Answers, require_same
 from bench.harness import Bench, Result, microseconds, ratio
 from bench.rivals import MissingError, Uncompressed, compile_rival
 from fpstore import _kernel
-from fpstore.design.planner import limit_bits
+from fpstore.design.estimates import limit_bits
 
 DECODE_ROOM = 1 << 17
 

@@ -18,7 +18,8 @@ from bench.far import KINDS, near
 from bench.harness import Bench, Result, microseconds, ratio
 from fpstore import _kernel
 from fpstore.design.costs import BATCH_QUERIES, NANOSECONDS, SCAN_ENTRY_NS, Work, work
-from fpstore.design.planner import SPEED_FOR_TWICE_THE_BYTES, Plan, weighted_cost
+from fpstore.design.estimates import Plan
+from fpstore.design.preference import SPEED_FOR_TWICE_THE_BYTES, weighted_cost
 from fpstore.design.sample import evenly
 from fpstore.design.tables import TableLookup
 from fpstore.width import Width

@@ -1,0 +1,47 @@
+"""Which of the plans that fit is the best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log2
+
+from fpstore.design.estimates import Plan
+
+# `auto` accepts twice the bytes for this many times the speed.
+SPEED_FOR_TWICE_THE_BYTES = 1.5
+
+
+def cost(p: Plan, storage: str) -> float:
+    """Return the time by which plans are ranked."""
+    return p.mean_microseconds if storage == "hot" else p.cold_milliseconds
+
+
+def weighted_cost(p: Plan, storage: str = "hot") -> float:
+    """Return time x bytes^0.585, which ``auto`` minimizes: twice the bytes weigh as much as 1.5 times the time.
+
+    So the best plan never takes more than twice the bytes of one that takes at most 1.5 times its time, nor more than four times
+    the bytes of one that takes at most 2.25 times its time, and so on.
+    """
+    return cost(p, storage) * float(p.bytes_per_fingerprint ** log2(SPEED_FOR_TWICE_THE_BYTES))
+
+
+def knee(plans: Sequence[Plan], storage: str = "hot") -> Plan:
+    """Return the plan with the lowest weighted cost (:func:`weighted_cost`), and among equals the smaller.
+
+    Parameters
+    ----------
+    plans : sequence of Plan
+        At least one.
+    storage : {"hot", "cold"}
+        Which of the two times counts.
+    """
+    return min(plans, key=lambda p: (weighted_cost(p, storage), p.bytes_per_fingerprint, p.name))
+
+
+def preferred(plans: Sequence[Plan], storage: str = "hot", prefer: str = "balance") -> Plan:
+    """Return the plan that ``auto`` takes of those that fit, one at least: the knee, the fastest or the smallest."""
+    if prefer == "speed":
+        return min(plans, key=lambda p: (cost(p, storage), p.bytes_per_fingerprint, p.name))
+    if prefer == "space":
+        return min(plans, key=lambda p: (p.bytes_per_fingerprint, cost(p, storage), p.name))
+    return knee(plans, storage)

@@ -125,7 +125,7 @@ def test_plan(folder: Path) -> None:
 
 def test_plan_marks_what_auto_takes(folder: Path) -> None:
     lines = fine("plan", "2^22", "--radius", 5).splitlines()
-    assert re.fullmatch(r"flip-3 .* auto", lines[2])
+    assert re.fullmatch(r"columns-3-19 .* auto", lines[2])
     assert not [line for line in lines[3:] if line.endswith("auto")]
     assert fine("plan", "2^22", "--disk-budget", "1MB").endswith("None fits.\n")
 

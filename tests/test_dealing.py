@@ -12,7 +12,7 @@ from fpstore.design import column_costs
 from fpstore.design.covering import covers
 from fpstore.design.dealing import deal
 from fpstore.design.families import design
-from fpstore.design.sample import SAMPLE_SIZE, Sample
+from fpstore.design.sample import SAMPLE_SIZE, EvenRows, Sample
 from fpstore.errors import InputError
 from fpstore.width import Width
 
@@ -38,9 +38,12 @@ def test_dealt_blocks_are_exact_and_no_more_than_an_order_of_the_bits(pictures, 
     assert covers(dealt.tables, radius)
     assert dealt.tables[0].permutation == design(f"columns-{blocks}-{bucket}", radius, width).tables[0].permutation
     assert deal(blocks, bucket, radius, sample_of(pictures[width], width)) == dealt, "the same sample, the same design"
+    used = set()
     for place, (_, table) in enumerate(dealt.ring):
         assert table.tag.isdisjoint(table.leading)
-        assert table.tag <= dealt.ring[(place + 1) % blocks][1].leading | table.tag
+        block = table.tag | dealt.ring[(place + 1) % blocks][1].leading
+        assert used.isdisjoint(block)
+        used |= block
 
 
 @pytest.mark.parametrize(("width", "blocks", "radius"), [(64, 4, 10), (256, 16, 31)])
@@ -125,8 +128,7 @@ def test_the_model_expects_what_the_kernel_counts(pictures, tmp_path):
     sample = sample_of(rows, 64)
     with fpstore.build(tmp_path / "s", rows, radius=10, design="dealt-4-16") as store:
         expected = column_costs.work(store.design, len(rows), 10, sample)
-        prober = store.snapshot().generation._ring_prober(10)
-        *_, counted = prober._kernel.probe(rows[:: len(rows) // 4096].copy(), 10, None, True)
+        counted = store.snapshot().generation.prober(10).count(rows[:: len(rows) // 4096].copy(), 10)
     lookups, candidates, survivors = (count / 4096 for count in counted)
     assert expected.lookups == pytest.approx(lookups, rel=0.2)
     assert expected.candidates == pytest.approx(candidates, rel=0.2)
@@ -152,3 +154,32 @@ def test_few_entries_in_a_bucket_are_no_skew(tmp_path, count):
     with fpstore.build(tmp_path / "uneven", rows, radius=8, design="columns-4") as store:
         skewed = [table.skewed(1.25) for table in store.snapshot().generation.tables]
         assert skewed == [True, False, False, False]
+
+
+def test_even_rows_of_a_stream():
+    """However the stream is cut, from 0 rows to many times as many as are kept."""
+    rng = np.random.default_rng(7)
+    for count in (0, 1, SAMPLE_SIZE, 2 * SAMPLE_SIZE, 2 * SAMPLE_SIZE + 1, 5 * SAMPLE_SIZE + 3):
+        rows, kept = np.arange(count, dtype=np.uint64), EvenRows(1)
+        for part in np.split(rows, np.sort(rng.integers(0, count + 1, 6))):
+            kept.add(part)
+        found = kept.rows()
+        assert min(count, SAMPLE_SIZE) <= len(found) <= 2 * SAMPLE_SIZE + 1
+        assert len(set(np.diff(found).tolist())) <= 1
+        assert not len(found) or found[0] == 0
+
+
+@pytest.mark.parametrize("design", ["auto", "dealt-4-16"])
+def test_skew_is_seen_beside_many_rows_of_a_fingerprint_and_in_merges(tmp_path, design):
+    """The sample was of rows, and a merge had one fingerprint of each block."""
+    low = np.unique(np.random.default_rng(3).integers(0, 2**32, 21845, np.uint64))  # half of the bits are constant
+    once = fpstore.build(tmp_path / "once", low, radius=8, design=design).design
+    assert fpstore.build(tmp_path / "twice", np.repeat(low, 2), radius=8, design=design).design == once
+    fpstore.build(tmp_path / "merged", low[:100], radius=8, design="flip-2").close()
+    with fpstore.open(tmp_path / "merged", "r+") as store:
+        store.insert(low)
+        store.merge(design=design)
+        assert store.design == once
+        store.merge(design="flip-2")
+        store.merge(design=design)
+        assert store.design == once

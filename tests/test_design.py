@@ -417,8 +417,13 @@ def test_masks_are_all_flips_of_the_prefix(name, radius, size):
         ("blocks-65-1", "1 <= C <= M"),
         ("blocks-20-10", "more than 500 tables"),
         ("nested-3-3", "exact up to radius 2, got 3"),
-        ("nested-1-4", "at least 2"),
-        ("nested-4-60", "at least 2"),
+        ("nested-1-4", "A of 2 to 64"),
+        ("nested-4-60", "B of 2 to the number of bits outside a block"),
+        (
+            "columns-9",
+            "9 blocks of 64 bits have 7 each, and the number of a bucket has 8 or more: use at most 8 blocks",
+        ),
+        ("dealt-4-17", "dealt-4-17: 4 blocks of 64 bits have 16 each, and the number of a bucket has 8 to 16"),
     ],
 )
 def test_bad_names(name, message):

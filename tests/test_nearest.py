@@ -6,6 +6,9 @@ from speeds import crossed
 
 import fpstore
 from fpstore import InputError, _kernel
+from fpstore.design.costs import scan_nanoseconds
+from fpstore.design.estimates import probe_nanoseconds
+from fpstore.query.nearest import _radii
 
 ISAS = _kernel.available_isas()
 SIZES = (0, 1, 3, 90, 400)
@@ -54,7 +57,9 @@ def rows(matches):
 
 
 @pytest.mark.parametrize(
-    ("isa", "size", "kind", "design"), crossed(ISAS, SIZES, KINDS, ["flip-2", "manku-10", "scan", "auto"]), indirect=["isa"]
+    ("isa", "size", "kind", "design"),
+    crossed(ISAS, SIZES, KINDS, ["flip-2", "manku-10", "scan", "auto", "columns-4-12"]),
+    indirect=["isa"],
 )
 def test_nearest_and_limits_are_those_of_brute_force(tmp_path, isa, kind, design, size):
     fingerprints = made(kind, size)
@@ -163,3 +168,21 @@ def test_a_count_is_at_least_one(tmp_path, count):
                     ask(*(([1], 3) if ask == store.scan else (1,)), limit=count)
         with pytest.raises(InputError, match="radius must be a whole number from 0 to 64"):
             store.nearest([1], 1, max_radius=65)
+
+
+@pytest.mark.parametrize(("design", "width", "radius"), [("columns-4", 64, 16), ("columns-16", 256, 64), ("flip-4", 64, 16)])
+@pytest.mark.parametrize("queries", [1, 1000])
+def test_radii_grow_as_far_as_they_cost_less_than_a_scan(tmp_path, design, width, radius, queries):
+    """Column tables were taken for tables of blocks, and one query for one of a batch."""
+    rows = np.random.default_rng(3).integers(0, 256, (1 << 16, width // 8), np.uint8)
+    with fpstore.build(tmp_path / "s", rows, width=width, radius=radius, design=design) as store:
+        generation = store.snapshot().generation
+        tried = list(_radii(generation, width, queries))
+        block_bytes, words = generation.manifest.block_bytes, generation.design.width.words
+        costs = [probe_nanoseconds(generation.design, 1 << 16, r, queries, block_bytes) for r in range(radius + 1)]
+        scan = scan_nanoseconds(1 << 16, words, queries)
+        assert tried == list(range(len(tried)))
+        assert sum(costs[: len(tried)]) <= scan
+        assert len(tried) > radius or sum(costs[: len(tried) + 1]) > scan or generation.scans(len(tried))
+        if design == "columns-16":
+            assert len(tried) >= 25

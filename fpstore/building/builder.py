@@ -27,7 +27,7 @@ from fpstore.design.dealing import make_for
 from fpstore.design.estimates import Requirements
 from fpstore.design.families import Design, check_design, check_radius
 from fpstore.design.planner import PREFER, STORAGE, choose
-from fpstore.design.sample import SAMPLE_SIZE
+from fpstore.design.sample import EvenRows
 from fpstore.design.tables import REFERENCES
 from fpstore.format.manifest import IDENTITY_BYTES, GenerationRecord, Manifest, generation_folder
 from fpstore.format.record import Totals
@@ -189,7 +189,7 @@ class _Build:
 
     def _sorted(self, sorter: PairSorter) -> _Identity:
         self._work.start(PHASE_SORT, sorter.rows)
-        identity = _Identity(self._temporary if sorter.spilled else None, sorter.rows, self._width.words)
+        identity = _Identity(self._temporary if sorter.spilled else None, self._width.words)
         part = None
         for part in sorter.groups(self._work.tick):
             identity.add(part)
@@ -283,22 +283,21 @@ class _Identity(SortedColumns):
 
     design: Design
 
-    def __init__(self, folder: Path | None, rows: int, words: int) -> None:
+    def __init__(self, folder: Path | None, words: int) -> None:
         super().__init__(folder, "identity", words)
         self._in_files = folder is not None
         self.memory: Words | None = None  # of the sort, free once the identity table is written
         self.table: Path | None = None  # the table file from which to read the keys instead of the column
-        self._sample = [empty_rows(0, words)]
-        self._step = max(rows // SAMPLE_SIZE, 1)
+        self._sample = EvenRows(words)
 
     def add(self, part: SortedRows) -> None:
         """Add the next fingerprints and their ids."""
-        self._sample.append(part.keys[-self.count % self._step :: self._step].copy())
+        self._sample.add(part.keys)
         super().add(part)
 
     def sample(self) -> Words:
         """Return some of the fingerprints, evenly spread over the sorted set."""
-        return np.concatenate(self._sample)
+        return self._sample.rows()
 
     def drop_ids(self, table: Path) -> None:
         """Drop the ids once they are written; what is in files is read from the identity table from now on."""

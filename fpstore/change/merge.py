@@ -192,7 +192,11 @@ class Merge:
 
     @staticmethod
     def _sample(snapshot: Snapshot) -> Words:
-        return np.concatenate([snapshot.generation.sample(), evenly(snapshot.changed[1][0], SAMPLE_SIZE)])
+        """Return fingerprints of the tables and of the changes, as many of each as is their share."""
+        stored, added = snapshot.generation.full_sample(), snapshot.changed[1][0]
+        share = len(added) / max(len(added) + snapshot.generation.count, 1)
+        from_added = min(round(SAMPLE_SIZE * share), len(added))
+        return np.concatenate([evenly(stored, SAMPLE_SIZE - from_added), evenly(added, from_added)])
 
     def _expected(self, snapshot: Snapshot) -> int:
         """Return the approximate number of fingerprints afterwards."""

@@ -29,7 +29,9 @@ def columns(block_count: int, radius: int, bits: int = WORD_BITS, bucket_bits: i
     return column_tables(cut, min(length, TAG_BITS) if bucket_bits is None else bucket_bits, radius, bits)
 
 
-def column_tables(cut: Sequence[Sequence[int]], bucket_bits: int, radius: int, bits: int) -> list[TableSpec]:
+def column_tables(
+    cut: Sequence[Sequence[int]], bucket_bits: int, radius: int, bits: int, family: str = "columns"
+) -> list[TableSpec]:
     """Return the column tables of disjoint blocks of source bits, all as long.
 
     The first ``bucket_bits`` of a block number the buckets of its table, and the first bits of the next block are its tag.
@@ -37,13 +39,15 @@ def column_tables(cut: Sequence[Sequence[int]], bucket_bits: int, radius: int, b
     Copies, up to 64 bits, begin with a table in the order of the fingerprints: the first two blocks are the leading bits.
     """
     length = len(cut[0]) if cut else 0
-    if not LEAST_BUCKET_BITS <= bucket_bits <= min(length, MOST_BUCKET_BITS):
+    most = min(length, MOST_BUCKET_BITS)
+    if not LEAST_BUCKET_BITS <= bucket_bits <= most:
+        fits = f"to {most}" if most >= LEAST_BUCKET_BITS else f"or more: use at most {bits // LEAST_BUCKET_BITS} blocks"
         raise InputError(
-            f"columns-M-B at {bits} bits needs M blocks, and numbers of buckets of B bits: at least {LEAST_BUCKET_BITS}, at most "
-            f"{MOST_BUCKET_BITS} and those of a block; got M={len(cut)}, B={bucket_bits}"
+            f"{family}-{len(cut)}-{bucket_bits}: {len(cut)} blocks of {bits} bits have {length} each, and the number of a bucket "
+            f"has {LEAST_BUCKET_BITS} {fits}"
         )
     if max(spread(len(cut), radius)) >= bucket_bits:
-        raise InputError(f"columns-{len(cut)} at radius {radius} would look at every bucket: use more blocks, or scan")
+        raise InputError(f"{family}-{len(cut)} at radius {radius} would look at every bucket: use more blocks, or scan")
     wide = bits > WORD_BITS
     specs = [TableSpec(identity(bits), TAG_BITS, 0, ROWS)] if wide else []
     for place, flips in enumerate(spread(len(cut), radius)):

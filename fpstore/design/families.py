@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from math import comb
 from typing import Any
@@ -21,6 +21,11 @@ import numpy as np
 from fpstore.design.columns import column_tables, columns, deal_in_turn
 from fpstore.design.covering import covers
 from fpstore.design.tables import (
+    BLOCKS,
+    COPIES,
+    MOST_COLUMN_ENTRIES,
+    REFERENCES,
+    ROWS,
     TAG_BITS,
     TableLookup,
     TableSpec,
@@ -75,6 +80,11 @@ class Design:
         """
         radius = self.radius if radius is None else radius
         if self.ring:
+            if fingerprint_count > MOST_COLUMN_ENTRIES:
+                raise InputError(
+                    f"a column table has at most {MOST_COLUMN_ENTRIES} fingerprints, {self.name} is to have {fingerprint_count}",
+                    expected=MOST_COLUMN_ENTRIES, got=fingerprint_count,
+                )  # fmt: skip
             flips = zip(self.ring, self.thresholds(radius), strict=True)
             looks = tuple(TableLookup(place, table.prefix_bits, t) for (place, table), t in flips if t >= 0)
             _check_variants(self, radius, looks)
@@ -93,12 +103,10 @@ class Design:
     def from_json(data: Mapping[str, object]) -> Design:
         """Rebuild a design written by :meth:`to_json`."""
         try:
-            tables: Any = data["tables"]
-            return Design(
-                str(data["name"]),
-                int(str(data["radius"])),
-                tuple(map(TableSpec.from_json, tables)),
-            )
+            described: Any = data["tables"]
+            tables, radius = tuple(map(TableSpec.from_json, described)), int(str(data["radius"]))
+            _check_kinds(tables, radius)
+            return Design(str(data["name"]), radius, tables)
         except (KeyError, ValueError, TypeError) as error:
             raise CorruptStoreError("the manifest's design is malformed: run fpstore repair") from error
 
@@ -201,7 +209,10 @@ def striped(block_count: int, leading_count: int, radius: int, bits: int = WORD_
 def nested(outer_count: int, inner_count: int, radius: int, bits: int = WORD_BITS) -> list[TableSpec]:
     """One of ``outer_count`` blocks leads, then one of ``inner_count`` blocks of the other bits (Manku, section 3.1.2)."""
     if not 2 <= outer_count <= bits or not 2 <= inner_count <= bits - bits // outer_count:
-        raise InputError(f"nested-A-B needs A and B of at least 2, got A={outer_count}, B={inner_count}")
+        raise InputError(
+            f"nested-A-B at {bits} bits needs A of 2 to {bits}, and B of 2 to the number of bits outside a block, "
+            f"got A={outer_count}, B={inner_count}"
+        )
     if radius >= min(outer_count, inner_count):
         raise InputError(
             f"nested-{outer_count}-{inner_count} is exact up to radius {min(outer_count, inner_count) - 1}, got {radius}"
@@ -219,9 +230,8 @@ def flip(block_count: int, radius: int, bits: int = WORD_BITS) -> list[TableSpec
     """Each of ``block_count`` disjoint blocks leads one table with r_i flips; sum(r_i + 1) = radius + 1 (GPH, ICDE 2018)."""
     if not 1 <= block_count <= min(radius + 1, bits):
         raise InputError(f"flip-M at radius {radius} needs 1 <= M <= {min(radius + 1, bits)}, got M={block_count}")
-    base, extra = divmod(radius + 1 - block_count, block_count)
     cut = _cut(range(bits), block_count)
-    return [_table(block, base + (i >= block_count - extra), bits) for i, block in enumerate(cut)]
+    return [_table(block, flips, bits) for block, flips in zip(cut, spread(block_count, radius), strict=True)]
 
 
 def lookup_radius(width: int) -> int:
@@ -256,9 +266,9 @@ def design(name: str | Iterable[Mapping[str, object] | TableSpec] | Design, radi
     name : str or iterable of dict
         ``manku-4``, ``manku-10``, ``manku-16``, ``manku-20``, ``manku-28``, ``blocks-M-C``, ``striped-M-C``, ``nested-A-B``,
         ``flip-M``, ``columns-M``, ``columns-M-B``, ``dealt-M-B``, ``scan`` (the identity table alone, read as a whole); or
-        tables, each a :class:`TableSpec` or a dict with ``permutation`` (source bits, most significant first), ``prefix_bits``
-        and ``flips``. The first table must
-        be the identity: the id map follows its blocks. A :class:`Design` is checked, and keeps its name.
+        tables, each a :class:`TableSpec` or a dict with ``permutation`` (source bits, most significant first, or their bytes in
+        hexadecimal digits), ``prefix_bits``, and if need be ``flips``, ``kind`` and ``tag_bits``. The first table must be in
+        order of the fingerprints: the id map follows it. A :class:`Design` is checked, and keeps its name.
     radius : int
         The largest radius for which it must be exact, 0 to the width; above a quarter of it, ``scan`` is the only design.
     width : int
@@ -300,21 +310,38 @@ def design(name: str | Iterable[Mapping[str, object] | TableSpec] | Design, radi
         raise InputError(
             f"above radius {lookup_radius(width)}, look-ups cost more than a scan, got radius {radius}: use scan or auto"
         )
+    _check_kinds(tables, radius)
     if not covers(tables, radius):
         raise InputError(f"these {len(tables)} tables are not exact for radius {radius}: some pairs meet in none of them")
     return Design("custom", radius, tables)
 
 
 def _described(table: Mapping[str, object]) -> TableSpec:
+    names = [field.name for field in fields(TableSpec)]
     try:
-        bits = table["permutation"]
-        if not isinstance(bits, (list, tuple, bytes)):
+        unknown = [name for name in table if name not in names]
+        bits: Any = table["permutation"]
+        if unknown or not isinstance(bits, (list, tuple, bytes, str)):
             raise TypeError
-        permutation, prefix_bits = bytes(bits), int(str(table["prefix_bits"]))
-        flips = int(str(table.get("flips", 0)))
+        permutation = bits if isinstance(bits, str) else bytes(bits).hex()
+        return TableSpec.from_json({"flips": 0, **table, "permutation": permutation})
     except (KeyError, ValueError, TypeError) as error:
-        raise InputError("a table description is a dict with permutation (source bits), prefix_bits and flips") from error
-    return TableSpec(permutation, prefix_bits, flips)
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"a table description is a dict with {', '.join(names)}, got {show(table)}") from error
+
+
+def _check_kinds(tables: Sequence[TableSpec], radius: int) -> None:
+    """Refuse tables of different kinds in one design, and flips of column tables that are not those of the radius."""
+    kinds = [table.kind for table in tables]
+    if set(kinds) not in ({BLOCKS}, {COPIES}) and not (kinds[0] == ROWS and set(kinds[1:]) == {REFERENCES}):
+        raise InputError(f"a design has tables of blocks, or of copies, or rows and then references, got {', '.join(kinds)}")
+    flips = [table.flips for table in tables if table.in_ring]
+    if flips and flips != spread(len(flips), radius):
+        needed = ", ".join(map(str, spread(len(flips), radius)))
+        raise InputError(
+            f"the flips of {len(flips)} column tables at radius {radius} are {needed}, got {', '.join(map(str, flips))}"
+        )
 
 
 def _named(name: str, radius: int, width: int) -> list[TableSpec]:
@@ -330,14 +357,14 @@ def _named(name: str, radius: int, width: int) -> list[TableSpec]:
     )
     if match is None:
         raise InputError(
-            f"unknown design {show(name)}: use auto, {', '.join(MANKU)}, blocks-M-C, striped-M-C, nested-A-B, flip-M, columns-M, "
-            "dealt-M or scan (fpstore plan lists them)"
+            f"unknown design {show(name)}: use auto, {', '.join(MANKU)}, blocks-M-C, striped-M-C, nested-A-B, flip-M, "
+            "columns-M-B, dealt-M-B or scan (fpstore plan lists them)"
         )
     if match[4]:
         return flip(int(match[5]), radius, width)
     if match[6] == DEALT:
         cut, _ = deal_in_turn(int(match[7]), width)
-        return column_tables(cut, int(match[8]) if match[8] else min(len(cut[0]), TAG_BITS), radius, width)
+        return column_tables(cut, int(match[8]) if match[8] else min(len(cut[0]), TAG_BITS), radius, width, DEALT)
     if match[6]:
         return columns(int(match[7]), radius, width, int(match[8]) if match[8] else None)
     family = {"blocks": blocks, "striped": striped, "nested": nested}[match[1]]

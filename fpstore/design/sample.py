@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.design.tables import TableSpec
-from fpstore.width import WORD_BITS, Width, leading_words
+from fpstore.width import WORD_BITS, Width, empty_rows, leading_words
 
 SAMPLE_SIZE = 1 << 14
 QUERIES = 128  # fingerprints of the sample that stand for queries
@@ -24,6 +24,36 @@ Distances = npt.NDArray[np.uint8]
 def evenly(rows: Words, count: int) -> Words:
     """Return at most so many of the rows, evenly spread."""
     return rows if len(rows) <= count else rows[np.arange(count) * len(rows) // count]
+
+
+class EvenRows:
+    """Some of the rows of a stream, evenly spread, however long it is.
+
+    Parameters
+    ----------
+    words : int
+        Of a row.
+    """
+
+    def __init__(self, words: int) -> None:
+        self._parts = [empty_rows(0, words)]
+        self._passed = 0
+        self._step = 1
+
+    def add(self, rows: Words) -> None:
+        """Add the next rows of the stream."""
+        while self._kept() + len(rows) // self._step > 2 * SAMPLE_SIZE:
+            self._parts = [self.rows()[::2]]
+            self._step *= 2
+        self._parts.append(rows[-self._passed % self._step :: self._step].copy())
+        self._passed += len(rows)
+
+    def _kept(self) -> int:
+        return sum(map(len, self._parts))
+
+    def rows(self) -> Words:
+        """Return those that are kept: all of a short stream, otherwise at least SAMPLE_SIZE."""
+        return np.concatenate(self._parts)
 
 
 class Sample:
@@ -42,7 +72,7 @@ class Sample:
         ones = bits.mean(axis=0) if len(self._values) else np.full(width.bits, 0.5)
         # How likely the other value of each source bit is, relative to its own.
         self._evenness = np.minimum(ones, 1 - ones) / np.maximum(ones, 1 - ones)
-        self._known: dict[frozenset[int], Distances] = {}
+        self._pairs_within: dict[frozenset[int], npt.NDArray[np.int64]] = {}
 
     def share(self, table: TableSpec, prefix_bits: int) -> float:
         """Return the share of the set that has the same leading bits in a table as one of its fingerprints."""
@@ -56,26 +86,32 @@ class Sample:
 
     def within(self, table: TableSpec, prefix_bits: int, flips: int) -> float:
         """Return the share of the set that differs from one of its fingerprints in at most so many of a table's leading bits."""
-        near = self.distances(table.permutation[:prefix_bits]) <= flips
-        if np.count_nonzero(near) >= FEWEST_PAIRS:
-            return float(near.mean())
+        pairs = self._within(table.permutation[:prefix_bits])
+        near = int(pairs[min(flips, len(pairs) - 1)]) if len(pairs) else 0
+        if near >= FEWEST_PAIRS:
+            return near / int(pairs[-1])
         # One flipped bit leads to fewer entries than none, the rarer the bit's other value is.
         others = float(self._evenness[list(table.permutation[:prefix_bits])].mean()) if prefix_bits else 1.0
         variants = sum(comb(prefix_bits, count) for count in range(flips + 1))
         return self.share(table, prefix_bits) * (1 + others * (variants - 1))
 
+    def _within(self, bits: Sequence[int]) -> npt.NDArray[np.int64]:
+        """Return how many pairs differ in at most 0, 1, ... of these bits."""
+        wanted = frozenset(bits)
+        if wanted not in self._pairs_within:
+            self._pairs_within[wanted] = np.cumsum(np.bincount(self.distances(bits).ravel()))
+        return self._pairs_within[wanted]
+
     def distances(self, bits: Sequence[int]) -> Distances:
         """Return in how many of these bits each query, a row, differs from each point, a column."""
         wanted = frozenset(bits)
-        if wanted not in self._known:
-            queries, points = self._pairs()
-            out = np.zeros((len(queries), len(points)), np.uint8)
-            for word in range(self.width.words):
-                mask = sum(1 << (WORD_BITS - 1 - bit % WORD_BITS) for bit in wanted if bit // WORD_BITS == word)
-                if mask:
-                    out += np.bitwise_count((queries[:, word, None] ^ points[None, :, word]) & np.uint64(mask))
-            self._known[wanted] = out
-        return self._known[wanted]
+        queries, points = self._pairs()
+        out = np.zeros((len(queries), len(points)), np.uint8)
+        for word in range(self.width.words):
+            mask = sum(1 << (WORD_BITS - 1 - bit % WORD_BITS) for bit in wanted if bit // WORD_BITS == word)
+            if mask:
+                out += np.bitwise_count((queries[:, word, None] ^ points[None, :, word]) & np.uint64(mask))
+        return out
 
     def differences(self, pairs: int) -> Distances:
         """Return for each bit, a row, whether it differs in about so many pairs of fingerprints: 0 or 1."""

@@ -8,7 +8,8 @@ import numpy as np
 
 from fpstore import _kernel
 from fpstore.aliases import Words
-from fpstore.design.sample import SAMPLE_SIZE
+from fpstore.cached import cached_property
+from fpstore.design.sample import SAMPLE_SIZE, EvenRows
 from fpstore.errors import ClosedStoreError
 from fpstore.format.dictionary import Dictionary
 from fpstore.format.id_map import IDS_FILE
@@ -101,8 +102,13 @@ class Generation:
 
     def _ring_prober(self, radius: int) -> RingProber:
         tables = [table for table in self.tables if isinstance(table, ColumnTableReader)]
-        balance = any(tables[place].skewed(SKEWED) for place, _ in self.design.ring)
-        return RingProber(self.design, tables, radius, balance)
+        return RingProber(self.design, tables, radius, self._skewed)
+
+    @cached_property
+    def _skewed(self) -> bool:
+        """Whether the thresholds of column tables are chosen for each query; this reads their directories."""
+        tables = [table for table in self.tables if isinstance(table, ColumnTableReader)]
+        return any(tables[place].skewed(SKEWED) for place, _ in self.design.ring)
 
     @property
     def strings_bytes(self) -> int:
@@ -114,10 +120,20 @@ class Generation:
         """Bytes that the index by id takes on disk."""
         return 0 if self.places is None else self.places.file_bytes
 
-    def sample(self) -> Words:
-        """Return some fingerprints, evenly spread over the sorted set."""
+    def sample(self, count: int) -> Words:
+        """Return about so many fingerprints or fewer, evenly spread over the sorted set: one of a block at most."""
         table = self.tables[0]
-        return table.sample_keys(max(table.kernel.block_count // SAMPLE_SIZE, 1))
+        return table.sample_keys(max(table.kernel.block_count // count, 1))
+
+    def full_sample(self) -> Words:
+        """Return at least SAMPLE_SIZE fingerprints, if there are so many; for this, a small table is read as a whole."""
+        table = self.tables[0]
+        if table.kernel.block_count >= SAMPLE_SIZE:
+            return self.sample(SAMPLE_SIZE)
+        rows = EvenRows(self.design.width.words)
+        for keys, _ in table.pieces():
+            rows.add(keys)
+        return rows.rows()
 
     def close(self) -> None:
         """Close all files."""

@@ -24,6 +24,7 @@ from fpstore.threads import is_held
 
 ATTEMPTS = 100
 PAUSE_SECONDS = 0.002
+DELTA_SAMPLE = 1 << 9  # fingerprints of the tables, which tell by what bits to look up changes
 _STILL = memoryview(bytes(HEADER_BYTES)).cast("Q")  # for a writer, which shows its own snapshots
 
 _trackers: WeakSet[Tracker] = WeakSet()
@@ -309,4 +310,4 @@ class Tracker:
 
 def new_delta(generation: Generation, header: LogHeader) -> Delta:
     """Return an empty delta for a generation."""
-    return Delta(generation.design.radius, generation.sample(), generation.identity, header.first_string)
+    return Delta(generation.design.radius, generation.sample(DELTA_SAMPLE), generation.identity, header.first_string)

@@ -64,7 +64,7 @@ def test_a_count_of_none_is_a_usage_error(folder: Path, words: list[object]) -> 
 def test_insert_unmatched_above_the_radius_says_what_to_build(folder: Path) -> None:
     result = run("insert", "crawl.fps", "new.tsv", "--unmatched", "-r", 9, "--no-progress")
     assert result.exit_code == 0
-    assert result.stderr.startswith("fpstore: radius 9 is over the store's 3: every one of 7 fingerprints was compared")
+    assert result.stderr.startswith("fpstore: radius 9 is over the store's 3: every one of 7 fingerprints is compared")
     assert "ScanWarning" not in result.stderr
 
 

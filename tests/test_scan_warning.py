@@ -43,9 +43,9 @@ def test_each_way_to_probe_warns_once_per_store(path, name):
         assert [w.category for w in seen] == [ScanWarning]
         assert seen[0].filename == __file__
         text = str(seen[0].message)
-        assert text.startswith("radius 9 is over the store's 2: every one of 5,000 fingerprints was compared")
+        assert text.startswith("radius 9 is over the store's 2: every one of 5,000 fingerprints is compared")
         best = fpstore.plan(5000, 9)[0]
-        assert f"radius 9 ({best.name}, {best.bytes_per_fingerprint:.1f} bytes per fingerprint)" in text
+        assert f"radius 9 (design {best.name}, {best.bytes_per_fingerprint:.1f} bytes per fingerprint) looks them up" in text
         assert "\n" not in text
 
 
@@ -70,7 +70,7 @@ def test_where_warnings_are_errors_each_probe_is_one(path):
 
 
 def test_where_no_design_is_cheaper_the_advice_is_a_scan(path):
-    with fpstore.open(path) as store, pytest.warns(ScanWarning, match="and no design is cheaper: scan, or a store built"):
+    with fpstore.open(path) as store, pytest.warns(ScanWarning, match="For radius 30 that is the best design, too"):
         store.probe(1, 30)
 
 

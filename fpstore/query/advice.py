@@ -6,12 +6,14 @@ from fpstore.design.estimates import Requirements
 from fpstore.design.planner import choose
 from fpstore.width import Width
 
+FEWEST_TOLD = 1 << 12  # of fewer fingerprints, most bytes are those that every store has
+
 
 def scan_advice(fingerprint_count: int, own: int, radius: int, width: Width) -> str:
     """Return the notice for a probe with a radius above the store's, in one line."""
+    told = f"radius {radius} is over the store's {own}: every one of {fingerprint_count:,} fingerprints is compared"
     best = choose(fingerprint_count, radius, Requirements(width))
-    told = f"radius {radius} is over the store's {own}: every one of {fingerprint_count:,} fingerprints was compared"
-    cost = f"({best.name}, {best.bytes_per_fingerprint:.1f} bytes per fingerprint)"
     if best.design.scans(fingerprint_count, radius):
-        return f"{told}, and no design is cheaper: scan, or a store built with radius {radius} {cost}, does it without notice"
-    return f"{told}: a store built with radius {radius} {cost} looks it up; scan does this without notice"
+        return f"{told}. For radius {radius} that is the best design, too; scan() gives no notice"
+    size = f", {best.bytes_per_fingerprint:.1f} bytes per fingerprint" if fingerprint_count >= FEWEST_TOLD else ""
+    return f"{told}. A store built with radius {radius} (design {best.name}{size}) looks them up; scan() gives no notice"

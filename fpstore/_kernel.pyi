@@ -387,20 +387,11 @@ class ColumnProber:
         queries: NDArray[np.uint64],
         radius: int,
         thresholds: list[int] | None = None,
-        balance: bool = False,
         most: int | None = None,
         stop: Stop | None = None,
-    ) -> (
-        tuple[
-            NDArray[np.int64], NDArray[np.uint64], NDArray[Any], NDArray[np.uint64] | None, tuple[int, int, int],
-        ]
-        | None
-    ): ...  # fmt: skip
+    ) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[Any], tuple[int, int, int]] | None: ...
     def probe_one(
-        self, query: NDArray[np.uint64], radius: int, thresholds: list[int] | None = None, balance: bool = False
-    ) -> list[tuple[int, int]]: ...
-    def probe_places(
-        self, query: int, radius: int, balance: bool, thresholds: list[int] | None, identity: ColumnIdentity
+        self, query: int, radius: int, thresholds: list[int] | None, identity: ColumnIdentity
     ) -> list[tuple[int, int, int, int]]: ...
 
 class ColumnCutter:

@@ -60,11 +60,9 @@ def test_probes_find_what_brute_force_finds(tmp_path, isa, design, kind, count):
         chosen = random_thresholds(radius, tables, rng)
         if max(chosen) <= 3:
             assert matches(built.prober.probe(as_given(queries), radius, chosen)) == right
-        assert matches(built.prober.probe(as_given(queries), radius, balance=True)) == right
+        assert matches(built.prober.probe(as_given(queries), radius)) == right
         for i in range(3):
-            assert matches(built.prober.probe(as_given(queries[i : i + 1]), radius, balance=bool(i % 2), thresholds=chosen)) == [
-                right[i]
-            ]
+            assert matches(built.prober.probe(as_given(queries[i : i + 1]), radius, None if i % 2 else chosen)) == [right[i]]
 
 
 @pytest.mark.parametrize(("isa", "kind"), crossed(ISAS, KINDS), indirect=["isa"])
@@ -76,9 +74,9 @@ def test_large_sets(tmp_path, isa, kind, width):
     for radius in (3, 8):
         queries = make_queries(words, width, 130, radius, rng)
         right = brute(words, queries, radius)
-        for thresholds, balance in ((even_thresholds(radius, 4), False), ([radius, -1, -1, -1], False), (None, True)):
+        for thresholds in (even_thresholds(radius, 4), [radius, -1, -1, -1], None):
             if thresholds is None or radius == 3 or thresholds[1] >= 0:
-                assert matches(built.prober.probe(as_given(queries), radius, thresholds, balance)) == right
+                assert matches(built.prober.probe(as_given(queries), radius, thresholds)) == right
 
 
 @pytest.mark.parametrize(("width", "tables"), [(32, 2), (64, 8), (64, 1), (128, 1), (256, 32)])
@@ -91,7 +89,7 @@ def test_every_radius_up_to_the_width(tmp_path, width, tables):
     for radius in [*range(0, width, 11), width - 1, width, width + 5]:
         right = brute(words, queries, radius)
         assert matches(built.prober.probe(as_given(queries), radius, even_thresholds(radius, tables))) == right
-        assert matches(built.prober.probe(as_given(queries), radius, balance=True)) == right
+        assert matches(built.prober.probe(as_given(queries), radius)) == right
 
 
 @pytest.mark.parametrize("width", [32, 64, 128, 256])
@@ -170,7 +168,7 @@ def test_the_sets_agree_on_their_counters(tmp_path):
     before, seen = _kernel.isa(), set()
     for name in ISAS:
         _kernel.select_isa(name)
-        seen.add(built.prober.probe(queries, 9, [2, 2, 2, 0])[4])
+        seen.add(built.prober.probe(queries, 9, [2, 2, 2, 0])[3])
     _kernel.select_isa(before)
     assert len(seen) == 1
 
@@ -183,9 +181,9 @@ def test_balanced_thresholds_meet_fewer_entries(tmp_path):
     built = Built.__new__(Built)
     column_sets.Built.__init__(built, tmp_path, words, 64, 4, 14, _Unshuffled())
     queries = as_given(make_queries(words, 64, 50, 6, rng))
-    even, chosen = (built.prober.probe(queries, 6, even_thresholds(6, 4), balance) for balance in (False, True))
+    even, chosen = (built.prober.probe(queries, 6, thresholds) for thresholds in (even_thresholds(6, 4), None))
     assert (even[1] == chosen[1]).all()
-    assert chosen[4][1] < even[4][1] / 2
+    assert chosen[3][1] < even[3][1] / 2
 
 
 class _Unshuffled:
@@ -200,14 +198,14 @@ def test_single_queries(tmp_path, isa, width):
     rng = np.random.default_rng(width)
     words = make_set("clustered", width, 700, rng)
     built = Built(tmp_path, words, width, 4, 8, rng)
+    identity = _kernel.ColumnIdentity((built.rows or built.readers[0]).kernel)
     queries = make_queries(words, width, 40, 7, rng)
     for query, right in zip(queries, brute(words, queries, 7), strict=True):
-        for balance in (False, True):
-            found = built.prober.probe_one(query, 7, even_thresholds(7, 4), balance)
-            values = [tuple(words[value].tolist()) if built.rows else (value,) for value, _ in found]
-            assert [(d, *value) for value, (_, d) in zip(values, found, strict=True)] == right
-    with pytest.raises(ValueError, match="words of one"):
-        built.prober.probe_one(np.zeros(3, np.uint64), 1, even_thresholds(1, 4))
+        number = sum(int(word) << 64 * i for i, word in enumerate(reversed(query.tolist())))
+        for thresholds in (even_thresholds(7, 4), None):
+            found = built.prober.probe_one(number, 7, thresholds, identity)
+            split = [[value >> 64 * i & 2**64 - 1 for i in reversed(range(words.shape[1]))] for value, *_ in found]
+            assert [(d, *value) for value, (_, d, *_) in zip(split, found, strict=True)] == right
 
 
 def test_a_limit_of_matches(tmp_path):

@@ -185,32 +185,32 @@ class RingProber:
     design : Design
     tables : sequence of ColumnTableReader
     radius : int
-    balance : bool
+    skewed : bool
         Choose the thresholds of each query by how many entries it would meet (GPH, Qin et al., ICDE 2018).
     """
 
-    def __init__(self, design: Design, tables: list[ColumnTableReader], radius: int, balance: bool) -> None:
+    def __init__(self, design: Design, tables: list[ColumnTableReader], radius: int, skewed: bool) -> None:
         ring = [tables[place].columns for place, _ in design.ring]
         rows = tables[0].columns if design.tables[0].kind == ROWS else None
         self._kernel = _kernel.ColumnProber(ring, rows)
-        self._thresholds, self._balance = design.thresholds(radius), balance
+        self._thresholds = None if skewed else design.thresholds(radius)
 
     def probe(
         self, queries: Words, radius: int, most: int | None = None, stop: _kernel.Stop | None = None
     ) -> _kernel.Matches | None:
         """Return (lims, fingerprints, distances), or None if there are more than ``most`` matches."""
-        found = self._kernel.probe(queries, radius, self._thresholds, self._balance, most, stop)
+        found = self._kernel.probe(queries, radius, self._thresholds, most, stop)
         return None if found is None else found[:3]
 
     def count(self, queries: Words, radius: int) -> tuple[int, int, int]:
         """Return the look-ups of a probe, the entries whose tags it compared, and those whose distance it computed."""
-        found = self._kernel.probe(queries, radius, self._thresholds, self._balance)
+        found = self._kernel.probe(queries, radius, self._thresholds)
         assert found is not None
-        return found[4]
+        return found[3]
 
     def probe_one(
         self, query: int, radius: int, identity: _kernel.Table | _kernel.ColumnIdentity
     ) -> list[tuple[int, int, int, int]]:
         """Return (fingerprint, distance, block, rank) of each match of one query."""
         assert isinstance(identity, _kernel.ColumnIdentity)
-        return self._kernel.probe_places(query, radius, self._balance, self._thresholds, identity)
+        return self._kernel.probe_one(query, radius, self._thresholds, identity)

@@ -137,10 +137,6 @@ struct ColumnIdentity {
     Fault fault;
     check_column(read_entries(table->view, {place, place + 1}, out, &fault), fault, table->path);
   }
-  uint64_t last_of(uint64_t block) const {
-    if (block >= table->block_count()) throw nb::index_error("no such block");
-    return std::min(table->header.count, (block + 1) * kRowsInBlock) - 1;
-  }
 
   // (entries, entry counts, next block): blocks from first on while they fit into room entries, one at least.
   nb::tuple decode(uint64_t first, uint64_t end, uint64_t room) const {
@@ -199,8 +195,9 @@ struct ColumnIdentity {
   }
 
   nb::object key_of(uint64_t block) const {
+    if (block >= table->block_count()) throw nb::index_error("no such block");
     uint64_t row[kMaxWords];
-    read(last_of(block), row);
+    read(std::min(table->header.count, (block + 1) * kRowsInBlock) - 1, row);
     return number_of(row, words());
   }
 
@@ -305,13 +302,14 @@ struct ColumnProber {
       }
   }
 
-  std::vector<int16_t> thresholds_for(const std::optional<std::vector<int>>& given, unsigned radius, bool balance) const {
-    if (balance) return std::vector<int16_t>(ring.size());
-    if (given && given->size() != ring.size()) throw nb::value_error("a threshold for each table");
+  using Thresholds = std::optional<std::vector<int>>;  // of each table; none: those that suit each query
+
+  std::vector<int16_t> thresholds_for(const Thresholds& given, unsigned radius) const {
+    if (!given) return std::vector<int16_t>(ring.size());
+    if (given->size() != ring.size()) throw nb::value_error("a threshold for each table");
     std::vector<int16_t> out;
     uint64_t sum = 0;
-    for (size_t i = 0; i < ring.size(); ++i) {
-      const int t = given ? (*given)[i] : tables[i]->header.allowance - 1;
+    for (const int t : *given) {
       if (t < -1 || t > static_cast<int>(kMaxWidth)) throw nb::value_error("a threshold is -1 to 256");
       out.push_back(static_cast<int16_t>(t));
       sum += static_cast<unsigned>(t + 1);
@@ -321,8 +319,9 @@ struct ColumnProber {
   }
 
   // Asks the tables; false when the sink is full.
-  bool run(const ColumnQueries& asked, unsigned radius, const std::vector<int16_t>& thresholds, bool balance, Sink* sink,
-           ColumnCounters* counters, Stopper* stopping) const {
+  bool run(const ColumnQueries& asked, unsigned radius, const Thresholds& given, Sink* sink, ColumnCounters* counters,
+           Stopper* stopping) const {
+    const std::vector<int16_t> thresholds = thresholds_for(given, radius);
     const unsigned words = words_of(tables[0]->header.width);
     const ColumnKernels& k = column_kernels();
     const ColumnProbe probing = words == 1 ? k.probe_copies : words == 2 ? k.probe_pairs : k.probe_fours;
@@ -331,17 +330,15 @@ struct ColumnProber {
     {
       ReleasedGil released;
       status = probing({ring.data(), static_cast<unsigned>(ring.size()), rows ? &rows->view : nullptr}, asked,
-                       {radius, thresholds.data(), balance, stopping}, sink, counters, &fault);
+                       {radius, thresholds.data(), !given, stopping}, sink, counters, &fault);
     }
     if (status == Status::out_of_memory && sink->count >= sink->limit) return false;
     if (status != Status::ok) raise_column(fault, fault.table < tables.size() ? tables[fault.table]->path : rows->path);
     return true;
   }
 
-  using Thresholds = std::optional<std::vector<int>>;
-
-  // (lims, fingerprints, distances, rows or None, (look-ups, candidates, survivors)), or None when there are more than most matches.
-  nb::object probe(AnyWords queries, unsigned radius, const Thresholds& thresholds, bool balance, std::optional<uint64_t> most,
+  // (lims, fingerprints, distances, (look-ups, candidates, survivors)), or None when there are more than most matches.
+  nb::object probe(AnyWords queries, unsigned radius, const Thresholds& thresholds, std::optional<uint64_t> most,
                    const Stop* stop) const {
     const ColumnHeader& h = tables[0]->header;
     radius = std::min<unsigned>(radius, h.width);
@@ -350,41 +347,22 @@ struct ColumnProber {
     if (most) guard.sink.limit = *most;
     ColumnCounters counters;
     Stopper stopping = stopper(stop);
-    if (!run(asked, radius, thresholds_for(thresholds, radius, balance), balance, &guard.sink, &counters, &stopping)) return nb::none();
+    if (!run(asked, radius, thresholds, &guard.sink, &counters, &stopping)) return nb::none();
     nb::tuple columns = ColumnTable::finish(guard.sink, h.width, asked.count, &stopping);
     nb::tuple counts = nb::make_tuple(counters.lookups, counters.candidates, counters.survivors);
-    if (!rows) return nb::make_tuple(columns[0], columns[1], columns[2], nb::none(), counts);
-    nb::object found = rows->entries_at(nb::cast<Words>(columns[1]), rows->path);
-    return nb::make_tuple(columns[0], found, columns[2], columns[1], counts);
-  }
-
-  // [(fingerprint or row, distance), ...] by distance, then fingerprint; the query is an array of its words.
-  nb::list probe_one(Words query, unsigned radius, const Thresholds& thresholds, bool balance) const {
-    const ColumnHeader& h = tables[0]->header;
-    if (query.size() != words_of(h.width)) throw nb::value_error("a query is an array of the words of one fingerprint");
-    if (h.width < 64 && (query.data()[0] & ~top_mask(h.width))) throw nb::value_error("a fingerprint has bits below its width");
-    radius = std::min<unsigned>(radius, h.width);
-    SinkGuard guard;
-    ColumnCounters counters;
-    Stopper stopping = stopper(nullptr);
-    run({query.data(), 1}, radius, thresholds_for(thresholds, radius, balance), balance, &guard.sink, &counters, &stopping);
-    OrderedMatches found(guard.sink, h.width, 1, 1, &stopping);
-    check_column(found.status, Fault{found.status}, "");
-    nb::list out;
-    for (size_t i = 0; i < found.count; ++i) out.append(nb::make_tuple(found.fingerprints.get()[i], found.distance(i)));
-    return out;
+    nb::object found = rows ? rows->entries_at(nb::cast<Words>(columns[1]), rows->path) : columns[1];
+    return nb::make_tuple(columns[0], found, columns[2], counts);
   }
 
   // [(fingerprint, distance, block, rank), ...] by distance, fingerprint; block and rank are places in the identity table.
-  nb::list probe_places(nb::handle number, unsigned radius, bool balance, const std::optional<std::vector<int>>& thresholds,
-                        const ColumnIdentity& identity) const {
+  nb::list probe_one(nb::handle number, unsigned radius, const Thresholds& thresholds, const ColumnIdentity& identity) const {
     const ColumnHeader& h = tables[0]->header;
     const unsigned words = words_of(h.width);
     const OneRow query(number, words);
     SinkGuard guard;
     ColumnCounters counters;
     Stopper stopping = stopper(nullptr);
-    run({query.words, 1}, radius, thresholds_for(thresholds, radius, balance), balance, &guard.sink, &counters, &stopping);
+    run({query.words, 1}, radius, thresholds, &guard.sink, &counters, &stopping);
     OrderedMatches found(guard.sink, h.width, 1, 1, &stopping);
     check_column(found.status, Fault{found.status}, "");
     uint64_t* const values = found.fingerprints.get();
@@ -446,10 +424,8 @@ void bind_columns(nb::module_& m) {
   nb::class_<ColumnProber>(m, "ColumnProber")
       .def(nb::init<nb::list, nb::object>(), "tables"_a, "rows"_a = nb::none())
       .def("probe", &ColumnProber::probe, nb::arg("queries").noconvert(), "radius"_a, "thresholds"_a = nb::none(),
-           "balance"_a = false, "most"_a = nb::none(), "stop"_a = nb::none())
-      .def("probe_one", &ColumnProber::probe_one, nb::arg("query").noconvert(), "radius"_a, "thresholds"_a = nb::none(),
-           "balance"_a = false)
-      .def("probe_places", &ColumnProber::probe_places, "query"_a, "radius"_a, "balance"_a, "thresholds"_a, "identity"_a);
+           "most"_a = nb::none(), "stop"_a = nb::none())
+      .def("probe_one", &ColumnProber::probe_one, "query"_a, "radius"_a, "thresholds"_a.none(), "identity"_a);
   bind_cutter(m);
   bind_parts(m);
 }

@@ -18,6 +18,11 @@ OVERREAD_BYTES: int
 ROWS_IN_BLOCK: int
 
 PAGE_BYTES: int
+TAG_BITS: int
+LEAST_BUCKET_BITS: int
+MOST_BUCKET_BITS: int
+LOOKUP_ENTRIES: int
+SPARE_THRESHOLDS: int
 
 def isa() -> str: ...
 def available_isas() -> list[str]: ...

@@ -12,17 +12,16 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fpstore import _kernel
 from fpstore.design.families import Design
 from fpstore.design.sample import Sample
 from fpstore.design.tables import LEAST_BUCKET_BITS, MOST_BUCKET_BITS, REFERENCES, ROWS, TAG_BITS, TableSpec, row_bucket_bits
 from fpstore.width import WORD_BITS
 
-HEADER_BYTES = 4096
 DIRECTORY_BYTES = 4  # of a bucket
 TAG_BYTES = 2
-PAGE_SHARE = 1 + 8 / 4096  # with the checksums of the pages
+PAGE_SHARE = 1 + 8 / _kernel.PAGE_BYTES  # with the checksums of the pages
 LINE_TAGS = 32  # tags in a cache line
-LOOKUP_ENTRIES = 24  # a look-up costs as much as comparing so many tags: how the kernel chooses the thresholds of a query
 
 
 class ColumnWork(NamedTuple):
@@ -53,7 +52,7 @@ def file_bytes(spec: TableSpec, fingerprint_count: int) -> int:
     """Return the size of the file of a column table."""
     entries = entry_bytes(spec, fingerprint_count) * fingerprint_count
     bucket_bits = row_bucket_bits(fingerprint_count) if spec.kind == ROWS else spec.prefix_bits
-    return HEADER_BYTES + int((entries + (DIRECTORY_BYTES << bucket_bits)) * PAGE_SHARE)
+    return _kernel.HEADER_BYTES + int((entries + (DIRECTORY_BYTES << bucket_bits)) * PAGE_SHARE)
 
 
 def work(design: Design, fingerprint_count: int, radius: int, sample: Sample | None = None) -> ColumnWork:
@@ -83,13 +82,13 @@ def _work_in_sample(design: Design, fingerprint_count: int, radius: int, sample:
     tables = [table for _, table in design.ring]
     buckets = [sample.distances(table.permutation[: table.prefix_bits]) for table in tables]
     tags = [sample.distances(tuple(table.tag)) for table in tables]
-    most = min((radius + 1) // len(tables) + 3, radius + 1)  # as the kernel
+    most = min((radius + 1) // len(tables) + _kernel.SPARE_THRESHOLDS, radius + 1)  # as the kernel
     lookups = [np.cumsum([comb(table.prefix_bits, f) for f in range(most)]) for table in tables]
     scale = fingerprint_count / max(buckets[0].shape[1], 1)
     costs = []
     for near, looked_up in zip(buckets, lookups, strict=True):
         entries = np.stack([np.count_nonzero(near <= f, axis=1) for f in range(most)], axis=1) * scale
-        costs.append(np.hstack([np.zeros((len(entries), 1)), entries + LOOKUP_ENTRIES * looked_up]))
+        costs.append(np.hstack([np.zeros((len(entries), 1)), entries + _kernel.LOOKUP_ENTRIES * looked_up]))
     thresholds = cheapest(costs, radius + 1)
     done = ColumnWork(1, 0, 0, 0, 0, 0)
     for number, table in enumerate(tables):

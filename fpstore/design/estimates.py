@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from math import lgamma, log, log2, sqrt
 from typing import NamedTuple
 
+from fpstore import _kernel
 from fpstore.design import column_costs
 from fpstore.design.block_bytes import default_block_bytes
 from fpstore.design.costs import BATCH_QUERIES, COLD_BYTE_NS, COLD_READ_NS, lookup_nanoseconds, scan_nanoseconds
@@ -19,7 +20,6 @@ from fpstore.width import WIDTH_64, WORD_BITS, Width
 
 CODE_BITS = 3.29  # mean code length of h on uniform keys
 ENTRY_OVERHEAD_BITS = (20 + 8 + 1 - 8 + 2.7) * 8  # block header, key, directory, less the first fingerprint, padding
-HEADER_BYTES = 4096  # of a table file
 ID_BYTES = 4.0
 FOLDER_BYTES = 20_480  # all else of a store: what an empty id map, an empty log and a manifest take
 
@@ -109,7 +109,7 @@ def table_bits(fingerprint_count: int, block_bytes: int | None = None, width: in
     per_block = max((block_bytes * 8 - 20 * 8 - 22) / entry + 1, 1.0)
     # A file has whole blocks, and at least one.
     bits = max(entry + (ENTRY_OVERHEAD_BITS + (key_bytes - 8) * 8) / min(per_block, n), (block_bytes + 16 + key_bytes) * 8 / n)
-    return bits + HEADER_BYTES * 8 / n
+    return bits + _kernel.HEADER_BYTES * 8 / n
 
 
 def estimate(

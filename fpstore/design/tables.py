@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fpstore import _kernel
 from fpstore.cached import cached_property
 from fpstore.errors import InputError
 from fpstore.width import WIDTHS, WORD_BITS, Width
@@ -18,10 +19,10 @@ from fpstore.width import WIDTHS, WORD_BITS, Width
 # The kinds of tables: blocks of codes, or columns: copies of the fingerprints, references to rows, or the rows themselves.
 BLOCKS, COPIES, REFERENCES, ROWS = "blocks", "copies", "references", "rows"
 KINDS = (BLOCKS, COPIES, REFERENCES, ROWS)
-TAG_BITS = 16
+TAG_BITS = _kernel.TAG_BITS
 MOST_COLUMN_ENTRIES = (1 << 32) - 1  # of a column table: the directory has the place of each bucket in 32 bits
-MOST_BUCKET_BITS = 19  # a directory of 2^19 buckets stays in the cache
-LEAST_BUCKET_BITS = 8
+MOST_BUCKET_BITS = _kernel.MOST_BUCKET_BITS  # a directory of 2^19 buckets stays in the cache
+LEAST_BUCKET_BITS = _kernel.LEAST_BUCKET_BITS
 ROWS_SHARE_BITS = 4  # a bucket of a row file has at least about so many rows, as a power of two
 
 

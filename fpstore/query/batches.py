@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -80,11 +80,13 @@ def scanned(kernel: _kernel.Table | _kernel.ColumnIdentity, queries: Words, radi
     if not parts:
         return no_matches(queries)
     columns = run(work, parts, threads)
-    number = np.concatenate(
-        [np.repeat(np.arange(len(c[0]) - 1) + p[0], np.diff(c[0])) for p, c in zip(parts, columns, strict=True)]
-    )
-    found = np.concatenate([c[1] for c in columns])
-    distances = np.concatenate([c[2] for c in columns])
+    return collected([(np.arange(len(c[0]) - 1) + part[0], c) for part, c in zip(parts, columns, strict=True)], len(queries))
+
+
+def collected(parts: Sequence[tuple[npt.NDArray[np.int64], Columns]], query_count: int) -> Columns:
+    """Put together columns, at least one, of some queries each, given with the numbers of these queries."""
+    number = np.concatenate([np.repeat(numbers, np.diff(c[0])) for numbers, c in parts])
+    found = np.concatenate([c[1] for _, c in parts])
+    distances = np.concatenate([c[2] for _, c in parts])
     order = order_of(number, distances, found)
-    lims = lims_of(np.bincount(number, minlength=len(queries)))
-    return lims, found[order], distances[order]
+    return lims_of(np.bincount(number, minlength=query_count)), found[order], distances[order]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -12,8 +11,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.lims import lims_of
-from fpstore.query.batches import SCAN_BLOCKS, SCAN_QUERIES, Columns, no_matches, run
-from fpstore.width import order_of
+from fpstore.query.batches import SCAN_BLOCKS, SCAN_QUERIES, Columns, collected, no_matches, run
 
 More = npt.NDArray[np.bool_]  # of each query, whether it has more matches
 Kept = tuple[Columns, More]
@@ -28,15 +26,6 @@ def shortened(columns: Columns, limit: int) -> Kept:
         return columns, more
     kept = np.arange(len(fingerprints)) - np.repeat(lims[:-1], counts) < limit
     return (lims_of(np.minimum(counts, limit)), fingerprints[kept], distances[kept]), more
-
-
-def collected(parts: Sequence[tuple[npt.NDArray[np.int64], Columns]], query_count: int) -> Columns:
-    """Put together columns, at least one, of some queries each, given with the numbers of these queries."""
-    number = np.concatenate([np.repeat(numbers, np.diff(c[0])) for numbers, c in parts])
-    found = np.concatenate([c[1] for _, c in parts])
-    distances = np.concatenate([c[2] for _, c in parts])
-    order = order_of(number, distances, found)
-    return lims_of(np.bincount(number, minlength=query_count)), found[order], distances[order]
 
 
 class Everything(NamedTuple):

@@ -11,9 +11,8 @@ from fpstore.aliases import Words
 from fpstore.design.costs import scan_nanoseconds
 from fpstore.design.estimates import probe_nanoseconds
 from fpstore.lims import lims_of
-from fpstore.query.batches import Columns, no_matches
+from fpstore.query.batches import Columns, collected, no_matches
 from fpstore.query.generation import Generation
-from fpstore.query.limited import collected
 from fpstore.query.snapshot import Snapshot
 
 

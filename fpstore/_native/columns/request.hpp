@@ -6,7 +6,9 @@
 
 namespace fpstore {
 
-constexpr unsigned kMostRing = 64;  // tables of a ring
+constexpr unsigned kMostRing = 64;       // tables of a ring
+constexpr unsigned kLookupEntries = 24;  // a look-up costs as much as comparing so many tags: how thresholds are chosen
+constexpr unsigned kSpare = 3;           // thresholds reach so far above an even share: what costs most is never worth it
 
 // One table of a ring, and where its bucket and its tag lie in a fingerprint.
 struct RingTable {

@@ -6,7 +6,7 @@ namespace fpstore {
 namespace {
 
 constexpr unsigned kCounted = 3;       // larger thresholds are never counted in the directory, only estimated
-constexpr unsigned kMostRadius = 256;  // a larger radius is as this one
+constexpr unsigned kMostRadius = 256;  // larger radii are treated as this one
 
 // The next number with as many bits, in ascending order; mask is not 0.
 inline uint32_t next_mask(uint32_t mask) {
@@ -17,7 +17,6 @@ inline uint32_t next_mask(uint32_t mask) {
 // costs[t + 1] of looking up in all buckets that differ from the query's in at most t bits, for t from -1 to most: look-ups, and
 // the entries that they meet. Up to `counted` bits the directory tells; what follows is estimated.
 inline Status count_costs(const ColumnView& t, uint32_t bucket, unsigned counted, unsigned most, float* costs, Fault* fault) {
-  constexpr float kLookup = 24, kEntry = 1;
   const Status status = trust(t.pages, t.directory_at, 4 * (bucket_count(t) + 1), fault);
   if (__builtin_expect(status != Status::ok, 0)) return status;
   const uint32_t end = uint32_t{1} << t.bucket_bits;
@@ -32,7 +31,7 @@ inline Status count_costs(const ColumnView& t, uint32_t bucket, unsigned counted
         const uint64_t both = load64(t.directory + 4 * uint64_t{bucket ^ mask});
         met += (both >> 32) - (both & UINT32_MAX);
       }
-      step = kEntry * static_cast<float>(met) + kLookup * variants;
+      step = static_cast<float>(met) + static_cast<float>(kLookupEntries) * variants;
     } else {
       step *= static_cast<float>(t.bucket_bits + 1 - f) / static_cast<float>(f);
     }
@@ -52,8 +51,7 @@ struct Sharing {
 // The thresholds of one query; buckets are those of the query in each table.
 inline Status choose_thresholds(const Ring& ring, const uint32_t* buckets, unsigned radius, Sharing* s, int16_t* thresholds, Fault* fault) {
   const unsigned wanted = (radius < kMostRadius ? radius : kMostRadius) + 1;
-  // Enough for an even share with some to spare: what costs most is never worth it.
-  unsigned most = wanted / ring.count + 3;
+  unsigned most = wanted / ring.count + kSpare;
   if (most > wanted) most = wanted;
   const unsigned even = wanted / ring.count, counted = even < 1 ? 1 : even < kCounted ? even : kCounted;
   for (unsigned i = 0; i < ring.count; ++i) {

@@ -103,20 +103,8 @@ class NearIndex {
     if (!size_) return true;
     if (__builtin_expect(radius >= blocks_, 0))
       return worth_looking(at, radius) ? probe_far(kernels, query, radius, at, emit) : pass(kernels, query, radius, emit);
-    uint32_t hits[kChunk];
-    for (unsigned b = 0; b <= radius; ++b) {
-      const Bucket h = bucket(b, at);
-      const Row* k = keys(h);
-      for (uint32_t i = 0; i < h.size; i += kChunk) {
-        const size_t found = near(kernels, k + i, std::min<size_t>(h.size - i, kChunk), query, radius, hits);
-        for (size_t j = 0; j < found; ++j) {
-          const Row key = k[i + hits[j]], difference = key ^ query;
-          bool before = false;  // an earlier block has reported it
-          for (unsigned a = 0; a < b; ++a) before |= ones(difference & masks_[a]) == 0;
-          if (!before && !emit(key, ones(difference))) return false;
-        }
-      }
-    }
+    for (unsigned b = 0; b <= radius; ++b)
+      if (!probe_bucket(kernels, query, radius, b, bucket(b, at), [](unsigned) { return 0u; }, emit)) return false;
     return true;
   }
 
@@ -199,25 +187,33 @@ class NearIndex {
     return work < size_;
   }
 
+  // Emits the keys of a bucket of block b within the radius, but those that an earlier block has reported: one in which they differ
+  // in at most so many flips.
+  template <class Flips, class Emit>
+  bool probe_bucket(const Kernels& kernels, const Row& query, unsigned radius, unsigned b, const Bucket& h, const Flips& flips_of,
+                    const Emit& emit) const {
+    uint32_t hits[kChunk];
+    const Row* k = keys(h);
+    for (uint32_t i = 0; i < h.size; i += kChunk) {
+      const size_t found = near(kernels, k + i, std::min<size_t>(h.size - i, kChunk), query, radius, hits);
+      for (size_t j = 0; j < found; ++j) {
+        const Row key = k[i + hits[j]], difference = key ^ query;
+        bool before = false;
+        for (unsigned a = 0; a < b; ++a) before |= ones(difference & masks_[a]) <= flips_of(a);
+        if (!before && !emit(key, ones(difference))) return false;
+      }
+    }
+    return true;
+  }
+
   template <class Emit>
   bool probe_far(const Kernels& kernels, const Row& query, unsigned radius, const Places& at, const Emit& emit) const {
-    uint32_t hits[kChunk];
+    const auto flips_of = [this, radius](unsigned block) { return flips(block, radius); };
     for (unsigned b = 0; b < blocks_; ++b) {
       const uint32_t count = pattern_count_[flips(b, radius)];
       for (uint32_t p = 0; p < count; ++p) {
         if (p + kFarAhead < count) fetch_line(keys(bucket(b, at, patterns_[p + kFarAhead])));
-        const Bucket h = bucket(b, at, patterns_[p]);
-        const Row* k = keys(h);
-        for (uint32_t i = 0; i < h.size; i += kChunk) {
-          const size_t found = near(kernels, k + i, std::min<size_t>(h.size - i, kChunk), query, radius, hits);
-          for (size_t j = 0; j < found; ++j) {
-            const Row key = k[i + hits[j]], difference = key ^ query;
-            bool before = false;  // an earlier block has reported it
-            for (unsigned a = 0; a < b; ++a)
-              before |= ones(difference & masks_[a]) <= flips(a, radius);
-            if (!before && !emit(key, ones(difference))) return false;
-          }
-        }
+        if (!probe_bucket(kernels, query, radius, b, bucket(b, at, patterns_[p]), flips_of, emit)) return false;
       }
     }
     return true;

@@ -141,17 +141,12 @@ class _Build:
         if self._strings is not None or self._options.index_ids:
             writer.write_places(self._memory)
 
-    def _known_rows(self, source: Any) -> int | None:
-        """Return the number of rows, if it is known; an impossible design is refused then, before anything is read."""
+    def _read(self, source: Any, ids: Any) -> PairSorter:
+        """Return a sorter of all rows; a design that is impossible for so many is refused before anything is read."""
         rows = known_rows(source)
         if rows is not None and self._options.design != "auto":
             self._choose(rows)
-        return rows
-
-    def _read(self, source: Any, ids: Any) -> PairSorter:
-        """Return a sorter of all rows."""
-        rows = self._known_rows(source)
-        self._work.start(PHASE_READ, known_rows(source))
+        self._work.start(PHASE_READ, rows)
         pieces = chunks(source, ids, self._width)
         first = next(pieces, None)
         pieces = chain([] if first is None else [first], pieces)

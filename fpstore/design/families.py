@@ -35,7 +35,7 @@ from fpstore.design.tables import (
 from fpstore.errors import CorruptStoreError, InputError, show
 from fpstore.width import WORD_BITS, Width, check_width
 
-LOOKUP_DIVISOR = 4  # designs look up parts of their tables up to this share of the width as radius: beyond, a scan is cheaper
+LOOKUP_DIVISOR = 4  # the largest radius of look-ups is the width divided by this; beyond, a scan is cheaper
 MAX_TABLES = 500
 MAX_VARIANTS = 1 << 20
 

@@ -19,7 +19,7 @@ from fpstore.format.places import Places
 from fpstore.format.stored_table import ColumnTableReader, RingProber, StoredTable, open_table
 from fpstore.format.table import TableReader, table_name
 
-SKEWED = 1.25  # from so many times the entries of an even table on, the thresholds of column tables are chosen for each query
+SKEWED = 1.25  # thresholds are chosen per query once look-ups meet this many times the entries of evenly filled buckets
 Identity = _kernel.Table | _kernel.ColumnIdentity
 Prober = _kernel.Prober | RingProber
 NO_FLIPS = np.zeros(1, np.uint64)

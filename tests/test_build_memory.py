@@ -95,7 +95,7 @@ def test_threads_do_not_change_a_byte(tmp_path):
 @pytest.mark.parametrize("block_bytes", [128, 256, 512, 1024, 2048, 4096])
 def test_block_sizes(tmp_path, block_bytes):
     fingerprints, ids = make_rows("random", 3000)
-    tables, rows = build(tmp_path / "s", fingerprints, ids, block_bytes=block_bytes, radius=2)
+    tables, rows = build(tmp_path / "s", fingerprints, ids, block_bytes=block_bytes, radius=2, design="flip-2")
     assert rows == sorted(set(zip(fingerprints.tolist(), ids.tolist(), strict=True)))
     for data in tables.values():
         assert tableimage.open_table(data).block_bytes == block_bytes
@@ -115,7 +115,7 @@ def test_many_ids_a_fingerprint_are_packed_in_small_memory(tmp_path, tiny, monke
     """The ids of a few fingerprints are held together, not those of all the fingerprints of a piece or of many blocks."""
     fingerprints = np.repeat(make_rows("random", 2000)[0], 5)
     ids = np.random.default_rng(1).permutation(np.arange(10_000, dtype=np.uint64))
-    expected = build(tmp_path / "a", fingerprints, ids, block_bytes=128)
+    expected = build(tmp_path / "a", fingerprints, ids, block_bytes=128, design="flip-2")
     monkeypatch.setattr("fpstore.building.sorted_columns.COPY_ROWS", most)
     monkeypatch.setattr("fpstore.format.id_map.PENDING_IDS", most)
     taken, packed = [], []
@@ -131,7 +131,7 @@ def test_many_ids_a_fingerprint_are_packed_in_small_memory(tmp_path, tiny, monke
 
     monkeypatch.setattr(Column, "part", counted_take)
     monkeypatch.setattr(_kernel, "pack_ids", counted_pack)
-    assert build(tmp_path / "b", fingerprints, ids, block_bytes=128) == expected
+    assert build(tmp_path / "b", fingerprints, ids, block_bytes=128, design="flip-2") == expected
     ids_of_one = 5 * int(np.unique(fingerprints, return_counts=True)[1].max() // 5)
     assert sum(taken) == sum(packed) == len(fingerprints)
     assert max(taken) <= max(most, ids_of_one)

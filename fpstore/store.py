@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -65,7 +66,7 @@ class Store:
         self.path = path
         self._tracker = Tracker(path)
         self._radius = self._tracker.design.radius
-        self._width = self._tracker.design.width
+        self._width = replace(self._tracker.design.width, stored=True)
         self._closed = False
         self._warned = False
         self._writer: StoreWriter | None = None
@@ -178,12 +179,8 @@ class Store:
         return f"<fpstore.Store {str(self.path)!r}: {len(self)} fingerprints, radius {self.radius}, design {self.design.name}>"
 
     def __contains__(self, fingerprint: object) -> bool:
-        snapshot = self.snapshot()
-        try:
-            value = self._one(fingerprint)
-        except InputError:
-            return False
-        return snapshot.has(value)
+        """Return whether a fingerprint is stored; InputError for what is none, or has another width."""
+        return self.snapshot().has(self._one(fingerprint))
 
     def __iter__(self) -> Iterator[int]:
         """Iterate over the fingerprints stored now, in ascending order; later changes have no effect. See :meth:`items`."""
@@ -248,13 +245,13 @@ class Store:
 
     def _many(self, fingerprints: Any) -> Words:
         """Check one fingerprint or many, and return them as rows."""
-        if not is_one(fingerprints):
+        if not is_one(fingerprints, self._width):
             return check_fingerprints(fingerprints, self._width)
         return row_of_number(self._one(fingerprints), self._width.words)
 
     def _rows(self, fingerprints: Any, ids: Any) -> tuple[Words, Words | list[str] | None]:
         """Check fingerprints and ids, one or many."""
-        if ids is not None and is_one(fingerprints):
+        if ids is not None and is_one(fingerprints, self._width):
             ids = [check_id(ids)]
         rows = self._many(fingerprints)
         return rows, None if ids is None else check_ids(ids, len(rows))
@@ -422,7 +419,7 @@ class Store:
         radius = self.width if max_radius is None else check_radius(max_radius, self.width)
         columns = nearest(snapshot, queries, count, radius, parse_threads(threads))
         matches = Matches(*columns, IdLookup(self.path, snapshot), self._width)
-        return next(iter(matches)) if is_one(fingerprints) else matches
+        return next(iter(matches)) if is_one(fingerprints, self._width) else matches
 
     # Ids
 
@@ -544,7 +541,7 @@ class Store:
         if ids is None:
             raise InputError("upsert needs an id for each row")
         _check_optional_sync(sync)
-        if is_one(fingerprints):
+        if is_one(fingerprints, self._width):
             return writer.upsert_one(self._one(fingerprints), check_id(ids), sync)
         rows, checked = self._rows(fingerprints, ids)
         assert checked is not None

@@ -41,7 +41,7 @@ from fpstore.store import Store
 from fpstore.width import Width
 
 CHUNK_QUERIES = 1 << 16
-SCAN_QUERIES = 1 << 10  # more would not be faster, and a signal waits until all have met a part of the table
+SCANNED_AT_ONCE = 1 << 10  # more would not be faster, and a signal waits until all have met a part of the table
 FIRST_QUERIES = 1 << 8
 MOST_ROWS = 1 << 20  # of matches held at once, as estimated from the queries before
 COLUMNS = ("query", "fingerprint", "distance", "id")
@@ -128,7 +128,7 @@ def run(store: Store, request: Request, answer: Callable[[Words], Matches], scan
         if json_lines
         else rows_writer(request.output, request.queries.text, store.width)
     )
-    most = SCAN_QUERIES if scanning else CHUNK_QUERIES
+    most = SCANNED_AT_ONCE if scanning else CHUNK_QUERIES
     at_once, done, cut_off = FIRST_QUERIES, 0, 0
     with Bars(request.talk.bars, chunks if hasattr(chunks, "bytes_total") else None) as bars, writer as write:
         for chunk in chunks:
@@ -174,7 +174,8 @@ def _chunks(store: Store, queries: Queries, rows: Rows, notices: documents.Notic
     given = parse_words(queries.words, rows.decimal, store.width)
     if not queries.input:
         return [Chunk(given, None)], len(given)
-    reader = open_reader(queries.input, chunk_rows=CHUNK_QUERIES, width=store.width, **rows.arguments)
+    stored = Width(store.width, stored=True)
+    reader = open_reader(queries.input, chunk_rows=CHUNK_QUERIES, width=stored, **rows.arguments)
     if not len(given):
         return _WithoutIds(reader), reader.rows
     total = None if reader.rows is None else reader.rows + len(given)
@@ -209,14 +210,14 @@ def _joined(given: Any, reader: Any) -> Iterator[Chunk]:
 
 
 def parse_words(words: Sequence[str], decimal: bool, bits: int) -> npt.NDArray[Any]:
-    """Read fingerprints of a width from the command line; anything else is a usage error."""
-    width = Width(bits)
-    return width.outside(width.rows(_parse_word(word, decimal, bits) for word in words))
+    """Read fingerprints of a store's width from the command line; anything else is a usage error."""
+    width = Width(bits, stored=True)
+    return width.outside(width.rows(_parse_word(word, decimal, width) for word in words))
 
 
-def _parse_word(word: str, decimal: bool, bits: int) -> int:
+def _parse_word(word: str, decimal: bool, width: Width) -> int:
     try:
-        return parse_fingerprint(word, decimal, bits)
+        return parse_fingerprint(word, decimal, width)
     except InputError as error:
         hint = ""
         with suppress(OSError, ValueError):

@@ -1,5 +1,6 @@
 """Checks of fingerprints and ids: the one place that accepts, converts or refuses values from outside."""
 
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NoReturn, cast
@@ -293,7 +294,7 @@ def check_ids(ids: object, count: int) -> Words | list[str]:
     ----------
     ids : array or sequence
         Unsigned 64-bit integers (an array of any integer dtype without negatives, or a sequence of ints), or
-        non-empty strings that UTF-8 can encode.
+        non-empty strings that UTF-8 can encode. Paths (``os.PathLike``) are taken as strings.
     count : int
         The number of fingerprints to which the ids belong.
 
@@ -332,7 +333,7 @@ def check_ids(ids: object, count: int) -> Words | list[str]:
 
 
 def check_id(value: object) -> int | str:
-    """Return one id, an int from 0 to 2^64 - 1 or a non-empty string.
+    """Return one id, an int from 0 to 2^64 - 1 or a non-empty string, which may be given as a path.
 
     Raises
     ------
@@ -342,6 +343,8 @@ def check_id(value: object) -> int | str:
         return value
     if type(value) is str:
         return check_string_id(value)
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
     if isinstance(value, str):
         return check_string_id(str(value))
     if isinstance(value, bool | np.bool) or not isinstance(value, int | np.integer):
@@ -358,6 +361,8 @@ def _check_count(length: int, count: int) -> None:
 
 
 def _ids_of_list(items: list[object]) -> Words | list[str]:
+    if any(issubclass(kind, os.PathLike) for kind in set(map(type, items))):
+        items = [os.fspath(item) if isinstance(item, os.PathLike) else item for item in items]
     strings = [item for item in items if isinstance(item, str)]
     if not strings:
         return _integer_ids(items)

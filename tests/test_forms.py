@@ -7,7 +7,8 @@ import pytest
 from test_io_widths import Bits, as_bits, as_uint8, numbers
 
 import fpstore
-from fpstore.io import open_reader
+from fpstore.hashing import iter_documents
+from fpstore.io import SUFFIXES, open_reader
 from fpstore.width import WIDTHS, Width
 
 COUNT = 20
@@ -114,3 +115,10 @@ def test_numbers_of_32_bits_are_not_fingerprints_of_64(tmp_path):
             fpstore.build(tmp_path / "s", given())
     with fpstore.build(tmp_path / "s", [1, 2]) as store, pytest.raises(fpstore.InputError, match="but this store holds 64 bits"):
         store.probe_many(narrow)
+
+
+def test_every_format_of_rows_is_skipped_among_texts(tmp_path):
+    """A .u32 file was read as a text."""
+    for suffix in SUFFIXES:
+        (tmp_path / f"a{suffix}").write_text("some words")
+    assert [document.id for document in iter_documents(tmp_path)] == [str(tmp_path / "a.txt")]

@@ -32,7 +32,7 @@ from fpstore.cli.options import (
 )
 from fpstore.cli.progress import Bars
 from fpstore.errors import InputError
-from fpstore.io import Chunk, check_fingerprints, open_reader, open_writer, parse_fingerprint
+from fpstore.io import SUFFIXES, Chunk, check_fingerprints, open_reader, open_writer, parse_fingerprint
 from fpstore.io.reader import format_of
 from fpstore.io.sink import Sink
 from fpstore.query.advice import scan_advice
@@ -44,6 +44,7 @@ CHUNK_QUERIES = 1 << 16
 SCANNED_AT_ONCE = 1 << 10  # more would not be faster, and a signal waits until all have met a part of the table
 FIRST_QUERIES = 1 << 8
 MOST_ROWS = 1 << 20  # of matches held at once, as estimated from the queries before
+JSON_LINES = ".jsonl"
 COLUMNS = ("query", "fingerprint", "distance", "id")
 
 Write = Callable[..., int]  # of the queries, their matches and, if own rows are left out of these, their ids
@@ -242,9 +243,9 @@ def fingerprinter_of(store: Store) -> Any:
 def is_json(output: str, as_json: bool) -> bool:
     """Whether JSON lines are wanted; a usage error if ``--json`` and the extension contradict each other."""
     suffix = "" if output == "-" else Path(output).suffix.lower()
-    if as_json and suffix in (".tsv", ".csv", ".txt", ".parquet", ".npy", ".u32", ".u64"):
+    if as_json and suffix in SUFFIXES and suffix != JSON_LINES:
         raise click.UsageError(f"--json does not go with an output named *{suffix}", click.get_current_context())
-    return as_json or suffix == ".jsonl"
+    return as_json or suffix == JSON_LINES
 
 
 @contextmanager

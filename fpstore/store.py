@@ -176,7 +176,8 @@ class Store:
     def __repr__(self) -> str:
         if self._closed:
             return f"<fpstore.Store {str(self.path)!r}, closed>"
-        return f"<fpstore.Store {str(self.path)!r}: {len(self)} fingerprints, radius {self.radius}, design {self.design.name}>"
+        holds = f"{len(self)} fingerprints of {self.width} bits"
+        return f"<fpstore.Store {str(self.path)!r}: {holds}, radius {self.radius}, design {self.design.name}>"
 
     def __contains__(self, fingerprint: object) -> bool:
         """Return whether a fingerprint is stored; InputError for what is none, or has another width."""
@@ -208,7 +209,7 @@ class Store:
         Parameters
         ----------
         fingerprint : int
-            0 to 2^64 - 1.
+            Below 2^width; or in another form of one fingerprint, see :func:`fpstore.build`.
         radius : int, optional
             0 to the width; by default the store's. A larger one is answered by a scan, with a :class:`ScanWarning`.
         limit : int, optional
@@ -282,7 +283,7 @@ class Store:
 
         Parameters
         ----------
-        fingerprints : ndarray of uint64, shape (queries,), or sequence of int
+        fingerprints : array or sequence of fingerprints, as for :func:`fpstore.build`
         radius : int, optional
             0 to the width; by default the store's. A larger one is answered by a scan, with a :class:`ScanWarning`.
         threads : int, optional
@@ -316,7 +317,7 @@ class Store:
 
         Parameters
         ----------
-        fingerprints : ndarray of uint64, shape (queries,), or sequence of int
+        fingerprints : array or sequence of fingerprints, as for :func:`fpstore.build`
         radius : int, optional
             0 to the width; by default the store's. A larger one is answered by scans, with a :class:`ScanWarning`.
         threads : int, optional
@@ -389,7 +390,7 @@ class Store:
 
         Parameters
         ----------
-        fingerprints : int, or ndarray of uint64, shape (queries,), or sequence of int
+        fingerprints : one fingerprint, or array or sequence of them, as for :func:`fpstore.build`
         count : int
             At least 1. There are fewer matches if fewer fingerprints are stored, or lie within ``max_radius``.
         max_radius : int, optional
@@ -465,7 +466,7 @@ class Store:
 
         Parameters
         ----------
-        fingerprints : int, or ndarray of uint64, shape (n,), or sequence of int
+        fingerprints : one fingerprint, or array or sequence of them, as for :func:`fpstore.build`
         ids : optional
             One per fingerprint: integers or strings, whichever the store has (the first insert into an empty store decides).
             By default the next row numbers, in a store whose ids are row numbers.
@@ -510,7 +511,7 @@ class Store:
 
         Parameters
         ----------
-        fingerprints : int, or ndarray of uint64, shape (n,), or sequence of int
+        fingerprints : one fingerprint, or array or sequence of them, as for :func:`fpstore.build`
         ids : int or str, or array or sequence
             One per fingerprint: integers or strings, whichever the store has. For integer ids without an index (``index_ids``),
             each call reads the whole id map once.
@@ -593,7 +594,7 @@ class Store:
 
         Parameters
         ----------
-        fingerprints : ndarray of uint64, shape (n,), or sequence of int
+        fingerprints : array or sequence of fingerprints, as for :func:`fpstore.build`
         ids : array or sequence of as many, optional
             By default the next row numbers, one for each row, in a store whose ids are row numbers; those of rows that are not
             inserted stay unused, except after the last row that is.
@@ -627,7 +628,7 @@ class Store:
         ids : int, str, array or sequence, optional
             Every fingerprint loses these ids, and is removed when it has none left. For integer ids without an index
             (``index_ids``), each call reads the whole id map once: give many ids at a time.
-        fingerprints : int, array of uint64 or sequence of int, optional
+        fingerprints : one fingerprint, or array or sequence of them, optional
         sync : str, optional
             See :meth:`insert`.
 
@@ -646,7 +647,7 @@ class Store:
         _check_optional_sync(sync)
         if fingerprints is not None:
             return writer.delete_fingerprints(self._many(fingerprints), sync)
-        if isinstance(ids, (int, str, np.integer)) or (isinstance(ids, (list, tuple)) and len(ids) == 1):
+        if isinstance(ids, (int, str, os.PathLike, np.integer)) or (isinstance(ids, (list, tuple)) and len(ids) == 1):
             number = number_of(self.snapshot(), ids[0] if isinstance(ids, (list, tuple)) else ids)
             return writer.delete_id(number, sync)
         return writer.delete_ids(numbers_of(self.snapshot(), ids), sync)

@@ -146,6 +146,7 @@ def test_bad_arguments_are_one_line(arguments: Sequence[object], message: str, f
         (["probe", "crawl.fps", "0x1", "--threads", 0], "--threads: must be"),
         (["scan", "crawl.fps", "1", "-r", -1], "--radius: must be a whole number from 0 to 256"),
         (["scan", "crawl.fps", "0x1", "-r", 65], "--radius: must be a whole number from 0 to 64, got '65'"),
+        (["nearest", "crawl.fps", "0x1", "--max-radius", 100], "--max-radius: must be a whole number from 0 to 64, got '100'"),
         (["probe", "crawl.fps", "0x1", "-r", 257], "--radius: must be a whole number from 0 to 256, got '257'"),
         (["probe", "crawl.fps", "f" * 64], "64 hexadecimal digits, a fingerprint of 256 bits, but this store holds 64 bits"),
         (["delete", "crawl.fps", "--fingerprints", "f" * 8], "8 hexadecimal digits, a fingerprint of 32 bits, but this store"),

@@ -37,7 +37,7 @@ def test_len_and_repr(tmp_path, store):
     distinct = len(np.unique(make_set("families")))
     assert len(store) == distinct
     path = tmp_path / "s.fps"
-    assert repr(store) == f"<fpstore.Store {str(path)!r}: {distinct} fingerprints, radius 3, design flip-2>"
+    assert repr(store) == f"<fpstore.Store {str(path)!r}: {distinct} fingerprints of 64 bits, radius 3, design flip-2>"
     matches = store.probe_many([0, 1], 0)
     assert repr(matches) == "<fpstore.Matches: 0 matches of 2 queries>"
     store.close()

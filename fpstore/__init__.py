@@ -1,4 +1,4 @@
-"""fpstore: exact, compressed, on-disk Hamming-radius search over 64-bit fingerprints."""
+"""fpstore: exact, compressed, on-disk Hamming-radius search over fingerprints of 32, 64, 128 or 256 bits."""
 
 from fpstore import start as start  # first: it explains why the kernel cannot be loaded
 from fpstore.api import build, open, repair

@@ -46,12 +46,13 @@ def build(
         The folder to create.
     fingerprints : array, sequence, iterable of arrays, or reader of ``fpstore.io``
         Of 64 bits uint64, shape (n,); of 32 bits uint32; of 128 and 256 bits uint8, shape (n, width / 8), big-endian, or uint64,
-        shape (n, width / 64), the most significant word first. At every width a sequence of int, bytes, or ``imagehash`` hashes.
+        shape (n, width / 64), the most significant word first. At every width a sequence of int, bytes, rows of these arrays,
+        or ``imagehash`` hashes; and an iterable of rows.
         An array of numpy, or an object that converts itself to one: a pandas or polars Series, an Arrow array. Duplicates are
         allowed: a fingerprint keeps the ids of all its rows.
     ids : optional
-        One per row: non-negative integers below 2^64, or non-empty strings. With an iterable of arrays, an iterable of as
-        many arrays. By default the row number.
+        One per row: non-negative integers below 2^64, or non-empty strings or paths. With an iterable of arrays, an
+        iterable of as many arrays. By default the row number.
     radius : int
         The largest radius that probes answer from the tables, 0 to the width. Above a quarter of it, ``scan`` is the only design.
     width : int

@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -65,7 +66,7 @@ class Store:
         self.path = path
         self._tracker = Tracker(path)
         self._radius = self._tracker.design.radius
-        self._width = self._tracker.design.width
+        self._width = replace(self._tracker.design.width, stored=True)
         self._closed = False
         self._warned = False
         self._writer: StoreWriter | None = None
@@ -175,15 +176,12 @@ class Store:
     def __repr__(self) -> str:
         if self._closed:
             return f"<fpstore.Store {str(self.path)!r}, closed>"
-        return f"<fpstore.Store {str(self.path)!r}: {len(self)} fingerprints, radius {self.radius}, design {self.design.name}>"
+        holds = f"{len(self)} fingerprints of {self.width} bits"
+        return f"<fpstore.Store {str(self.path)!r}: {holds}, radius {self.radius}, design {self.design.name}>"
 
     def __contains__(self, fingerprint: object) -> bool:
-        snapshot = self.snapshot()
-        try:
-            value = self._one(fingerprint)
-        except InputError:
-            return False
-        return snapshot.has(value)
+        """Return whether a fingerprint is stored; InputError for what is none, or has another width."""
+        return self.snapshot().has(self._one(fingerprint))
 
     def __iter__(self) -> Iterator[int]:
         """Iterate over the fingerprints stored now, in ascending order; later changes have no effect. See :meth:`items`."""
@@ -211,7 +209,7 @@ class Store:
         Parameters
         ----------
         fingerprint : int
-            0 to 2^64 - 1.
+            Below 2^width; or in another form of one fingerprint, see :func:`fpstore.build`.
         radius : int, optional
             0 to the width; by default the store's. A larger one is answered by a scan, with a :class:`ScanWarning`.
         limit : int, optional
@@ -248,13 +246,13 @@ class Store:
 
     def _many(self, fingerprints: Any) -> Words:
         """Check one fingerprint or many, and return them as rows."""
-        if not is_one(fingerprints):
+        if not is_one(fingerprints, self._width):
             return check_fingerprints(fingerprints, self._width)
         return row_of_number(self._one(fingerprints), self._width.words)
 
     def _rows(self, fingerprints: Any, ids: Any) -> tuple[Words, Words | list[str] | None]:
         """Check fingerprints and ids, one or many."""
-        if ids is not None and is_one(fingerprints):
+        if ids is not None and is_one(fingerprints, self._width):
             ids = [check_id(ids)]
         rows = self._many(fingerprints)
         return rows, None if ids is None else check_ids(ids, len(rows))
@@ -285,7 +283,7 @@ class Store:
 
         Parameters
         ----------
-        fingerprints : ndarray of uint64, shape (queries,), or sequence of int
+        fingerprints : array or sequence of fingerprints, as for :func:`fpstore.build`
         radius : int, optional
             0 to the width; by default the store's. A larger one is answered by a scan, with a :class:`ScanWarning`.
         threads : int, optional
@@ -319,7 +317,7 @@ class Store:
 
         Parameters
         ----------
-        fingerprints : ndarray of uint64, shape (queries,), or sequence of int
+        fingerprints : array or sequence of fingerprints, as for :func:`fpstore.build`
         radius : int, optional
             0 to the width; by default the store's. A larger one is answered by scans, with a :class:`ScanWarning`.
         threads : int, optional
@@ -392,7 +390,7 @@ class Store:
 
         Parameters
         ----------
-        fingerprints : int, or ndarray of uint64, shape (queries,), or sequence of int
+        fingerprints : one fingerprint, or array or sequence of them, as for :func:`fpstore.build`
         count : int
             At least 1. There are fewer matches if fewer fingerprints are stored, or lie within ``max_radius``.
         max_radius : int, optional
@@ -422,7 +420,7 @@ class Store:
         radius = self.width if max_radius is None else check_radius(max_radius, self.width)
         columns = nearest(snapshot, queries, count, radius, parse_threads(threads))
         matches = Matches(*columns, IdLookup(self.path, snapshot), self._width)
-        return next(iter(matches)) if is_one(fingerprints) else matches
+        return next(iter(matches)) if is_one(fingerprints, self._width) else matches
 
     # Ids
 
@@ -468,7 +466,7 @@ class Store:
 
         Parameters
         ----------
-        fingerprints : int, or ndarray of uint64, shape (n,), or sequence of int
+        fingerprints : one fingerprint, or array or sequence of them, as for :func:`fpstore.build`
         ids : optional
             One per fingerprint: integers or strings, whichever the store has (the first insert into an empty store decides).
             By default the next row numbers, in a store whose ids are row numbers.
@@ -513,7 +511,7 @@ class Store:
 
         Parameters
         ----------
-        fingerprints : int, or ndarray of uint64, shape (n,), or sequence of int
+        fingerprints : one fingerprint, or array or sequence of them, as for :func:`fpstore.build`
         ids : int or str, or array or sequence
             One per fingerprint: integers or strings, whichever the store has. For integer ids without an index (``index_ids``),
             each call reads the whole id map once.
@@ -544,7 +542,7 @@ class Store:
         if ids is None:
             raise InputError("upsert needs an id for each row")
         _check_optional_sync(sync)
-        if is_one(fingerprints):
+        if is_one(fingerprints, self._width):
             return writer.upsert_one(self._one(fingerprints), check_id(ids), sync)
         rows, checked = self._rows(fingerprints, ids)
         assert checked is not None
@@ -596,7 +594,7 @@ class Store:
 
         Parameters
         ----------
-        fingerprints : ndarray of uint64, shape (n,), or sequence of int
+        fingerprints : array or sequence of fingerprints, as for :func:`fpstore.build`
         ids : array or sequence of as many, optional
             By default the next row numbers, one for each row, in a store whose ids are row numbers; those of rows that are not
             inserted stay unused, except after the last row that is.
@@ -630,7 +628,7 @@ class Store:
         ids : int, str, array or sequence, optional
             Every fingerprint loses these ids, and is removed when it has none left. For integer ids without an index
             (``index_ids``), each call reads the whole id map once: give many ids at a time.
-        fingerprints : int, array of uint64 or sequence of int, optional
+        fingerprints : one fingerprint, or array or sequence of them, optional
         sync : str, optional
             See :meth:`insert`.
 
@@ -649,7 +647,7 @@ class Store:
         _check_optional_sync(sync)
         if fingerprints is not None:
             return writer.delete_fingerprints(self._many(fingerprints), sync)
-        if isinstance(ids, (int, str, np.integer)) or (isinstance(ids, (list, tuple)) and len(ids) == 1):
+        if isinstance(ids, (int, str, os.PathLike, np.integer)) or (isinstance(ids, (list, tuple)) and len(ids) == 1):
             number = number_of(self.snapshot(), ids[0] if isinstance(ids, (list, tuple)) else ids)
             return writer.delete_id(number, sync)
         return writer.delete_ids(numbers_of(self.snapshot(), ids), sync)

@@ -8,7 +8,7 @@ first word at every width, and rows are in the order of the numbers that they st
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,9 +29,12 @@ class Width:
     ----------
     bits : int
         32, 64, 128 or 256.
+    stored : bool
+        Whether it is that of a store, which cannot be chosen any more: for messages.
     """
 
     bits: int
+    stored: bool = field(default=False, compare=False)
 
     @property
     def words(self) -> int:
@@ -120,12 +123,14 @@ Distances = npt.NDArray[Any]  # uint8, or uint16 for fingerprints of 256 bits, w
 
 def check_width(value: object) -> Width:
     """Return a width; InputError if there is no such."""
+    if isinstance(value, Width):
+        return value
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value not in WIDTHS:
         raise InputError(f"width must be one of {', '.join(map(str, WIDTHS))}, got {show(value)}", got=value)
     return Width(int(value))
 
 
-def width_of(rows: Words) -> int:
+def words_of(rows: Words) -> int:
     """Return the number of words in a row."""
     return 1 if rows.ndim == 1 else rows.shape[1]
 
@@ -147,7 +152,7 @@ def rows_like(rows: Words, count: int) -> Words:
 
 def rows_to_numbers(rows: Words) -> list[int]:
     """Return rows as numbers of whole words, as the kernel knows them."""
-    return Width(WORD_BITS * width_of(rows)).numbers(rows)
+    return Width(WORD_BITS * words_of(rows)).numbers(rows)
 
 
 def leading_words(rows: Words) -> Words:

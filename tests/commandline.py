@@ -61,6 +61,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "new.tsv").write_text("".join(f"{f:016x}\t{i}\n" for f, i in fresh))
     (folder / "new.csv").write_text("".join(f"{f},{i}\n" for f, i in fresh))
     (folder / "new.jsonl").write_text("".join(json.dumps({"hash": f"{f:016x}", "url": i}) + "\n" for f, i in fresh))
+    (folder / "pdq.tsv").write_text("".join(f"{f:064x}\t{i}\n" for f, i in rows))
     (folder / "short.tsv").write_text("".join(f"{f >> 32:08x}\t{i}\n" for f, i in rows))
     (folder / "gone.txt").write_text(f"{IDS[0]}\nnobody\n")
     for name, part in (("a", FINGERPRINTS[:4]), ("b", FINGERPRINTS[4:]), ("queries", FINGERPRINTS[:2])):

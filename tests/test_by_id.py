@@ -404,3 +404,19 @@ def test_the_manifest_of_an_index(indexed):
     rewrite(indexed, lambda record: record.update(index_ids=1))
     with pytest.raises(fpstore.CorruptStoreError, match="malformed"):
         fpstore.open(indexed)
+
+
+def test_paths_are_string_ids(tmp_path):
+    paths = [Path("a", "b.txt"), Path("c.txt")]
+    with fpstore.build(tmp_path / "s", [1, 2], paths) as store:
+        assert store[1] == ["a/b.txt"]
+        assert (paths[0] in store.ids, Path("d") in store.ids, store.ids[paths[1]]) == (True, False, [2])
+        assert store.fingerprints_of(paths)[1].tolist() == [1, 2]
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        assert store.insert(3, Path("d")) == store.insert([4], np.array([Path("e")], object)) == 1
+        assert store.upsert([5], [Path("e")]) == store.upsert(6, Path("d")) == 1
+        assert store.probe_insert(2**40 - 1, Path("f")) == []
+        assert store.delete(ids=Path("d")) == store.delete(ids=[Path("e")]) == 1
+        assert store.delete(ids=[*paths, "f"]) == 3
+    with pytest.raises(fpstore.InputError, match="ids must be all integers or all strings"):
+        fpstore.build(tmp_path / "t", [1, 2], [Path("a"), 1])

@@ -119,15 +119,47 @@ def test_plan(folder: Path) -> None:
     found = json.loads(fine("plan", "2^24", "--disk-budget", "300MB", "--memory-budget", "64GiB", "--json"))["plans"]
     assert found == sorted(found, key=lambda p: not p["fits"])
     assert {p["fits"] for p in found} == {True, False}
-    names = [line.split()[0] for line in fine("plan", "2^24", "--disk-budget", "300MB", "--memory-budget", "64GiB").splitlines()]
+    names = [
+        line.split()[0]
+        for line in fine("plan", "2^24", "--disk-budget", "300MB", "--memory-budget", "64GiB", "--all").splitlines()
+    ]
     assert names[2:-1] == [p["design"] for p in found]
 
 
 def test_plan_marks_what_auto_takes(folder: Path) -> None:
     lines = fine("plan", "2^22", "--radius", 5).splitlines()
-    assert re.fullmatch(r"columns-3-19 .* auto", lines[2])
+    assert re.fullmatch(rf"{fpstore.plan(1 << 22, 5)[0].name} .* auto", lines[2])
     assert not [line for line in lines[3:] if line.endswith("auto")]
-    assert fine("plan", "2^22", "--disk-budget", "1MB").endswith("None fits.\n")
+    assert fine("plan", "2^22", "--disk-budget", "1MB").endswith("\nNo design fits the budgets.\n")
+    cold = "\nNo design fits the budgets; build would then choose as with --storage cold.\n"
+    assert fine("plan", "2^22", "--memory-budget", "1MB").endswith(cold)
+
+
+def test_plan_shows_the_best_rows_and_with_all_every_one(folder: Path) -> None:
+    designs = [p.name for p in fpstore.plan(1 << 24)]
+    assert len(designs) > 12
+    for arguments, shown in ((), 12), (("--all",), len(designs)):
+        lines = fine("plan", "2^24", *arguments).splitlines()
+        assert lines[0] == "16,777,216 fingerprints, radius 3, width 64, hot storage"
+        assert [line.split()[0] for line in lines[2 : 2 + shown]] == designs[:shown]
+        assert (lines[2 + shown] == f"and {len(designs) - 12} more: --all shows them.") == (not arguments)
+    found = json.loads(fine("plan", "2^24", "--width", 128, "--json"))
+    assert (found["width"], len(found["plans"])) == (128, len(fpstore.plan(1 << 24, width=128)))
+
+
+@pytest.mark.parametrize("prefer", ["balance", "speed", "space"])
+@pytest.mark.parametrize("n", [100, 1000, 5000, 1 << 20])
+def test_plan_says_why_auto_takes_another_design_than_the_fastest(folder: Path, n: int, prefer: str) -> None:
+    told = fine("plan", n, "--radius", 10, "--prefer", prefer)
+    scan_is_cheaper = json.loads(fine("plan", n, "--radius", 10, "--json"))["scan"]["cheaper_from_radius"] <= 10
+    differs = (fpstore.plan(n, 10, prefer=prefer)[0].name == "scan") != scan_is_cheaper
+    assert told.endswith("auto weighs bytes, too.\n") == (differs and prefer != "speed")
+
+
+def test_stats_and_plan_show_the_width(folder: Path) -> None:
+    fpstore.build("wide.fps", [1, 2], width=256).close()
+    assert re.search(r"^width +256 bits$", fine("stats", "wide.fps"), re.MULTILINE)
+    assert json.loads(fine("stats", "wide.fps", "--json"))["width"] == 256
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 5, 1000, 5000])

@@ -89,3 +89,14 @@ def test_a_step_of_one_bit_is_no_plural(tmp_path: Path, capsys: pytest.CaptureFi
     pairs.write_text("".join(f"{query:016x}\t{found:016x}\t{distance}\t{row}\n" for query, found, distance, row in rows))
     print_families(pairs)
     assert re.search(r"^ +2 +1 bit +a, b$", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_families_that_are_not_shown_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pairs = tmp_path / "pairs.tsv"
+    for count, last in ((10, None), (13, "and 3 more")):
+        rows = [(n, n, 0, f"{name}{n}") for n in range(count) for name in "ab"]
+        pairs.write_text("".join(f"{query:016x}\t{found:016x}\t{distance}\t{row}\n" for query, found, distance, row in rows))
+        print_families(pairs)
+        lines = capsys.readouterr().out.splitlines()
+        assert f"{count} families of near-duplicates" in lines
+        assert (lines[-1] == last) == (last is not None)

@@ -84,8 +84,10 @@ def test_words_are_rows_with_the_most_significant_first(bits, dtype):
 
 
 @pytest.mark.parametrize("bits", NARROW)
-@pytest.mark.parametrize("dtype", ["u1", "<u2", ">u4", "<u8", ">u8"])
+@pytest.mark.parametrize("dtype", ["<u2", ">u4", "<u8", ">u8"])
 def test_unsigned_integers_that_fit_are_taken(bits, dtype):
+    if (bits, dtype) == (64, ">u4"):
+        return  # of another width
     values = [0, 1, 200, min(np.iinfo(dtype).max, 2**bits - 1)]
     assert Width(bits).numbers(check_fingerprints(np.array(values, dtype), Width(bits))) == values
 
@@ -154,7 +156,7 @@ def test_an_image_hash_of_no_width_is_refused_with_the_widths():
 
 
 def advice(bits):
-    return f"pass width={bits} to build (--width {bits}), or query a store of that width"
+    return f"pass width={bits} (--width {bits})"
 
 
 def other(what, bits, width):
@@ -176,6 +178,10 @@ ARRAYS = [
         np.zeros((5, 4), np.uint64),
         other("fingerprints of 256 bits (dtype uint64, shape (5, 4))", 256, 64),
     ),
+    (64, np.zeros(8, np.uint8), "dtype uint8, shape (8,): one fingerprint? pass row.tobytes(); several? use shape (n, 8)"),
+    (32, np.zeros(8, np.uint8), "dtype uint8, shape (8,): one fingerprint? pass row.tobytes(); several? use shape (n, 4)"),
+    (256, np.zeros(32, np.uint8), "dtype uint8, shape (32,): one fingerprint? pass row.tobytes(); several? use shape (n, 32)"),
+    (64, np.zeros(5, np.uint32), other("fingerprints of 32 bits (dtype uint32, shape (5,))", 32, 64)),
     (64, np.zeros((5, 4), np.uint8), other("fingerprints of 32 bits (dtype uint8, shape (5, 4))", 32, 64)),
     (256, np.zeros(5, np.uint64), other("fingerprints of 64 bits (dtype uint64, shape (5,))", 64, 256)),
     (128, np.zeros(5, np.uint32), other("fingerprints of 32 bits (dtype uint32, shape (5,))", 32, 128)),
@@ -193,18 +199,12 @@ ARRAYS = [
     (
         64,
         np.zeros((5, 1), np.uint64),
-        (
-            "fingerprints of 64 bits must be a 1-D array of unsigned integers, or uint8 rows of shape (n, 8), "
-            "got dtype uint64, shape (5, 1)"
-        ),
+        ("fingerprints of 64 bits must be a 1-D array of uint64, or uint8 rows of shape (n, 8), got dtype uint64, shape (5, 1)"),
     ),
     (
         32,
         np.zeros(5),
-        (
-            "fingerprints of 32 bits must be a 1-D array of unsigned integers, or uint8 rows of shape (n, 4), "
-            "got dtype float64, shape (5,)"
-        ),
+        ("fingerprints of 32 bits must be a 1-D array of uint32, or uint8 rows of shape (n, 4), got dtype float64, shape (5,)"),
     ),
     (
         128,
@@ -231,7 +231,7 @@ LISTS = [
     (
         256,
         [0, 2**300],
-        unfit(1, "a larger number", 301, 256, "there are widths of 32, 64, 128 and 256 bits"),
+        unfit(1, "it", 301, 256, "there are widths of 32, 64, 128 and 256 bits"),
     ),
     (32, [1, np.uint64(2**32)], unfit(1, "4294967296", 33, 32, advice(64))),
     (128, [1, -1], "fingerprint -1 at position 1 is out of range 0 to 2^128-1"),
@@ -321,18 +321,15 @@ def test_digits_of_every_width_are_read_and_written(bits):
             256,
             "f" * 16,
             False,
-            (
-                f"it has 16 hexadecimal digits, a fingerprint of 64 bits, but the width is 256: {advice(64)}, "
-                "or write 0x before fewer digits"
-            ),
+            (f"it has 16 hexadecimal digits, a fingerprint of 64 bits, but the width is 256: {advice(64)}"),
         ),
         (
             64,
             "12345678",
             False,
             (
-                f"it has 8 hexadecimal digits, a fingerprint of 32 bits, but the width is 64: {advice(32)}, "
-                "or write 0x before fewer digits (decimal fingerprints need decimal=True, --decimal)"
+                f"it has 8 hexadecimal digits, a fingerprint of 32 bits, but the width is 64: {advice(32)} "
+                "(decimal fingerprints need decimal=True, --decimal)"
             ),
         ),
         (32, "f" * 7, False, "it has 7 of 8 hexadecimal digits: write all 8, or 0x before fewer"),

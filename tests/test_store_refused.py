@@ -13,9 +13,9 @@ BAD_ARRAYS = {
     "2-D": (np.zeros((2, 3), np.uint64), ["uint64", "(2, 3)"]),
     "0-D": (np.array(3, np.uint64), ["uint64", "()"]),
     "strings": (np.array(["ab"]), ["<U2", "(1,)"]),
-    "objects": (np.array([2**70], object), ["position 0", "takes 71 bits, but the width is 64"]),
+    "objects": (np.array([2**70], object), ["position 0", "takes 71 bits, but "]),
     "negative": ([1, -1], ["-1", "2^64-1"]),
-    "large": ([2**64], ["18446744073709551616 takes 65 bits, but the width is 64"]),
+    "large": ([2**64], ["18446744073709551616 takes 65 bits, but "]),
     "list of floats": ([1.5], ["float", "1.5", "(1,)"]),
     "list of bools": ([True], ["bool", "(1,)"]),
     "list of strings": (["ab"], ["str", "'ab'", "(1,)"]),
@@ -72,5 +72,5 @@ def test_arrays_of_other_unsigned_types_and_layouts(store):
         distinct.view(np.int64)[::2].view(np.uint64),
     ):
         assert store.probe_many(queries).lims.tolist() == expected.lims.tolist()
-    assert store.probe_many(np.array([1, 2], np.uint8), 0).lims.tolist() == [0, 0, 0]
+    assert store.probe_many(np.array([1, 2], np.uint16), 0).lims.tolist() == [0, 0, 0]
     assert store.probe(np.uint64(distinct[0]))[0].fingerprint == distinct[0]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fpstore.errors import InputError
-from fpstore.width import WIDTHS, Width, check_width, comparable, place_of, rows_like, width_of
+from fpstore.width import WIDTHS, Width, check_width, comparable, place_of, rows_like, words_of
 
 
 def numbers(bits: int, count: int = 200) -> list[int]:
@@ -63,7 +63,7 @@ def test_users_get_the_types_of_their_width(bits: int) -> None:
     expected = {32: ("uint32", ()), 64: ("uint64", ()), 128: ("uint8", (16,)), 256: ("uint8", (32,))}[bits]
     assert (outside.dtype.name, outside.shape[1:]) == expected
     assert rows_like(rows, 3).shape == (3, *rows.shape[1:])
-    assert width_of(rows) == width.words
+    assert words_of(rows) == width.words
 
 
 @pytest.mark.parametrize("value", [0, 16, 63, 65, 512, -64, 64.0, "64", True, None])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,15 @@ import numpy as np
 from fpstore.aliases import Words
 from fpstore.errors import InputError, show
 from fpstore.io import check_fingerprints, check_ids
+from fpstore.io.check import is_row
 from fpstore.io.source import Batch
 from fpstore.string_column import StringColumn
 from fpstore.width import Width
 
+Piece = tuple[Words, Words | list[str] | StringColumn | None]
+
 SLICE_ROWS = 1 << 20
+SINGLE_ROWS = 1 << 16  # of an iterable of single rows, taken at once
 
 
 def known_rows(source: Any) -> int | None:
@@ -27,7 +32,7 @@ def known_rows(source: Any) -> int | None:
     return len(source) if isinstance(source, (list, tuple, range)) and not _is_list_of_arrays(source) else None
 
 
-def chunks(source: Any, ids: Any, width: Width) -> Iterator[tuple[Words, Words | list[str] | StringColumn | None]]:
+def chunks(source: Any, ids: Any, width: Width) -> Iterator[Piece]:
     """Yield (fingerprints, ids) pieces of any accepted input: an array, an iterable of arrays, or a reader of fpstore.io."""
     if isinstance(source, (np.ndarray, list, tuple, range)) and not _is_list_of_arrays(source, width):
         fingerprints = check_fingerprints(source, width)
@@ -38,6 +43,12 @@ def chunks(source: Any, ids: Any, width: Width) -> Iterator[tuple[Words, Words |
         return
     if not isinstance(source, Iterable) or isinstance(source, (str, bytes, dict)):
         raise InputError(f"fingerprints must be an array, an iterable of arrays, or a reader, got {type(source).__name__}")
+    first, source = _peeked(source)
+    yield from (_of_single_rows if _is_one_row(first, width) else _of_parts)(source, ids, width)
+
+
+def _of_parts(source: Iterable[Any], ids: Any, width: Width) -> Iterator[Piece]:
+    """Yield the parts of an iterable of arrays, or of a reader."""
     if ids is not None and (isinstance(ids, (np.ndarray, str)) or not isinstance(ids, Iterable)):
         raise InputError("with an iterable of fingerprint arrays, ids must be an iterable of as many id arrays")
     id_parts = None if ids is None else iter(ids)
@@ -70,6 +81,26 @@ def chunks(source: Any, ids: Any, width: Width) -> Iterator[tuple[Words, Words |
         raise InputError("there are more id arrays than fingerprint arrays")
 
 
+def _peeked(source: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
+    """Return the first item of an iterator, and the same items; None for what can be read again, such as a reader."""
+    if not isinstance(source, Iterator):
+        return None, source
+    first = list(islice(source, 1))
+    return first[0] if first else None, chain(first, source)
+
+
+def _of_single_rows(source: Iterable[Any], ids: Any, width: Width) -> Iterator[Piece]:
+    """Yield pieces of an iterable of fingerprints that are an array each."""
+    if ids is not None and (isinstance(ids, str) or not isinstance(ids, Iterable)):
+        raise InputError(f"ids must be one for each fingerprint, got {type(ids).__name__} {show(ids)}")
+    rows, left = iter(source), None if ids is None else iter(ids)
+    while piece := list(islice(rows, SINGLE_ROWS)):
+        fingerprints = check_fingerprints(piece, width)
+        yield fingerprints, None if left is None else check_ids(list(islice(left, len(piece))), len(piece))
+    if left is not None and next(left, None) is not None:
+        raise InputError("there are more ids than fingerprints")
+
+
 def _parts(source: Iterable[Any], width: Width) -> Iterable[Any]:
     from fpstore.io.reader import Reader
 
@@ -91,8 +122,8 @@ def _is_list_of_arrays(source: object, width: Width | None = None) -> bool:
 
 
 def _is_one_row(part: Any, width: Width) -> bool:
-    """Whether an array is the bytes of one fingerprint."""
-    return getattr(part, "dtype", None) == np.uint8 and getattr(part, "shape", None) == (width.bytes,)
+    """Whether an item is an array that is one fingerprint."""
+    return isinstance(part, np.ndarray) and is_row(part, width)
 
 
 def _is_array(part: object) -> bool:

@@ -17,7 +17,7 @@ from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError
 from fpstore.format.log import HEADER_BYTES, LogHeader, Records, later_records, whole_records
 from fpstore.format.record import ADD, KIND_MASK, WIPE, Change, Totals
-from fpstore.width import comparable, distinct_counts, empty_rows, order_of, width_of
+from fpstore.width import comparable, distinct_counts, empty_rows, order_of, words_of
 
 NONE = np.empty(0, np.uint64)
 COPY_BYTES = 1 << 20
@@ -60,7 +60,7 @@ class FoundRecords:
         path, header = log.file.path, log.header._replace(width=0)
         with _readable(path, folder) as descriptor:
             self.pieces = list(_found(descriptor, path, header, log.file.end))
-        if any(width_of(records.change.fingerprints) != words for records in self.pieces):
+        if any(words_of(records.change.fingerprints) != words for records in self.pieces):
             raise CorruptStoreError(f"{path}: the log of a store of another width: nothing was taken from it", path=path)
         self.missing = _gaps(self.pieces)
         self.count = sum(records.last - records.first + 1 for records in self.pieces)

@@ -32,6 +32,7 @@ def describe(snapshot: Snapshot, log_bytes: int) -> dict[str, Any]:
         "fingerprints": stored,
         "ids": snapshot.totals.ids,
         "radius": design.radius,
+        "width": design.width.bits,
         "design": {
             "name": design.name,
             "tables": [

@@ -157,7 +157,7 @@ def _drop_output() -> None:
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="fpstore", message="%(prog)s %(version)s")
 def main() -> None:
-    """Find near-duplicates: an exact, compressed, on-disk Hamming-radius store for 64-bit fingerprints.
+    """Find near-duplicates: an exact, compressed, on-disk Hamming-radius store for fingerprints of 32, 64, 128 or 256 bits.
 
     $ fpstore build crawl.fps crawl.tsv
     $ fpstore probe crawl.fps 9d3a5b1c00f7e642

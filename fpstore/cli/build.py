@@ -16,10 +16,13 @@ from fpstore.cli.options import (
     ROW_PARAMETERS,
     Rows,
     Talk,
+    disk_budget_option,
     json_option,
     memory_option,
+    prefer_option,
     refuse,
     row_options,
+    storage_option,
     store_argument,
     talk_options,
     threads_option,
@@ -63,23 +66,9 @@ TEXT_WIDTH = 64
     default=None,
     help="Bytes per block, a power of two from 128 to 4096. Larger blocks make smaller stores and slower probes.",
 )
-@click.option(
-    "--disk-budget", type=types.BUDGET, metavar="SIZE", help="Most disk space for the design that auto chooses, such as 40GB."
-)
-@click.option(
-    "--storage",
-    type=click.Choice(["hot", "cold"]),
-    default="hot",
-    show_default=True,
-    help="Plan for tables in memory (hot) or read from disk (cold), with --design auto.",
-)
-@click.option(
-    "--prefer",
-    type=click.Choice(["balance", "speed", "space"]),
-    default="balance",
-    show_default=True,
-    help="What --design auto takes: the best compromise, the fastest design, or the smallest.",
-)
+@disk_budget_option
+@storage_option
+@prefer_option
 @click.option(
     "--index-ids",
     is_flag=True,
@@ -123,11 +112,12 @@ def build(
     """Build the store STORE, which is a folder, from fingerprints and ids, or from texts.
 
     An INPUT is a file with the extension .npy, .u32 or .u64 (raw, little-endian), .tsv, .csv, .txt (a fingerprint of
-    16 hexadecimal digits, or 0x and fewer, then an optional id), .jsonl or .parquet; - is standard input. Without
-    ids, the row number is the id. With --text, an INPUT is a text file or a folder, and the path is the id.
+    width / 4 hexadecimal digits, 16 by default, or 0x and fewer, then an optional id), .jsonl or .parquet; - is
+    standard input. Without ids, the row number is the id. With --text, an INPUT is a text file or a folder, and the
+    path is the id.
 
-    With --width, fingerprints have 8, 32 or 64 hexadecimal digits. Above 64 bits, .npy has uint8 rows, as FAISS takes
-    them, and Parquet has fixed_size_binary; both have the most significant byte first.
+    Above 64 bits, .npy has uint8 rows, as FAISS takes them, and Parquet has fixed_size_binary; both have the most
+    significant byte first.
 
     The store appears complete or not at all.
 
@@ -138,6 +128,7 @@ def build(
     $ fpstore build crawl.fps crawl.tsv --disk-budget 1GB --storage cold --prefer space --block-bytes 1024 --force --json
     $ fpstore build crawl.fps a.npy b.npy --index-ids --force
     $ fpstore build short.fps short.tsv --width 32
+    $ fpstore build pdq.fps pdq.tsv --width 256 --radius 31
     $ fpstore build notes.fps notes --text --suffix .txt --suffix .md
     $ fpstore build notes.fps notes --text --shingle chars --shingle-size 5 --weighting set --force
     """

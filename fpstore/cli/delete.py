@@ -63,6 +63,6 @@ def delete(
 
 def _given(words: Sequence[str], lines: Sequence[Line], decimal: bool, bits: int) -> Any:
     """Return the fingerprints given as arguments and as lines."""
-    width, parse = Width(bits), partial(parse_fingerprint, width=bits)
+    width, parse = Width(bits), partial(parse_fingerprint, width=Width(bits, stored=True))
     read = width.outside(width.rows(line.read(parse, decimal) for line in lines))
     return np.concatenate([queries.parse_words(words, decimal, bits), read])

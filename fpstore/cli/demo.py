@@ -106,6 +106,8 @@ def print_families(pairs: Path) -> None:
         [(str(len(family.ids)), count(family.distance, "bit"), _some(family.ids)) for family in found[:_SHOWN_FAMILIES]],
         left=(2,),
     )
+    if len(found) > _SHOWN_FAMILIES:
+        click.echo(f"and {len(found) - _SHOWN_FAMILIES} more")
 
 
 def _some(ids: Sequence[str]) -> str:

@@ -36,6 +36,7 @@ from fpstore.cli.verb import Verb
 from fpstore.disk.refusals import NOTHING_CHANGED
 from fpstore.errors import FpstoreError, InputError, ScanWarning
 from fpstore.io import Chunk, open_reader
+from fpstore.width import Width
 
 if TYPE_CHECKING:
     from fpstore.store import Store
@@ -135,7 +136,9 @@ def insert(
         width = known.width
         source: Any = documents.reader(inputs, queries.fingerprinter_of(known), suffix, notices) if text else None
     if source is None:
-        source = open_reader(inputs, id_field=id_field, id_type=id_type, chunk_rows=CHUNK_ROWS, width=width, **rows.arguments)
+        source = open_reader(
+            inputs, id_field=id_field, id_type=id_type, chunk_rows=CHUNK_ROWS, width=Width(width, stored=True), **rows.arguments
+        )
     counts = _Counts("changed" if upsert else "inserted")
     matches = _writer_of_matches(output, as_json, width) if unmatched else nullcontext()
     with _told(counts), Bars(talk.bars, source) as bars, matches as write:

@@ -14,6 +14,7 @@ from fpstore.arguments import check_path
 from fpstore.building.target import refuse_inside_store
 from fpstore.cli import types
 from fpstore.cli.streams import CLOSED, output_is_closed
+from fpstore.design.planner import PREFER, STORAGE
 from fpstore.errors import StorageError
 from fpstore.io import FORMATS
 
@@ -37,6 +38,26 @@ width_option = click.option(
     show_default=True,
     metavar="BITS",
     help="Bits of a fingerprint: 32, 64, 128 or 256.",
+)
+disk_budget_option = click.option(
+    "--disk-budget",
+    type=types.BUDGET,
+    metavar="SIZE",
+    help="Most disk space for tables and ids of the design that auto takes, such as 40GB.",
+)
+storage_option = click.option(
+    "--storage",
+    type=click.Choice(STORAGE),
+    default=STORAGE[0],
+    show_default=True,
+    help="Compare designs by the time with tables in memory (hot) or read from disk (cold).",
+)
+prefer_option = click.option(
+    "--prefer",
+    type=click.Choice(PREFER),
+    default=PREFER[0],
+    show_default=True,
+    help="What auto takes of the designs that fit: the best compromise, the fastest, or the smallest.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 json_lines_option = click.option("--json", "as_json", is_flag=True, help="Write JSON lines, one object per query.")

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fpstore.cli import types
-from fpstore.cli.options import json_option, width_option
+from fpstore.cli.options import disk_budget_option, json_option, prefer_option, storage_option, width_option
 from fpstore.cli.output import count, print_json, print_table, size
 from fpstore.cli.verb import Verb
+from fpstore.design.families import SCAN
 from fpstore.errors import InputError, show
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12,
           "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}  # fmt: skip
 _MOST = 1 << 64
+SHOWN = 12
 _HEADINGS = ("design", "tables", "bytes/fp", "disk", "look-ups", "candidates", "µs", "µs alone", "cold ms", "note")
 
 
@@ -53,27 +55,16 @@ def parse_count(text: str) -> int:
     help="Largest radius of probes, 0 to the width; above a quarter of it, the only design is scan.",
 )
 @width_option
-@click.option("--disk-budget", type=types.BUDGET, metavar="SIZE", help="Most disk space for tables and ids, such as 40GB.")
+@disk_budget_option
 @click.option(
     "--memory-budget",
     type=types.BUDGET,
     metavar="SIZE",
     help="Memory for the tables; by default half of this machine's memory with --storage hot.",
 )
-@click.option(
-    "--storage",
-    type=click.Choice(["hot", "cold"]),
-    default="hot",
-    show_default=True,
-    help="Rank for tables in memory (hot) or read from disk (cold).",
-)
-@click.option(
-    "--prefer",
-    type=click.Choice(["balance", "speed", "space"]),
-    default="balance",
-    show_default=True,
-    help="What auto takes of the designs that fit: the best compromise, the fastest, or the smallest.",
-)
+@storage_option
+@prefer_option
+@click.option("--all", "show_all", is_flag=True, help=f"Show all designs; by default the best {SHOWN}.")
 @json_option
 def plan(
     n: int,
@@ -83,23 +74,25 @@ def plan(
     memory_budget: int | None,
     storage: str,
     prefer: str,
+    show_all: bool,
     as_json: bool,
 ) -> None:
     """Compare the designs for N fingerprints, best first.
 
     N is a number such as 16777216, 2^24, 1e9, 16M (million), 16Mi (16 x 2^20) or 2G (billion). The costs are
-    estimates for uniform fingerprints: bytes per fingerprint (fp) without ids, and the time of one probe in a batch
-    on one thread, in µs with the tables in memory, and in ms when every block is read from a solid-state disk.
+    estimates for uniform fingerprints: bytes per fingerprint (fp) without ids, and the time of one probe on one thread
+    with the tables in memory, in a batch (µs) and on its own (µs alone), and when every block is read from a
+    solid-state disk (cold ms). Rows are ranked by the geometric mean of µs and µs alone, with --storage cold by cold ms.
     Pass a name from the first column to fpstore build as --design. The first row is the choice of auto: among the
     designs that fit, the best compromise, where twice the bytes must bring 1.5 times the speed, or what --prefer
-    says. The row scan is the identity table alone, read as a whole; a line under the table tells where that is
-    cheaper than look-ups.
+    says. The row scan is the identity table alone, read as a whole; a line under the table tells where that takes
+    less time than look-ups.
 
     $ fpstore plan 2^24
     $ fpstore plan 1e9 --radius 3 --disk-budget 40GB --memory-budget 16GiB
     $ fpstore plan 16M --storage cold --json
     $ fpstore plan 50M --radius 12 --prefer space
-    $ fpstore plan 16M --width 128
+    $ fpstore plan 16M --width 128 --all
     """
     import fpstore
     from fpstore.design.planner import crossover
@@ -111,22 +104,26 @@ def plan(
     crossing = crossover(n, radius, storage, width)
     if as_json:
         scan = {"cheaper_from_radius": crossing.radius, "cheaper_up_to_fingerprints": crossing.fingerprints}
-        print_json({"fingerprints": n, "radius": radius, "scan": scan, "plans": [_record(p) for p in plans]})
+        print_json({"fingerprints": n, "radius": radius, "width": width, "scan": scan, "plans": [_record(p) for p in plans]})
         return
     print_table(
-        f"{count(n, 'fingerprint')}, radius {radius}, {storage} storage",
+        f"{count(n, 'fingerprint')}, radius {radius}, width {width}, {storage} storage",
         _HEADINGS,
-        [_row(p, n) for p in plans],
+        [_row(p, n) for p in (plans if show_all else plans[:SHOWN])],
         left=(0, 8),
     )
-    click.echo(_crossing(n, radius, crossing))
+    if len(plans) > SHOWN and not show_all:
+        click.echo(f"and {len(plans) - SHOWN} more: --all shows them.")
+    differs = plans[0].chosen and prefer != "speed" and (plans[0].name == SCAN) != (radius >= crossing.radius)
+    click.echo(_crossing(n, radius, crossing) + (" auto weighs bytes, too." if differs else ""))
     if not plans[0].fits:
-        click.echo("None fits." + ("" if disk_budget or storage == "cold" else " auto compares them for --storage cold then."))
+        then = "." if disk_budget or storage == "cold" else "; build would then choose as with --storage cold."
+        click.echo(f"No design fits the budgets{then}")
 
 
 def _crossing(n: int, radius: int, crossing: Crossover) -> str:
-    """Say where a scan becomes cheaper than look-ups, in one line."""
-    told = f"A scan is cheaper than look-ups from radius {crossing.radius} on for {count(n, 'fingerprint')}, "
+    """Say where a scan takes less time than look-ups, in one line."""
+    told = f"By time alone, a scan is cheaper than look-ups from radius {crossing.radius} on for {count(n, 'fingerprint')}, "
     told += f"and at radius {radius} for "
     if crossing.fingerprints is None:
         return told + "any number."

@@ -32,7 +32,7 @@ from fpstore.cli.options import (
 )
 from fpstore.cli.progress import Bars
 from fpstore.errors import InputError
-from fpstore.io import Chunk, check_fingerprints, open_reader, open_writer, parse_fingerprint
+from fpstore.io import SUFFIXES, Chunk, check_fingerprints, open_reader, open_writer, parse_fingerprint
 from fpstore.io.reader import format_of
 from fpstore.io.sink import Sink
 from fpstore.query.advice import scan_advice
@@ -41,9 +41,10 @@ from fpstore.store import Store
 from fpstore.width import Width
 
 CHUNK_QUERIES = 1 << 16
-SCAN_QUERIES = 1 << 10  # more would not be faster, and a signal waits until all have met a part of the table
+SCANNED_AT_ONCE = 1 << 10  # more would not be faster, and a signal waits until all have met a part of the table
 FIRST_QUERIES = 1 << 8
 MOST_ROWS = 1 << 20  # of matches held at once, as estimated from the queries before
+JSON_LINES = ".jsonl"
 COLUMNS = ("query", "fingerprint", "distance", "id")
 
 Write = Callable[..., int]  # of the queries, their matches and, if own rows are left out of these, their ids
@@ -128,7 +129,7 @@ def run(store: Store, request: Request, answer: Callable[[Words], Matches], scan
         if json_lines
         else rows_writer(request.output, request.queries.text, store.width)
     )
-    most = SCAN_QUERIES if scanning else CHUNK_QUERIES
+    most = SCANNED_AT_ONCE if scanning else CHUNK_QUERIES
     at_once, done, cut_off = FIRST_QUERIES, 0, 0
     with Bars(request.talk.bars, chunks if hasattr(chunks, "bytes_total") else None) as bars, writer as write:
         for chunk in chunks:
@@ -174,7 +175,8 @@ def _chunks(store: Store, queries: Queries, rows: Rows, notices: documents.Notic
     given = parse_words(queries.words, rows.decimal, store.width)
     if not queries.input:
         return [Chunk(given, None)], len(given)
-    reader = open_reader(queries.input, chunk_rows=CHUNK_QUERIES, width=store.width, **rows.arguments)
+    stored = Width(store.width, stored=True)
+    reader = open_reader(queries.input, chunk_rows=CHUNK_QUERIES, width=stored, **rows.arguments)
     if not len(given):
         return _WithoutIds(reader), reader.rows
     total = None if reader.rows is None else reader.rows + len(given)
@@ -209,14 +211,14 @@ def _joined(given: Any, reader: Any) -> Iterator[Chunk]:
 
 
 def parse_words(words: Sequence[str], decimal: bool, bits: int) -> npt.NDArray[Any]:
-    """Read fingerprints of a width from the command line; anything else is a usage error."""
-    width = Width(bits)
-    return width.outside(width.rows(_parse_word(word, decimal, bits) for word in words))
+    """Read fingerprints of a store's width from the command line; anything else is a usage error."""
+    width = Width(bits, stored=True)
+    return width.outside(width.rows(_parse_word(word, decimal, width) for word in words))
 
 
-def _parse_word(word: str, decimal: bool, bits: int) -> int:
+def _parse_word(word: str, decimal: bool, width: Width) -> int:
     try:
-        return parse_fingerprint(word, decimal, bits)
+        return parse_fingerprint(word, decimal, width)
     except InputError as error:
         hint = ""
         with suppress(OSError, ValueError):
@@ -241,9 +243,9 @@ def fingerprinter_of(store: Store) -> Any:
 def is_json(output: str, as_json: bool) -> bool:
     """Whether JSON lines are wanted; a usage error if ``--json`` and the extension contradict each other."""
     suffix = "" if output == "-" else Path(output).suffix.lower()
-    if as_json and suffix in (".tsv", ".csv", ".txt", ".parquet", ".npy", ".u32", ".u64"):
+    if as_json and suffix in SUFFIXES and suffix != JSON_LINES:
         raise click.UsageError(f"--json does not go with an output named *{suffix}", click.get_current_context())
-    return as_json or suffix == ".jsonl"
+    return as_json or suffix == JSON_LINES
 
 
 @contextmanager

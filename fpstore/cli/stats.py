@@ -66,6 +66,7 @@ def _print_store(store: str, found: dict[str, Any]) -> None:
     rows = [
         ("fingerprints", f"{found['fingerprints']:,}"),
         ("ids", f"{found['ids']:,} ({found['id_kind']})"),
+        ("width", f"{found['width']} bits"),
         ("radius", str(found["radius"])),
         ("design", found["design"]["name"]),
         *([("block", f"{found['block_bytes']} bytes")] if _has_blocks(found) else []),

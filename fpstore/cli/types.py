@@ -54,7 +54,8 @@ def fail(message: str) -> None:
 def usage_error_for_radius(radius: int | None, width: int) -> None:
     """Raise a usage error for a radius above the width."""
     if radius is not None and radius > width:
-        fail(f"--radius: must be a whole number from 0 to {width}, got '{radius}'")
+        option = next((param for param in click.get_current_context().command.params if param.name == "radius"), None)
+        fail(f"{_option(option)}: must be a whole number from 0 to {width}, got '{radius}'")
 
 
 def usage_error_for_design(name: str | None, radius: int, width: int) -> None:

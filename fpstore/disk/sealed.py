@@ -29,7 +29,7 @@ from fpstore.disk.fork import around_fork
 from fpstore.disk.refusals import TOO_MANY_FILES, refused
 from fpstore.disk.seal import PAD_BYTES, CheckedPages, seal, tail_bytes
 from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError, StoreNotFoundError
-from fpstore.width import rows_to_numbers, width_of
+from fpstore.width import rows_to_numbers, words_of
 
 T = TypeVar("T")
 
@@ -130,7 +130,7 @@ def record_key(key: int, words: int = 1) -> bytes:
 def record_keys(keys: Words) -> list[bytes]:
     """Return the LMDB keys of rows; see :func:`record_key`."""
     data = keys.astype(">u8").tobytes()
-    size = WORD_BYTES * width_of(keys)
+    size = WORD_BYTES * words_of(keys)
     return [data[at : at + size] for at in range(0, len(data), size)]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from fpstore.aliases import Bytes, Words
-from fpstore.width import row_of_number, width_of
+from fpstore.width import row_of_number, words_of
 
 ADD, REMOVE, WIPE = range(3)
 KIND_MASK = 3
@@ -66,7 +66,7 @@ def pack_change(change: Change) -> bytes:
         (
             _PAYLOAD.pack(
                 totals.fingerprints, totals.ids, totals.next_row, len(change.kinds), len(change.strings),
-                ID_KINDS.index(totals.id_kind), width_of(change.fingerprints),
+                ID_KINDS.index(totals.id_kind), words_of(change.fingerprints),
             ),
             change.fingerprints.astype("<u8", copy=False).tobytes(),
             change.ids.astype("<u8", copy=False).tobytes(),

@@ -80,8 +80,8 @@ def iter_documents(
         Larger files are not read.
     on_skip : callable, optional
         Called with the path and the reason of each file in a folder that is skipped: ``"binary"`` (a NUL byte in its
-        first 8 KiB), ``"large"`` (larger than `max_bytes`) or ``"rows"`` (the extension .jsonl, .csv, .tsv, .parquet,
-        .npy or .u64 says that it holds rows, and `suffixes` does not name it). Entries that are neither files nor
+        first 8 KiB), ``"large"`` (larger than `max_bytes`) or ``"rows"`` (the extension is that of a format of
+        `fpstore.io` other than .txt, such as .jsonl, and `suffixes` does not name it). Entries that are neither files nor
         folders are ignored.
 
     Yields

@@ -11,6 +11,7 @@ from fpstore.arguments import check_flag, check_path, check_whole
 from fpstore.disk.refusals import refused
 from fpstore.errors import InputError, StorageError
 from fpstore.format.manifest import is_store
+from fpstore.io import SUFFIXES
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
@@ -32,8 +33,8 @@ class Skipped(NamedTuple):
     sentence: str
 
 
-#: Extensions of files that hold many rows: a single fingerprint of the whole would be useless.
-ROWS = (".jsonl", ".csv", ".tsv", ".parquet", ".npy", ".u64")
+#: Extensions of files that hold many rows: a single fingerprint of the whole would be useless. A .txt file may be a text.
+ROWS = tuple(suffix for suffix in SUFFIXES if suffix != ".txt")
 ROWS_SKIPPED = Skipped(
     "rows",
     "holds rows, not one text: make a fingerprint of the text of each row (fpstore.SimHash in Python), or build from a column "

@@ -7,11 +7,12 @@ from fpstore.io.digits import format_fingerprint, parse_fingerprint
 
 if TYPE_CHECKING:
     from fpstore.io.reader import Reader, open_reader
-    from fpstore.io.source import FORMATS, Chunk, IdType
+    from fpstore.io.source import FORMATS, SUFFIXES, Chunk, IdType
     from fpstore.io.writers import Writer, open_writer
 
 __all__ = [
     "FORMATS",
+    "SUFFIXES",
     "Chunk",
     "IdType",
     "Reader",

@@ -1,5 +1,6 @@
 """Checks of fingerprints and ids: the one place that accepts, converts or refuses values from outside."""
 
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NoReturn, cast
@@ -50,20 +51,27 @@ def too_large(number: int, width: Width, name: str = "") -> str:
     """Return that a number does not fit a width, and which one it needs; by default the number itself is its name."""
     bits = number.bit_length()
     fits = next((other for other in WIDTHS if other >= bits), None)
-    shown = (hex(number) if bits > 128 else str(number)) if bits <= _SHOWN_BITS else "a larger number"
-    return f"{name or shown} takes {bits} bits, but the width is {width.bits}: {advice(fits)}"
+    shown = (hex(number) if bits > 128 else str(number)) if bits <= _SHOWN_BITS else "it"
+    return f"{name or shown} takes {bits} bits, {but(width, fits)}"
 
 
-def advice(bits: int | None) -> str:
-    """Return what to do with fingerprints of another width than the store's."""
-    if bits not in WIDTHS:
-        return f"there are widths of {', '.join(map(str, WIDTHS[:-1]))} and {WIDTHS[-1]} bits"
-    return f"pass width={bits} to build (--width {bits}), or query a store of that width"
+def but(width: Width, bits: int | None) -> str:
+    """Return which width is expected of fingerprints that have another one, and if it can be chosen, what to do."""
+    if width.stored:
+        return expected_width(width)
+    if bits in WIDTHS:
+        return f"{expected_width(width)}: pass width={bits} (--width {bits})"
+    return f"{expected_width(width)}: there are widths of {', '.join(map(str, WIDTHS[:-1]))} and {WIDTHS[-1]} bits"
+
+
+def expected_width(width: Width) -> str:
+    """Return which width is expected."""
+    return f"but this store holds {width.bits} bits" if width.stored else f"but the width is {width.bits}"
 
 
 def wrong_width(what: str, bits: int, where: str, width: Width) -> str:
     """Return that fingerprints have another width."""
-    return f"{what} of {bits} bits{where}, but the width is {width.bits}: {advice(bits)}"
+    return f"{what} of {bits} bits{where}, {but(width, bits)}"
 
 
 def dtype_problem(dtype: np.dtype[Any], shape: tuple[int, ...], width: Width) -> str | None:
@@ -72,7 +80,9 @@ def dtype_problem(dtype: np.dtype[Any], shape: tuple[int, ...], width: Width) ->
     if dtype.kind == "i":
         how = f"array.view(np.{np.dtype(f'u{dtype.itemsize}').name})"
         return f"fingerprints must be unsigned, got {received}; to keep the bits of signed integers use {how}"
-    if dtype.kind == "u" and len(shape) == 1 and width.words == 1:
+    if dtype == np.uint8 and len(shape) == 1:
+        return f"{received}: one fingerprint? pass row.tobytes(); several? use shape (n, {width.bytes})"
+    if dtype.kind == "u" and len(shape) == 1 and width.words == 1 and (dtype.itemsize != 4 or width.bits == 32):
         return None  # their values decide
     bits = _bits_of_rows(dtype, shape)
     if bits == width.bits:
@@ -80,7 +90,7 @@ def dtype_problem(dtype: np.dtype[Any], shape: tuple[int, ...], width: Width) ->
     if bits in WIDTHS:
         return wrong_width("fingerprints", bits, f" ({received})", width)
     rows = f"uint8 rows of shape (n, {width.bytes})"
-    numbers = "a 1-D array of unsigned integers" if width.words == 1 else f"uint64 rows of shape (n, {width.words})"
+    numbers = f"a 1-D array of uint{width.bits}" if width.words == 1 else f"uint64 rows of shape (n, {width.words})"
     return f"fingerprints of {width.bits} bits must be {numbers}, or {rows}, got {received}"
 
 
@@ -94,9 +104,20 @@ def _bits_of_rows(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
     return 0
 
 
-def is_one(value: object) -> bool:
+def is_one(value: object, width: Width = WIDTH_64) -> bool:
     """Return whether a value is one fingerprint, where many are taken too."""
-    return isinstance(value, int | np.integer | bytes) or is_image_hash(value)
+    if isinstance(value, np.ndarray):
+        return is_row(value, width)
+    return isinstance(value, int | np.integer | bytes | bytearray | memoryview | np.void) or is_image_hash(value)
+
+
+def is_row(value: npt.NDArray[Any], width: Width) -> bool:
+    """Return whether an array is one fingerprint, perhaps of another width: its bytes, its words or its bits."""
+    kind, shape = value.dtype.kind, value.shape
+    if kind == "b":
+        return len(shape) == 1 or (value.size == width.bits and shape[-1] not in WIDTHS)
+    words = width.words > 1 and kind == "u" and value.dtype.itemsize == 8 and shape == (width.words,)
+    return words or (value.dtype == np.uint8 and len(shape) == 1)
 
 
 def check_fingerprint(value: object, width: Width = WIDTH_64) -> int:
@@ -135,9 +156,9 @@ def check_fingerprints(values: object, width: Width = WIDTH_64) -> Words:
     Parameters
     ----------
     values : array or sequence
-        An array of n fingerprints: unsigned integers of any itemsize, shape (n,), for widths of 32 and 64; bytes, most
-        significant first, as uint8 of shape (n, bits / 8) or as a bytes or void dtype, shape (n,); words, most significant
-        first, as uint64 of shape (n, bits / 64), for widths of 128 and 256; or bits as bool, shape (n, bits). Or a sequence, or
+        An array of n fingerprints: uint32 or uint64, shape (n,), for widths of 32 and 64; bytes, most significant first, as
+        uint8 of shape (n, bits / 8) or as a bytes or void dtype, shape (n,); words, most significant first, as uint64 of shape
+        (n, bits / 64), for widths of 128 and 256; or bits as bool, shape (n, bits). Or a sequence, or
         an array of dtype object, of what `check_fingerprint` takes.
     width : Width
 
@@ -273,7 +294,7 @@ def check_ids(ids: object, count: int) -> Words | list[str]:
     ----------
     ids : array or sequence
         Unsigned 64-bit integers (an array of any integer dtype without negatives, or a sequence of ints), or
-        non-empty strings that UTF-8 can encode.
+        non-empty strings that UTF-8 can encode. Paths (``os.PathLike``) are taken as strings.
     count : int
         The number of fingerprints to which the ids belong.
 
@@ -312,7 +333,7 @@ def check_ids(ids: object, count: int) -> Words | list[str]:
 
 
 def check_id(value: object) -> int | str:
-    """Return one id, an int from 0 to 2^64 - 1 or a non-empty string.
+    """Return one id, an int from 0 to 2^64 - 1 or a non-empty string, which may be given as a path.
 
     Raises
     ------
@@ -322,6 +343,8 @@ def check_id(value: object) -> int | str:
         return value
     if type(value) is str:
         return check_string_id(value)
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
     if isinstance(value, str):
         return check_string_id(str(value))
     if isinstance(value, bool | np.bool) or not isinstance(value, int | np.integer):
@@ -338,6 +361,8 @@ def _check_count(length: int, count: int) -> None:
 
 
 def _ids_of_list(items: list[object]) -> Words | list[str]:
+    if any(issubclass(kind, os.PathLike) for kind in set(map(type, items))):
+        items = [os.fspath(item) if isinstance(item, os.PathLike) else item for item in items]
     strings = [item for item in items if isinstance(item, str)]
     if not strings:
         return _integer_ids(items)

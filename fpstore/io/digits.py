@@ -3,7 +3,7 @@
 import re
 
 from fpstore.errors import InputError, show
-from fpstore.io.check import advice, check_fingerprint, too_large
+from fpstore.io.check import but, check_fingerprint, expected_width, too_large
 from fpstore.width import WIDTHS, Width, check_width
 
 _HEX = re.compile(r"(0[xX])?([0-9a-fA-F]+)")
@@ -12,7 +12,7 @@ _NEGATIVE = re.compile(r"-[0-9]+")
 _MOST_DECIMALS = len(str(1 << WIDTHS[-1]))
 
 
-def parse_fingerprint(text: str, decimal: bool = False, width: int = 64) -> int:
+def parse_fingerprint(text: str, decimal: bool = False, width: int | Width = 64) -> int:
     """Read one fingerprint from text.
 
     Parameters
@@ -54,7 +54,7 @@ def read_digits(text: str, decimal: bool, width: Width) -> int:
         if not _DIGITS.fullmatch(digits):
             reason = "it is negative" if _NEGATIVE.fullmatch(digits) else "expected decimal digits"
         elif len(significant) > _MOST_DECIMALS:
-            reason = f"it has {len(significant)} decimal digits, but the width is {width.bits}: {advice(None)}"
+            reason = f"it has {len(significant)} decimal digits, {but(width, None)}"
         else:
             value = int(significant or "0")
             if not value >> width.bits:
@@ -75,12 +75,11 @@ def _why_not(digits: str, match: re.Match[str] | None, width: Width) -> str:
         return "it is negative" if _NEGATIVE.fullmatch(digits) else expected
     count = len(match[2])
     if 4 * count in WIDTHS:
-        reason = f"it has {count} hexadecimal digits, a fingerprint of {4 * count} bits, but the width is {width.bits}: "
-        reason += advice(4 * count) + (", or write 0x before fewer digits" if count < width.digits else "")
+        reason = f"it has {count} hexadecimal digits, a fingerprint of {4 * count} bits, {but(width, 4 * count)}"
     elif count < width.digits:
         reason = f"it has {count} of {width.digits} hexadecimal digits: write all {width.digits}, or 0x before fewer"
     else:
-        reason = f"it has {count} hexadecimal digits, but the width is {width.bits}: expected {width.digits}"
+        reason = f"it has {count} hexadecimal digits, {expected_width(width)}: expected {width.digits}"
     if _DIGITS.fullmatch(digits) and count <= _MOST_DECIMALS and not int(digits) >> width.bits:
         reason += " (decimal fingerprints need decimal=True, --decimal)"
     return reason

@@ -74,7 +74,9 @@ class ParquetSource(Source):
         if types.is_fixed_size_binary(column_type):
             bits = 8 * column_type.byte_width
         elif types.is_unsigned_integer(column_type):
-            bits = width.bits if width.words == 1 else column_type.bit_width  # their values decide
+            bits = column_type.bit_width
+            if (width.bits, bits) == (32, 64):
+                return  # their values decide
         if bits != width.bits:
             if bits in WIDTHS:
                 raise InputError(f"{received}: {wrong_width('fingerprints', bits, '', width)}")

@@ -196,7 +196,7 @@ def open_reader(
     id_field: str | None = None,
     id_type: IdType = "auto",
     chunk_rows: int = CHUNK_ROWS,
-    width: int = 64,
+    width: int | Width = 64,
 ) -> Reader:
     r"""Open files of fingerprints, with or without ids, for reading in succession.
 
@@ -241,10 +241,10 @@ def open_reader(
     Blank lines and lines that start with ``#`` are skipped. A first line that names the fingerprint column is
     a header: it allows columns in any order, and further columns. JSON fields hold digits, or integers.
 
-    A ``.npy`` file holds unsigned integers, shape (n,), for widths of 32 and 64; uint64 of shape (n, width / 64), most
+    A ``.npy`` file holds uint32 or uint64, shape (n,), for widths of 32 and 64; uint64 of shape (n, width / 64), most
     significant word first, for those above; and for all, big-endian bytes (uint8 of shape (n, width / 8), or a bytes or void
     dtype) or bits (bool of shape (n, width)). ``.u32`` and ``.u64`` files hold little-endian integers. A Parquet column holds
-    unsigned integers for widths of 32 and 64, and for all, ``fixed_size_binary(width / 8)``, ``binary`` of that length or digits.
+    uint32 or uint64 for widths of 32 and 64, and for all, ``fixed_size_binary(width / 8)``, ``binary`` of that length or digits.
 
     Examples
     --------

@@ -21,6 +21,8 @@ from fpstore.string_column import StringColumn
 from fpstore.width import WIDTH_64, Width
 
 FORMATS = ("npy", "u32", "u64", "tsv", "csv", "txt", "jsonl", "parquet")
+#: Extensions of files in these formats.
+SUFFIXES = tuple(f".{name}" for name in FORMATS)
 
 IdType = Literal["auto", "int", "str"]
 IdKind = Literal["int", "str"]

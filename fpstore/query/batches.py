@@ -12,7 +12,7 @@ from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.lims import lims_of
 from fpstore.threads import Job, Pool
-from fpstore.width import Distances, order_of, width_of
+from fpstore.width import Distances, order_of, words_of
 
 T = TypeVar("T")
 Columns = tuple[npt.NDArray[np.int64], Words, Distances]  # lims, fingerprints, distances
@@ -43,7 +43,7 @@ def joined(columns: list[Columns]) -> Columns:
 
 def no_matches(queries: Words) -> Columns:
     """Return the columns of no matches of these queries."""
-    return np.zeros(len(queries) + 1, np.int64), queries[:0], np.empty(0, np.uint8 if width_of(queries) < 4 else np.uint16)
+    return np.zeros(len(queries) + 1, np.int64), queries[:0], np.empty(0, np.uint8 if words_of(queries) < 4 else np.uint16)
 
 
 def run(work: Callable[..., T], parts: list[Any], threads: int) -> list[T]:

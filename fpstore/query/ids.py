@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ class Ids:
         return self._snapshot().totals.ids
 
     def __contains__(self, identifier: object) -> bool:
-        if not isinstance(identifier, (int, str, np.integer)) or isinstance(identifier, bool):
+        if not isinstance(identifier, (int, str, os.PathLike, np.integer)) or isinstance(identifier, bool):
             return False
         snapshot = self._snapshot()
         try:

@@ -186,3 +186,10 @@ def test_radii_grow_as_far_as_they_cost_less_than_a_scan(tmp_path, design, width
         assert len(tried) > radius or sum(costs[: len(tried) + 1]) > scan or generation.scans(len(tried))
         if design == "columns-16":
             assert len(tried) >= 25
+
+
+@pytest.mark.parametrize("design", ["flip-2", "columns-4-12", "scan"])
+def test_no_queries(tmp_path, design):
+    """The time of a scan was shared among none."""
+    with fpstore.build(tmp_path / "s", made("random", 1000), design=design) as store:
+        assert len(store.nearest(np.empty(0, np.uint64), 3)) == 0

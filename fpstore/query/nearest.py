@@ -21,6 +21,8 @@ def nearest(snapshot: Snapshot, queries: Words, count: int, radius: int, threads
 
     Radii grow as far as look-ups cost less than a scan; the queries that have too few matches by then are answered by one scan.
     """
+    if not len(queries):
+        return no_matches(queries)
     left = np.arange(len(queries))
     parts: list[tuple[npt.NDArray[np.int64], Columns]] = []
     for tried in _radii(snapshot.generation, radius, len(queries)) if count < snapshot.totals.fingerprints else ():
@@ -34,7 +36,7 @@ def nearest(snapshot: Snapshot, queries: Words, count: int, radius: int, threads
         left = left[~done]
     if len(left):
         parts.append((left, snapshot.scan_nearest(queries[left], radius, threads, count)[0]))
-    return collected(parts, len(queries)) if parts else no_matches(queries)
+    return collected(parts, len(queries))
 
 
 def _radii(generation: Generation, most: int, query_count: int) -> Iterator[int]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 
+import fpstore
 from bench.answers import Answers, require_same
+from bench.far import uniform
 from bench.harness import Bench, Result, microseconds, ratio
 from bench.rivals import MissingError, Uncompressed, compile_rival
 from fpstore import _kernel
@@ -14,7 +18,7 @@ DECODE_ROOM = 1 << 17
 
 
 def sizes(bench: Bench) -> Result:
-    """All bytes of a table file per fingerprint against the limit, at blocks of 1024 bytes and the default."""
+    """All bytes of a table file per fingerprint against the limit, at several sizes of blocks and widths."""
     out: Result = {}
     for log2 in (bench.log2(),) if bench.smoke or bench.options.log2 else (22, 24, 26):
         for block_bytes in (1024, 512):
@@ -27,6 +31,25 @@ def sizes(bench: Bench) -> Result:
                 "ids_bytes_per_fingerprint": round(stats["bytes_per_fingerprint"]["ids"], 3),
             }
             bench.forget()
+    return {**out, **_sizes_of_widths(bench)}
+
+
+def _sizes_of_widths(bench: Bench) -> Result:
+    out: Result = {}
+    log2 = 12 if bench.smoke else 22
+    for width in (32, 128, 256):
+        rows = uniform(np.random.default_rng([bench.seed, width]), 1 << log2, width)
+        for block_bytes in (1024, 2048, None):
+            path = bench.folder / "width.fps"
+            made = fpstore.build(path, rows, width=width, radius=0, design="flip-1", block_bytes=block_bytes, overwrite=True)
+            with made as store:
+                stats = store.stats()
+            out[f"{width} bits, 2^{log2}, {stats['block_bytes']}{'' if block_bytes else ' (default)'}"] = {
+                "bits_per_fingerprint": round(stats["bits_per_fingerprint"], 3),
+                "limit_bits": round(stats["limit_bits_per_fingerprint"], 3),
+                "ratio_to_limit": round(stats["ratio_to_limit"], 4),
+            }
+            shutil.rmtree(path)
     return out
 
 

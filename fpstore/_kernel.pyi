@@ -23,6 +23,7 @@ LEAST_BUCKET_BITS: int
 MOST_BUCKET_BITS: int
 LOOKUP_ENTRIES: int
 SPARE_THRESHOLDS: int
+MOST_RING: int
 
 def isa() -> str: ...
 def available_isas() -> list[str]: ...
@@ -344,9 +345,26 @@ class ColumnTable:
     def entries_at(self, places: NDArray[np.uint64], source: str) -> NDArray[np.uint64]: ...
     def keys_of(self, blocks: NDArray[np.uint64]) -> NDArray[np.uint64]: ...
     def locate(self, fingerprints: NDArray[np.uint64]) -> NDArray[np.uint64]: ...
+    @overload
     def scan(
-        self, queries: NDArray[np.uint64], radius: int, first: int, end: int, stop: Stop | None = None
+        self,
+        queries: NDArray[np.uint64],
+        radius: int,
+        first: int,
+        end: int,
+        most: None = None,
+        stop: Stop | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.uint16]]: ...
+    @overload
+    def scan(
+        self,
+        queries: NDArray[np.uint64],
+        radius: int,
+        first: int,
+        end: int,
+        most: int | None,
+        stop: Stop | None = None,
+    ) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.uint16]] | None: ...
 
 class ColumnIdentity:
     def __init__(self, table: ColumnTable) -> None: ...
@@ -365,9 +383,26 @@ class ColumnIdentity:
     @property
     def permutation(self) -> bytes: ...
     def decode(self, first_block: int, end_block: int, room: int) -> tuple[NDArray[np.uint64], NDArray[np.uint32], int]: ...
+    @overload
     def scan(
-        self, queries: NDArray[np.uint64], radius: int, first_block: int, end_block: int, stop: Stop | None = None
+        self,
+        queries: NDArray[np.uint64],
+        radius: int,
+        first_block: int,
+        end_block: int,
+        most: None = None,
+        stop: Stop | None = None,
     ) -> Matches: ...
+    @overload
+    def scan(
+        self,
+        queries: NDArray[np.uint64],
+        radius: int,
+        first_block: int,
+        end_block: int,
+        most: int | None,
+        stop: Stop | None = None,
+    ) -> Matches | None: ...
     def nearest(
         self,
         queries: NDArray[np.uint64],

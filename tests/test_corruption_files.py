@@ -246,7 +246,7 @@ def test_a_closed_store_has_no_file_open(closed):
     for ask in (
         lambda: snapshot.probe(5, 3),
         lambda: snapshot.has(5),
-        snapshot.generation.sample,
+        lambda: snapshot.generation.sample(100),
         lambda: snapshot.ids_of_one(5),
     ):
         with pytest.raises(fpstore.ClosedStoreError):

@@ -1,7 +1,9 @@
 """Designs that are described table by table."""
 
+import numpy as np
 import pytest
 
+import fpstore
 from fpstore.design.families import Design, design
 from fpstore.errors import CorruptStoreError, InputError
 
@@ -27,7 +29,7 @@ def test_described_tables_of_every_kind_are_those_of_the_name():
             "of blocks, or of copies, or rows and then references",
         ),
         (described("columns-4", 8, t3={"flips": 3}), "flips of 4 column tables at radius 8 are 1, 1, 1, 2, got 1, 1, 1, 3"),
-        (described("columns-4", 8, t1={"tags": 16}), "with permutation, prefix_bits, flips, kind, tag_bits"),
+        (described("columns-4", 8, t1={"tags": 16}), "permutation .source bits. and prefix_bits, flips, kind, tag_bits"),
         (described("manku-4", 3, t1={"permutation": "xy"}), "a table description is a dict"),
     ],
 )
@@ -49,3 +51,67 @@ def test_more_fingerprints_than_a_column_table_has_are_refused_early():
     assert made.lookups(2**32 - 1)
     with pytest.raises(InputError, match="columns-4 is to have 4294967296"):
         made.lookups(2**32)
+
+
+def wide(**changes):
+    rows = {"permutation": list(range(128)), "prefix_bits": 16, "kind": "rows", **changes}
+    return [rows, {"permutation": list(range(128)), "prefix_bits": 12, "flips": 1, "kind": "references", "tag_bits": 16}]
+
+
+def one(width, **changes):
+    return [{"permutation": list(range(width)), "prefix_bits": 12, "flips": 1, "kind": "copies", **changes}]
+
+
+@pytest.mark.parametrize(
+    ("width", "tables", "message"),
+    [
+        (128, wide(flips=1), "a table of rows has the identity permutation, 16 prefix_bits"),
+        (128, wide(prefix_bits=8), "a table of rows has"),
+        (128, wide(tag_bits=5), "a table of rows has"),
+        (64, one(64, prefix_bits=7), "has 8 to 19 prefix_bits, and with tag_bits at most 64, got 7 and 0"),
+        (64, one(64, prefix_bits=20), "got 20 and 0"),
+        (32, one(32, prefix_bits=19, tag_bits=16), "with tag_bits at most 32, got 19 and 16"),
+        (128, one(128), "column tables of 128 bits are references and rows, got copies"),
+        (64, one(64, kind="rows"), "column tables of 64 bits are copies, got rows"),
+        (64, one(64, prefix_bits=float("inf")), "a table description is a dict"),
+        (64, one(64, prefix_bits=12.5), "a table description is a dict"),
+        (64, one(64, flips=True), "a table description is a dict"),
+        (64, one(64, flips="1"), "a table description is a dict"),
+    ],
+)
+def test_tables_of_which_there_is_no_file_are_refused(tmp_path, width, tables, message):
+    """A build made them, or ended with an error of the kernel; a repair lost what they had."""
+    with pytest.raises(InputError, match=message):
+        fpstore.build(tmp_path / "s", [1, 2], width=width, radius=1, design=tables)
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize("width", [32, 64, 128, 256])
+def test_one_block_of_columns(tmp_path, width):
+    """Above 64 bits its tag was the bucket."""
+    rows = np.random.default_rng(width).integers(0, 256, (500, width // 8), np.uint8)
+    with fpstore.build(tmp_path / "s", rows, width=width, radius=3, design="columns-1-12") as store:
+        assert store.design.ring[0][1].tag == frozenset(range(12, 28))
+        found, expected = store.probe_many(rows, 3), store.scan(rows, 3)
+        assert found.rows.tolist() == expected.rows.tolist()
+        assert found.fingerprints.tolist() == expected.fingerprints.tolist()
+
+
+@pytest.mark.parametrize("name", ["columns-\u0663-8", "columns-04-08", "flip-02"])
+def test_numbers_in_names_are_written_in_one_way(name):
+    with pytest.raises(InputError, match="unknown design"):
+        design(name, 3)
+
+
+@pytest.mark.parametrize(("name", "radius", "width"), [("blocks-9-5", 16, 64), ("striped-31-2", 64, 256)])
+def test_a_proof_ends(name, radius, width):
+    """Which flips a radius needs was looked for without an end; what is left is exact all the same."""
+    looked_up = design(name, radius, width).lookups(1 << 20, radius)
+    assert len(looked_up) <= len(design(name, radius, width).tables)
+
+
+def test_tables_that_take_too_long_to_prove_are_refused():
+    rng = np.random.default_rng(1)
+    orders = [list(range(64)), *(rng.permutation(64).tolist() for _ in range(39))]
+    with pytest.raises(InputError, match="takes too long to prove"):
+        design([{"permutation": order, "prefix_bits": 16, "flips": 2} for order in orders], 10)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fpstore
+from fpstore.format.stored_table import RingProber
 from fpstore.width import Width
 
 DESIGNS = {
@@ -207,3 +208,28 @@ def test_a_reader_of_another_width_is_refused(tmp_path: Path) -> None:
     with pytest.raises(fpstore.InputError, match="128 bits, but the width is 64"):
         fpstore.build(tmp_path / "s", reader)
     fpstore.build(tmp_path / "s", reader, width=128).close()
+
+
+COLUMNS = {32: "columns-2-9", 64: "columns-3-19", 128: "columns-7-18", 256: "columns-14-18"}
+
+
+@pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")
+@pytest.mark.parametrize(("width", "design"), COLUMNS.items())
+def test_radii_above_that_of_column_tables_are_scans_however_they_are_asked(tmp_path, width, design, monkeypatch):
+    """Some looked up in nearly all buckets, thousands of times as long."""
+    rows = np.random.default_rng(width).integers(0, 256, (500, width // 8), np.uint8)
+    radius = width * 45 // 64
+    monkeypatch.setattr(RingProber, "probe", None)
+    monkeypatch.setattr(RingProber, "probe_one", None)
+    fpstore.build(tmp_path / "s", rows, width=width, radius=1, design=design).close()
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        for changed in (False, True):
+            if changed:
+                store.delete(fingerprints=rows[:9])
+                store.insert(rows[:5], np.arange(600, 605))
+            expected = [[tuple(match) for match in found] for found in store.scan(rows[:40], radius)]
+            parts = list(store.probe_batches(rows[:40], radius))
+            assert [[tuple(match) for match in found] for part in parts for found in part] == expected
+            assert [[tuple(match) for match in store.probe(row.tobytes(), radius)] for row in rows[:40]] == expected
+            assert [[tuple(match) for match in found] for found in store.probe_many(rows[:40], radius)] == expected
+        assert len(store.probe_insert(rows[0].tobytes(), 700, radius)) == len(expected[0])

@@ -9,10 +9,9 @@ from fpstore.design.tables import (
     LEAST_BUCKET_BITS,
     MOST_BUCKET_BITS,
     REFERENCES,
-    ROWS,
     TAG_BITS,
     TableSpec,
-    identity,
+    row_spec,
     spread,
 )
 from fpstore.errors import InputError
@@ -49,12 +48,12 @@ def column_tables(
     if max(spread(len(cut), radius)) >= bucket_bits:
         raise InputError(f"{family}-{len(cut)} at radius {radius} would look at every bucket: use more blocks, or scan")
     wide = bits > WORD_BITS
-    specs = [TableSpec(identity(bits), TAG_BITS, 0, ROWS)] if wide else []
+    specs = [row_spec(bits)] if wide else []
     for place, flips in enumerate(spread(len(cut), radius)):
         block, behind = cut[place], (place + 1) % len(cut)
         tag: Sequence[int] = cut[behind][:TAG_BITS]
         # The tag of the table in the order of the fingerprints follows its bucket. No other tag has these bits.
-        if not wide and place == 0:
+        if len(cut) == 1 or (not wide and place == 0):
             tag = range(bucket_bits, min(bucket_bits + TAG_BITS, bits if len(cut) == 1 else 2 * length))
         elif not wide and behind == 0:
             tag = cut[0][: min(TAG_BITS, bucket_bits)]

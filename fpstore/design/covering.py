@@ -7,17 +7,35 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from fpstore.design.tables import TableSpec
+from fpstore.errors import InputError
+
+MAX_VISITS = 1 << 18  # classes of bits that a proof visits, about three seconds
 
 
-def covers(tables: Sequence[TableSpec], radius: int) -> bool:
+class Effort:
+    """What is left of the work that proofs may take together."""
+
+    def __init__(self, visits: int = MAX_VISITS) -> None:
+        self._left = visits
+
+    def spend(self, visits: int) -> None:
+        """Count visits of classes; InputError when none are left."""
+        self._left -= visits
+        if self._left < 0:
+            raise InputError("it takes too long to prove that these tables are exact: use fewer of them, or a design by its name")
+
+
+def covers(tables: Sequence[TableSpec], radius: int, effort: Effort | None = None) -> bool:
     """Whether, for every placement of ``radius`` errors, some table has at most its flips on the leading bits.
 
     Bits that lead in the same tables are equivalent, so errors are placed on classes of bits. The search tries to defeat every
     table, by placing more errors on its leading bits than it has flips. It branches on the undefeated table with the fewest
     classes, one of which must get an error, and drops a class when all placements with it have been tried. Two facts keep the
     search small: a class can be skipped if another one with enough room hits the same undefeated tables and more; and the
-    classes that hit the most undefeated tables bound what the remaining errors can do.
+    classes that hit the most undefeated tables bound what the remaining errors can do. It may still take time that is exponential
+    in the errors, so it ends with an InputError when the effort is spent.
     """
+    effort = effort or Effort()
     if any(table.in_ring for table in tables):
         return _covers_in_ring([table for table in tables if table.in_ring], radius)
     apart = _blocks_apart(tables)
@@ -35,6 +53,7 @@ def covers(tables: Sequence[TableSpec], radius: int) -> bool:
             return True
         if max(needs.values()) > left:
             return False
+        effort.spend(len(classes))
         still = sum(needs)
         merged: Counter[int] = Counter()
         for members, room in classes.items():

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from math import comb
@@ -19,17 +20,21 @@ from typing import Any
 import numpy as np
 
 from fpstore.design.columns import column_tables, columns, deal_in_turn
-from fpstore.design.covering import covers
+from fpstore.design.covering import Effort, covers
 from fpstore.design.tables import (
     BLOCKS,
     COPIES,
+    LEAST_BUCKET_BITS,
+    MOST_BUCKET_BITS,
     MOST_COLUMN_ENTRIES,
+    MOST_RING,
     REFERENCES,
     ROWS,
     TAG_BITS,
     TableLookup,
     TableSpec,
     identity,
+    row_spec,
     spread,
 )
 from fpstore.errors import CorruptStoreError, InputError, show
@@ -48,6 +53,8 @@ MANKU = {
     "manku-28": ("blocks-8-2", 6),
 }
 SCAN, DEALT = "scan", "dealt"
+_N = r"(0|[1-9][0-9]?)"
+NAME = rf"(blocks|striped|nested)-{_N}-{_N}|(flip)-{_N}|(columns|dealt)-{_N}(?:-{_N})?"
 
 
 @dataclass(frozen=True)
@@ -118,20 +125,21 @@ FLIP_SLACK_BITS = 2
 
 @lru_cache(maxsize=1024)
 def _needed(design: Design, radius: int) -> tuple[tuple[int, TableSpec], ...]:
-    """Return the tables and flips that a radius needs, by position in the design."""
+    """Return the tables and flips that a radius needs, by position in the design: as few as can be proved in reasonable time."""
     # Flips are dropped first: a look-up in one more table costs less than the flips of another.
-    specs = list(enumerate(design.tables))
-    for place, (table, spec) in enumerate(specs):
-        while spec.flips > 0:
-            less = TableSpec(spec.permutation, spec.prefix_bits, spec.flips - 1)
-            if not covers([less if i == place else s for i, (_, s) in enumerate(specs)], radius):
-                break
-            spec = less
-            specs[place] = (table, spec)
-    for place in range(len(specs) - 1, -1, -1):
-        fewer = specs[:place] + specs[place + 1 :]
-        if fewer and covers([s for _, s in fewer], radius):
-            specs = fewer
+    specs, effort = list(enumerate(design.tables)), Effort()
+    with suppress(InputError):  # the effort is spent: what is left is exact
+        for place, (table, spec) in enumerate(specs):
+            while spec.flips > 0:
+                less = TableSpec(spec.permutation, spec.prefix_bits, spec.flips - 1)
+                if not covers([less if i == place else s for i, (_, s) in enumerate(specs)], radius, effort):
+                    break
+                spec = less
+                specs[place] = (table, spec)
+        for place in range(len(specs) - 1, -1, -1):
+            fewer = specs[:place] + specs[place + 1 :]
+            if fewer and covers([s for _, s in fewer], radius, effort):
+                specs = fewer
     return tuple(specs)
 
 
@@ -321,22 +329,50 @@ def _described(table: Mapping[str, object]) -> TableSpec:
     try:
         unknown = [name for name in table if name not in names]
         bits: Any = table["permutation"]
-        if unknown or not isinstance(bits, (list, tuple, bytes, str)):
+        numbers = [table[name] for name in ("prefix_bits", "flips", "tag_bits") if name in table]
+        whole = all(isinstance(number, (int, np.integer)) and not isinstance(number, bool) for number in numbers)
+        if unknown or not whole or not isinstance(bits, (list, tuple, bytes, str)):
             raise TypeError
         permutation = bits if isinstance(bits, str) else bytes(bits).hex()
         return TableSpec.from_json({"flips": 0, **table, "permutation": permutation})
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, OverflowError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"a table description is a dict with {', '.join(names)}, got {show(table)}") from error
+        raise InputError(
+            f"a table description is a dict with permutation (source bits) and {', '.join(names[1:])}, got {show(table)}"
+        ) from error
+
+
+def _check_columns(table: TableSpec) -> None:
+    """Refuse a column table of which there can be no file."""
+    width = table.width.bits
+    if table.kind == BLOCKS:
+        return
+    if (table.kind == COPIES) != (width <= WORD_BITS):
+        allowed = COPIES if width <= WORD_BITS else f"{REFERENCES} and {ROWS}"
+        raise InputError(f"column tables of {width} bits are {allowed}, got {table.kind}")
+    if table.kind == ROWS:
+        if table != row_spec(width):
+            raise InputError(f"a table of rows has the identity permutation, {TAG_BITS} prefix_bits, no flips and no tag")
+        return
+    most = min(MOST_BUCKET_BITS, width)
+    if not LEAST_BUCKET_BITS <= table.prefix_bits <= most or table.prefix_bits + table.tag_bits > width:
+        raise InputError(
+            f"a column table of {width} bits has {LEAST_BUCKET_BITS} to {most} prefix_bits, and with tag_bits at most {width}, "
+            f"got {table.prefix_bits} and {table.tag_bits}"
+        )
 
 
 def _check_kinds(tables: Sequence[TableSpec], radius: int) -> None:
     """Refuse tables of different kinds in one design, and flips of column tables that are not those of the radius."""
+    for table in tables:
+        _check_columns(table)
     kinds = [table.kind for table in tables]
     if set(kinds) not in ({BLOCKS}, {COPIES}) and not (kinds[0] == ROWS and set(kinds[1:]) == {REFERENCES}):
         raise InputError(f"a design has tables of blocks, or of copies, or rows and then references, got {', '.join(kinds)}")
     flips = [table.flips for table in tables if table.in_ring]
+    if len(flips) > MOST_RING:
+        raise InputError(f"a design has at most {MOST_RING} column tables, got {len(flips)}")
     if flips and flips != spread(len(flips), radius):
         needed = ", ".join(map(str, spread(len(flips), radius)))
         raise InputError(
@@ -352,9 +388,7 @@ def _named(name: str, radius: int, width: int) -> list[TableSpec]:
         full, most = MANKU[name]
         if radius > most:
             raise InputError(f"{name} is exact up to radius {most}, got {radius}: {full} keeps its shape and adds flips")
-    match = re.fullmatch(
-        r"(blocks|striped|nested)-(\d{1,2})-(\d{1,2})|(flip)-(\d{1,2})|(columns|dealt)-(\d{1,2})(?:-(\d{1,2}))?", full
-    )
+    match = re.fullmatch(NAME, full)
     if match is None:
         raise InputError(
             f"unknown design {show(name)}: use auto, {', '.join(MANKU)}, blocks-M-C, striped-M-C, nested-A-B, flip-M, "

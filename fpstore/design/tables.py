@@ -23,6 +23,7 @@ TAG_BITS = _kernel.TAG_BITS
 MOST_COLUMN_ENTRIES = (1 << 32) - 1  # of a column table: the directory has the place of each bucket in 32 bits
 MOST_BUCKET_BITS = _kernel.MOST_BUCKET_BITS  # a directory of 2^19 buckets stays in the cache
 LEAST_BUCKET_BITS = _kernel.LEAST_BUCKET_BITS
+MOST_RING = _kernel.MOST_RING  # column tables of a design that are looked up
 ROWS_SHARE_BITS = 4  # a bucket of a row file has at least about so many rows, as a power of two
 
 
@@ -147,6 +148,11 @@ class TableLookup:
             for bits in itertools.combinations(range(self.prefix_bits), count)
         ]
         return np.array(sorted(masks), dtype=np.uint64)
+
+
+def row_spec(width: int) -> TableSpec:
+    """Return the table of the rows that references lead to."""
+    return TableSpec(identity(width), TAG_BITS, 0, ROWS)
 
 
 def row_bucket_bits(fingerprint_count: int) -> int:

@@ -18,6 +18,7 @@ from fpstore.format.column_file import ColumnFile
 from fpstore.format.column_table import ColumnLayout, ColumnReader, ColumnWriter
 from fpstore.format.table import TableLayout, TableReader, TableWriter, check_place
 from fpstore.format.table_file import TableFile
+from fpstore.width import Width
 
 MAGIC = b"FPSTCOLS"
 _KIND_NUMBERS = {kind: number for number, kind in column_file.KINDS.items()}
@@ -214,3 +215,35 @@ class RingProber:
         """Return (fingerprint, distance, block, rank) of each match of one query."""
         assert isinstance(identity, _kernel.ColumnIdentity)
         return self._kernel.probe_one(query, radius, self._thresholds, identity)
+
+
+class ScanProber:
+    """Every entry of column tables, for radii above that of their design; used as a ``_kernel.Prober``.
+
+    Parameters
+    ----------
+    table : ColumnTableReader
+        The first of the design.
+    """
+
+    def __init__(self, table: ColumnTableReader) -> None:
+        self._table = table
+
+    def probe(
+        self, queries: Words, radius: int, most: int | None = None, stop: _kernel.Stop | None = None
+    ) -> _kernel.Matches | None:
+        """Return (lims, fingerprints, distances), or None if there are more than ``most`` matches."""
+        kernel = self._table.in_order
+        return kernel.scan(queries, radius, 0, kernel.block_count, most, stop)
+
+    def probe_one(
+        self, query: int, radius: int, identity: _kernel.Table | _kernel.ColumnIdentity
+    ) -> list[tuple[int, int, int, int]]:
+        """Return (fingerprint, distance, block, rank) of each match of one query."""
+        width = Width(identity.width)
+        found = self.probe(np.array([query], np.uint64) if width.words == 1 else width.rows([query]), radius)
+        assert found is not None
+        _, rows, distances = found
+        numbers = rows.tolist() if width.words == 1 else width.numbers(rows)
+        blocks, ranks = identity.locate(rows)
+        return list(zip(numbers, distances.tolist(), blocks.tolist(), ranks.tolist(), strict=True))

@@ -16,12 +16,12 @@ from fpstore.format.id_map import IDS_FILE
 from fpstore.format.manifest import Manifest, generation_folder
 from fpstore.format.mapping import Mapping
 from fpstore.format.places import Places
-from fpstore.format.stored_table import ColumnTableReader, RingProber, StoredTable, open_table
+from fpstore.format.stored_table import ColumnTableReader, RingProber, ScanProber, StoredTable, open_table
 from fpstore.format.table import TableReader, table_name
 
 SKEWED = 1.25  # thresholds are chosen per query once look-ups meet this many times the entries of evenly filled buckets
 Identity = _kernel.Table | _kernel.ColumnIdentity
-Prober = _kernel.Prober | RingProber
+Prober = _kernel.Prober | RingProber | ScanProber
 NO_FLIPS = np.zeros(1, np.uint64)
 
 
@@ -87,7 +87,7 @@ class Generation:
         """Return the tables with the look-ups of a radius; where they would meet everything, a scan of the identity table."""
         prober = self._probers.get(radius)
         if prober is None:
-            self._probers[radius] = prober = self._ring_prober(radius) if self.design.ring else self._block_prober(radius)
+            self._probers[radius] = prober = self._columns_prober(radius) if self.design.ring else self._block_prober(radius)
         return prober
 
     def _block_prober(self, radius: int) -> _kernel.Prober:
@@ -100,8 +100,10 @@ class Generation:
             prober.add(tables[lookup.table].kernel, lookup.prefix_bits, lookup.flips, lookup.masks)
         return prober
 
-    def _ring_prober(self, radius: int) -> RingProber:
+    def _columns_prober(self, radius: int) -> RingProber | ScanProber:
         tables = [table for table in self.tables if isinstance(table, ColumnTableReader)]
+        if self.scans(radius):
+            return ScanProber(tables[0])
         return RingProber(self.design, tables, radius, self._skewed)
 
     @cached_property

@@ -89,11 +89,13 @@ struct ColumnTable {
   }
 
   // (lims, fingerprints or rows, distances)
-  nb::tuple scan(AnyWords queries, unsigned radius, uint64_t first, uint64_t end, const Stop* stop) const {
+  // (lims, fingerprints or rows, distances), or None when there are more than most matches.
+  nb::object scan(AnyWords queries, unsigned radius, uint64_t first, uint64_t end, std::optional<uint64_t> most, const Stop* stop) const {
     check_searched();
     check_range(first, end);
     const ColumnQueries asked = fingerprints_of(queries, header);
     SinkGuard guard;
+    if (most) guard.sink.limit = *most;
     Stopper stopping = stopper(stop);
     Fault fault;
     Status status;
@@ -101,6 +103,7 @@ struct ColumnTable {
       ReleasedGil released;
       status = scan_entries(view, {first, end}, asked, radius, &stopping, {&guard.sink, nullptr}, &fault);
     }
+    if (status == Status::out_of_memory && guard.sink.count >= guard.sink.limit) return nb::none();
     check_column(status, fault, path);
     return finish(guard.sink, header.width, asked.count, &stopping);
   }
@@ -211,11 +214,12 @@ struct ColumnIdentity {
   }
 
   // (lims, fingerprints, distances)
-  nb::tuple scan(Rows queries, unsigned radius, uint64_t first, uint64_t end, const Stop* stop) const {
+  // (lims, fingerprints, distances), or None when there are more than most matches.
+  nb::object scan(Rows queries, unsigned radius, uint64_t first, uint64_t end, std::optional<uint64_t> most, const Stop* stop) const {
     check_blocks(first, end);
     const Entries entries = entries_of(first, end);
-    nb::tuple columns = table->scan(queries, radius, entries.first, entries.end, stop);
-    if (!table->view.rows) return columns;
+    nb::object columns = table->scan(queries, radius, entries.first, entries.end, most, stop);
+    if (!table->view.rows || columns.is_none()) return columns;
     return nb::make_tuple(columns[0], table->entries_at(nb::cast<Words>(columns[1]), table->path), columns[2]);
   }
 
@@ -397,7 +401,7 @@ void bind_table(nb::module_& m) {
                    })
       .def("decode", &ColumnIdentity::decode, "first_block"_a, "end_block"_a, "room"_a)
       .def("scan", &ColumnIdentity::scan, nb::arg("queries").noconvert(), "radius"_a, "first_block"_a, "end_block"_a,
-           "stop"_a = nb::none())
+           "most"_a = nb::none(), "stop"_a = nb::none())
       .def("nearest", &ColumnIdentity::nearest, nb::arg("queries").noconvert(), "radius"_a, "limit"_a, "first_block"_a,
            "end_block"_a, nb::arg("absent").noconvert(), "stop"_a = nb::none())
       .def("locate", &ColumnIdentity::locate, nb::arg("fingerprints").noconvert())
@@ -414,7 +418,8 @@ void bind_table(nb::module_& m) {
       .def("entries_at", &ColumnTable::entries_at, nb::arg("places").noconvert(), "source"_a)
       .def("keys_of", &ColumnTable::keys_of, nb::arg("blocks").noconvert())
       .def("locate", &ColumnTable::locate, nb::arg("fingerprints").noconvert())
-      .def("scan", &ColumnTable::scan, nb::arg("queries").noconvert(), "radius"_a, "first"_a, "end"_a, "stop"_a = nb::none());
+      .def("scan", &ColumnTable::scan, nb::arg("queries").noconvert(), "radius"_a, "first"_a, "end"_a,
+           "most"_a = nb::none(), "stop"_a = nb::none());
 }
 
 }  // namespace

@@ -139,6 +139,7 @@ void bind_cutter(nb::module_& m) {
   m.attr("MOST_BUCKET_BITS") = kMaxBucketBits;
   m.attr("LOOKUP_ENTRIES") = kLookupEntries;
   m.attr("SPARE_THRESHOLDS") = kSpare;
+  m.attr("MOST_RING") = kMostRing;
   m.def("page_checksums", &checksums_of, "data"_a, "seed"_a, "first"_a);
   m.def("words_digest", &digest_of, nb::arg("words").noconvert());
   m.def("reference_keys", &reference_keys, nb::arg("rows").noconvert(), "first"_a, "count"_a, "permutation"_a, "bucket_bits"_a);

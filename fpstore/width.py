@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.aliases import Bytes, Words
+from fpstore.cached import cached_property
 from fpstore.errors import InputError, show
 
 WIDTHS = (32, 64, 128, 256)
@@ -36,22 +37,22 @@ class Width:
     bits: int
     stored: bool = field(default=False, compare=False)
 
-    @property
+    @cached_property
     def words(self) -> int:
         """The number of uint64 words in a row."""
         return max(self.bits // WORD_BITS, 1)
 
-    @property
+    @cached_property
     def bytes(self) -> int:
         """The bytes of a fingerprint outside."""
         return self.bits // 8
 
-    @property
+    @cached_property
     def digits(self) -> int:
         """The hexadecimal digits of a fingerprint."""
         return self.bits // 4
 
-    @property
+    @cached_property
     def _unused(self) -> int:
         return self.words * WORD_BITS - self.bits
 

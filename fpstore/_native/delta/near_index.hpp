@@ -103,8 +103,9 @@ class NearIndex {
     if (!size_) return true;
     if (__builtin_expect(radius >= blocks_, 0))
       return worth_looking(at, radius) ? probe_far(kernels, query, radius, at, emit) : pass(kernels, query, radius, emit);
+    const auto meets = [this](unsigned block, const Row& difference) { return is_zero(difference & masks_[block]); };
     for (unsigned b = 0; b <= radius; ++b)
-      if (!probe_bucket(kernels, query, radius, b, bucket(b, at), [](unsigned) { return 0u; }, emit)) return false;
+      if (!probe_bucket(kernels, query, radius, b, bucket(b, at), meets, emit)) return false;
     return true;
   }
 
@@ -187,10 +188,9 @@ class NearIndex {
     return work < size_;
   }
 
-  // Emits the keys of a bucket of block b within the radius, but those that an earlier block has reported: one in which they differ
-  // in at most so many flips.
-  template <class Flips, class Emit>
-  bool probe_bucket(const Kernels& kernels, const Row& query, unsigned radius, unsigned b, const Bucket& h, const Flips& flips_of,
+  // Emits the keys of a bucket of block b within the radius, but those that an earlier block has reported: one that they meet in.
+  template <class Meets, class Emit>
+  bool probe_bucket(const Kernels& kernels, const Row& query, unsigned radius, unsigned b, const Bucket& h, const Meets& meets,
                     const Emit& emit) const {
     uint32_t hits[kChunk];
     const Row* k = keys(h);
@@ -199,7 +199,7 @@ class NearIndex {
       for (size_t j = 0; j < found; ++j) {
         const Row key = k[i + hits[j]], difference = key ^ query;
         bool before = false;
-        for (unsigned a = 0; a < b; ++a) before |= ones(difference & masks_[a]) <= flips_of(a);
+        for (unsigned a = 0; a < b; ++a) before |= meets(a, difference);
         if (!before && !emit(key, ones(difference))) return false;
       }
     }
@@ -208,12 +208,14 @@ class NearIndex {
 
   template <class Emit>
   bool probe_far(const Kernels& kernels, const Row& query, unsigned radius, const Places& at, const Emit& emit) const {
-    const auto flips_of = [this, radius](unsigned block) { return flips(block, radius); };
+    const auto meets = [this, radius](unsigned block, const Row& difference) {
+      return ones(difference & masks_[block]) <= flips(block, radius);
+    };
     for (unsigned b = 0; b < blocks_; ++b) {
       const uint32_t count = pattern_count_[flips(b, radius)];
       for (uint32_t p = 0; p < count; ++p) {
         if (p + kFarAhead < count) fetch_line(keys(bucket(b, at, patterns_[p + kFarAhead])));
-        if (!probe_bucket(kernels, query, radius, b, bucket(b, at, patterns_[p]), flips_of, emit)) return false;
+        if (!probe_bucket(kernels, query, radius, b, bucket(b, at, patterns_[p]), meets, emit)) return false;
       }
     }
     return true;

@@ -51,6 +51,14 @@ static inline uint64_t word_of(const Wide<Words>& x, unsigned word) {
   return x.word[word];
 }
 
+static inline bool is_zero(uint64_t x) { return x == 0; }
+template <unsigned Words>
+static inline bool is_zero(const Wide<Words>& x) {
+  uint64_t any = 0;
+  for (unsigned i = 0; i < Words; ++i) any |= x.word[i];
+  return any == 0;
+}
+
 // A call of the library, which the compiler makes where the processor may lack the instruction, is slower than sums of bytes by
 // shifts, which it turns into vectors.
 static inline unsigned ones(uint64_t x) {

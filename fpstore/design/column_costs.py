@@ -22,21 +22,27 @@ DIRECTORY_BYTES = 4  # of a bucket
 TAG_BYTES = 2
 PAGE_SHARE = 1 + 8 / _kernel.PAGE_BYTES  # with the checksums of the pages
 LINE_TAGS = 32  # tags in a cache line
+CACHE_BYTES = 32 << 20  # of a processor, a typical share
 
 
 class ColumnWork(NamedTuple):
     """The work of one query, in the units priced by :data:`NANOSECONDS`."""
 
     queries: float  # 1
-    lookups: float  # a bucket found
-    lines: float  # cache lines of tags read
-    candidates: float  # tags compared
+    lookups: float  # a bucket found, and the first line of its tags
+    misses: float  # of them, those that the cache does not have
+    lines: float  # further cache lines of tags
     copies: float  # entries whose distance was computed from a copy
     rows: float  # from a row
 
+    @property
+    def candidates(self) -> float:
+        """The tags compared."""
+        return self.lines * LINE_TAGS
+
 
 # Fitted by `python tools/bench column-costs`, AVX2.
-NANOSECONDS = ColumnWork(queries=240.0, lookups=25.0, lines=23.0, candidates=0.03, copies=11.0, rows=105.0)
+NANOSECONDS = ColumnWork(queries=220.0, lookups=45.0, misses=75.0, lines=18.0, copies=11.0, rows=90.0)
 
 
 def entry_bytes(spec: TableSpec, fingerprint_count: int) -> int:
@@ -60,20 +66,26 @@ def work(design: Design, fingerprint_count: int, radius: int, sample: Sample | N
     if sample is not None:
         return _work_in_sample(design, fingerprint_count, radius, sample)
     flips = design.thresholds(radius)
-    done = ColumnWork(1, 0, 0, 0, 0, 0)
+    done, missed = ColumnWork(1, 0, 0, 0, 0, 0), missed_share(design, fingerprint_count)
     for number, (_, table) in enumerate(design.ring):
         t, following = flips[number], flips[(number + 1) % len(flips)]
         for f in range(t + 1):
             buckets = comb(table.prefix_bits, f)
             found = fingerprint_count / 2.0**table.prefix_bits
             near = _near(table.tag_bits, t + following + 1 - f)
-            done = _more(done, table, buckets, buckets * found, buckets * found * near)
+            done = _more(done, table, missed, buckets, buckets * found, buckets * found * near)
     return done
 
 
-def _more(done: ColumnWork, table: TableSpec, lookups: float, candidates: float, left: float) -> ColumnWork:
+def missed_share(design: Design, fingerprint_count: int) -> float:
+    """Return the share of look-ups whose tags the cache does not have."""
+    met = sum(TAG_BYTES * fingerprint_count + (DIRECTORY_BYTES << table.prefix_bits) for _, table in design.ring)
+    return max(1 - CACHE_BYTES / met, 0.0)
+
+
+def _more(done: ColumnWork, table: TableSpec, missed: float, lookups: float, candidates: float, left: float) -> ColumnWork:
     copies, rows = (0.0, left) if table.kind == REFERENCES else (left, 0.0)
-    more = ColumnWork(0, lookups, lookups + candidates / LINE_TAGS, candidates, copies, rows)
+    more = ColumnWork(0, lookups, lookups * missed, candidates / LINE_TAGS, copies, rows)
     return ColumnWork(*(a + b for a, b in zip(done, more, strict=True)))
 
 
@@ -90,14 +102,14 @@ def _work_in_sample(design: Design, fingerprint_count: int, radius: int, sample:
         entries = np.stack([np.count_nonzero(near <= f, axis=1) for f in range(most)], axis=1) * scale
         costs.append(np.hstack([np.zeros((len(entries), 1)), entries + _kernel.LOOKUP_ENTRIES * looked_up]))
     thresholds = cheapest(costs, radius + 1)
-    done = ColumnWork(1, 0, 0, 0, 0, 0)
+    done, missed = ColumnWork(1, 0, 0, 0, 0, 0), missed_share(design, fingerprint_count)
     for number, table in enumerate(tables):
         t, following = thresholds[:, number, None], thresholds[:, (number + 1) % len(tables), None]
         met = buckets[number] <= t  # no distance is below 0, so a table that is not looked up meets nothing
         left = met & (buckets[number] + tags[number] <= t + following + 1)
         looked_up = np.concatenate([[0], lookups[number]])[thresholds[:, number] + 1].mean()
         rows = max(len(met), 1)
-        done = _more(done, table, float(looked_up), met.sum() * scale / rows, left.sum() * scale / rows)
+        done = _more(done, table, missed, float(looked_up), met.sum() * scale / rows, left.sum() * scale / rows)
     return done
 
 

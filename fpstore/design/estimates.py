@@ -189,7 +189,7 @@ def _ring_costs(candidate: Design, n: int, sample: Sample | None) -> _Costs:
     done = column_costs.work(candidate, n, candidate.radius, sample)
     left = done.copies + done.rows
     # A page of the directory, one or more of tags, and one of each entry that is left.
-    reads = done.lookups + done.lines * column_costs.LINE_TAGS * column_costs.TAG_BYTES / 4096 + done.lookups + left
+    reads = 2 * done.lookups + done.candidates * column_costs.TAG_BYTES / _kernel.PAGE_BYTES + left
     tables_bytes = sum(column_costs.file_bytes(table, n) for table in candidate.tables)
     time = column_costs.nanoseconds(done)
     return _Costs(tables_bytes, int(done.lookups), done.candidates, time, time, reads)

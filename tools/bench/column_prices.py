@@ -92,13 +92,14 @@ def _measured(bench: Bench, case: Case) -> list[tuple[Result, ColumnWork]]:
             queries = queries[: max(int(MOST_ENTRIES / max(entries, 1)), len(pilot))]
             lookups, candidates, left = (count / len(queries) for count in prober.count(queries, radius))
             copies, kept = (0.0, left) if case.width > 64 else (left, 0.0)
-            work = ColumnWork(1.0, lookups, lookups + candidates / LINE_TAGS, candidates, copies, kept)
+            missed = column_costs.missed_share(store.design, len(rows))
+            work = ColumnWork(1.0, lookups, lookups * missed, candidates / LINE_TAGS, copies, kept)
             expected = column_costs.work(store.design, len(rows), radius, sample)
             point: Result = {"case": f"{case.width} bits, 2^{log2} {case.kind}, {case.design}", "radius": radius}
             point["work"] = {name: round(amount, 1) for name, amount in zip(ColumnWork._fields, work, strict=True)}
             point["expected_to_counted"] = {
                 name: ratio(getattr(expected, name), getattr(work, name))
-                for name in ("lookups", "candidates", "copies", "rows")
+                for name in ("lookups", "lines", "copies", "rows")
                 if getattr(work, name)
             }
             alone = width.numbers(queries[:SINGLE])

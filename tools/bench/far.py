@@ -229,10 +229,11 @@ def _rivals(bench: Bench, case: Case, rows: Bytes, queries: Bytes, ours: float, 
     out: Result = {}
     asked = queries[:SLOW_QUERIES]
     ids = len(store.probe_many(asked, case.radius).ids()[1])
-    for name, make in (
-        (f"IndexBinaryMultiHash {blocks} x {bits}, nflip {flips}", lambda: faiss.IndexBinaryMultiHash(case.width, blocks, bits)),
-        ("IndexBinaryFlat", lambda: faiss.IndexBinaryFlat(case.width)),
-    ):
+    rivals: dict[str, Callable[[], Any]] = {
+        f"IndexBinaryMultiHash {blocks} x {bits}, nflip {flips}": lambda: faiss.IndexBinaryMultiHash(case.width, blocks, bits),
+        "IndexBinaryFlat": lambda: faiss.IndexBinaryFlat(case.width),
+    }
+    for name, make in rivals.items():
         with Growth() as grown:
             index = make()
             if hasattr(index, "nflip"):

@@ -42,10 +42,12 @@ CASES = (
     Case(64, 24, "picture", 8, (4, 16, 2)),
     Case(64, 24, "picture", 10, (4, 16, 2)),
     Case(64, 24, "picture", 12, (4, 16, 3)),
+    Case(64, 22, "constant", 10, (4, 16, 2)),
     Case(128, 24, "uniform", 6, (7, 18, 0)),
     Case(128, 22, "uniform", 10, (8, 16, 1)),
     Case(256, 22, "uniform", 31, (16, 16, 1)),
     Case(256, 22, "families", 31, (16, 16, 1)),
+    Case(256, 22, "picture", 31, (16, 16, 1)),
 )
 
 

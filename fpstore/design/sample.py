@@ -15,7 +15,7 @@ from fpstore.width import WORD_BITS, Width, empty_rows, leading_words
 
 SAMPLE_SIZE = 1 << 14
 QUERIES = 128  # fingerprints of the sample that stand for queries
-POINTS = 1 << 13  # fingerprints of the sample that they are compared with
+POINTS = 1 << 12  # fingerprints of the sample that they are compared with
 FEWEST_PAIRS = 64  # a share that fewer pairs of the sample show is too uncertain
 
 Distances = npt.NDArray[np.uint8]

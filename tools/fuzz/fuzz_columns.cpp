@@ -151,8 +151,10 @@ void make_files(fuzz::Input* input, Case* c) {
     std::sort(keys.begin(), keys.end());
     file.make(keys.data(), n);
     RingTable& r = c->ring[i] = RingTable{&file.view, {}, {}};
-    for (unsigned j = 0; j < c->bucket_bits + h.tag_bits; ++j)
-      (j < c->bucket_bits ? r.bucket_mask : r.tag_mask)[h.permutation[j] / 64] |= uint64_t{1} << (63 - h.permutation[j] % 64);
+    for (unsigned j = 0; j < c->bucket_bits + h.tag_bits; ++j) {
+      uint64_t* const mask = j < c->bucket_bits ? r.bucket_mask : r.tag_mask;
+      mask[h.permutation[j] / 64] |= uint64_t{1} << (63 - h.permutation[j] % 64);
+    }
   }
 }
 

@@ -290,7 +290,8 @@ struct ColumnProber {
     RingTable r{&t->view, {}, {}};
     for (unsigned i = 0; i < h.bucket_bits + h.tag_bits; ++i) {
       const unsigned source = h.permutation[i];
-      (i < h.bucket_bits ? r.bucket_mask : r.tag_mask)[source / 64] |= uint64_t{1} << (63 - source % 64);
+      uint64_t* const mask = i < h.bucket_bits ? r.bucket_mask : r.tag_mask;
+      mask[source / 64] |= uint64_t{1} << (63 - source % 64);
     }
     ring.push_back(r);
   }

@@ -227,7 +227,7 @@ def test_a_stop_ends_a_probe_and_a_scan(tmp_path):
     stop.set()
     for work in (
         lambda: built.prober.probe(words, 8, [2, 2, 1, 0], stop=stop),
-        lambda: built.rows.kernel.scan(words, 3, 0, len(words), stop=stop),
+        lambda: built.rows.kernel.scan(words, 3, 0, len(words), stop),
     ):
         with pytest.raises(InterruptedError):
             work()

@@ -120,13 +120,21 @@ def test_stub_lists_what_the_kernel_has():
     from fpstore import _kernel
 
     stub = (ROOT / "fpstore" / "_kernel.pyi").read_text(encoding="utf-8")
-    declared = set(re.findall(r"^(?:def|class) (\w+)|^(\w+): int", stub, flags=re.MULTILINE))
+    declared = set(re.findall(r"^(?:def|class) ([a-z]\w*|[A-Z]\w*)|^(\w+): int", stub, flags=re.MULTILINE))
     names = {a or b for a, b in declared}
     assert names == {n for n in vars(_kernel) if not n.startswith("__")}
-    for kind in ("Table", "TableParts", "Prober", "BlockEncoder", "ColumnTable", "ColumnProber", "ColumnCutter"):
-        body = stub.split(f"class {kind}:")[1].split("\nclass ")[0]
-        members = set(re.findall(r"    def (\w+)", body)) - {"__init__"}
-        assert members == {n for n in vars(getattr(_kernel, kind)) if not n.startswith("_")}
+    bodies = {
+        name: (bases, body) for name, bases, body in re.findall(r"^class (\w+)(.*?):\n((?: .*\n|\n)*)", stub, flags=re.MULTILINE)
+    }
+
+    def members(name):
+        bases, body = bodies[name]
+        return set(re.findall(r"    def (\w+)", body)).union(*map(members, re.findall(r"\w+", bases))) - {"__init__"}
+
+    kinds = [name for name in bodies if not name.startswith("_")]
+    assert len(kinds) > 10
+    for kind in kinds:
+        assert members(kind) == {n for n in vars(getattr(_kernel, kind)) if not n.startswith("_")}, kind
 
 
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")

@@ -233,8 +233,7 @@ class ScanProber:
         self, queries: Words, radius: int, most: int | None = None, stop: _kernel.Stop | None = None
     ) -> _kernel.Matches | None:
         """Return (lims, fingerprints, distances), or None if there are more than ``most`` matches."""
-        kernel = self._table.in_order
-        return kernel.scan(queries, radius, 0, kernel.block_count, most, stop)
+        return self._table.in_order.probe(queries, radius, most, stop)
 
     def probe_one(
         self, query: int, radius: int, identity: _kernel.Table | _kernel.ColumnIdentity

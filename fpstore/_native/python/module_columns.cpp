@@ -89,8 +89,12 @@ struct ColumnTable {
   }
 
   // (lims, fingerprints or rows, distances)
+  nb::object scan(AnyWords queries, unsigned radius, uint64_t first, uint64_t end, const Stop* stop) const {
+    return scan_at_most(queries, radius, first, end, std::nullopt, stop);
+  }
+
   // (lims, fingerprints or rows, distances), or None when there are more than most matches.
-  nb::object scan(AnyWords queries, unsigned radius, uint64_t first, uint64_t end, std::optional<uint64_t> most, const Stop* stop) const {
+  nb::object scan_at_most(AnyWords queries, unsigned radius, uint64_t first, uint64_t end, std::optional<uint64_t> most, const Stop* stop) const {
     check_searched();
     check_range(first, end);
     const ColumnQueries asked = fingerprints_of(queries, header);
@@ -215,12 +219,20 @@ struct ColumnIdentity {
 
   // (lims, fingerprints, distances)
   // (lims, fingerprints, distances), or None when there are more than most matches.
-  nb::object scan(Rows queries, unsigned radius, uint64_t first, uint64_t end, std::optional<uint64_t> most, const Stop* stop) const {
-    check_blocks(first, end);
-    const Entries entries = entries_of(first, end);
-    nb::object columns = table->scan(queries, radius, entries.first, entries.end, most, stop);
+  nb::object scan_range(Rows queries, unsigned radius, const Entries& entries, std::optional<uint64_t> most, const Stop* stop) const {
+    nb::object columns = table->scan_at_most(queries, radius, entries.first, entries.end, most, stop);
     if (!table->view.rows || columns.is_none()) return columns;
     return nb::make_tuple(columns[0], table->entries_at(nb::cast<Words>(columns[1]), table->path), columns[2]);
+  }
+
+  nb::object scan(Rows queries, unsigned radius, uint64_t first, uint64_t end, const Stop* stop) const {
+    check_blocks(first, end);
+    return scan_range(queries, radius, entries_of(first, end), std::nullopt, stop);
+  }
+
+  // As Prober.probe, of all entries.
+  nb::object probe(Rows queries, unsigned radius, std::optional<uint64_t> most, const Stop* stop) const {
+    return scan_range(queries, radius, {0, table->header.count}, most, stop);
   }
 
   // (lims, fingerprints, distances, more): as Table.nearest.
@@ -402,7 +414,8 @@ void bind_table(nb::module_& m) {
                    })
       .def("decode", &ColumnIdentity::decode, "first_block"_a, "end_block"_a, "room"_a)
       .def("scan", &ColumnIdentity::scan, nb::arg("queries").noconvert(), "radius"_a, "first_block"_a, "end_block"_a,
-           "most"_a = nb::none(), "stop"_a = nb::none())
+           "stop"_a = nb::none())
+      .def("probe", &ColumnIdentity::probe, nb::arg("queries").noconvert(), "radius"_a, "most"_a = nb::none(), "stop"_a = nb::none())
       .def("nearest", &ColumnIdentity::nearest, nb::arg("queries").noconvert(), "radius"_a, "limit"_a, "first_block"_a,
            "end_block"_a, nb::arg("absent").noconvert(), "stop"_a = nb::none())
       .def("locate", &ColumnIdentity::locate, nb::arg("fingerprints").noconvert())
@@ -419,8 +432,7 @@ void bind_table(nb::module_& m) {
       .def("entries_at", &ColumnTable::entries_at, nb::arg("places").noconvert(), "source"_a)
       .def("keys_of", &ColumnTable::keys_of, nb::arg("blocks").noconvert())
       .def("locate", &ColumnTable::locate, nb::arg("fingerprints").noconvert())
-      .def("scan", &ColumnTable::scan, nb::arg("queries").noconvert(), "radius"_a, "first"_a, "end"_a,
-           "most"_a = nb::none(), "stop"_a = nb::none());
+      .def("scan", &ColumnTable::scan, nb::arg("queries").noconvert(), "radius"_a, "first"_a, "end"_a, "stop"_a = nb::none());
 }
 
 }  // namespace

@@ -10,6 +10,8 @@ import pytest
 import tableimage
 
 import fpstore
+from fpstore.io.check import check_fingerprints
+from fpstore.width import Width
 
 MIB = 1 << 20
 
@@ -19,9 +21,10 @@ def tables_of(path):
 
 
 def rows_of(store):
-    rows = []
+    rows, width = [], Width(store.width)
     for fingerprints, lims, ids in store.items():
-        rows += [(f, i) for m, f in enumerate(fingerprints.tolist()) for i in np.asarray(ids)[lims[m] : lims[m + 1]].tolist()]
+        numbers = width.numbers(check_fingerprints(fingerprints, width))
+        rows += [(f, i) for m, f in enumerate(numbers) for i in np.asarray(ids)[lims[m] : lims[m + 1]].tolist()]
     return rows
 
 

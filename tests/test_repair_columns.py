@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from repairing import GENERATION, flip
+from repairing import GENERATION, content, flip
 
 import fpstore
 from fpstore import _kernel
@@ -13,7 +13,6 @@ from fpstore.format.column_file import ColumnFile
 from fpstore.format.manifest import MANIFEST_FILE
 from fpstore.format.stored_table import open_file_of_any_kind
 from fpstore.format.table import table_name
-from fpstore.io.check import check_fingerprints
 from fpstore.width import Width
 
 COUNT = 3000
@@ -32,17 +31,6 @@ PAGE = 4096
 def numbers_of(bits, seed=1):
     digits = np.random.default_rng([bits, seed]).integers(0, 256, (COUNT, bits // 8), np.uint8)
     return sorted({int.from_bytes(row.tobytes(), "big") for row in digits})
-
-
-def content(path):
-    with fpstore.open(path) as store:
-        report, width, held = store.verify(), Width(store.width), set()
-        assert report.ok, report.faults
-        for fingerprints, lims, ids in store.items():
-            plain = ids if isinstance(ids, list) else ids.tolist()
-            for i, number in enumerate(width.numbers(check_fingerprints(fingerprints, width))):
-                held |= {(number, name) for name in plain[lims[i] : lims[i + 1]]}
-        return held
 
 
 @pytest.fixture(scope="module", params=DESIGNS)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from repairing import GENERATION, damage_block, flip
+from repairing import GENERATION, content, damage_block, flip
 
 import fpstore
 from fpstore import _kernel
@@ -17,8 +17,6 @@ from fpstore.format.log import LOG_FILE
 from fpstore.format.manifest import MANIFEST_FILE
 from fpstore.format.strings import STRINGS_FILE
 from fpstore.format.table import TableReader, table_name
-from fpstore.io.check import check_fingerprints
-from fpstore.width import Width
 
 COUNT = 600
 P1 = 0x9E3779B185EBCA87  # of XXH64
@@ -40,17 +38,6 @@ def ids_of(kind, start, count):
     if kind == "row":
         return None
     return [f"d{i}" for i in range(start, start + count)] if kind == "string" else list(range(start, start + count))
-
-
-def content(path):
-    with fpstore.open(path) as store:
-        report, width, held = store.verify(), Width(store.width), set()
-        assert report.ok, report.faults
-        for fingerprints, lims, ids in store.items():
-            plain = ids if isinstance(ids, list) else ids.tolist()
-            for i, number in enumerate(width.numbers(check_fingerprints(fingerprints, width))):
-                held |= {(number, name) for name in plain[lims[i] : lims[i + 1]]}
-        return held
 
 
 @pytest.fixture(scope="module", params=WIDTHS)

@@ -1,26 +1,24 @@
-"""A column table or row file read in parts with ``pread``, for whole files and damaged ones: a mapping could end the process."""
+"""A column table or row file read in parts, for whole files and damaged ones."""
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
-from weakref import finalize
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.aliases import Bytes, Counts, Words
-from fpstore.arguments import printable
 from fpstore.cached import cached_property
 from fpstore.design import tables
 from fpstore.design.tables import TAG_BITS, TableSpec
-from fpstore.disk.files import RUN_REPAIR, open_file, read_at
+from fpstore.disk.files import read_at
 from fpstore.errors import CorruptStoreError, StorageError
+from fpstore.format.parts import FileInParts
 from fpstore.width import WORD_BITS, Width, ascending, leading_words
 
 COPIES, REFERENCES, ROWS = range(3)  # kinds
@@ -40,7 +38,7 @@ class Run(NamedTuple):
     behind: int
 
 
-class ColumnFile:
+class ColumnFile(FileInParts[_kernel.ColumnParts]):
     """A column table or a row file. What is read is compared with the checksums of its pages.
 
     Parameters
@@ -57,16 +55,8 @@ class ColumnFile:
     """
 
     def __init__(self, path: Path, header: bytes | None = None, most: int | None = None) -> None:
-        self.path = path
-        self._descriptor = open_file(path)
-        finalize(self, os.close, self._descriptor)
-        size = os.fstat(self._descriptor).st_size
-        size = size if most is None else min(size, most)
-        if size == 0:
-            raise CorruptStoreError(f"{path}: the table file is empty", path=path)
-        if header is None:
-            header = read_at(self._descriptor, path, 0, _kernel.HEADER_BYTES)
-        self.kernel = kernel = _kernel.ColumnParts(np.frombuffer(header, np.uint8), size, printable(path))
+        super().__init__(path, _kernel.ColumnParts, header, most)
+        kernel = self.kernel
         self._words = Width(kernel.width).words
         self._is_rows = kernel.kind == ROWS
         self._entry_bytes = 8 * self._words if self._is_rows else 2
@@ -79,24 +69,6 @@ class ColumnFile:
         if self._is_rows:  # how many buckets there are follows from their count
             return TableSpec(kernel.permutation, TAG_BITS, 0, tables.ROWS)
         return TableSpec(kernel.permutation, kernel.bucket_bits, kernel.threshold, KINDS[kernel.kind], kernel.tag_bits)
-
-    def fileno(self) -> int:
-        """Return the descriptor, which is closed with this object."""
-        return self._descriptor
-
-    def check_size(self) -> None:
-        """Refuse a file that has become shorter or longer since it was opened.
-
-        Raises
-        ------
-        CorruptStoreError
-        """
-        size, expected = os.fstat(self._descriptor).st_size, self.kernel.file_bytes
-        if size != expected:
-            raise CorruptStoreError(
-                f"{self.path}: the table file has {size} bytes, its header says {expected}: {RUN_REPAIR}",
-                path=self.path, expected=expected, got=size,
-            )  # fmt: skip
 
     # Reading
 

@@ -1,23 +1,21 @@
-"""A table file read in parts with ``pread``, for whole tables and damaged ones: a mapping could end the process."""
+"""A table file read in parts, for whole tables and damaged ones."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from weakref import finalize
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.aliases import Counts, Words
-from fpstore.arguments import printable
 from fpstore.cached import cached_property
 from fpstore.design.tables import TableSpec
-from fpstore.disk.files import RUN_REPAIR, open_file, read_at
+from fpstore.disk.files import read_at
 from fpstore.errors import CorruptStoreError, StorageError
 from fpstore.format import huffman
+from fpstore.format.parts import FileInParts
 from fpstore.width import Width, ascending, leading_words, rows_to_numbers
 
 PIECE_BYTES = 1 << 20  # of blocks, read at once
@@ -26,7 +24,7 @@ DECODE_ROOM = 1 << 18
 SPARSE = 64  # blocks between keys that are read one by one
 
 
-class TableFile:
+class TableFile(FileInParts[_kernel.TableParts]):
     """A table file.
 
     Parameters
@@ -41,38 +39,12 @@ class TableFile:
     """
 
     def __init__(self, path: Path, header: bytes | None = None) -> None:
-        self.path = path
-        self._descriptor = open_file(path)
-        finalize(self, os.close, self._descriptor)
-        size = os.fstat(self._descriptor).st_size
-        if size == 0:
-            raise CorruptStoreError(f"{path}: the table file is empty", path=path)
-        if header is None:
-            header = read_at(self._descriptor, path, 0, _kernel.HEADER_BYTES)
-        self.kernel = _kernel.TableParts(np.frombuffer(header, np.uint8), size, printable(path))
+        super().__init__(path, _kernel.TableParts, header)
 
     @property
     def spec(self) -> TableSpec:
         """What a design says of such a table."""
         return TableSpec(self.kernel.permutation, self.kernel.prefix_bits, self.kernel.flips)
-
-    def fileno(self) -> int:
-        """Return the descriptor, which is closed with this object."""
-        return self._descriptor
-
-    def check_size(self) -> None:
-        """Refuse a file that has become shorter or longer since it was opened.
-
-        Raises
-        ------
-        CorruptStoreError
-        """
-        size, expected = os.fstat(self._descriptor).st_size, self.kernel.file_bytes
-        if size != expected:
-            raise CorruptStoreError(
-                f"{self.path}: the table file has {size} bytes, its header says {expected}: {RUN_REPAIR}",
-                path=self.path, expected=expected, got=size,
-            )  # fmt: skip
 
     @cached_property
     def block_keys(self) -> Words:

@@ -24,7 +24,8 @@ def rows_of(store):
     rows, width = [], Width(store.width)
     for fingerprints, lims, ids in store.items():
         numbers = width.numbers(check_fingerprints(fingerprints, width))
-        rows += [(f, i) for m, f in enumerate(numbers) for i in np.asarray(ids)[lims[m] : lims[m + 1]].tolist()]
+        every = [number for number, count in zip(numbers, np.diff(lims).tolist(), strict=True) for _ in range(count)]
+        rows += zip(every, np.asarray(ids).tolist(), strict=True)
     return rows
 
 

@@ -74,8 +74,8 @@ class Model:
 
     def matches(self, version: int, query: int, radius: int, base: bool = False) -> list[tuple[int, int]]:
         content = self.at(version)[0]
-        found = [(fp, (fp ^ query).bit_count()) for fp in content if base or fp not in self.base]
-        return sorted((m for m in found if m[1] <= radius), key=lambda m: m[::-1])
+        found = [((fp ^ query).bit_count(), fp) for fp in content if base or fp not in self.base]
+        return [(fp, distance) for distance, fp in sorted(m for m in found if m[0] <= radius)]
 
 
 def clustered(rng: random.Random, count: int, width: int) -> list[int]:

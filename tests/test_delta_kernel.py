@@ -21,9 +21,12 @@ def isa(request: pytest.FixtureRequest) -> Iterator[str]:
     _kernel.select_isa(before)
 
 
-def base_columns(pair: Pair, queries: list[int], radius: int) -> tuple:
+def within(rows: list[list[tuple[int, int]]], radius: int) -> list[list[tuple[int, int]]]:
+    return [[match for match in row if match[1] <= radius] for row in rows]
+
+
+def base_columns(pair: Pair, rows: list[list[tuple[int, int]]]) -> tuple:
     """Return what the tables would: the matches of the base, whatever the delta says."""
-    rows = [Model(pair.model.base).matches(0, q, radius, base=True) for q in queries]
     lims = np.cumsum([0, *map(len, rows)]).astype(np.int64)
     distances = np.array([d for row in rows for _, d in row], distance_type(pair))
     return lims, pair.rows(fp for row in rows for fp, _ in row), distances
@@ -38,19 +41,23 @@ def check(pair: Pair, version: int) -> None:
     content, said, _ = model.at(version)
     queries = pair.queries(37)
     rows = pair.rows(queries)
+    base = Model(model.base)
+    of_base = [base.matches(0, q, pair.width, base=True) for q in queries]
+    of_delta = [model.matches(version, q, pair.width) for q in queries]
+    of_both = [model.matches(version, q, pair.width, base=True) for q in queries]
     for radius in sorted({*range(min(pair.radius, 9) + 1), pair.radius, 13, 26, pair.width}):
         found = delta.probe(rows, radius, version)
         assert [c.dtype for c in found] == [np.int64, np.uint64, distance_type(pair)]
-        expected = [model.matches(version, q, radius) for q in queries]
+        expected = within(of_delta, radius)
         assert lists(*found) == expected
         assert [delta.probe_one(q, radius, version) for q in queries] == expected
-        merged = delta.combine(base_columns(pair, queries, radius), found, version)
-        assert lists(*merged) == [model.matches(version, q, radius, base=True) for q in queries]
+        merged = delta.combine(base_columns(pair, within(of_base, radius)), found, version)
+        assert lists(*merged) == within(of_both, radius)
     for radius in (pair.radius, 20, pair.width):
-        assert lists(*delta.scan(rows, radius, version)) == [model.matches(version, q, radius) for q in queries]
+        assert lists(*delta.scan(rows, radius, version)) == within(of_delta, radius)
         for limit in (1, 4, 2**40):
             *found, more = delta.nearest(rows, radius, limit, version)
-            expected = [model.matches(version, q, radius) for q in queries]
+            expected = within(of_delta, radius)
             assert lists(*found) == [row[:limit] for row in expected]
             assert more.tolist() == [len(row) > limit for row in expected]
     fps = [*pair.pool, *queries]
@@ -237,12 +244,12 @@ def test_buckets_of_every_size(isa, radius, loaded):
     delta.index()
     queries = np.concatenate([rng.choice(fps, 40) ^ (np.uint64(1) << rng.integers(0, 64, 40, np.uint64)), centre ^ flips[:20]])
     for version, seen in ((36, 37), (700, 754), (754, n)):
-        distances = np.bitwise_count(queries[:, None] ^ fps[None, :seen])
+        every = []
+        for row in np.bitwise_count(queries[:, None] ^ fps[None, :seen]):
+            near = np.flatnonzero(row <= max(radius, 13))
+            every.append([(fp, distance) for distance, fp in sorted(zip(row[near].tolist(), fps[near].tolist(), strict=True))])
         for r in {*range(min(radius, 7) + 1), radius, 13}:
-            expected = []
-            for row in distances:
-                near = np.flatnonzero(row <= r)
-                expected.append(sorted(zip(fps[near].tolist(), row[near].tolist(), strict=True), key=lambda m: m[::-1]))
+            expected = within(every, r)
             assert lists(*delta.probe(queries, r, version)) == expected
             assert lists(*delta.scan(queries, r, version)) == expected
             assert delta.probe_one(int(queries[3]), r, version) == expected[3]

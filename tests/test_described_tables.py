@@ -106,8 +106,8 @@ def test_numbers_in_names_are_written_in_one_way(name):
 @pytest.mark.parametrize(("name", "radius", "width"), [("blocks-9-5", 16, 64), ("striped-31-2", 64, 256)])
 def test_a_proof_ends(name, radius, width):
     """Which flips a radius needs was looked for without an end; what is left is exact all the same."""
-    looked_up = design(name, radius, width).lookups(1 << 20, radius)
-    assert len(looked_up) <= len(design(name, radius, width).tables)
+    made = design(name, radius, width)
+    assert len(made.lookups(1 << 20, radius)) <= len(made.tables)
 
 
 def test_tables_that_take_too_long_to_prove_are_refused():

@@ -305,15 +305,13 @@ def test_scan_and_nearest(width, kind):
                 assert more[i] == (len(near) > 3)
 
 
-@pytest.mark.parametrize(("width", "kind", "prefix_bits"), [
-    (width, kind, bits)
-    for (width, bits), kind in [
-        (shape, kind) for shape in itertools.product(OTHERS, (0, 1, 9, 20, 31, 32, 41, 64)) for kind in kinds_of(shape[0])[:3]
-    ]
-    if bits <= width
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("width", "kind", "prefix_bits"),
+    [case for case in crossed(OTHERS, range(3), (0, 1, 9, 20, 31, 32, 41, 64)) if case.values[2] <= case.values[0]],
+)
 def test_probe(width, kind, prefix_bits):
     """Once each: what lies within the radius and shares enough leading bits with the query in one of two tables."""
+    kind = kinds_of(width)[kind]
     for size, block_bytes in ((3, 128), (65, 512), (700, 128)):
         rows, found = tables(width, kind, size, block_bytes)
         queries = rows_near(rows, size + prefix_bits, width, 40)

@@ -88,7 +88,9 @@ def check_export(pair: Pair, version: int) -> None:
     assert lists(lims, ids) == [[] if fp in pair.model.base else sorted(content.get(fp, ())) for fp in numbers]
 
 
-@pytest.mark.parametrize(("isa", "radius", "loaded"), crossed(ISAS, [*range(8), 8, 11, 20, 40, 64], [0, 3, 6]), indirect=["isa"])
+@pytest.mark.parametrize(
+    ("isa", "radius", "loaded"), crossed(ISAS, [*range(8), 8, 11, 20, 40, 64], [0, 3, 6], share=4), indirect=["isa"]
+)
 def test_every_version_reads_as_the_model_says(isa, radius, loaded):
     """Also those that came when the delta was loaded, before it was indexed."""
     check_versions(Pair(radius, radius, IDENTITY if radius == 2 else SHUFFLED), loaded)
@@ -140,7 +142,9 @@ def insert_slowly(pair: Pair, rows: list[tuple[int, int, int]], radius: int, alw
     return found, inserted
 
 
-@pytest.mark.parametrize(("isa", "radius", "always"), crossed(ISAS, [0, 1, 3, 7, 8, 12, 30, 64], [False, True]), indirect=["isa"])
+@pytest.mark.parametrize(
+    ("isa", "radius", "always"), crossed(ISAS, [0, 1, 3, 7, 8, 12, 30, 64], [False, True], share=4), indirect=["isa"]
+)
 def test_probe_insert_goes_query_by_query(isa, radius, always):
     check_probe_inserts(Pair(50 + radius, radius, fingerprints=200), always)
 
@@ -220,8 +224,9 @@ def test_a_delta_that_is_loading_is_not_probed():
 # --- Many -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("loaded", [0, 754, 6000])
-@pytest.mark.parametrize("radius", [0, 1, 3, 7, 9, 16, 30])
+@pytest.mark.parametrize(
+    ("isa", "radius", "loaded"), crossed(ISAS, [0, 1, 3, 7, 9, 16, 30], [0, 754, 6000], share=4), indirect=["isa"]
+)
 def test_buckets_of_every_size(isa, radius, loaded):
     """Fingerprints in one cluster fill few buckets, and the others are in nearly as many as there are."""
     rng = np.random.default_rng(radius)

@@ -116,7 +116,7 @@ def name_of(number, strings):
 
 @pytest.mark.parametrize(
     ("width", "kind", "design", "strings"),
-    crossed(OTHERS, SETS, DESIGNS, [False, True], share=6),
+    crossed(OTHERS, SETS, DESIGNS, [False, True], share=12),
     ids=lambda value: value[0] if isinstance(value, tuple) else str(value),
 )
 def test_a_store_that_lives(tmp_path, width, kind, design, strings):

@@ -103,7 +103,9 @@ def test_numbers_in_names_are_written_in_one_way(name):
         design(name, 3)
 
 
-@pytest.mark.parametrize(("name", "radius", "width"), [("blocks-9-5", 16, 64), ("striped-31-2", 64, 256)])
+@pytest.mark.parametrize(
+    ("name", "radius", "width"), [("striped-31-2", 64, 256), pytest.param("blocks-9-5", 16, 64, marks=pytest.mark.slow)]
+)
 def test_a_proof_ends(name, radius, width):
     """Which flips a radius needs was looked for without an end; what is left is exact all the same."""
     made = design(name, radius, width)

@@ -79,6 +79,21 @@ def test_large_sets(tmp_path, isa, kind, width):
                 assert matches(built.prober.probe(as_given(queries), radius, thresholds)) == right
 
 
+@pytest.mark.parametrize("count", [1023, 1024, 3000])
+@pytest.mark.parametrize("width", [32, 64, 128, 256])
+def test_many_queries_are_answered_in_their_own_order(tmp_path, width, count):
+    """They are asked in the order of their leading bits, in which some are equal."""
+    rng = np.random.default_rng(width)
+    words = make_set("clustered", width, 2000, rng)
+    built = Built(tmp_path, words, width, 4, 8, rng)
+    queries = rng.permutation(make_queries(words, width, count, 4, rng))
+    queries[count // 2 :] = queries[: count - count // 2]
+    for thresholds in (even_thresholds(4, 4), None):
+        found = matches(built.prober.probe(as_given(queries), 4, thresholds))
+        assert found == brute(words, queries, 4)
+        assert sum(map(bool, found)) > count // 4
+
+
 @pytest.mark.parametrize(("width", "tables"), [(32, 2), (64, 8), (64, 1), (128, 1), (256, 32)])
 def test_every_radius_up_to_the_width(tmp_path, width, tables):
     rng = np.random.default_rng(3)

@@ -292,7 +292,8 @@ struct ColumnFlow {
     for (size_t q = 0; q < queries.count; q += kSlots) {
       if (__builtin_expect(should_stop(options.stop, kSlots), 0)) return column_interrupted(fault);
       for (unsigned i = 0; i < kSlots && q + i < queries.count; ++i) {
-        const Status status = ask(queries.words + W * (q + i), static_cast<uint32_t>(q + i), i);
+        const size_t query = queries.order ? queries.order[q + i] : q + i;
+        const Status status = ask(queries.words + W * query, static_cast<uint32_t>(query), i);
         if (__builtin_expect(status != Status::ok, 0)) return status;
       }
       const Status status = drain();

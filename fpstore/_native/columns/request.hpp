@@ -35,6 +35,7 @@ struct Ring {
 struct ColumnQueries {
   const uint64_t* words;  // of all, one query after the other
   size_t count;
+  const uint32_t* order = nullptr;  // in which they are asked, if not in their own
 };
 
 struct ColumnOptions {

@@ -73,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--log2", type=int, help="log2 of the number of fingerprints (by default each operation's own, mostly 24)"
     )
+    parser.add_argument("--width", type=int, help="of far and ranking: the cases of this width alone")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument(
         "--processor-time", action="store_true",
@@ -102,14 +103,15 @@ def main() -> None:
         names = [name for name in OPERATIONS if args.smoke or name not in BY_NAME_ONLY]
     with tempfile.TemporaryDirectory(dir=args.folder, prefix="fpstore-bench-") as folder:
         options = Options(
-            log2=args.log2, repeats=1 if args.smoke else args.repeats, seed=args.seed, folder=Path(folder), smoke=args.smoke,
+            log2=args.log2, width=args.width, repeats=1 if args.smoke else args.repeats, seed=args.seed,
+            folder=Path(folder), smoke=args.smoke,
             designs=args.designs, kinds=args.data, query_count=args.queries, memory=args.memory, inputs=tuple(args.json_in),
             pictures=Path(folder) if args.smoke else args.plots_to, processor_time=args.processor_time,
         )  # fmt: skip
         bench = Bench(options)
         bench.report.update(
             command=shlex.join(["python", "tools/bench", *sys.argv[1:]]), machine=machine(), versions=versions(), seed=args.seed,
-            log2=args.log2, repeats=options.repeats, smoke=args.smoke,
+            log2=args.log2, width=args.width, repeats=options.repeats, smoke=args.smoke,
         )  # fmt: skip
         for name in names:
             print(f"{name} ...", file=sys.stderr, flush=True)

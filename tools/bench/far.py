@@ -149,6 +149,8 @@ def far(bench: Bench) -> Result:
     last: tuple[Any, ...] = ()
     rows = np.empty((0, 0), np.uint8)
     for case in CASES:
+        if bench.options.width not in (None, case.width):
+            continue
         log2 = bench.log2(case.log2)
         if last != (case.width, log2, case.kind):
             rows = KINDS[case.kind](np.random.default_rng([bench.seed, case.width]), 1 << log2, case.width)
@@ -161,7 +163,7 @@ def far(bench: Bench) -> Result:
 
 def _measure(bench: Bench, case: Case, rows: Bytes, design: str) -> Result:
     rng = np.random.default_rng([bench.seed, case.radius])
-    queries = near(rng, rows, 64 if bench.smoke else 4096, case.radius)
+    queries = near(rng, rows, 64 if bench.smoke else bench.options.query_count, case.radius)
     path = bench.folder / "far.fps"
     start = time.perf_counter()
     store = fpstore.build(path, rows, width=case.width, radius=case.radius, design=design, overwrite=True)

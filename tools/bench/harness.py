@@ -44,6 +44,7 @@ class Options:
     """The command line."""
 
     log2: int | None
+    width: int | None
     repeats: int
     seed: int
     folder: Path

@@ -235,8 +235,8 @@ def ranking(bench: Bench) -> Result:
     out: Result = {}
     try:
         for case in RANKED:
-            if bench.options.log2 not in (None, case.log2):
-                continue  # --log2 takes the cases of one size
+            if bench.options.log2 not in (None, case.log2) or bench.options.width not in (None, case.width):
+                continue  # --log2 and --width take the cases of one size and width
             log2 = SMOKE_LOG2 if bench.smoke else case.log2
             rows = KINDS[case.kind](np.random.default_rng([bench.seed, case.width]), 1 << log2, case.width)
             name = f"{case.width} bits, 2^{log2} {case.kind}"

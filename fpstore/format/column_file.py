@@ -41,17 +41,7 @@ class Run(NamedTuple):
 class ColumnFile(FileInParts[_kernel.ColumnParts]):
     """A column table or a row file. What is read is compared with the checksums of its pages.
 
-    Parameters
-    ----------
-    path : Path
-    header : bytes, optional
-        A header to use instead of the file's own, which is damaged.
-    most : int, optional
-        Bytes of the file that are looked at: the size that belongs to that header.
-
-    Raises
-    ------
-    StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
+    Parameters and errors are those of :class:`~fpstore.format.parts.FileInParts`.
     """
 
     def __init__(self, path: Path, header: bytes | None = None, most: int | None = None) -> None:

@@ -27,15 +27,7 @@ SPARSE = 64  # blocks between keys that are read one by one
 class TableFile(FileInParts[_kernel.TableParts]):
     """A table file.
 
-    Parameters
-    ----------
-    path : Path
-    header : bytes, optional
-        A header to use instead of the file's own, which is damaged.
-
-    Raises
-    ------
-    StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
+    Parameters and errors are those of :class:`~fpstore.format.parts.FileInParts`.
     """
 
     def __init__(self, path: Path, header: bytes | None = None) -> None:

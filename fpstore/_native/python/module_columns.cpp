@@ -219,7 +219,6 @@ struct ColumnIdentity {
     return {std::min(first * kRowsInBlock, table->header.count), std::min(end * kRowsInBlock, table->header.count)};
   }
 
-  // (lims, fingerprints, distances)
   // (lims, fingerprints, distances), or None when there are more than most matches.
   nb::object scan_range(Rows queries, unsigned radius, const Entries& entries, std::optional<uint64_t> most, const Stop* stop) const {
     nb::object columns = table->scan_at_most(queries, radius, entries.first, entries.end, most, stop);

@@ -25,6 +25,7 @@ DESIGNS = {
     "dealt references": (128, "dealt-8-9"),
 }
 COPIES = ("copies", "narrow copies", "dealt copies")
+QUICK = ("copies", "references", "dealt references")
 PAGE = 4096
 
 
@@ -33,7 +34,7 @@ def numbers_of(bits, seed=1):
     return sorted({int.from_bytes(row.tobytes(), "big") for row in digits})
 
 
-@pytest.fixture(scope="module", params=DESIGNS)
+@pytest.fixture(scope="module", params=[pytest.param(kind, marks=() if kind in QUICK else pytest.mark.slow) for kind in DESIGNS])
 def good(request, tmp_path_factory):
     """Return a store, its kind, and what it holds."""
     bits, design = DESIGNS[request.param]

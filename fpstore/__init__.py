@@ -24,6 +24,8 @@ from fpstore.errors import (
     StoreNotFoundError,
 )
 from fpstore.hashing import SimHash
+from fpstore.jobs.clusters import Clusters
+from fpstore.jobs.pairs import Pair, Pairs
 from fpstore.query.ids import Ids
 from fpstore.query.matches import Match, Matches, MatchList
 from fpstore.store import Store
@@ -32,6 +34,7 @@ __version__ = "0.2.0"
 
 __all__ = [
     "ClosedStoreError",
+    "Clusters",
     "CorruptStoreError",
     "Design",
     "FormatVersionError",
@@ -44,6 +47,8 @@ __all__ = [
     "MemoryLimitError",
     "MissingExtraError",
     "NotStoredError",
+    "Pair",
+    "Pairs",
     "Plan",
     "ReadOnlyError",
     "RepairReport",

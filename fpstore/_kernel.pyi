@@ -411,3 +411,51 @@ class BlockEncoder:
         counts: NDArray[np.uint32],
     ) -> int: ...
     def finish(self) -> tuple[NDArray[np.uint8], NDArray[np.uint64], NDArray[np.uint32]]: ...
+
+MOST_JOIN_BITS: int
+TAG_ROOM: int
+
+def index_rows(rows: NDArray[np.uint64], bucket_bits: int, starts: NDArray[np.uint64], tags: NDArray[np.uint16]) -> None: ...
+
+class JoinSide:
+    def __init__(self, rows: NDArray[np.uint64], starts: NDArray[np.uint64], tags: NDArray[np.uint16]) -> None: ...
+
+class PairJoin:
+    def __init__(
+        self,
+        left: JoinSide,
+        right: JoinSide | None,
+        permutation: NDArray[np.uint8],
+        bucket_masks: NDArray[np.uint64],
+        tag_masks: NDArray[np.uint64],
+        flips: list[int],
+        both: list[int],
+        tag_bits: int,
+        radius: int,
+        first: int,
+        end: int,
+    ) -> None: ...
+    @property
+    def done(self) -> bool: ...
+    def more(self, room: int, stop: Stop | None = None) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint16]]: ...
+
+class Linking:
+    def __init__(
+        self,
+        rows: NDArray[np.uint64],
+        starts: NDArray[np.uint64],
+        tags: NDArray[np.uint16],
+        permutation: NDArray[np.uint8],
+        flips: int,
+        both: int,
+        tag_bits: int,
+        radius: int,
+    ) -> None: ...
+    @property
+    def done(self) -> bool: ...
+    def more(self, room: int, stop: Stop | None = None) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint16]]: ...
+
+class Sets:
+    def __init__(self, count: int) -> None: ...
+    def unite(self, a: NDArray[np.uint64], b: NDArray[np.uint64]) -> None: ...
+    def names(self) -> NDArray[np.uint32] | NDArray[np.uint64]: ...

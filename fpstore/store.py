@@ -28,6 +28,8 @@ from fpstore.design.families import Design, check_design, check_radius
 from fpstore.errors import ClosedStoreError, FpstoreError, InputError, NotStoredError, ReadOnlyError, ScanWarning
 from fpstore.io import check_fingerprint, check_fingerprints, check_id, check_ids
 from fpstore.io.check import is_one
+from fpstore.jobs.clusters import Clusters, clusters_of
+from fpstore.jobs.pairs import Pairs, pairs_of
 from fpstore.query.advice import scan_advice
 from fpstore.query.batches import PROBE_QUERIES
 from fpstore.query.ids import IdLookup, Ids, fingerprints_of, number_of, numbers_of
@@ -456,6 +458,73 @@ class Store:
     def items(self) -> Iterator[tuple[Words, npt.NDArray[np.int64], Words | list[str]]]:
         """Yield everything stored now as pieces (fingerprints, lims, ids), in ascending order of fingerprint."""
         return ((self._width.outside(rows), lims, ids) for rows, lims, ids in self.snapshot().items())
+
+    # Whole-corpus jobs
+
+    def pairs(self, radius: int | None = None, *, threads: int | None = None) -> Iterator[Pairs]:
+        """Yield every pair of stored fingerprints within the radius, once, in batches. All are of this moment.
+
+        The pairs are found by a join of permuted tables (Manku, Jain, Das Sarma, WWW 2007, section 3; Qin and Xiao, *Pigeonring*,
+        VLDB 2018), which are sorted for it: the store's own design and radius do not matter. The fingerprints are held in
+        memory, about 26 bytes for each of 64 bits, as uint64 and twice sorted; the pairs are not.
+
+        Parameters
+        ----------
+        radius : int, optional
+            0 to the width; by default the store's.
+        threads : int, optional
+            By default one per processor.
+
+        Yields
+        ------
+        Pairs
+            ``a``, ``b``: a < b; ``distances``; and the ids of both. Two documents with the same fingerprint are no pair: they are
+            the ids of one fingerprint.
+
+        Raises
+        ------
+        InputError, CorruptStoreError, ClosedStoreError
+
+        Examples
+        --------
+        >>> import fpstore, tempfile, os
+        >>> store = fpstore.build(os.path.join(tempfile.mkdtemp(), "s.fps"), [0b1000, 0b1011, 0b1111_0000])
+        >>> [tuple(pair) for batch in store.pairs(radius=2) for pair in batch]
+        [(8, 11, 2)]
+        """
+        snapshot = self.snapshot()
+        radius = self._radius if radius is None else check_radius(radius, self.width)
+        return pairs_of(snapshot, radius, parse_threads(threads))
+
+    def clusters(self, radius: int | None = None) -> Clusters:
+        """Return the documents that near-duplicates connect: the connected components of two or more documents.
+
+        Two documents are connected if their fingerprints are equal or within the radius, and so are those that a chain of such
+        pairs connects. The pairs are not listed: the time does not grow with their number.
+
+        Parameters
+        ----------
+        radius : int, optional
+            0 to the width; by default the store's.
+
+        Returns
+        -------
+        Clusters
+
+        Raises
+        ------
+        InputError, CorruptStoreError, ClosedStoreError
+
+        Examples
+        --------
+        >>> import fpstore, tempfile, os
+        >>> path = os.path.join(tempfile.mkdtemp(), "s.fps")
+        >>> store = fpstore.build(path, [0b1000, 0b1011, 0b1000, 0b1111_0000], ids=["a", "b", "c", "d"])
+        >>> list(store.clusters(radius=2))
+        [['a', 'b', 'c']]
+        """
+        snapshot = self.snapshot()
+        return clusters_of(snapshot, self._radius if radius is None else check_radius(radius, self.width))
 
     # Changing
 

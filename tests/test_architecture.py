@@ -37,7 +37,7 @@ LAYERS = (
     ("hashing", "query"),
     ("building",),
     ("change",),
-    ("care",),
+    ("care", "jobs"),
     ("store",),
     ("api",),
     ("__init__",),

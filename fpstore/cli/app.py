@@ -15,6 +15,7 @@ import click
 from fpstore import __version__
 from fpstore.cli.backup import backup
 from fpstore.cli.build import build
+from fpstore.cli.cluster import cluster
 from fpstore.cli.delete import delete
 from fpstore.cli.demo import demo
 from fpstore.cli.export import export
@@ -24,6 +25,7 @@ from fpstore.cli.insert import insert
 from fpstore.cli.merge import merge
 from fpstore.cli.nearest import nearest
 from fpstore.cli.output import complain
+from fpstore.cli.pairs import pairs
 from fpstore.cli.plan import plan
 from fpstore.cli.probe import probe
 from fpstore.cli.repair import repair
@@ -178,6 +180,8 @@ for _verb in (
     delete,
     merge,
     split,
+    pairs,
+    cluster,
     stats,
     verify,
     export,

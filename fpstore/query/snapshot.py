@@ -173,7 +173,7 @@ class Snapshot:
         if len(missing):
             first = self.width.numbers(fingerprints[missing[:1]])[0]
             raise NotStoredError(f"the fingerprint {first} is not stored: `in` tells which ones are", got=first)
-        return lims, numbers if self.totals.id_kind != "string" else self._strings_of(numbers)
+        return lims, self.names_of(numbers)
 
     def id_numbers(self, fingerprints: Words) -> tuple[Lims, Words]:
         """Return (lims, id numbers) of fingerprints; those that are not stored have none."""
@@ -193,6 +193,10 @@ class Snapshot:
         if len(numbers) <= FEW_STRINGS:
             return [self._string(number) for number in numbers]
         return self._strings_of(np.array(numbers, np.uint64))
+
+    def names_of(self, numbers: Words) -> Words | list[str]:
+        """Return the ids of many id numbers."""
+        return numbers if self.totals.id_kind != "string" else self._strings_of(numbers)
 
     def _strings_of(self, numbers: Words) -> list[str]:
         """Return the strings of many numbers. Each distinct one is read once, in order, and is one object."""
@@ -319,7 +323,7 @@ class Snapshot:
     def items(self) -> Iterator[tuple[Words, Lims, Words | list[str]]]:
         """Yield everything as pieces (fingerprints, lims, ids), in ascending order."""
         for keys, counts, numbers in self.groups():
-            yield keys, lims_of(counts), numbers if self.totals.id_kind != "string" else self._strings_of(numbers)
+            yield keys, lims_of(counts), self.names_of(numbers)
 
 
 def cut_groups(group: Groups, bound: Words, side: str) -> tuple[Groups, Groups]:

@@ -183,6 +183,30 @@ inline size_t run_end(const T* a, size_t start, size_t n, size_t guess, uint64_t
   return high;
 }
 
+// Moves a[0, n) to out, sorted by the bits [depth, end) of the keys, of which there are at most kScatterBits.
+template <class T>
+__attribute__((noinline)) void counting_pass(const T* a, T* out, size_t n, unsigned depth, unsigned end, Stopper* stop) {
+  size_t starts[kDigits + 1] = {};
+  const unsigned bits = end - depth;
+  const bool counted = in_steps(n, stop, [&](size_t from, size_t to) {
+    for (size_t i = from; i < to; ++i) ++starts[digit(key_of(a[i]), depth, bits) + 1];
+  });
+  if (!counted) return;
+  for (size_t d = 0; d < size_t{1} << bits; ++d) starts[d + 1] += starts[d];
+  in_steps(n, stop, [&](size_t from, size_t to) {
+    for (size_t i = from; i < to; ++i) out[starts[digit(key_of(a[i]), depth, bits)]++] = a[i];
+  });
+}
+
+// Moves a[0, n) to out, sorted by the bits [depth, end) of the keys; the bits before depth are equal.
+template <class T>
+inline void sort_into(T* a, T* out, size_t n, unsigned depth, unsigned end, Stopper* stop) {
+  if (depth < end && end - depth <= kScatterBits && n > kInsertion) return counting_pass(a, out, n, depth, end, stop);
+  // The place in out is free: sort in a with it as scratch, then move it over while it is in the cache.
+  if (n > 1) sort_range(a, out, n, depth, end, stop);
+  in_steps(n, stop, [&](size_t from, size_t to) { memcpy(out + from, a + from, (to - from) * sizeof(T)); });
+}
+
 template <class T>
 void sort_range(T* a, T* tmp, size_t n, unsigned depth, unsigned end, Stopper* stop) {
   if (depth >= end) return;  // there is no bit to sort by: a prefix of 0 bits
@@ -193,10 +217,8 @@ void sort_range(T* a, T* tmp, size_t n, unsigned depth, unsigned end, Stopper* s
   const uint64_t mask = top_mask(depth);
   for (size_t start = 0; start < n;) {
     const size_t length = run_end(tmp, start, n, n >> kScatterBits, mask) - start;
-    // The part's old place in a is free: sort in tmp with it as scratch, then move it over while it is in the cache.
-    if (length > 1) sort_range(tmp + start, a + start, length, depth, end, stop);
-    if (!in_steps(length, stop, [&](size_t from, size_t to) { memcpy(a + start + from, tmp + start + from, (to - from) * sizeof(T)); }))
-      return;
+    sort_into(tmp + start, a + start, length, depth, end, stop);
+    if (stop && stop->ended) return;
     start += length;
   }
 }
@@ -302,12 +324,12 @@ void permute_sort(const Permutation& p, const uint64_t* keys, size_t n, const So
     const size_t length = n - start < kPiece ? n - start : kPiece;
     if (should_stop(stop, length)) return;
     permute_rows(p, in + start, piece, length);
-    for (size_t i = 0; i < length; ++i) out[starts[digit(key_of(piece[i]), 0, kScatterBits)]++] = piece[i];
+    for (size_t i = 0; i < length; ++i) tmp[starts[digit(key_of(piece[i]), 0, kScatterBits)]++] = piece[i];
   }
   // Each start has become the end of its part.
   for (size_t d = 0, start = 0; d < kDigits; start = starts[d++]) {
     if (should_stop(stop, starts[d] - start)) return;
-    if (starts[d] - start > 1) sort_range(out + start, tmp + start, starts[d] - start, kScatterBits, bits, stop);
+    sort_into(tmp + start, out + start, starts[d] - start, kScatterBits, bits, stop);
   }
 }
 

@@ -28,6 +28,24 @@ struct PortableTags {
     }
     return count;
   }
+
+  // Writes the places i < j of tags that are as near each other, from *row on as i while there is room, and returns how many; *row is
+  // n at the end. n is at most kTagsAtOnce, and room at least as large.
+  template <class Isa = PortableTags>
+  static unsigned near_pairs(const uint8_t* tags, unsigned n, unsigned* row, unsigned mask, unsigned limit, uint16_t* left,
+                             uint16_t* right, unsigned room) {
+    unsigned count = 0, i = *row;
+    for (; i < n && room - count >= n - i; ++i) {
+      const unsigned more = Isa::near_tags(tags + 2 * (i + 1), n - i - 1, load16(tags + 2 * i), mask, limit, right + count);
+      for (unsigned k = 0; k < more; ++k) {
+        left[count + k] = static_cast<uint16_t>(i);
+        right[count + k] = static_cast<uint16_t>(right[count + k] + i + 1);
+      }
+      count += more;
+    }
+    *row = i;
+    return count;
+  }
 };
 
 }  // namespace

@@ -3,10 +3,12 @@
 #include "columns/near_tags_avx512.hpp"
 #include "isa/avx512.hpp"
 #include "isa/kernel_set.hpp"
+#include "pairs/links.hpp"
 
 namespace fpstore {
 
 const KernelSets kAvx512 = make_sets<Avx512>("avx512");
 const ColumnKernels kColumnsAvx512 = make_columns<Avx512Tags>();
+const PairKernels kPairsAvx512 = make_pairs<Avx512Tags>();
 
 }  // namespace fpstore

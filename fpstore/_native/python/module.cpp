@@ -9,7 +9,6 @@
 #include <stdexcept>
 
 namespace fpstore {
-namespace {
 
 Permutation permutation_of(const Bytes& source, bool inverse) {
   const unsigned bits = static_cast<unsigned>(source.size());
@@ -23,6 +22,8 @@ Permutation permutation_of(const Bytes& source, bool inverse) {
   make_permutation(source.data(), bits, &forward, &backward);
   return inverse ? backward : forward;
 }
+
+namespace {
 
 unsigned width_of(const Bytes& permutation, const Rows& keys) {
   need_words(keys, words_of(static_cast<unsigned>(permutation.size())));
@@ -357,5 +358,6 @@ NB_MODULE(_kernel, m) {
   bind_merge(m);
   bind_log(m);
   bind_strings(m);
+  bind_pairs(m);
   bind_delta(m);
 }

@@ -207,6 +207,9 @@ inline void check(Status status, const Fault& fault, const std::string& path) {
   if (status != Status::ok) raise_fault(fault, path);
 }
 
+// A permutation of the bits of a fingerprint, or its inverse; ValueError if it is none (module.cpp).
+Permutation permutation_of(const Bytes& source, bool inverse);
+
 // Adds the classes of tables and of look-ups in them (module_tables.cpp).
 void bind_tables(nb::module_& m);
 // Adds the classes of column tables, and what their writer needs (module_columns.cpp).
@@ -222,5 +225,7 @@ void bind_merge(nb::module_& m);
 void bind_log(nb::module_& m);
 // Adds the functions that read records of strings (module_strings.cpp).
 void bind_strings(nb::module_& m);
+// Adds the class of joins (module_pairs.cpp).
+void bind_pairs(nb::module_& m);
 
 }  // namespace fpstore

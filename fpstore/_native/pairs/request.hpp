@@ -1,0 +1,109 @@
+// What is asked of a join: the pairs of rows, of one sorted array or of two, that lie within a radius of each other.
+#pragma once
+#include "columns/near_tags.hpp"
+#include "format/permutation.hpp"
+#include "isa/runtime.hpp"
+
+namespace fpstore {
+
+// One permuted table of a join: the bits of a fingerprint that are its bucket, and those that are its tag. A pair meets in the table
+// if its rows differ in at most `flips` bits of the bucket, and in at most `both` of the two together. That some table has each
+// pair within the radius is shown in columns/request.hpp; the first of them reports it.
+struct Meeting {
+  uint64_t bucket_mask[kMaxWords];
+  uint64_t tag_mask[kMaxWords];
+  unsigned flips;
+  unsigned both;
+};
+
+// Permuted rows in the order of their buckets. Bucket b has the rows [starts[b], starts[b + 1]); the tags are 16 bits each, with
+// kSectionRoom bytes behind them that can be read.
+struct JoinSide {
+  const uint64_t* rows;
+  const uint64_t* starts;
+  const uint8_t* tags;
+};
+
+struct Join {
+  JoinSide left, right;     // the same, if pairs within one set are asked for
+  bool within;              // each pair of one set is reported once, the lesser fingerprint first
+  const Meeting* meetings;  // of this table, and those before it
+  unsigned table;
+  unsigned bucket_bits;
+  unsigned radius;
+  uint16_t tag_mask;
+  Permutation inverse;
+};
+
+// How far a join has come.
+struct JoinPlace {
+  uint64_t bucket, end;  // those on the left that remain
+  uint32_t flipped;      // bits of the mask
+  uint32_t mask;         // the bits in which the bucket on the right differs
+  unsigned part, group;  // of a large bucket: by which part of the tags its rows are brought together, and which of them come next
+  uint64_t row, other;   // in the bucket or group on the left, and in that on the right
+};
+
+// Pairs as rows and their distances.
+struct PairSink {
+  uint64_t* a;
+  uint64_t* b;
+  uint16_t* distances;
+  size_t count, room;  // of pairs, at least kTagsAtOnce
+};
+
+// Adds pairs until there is none left (true) or perhaps no room (false). When it is stopped, stop->ended is set.
+using JoinPairs = bool (*)(const Join& join, JoinPlace* place, PairSink* sink, Stopper* stop);
+
+// A table whose rows are connected: as a side of a join, but rows and tags change places. live[b] is the end of those rows of bucket b
+// that were not reached; at first it is starts[b + 1]. The stack has room for all rows of the buckets.
+struct LinkTable {
+  uint64_t* rows;
+  const uint64_t* starts;
+  uint16_t* tags;
+  uint64_t* live;
+  uint64_t* stack;
+  unsigned bucket_bits;
+  unsigned flips;  // as of a Meeting
+  unsigned both;
+  unsigned radius;
+  uint16_t tag_mask;
+  Permutation inverse;
+};
+
+// How far a search for links has come.
+struct LinkPlace {
+  uint64_t bucket, end;  // where starts are looked for
+  uint64_t waiting;      // on the stack: reached, but have not asked
+  uint64_t row;          // that asks
+  uint32_t flipped;      // of its bucket, in that which is asked
+  uint32_t mask;
+  uint64_t upto;  // rows before it are still to be compared
+  bool asking, begun;
+};
+
+using LinkRows = bool (*)(const LinkTable& table, LinkPlace* place, PairSink* sink, Stopper* stop);
+
+struct PairKernels {
+  JoinPairs join_ones, join_pairs, join_fours;  // rows of one word, of two, of four
+  LinkRows link_ones, link_pairs, link_fours;
+};
+
+extern const PairKernels kPairsScalar;
+extern const PairKernels kPairsAvx2;
+extern const PairKernels kPairsAvx512;
+
+const PairKernels& pair_kernels();
+
+// Writes where each bucket of rows begins, which are in the order of their leading bits, and their tags, the 16 bits that follow.
+// False when the rows are in another order.
+bool index_buckets(const uint64_t* rows, unsigned words, uint64_t count, unsigned bucket_bits, uint64_t* starts, uint16_t* tags);
+
+// Unites the sets that a[i] and b[i] are in. parents[i] is at most i; a set is named by its least member.
+template <class Number>
+void unite(Number* parents, const uint64_t* a, const uint64_t* b, uint64_t count);
+// Lets each parent be the least member of its set.
+template <class Number>
+void name_sets(Number* parents, uint64_t count);
+
+}  // namespace fpstore

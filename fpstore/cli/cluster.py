@@ -1,0 +1,52 @@
+"""``fpstore cluster``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from fpstore.cli import types
+from fpstore.cli.options import Talk, json_option, output_option, store_argument, talk_options
+from fpstore.cli.output import count
+from fpstore.cli.verb import Verb
+
+if TYPE_CHECKING:
+    from fpstore import Clusters
+
+COLUMNS = ("id", "cluster", "representative")
+
+
+@click.command(cls=Verb)
+@store_argument
+@click.option(
+    "-r", "--radius", type=types.RADIUS, metavar="BITS", help="Largest distance of a pair; by default the store's radius."
+)
+@output_option("Where to write: .tsv, .csv, .jsonl or .parquet")
+@json_option
+@talk_options
+def cluster(store: str, radius: int | None, output: str, as_json: bool, talk: Talk) -> None:
+    """Find the clusters of near-duplicates: documents that pairs within the radius connect, also in chains.
+
+    Writes a line `id cluster representative` per document that is in a cluster of two or more, cluster by cluster,
+    separated by tabs, without a header; with --json, an object per line. Clusters are numbered from 0. The representative
+    is the document with the least id; where ids are strings, the one that was inserted first.
+
+    $ fpstore cluster crawl.fps --radius 2
+    $ fpstore cluster crawl.fps --output clusters.parquet
+    $ fpstore cluster crawl.fps --json --quiet
+    """
+    import fpstore
+    from fpstore.io import open_writer
+
+    with fpstore.open(store) as opened:
+        found = opened.clusters(radius)
+        with open_writer(output, format="jsonl" if as_json else None, columns=COLUMNS, width=opened.width) as writer:
+            writer.write(found.columns())
+    talk.note(summary(found))
+
+
+def summary(found: Clusters) -> str:
+    """Return in a line what was found."""
+    largest = f", the largest of {count(int(found.sizes.max()), 'document')}" if len(found) else ""
+    return f"{count(found.documents, 'document')}, {count(len(found), 'cluster')}{largest}, {found.removed:,} beside one of each"

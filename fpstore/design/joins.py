@@ -1,0 +1,159 @@
+"""Designs of joins: the permuted tables in which all pairs within a radius meet, and which to take.
+
+A join sorts its tables for itself, compares what stands in buckets near each other, and drops them. Its tables are a ring of
+column tables: the bits of a bucket, and behind them a tag of the next block (see ``_native/columns/request.hpp`` for why that
+is exact). Each row of a bucket is compared with those of the buckets that differ from it in few bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from math import comb
+from typing import NamedTuple
+
+import numpy as np
+
+from fpstore import _kernel
+from fpstore.aliases import Words
+from fpstore.cached import cached_property
+from fpstore.design.columns import columns
+from fpstore.design.dealing import deal
+from fpstore.design.families import lookup_radius
+from fpstore.design.sample import Sample
+from fpstore.design.tables import LEAST_BUCKET_BITS, ROWS, TAG_BITS, TableSpec, identity, spread
+from fpstore.errors import InputError
+from fpstore.width import WORD_BITS, Width
+
+MOST_BLOCKS = 40
+DEALT_PLANS = 2  # the best, of which those with dealt bits are compared, too
+
+
+class JoinWork(NamedTuple):
+    """The work of a join for each of its rows, in the units priced by :data:`NANOSECONDS`."""
+
+    sorted: float  # words permuted and sorted
+    meetings: float  # buckets that a row is compared with
+    candidates: float  # tags compared
+    survivors: float  # distances computed
+
+
+NANOSECONDS = JoinWork(sorted=9.0, meetings=6.0, candidates=0.1, survivors=4.0)
+
+
+@dataclass(frozen=True)
+class JoinDesign:
+    """The tables of a join.
+
+    Attributes
+    ----------
+    name : str
+    radius : int
+    tables : tuple of TableSpec
+        Each with its permutation, the bits of its buckets and of its tag.
+    flips : tuple of int
+        In how many bits of the bucket a pair may differ, for each table.
+    both : tuple of int
+        And in how many of bucket and tag together.
+    """
+
+    name: str
+    radius: int
+    tables: tuple[TableSpec, ...]
+    flips: tuple[int, ...]
+    both: tuple[int, ...]
+
+    @property
+    def width(self) -> Width:
+        """The width of the fingerprints."""
+        return self.tables[0].width
+
+    @cached_property
+    def bucket_masks(self) -> Words:
+        """The bits of the buckets of each table, as rows."""
+        return self._masks([table.permutation[: table.prefix_bits] for table in self.tables])
+
+    @cached_property
+    def tag_masks(self) -> Words:
+        """The bits of the tags of each table, as rows."""
+        return self._masks([sorted(table.tag) for table in self.tables])
+
+    def _masks(self, sets: Sequence[Sequence[int]]) -> Words:
+        bits = self.width.words * WORD_BITS
+        return Width(bits).rows(sum(1 << (bits - 1 - bit) for bit in some) for some in sets)
+
+
+def everything(radius: int, width: int) -> JoinDesign:
+    """Return the design that compares every pair."""
+    return JoinDesign("scan", radius, (TableSpec(identity(width), 0, 0, tag_bits=min(width, TAG_BITS)),), (0,), (radius,))
+
+
+def designs(count: int, radius: int, width: int) -> Iterator[JoinDesign]:
+    """Yield the designs that are worth comparing for a set of so many."""
+    yield everything(radius, width)
+    if radius > lookup_radius(width):
+        return
+    wanted = max(count.bit_length() - 5, LEAST_BUCKET_BITS)
+    for blocks in range(1, min(MOST_BLOCKS, radius + 1) + 1):
+        most = min(width // blocks, wanted, _kernel.MOST_JOIN_BITS)
+        for bits in {most, most - 2, most - 4, min(most, TAG_BITS)}:
+            with suppress(InputError):  # too few bits, or every bucket would be looked at
+                yield _ring(f"columns-{blocks}-{bits}", columns(blocks, radius, width, bits), radius)
+
+
+def dealt(design: JoinDesign, sample: Sample) -> JoinDesign:
+    """Return the design with its bits dealt to the blocks by a sample; InputError if there are none to deal."""
+    blocks, bits = len(design.tables), design.tables[0].prefix_bits
+    return _ring(f"dealt-{blocks}-{bits}", deal(blocks, bits, design.radius, sample).tables, design.radius)
+
+
+def _ring(name: str, specs: Sequence[TableSpec], radius: int) -> JoinDesign:
+    tables = [table for table in specs if table.kind != ROWS]
+    thresholds = spread(len(tables), radius)
+    kept = [place for place, t in enumerate(thresholds) if t >= 0]
+    both = [thresholds[place] + thresholds[(place + 1) % len(tables)] + 1 for place in kept]
+    return JoinDesign(name, radius, tuple(tables[p] for p in kept), tuple(thresholds[p] for p in kept), tuple(both))
+
+
+def work(design: JoinDesign, count: int, sample: Sample | None = None) -> JoinWork:
+    """Return the work of comparing one row with a set of so many, uniform or like the sample."""
+    met = candidates = survivors = 0.0
+    for table, flips, both in zip(design.tables, design.flips, design.both, strict=True):
+        met += sum(comb(table.prefix_bits, f) for f in range(flips + 1))
+        if sample is None:
+            for f in range(flips + 1):
+                found = comb(table.prefix_bits, f) * count / 2.0**table.prefix_bits
+                near = sum(comb(table.tag_bits, more) for more in range(min(both - f, table.tag_bits) + 1))
+                candidates += found
+                survivors += found * near / 2.0**table.tag_bits
+        else:
+            bucket = sample.distances(table.permutation[: table.prefix_bits])
+            tag = sample.distances(sorted(table.tag))
+            met_in = bucket <= flips
+            candidates += count * float(np.mean(met_in))
+            survivors += count * float(np.mean(met_in & (bucket + tag <= both)))
+    return JoinWork(len(design.tables) * design.width.words, met, candidates, survivors)
+
+
+def nanoseconds(done: JoinWork, within: bool) -> float:
+    """Return the estimated time for each row, on one thread; within one set each pair is met once."""
+    share = 0.5 if within else 1.0
+    return done.sorted * NANOSECONDS.sorted + share * sum(
+        amount * price for amount, price in zip(done[1:], NANOSECONDS[1:], strict=True)
+    )
+
+
+def plan_join(count: int, radius: int, width: int, sample: Sample | None = None) -> JoinDesign:
+    """Return the design with the least estimated time for the pairs within a set of so many."""
+    measured = sample if sample is not None and sample.skewed else None
+
+    def cost(design: JoinDesign) -> float:
+        return nanoseconds(work(design, count, measured), within=True)
+
+    ranked = sorted(designs(count, radius, width), key=cost)
+    if measured is not None:
+        for design in ranked[:DEALT_PLANS]:
+            with suppress(InputError):
+                ranked.append(dealt(design, measured))
+    return min(ranked, key=cost)

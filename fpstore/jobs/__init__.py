@@ -1,0 +1,1 @@
+"""Whole-corpus work over snapshots: pairs, clusters, joins, deduplication."""

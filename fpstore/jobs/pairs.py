@@ -1,0 +1,103 @@
+"""All pairs of a store within a radius, in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.aliases import Lims, Words
+from fpstore.design.joins import JoinDesign, plan_join
+from fpstore.design.sample import Sample
+from fpstore.jobs.joining import PairColumns, pairs_within
+from fpstore.query.snapshot import Snapshot
+from fpstore.width import Distances, Width, empty_rows
+
+
+class Pair(NamedTuple):
+    """Two stored fingerprints within the radius.
+
+    Attributes
+    ----------
+    a, b : int
+        The lesser fingerprint first.
+    distance : int
+        The number of bits in which they differ.
+    """
+
+    a: int
+    b: int
+    distance: int
+
+
+class Pairs:
+    """Some of the pairs of stored fingerprints, in columns. Iterates as :class:`Pair`.
+
+    Attributes
+    ----------
+    distances : ndarray of uint8, shape (pairs,)
+        Of fingerprints of 256 bits, uint16.
+    """
+
+    def __init__(self, columns: PairColumns, snapshot: Snapshot) -> None:
+        self.rows_a, self.rows_b, distances = columns  # as the kernel knows the fingerprints
+        self._snapshot = snapshot
+        self._width: Width = snapshot.width
+        self.distances: Distances = distances.astype(np.uint8 if self._width.bits < 256 else np.uint16)
+
+    @property
+    def a(self) -> npt.NDArray[Any]:
+        """The lesser fingerprint of each pair: uint64, shape (pairs,); other widths as :attr:`fpstore.Matches.fingerprints`."""
+        return self._width.outside(self.rows_a)
+
+    @property
+    def b(self) -> npt.NDArray[Any]:
+        """The greater fingerprint of each pair, in the same form."""
+        return self._width.outside(self.rows_b)
+
+    def ids_a(self) -> tuple[Lims, Words | list[str]]:
+        """Return (lims, ids): the first fingerprint of pair p has ``ids[lims[p]:lims[p + 1]]``; uint64, or strings in a list."""
+        return self._snapshot.ids_of(self.rows_a)
+
+    def ids_b(self) -> tuple[Lims, Words | list[str]]:
+        """Return the same of the second fingerprint of each pair."""
+        return self._snapshot.ids_of(self.rows_b)
+
+    def __len__(self) -> int:
+        return len(self.distances)
+
+    def __getitem__(self, place: int) -> Pair:
+        place = range(len(self))[place]
+        a, b = (self._width.numbers(rows[place : place + 1])[0] for rows in (self.rows_a, self.rows_b))
+        return Pair(a, b, int(self.distances[place]))
+
+    def __iter__(self) -> Iterator[Pair]:
+        return map(Pair, self._width.numbers(self.rows_a), self._width.numbers(self.rows_b), self.distances.tolist())
+
+    def __repr__(self) -> str:
+        return f"<fpstore.Pairs: {len(self)} pairs>"
+
+
+def rows_of(snapshot: Snapshot) -> Words:
+    """Return all fingerprints of a snapshot, ascending."""
+    rows = empty_rows(snapshot.totals.fingerprints, snapshot.width.words)
+    done = 0
+    for piece in snapshot.fingerprints():
+        rows[done : done + len(piece)] = piece
+        done += len(piece)
+    return rows
+
+
+def join_design(rows: Words, radius: int, width: Width) -> JoinDesign:
+    """Return the design to take for the pairs of a set."""
+    return plan_join(len(rows), radius, width.bits, Sample(rows, width))
+
+
+def pairs_of(snapshot: Snapshot, radius: int, threads: int) -> Iterator[Pairs]:
+    """Yield the pairs of a snapshot; see :meth:`fpstore.Store.pairs`."""
+    rows = rows_of(snapshot)
+    for columns in pairs_within(rows, join_design(rows, radius, snapshot.width), threads):
+        if len(columns.a):
+            yield Pairs(columns, snapshot)

@@ -1,0 +1,367 @@
+"""All pairs and clusters against brute force: every width, radius and design of a join, in small and large steps."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from itertools import combinations
+
+import numpy as np
+import pytest
+from column_sets import KINDS, as_given, make_set
+from commandline import failure, fine, run
+
+import fpstore
+from fpstore import _kernel
+from fpstore.design.families import lookup_radius
+from fpstore.design.joins import dealt, designs, everything, plan_join
+from fpstore.design.sample import SAMPLE_SIZE, Sample
+from fpstore.errors import ClosedStoreError, InputError
+from fpstore.jobs import joining, linking
+from fpstore.jobs.joining import pairs_within
+from fpstore.jobs.linking import connected
+from fpstore.width import WIDTHS, Width, places_of
+
+
+def brute(rows):
+    """Return the distances of all pairs of rows, by their places."""
+    words = rows.reshape(len(rows), -1 if len(rows) else 1)
+    return np.stack([np.bitwise_count(words ^ word).sum(axis=1) for word in words]) if len(rows) else np.zeros((0, 0), int)
+
+
+def wanted_pairs(distances, radius):
+    a, b = np.nonzero(np.triu(distances <= radius, 1))
+    return list(zip(a.tolist(), b.tolist(), distances[a, b].tolist(), strict=True))
+
+
+def wanted_sets(distances, radius):
+    """Return the least member of the component of each row, by flooding."""
+    out = np.full(len(distances), -1)
+    for start in range(len(distances)):
+        if out[start] < 0:
+            reached, wave = np.zeros(len(distances), bool), np.array([start])
+            while len(wave):
+                reached[wave] = True
+                wave = np.flatnonzero((distances[wave] <= radius).any(axis=0) & ~reached)
+            out[reached] = start
+    return out.tolist()
+
+
+def found_pairs(rows, design, threads=1):
+    out = []
+    for part in pairs_within(rows, design, threads):
+        places = (places_of(rows, side).tolist() for side in (part.a, part.b))
+        out += zip(*places, part.distances.tolist(), strict=True)
+    return sorted(out)
+
+
+def some_designs(count, radius, width):
+    """Return the designs that are proposed for sets of several sizes, of which none has too many buckets for a test."""
+    made = {d.name: d for n in (count, 1 << 14, 1 << 20) for d in designs(n, radius, width)}
+    return [d for d in made.values() if d.tables[0].prefix_bits <= 14]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_pairs_and_sets(width, kind):
+    rng = np.random.default_rng([width, len(kind)])
+    rows = as_given(make_set(kind, width, 400, rng))
+    distances = brute(rows)
+    for radius in (0, 1, 3, 4, 7, 12, lookup_radius(width) + 1):
+        pairs, sets = wanted_pairs(distances, radius), wanted_sets(distances, radius)
+        some = some_designs(len(rows), radius, width)
+        for design in (some[i] for i in rng.choice(len(some), min(len(some), 3), replace=False)):
+            assert found_pairs(rows, design) == pairs, (radius, design.name)
+            assert connected(rows, design).tolist() == sets, (radius, design.name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("isa", _kernel.available_isas())
+def test_pairs_and_sets_of_every_design(isa, width, kind):
+    chosen = _kernel.isa()
+    _kernel.select_isa(isa)
+    try:
+        rows = as_given(make_set(kind, width, 600, np.random.default_rng([width, len(kind), 1])))
+        distances = brute(rows)
+        for radius in range(lookup_radius(width) + 2):
+            pairs, sets = wanted_pairs(distances, radius), wanted_sets(distances, radius)
+            for design in some_designs(len(rows), radius, width):
+                assert found_pairs(rows, design) == pairs, (radius, design.name)
+                assert connected(rows, design).tolist() == sets, (radius, design.name)
+    finally:
+        _kernel.select_isa(chosen)
+
+
+@pytest.mark.parametrize("isa", _kernel.available_isas())
+@pytest.mark.parametrize("radius", [1, 3, 5])
+def test_large_buckets(isa, radius):
+    """Rows of a bucket are brought together by parts of their tags; groups of them are larger than what is compared at once."""
+    chosen = _kernel.isa()
+    _kernel.select_isa(isa)
+    try:
+        rng = np.random.default_rng(radius)
+        low = rng.integers(0, 2**12, 1800, np.uint64) | rng.integers(0, 4, 1800, np.uint64) << np.uint64(40)
+        rows = np.unique(low | rng.integers(0, 2, 1800, np.uint64) << np.uint64(60))
+        distances = brute(rows)
+        for design in some_designs(len(rows), radius, 64)[-4:]:
+            assert found_pairs(rows, design) == wanted_pairs(distances, radius), design.name
+            assert connected(rows, design).tolist() == wanted_sets(distances, radius), design.name
+    finally:
+        _kernel.select_isa(chosen)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 31, 32, 33, 64, 65])
+def test_few_rows(width, count):
+    rows = as_given(make_set("clustered", width, count, np.random.default_rng([width, count])))
+    distances = brute(rows)
+    for radius in (0, 3, width):
+        design = plan_join(len(rows), radius, width)
+        assert found_pairs(rows, design) == wanted_pairs(distances, radius)
+        assert connected(rows, design).tolist() == wanted_sets(distances, radius)
+
+
+@pytest.mark.parametrize("radius", [0, 2, 5, 9])
+def test_small_steps_and_threads(monkeypatch, radius):
+    """A join goes on where it ran out of room, in every loop; threads find the same."""
+    rows = as_given(make_set("clustered", 64, 1500, np.random.default_rng(radius)))
+    distances = brute(rows)
+    monkeypatch.setattr(joining, "ROOM", 1)
+    monkeypatch.setattr(joining, "LEAST_ROWS", 100)
+    monkeypatch.setattr(linking, "ROOM", 1)
+    monkeypatch.setattr(linking, "HELD_LINKS", 10)
+    for design in some_designs(len(rows), radius, 64)[:4]:
+        for threads in (1, 3):
+            assert found_pairs(rows, design, threads) == wanted_pairs(distances, radius), (design.name, threads)
+        assert connected(rows, design).tolist() == wanted_sets(distances, radius), design.name
+
+
+def test_a_family_of_all_near_each_other_is_not_listed():
+    """A ball of 2^16 fingerprints has 2^31 pairs within the radius; its links are fewer than its members, in each table."""
+    bits = np.arange(1 << 16, dtype=np.uint64)
+    rows = np.unique(bits << np.uint64(3))
+    design = plan_join(len(rows), 16, 64)
+    links = sum(len(part.a) for part in linking.links_within(rows, design))
+    assert len(rows) - 1 <= links < len(rows) * len(design.tables)
+    assert not connected(rows, design).any()
+
+
+def test_dealt_bits_are_found_by_a_sample():
+    rows = as_given(make_set("balanced", 64, SAMPLE_SIZE + 100, np.random.default_rng(1)))
+    sample = Sample(rows, Width(64))
+    assert sample.skewed
+    rows = rows[:600]
+    distances = brute(rows)
+    plain = next(design for design in some_designs(1 << 14, 6, 64) if len(design.tables) == 4)
+    for design in (dealt(plain, sample), plan_join(1 << 14, 6, 64, sample)):
+        assert design.name.startswith("dealt")
+        assert found_pairs(rows, design) == wanted_pairs(distances, 6)
+
+
+def test_the_plan_is_a_scan_where_nothing_else_is_cheaper():
+    assert plan_join(4, 3, 64).name == "scan"
+    assert plan_join(1 << 20, 40, 64) == everything(40, 64)
+    assert plan_join(1 << 22, 3, 64).name == "columns-4-16"
+
+
+# Of a store
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Return a store with changes, and what it holds: (fingerprint, id)."""
+    rows = make_set("clustered", 64, 600, np.random.default_rng(5))[:, 0]
+    ids = [f"d{i}" for i in range(len(rows))]
+    fpstore.build(tmp_path / "s", rows[:400], ids[:400], radius=3).close()
+    opened = fpstore.open(tmp_path / "s", "r+", sync="none")
+    opened.insert(rows[400:], ids[400:])
+    opened.insert(rows[:50], [f"again{i}" for i in range(50)])
+    opened.delete(ids=ids[60:90])
+    held = [*zip(rows.tolist(), ids, strict=True), *((int(rows[i]), f"again{i}") for i in range(50))]
+    with opened:
+        yield opened, [(f, i) for f, i in held if i not in set(ids[60:90])]
+
+
+def components(held, radius):
+    """Return the clusters of (fingerprint, id), by brute force."""
+    sets = {i: {i} for _, i in held}
+    for (f, i), (g, j) in combinations(held, 2):
+        if (f ^ g).bit_count() <= radius and sets[i] is not sets[j]:
+            sets[i] |= sets[j]
+            for k in sets[j]:
+                sets[k] = sets[i]
+    return {frozenset(members) for members in sets.values() if len(members) > 1}
+
+
+@pytest.mark.parametrize("radius", [None, 0, 4])
+def test_pairs_of_a_store_with_changes(store, radius):
+    opened, held = store
+    near = 3 if radius is None else radius
+    stored = sorted({f for f, _ in held})
+    expected = {(f, g, (f ^ g).bit_count()) for f, g in combinations(stored, 2) if (f ^ g).bit_count() <= near}
+    batches = list(opened.pairs(radius, threads=2))
+    found = [tuple(pair) for batch in batches for pair in batch]
+    assert len(found) == len(expected) == sum(map(len, batches))
+    assert set(found) == expected
+    ids = {f: sorted(i for g, i in held if g == f) for f in stored}
+    for batch in batches:
+        assert batch[0] == next(iter(batch))
+        assert batch[-1] == list(batch)[-1]
+        for side, (lims, names) in ((batch.a, batch.ids_a()), (batch.b, batch.ids_b())):
+            for p, f in enumerate(side.tolist()):
+                assert sorted(names[lims[p] : lims[p + 1]]) == ids[f]
+
+
+@pytest.mark.parametrize("radius", [None, 0, 4])
+def test_clusters_of_a_store_with_changes(store, radius):
+    opened, held = store
+    found = opened.clusters(radius)
+    assert {frozenset(members) for members in found} == components(held, 3 if radius is None else radius)
+    assert len(found) == len(list(found)) == len(found[:])
+    assert found.documents == len(held)
+    assert found.removed == sum(len(members) - 1 for members in found)
+    columns = found.columns()
+    assert columns["representative"] == [members[0] for members in found for _ in members]
+    assert columns["id"] == [name for members in found for name in members]
+    assert columns["cluster"].tolist() == [c for c, members in enumerate(found) for _ in members]
+
+
+def test_integer_ids_in_order(tmp_path):
+    with fpstore.build(tmp_path / "s", [5, 4, 1 << 40, 5, 1 << 41 | 1 << 50], ids=[9, 3, 7, 2, 8]) as store:
+        assert list(store.clusters(1)) == [[2, 3, 9]]
+        assert list(store.clusters(3)) == [[2, 3, 7, 8, 9]]
+        assert store.clusters(1)[0] == [2, 3, 9]
+        assert store.clusters(1)[-1:] == [[2, 3, 9]]
+
+
+def test_a_document_of_several_fingerprints_connects_them(tmp_path):
+    far = 0xFFFF_0000_FFFF_0000
+    with fpstore.build(tmp_path / "s", [1, far, 0, far + 1, 1 << 30 | 7 << 9], ids=["a", "a", "b", "c", "d"]) as store:
+        assert list(store.clusters(1)) == [["a", "b", "c"]]
+        assert list(store.clusters(0)) == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_forms_of_every_width(tmp_path, width):
+    values = [3, 1, 1 << (width - 1), (1 << width) - 1]
+    with fpstore.build(tmp_path / "s", values, width=width, radius=2) as store:
+        (batch,) = store.pairs()
+        assert [tuple(pair) for pair in batch] == [(1, 3, 1), (1, 1 << (width - 1), 2)] == [tuple(batch[0]), tuple(batch[1])]
+        assert batch.a.dtype == store.probe_many(values).fingerprints.dtype
+        assert batch.distances.dtype == store.probe_many(values).distances.dtype
+        assert list(store.clusters()) == [[0, 1, 2]]
+        assert [len(b) for b in store.pairs(width)] == [6]
+
+
+def test_pairs_are_of_one_moment(store):
+    opened, held = store
+    pairs = opened.pairs()
+    new = max(f for f, _ in held) ^ 1
+    opened.insert(new, "new")
+    assert new not in {f for batch in pairs for pair in batch for f in pair[:2]}
+
+
+def test_an_empty_store_has_none(tmp_path):
+    with fpstore.build(tmp_path / "s", []) as store:
+        assert (list(store.pairs()), list(store.clusters()), store.clusters().removed) == ([], [], 0)
+        assert repr(store.clusters()) == "<fpstore.Clusters: 0 clusters of 0 among 0 documents>"
+
+
+@pytest.mark.parametrize("radius", [-1, 65, 1.5, "3"])
+def test_radii_that_are_none(store, radius):
+    with pytest.raises(InputError, match="radius"):
+        store[0].pairs(radius)
+    with pytest.raises(InputError, match="radius"):
+        store[0].clusters(radius)
+
+
+def test_a_closed_store_refuses(store):
+    store[0].close()
+    with pytest.raises(ClosedStoreError):
+        store[0].pairs()
+    with pytest.raises(ClosedStoreError):
+        store[0].clusters()
+
+
+# Of the kernel
+
+
+def test_the_kernel_refuses_what_is_no_table():
+    rows = np.arange(4, dtype=np.uint64) << np.uint64(62)
+    starts, tags = np.empty(5, np.uint64), np.empty(4 + _kernel.TAG_ROOM, np.uint16)
+    with pytest.raises(ValueError, match="order"):
+        _kernel.index_rows(rows[::-1].copy(), 2, starts, tags)
+    with pytest.raises(ValueError, match="tags"):
+        _kernel.index_rows(rows, 2, starts, tags[:4].copy())
+    with pytest.raises(ValueError, match="starts"):
+        _kernel.index_rows(rows, 3, starts, tags)
+    with pytest.raises(ValueError, match="bits"):
+        _kernel.index_rows(rows, 60, starts, tags)
+    _kernel.index_rows(rows, 2, starts, tags)
+    identity = np.arange(64, dtype=np.uint8)
+    with pytest.raises(ValueError, match="last start"):
+        _kernel.JoinSide(rows[:3].copy(), starts, tags)
+    with pytest.raises(ValueError, match="descend"):
+        _kernel.JoinSide(rows, np.array([0, 3, 2, 4, 4], np.uint64), tags)
+    with pytest.raises(ValueError, match="power of two"):
+        _kernel.Linking(rows, np.array([0, 1, 2, 4], np.uint64), tags, identity, 0, 1, 16, 1)
+    with pytest.raises(ValueError, match="permutation"):
+        _kernel.Linking(rows, starts, tags, np.zeros(64, np.uint8), 0, 1, 16, 1)
+    with pytest.raises(ValueError, match="width"):
+        _kernel.Linking(rows, starts, tags, np.arange(128, dtype=np.uint8), 0, 1, 16, 1)
+    side, mask = _kernel.JoinSide(rows, starts, tags), np.zeros(1, np.uint64)
+    for flips, both, first, end in (([2], [1], 0, 4), ([0], [1], 0, 5), ([0], [1], 3, 2), ([], [], 0, 4)):
+        with pytest.raises(ValueError, match=r"both|buckets|each table"):
+            _kernel.PairJoin(side, None, identity, mask, mask, flips, both, 16, 1, first, end)
+    with pytest.raises(IndexError):
+        _kernel.Sets(3).unite(np.array([3], np.uint64), np.array([0], np.uint64))
+
+
+# On the command line
+
+
+def test_the_verbs(tmp_path):
+    source = tmp_path / "in.tsv"
+    source.write_text("0000000000000008\ta\n000000000000000b\tb\n0000000000000008\tc\n00000000ffff0000\td\n")
+    path = tmp_path / "s"
+    fine("build", path, source, "--quiet")
+    assert fine("pairs", path, "-r", 2) == (
+        "0000000000000008\t000000000000000b\t2\ta\tb\n0000000000000008\t000000000000000b\t2\tc\tb\n"
+    )
+    found = [json.loads(line) for line in fine("pairs", path, "--json").splitlines()]
+    assert found[0] == {"a": "0000000000000008", "b": "000000000000000b", "distance": 2, "id_a": "a", "id_b": "b"}
+    told = run("cluster", path)
+    assert told.stdout == "a\t0\ta\nb\t0\ta\nc\t0\ta\n"
+    assert told.stderr == "fpstore: 4 documents, 1 cluster, the largest of 3 documents, 2 beside one of each\n"
+    assert fine("cluster", path, "-r", 1, "--quiet") == "a\t0\ta\nc\t0\ta\n"
+    fine("cluster", path, "-o", tmp_path / "c.parquet", "--quiet")
+    import pyarrow.parquet
+
+    assert pyarrow.parquet.read_table(tmp_path / "c.parquet").to_pylist()[1] == {"id": "b", "cluster": 0, "representative": "a"}
+    assert "radius" in failure("pairs", path, "-r", 65)
+
+
+def test_many_ids_of_a_pair_are_written_in_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr("fpstore.cli.pairs.MOST_ROWS", 7)
+    path = tmp_path / "s"
+    with fpstore.build(path, [1] * 5 + [3] * 4 + [1 << 60] * 2) as store:
+        lines = fine("pairs", path, "--radius", 1).splitlines()
+        assert len(store) == 3
+    assert sorted(line.split("\t")[3:] for line in lines) == sorted([str(a), str(b)] for a in range(5) for b in range(5, 9))
+
+
+def test_an_interrupt_ends_a_join(tmp_path):
+    """A join of one bucket of a million rows would take minutes."""
+    path = tmp_path / "s"
+    fpstore.build(path, np.random.default_rng(1).integers(0, 2**64, 1 << 20, np.uint64), radius=1).close()
+    program = f"import fpstore; s = fpstore.open({str(path)!r}); print('on', flush=True); list(s.pairs(30, threads=1))"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        assert b"KeyboardInterrupt" in process.communicate(timeout=60)[1]
+    assert list(tmp_path.iterdir()) == [path]

@@ -156,7 +156,7 @@ def test_dealt_bits_are_found_by_a_sample():
     rows = rows[:600]
     distances = brute(rows)
     plain = next(design for design in some_designs(1 << 14, 6, 64) if len(design.tables) == 4)
-    for design in (dealt(plain, sample), plan_join(1 << 14, 6, 64, sample)):
+    for design in (dealt(plain, sample), plan_join(1 << 17, 6, 64, sample)):
         assert design.name.startswith("dealt")
         assert found_pairs(rows, design) == wanted_pairs(distances, 6)
 

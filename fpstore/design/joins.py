@@ -30,6 +30,9 @@ MOST_BLOCKS = 40
 DEALT_PLANS = 2  # the best, of which those with dealt bits are compared, too
 
 
+SAMPLED_FROM = 1 << 17  # fewer rows are compared, each with each, in less time than a sample is looked at
+
+
 class JoinWork(NamedTuple):
     """The work of a join for each of its rows, in the units priced by :data:`NANOSECONDS`."""
 
@@ -146,7 +149,7 @@ def nanoseconds(done: JoinWork, within: bool) -> float:
 
 def plan_join(count: int, radius: int, width: int, sample: Sample | None = None) -> JoinDesign:
     """Return the design with the least estimated time for the pairs within a set of so many."""
-    measured = sample if sample is not None and sample.skewed else None
+    measured = sample if sample is not None and count >= SAMPLED_FROM and sample.skewed else None
 
     def cost(design: JoinDesign) -> float:
         return nanoseconds(work(design, count, measured), within=True)

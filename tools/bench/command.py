@@ -23,7 +23,22 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import billion, building, cold, column_prices, data, far, kernel, living, naming, planning, plots, probing, skew
+from bench import (
+    billion,
+    building,
+    cold,
+    column_prices,
+    corpus,
+    data,
+    far,
+    kernel,
+    living,
+    naming,
+    planning,
+    plots,
+    probing,
+    skew,
+)
 from bench.harness import Bench, Options, Result, machine, versions
 
 OPERATIONS: dict[str, Callable[[Bench], Result]] = {
@@ -40,6 +55,8 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "skew": skew.skew,
     "far": far.far,
     "radii": far.radii,
+    "pairs": corpus.pairs,
+    "clusters": corpus.clusters,
     "insert": living.insert,
     "probe-insert": living.probe_insert,
     "look": living.look,

@@ -1,0 +1,119 @@
+"""The operations pairs and clusters: all near-duplicates of a set."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import numpy as np
+
+import fpstore
+from bench import data
+from bench.data import Words
+from bench.harness import Bench, Result, ratio
+
+RADIUS = 3
+SIZES = (20, 22, 24, 26)
+CHECKED = 1 << 10  # fingerprints whose neighbours are compared with what probes find
+PROBED = 1 << 16
+FAMILY_SHARE = 5  # of the documents, one in so many is in a family
+LEAST_FAMILY, MOST_FAMILY = 2, 100_000
+
+
+def planted(seed: int, log2: int) -> Words:
+    """Return uniform keys of which a tenth are others of them with one to three bits flipped."""
+    keys = data.uniform(seed, log2)
+    count = len(keys) // 10
+    keys[:count] = data.near(seed, keys[count:], count)
+    return keys
+
+
+def families(seed: int, log2: int) -> Words:
+    """Return keys of which a fifth are in families of 2 to 100,000: within three bits of a centre, or it itself.
+
+    The sizes are drawn so that small families and large ones have about as many members together.
+    """
+    rng = np.random.default_rng([seed, 1 << 45])
+    keys = data.uniform(seed, log2)
+    count, start = len(keys) // FAMILY_SHARE, 0
+    while start < count:
+        size = int(np.exp(rng.uniform(np.log(LEAST_FAMILY), np.log(min(MOST_FAMILY, max(count // 8, LEAST_FAMILY))))))
+        end = min(start + size, count)
+        centre = np.full(end - start, keys[-1 - start])
+        keys[start:end] = data.flipped(rng, centre, rng.integers(0, RADIUS + 1, end - start))
+        start = end
+    rng.shuffle(keys)
+    return keys
+
+
+def pairs(bench: Bench) -> Result:
+    """Find all pairs within three bits, with one thread and with two, beside a probe of every fingerprint."""
+    out: Result = {}
+    for log2 in bench.sizes(*SIZES):
+        with _store(bench, planted(bench.seed, log2)) as store:
+            one, two = (bench.seconds(lambda threads=threads: _count(store, threads)) for threads in (1, 2))  # type: ignore[misc]
+            some = np.fromiter(store, np.uint64, min(len(store), PROBED))
+            probing = bench.seconds(lambda some=some: store.probe_many(some, RADIUS, 1)) / len(some)  # type: ignore[misc]
+            _check(store, some[:CHECKED])
+            out[f"2^{log2}"] = {
+                "fingerprints": len(store),
+                "pairs": _count(store, 1),
+                "nanoseconds_per_fingerprint": round(one / len(store) * 1e9, 1),
+                "two_threads_faster": ratio(one, two),
+                "probing_each_nanoseconds": round(probing * 1e9, 1),
+                "probing_each_to_pairs": ratio(probing * len(store), one, 1),
+            }
+        shutil.rmtree(store.path)
+    return out
+
+
+def clusters(bench: Bench) -> Result:
+    """Find the clusters of a set with families, beside all pairs of one without."""
+    out: Result = {}
+    for log2 in bench.sizes(24):
+        with _store(bench, data.uniform(bench.seed, log2)) as store:
+            plain = bench.seconds(lambda: _count(store, 1)) / len(store)
+            alone = bench.seconds(lambda: store.clusters(RADIUS)) / len(store)
+        shutil.rmtree(store.path)
+        with _store(bench, families(bench.seed, log2)) as store:
+            took = bench.seconds(lambda: store.clusters(RADIUS)) / store.stats()["ids"]
+            found = store.clusters(RADIUS)
+            out[f"2^{log2}"] = {
+                "documents": found.documents,
+                "clusters": len(found),
+                "largest": int(found.sizes.max()),
+                "pairs_without_families_nanoseconds": round(plain * 1e9, 1),
+                "clusters_without_families_nanoseconds": round(alone * 1e9, 1),
+                "clusters_nanoseconds_per_document": round(took * 1e9, 1),
+                "clusters_to_pairs": ratio(took, plain),
+            }
+        shutil.rmtree(store.path)
+    return out
+
+
+def _store(bench: Bench, keys: Words) -> fpstore.Store:
+    return fpstore.build(bench.folder / "corpus.fps", keys, radius=RADIUS)
+
+
+def _count(store: fpstore.Store, threads: int) -> int:
+    return sum(map(len, store.pairs(RADIUS, threads=threads)))
+
+
+def _check(store: fpstore.Store, some: Words) -> None:
+    """Compare the pairs of some fingerprints with what probes find."""
+    wanted = np.sort(some)
+    matches = store.probe_many(wanted, RADIUS)
+    probed = {
+        frozenset(pair)
+        for pair in zip(np.repeat(wanted, np.diff(matches.lims)).tolist(), matches.fingerprints.tolist(), strict=True)
+        if pair[0] != pair[1]
+    }
+    joined = {frozenset(pair) for pair in _pairs_of(store, wanted)}
+    if probed != joined:
+        raise AssertionError("pairs and probes disagree")
+
+
+def _pairs_of(store: fpstore.Store, wanted: Words) -> Iterator[tuple[int, int]]:
+    for batch in store.pairs(RADIUS):
+        kept = np.isin(batch.a, wanted) | np.isin(batch.b, wanted)
+        yield from zip(batch.a[kept].tolist(), batch.b[kept].tolist(), strict=True)

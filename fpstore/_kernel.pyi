@@ -412,19 +412,16 @@ class BlockEncoder:
     ) -> int: ...
     def finish(self) -> tuple[NDArray[np.uint8], NDArray[np.uint64], NDArray[np.uint32]]: ...
 
-MOST_JOIN_BITS: int
 TAG_ROOM: int
 
 def index_rows(rows: NDArray[np.uint64], bucket_bits: int, starts: NDArray[np.uint64], tags: NDArray[np.uint16]) -> None: ...
 
-class JoinSide:
-    def __init__(self, rows: NDArray[np.uint64], starts: NDArray[np.uint64], tags: NDArray[np.uint16]) -> None: ...
-
 class PairJoin:
     def __init__(
         self,
-        left: JoinSide,
-        right: JoinSide | None,
+        rows: NDArray[np.uint64],
+        starts: NDArray[np.uint64],
+        tags: NDArray[np.uint16],
         permutation: NDArray[np.uint8],
         bucket_masks: NDArray[np.uint64],
         tag_masks: NDArray[np.uint64],

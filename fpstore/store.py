@@ -462,11 +462,11 @@ class Store:
     # Whole-corpus jobs
 
     def pairs(self, radius: int | None = None, *, threads: int | None = None) -> Iterator[Pairs]:
-        """Yield every pair of stored fingerprints within the radius, once, in batches. All are of this moment.
+        """Yield every pair of stored fingerprints within the radius, once, in batches. Later changes are not seen.
 
         The pairs are found by a join of permuted tables (Manku, Jain, Das Sarma, WWW 2007, section 3; Qin and Xiao, *Pigeonring*,
-        VLDB 2018), which are sorted for it: the store's own design and radius do not matter. The fingerprints are held in
-        memory, about 26 bytes for each of 64 bits, as uint64 and twice sorted; the pairs are not.
+        VLDB 2018), which are sorted for it: the store's own design and radius do not matter. It holds the fingerprints and two
+        sorted copies in memory: about 26 bytes for a fingerprint of 64 bits. Pairs are not held.
 
         Parameters
         ----------
@@ -478,7 +478,7 @@ class Store:
         Yields
         ------
         Pairs
-            ``a``, ``b``: a < b; ``distances``; and the ids of both. Two documents with the same fingerprint are no pair: they are
+            ``a``, ``b``: a < b; ``distances``; ``ids()``. Two documents with the same fingerprint are no pair: they are
             the ids of one fingerprint.
 
         Raises
@@ -497,10 +497,11 @@ class Store:
         return pairs_of(snapshot, radius, parse_threads(threads))
 
     def clusters(self, radius: int | None = None) -> Clusters:
-        """Return the documents that near-duplicates connect: the connected components of two or more documents.
+        """Return the groups that near-duplicates form: the connected components of two or more documents.
 
         Two documents are connected if their fingerprints are equal or within the radius, and so are those that a chain of such
-        pairs connects. The pairs are not listed: the time does not grow with their number.
+        pairs connects. The pairs are not listed: the time does not grow with their number. Memory: about 40 bytes for a
+        fingerprint of 64 bits, and as much for a document.
 
         Parameters
         ----------

@@ -111,6 +111,46 @@ TABLES = ["probe_one", "probe", "probe sorted", "scan", "locate", "matches in or
 DELTA = [f"delta {name}" for name in ("probe", "scan", "states", "pairs", "find", "ids", "export")]
 
 
+def joins():
+    """Return calls that find the pairs and the links of a set whose rows are in one bucket, or in few that are far apart."""
+    rows = np.unique(np.random.default_rng(1).integers(0, 2**64, 1 << 16, dtype=np.uint64))
+    tags = np.empty(len(rows) + _kernel.TAG_ROOM, np.uint16)
+
+    def table(rows, bits):
+        starts = np.empty((1 << bits) + 1, np.uint64)
+        _kernel.index_rows(rows, bits, starts, tags)
+        return rows.copy(), starts, tags.copy()
+
+    def join(flips, bits, rows):
+        mask = np.zeros(1, np.uint64)
+        return _kernel.PairJoin(*table(rows, bits), IDENTITY, mask, mask, [flips], [flips + 1], 16, 0, 0, 1 << bits).more
+
+    def link(flips, bits, rows):
+        return _kernel.Linking(*table(rows, bits), IDENTITY, flips, flips + 1, 16, 0).more
+
+    return {
+        f"{make.__name__} {kind}": make(*arguments)
+        for make in (join, link)
+        for kind, arguments in {"one bucket": (0, 0, rows), "few rows of many buckets": (9, 18, rows[::300].copy())}.items()
+    }
+
+
+@pytest.mark.parametrize("name", joins())
+def test_signals_are_met_inside_a_join(met, name):
+    call = joins()[name]
+    assert met(lambda: call(1 << 18)) > 5
+
+
+def test_a_join_that_was_stopped_does_not_go_on():
+    for call in joins().values():
+        stop = _kernel.Stop()
+        stop.set()
+        with pytest.raises(InterruptedError):
+            call(1, stop=stop)
+        with pytest.raises(ValueError, match="stopped"):
+            call(1)
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_signals_are_met_inside_a_call_of_the_tables(store, skewed, met, name):
     """A call that looks for none meets at most one before it begins and one when it is over."""

@@ -185,6 +185,8 @@ def test_sorts_by_any_number_of_bits(isa, size):
     assert np.array_equal(numbered[::2], keys[order])
     assert np.array_equal(numbered[1::2], order)
     source = np.sort(keys)
+    other = np.random.default_rng(size).permutation(64).astype(np.uint8)
+    dealt = _kernel.permute(source, other, False)
     for bits in range(1, 65) if size < 3000 else (1, 8, 9, 10, 18, 19, 40, 63, 64):
         shift = np.uint64(64 - bits)
         part = keys.copy()
@@ -192,6 +194,8 @@ def test_sorts_by_any_number_of_bits(isa, size):
         assert np.array_equal(part, keys[np.argsort(keys >> shift, kind="stable")])
         _kernel.permute_sort(source, tableimage.IDENTITY, permuted, scratch, bits)
         assert np.array_equal(permuted, source)
+        _kernel.permute_sort(source, other, permuted, scratch, bits)
+        assert np.array_equal(permuted, dealt[np.argsort(dealt >> shift, kind="stable")])
 
 
 @pytest.mark.parametrize("isa", ISAS)

@@ -152,7 +152,7 @@ QUICK = ("probe", "insert", "build", "backup", "verify", "repair", "repair_sound
 def test_no_more_open_files(stores, tmp_path, operation, step):
     code, out, err = run_python(SWEEP, operation, stores, tmp_path, step)
     assert (code, err) == (0, ""), err
-    assert int(out) > 7 // step
+    assert int(out) > 5 // step
 
 
 def test_no_more_open_files_when_the_new_generation_is_in_place(stores, tmp_path, monkeypatch):

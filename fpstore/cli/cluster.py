@@ -30,7 +30,7 @@ def cluster(store: str, radius: int | None, output: str, as_json: bool, talk: Ta
 
     Writes a line `id cluster representative` per document that is in a cluster of two or more, cluster by cluster,
     separated by tabs, without a header; with --json, an object per line. Clusters are numbered from 0. The representative
-    is the document with the least id; where ids are strings, the one that was inserted first.
+    is the document with the least id; where ids are strings, the one whose id the store saw first.
 
     $ fpstore cluster crawl.fps --radius 2
     $ fpstore cluster crawl.fps --output clusters.parquet
@@ -49,4 +49,6 @@ def cluster(store: str, radius: int | None, output: str, as_json: bool, talk: Ta
 def summary(found: Clusters) -> str:
     """Return in a line what was found."""
     largest = f", the largest of {count(int(found.sizes.max()), 'document')}" if len(found) else ""
-    return f"{count(found.documents, 'document')}, {count(len(found), 'cluster')}{largest}, {found.removed:,} beside one of each"
+    return (
+        f"{count(found.documents, 'document')}, {count(len(found), 'cluster')}{largest}, {count(found.duplicates, 'duplicate')}"
+    )

@@ -54,9 +54,9 @@ def pairs(store: str, radius: int | None, output: str, as_json: bool, threads: i
 
 
 def rows_of_ids(batch: Pairs) -> Iterator[dict[str, Any]]:
-    """Yield the columns of some pairs, with a row for each id of the one beside each of the other."""
-    (lims_a, ids_a), (lims_b, ids_b) = batch.ids_a(), batch.ids_b()
-    sizes_a, sizes_b = np.diff(lims_a), np.diff(lims_b)
+    """Yield the columns of some pairs, one row for each pair of ids."""
+    lims, ids, place_a, place_b = batch.ids()
+    sizes_a, sizes_b = np.diff(lims)[place_a], np.diff(lims)[place_b]
     a, b = batch.a, batch.b
     before = np.concatenate([[0], np.cumsum(sizes_a * sizes_b)])
     for start in range(0, int(before[-1]), MOST_ROWS):
@@ -67,8 +67,8 @@ def rows_of_ids(batch: Pairs) -> Iterator[dict[str, Any]]:
             "a": a[pair],
             "b": b[pair],
             "distance": batch.distances[pair].astype(np.uint64),
-            "id_a": _taken(ids_a, lims_a[pair] + inside // sizes_b[pair]),
-            "id_b": _taken(ids_b, lims_b[pair] + inside % sizes_b[pair]),
+            "id_a": _taken(ids, lims[place_a[pair]] + inside // sizes_b[pair]),
+            "id_b": _taken(ids, lims[place_b[pair]] + inside % sizes_b[pair]),
         }
 
 

@@ -1,6 +1,6 @@
 """Designs of joins: the permuted tables in which all pairs within a radius meet, and which to take.
 
-A join sorts its tables for itself, compares what stands in buckets near each other, and drops them. Its tables are a ring of
+A join sorts its own tables, compares the rows of near buckets, and frees the tables. Its tables are a ring of
 column tables: the bits of a bucket, and behind them a tag of the next block (see ``_native/columns/request.hpp`` for why that
 is exact). Each row of a bucket is compared with those of the buckets that differ from it in few bits.
 """
@@ -11,26 +11,27 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import comb
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
-from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.cached import cached_property
 from fpstore.design.columns import columns
 from fpstore.design.dealing import deal
 from fpstore.design.families import lookup_radius
 from fpstore.design.sample import Sample
-from fpstore.design.tables import LEAST_BUCKET_BITS, ROWS, TAG_BITS, TableSpec, identity, spread
+from fpstore.design.tables import LEAST_BUCKET_BITS, MOST_BUCKET_BITS, ROWS, TAG_BITS, TableSpec, identity, spread
 from fpstore.errors import InputError
 from fpstore.width import WORD_BITS, Width
 
 MOST_BLOCKS = 40
-DEALT_PLANS = 2  # the best, of which those with dealt bits are compared, too
+SAMPLED_PLANS = 8  # the best for a uniform set, which are compared by the sample
+DEALT_PLANS = 2  # the best of them, of which those with dealt bits are compared, too
 
 
-SAMPLED_FROM = 1 << 17  # fewer rows are compared, each with each, in less time than a sample is looked at
+SAMPLED_FROM = 1 << 17  # below this, comparing every pair takes less time than planning from a sample
 
 
 class JoinWork(NamedTuple):
@@ -99,8 +100,8 @@ def designs(count: int, radius: int, width: int) -> Iterator[JoinDesign]:
         return
     wanted = max(count.bit_length() - 5, LEAST_BUCKET_BITS)
     for blocks in range(1, min(MOST_BLOCKS, radius + 1) + 1):
-        most = min(width // blocks, wanted, _kernel.MOST_JOIN_BITS)
-        for bits in {most, most - 2, most - 4, min(most, TAG_BITS)}:
+        most = min(width // blocks, wanted, MOST_BUCKET_BITS)
+        for bits in {*range(most - 4, most + 1, 2), min(most, TAG_BITS)}:  # larger buckets are fewer, which may cost less
             with suppress(InputError):  # too few bits, or every bucket would be looked at
                 yield _ring(f"columns-{blocks}-{bits}", columns(blocks, radius, width, bits), radius)
 
@@ -112,11 +113,11 @@ def dealt(design: JoinDesign, sample: Sample) -> JoinDesign:
 
 
 def _ring(name: str, specs: Sequence[TableSpec], radius: int) -> JoinDesign:
-    tables = [table for table in specs if table.kind != ROWS]
+    """Return the design of a ring for no more blocks than the radius needs: none of its tables is left out."""
+    tables = tuple(table for table in specs if table.kind != ROWS)
     thresholds = spread(len(tables), radius)
-    kept = [place for place, t in enumerate(thresholds) if t >= 0]
-    both = [thresholds[place] + thresholds[(place + 1) % len(tables)] + 1 for place in kept]
-    return JoinDesign(name, radius, tuple(tables[p] for p in kept), tuple(thresholds[p] for p in kept), tuple(both))
+    both = tuple(t + thresholds[(place + 1) % len(tables)] + 1 for place, t in enumerate(thresholds))
+    return JoinDesign(name, radius, tables, tuple(thresholds), both)
 
 
 def work(design: JoinDesign, count: int, sample: Sample | None = None) -> JoinWork:
@@ -139,24 +140,22 @@ def work(design: JoinDesign, count: int, sample: Sample | None = None) -> JoinWo
     return JoinWork(len(design.tables) * design.width.words, met, candidates, survivors)
 
 
-def nanoseconds(done: JoinWork, within: bool) -> float:
-    """Return the estimated time for each row, on one thread; within one set each pair is met once."""
-    share = 0.5 if within else 1.0
-    return done.sorted * NANOSECONDS.sorted + share * sum(
-        amount * price for amount, price in zip(done[1:], NANOSECONDS[1:], strict=True)
-    )
+def nanoseconds(done: JoinWork) -> float:
+    """Return the estimated time for each row, on one thread: each pair of buckets is compared once, for rows of both."""
+    compared = sum(amount * price for amount, price in zip(done[1:], NANOSECONDS[1:], strict=True))
+    return done.sorted * NANOSECONDS.sorted + compared / 2
 
 
 def plan_join(count: int, radius: int, width: int, sample: Sample | None = None) -> JoinDesign:
-    """Return the design with the least estimated time for the pairs within a set of so many."""
-    measured = sample if sample is not None and count >= SAMPLED_FROM and sample.skewed else None
-
-    def cost(design: JoinDesign) -> float:
-        return nanoseconds(work(design, count, measured), within=True)
-
-    ranked = sorted(designs(count, radius, width), key=cost)
-    if measured is not None:
-        for design in ranked[:DEALT_PLANS]:
-            with suppress(InputError):
-                ranked.append(dealt(design, measured))
-    return min(ranked, key=cost)
+    """Return the design with the least estimated time for the pairs within a set of so many, like the sample if there is one."""
+    priced = [(nanoseconds(work(design, count)), design) for design in designs(count, radius, width)]
+    priced.sort(key=itemgetter(0))
+    if sample is None or not sample.skewed:
+        return priced[0][1]
+    some = [design for _, design in priced[:SAMPLED_PLANS]] + [everything(radius, width)]
+    priced = sorted(((nanoseconds(work(design, count, sample)), design) for design in some), key=itemgetter(0))
+    for _, design in priced[:DEALT_PLANS]:
+        with suppress(InputError):
+            other = dealt(design, sample)
+            priced.append((nanoseconds(work(other, count, sample)), other))
+    return min(priced, key=itemgetter(0))[1]

@@ -41,8 +41,8 @@ class Clusters:
     lims : ndarray of int64, shape (clusters + 1,)
         The ids of cluster c are ``ids[lims[c]:lims[c + 1]]``.
     ids : ndarray of uint64 or list of str, shape (members,)
-        The documents of each cluster, the representative first: the one with the least id; of strings, the one that was inserted
-        first.
+        The documents of each cluster, the representative first: the one with the least id; of strings, the one whose id the
+        store saw first.
     """
 
     def __init__(self, lims: Lims, ids: Words | list[str], documents: int) -> None:
@@ -56,14 +56,14 @@ class Clusters:
         return np.diff(self.lims)
 
     @property
-    def removed(self) -> int:
-        """The documents that are not the representative of their cluster: what a deduplication removes."""
+    def duplicates(self) -> int:
+        """The number of documents in clusters that are not the representative: what a deduplication removes."""
         return int(self.lims[-1]) - len(self)
 
     def columns(self) -> dict[str, Any]:
         """Return a row per document in a cluster: ``id``, the number of the ``cluster``, and the id of its ``representative``."""
         cluster = np.repeat(np.arange(len(self), dtype=np.uint64), self.sizes)
-        firsts = self.lims[:-1][cluster.astype(np.intp)]
+        firsts = np.repeat(self.lims[:-1], self.sizes)
         if isinstance(self.ids, list):
             return {"id": self.ids, "cluster": cluster, "representative": [self.ids[first] for first in firsts.tolist()]}
         return {"id": self.ids, "cluster": cluster, "representative": self.ids[firsts]}

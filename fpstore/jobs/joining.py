@@ -17,8 +17,9 @@ from fpstore.design.tables import TableSpec, identity
 from fpstore.threads import Job, Pool
 from fpstore.width import Distances, rows_like
 
-ROOM = 1 << 18  # pairs of a batch
+BATCH_PAIRS = 1 << 18
 LEAST_ROWS = 1 << 15  # of a part of a table that a thread takes
+PARTS = 4  # of a table for each thread
 
 
 class PairColumns(NamedTuple):
@@ -29,7 +30,7 @@ class PairColumns(NamedTuple):
     distances: Distances
 
 
-class Side(NamedTuple):
+class SortedTable(NamedTuple):
     """Rows in the order of the buckets of a table, where each bucket begins, and the tags."""
 
     rows: Words
@@ -37,24 +38,24 @@ class Side(NamedTuple):
     tags: npt.NDArray[np.uint16]
 
 
-class Room:
-    """Arrays in which tables of a set are sorted, one after the other.
+class TableSorter:
+    """Sorts a set for one table after the other, in the same arrays.
 
     Parameters
     ----------
     rows : Words
         Distinct rows, ascending.
-    keep : bool
-        Whether what is returned may be overwritten: it is never the rows themselves.
+    writable : bool
+        Return a copy even for the table in the order of the rows, because the caller writes to it.
     """
 
-    def __init__(self, rows: Words, keep: bool = False) -> None:
+    def __init__(self, rows: Words, writable: bool = False) -> None:
         self._rows = rows
-        self._keep = keep
+        self._writable = writable
         self._out, self._scratch = (rows_like(rows, len(rows)) for _ in range(2))
         self._tags = np.empty(len(rows) + _kernel.TAG_ROOM, np.uint16)
 
-    def sorted(self, table: TableSpec) -> Side:
+    def sorted(self, table: TableSpec) -> SortedTable:
         """Return the rows in the order of a table's buckets; what was returned before must not be used any more."""
         ordered = self._rows
         if table.permutation != identity(table.width.bits):
@@ -62,12 +63,12 @@ class Room:
             _kernel.permute_sort(
                 self._rows, np.frombuffer(table.permutation, np.uint8), ordered, self._scratch, max(table.prefix_bits, 1)
             )
-        elif self._keep:
+        elif self._writable:
             ordered = self._out
             ordered[:] = self._rows
         starts = np.empty((1 << table.prefix_bits) + 1, np.uint64)
         _kernel.index_rows(ordered, table.prefix_bits, starts, self._tags)
-        return Side(ordered, starts, self._tags)
+        return SortedTable(ordered, starts, self._tags)
 
 
 def pairs_within(rows: Words, design: JoinDesign, threads: int = 1) -> Iterator[PairColumns]:
@@ -79,22 +80,24 @@ def pairs_within(rows: Words, design: JoinDesign, threads: int = 1) -> Iterator[
         Distinct rows, ascending.
     design : JoinDesign
     threads : int
+        They share the buckets of a table; each table is sorted by one, and a design of one bucket is compared by one.
     """
-    room = Room(rows)
-    for number, table in enumerate(design.tables):
-        side = _kernel.JoinSide(*room.sorted(table))
-        parts = max(min(len(rows) // LEAST_ROWS, 4 * threads), 1) if threads > 1 else 1
-        buckets = 1 << table.prefix_bits
-        bounds = [buckets * part // parts for part in range(parts + 1)]
-        joins = [_join(design, number, side, first, end) for first, end in pairwise(bounds)]
+    sorter = TableSorter(rows)
+    for number, spec in enumerate(design.tables):
+        table = sorter.sorted(spec)
+        parts = max(min(len(rows) // LEAST_ROWS, PARTS * threads), 1) if threads > 1 else 1
+        wanted = np.arange(1, parts, dtype=np.uint64) * np.uint64(len(rows)) // np.uint64(parts)
+        inner = np.searchsorted(table.starts, wanted).tolist()
+        bounds = [0, *inner, 1 << spec.prefix_bits]
+        joins = [_join(design, number, table, first, end) for first, end in pairwise(bounds) if first < end]
         yield from _streamed(joins, threads)
 
 
-def _join(design: JoinDesign, number: int, side: _kernel.JoinSide, first: int, end: int) -> _kernel.PairJoin:
-    table, upto = design.tables[number], number + 1
+def _join(design: JoinDesign, number: int, table: SortedTable, first: int, end: int) -> _kernel.PairJoin:
+    spec, upto = design.tables[number], number + 1
     return _kernel.PairJoin(
-        side, None, np.frombuffer(table.permutation, np.uint8), design.bucket_masks[:upto], design.tag_masks[:upto],
-        list(design.flips[:upto]), list(design.both[:upto]), table.tag_bits, design.radius, first, end,
+        *table, np.frombuffer(spec.permutation, np.uint8), design.bucket_masks[:upto], design.tag_masks[:upto],
+        list(design.flips[:upto]), list(design.both[:upto]), spec.tag_bits, design.radius, first, end,
     )  # fmt: skip
 
 
@@ -102,7 +105,7 @@ def _streamed(joins: list[_kernel.PairJoin], threads: int) -> Iterator[PairColum
     if threads == 1 or len(joins) == 1:
         for join in joins:
             while not join.done:
-                yield PairColumns(*join.more(ROOM))
+                yield PairColumns(*join.more(BATCH_PAIRS))
         return
     stop = _kernel.Stop()
     waiting = deque(joins)
@@ -112,11 +115,11 @@ def _streamed(joins: list[_kernel.PairJoin], threads: int) -> Iterator[PairColum
             while waiting or running:
                 while waiting and len(running) < threads:
                     join = waiting.popleft()
-                    running.append((join, pool.submit(join.more, ROOM, stop=stop)))
+                    running.append((join, pool.submit(join.more, BATCH_PAIRS, stop=stop)))
                 join, job = running.popleft()
                 columns = PairColumns(*job.result())
                 if not join.done:
-                    running.append((join, pool.submit(join.more, ROOM, stop=stop)))
+                    running.append((join, pool.submit(join.more, BATCH_PAIRS, stop=stop)))
                 yield columns
         except BaseException:
             stop.set()

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.design.joins import JoinDesign
-from fpstore.jobs.joining import ROOM, PairColumns, Room
+from fpstore.jobs.joining import BATCH_PAIRS, PairColumns, TableSorter
 from fpstore.width import places_of
 
 HELD_LINKS = 1 << 22  # between two passes over the set
@@ -25,13 +25,13 @@ def links_within(rows: Words, design: JoinDesign) -> Iterator[PairColumns]:
         Distinct rows, ascending; they are left as they are.
     design : JoinDesign
     """
-    room = Room(rows, keep=True)
+    sorter = TableSorter(rows, writable=True)
     for table, flips, both in zip(design.tables, design.flips, design.both, strict=True):
-        side = room.sorted(table)
+        ordered = sorter.sorted(table)
         permutation = np.frombuffer(table.permutation, np.uint8)
-        linking = _kernel.Linking(*side, permutation, flips, both, table.tag_bits, design.radius)
+        linking = _kernel.Linking(*ordered, permutation, flips, both, table.tag_bits, design.radius)
         while not linking.done:
-            yield PairColumns(*linking.more(ROOM))
+            yield PairColumns(*linking.more(BATCH_PAIRS))
 
 
 def connected(rows: Words, design: JoinDesign) -> npt.NDArray[np.integer]:

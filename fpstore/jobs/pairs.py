@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.aliases import Lims, Words
-from fpstore.design.joins import JoinDesign, plan_join
+from fpstore.design.joins import SAMPLED_FROM, JoinDesign, plan_join
 from fpstore.design.sample import Sample
+from fpstore.errors import CorruptStoreError
 from fpstore.jobs.joining import PairColumns, pairs_within
 from fpstore.query.snapshot import Snapshot
-from fpstore.width import Distances, Width, empty_rows
+from fpstore.width import Distances, Width, distinct_places, empty_rows
 
 
 class Pair(NamedTuple):
@@ -32,8 +33,26 @@ class Pair(NamedTuple):
     distance: int
 
 
+class PairIds(NamedTuple):
+    """The ids of the fingerprints of some pairs.
+
+    Attributes
+    ----------
+    lims : ndarray of int64, shape (fingerprints + 1,)
+        Fingerprint f has ``ids[lims[f]:lims[f + 1]]``.
+    ids : ndarray of uint64 or list of str
+    a, b : ndarray of intp, shape (pairs,)
+        Which fingerprint is the first of each pair, and which the second.
+    """
+
+    lims: Lims
+    ids: Words | list[str]
+    a: npt.NDArray[np.intp]
+    b: npt.NDArray[np.intp]
+
+
 class Pairs:
-    """Some of the pairs of stored fingerprints, in columns. Iterates as :class:`Pair`.
+    """A batch of pairs of stored fingerprints, in columns. Iterates as :class:`Pair`.
 
     Attributes
     ----------
@@ -57,13 +76,10 @@ class Pairs:
         """The greater fingerprint of each pair, in the same form."""
         return self._width.outside(self.rows_b)
 
-    def ids_a(self) -> tuple[Lims, Words | list[str]]:
-        """Return (lims, ids): the first fingerprint of pair p has ``ids[lims[p]:lims[p + 1]]``; uint64, or strings in a list."""
-        return self._snapshot.ids_of(self.rows_a)
-
-    def ids_b(self) -> tuple[Lims, Words | list[str]]:
-        """Return the same of the second fingerprint of each pair."""
-        return self._snapshot.ids_of(self.rows_b)
+    def ids(self) -> PairIds:
+        """Return the ids of the fingerprints of the pairs: those of each fingerprint once, however many pairs it has."""
+        rows, places = distinct_places(np.concatenate([self.rows_a, self.rows_b]))
+        return PairIds(*self._snapshot.ids_of(rows), places[: len(self)], places[len(self) :])
 
     def __len__(self) -> int:
         return len(self.distances)
@@ -85,14 +101,17 @@ def rows_of(snapshot: Snapshot) -> Words:
     rows = empty_rows(snapshot.totals.fingerprints, snapshot.width.words)
     done = 0
     for piece in snapshot.fingerprints():
-        rows[done : done + len(piece)] = piece
+        rows[done : done + len(piece)] = piece[: len(rows) - done]
         done += len(piece)
+    if done != len(rows):
+        path = snapshot.generation.folder
+        raise CorruptStoreError(f"{path}: holds {done} fingerprints, not {len(rows)}", path=path, expected=len(rows), got=done)
     return rows
 
 
 def join_design(rows: Words, radius: int, width: Width) -> JoinDesign:
     """Return the design to take for the pairs of a set."""
-    return plan_join(len(rows), radius, width.bits, Sample(rows, width))
+    return plan_join(len(rows), radius, width.bits, Sample(rows, width) if len(rows) >= SAMPLED_FROM else None)
 
 
 def pairs_of(snapshot: Snapshot, radius: int, threads: int) -> Iterator[Pairs]:

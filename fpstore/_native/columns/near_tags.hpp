@@ -31,7 +31,7 @@ struct PortableTags {
 
   // Writes the places i < j of tags that are as near each other, from *row on as i while there is room, and returns how many; *row is
   // n at the end. n is at most kTagsAtOnce, and room at least as large.
-  template <class Isa = PortableTags>
+  template <class Isa>
   static unsigned near_pairs(const uint8_t* tags, unsigned n, unsigned* row, unsigned mask, unsigned limit, uint16_t* left,
                              uint16_t* right, unsigned room) {
     unsigned count = 0, i = *row;

@@ -76,7 +76,7 @@ struct Avx2Tags : PortableTags {
     return count;
   }
 
-  template <class Isa = Avx2Tags>
+  template <class Isa>
   static unsigned near_pairs(const uint8_t* tags, unsigned n, unsigned* row, unsigned mask, unsigned limit, uint16_t* left,
                              uint16_t* right, unsigned room) {
     if (limit == 1) return pairs_in_a_bit(tags, n, row, mask, left, right, room);

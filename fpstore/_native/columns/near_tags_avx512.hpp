@@ -7,12 +7,6 @@ namespace fpstore {
 namespace {
 
 struct Avx512Tags : Avx2Tags {
-  template <class Isa = Avx512Tags>
-  static unsigned near_pairs(const uint8_t* tags, unsigned n, unsigned* row, unsigned mask, unsigned limit, uint16_t* left,
-                             uint16_t* right, unsigned room) {
-    return Avx2Tags::near_pairs<Isa>(tags, n, row, mask, limit, left, right, room);
-  }
-
   // Bytes behind n that a load reaches are masked off, and so are not read.
   static unsigned near_tags(const uint8_t* tags, unsigned n, unsigned query, unsigned mask, unsigned limit, uint16_t* places) {
     const __m512i base = _mm512_set1_epi16(static_cast<short>(query));

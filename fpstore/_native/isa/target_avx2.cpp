@@ -3,7 +3,7 @@
 #include "columns/near_tags_avx2.hpp"
 #include "isa/avx2.hpp"
 #include "isa/kernel_set.hpp"
-#include "pairs/links.hpp"
+#include "pairs/kernel_set.hpp"
 
 namespace fpstore {
 

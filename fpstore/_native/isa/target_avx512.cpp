@@ -3,7 +3,7 @@
 #include "columns/near_tags_avx512.hpp"
 #include "isa/avx512.hpp"
 #include "isa/kernel_set.hpp"
-#include "pairs/links.hpp"
+#include "pairs/kernel_set.hpp"
 
 namespace fpstore {
 

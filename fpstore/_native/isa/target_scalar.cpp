@@ -3,7 +3,7 @@
 #include "columns/near_tags.hpp"
 #include "isa/portable.hpp"
 #include "isa/kernel_set.hpp"
-#include "pairs/links.hpp"
+#include "pairs/kernel_set.hpp"
 
 namespace fpstore {
 

@@ -15,17 +15,8 @@ struct LinkFlow {
   const LinkTable& table;
   LinkPlace& at;
   PairSink* sink;
-  Stopper* stop;
-  Row* rows_;
-  uint64_t done = 0;
-
-  bool stopped(uint64_t work) {
-    done += work;
-    if (__builtin_expect(done < (1 << 14), 1)) return false;
-    const uint64_t steps = done / 4;
-    done = 0;
-    return should_stop(stop, steps);
-  }
+  Pace pace;
+  Row* all;
 
   // Takes the next row that asks: one that was reached, or a new start; false when there is none.
   bool next() {
@@ -42,36 +33,38 @@ struct LinkFlow {
     return true;
   }
 
-  // Moves a row behind those that were not reached, and lets it ask.
+  // Moves a row behind those that were not reached, and puts it on the stack.
   void reach(uint64_t bucket, uint64_t place) {
     const uint64_t last = --table.live[bucket];
-    const Row row = rows_[place];
-    rows_[place] = rows_[last];
-    rows_[last] = row;
+    const Row row = all[place];
+    all[place] = all[last];
+    all[last] = row;
     const uint16_t tag = table.tags[place];
     table.tags[place] = table.tags[last];
     table.tags[last] = tag;
     table.stack[at.waiting++] = last;
   }
 
-  // Asks one bucket, from its last row that was not reached to its first: what moves to a place of a row that is reached then has
-  // been compared. False when it did not end.
+  // Compares the row with those of a bucket that were not reached, from the last to the first: what moves to the place of a row that
+  // is reached has been compared. False when it did not end.
   bool ask(uint64_t bucket, unsigned limit) {
     if (!at.begun) {
       at.upto = table.live[bucket];
       at.begun = true;
     }
-    const Row row = rows_[at.row];
+    const uint64_t start = table.starts[bucket];
+    if (at.upto == start) return !pace.stopped(kBucketWork);
+    const Row row = all[at.row];
     const unsigned tag = table.tags[at.row];
     uint16_t near[kTagsAtOnce];
-    for (const uint64_t start = table.starts[bucket]; at.upto > start;) {
+    while (at.upto > start) {
       const uint64_t n = at.upto - start < kTagsAtOnce ? at.upto - start : kTagsAtOnce, first = at.upto - n;
-      if (sink->room - sink->count < n || stopped(n + 16)) return false;
+      if (sink->room - sink->count < n || pace.stopped(n + kBucketWork)) return false;
       unsigned count = Isa::near_tags(reinterpret_cast<const uint8_t*>(table.tags + first), static_cast<unsigned>(n), tag, table.tag_mask,
                                       limit, near);
       while (count) {
         const uint64_t place = first + near[--count];
-        const Row difference = row ^ rows_[place];
+        const Row difference = row ^ all[place];
         const unsigned distance = ones(difference);
         if (distance > table.radius) continue;
         const size_t k = sink->count++;
@@ -90,7 +83,7 @@ struct LinkFlow {
     const unsigned most = table.flips < table.bucket_bits ? table.flips : table.bucket_bits;
     const uint32_t masks = uint32_t{1} << table.bucket_bits;
     while (at.asking || next()) {
-      const uint64_t own = table.bucket_bits ? lead(rows_[at.row]) >> (64 - table.bucket_bits) : 0;
+      const uint64_t own = table.bucket_bits ? lead(all[at.row]) >> (64 - table.bucket_bits) : 0;
       for (; at.flipped <= most; ++at.flipped, at.mask = (uint32_t{1} << at.flipped) - 1) {
         const unsigned limit = table.both - at.flipped < kTagBits ? table.both - at.flipped : kTagBits;
         for (; at.mask < masks; at.mask = at.flipped ? next_mask(at.mask) : masks) {
@@ -107,12 +100,7 @@ struct LinkFlow {
 template <class Isa, unsigned W>
 bool link_rows(const LinkTable& table, LinkPlace* place, PairSink* sink, Stopper* stop) {
   using Row = typename RowOf<W>::type;
-  return LinkFlow<Isa, W>{table, *place, sink, stop, rows<Row>(table.rows)}.run();
-}
-
-template <class Isa>
-constexpr PairKernels make_pairs() {
-  return PairKernels{join_rows<Isa, 1>, join_rows<Isa, 2>, join_rows<Isa, 4>, link_rows<Isa, 1>, link_rows<Isa, 2>, link_rows<Isa, 4>};
+  return LinkFlow<Isa, W>{table, *place, sink, Pace{stop}, rows<Row>(table.rows)}.run();
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What is asked of a join: the pairs of rows, of one sorted array or of two, that lie within a radius of each other.
+// What is asked of a join: the pairs of rows of a set that lie within a radius of each other.
 #pragma once
 #include "columns/near_tags.hpp"
 #include "format/permutation.hpp"
@@ -6,10 +6,12 @@
 
 namespace fpstore {
 
-// One permuted table of a join: the bits of a fingerprint that are its bucket, and those that are its tag. A pair meets in the table
-// if its rows differ in at most `flips` bits of the bucket, and in at most `both` of the two together. That some table has each
-// pair within the radius is shown in columns/request.hpp; the first of them reports it.
-struct Meeting {
+constexpr unsigned kMostPartBits = kTagBits / 2;
+
+// Of a permuted table: the bits of a fingerprint that are its bucket, and those that are its tag. A pair meets in the table if its
+// rows differ in at most `flips` bits of the bucket, and in at most `both` of the two together. That some table has each pair within
+// the radius is shown in columns/request.hpp; the first of them reports it.
+struct TableRule {
   uint64_t bucket_mask[kMaxWords];
   uint64_t tag_mask[kMaxWords];
   unsigned flips;
@@ -24,10 +26,17 @@ struct JoinSide {
   const uint8_t* tags;
 };
 
+// Where the rows of a large bucket are brought together: room for those of the largest, and kSectionRoom bytes behind the tags.
+struct GroupRoom {
+  uint64_t* places;
+  uint16_t* tags;
+  uint64_t* starts;  // of the groups: 2^kMostPartBits + 1
+};
+
 struct Join {
-  JoinSide left, right;     // the same, if pairs within one set are asked for
-  bool within;              // each pair of one set is reported once, the lesser fingerprint first
-  const Meeting* meetings;  // of this table, and those before it
+  JoinSide side;
+  GroupRoom room;
+  const TableRule* rules;  // of this table, and those before it
   unsigned table;
   unsigned bucket_bits;
   unsigned radius;
@@ -37,11 +46,12 @@ struct Join {
 
 // How far a join has come.
 struct JoinPlace {
-  uint64_t bucket, end;  // those on the left that remain
+  uint64_t bucket, end;  // those that remain
   uint32_t flipped;      // bits of the mask
-  uint32_t mask;         // the bits in which the bucket on the right differs
-  unsigned part, group;  // of a large bucket: by which part of the tags its rows are brought together, and which of them come next
-  uint64_t row, other;   // in the bucket or group on the left, and in that on the right
+  uint32_t mask;         // the bits in which the other bucket differs
+  unsigned part, group;  // of a large bucket: by which part of the tags its rows are brought together, and the next of them
+  bool grouped;          // they have been
+  uint64_t row, other;   // in the bucket or group, and in the other bucket
 };
 
 // Pairs as rows and their distances.
@@ -53,9 +63,9 @@ struct PairSink {
 };
 
 // Adds pairs until there is none left (true) or perhaps no room (false). When it is stopped, stop->ended is set.
-using JoinPairs = bool (*)(const Join& join, JoinPlace* place, PairSink* sink, Stopper* stop);
+using JoinRows = bool (*)(const Join& join, JoinPlace* place, PairSink* sink, Stopper* stop);
 
-// A table whose rows are connected: as a side of a join, but rows and tags change places. live[b] is the end of those rows of bucket b
+// A table whose rows are linked: as a side of a join, but rows and tags change places. live[b] is the end of those rows of bucket b
 // that were not reached; at first it is starts[b + 1]. The stack has room for all rows of the buckets.
 struct LinkTable {
   uint64_t* rows;
@@ -64,7 +74,7 @@ struct LinkTable {
   uint64_t* live;
   uint64_t* stack;
   unsigned bucket_bits;
-  unsigned flips;  // as of a Meeting
+  unsigned flips;  // as of a TableRule
   unsigned both;
   unsigned radius;
   uint16_t tag_mask;
@@ -85,8 +95,8 @@ struct LinkPlace {
 using LinkRows = bool (*)(const LinkTable& table, LinkPlace* place, PairSink* sink, Stopper* stop);
 
 struct PairKernels {
-  JoinPairs join_ones, join_pairs, join_fours;  // rows of one word, of two, of four
-  LinkRows link_ones, link_pairs, link_fours;
+  JoinRows join_1, join_2, join_4;  // rows of so many words
+  LinkRows link_1, link_2, link_4;
 };
 
 extern const PairKernels kPairsScalar;

@@ -225,7 +225,7 @@ void bind_merge(nb::module_& m);
 void bind_log(nb::module_& m);
 // Adds the functions that read records of strings (module_strings.cpp).
 void bind_strings(nb::module_& m);
-// Adds the class of joins (module_pairs.cpp).
+// Adds what finds the pairs of a set, and what they connect (module_pairs.cpp).
 void bind_pairs(nb::module_& m);
 
 }  // namespace fpstore

@@ -1,4 +1,5 @@
 // Joins of sorted rows: the pairs within a radius.
+#include "columns/column_header.hpp"
 #include "pairs/request.hpp"
 #include "python/module.hpp"
 
@@ -8,11 +9,9 @@ namespace {
 using Tags = nb::ndarray<uint16_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using TagColumn = nb::ndarray<const uint16_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-constexpr unsigned kMostJoinBits = 24;  // of a bucket number: the starts take a few cache lines of each table
-
 // Writes where each bucket of rows begins, and the tags of all rows.
 void index_rows(Rows rows, unsigned bucket_bits, MutableWords starts, Tags tags) {
-  if (bucket_bits > kMostJoinBits) throw nb::value_error("too many bits for the number of a bucket");
+  if (bucket_bits > kMaxBucketBits) throw nb::value_error("too many bits for the number of a bucket");
   if (starts.size() != (size_t{1} << bucket_bits) + 1) throw nb::value_error("starts has a place for each bucket, and one more");
   if (tags.size() < count_of(rows) + kSectionRoom / 2) throw nb::value_error("tags is too short");
   bool ordered;
@@ -23,16 +22,6 @@ void index_rows(Rows rows, unsigned bucket_bits, MutableWords starts, Tags tags)
   if (!ordered) throw nb::value_error("rows are not in the order of their buckets");
 }
 
-// Permuted rows in the order of their buckets, with what index_rows wrote.
-struct Side {
-  Rows rows;
-  Words starts;
-  TagColumn tags;
-
-  JoinSide view() const { return {rows.data(), starts.data(), reinterpret_cast<const uint8_t*>(tags.data())}; }
-  unsigned words() const { return words_in(rows); }
-};
-
 void check_starts(const Words& starts, size_t rows) {
   if (starts.size() < 2 || starts.data()[starts.size() - 1] != rows) throw nb::value_error("the last start is the number of rows");
   for (size_t i = 0; i + 1 < starts.size(); ++i)
@@ -41,111 +30,133 @@ void check_starts(const Words& starts, size_t rows) {
 
 unsigned bits_of_buckets(const Words& starts) {
   unsigned bits = 0;
-  while (bits < kMostJoinBits && (size_t{1} << bits) + 1 < starts.size()) ++bits;
+  while (bits < kMaxBucketBits && (size_t{1} << bits) + 1 < starts.size()) ++bits;
   if ((size_t{1} << bits) + 1 != starts.size()) throw nb::value_error("the number of buckets is a power of two");
   return bits;
 }
 
+// Of rows in the order of their buckets, with what index_rows wrote. Where buckets begin, or what a tag is, may be wrong: then pairs
+// are missing, and nothing else is read or written.
+template <class SomeRows, class SomeTags>
+void check_table(const SomeRows& rows, const Words& starts, const SomeTags& tags, const Bytes& permutation, unsigned tag_bits) {
+  check_starts(starts, count_of(rows));
+  if (tags.size() < count_of(rows) + kSectionRoom / 2) throw nb::value_error("tags is too short");
+  if (tag_bits > kTagBits) throw nb::value_error("a tag has at most 16 bits");
+  if (words_of(static_cast<unsigned>(permutation.size())) != words_in(rows)) throw nb::value_error("rows of another width");
+}
+
 uint16_t tag_mask_of(unsigned tag_bits) { return static_cast<uint16_t>(0xFFFFu << (kTagBits - tag_bits)); }
 
-// (a, b, distances) of more pairs, at most `room`.
-template <class Add>
-nb::tuple some_pairs(size_t room, unsigned words, const Stop* stop, Add add) {
-  room = std::max<size_t>(room, kTagsAtOnce);
-  Buffer<uint64_t> a(room * words), b(room * words);
-  Buffer<uint16_t> distances(room);
-  PairSink sink{a.get(), b.get(), distances.get(), 0, room};
-  Stopper stopping = stopper(stop);
-  {
-    ReleasedGil released;
-    add(&sink, &stopping);
-  }
-  if (stopping.ended) {
-    note_interrupted();
-    throw nb::python_error();
-  }
-  return nb::make_tuple(a.array(sink.count, words), b.array(sink.count, words), distances.array(sink.count));
-}
+// What a join and a search for links share: pairs come in batches, until there are no more.
+struct Batches {
+  unsigned words = 1;
+  bool done = false, stopped = false;
 
-Side make_side(Rows rows, Words starts, TagColumn tags) {
-  words_in(rows);
-  const size_t n = count_of(rows);
-  check_starts(starts, n);
-  if (tags.size() < n + kSectionRoom / 2) throw nb::value_error("tags is too short");
-  return Side{rows, starts, tags};
-}
+  // (a, b, distances) of about so many pairs at most.
+  template <class Add>
+  nb::tuple more(size_t room, const Stop* stop, Add add) {
+    if (stopped) throw nb::value_error("it was stopped: what it had found is lost");
+    room = std::max<size_t>(room, kTagsAtOnce);
+    Buffer<uint64_t> a(room * words), b(room * words);
+    Buffer<uint16_t> distances(room);
+    PairSink sink{a.get(), b.get(), distances.get(), 0, room};
+    Stopper stopping = stopper(stop);
+    {
+      ReleasedGil released;
+      done = add(&sink, &stopping);
+    }
+    if (stopping.ended) {
+      stopped = true;
+      note_interrupted();
+      throw nb::python_error();
+    }
+    return nb::make_tuple(fitted(&a, sink.count, room), fitted(&b, sink.count, room), fitted_distances(&distances, sink.count, room));
+  }
 
-struct PairJoin {
-  nb::object left, right;  // keep the arrays alive
-  std::vector<Meeting> meetings;
+  // Few pairs do not keep the room of many.
+  nb::object fitted(Buffer<uint64_t>* rows, size_t count, size_t room) {
+    if (count > room / 2) return rows->array(count, words);
+    Buffer<uint64_t> less(count * words);
+    memcpy(less.get(), rows->get(), 8 * count * words);
+    return less.array(count, words);
+  }
+  static nb::object fitted_distances(Buffer<uint16_t>* distances, size_t count, size_t room) {
+    if (count > room / 2) return distances->array(count);
+    Buffer<uint16_t> less(count);
+    memcpy(less.get(), distances->get(), 2 * count);
+    return less.array(count);
+  }
+};
+
+// The pairs of one table, or of some of its buckets.
+struct PairJoin : Batches {
+  Rows rows;
+  Words starts;
+  TagColumn tags;
+  std::vector<TableRule> rules;
+  std::vector<uint64_t> places, groups;
+  std::vector<uint16_t> group_tags;
   Join join{};
   JoinPlace place{};
-  unsigned words;
-  bool done = false;
 
   // The masks are rows of all tables up to this one, the numbers those of these tables.
-  PairJoin(nb::object left_side, nb::object right_side, Bytes permutation, Rows bucket_masks, Rows tag_masks, std::vector<unsigned> flips,
-           std::vector<unsigned> both, unsigned tag_bits, unsigned radius, uint64_t first, uint64_t end)
-      : left(left_side), right(right_side.is_none() ? left_side : right_side) {
-    const Side &l = nb::cast<const Side&>(left), &r = nb::cast<const Side&>(right);
-    words = l.words();
+  PairJoin(Rows all, Words begins, TagColumn short_tags, Bytes permutation, Rows bucket_masks, Rows tag_masks,
+           std::vector<unsigned> flips, std::vector<unsigned> both, unsigned tag_bits, unsigned radius, uint64_t first, uint64_t end)
+      : rows(all), starts(begins), tags(short_tags) {
+    words = words_in(rows);
+    check_table(rows, starts, tags, permutation, tag_bits);
     const size_t tables = flips.size();
-    if (r.words() != words || r.starts.size() != l.starts.size()) throw nb::value_error("the sides are not alike");
-    if (words_of(static_cast<unsigned>(permutation.size())) != words) throw nb::value_error("rows of another width");
     if (!tables || both.size() != tables || count_of(bucket_masks) != tables || count_of(tag_masks) != tables)
       throw nb::value_error("one of each for each table");
     need_words(bucket_masks, words);
     need_words(tag_masks, words);
-    join.bucket_bits = bits_of_buckets(l.starts);
-    if (tag_bits > kTagBits || first > end || end > l.starts.size() - 1) throw nb::value_error("no such buckets or tags");
+    if (first > end || end > starts.size() - 1) throw nb::value_error("no such buckets");
     for (size_t i = 0; i < tables; ++i) {
-      Meeting m{};
-      memcpy(m.bucket_mask, bucket_masks.data() + i * words, 8 * words);
-      memcpy(m.tag_mask, tag_masks.data() + i * words, 8 * words);
-      m.flips = flips[i];
-      m.both = both[i];
-      if (m.both < m.flips) throw nb::value_error("both is at least flips");
-      meetings.push_back(m);
+      TableRule rule{};
+      memcpy(rule.bucket_mask, bucket_masks.data() + i * words, 8 * words);
+      memcpy(rule.tag_mask, tag_masks.data() + i * words, 8 * words);
+      rule.flips = flips[i];
+      rule.both = both[i];
+      if (rule.both < rule.flips) throw nb::value_error("both is at least flips");
+      rules.push_back(rule);
     }
-    join.left = l.view();
-    join.right = r.view();
-    join.within = right_side.is_none();
-    join.meetings = meetings.data();
-    join.table = static_cast<unsigned>(tables - 1);
-    join.radius = radius;
-    join.tag_mask = tag_mask_of(tag_bits);
-    join.inverse = permutation_of(permutation, true);
-    place.end = end;
+    uint64_t largest = 0;
+    for (uint64_t b = first; b < end; ++b) largest = std::max(largest, starts.data()[b + 1] - starts.data()[b]);
+    places.resize(largest);
+    group_tags.resize(largest + kSectionRoom / 2);
+    groups.resize((size_t{1} << kMostPartBits) + 1);
+    join = {{rows.data(), starts.data(), reinterpret_cast<const uint8_t*>(tags.data())},
+            {places.data(), group_tags.data(), groups.data()},
+            rules.data(), static_cast<unsigned>(tables - 1), bits_of_buckets(starts), radius, tag_mask_of(tag_bits),
+            permutation_of(permutation, true)};
     place.bucket = first;
+    place.end = end;
   }
 
   nb::tuple more(size_t room, const Stop* stop) {
-    return some_pairs(room, words, stop, [&](PairSink* sink, Stopper* stopping) {
+    return Batches::more(room, stop, [&](PairSink* sink, Stopper* stopping) {
       const PairKernels& k = pair_kernels();
-      done = (words == 1 ? k.join_ones : words == 2 ? k.join_pairs : k.join_fours)(join, &place, sink, stopping);
+      return (words == 1 ? k.join_1 : words == 2 ? k.join_2 : k.join_4)(join, &place, sink, stopping);
     });
   }
 };
 
-// Connects the rows of a set that are near each other in one table; rows and tags change places.
-struct Linking {
+// Links the rows of a set that are near each other in one table; rows and tags change places.
+struct Linking : Batches {
   MutableRows rows;
   Words starts;
   Tags tags;
   Buffer<uint64_t> live, stack;
   LinkTable table{};
   LinkPlace place{};
-  unsigned words;
-  bool done = false;
 
   Linking(MutableRows all, Words begins, Tags short_tags, Bytes permutation, unsigned flips, unsigned both, unsigned tag_bits,
           unsigned radius)
-      : rows(all), starts(begins), tags(short_tags), live(begins.size()), stack(count_of(all)), words(words_in(all)) {
-    const size_t n = count_of(rows), buckets = starts.size() - 1;
-    check_starts(starts, n);
-    if (tags.size() < n + kSectionRoom / 2) throw nb::value_error("tags is too short");
-    if (tag_bits > kTagBits || both < flips) throw nb::value_error("no such tags, or both is less than flips");
-    if (words_of(static_cast<unsigned>(permutation.size())) != words) throw nb::value_error("rows of another width");
+      : rows(all), starts(begins), tags(short_tags), live(begins.size()), stack(count_of(all)) {
+    words = words_in(rows);
+    check_table(rows, starts, tags, permutation, tag_bits);
+    if (both < flips) throw nb::value_error("both is at least flips");
+    const size_t buckets = starts.size() - 1;
     for (size_t b = 0; b < buckets; ++b) live.get()[b] = starts.data()[b + 1];
     table = {rows.data(), starts.data(), tags.data(), live.get(), stack.get(), bits_of_buckets(starts), flips, both, radius,
              tag_mask_of(tag_bits), permutation_of(permutation, true)};
@@ -153,9 +164,9 @@ struct Linking {
   }
 
   nb::tuple more(size_t room, const Stop* stop) {
-    return some_pairs(room, words, stop, [&](PairSink* sink, Stopper* stopping) {
+    return Batches::more(room, stop, [&](PairSink* sink, Stopper* stopping) {
       const PairKernels& k = pair_kernels();
-      done = (words == 1 ? k.link_ones : words == 2 ? k.link_pairs : k.link_fours)(table, &place, sink, stopping);
+      return (words == 1 ? k.link_1 : words == 2 ? k.link_2 : k.link_4)(table, &place, sink, stopping);
     });
   }
 };
@@ -205,22 +216,18 @@ struct Sets {
 }  // namespace
 
 void bind_pairs(nb::module_& m) {
-  m.def("index_rows", &index_rows, "rows"_a, "bucket_bits"_a, "starts"_a, "tags"_a);
-  m.attr("MOST_JOIN_BITS") = kMostJoinBits;
+  m.def("index_rows", &index_rows, "rows"_a.noconvert(), "bucket_bits"_a, "starts"_a.noconvert(), "tags"_a.noconvert());
   m.attr("TAG_ROOM") = kSectionRoom / 2;
-  nb::class_<Side>(m, "JoinSide")
-      .def("__init__", [](Side* self, Rows rows, Words starts, TagColumn tags) { new (self) Side(make_side(rows, starts, tags)); },
-           "rows"_a, "starts"_a, "tags"_a);
   nb::class_<PairJoin>(m, "PairJoin")
-      .def(nb::init<nb::object, nb::object, Bytes, Rows, Rows, std::vector<unsigned>, std::vector<unsigned>, unsigned, unsigned, uint64_t,
+      .def(nb::init<Rows, Words, TagColumn, Bytes, Rows, Rows, std::vector<unsigned>, std::vector<unsigned>, unsigned, unsigned, uint64_t,
                     uint64_t>(),
-           "left"_a, "right"_a.none(), "permutation"_a, "bucket_masks"_a, "tag_masks"_a, "flips"_a, "both"_a, "tag_bits"_a, "radius"_a,
-           "first"_a, "end"_a)
+           "rows"_a.noconvert(), "starts"_a.noconvert(), "tags"_a.noconvert(), "permutation"_a, "bucket_masks"_a, "tag_masks"_a, "flips"_a,
+           "both"_a, "tag_bits"_a, "radius"_a, "first"_a, "end"_a)
       .def_ro("done", &PairJoin::done)
       .def("more", &PairJoin::more, "room"_a, "stop"_a.none() = nb::none());
   nb::class_<Linking>(m, "Linking")
-      .def(nb::init<MutableRows, Words, Tags, Bytes, unsigned, unsigned, unsigned, unsigned>(), "rows"_a, "starts"_a, "tags"_a,
-           "permutation"_a, "flips"_a, "both"_a, "tag_bits"_a, "radius"_a)
+      .def(nb::init<MutableRows, Words, Tags, Bytes, unsigned, unsigned, unsigned, unsigned>(), "rows"_a.noconvert(),
+           "starts"_a.noconvert(), "tags"_a.noconvert(), "permutation"_a, "flips"_a, "both"_a, "tag_bits"_a, "radius"_a)
       .def_ro("done", &Linking::done)
       .def("more", &Linking::more, "room"_a, "stop"_a.none() = nb::none());
   nb::class_<Sets>(m, "Sets")

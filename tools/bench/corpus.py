@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -21,7 +20,7 @@ LEAST_FAMILY, MOST_FAMILY = 2, 100_000
 
 
 def planted(seed: int, log2: int) -> Words:
-    """Return uniform keys of which a tenth are others of them with one to three bits flipped."""
+    """Return uniform keys of which a tenth are copies of others with one to three bits flipped."""
     keys = data.uniform(seed, log2)
     count = len(keys) // 10
     keys[:count] = data.near(seed, keys[count:], count)
@@ -29,7 +28,7 @@ def planted(seed: int, log2: int) -> Words:
 
 
 def families(seed: int, log2: int) -> Words:
-    """Return keys of which a fifth are in families of 2 to 100,000: within three bits of a centre, or it itself.
+    """Return keys of which a fifth are in families of 2 to 100,000, each within three bits of a centre.
 
     The sizes are drawn so that small families and large ones have about as many members together.
     """
@@ -52,12 +51,12 @@ def pairs(bench: Bench) -> Result:
     for log2 in bench.sizes(*SIZES):
         with _store(bench, planted(bench.seed, log2)) as store:
             one, two = (bench.seconds(lambda threads=threads: _count(store, threads)) for threads in (1, 2))  # type: ignore[misc]
-            some = np.fromiter(store, np.uint64, min(len(store), PROBED))
+            stored = np.concatenate([rows for rows, _, _ in store.items()])
+            some = stored[:: -(-len(stored) // PROBED)].copy()
             probing = bench.seconds(lambda some=some: store.probe_many(some, RADIUS, 1)) / len(some)  # type: ignore[misc]
-            _check(store, some[:CHECKED])
             out[f"2^{log2}"] = {
                 "fingerprints": len(store),
-                "pairs": _count(store, 1),
+                "pairs": _check(store, some[:: -(-len(some) // CHECKED)]),
                 "nanoseconds_per_fingerprint": round(one / len(store) * 1e9, 1),
                 "two_threads_faster": ratio(one, two),
                 "probing_each_nanoseconds": round(probing * 1e9, 1),
@@ -78,6 +77,8 @@ def clusters(bench: Bench) -> Result:
         with _store(bench, families(bench.seed, log2)) as store:
             took = bench.seconds(lambda: store.clusters(RADIUS)) / store.stats()["ids"]
             found = store.clusters(RADIUS)
+            if bench.smoke:
+                _check_clusters(store, found)
             out[f"2^{log2}"] = {
                 "documents": found.documents,
                 "clusters": len(found),
@@ -99,21 +100,37 @@ def _count(store: fpstore.Store, threads: int) -> int:
     return sum(map(len, store.pairs(RADIUS, threads=threads)))
 
 
-def _check(store: fpstore.Store, some: Words) -> None:
-    """Compare the pairs of some fingerprints with what probes find."""
-    wanted = np.sort(some)
-    matches = store.probe_many(wanted, RADIUS)
-    probed = {
-        frozenset(pair)
-        for pair in zip(np.repeat(wanted, np.diff(matches.lims)).tolist(), matches.fingerprints.tolist(), strict=True)
-        if pair[0] != pair[1]
-    }
-    joined = {frozenset(pair) for pair in _pairs_of(store, wanted)}
+def _check(store: fpstore.Store, some: Words) -> int:
+    """Compare the pairs of some fingerprints with what probes find; return the number of all pairs."""
+    matches = store.probe_many(some, RADIUS)
+    query = np.repeat(some, np.diff(matches.lims))
+    probed = {frozenset(pair) for pair in zip(query.tolist(), matches.fingerprints.tolist(), strict=True) if pair[0] != pair[1]}
+    joined, count = set(), 0
+    for batch in store.pairs(RADIUS):
+        count += len(batch)
+        kept = np.isin(batch.a, some) | np.isin(batch.b, some)
+        joined |= {frozenset(pair) for pair in zip(batch.a[kept].tolist(), batch.b[kept].tolist(), strict=True)}
     if probed != joined:
         raise AssertionError("pairs and probes disagree")
+    return count
 
 
-def _pairs_of(store: fpstore.Store, wanted: Words) -> Iterator[tuple[int, int]]:
+def _check_clusters(store: fpstore.Store, found: fpstore.Clusters) -> None:
+    """Compare clusters with what a union of both ends of all pairs gives."""
+    sets: dict[int, int] = {}
+
+    def first_of(fingerprint: int) -> int:
+        while (parent := sets.setdefault(fingerprint, fingerprint)) != fingerprint:
+            sets[fingerprint] = fingerprint = sets[parent]
+        return fingerprint
+
     for batch in store.pairs(RADIUS):
-        kept = np.isin(batch.a, wanted) | np.isin(batch.b, wanted)
-        yield from zip(batch.a[kept].tolist(), batch.b[kept].tolist(), strict=True)
+        for a, b, _ in batch:
+            a, b = first_of(a), first_of(b)
+            sets[max(a, b)] = min(a, b)
+    groups: dict[int, set[int]] = {}
+    for fingerprints, lims, ids in store.items():
+        for place, fingerprint in enumerate(fingerprints.tolist()):
+            groups.setdefault(first_of(fingerprint), set()).update(map(int, ids[lims[place] : lims[place + 1]]))
+    if {frozenset(group) for group in groups.values() if len(group) > 1} != set(map(frozenset, found)):
+        raise AssertionError("clusters and pairs disagree")

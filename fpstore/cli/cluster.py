@@ -32,7 +32,7 @@ def cluster(store: str, radius: int | None, output: str, as_json: bool, talk: Ta
     separated by tabs, without a header; with --json, an object per line. Clusters are numbered from 0. The representative
     is the document with the least id; where ids are strings, the one whose id the store saw first.
 
-    $ fpstore cluster crawl.fps --radius 2
+    $ fpstore cluster crawl.fps --radius 2 --no-progress
     $ fpstore cluster crawl.fps --output clusters.parquet
     $ fpstore cluster crawl.fps --json --quiet
     """

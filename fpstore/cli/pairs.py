@@ -36,7 +36,7 @@ def pairs(store: str, radius: int | None, output: str, as_json: bool, threads: i
     header, with fingerprints in hexadecimal; with --json, an object per line. Documents with the same fingerprint are not
     a pair here: fpstore cluster brings them together, and fpstore export lists them.
 
-    $ fpstore pairs crawl.fps --radius 2
+    $ fpstore pairs crawl.fps --radius 2 --quiet
     $ fpstore pairs crawl.fps --output pairs.parquet --threads 2
     $ fpstore pairs crawl.fps --json --no-progress
     """

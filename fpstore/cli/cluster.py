@@ -39,10 +39,10 @@ def cluster(store: str, radius: int | None, output: str, as_json: bool, talk: Ta
     import fpstore
     from fpstore.io import open_writer
 
-    with fpstore.open(store) as opened:
+    form = "jsonl" if as_json else None
+    with fpstore.open(store) as opened, open_writer(output, format=form, columns=COLUMNS, width=opened.width) as writer:
         found = opened.clusters(radius)
-        with open_writer(output, format="jsonl" if as_json else None, columns=COLUMNS, width=opened.width) as writer:
-            writer.write(found.columns())
+        writer.write(found.columns())
     talk.note(summary(found))
 
 

@@ -500,8 +500,8 @@ class Store:
         """Return the groups that near-duplicates form: the connected components of two or more documents.
 
         Two documents are connected if their fingerprints are equal or within the radius, and so are those that a chain of such
-        pairs connects. The pairs are not listed: the time does not grow with their number. Memory: about 40 bytes for a
-        fingerprint of 64 bits, and as much for a document.
+        pairs connects. The pairs are not listed: the time does not grow with their number. It holds all fingerprints and ids in
+        memory, several times.
 
         Parameters
         ----------

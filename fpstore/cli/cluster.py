@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fpstore.cli import types
-from fpstore.cli.options import Talk, json_option, output_option, store_argument, talk_options
+from fpstore.cli.options import Talk, json_option, output_option, pair_radius_option, store_argument, talk_options
 from fpstore.cli.output import count
 from fpstore.cli.verb import Verb
 
@@ -19,9 +18,7 @@ COLUMNS = ("id", "cluster", "representative")
 
 @click.command(cls=Verb)
 @store_argument
-@click.option(
-    "-r", "--radius", type=types.RADIUS, metavar="BITS", help="Largest distance of a pair; by default the store's radius."
-)
+@pair_radius_option
 @output_option("Where to write: .tsv, .csv, .jsonl or .parquet")
 @json_option
 @talk_options

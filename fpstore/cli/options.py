@@ -31,6 +31,9 @@ memory_option = click.option(
     metavar="SIZE",
     help="Memory budget, such as 2GiB, at least 64MiB; by default a quarter of this machine's memory.",
 )
+pair_radius_option = click.option(
+    "-r", "--radius", type=types.RADIUS, metavar="N", help="Largest distance of a pair; by default the store's radius."
+)
 width_option = click.option(
     "--width",
     type=types.WIDTH,

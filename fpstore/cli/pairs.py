@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from fpstore.cli import types
-from fpstore.cli.options import Talk, json_option, output_option, store_argument, talk_options, threads_option
+from fpstore.cli.options import Talk, json_option, output_option, pair_radius_option, store_argument, talk_options, threads_option
 from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb
 
@@ -22,9 +21,7 @@ MOST_ROWS = 1 << 20  # that are written together
 
 @click.command(cls=Verb)
 @store_argument
-@click.option(
-    "-r", "--radius", type=types.RADIUS, metavar="BITS", help="Largest distance of a pair; by default the store's radius."
-)
+@pair_radius_option
 @output_option("Where to write: .tsv, .csv, .jsonl or .parquet")
 @json_option
 @threads_option

@@ -29,9 +29,7 @@ from fpstore.width import WORD_BITS, Width
 MOST_BLOCKS = 40
 SAMPLED_PLANS = 8  # the best for a uniform set, which are compared by the sample
 DEALT_PLANS = 2  # the best of them, of which those with dealt bits are compared, too
-
-
-SAMPLED_FROM = 1 << 17  # below this, comparing every pair takes less time than planning from a sample
+SAMPLED_FROM = 1 << 17  # of fewer rows, every pair can be compared in about a second: planning from a sample takes as long
 
 
 class JoinWork(NamedTuple):
@@ -43,6 +41,7 @@ class JoinWork(NamedTuple):
     survivors: float  # distances computed
 
 
+# Estimates: no operation of tools/bench has fitted them yet.
 NANOSECONDS = JoinWork(sorted=9.0, meetings=6.0, candidates=0.1, survivors=4.0)
 
 

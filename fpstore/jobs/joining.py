@@ -1,4 +1,4 @@
-"""Joins: the pairs within a radius, of a set or of two, in batches and in bounded memory."""
+"""Joins: the pairs within a radius of a set in memory, in batches."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ OWNERS = {
     "bitarray": ("format/huffman.py",),
     "click": ("cli/",),
     "rich": ("cli/",),
-    "pyarrow": ("io/parquet.py",),
+    "pyarrow": ("io/arrow.py",),
     "PIL": ("hashing/",),
     "imagehash": ("hashing/",),
     "jieba": ("hashing/",),

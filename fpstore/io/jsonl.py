@@ -78,7 +78,7 @@ class JsonlSource(LineSource):
             if not raw.strip(b" \t\r"):
                 continue
             try:
-                row = _parse_object(raw)
+                row = parse_object(raw)
                 fingerprints.append(self._fingerprint(row))
                 identifier = self._id(row, rule)
             except InputError as error:
@@ -90,7 +90,7 @@ class JsonlSource(LineSource):
     def _fingerprint(self, row: dict[str, object]) -> int:
         field = self._fingerprint_field
         if field not in row:
-            raise InputError(f"the field {show(field)} is missing{_fields_of(row)}")
+            raise InputError(f"the field {show(field)} is missing{fields_of(row)}")
         value = row[field]
         if type(value) is int:
             if value < 0:
@@ -106,7 +106,7 @@ class JsonlSource(LineSource):
         field = self._id_field
         present = field in row
         if self._needs_id and not present:
-            raise InputError(f"the field {show(field)} is missing{_fields_of(row)}")
+            raise InputError(f"the field {show(field)} is missing{fields_of(row)}")
         rule.expect(present)
         if not present:
             return None
@@ -123,7 +123,8 @@ class JsonlSource(LineSource):
         raise InputError(f"the id {_show_json(value)} is neither an integer nor a string")
 
 
-def _parse_object(raw: bytes) -> dict[str, object]:
+def parse_object(raw: bytes) -> dict[str, object]:
+    """Return the object that a line of JSON holds; InputError if it holds something else."""
     try:
         row = _decode(raw.decode("utf-8"))
     except UnicodeDecodeError:
@@ -151,5 +152,6 @@ def _show_json(value: object) -> str:
     return show(json.dumps(value)).strip("'")
 
 
-def _fields_of(row: dict[str, object]) -> str:
+def fields_of(row: dict[str, object]) -> str:
+    """Return the names of the fields of an object, for a message."""
     return f" (fields here: {', '.join(map(show, list(row)[:8]))})" if row else " (the object is empty)"

@@ -68,6 +68,7 @@ class Fields:
     fingerprint: str | None = None
     id: str | None = None
     width: Width = WIDTH_64
+    signed: bool = False
 
 
 @contextmanager

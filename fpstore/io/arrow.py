@@ -1,0 +1,249 @@
+"""Columns of Arrow tables: as fingerprints and ids, and the other way. pyarrow is imported when the first one is needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.aliases import Words
+from fpstore.errors import InputError, MissingExtraError
+from fpstore.io.check import check_string_id, first_too_large, rows_of_array, too_large, wrong_width
+from fpstore.io.columns import parse_texts
+from fpstore.io.digits import read_digits
+from fpstore.io.source import IdColumn, IdKind, IdRule
+from fpstore.string_column import StringColumn
+from fpstore.width import WIDTH_64, WIDTHS, Width
+
+
+def import_pyarrow(name: str, what: str = "Parquet") -> Any:
+    """Return pyarrow, with ``pyarrow.parquet`` loaded; MissingExtraError names the input or output that needs it."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        reason = f"{name}: {what} needs the package pyarrow: pip install 'fpstore[parquet]'"
+        raise MissingExtraError(reason, path=name) from error
+    return pyarrow
+
+
+def is_text(column_type: Any) -> bool:
+    """Return whether an Arrow type is that of strings."""
+    from pyarrow import types
+
+    return bool(types.is_string(column_type) or types.is_large_string(column_type))
+
+
+def is_number(column_type: Any) -> bool:
+    """Return whether an Arrow type is that of numbers."""
+    from pyarrow import types
+
+    return bool(types.is_integer(column_type) or types.is_floating(column_type) or types.is_decimal(column_type))
+
+
+def kept_rows(table: Any, kept: npt.NDArray[np.bool_]) -> Any:
+    """Return some rows of a table or a record batch."""
+    import pyarrow
+
+    return table.filter(pyarrow.array(kept))
+
+
+def plain_type(column_type: Any) -> Any:
+    """Return the type of the values of a dictionary, or the type itself."""
+    from pyarrow import types
+
+    return column_type.value_type if types.is_dictionary(column_type) else column_type
+
+
+def find_column(schema: Any, name: str) -> Any:
+    """Return the type of a column; InputError names those there are."""
+    count = schema.names.count(name)
+    if count != 1:
+        what = "no column" if count == 0 else f"{count} columns"
+        raise InputError(f"{what} named {name!r} (columns here: {', '.join(schema.names[:8])})")
+    return schema.field(name).type
+
+
+class FingerprintColumns:
+    """Turns Arrow arrays of fingerprints into rows.
+
+    Parameters
+    ----------
+    name : str
+        The column, for messages.
+    width : Width
+    decimal : bool
+        Strings hold decimal digits.
+    signed : bool
+        Take int32 and int64 as the bits of a fingerprint.
+    """
+
+    def __init__(self, name: str, width: Width = WIDTH_64, decimal: bool = False, signed: bool = False) -> None:
+        self._name, self._width, self._decimal, self._signed = name, width, decimal, signed
+
+    def check_type(self, column_type: Any) -> None:
+        """Raise InputError for a type whose values cannot be fingerprints of the width."""
+        from pyarrow import types
+
+        width, received = self._width, f"column {self._name!r} has type {column_type}"
+        bits = 0
+        if is_text(column_type) or types.is_binary(column_type) or types.is_large_binary(column_type):
+            return  # their lengths decide
+        if types.is_fixed_size_binary(column_type):
+            bits = 8 * column_type.byte_width
+        elif types.is_unsigned_integer(column_type) or (self._signed and types.is_signed_integer(column_type)):
+            bits = column_type.bit_width
+            if (width.bits, bits) == (32, 64):
+                return  # their values decide
+        elif types.is_signed_integer(column_type):
+            raise InputError(
+                f"{received}, fingerprints must be uint64; to keep the bits, "
+                f'write it with table.column({self._name!r}).cast("uint64", safe=False)'
+            )
+        if bits == width.bits:
+            return
+        if bits in WIDTHS:
+            raise InputError(f"{received}: {wrong_width('fingerprints', bits, '', width)}")
+        integers = f"uint{width.bits}, " if width.words == 1 else ""
+        kinds = f"{integers}fixed_size_binary({width.bytes}), or strings of digits"
+        raise InputError(f"{received}, fingerprints of {width.bits} bits must be {kinds}")
+
+    def rows(self, column: Any, done: int) -> Words:
+        """Return the fingerprints of an array whose first value has ``done`` before it."""
+        from pyarrow import types
+
+        width = self._width
+        refuse_nulls(column, done, "fingerprint")
+        if is_text(column.type):
+            return self._rows_of_text(string_column(column).texts(), done)
+        if types.is_fixed_size_binary(column.type):
+            data = np.frombuffer(column.buffers()[1] or b"", np.uint8)
+            return width.from_bytes(data[column.offset * width.bytes : (column.offset + len(column)) * width.bytes])
+        if not types.is_integer(column.type):
+            bounds, content = pieces(column)
+            other = np.flatnonzero(np.diff(bounds) != width.bytes)
+            if len(other):
+                size, row = int(np.diff(bounds)[other[0]]), done + int(other[0]) + 1
+                if 8 * size in WIDTHS:
+                    raise InputError(f"row {row}: {wrong_width('a fingerprint', 8 * size, '', width)}")
+                raise InputError(f"row {row}: a fingerprint of {width.bits} bits has {width.bytes} bytes, got {size}")
+            return width.from_bytes(np.frombuffer(content, np.uint8))
+        values = column.to_numpy(zero_copy_only=False)
+        if values.dtype.kind == "i":
+            values = values.view(f"u{values.dtype.itemsize}")
+        large = first_too_large(values, width)
+        if large is not None:
+            raise InputError(f"row {done + large + 1}: the fingerprint does not fit: {too_large(int(values[large]), width)}")
+        return rows_of_array(values, width)
+
+    def _rows_of_text(self, texts: list[str], done: int) -> Words:
+        rows = parse_texts(texts, self._decimal, self._width) if texts else self._width.empty(0)
+        if rows is not None:
+            return rows
+        numbers = []
+        for row, text in enumerate(texts, done + 1):
+            try:
+                numbers.append(read_digits(text, self._decimal, self._width))
+            except InputError as error:
+                raise InputError(f"row {row}: {error}") from None
+        return self._width.rows(numbers)
+
+
+def id_kind(name: str, column_type: Any) -> IdKind:
+    """Return whether a column of ids holds integers or strings; InputError if neither."""
+    from pyarrow import types
+
+    column_type = plain_type(column_type)
+    if types.is_integer(column_type):
+        return "int"
+    if is_text(column_type):
+        return "str"
+    raise InputError(f"column {name!r} has type {column_type}, ids must be integers or strings")
+
+
+def ids_of_column(column: Any, done: int, rule: IdRule) -> IdColumn:
+    """Return the ids of an array whose first value has ``done`` before it."""
+    column = dense(column)
+    kind: IdKind = "str" if is_text(column.type) else "int"
+    rule.expect_kind(kind)
+    if kind == "int":
+        integers = _integers(column, done, "id")
+        return integers if rule.kind == "int" else StringColumn.of([str(number) for number in integers.tolist()])
+    refuse_nulls(column, done, "id")
+    strings = string_column(column)
+    if rule.kind == "str" and strings.sizes.all():
+        return strings
+    parse = rule.integer if rule.kind == "int" else check_string_id
+    values: list[Any] = []
+    for row, text in enumerate(strings.texts(), done + 1):
+        try:
+            values.append(parse(text))
+        except InputError as error:
+            raise InputError(f"row {row}: {error}") from None
+    return np.array(values, dtype=np.uint64) if rule.kind == "int" else StringColumn.of(values)
+
+
+def dense(column: Any) -> Any:
+    """Return an array with its values in place of the numbers of a dictionary."""
+    from pyarrow import types
+
+    return column.cast(column.type.value_type) if types.is_dictionary(column.type) else column
+
+
+def _integers(column: Any, done: int, what: str) -> Words:
+    refuse_nulls(column, done, what)
+    values = column.to_numpy(zero_copy_only=False)
+    if values.dtype.kind == "i" and len(values) and values.min() < 0:
+        row = int(np.argmax(values < 0))
+        raise InputError(f"row {done + row + 1}: the {what} {values[row]} is negative")
+    return np.ascontiguousarray(values, dtype=np.uint64)
+
+
+def refuse_nulls(column: Any, done: int, what: str) -> None:
+    """Raise InputError that names the first null of an array whose first value has ``done`` before it."""
+    if column.null_count:
+        row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+        raise InputError(f"row {done + row + 1}: the {what} is null")
+
+
+def pieces(array: Any) -> tuple[npt.NDArray[Any], bytes]:
+    """Return where the values of an array of strings or bytes without nulls begin and end, and all of them joined."""
+    _, offsets, data = array.buffers()
+    kind = np.int64 if str(array.type).startswith("large_") else np.int32
+    bounds = np.frombuffer(offsets, kind)[array.offset : array.offset + len(array) + 1] if len(array) else np.zeros(1, kind)
+    return bounds, data[int(bounds[0]) : int(bounds[-1])].to_pybytes() if bounds[-1] > bounds[0] else b""
+
+
+def string_column(array: Any) -> StringColumn:
+    """Return the strings of an array of type string or large_string, which has no nulls."""
+    bounds, content = pieces(array)
+    if not content.isascii():
+        array.validate(full=True)  # not all that is in a file is UTF-8
+    return StringColumn(content, (bounds[1:] - bounds[0]).astype(np.uint64))
+
+
+def fingerprint_type(width: Width) -> Any:
+    """Return the Arrow type of fingerprints: uint32, uint64, or above fixed_size_binary."""
+    import pyarrow
+
+    if width.words > 1:
+        return pyarrow.binary(width.bytes)
+    return pyarrow.uint32() if width.bits == 32 else pyarrow.uint64()
+
+
+def fingerprint_array(rows: Any, width: Width) -> Any:
+    """Return rows as an Arrow array."""
+    import pyarrow
+
+    if width.words == 1:
+        return pyarrow.array(width.outside(rows))
+    data = pyarrow.py_buffer(width.to_bytes(rows))
+    return pyarrow.FixedSizeBinaryArray.from_buffers(fingerprint_type(width), len(rows), [None, data])
+
+
+def distance_type(width: Width) -> Any:
+    """Return the Arrow type of distances."""
+    import pyarrow
+
+    return pyarrow.uint8() if width.bits < 256 else pyarrow.uint16()

@@ -1,7 +1,7 @@
 """fpstore: exact, compressed, on-disk Hamming-radius search over fingerprints of 32, 64, 128 or 256 bits."""
 
 from fpstore import start as start  # first: it explains why the kernel cannot be loaded
-from fpstore.api import build, open, repair
+from fpstore.api import build, dedup, open, repair
 from fpstore.care.reports import RepairReport, Report
 from fpstore.design.estimates import Plan
 from fpstore.design.families import Design
@@ -24,7 +24,7 @@ from fpstore.errors import (
     StoreNotFoundError,
 )
 from fpstore.hashing import SimHash
-from fpstore.jobs.clusters import Clusters
+from fpstore.jobs.clusters import Clusters, Deduplication
 from fpstore.jobs.pairs import Pair, Pairs
 from fpstore.query.ids import Ids
 from fpstore.query.matches import Match, Matches, MatchList
@@ -36,6 +36,7 @@ __all__ = [
     "ClosedStoreError",
     "Clusters",
     "CorruptStoreError",
+    "Deduplication",
     "Design",
     "FormatVersionError",
     "FpstoreError",
@@ -62,6 +63,7 @@ __all__ = [
     "StoreNotFoundError",
     "TableSpec",
     "build",
+    "dedup",
     "open",
     "plan",
     "repair",

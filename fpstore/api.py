@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from fpstore.aliases import Progress
 from fpstore.arguments import check_flag, check_path, check_progress
 from fpstore.care.reports import RepairReport
-from fpstore.design.families import check_design
+from fpstore.design.families import check_design, check_radius
 from fpstore.design.tables import TableSpec
 from fpstore.errors import FormatVersionError, InputError
+from fpstore.jobs.clusters import Deduplication
 from fpstore.resources import Resources, parse_memory, parse_size, parse_threads
 from fpstore.store import Store
 from fpstore.width import check_width
@@ -175,6 +177,114 @@ def open(
         With ``"r+"``: the store lies on read-only media, or the user has no permission to write.
     """
     return Store(check_path(path), mode, sync, merge_at)
+
+
+def dedup(
+    source: Any,
+    output: PathLike | None = None,
+    *,
+    text: str | bool | None = None,
+    fingerprint: str | None = None,
+    id: str | None = None,  # noqa: A002 - the word that users know
+    score: str | None = None,
+    radius: int = 3,
+    width: int = 64,
+    keep: str = "first",
+    group: str = "connected",
+    unknown: str = "keep",
+    fingerprinter: Any = None,
+    decimal: bool = False,
+    signed: bool = False,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    overwrite: bool = False,
+) -> Deduplication:
+    r"""Find the near-duplicates of a corpus, and keep one of each group.
+
+    All fingerprints are in memory, and ids if there are any; texts and other columns are not.
+
+    Parameters
+    ----------
+    source : path, iterable of paths, or table
+        Files of Parquet, JSON lines, CSV or TSV with a header, all of one format and with the same columns, or folders of them.
+        With ``text=True``, files and folders of texts, of which each file is a document and its path the id. Or a table of
+        pyarrow, Polars or pandas (which needs pyarrow), or another object with the Arrow C stream interface.
+    output : path-like, optional
+        Where to write the rows that are kept, in the format of the input, with all columns and in the same order: lines byte by
+        byte. Of texts, a folder to copy the files to. It appears complete or not at all.
+    text : str or bool
+        The column of texts, whose fingerprints are made; or True: see ``source``.
+    fingerprint : str
+        The column of fingerprints, instead of texts: integers, hexadecimal digits, or bytes.
+    id : str, optional
+        The column of ids, which the clusters have; by default row numbers from 0.
+    score : str, optional
+        The column of numbers for ``keep="highest"``.
+    radius : int
+        The largest distance of near-duplicates, 0 to the width.
+    width : int
+        Bits of a fingerprint: 32, 64, 128 or 256. Fingerprints of texts have 64.
+    keep : {"first", "smallest", "central", "highest"}
+        Of each group keep the first row; the one with the smallest id; the one whose fingerprint is nearest to the majority of
+        the group, bit by bit; or the one with the highest score. Of several such rows, the first.
+    group : {"connected", "greedy"}
+        As for :meth:`fpstore.Store.clusters`: groups that chains of near-duplicates connect, or groups in which every row
+        is within the radius of the one that is kept.
+    unknown : {"keep", "drop", "refuse"}
+        What becomes of a row whose text is null or has no words, or whose fingerprint or id is null. It is not compared.
+    fingerprinter : Fingerprinter, optional
+        Makes the fingerprints of texts; by default ``SimHash()``.
+    decimal : bool
+        Fingerprints in text are decimal, not hexadecimal.
+    signed : bool
+        Signed integers are read as the bits of fingerprints.
+    threads : int, optional
+        For making fingerprints; by default one per processor.
+    progress : callable, optional
+        Called as ``progress(phase, done, total)``; total is None if it is not known.
+    overwrite : bool
+        Replace a file at ``output``.
+
+    Returns
+    -------
+    Deduplication
+        ``kept``, ``clusters`` and ``unknown``.
+
+    Raises
+    ------
+    InputError
+        A column is missing or has a wrong type, a value is wrong, or there are no rows.
+    StoreExistsError
+        The output exists.
+    StorageError
+        A file cannot be read, or the output cannot be written; nothing is left at it.
+    MissingExtraError
+        A table or a Parquet file, without pyarrow.
+
+    Examples
+    --------
+    >>> import fpstore, pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "pages.csv").write_text("url,hash\na,00ff00ff00ff00ff\nb,00ff00ff00ff00fe\nc,123456789abcdef0\n")
+    >>> found = fpstore.dedup(folder / "pages.csv", folder / "clean.csv", fingerprint="hash", id="url")
+    >>> found.kept, list(found.clusters)
+    (array([0, 2]), [['a', 'b']])
+    """
+    from fpstore.io.corpus import Chosen
+    from fpstore.jobs.corpora import open_corpus
+    from fpstore.jobs.dedup import Rules, check_output, chosen_columns, find_duplicates, kept_of
+
+    check_progress(progress)
+    how = Chosen(id=id, score=score, width=check_width(width))
+    how = replace(how, decimal=check_flag(decimal, "decimal"), signed=check_flag(signed, "signed"))
+    chosen = chosen_columns(how, text, fingerprint)
+    rules = Rules(check_radius(radius, how.width.bits), keep, group, unknown)
+    corpus = open_corpus(source, None, text is True)
+    target = None if output is None else check_output(output, corpus, check_flag(overwrite, "overwrite"))
+    found = find_duplicates(corpus, chosen, rules, fingerprinter, Resources(0, parse_threads(threads), progress))
+    if target is not None:
+        corpus.copy(found.kept, target)
+    return Deduplication(kept_of(corpus, found.kept), found.clusters, found.unknown)
 
 
 def repair(

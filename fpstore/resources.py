@@ -24,6 +24,11 @@ class Resources(NamedTuple):
     threads: int
     progress: Progress | None = None
 
+    def report(self, phase: str, done: int, total: int | None = None) -> None:
+        """Call the progress callback, if there is one."""
+        if self.progress is not None:
+            self.progress(phase, done, total)
+
 
 def total_memory() -> int:
     """Return the memory of this machine, or of its control group if that is less, in bytes."""

@@ -496,8 +496,8 @@ class Store:
         radius = self._radius if radius is None else check_radius(radius, self.width)
         return pairs_of(snapshot, radius, parse_threads(threads))
 
-    def clusters(self, radius: int | None = None) -> Clusters:
-        """Return the groups that near-duplicates form: the connected components of two or more documents.
+    def clusters(self, radius: int | None = None, *, group: str = "connected", representative: str = "first") -> Clusters:
+        """Return the groups of two or more documents that near-duplicates form.
 
         Two documents are connected if their fingerprints are equal or within the radius, and so are those that a chain of such
         pairs connects. The pairs are not listed: the time does not grow with their number. It holds all fingerprints and ids in
@@ -507,6 +507,15 @@ class Store:
         ----------
         radius : int, optional
             0 to the width; by default the store's.
+        group : {"connected", "greedy"}
+            The connected components; or, without chains, groups in which every member is within the radius of its
+            representative: of what is connected, the first document by the rule below represents a group and takes all
+            within the radius, the first of the others represents the next one, and so on.
+        representative : {"first", "smallest", "central"}
+            The document that stands for its group: the one with the least number, which is the id where ids are integers, and
+            where they are strings the one whose id the store saw first; the one with the least id, strings by code points; or
+            the one whose fingerprint is nearest to the majority of the group, bit by bit (of connected documents where groups
+            are greedy). With ``group="greedy"`` and with "central", each document must have one fingerprint.
 
         Returns
         -------
@@ -525,7 +534,8 @@ class Store:
         [['a', 'b', 'c']]
         """
         snapshot = self.snapshot()
-        return clusters_of(snapshot, self._radius if radius is None else check_radius(radius, self.width))
+        radius = self._radius if radius is None else check_radius(radius, self.width)
+        return clusters_of(snapshot, radius, group, representative)
 
     # Changing
 

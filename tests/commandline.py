@@ -10,6 +10,8 @@ from pathlib import Path
 
 import click
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
@@ -72,6 +74,11 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "notes" / "empty.md").write_text("")
     (folder / "notes" / "picture.txt").write_bytes(b"\x89PNG\0\0")
     (folder / "draft.txt").write_text(TEXT.replace("everybody", "everybody", 1) + "and another ending")
+    texts = [TEXT, TEXT + "and an ending", "something else altogether", TEXT]
+    (folder / "pages.jsonl").write_text("".join(json.dumps({"text": t, "score": i}) + "\n" for i, t in enumerate(texts)))
+    pq.write_table(pa.table({"id": IDS[:4], "text": texts}), folder / "corpus.parquet")
+    signed = FINGERPRINTS.view(np.int64).tolist()
+    (folder / "hashes.csv").write_text("url,hash\n" + "".join(f"{i},{f}\n" for f, i in zip(signed, IDS, strict=True)))
     assert run("build", folder / "crawl.fps", folder / "crawl.tsv").exit_code == 0
     for day in ("monday", "tuesday"):
         assert run("build", folder / f"{day}.fps", folder / "new.tsv", "-q").exit_code == 0

@@ -53,17 +53,29 @@ def without_seconds(line):
 
 
 def test_readme_shell_session_prints_what_is_shown(tmp_path):
-    commands = session("README.md")
-    assert len(commands) > 10
+    assert len(session("README.md")) > 10
     shutil.copy(ROOT / "LICENSE", tmp_path)
     # The page is one of the documents: its own text would decide the last digit of the sizes that it shows.
     (tmp_path / "README.md").write_text("a page about something else\n")
+    run_session("README.md", tmp_path)
+
+
+def test_page_about_a_corpus_prints_what_is_shown(tmp_path):
+    shutil.copy(ROOT / "LICENSE", tmp_path)
+    run_session("docs/corpus.md", tmp_path)
+    (code,), (shown,) = blocks("docs/corpus.md", "python"), blocks("docs/corpus.md", "text")
+    assert run_python(code, tmp_path) == shown
+
+
+def run_session(page, folder):
+    """Run the commands of a page in a shell, and compare what they print."""
+    commands = session(page)
     mark = "--- end of a command"
     script = "\n".join(f"{command}\necho '{mark}'" for command, _ in commands)
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     # Both outputs, as on a terminal.
     done = subprocess.run(
-        ["bash", "-euc", script], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+        ["bash", "-euc", script], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
     )
     assert done.returncode == 0, done.stdout
     for (command, shown), printed in zip(commands, done.stdout.split(mark + "\n"), strict=False):

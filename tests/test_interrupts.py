@@ -141,6 +141,17 @@ def test_signals_are_met_inside_a_join(met, name):
     assert met(lambda: call(1 << 18)) > 5
 
 
+def test_signals_are_met_while_rows_are_grouped(met):
+    """All rows are one set, and each is a group of its own."""
+    rows = np.unique(np.random.default_rng(1).integers(0, 2**64, 1 << 14, dtype=np.uint64))
+    sets = np.array([0, len(rows)], np.uint64)
+    assert met(lambda: _kernel.group_greedily(rows, sets, 0)) > 5
+    stop = _kernel.Stop()
+    stop.set()
+    with pytest.raises(InterruptedError):
+        _kernel.group_greedily(rows, sets, 0, stop=stop)
+
+
 def test_a_join_that_was_stopped_does_not_go_on():
     for call in joins().values():
         stop = _kernel.Stop()

@@ -229,6 +229,52 @@ def test_clusters_of_a_store_with_changes(store, radius):
     assert columns["cluster"].tolist() == [c for c, members in enumerate(found) for _ in members]
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+def test_representatives_and_greedy_groups(tmp_path, width):
+    rng = np.random.default_rng(width)
+    rows = as_given(make_set("clustered", width, 300, rng))
+    names = [f"n{n}" for n in rng.permutation(len(rows)).tolist()]
+    numbers = Width(width).numbers(rows)
+    with fpstore.build(tmp_path / "s", Width(width).outside(rows), names, width=width) as store:
+        groups = {}
+        for place, name in enumerate(wanted_sets(brute(rows), 3)):
+            groups.setdefault(name, []).append(place)
+        groups = [members for members in groups.values() if len(members) > 1]
+        assert groups
+        for rule in ("first", "smallest", "central"):
+            found = {frozenset(members): members[0] for members in store.clusters(3, representative=rule)}
+            assert len(found) == len(groups)
+            for members in groups:
+                majority = sum(1 << bit for bit in range(width) if sum(numbers[m] >> bit & 1 for m in members) * 2 > len(members))
+                ranks = {
+                    "first": lambda m: m,
+                    "smallest": lambda m: names[m],
+                    "central": lambda m, majority=majority: ((numbers[m] ^ majority).bit_count(), m),
+                }
+                assert found[frozenset(names[m] for m in members)] == names[min(members, key=ranks[rule])], rule
+        for rule in ("first", "smallest"):
+            wanted = []
+            for members in groups:
+                left = sorted(members, key=lambda m: names[m]) if rule == "smallest" else members
+                while left:
+                    near = [m for m in left if (numbers[m] ^ numbers[left[0]]).bit_count() <= 3]
+                    wanted += [(names[near[0]], frozenset(names[m] for m in near))] if len(near) > 1 else []
+                    left = [m for m in left if m not in near]
+            found = [(members[0], frozenset(members)) for members in store.clusters(3, group="greedy", representative=rule)]
+            assert sorted(found, key=str) == sorted(wanted, key=str)
+
+
+def test_groupings_that_are_refused(tmp_path):
+    with fpstore.build(tmp_path / "s", [1, 2, 3], [5, 5, 6]) as store:
+        assert list(store.clusters(1)) == [[5, 6]]
+        for arguments in ({"group": "greedy"}, {"representative": "central"}):
+            with pytest.raises(InputError, match="needs documents of one fingerprint each: 1 fingerprints are further ones"):
+                store.clusters(1, **arguments)
+        for arguments in ({"group": "chains"}, {"representative": "highest"}):
+            with pytest.raises(InputError, match="must be one of"):
+                store.clusters(1, **arguments)
+
+
 def test_integer_ids_in_order(tmp_path):
     with fpstore.build(tmp_path / "s", [5, 4, 1 << 40, 5, 1 << 41 | 1 << 50], ids=[9, 3, 7, 2, 8]) as store:
         assert list(store.clusters(1)) == [[2, 3, 9]]

@@ -16,6 +16,7 @@ from fpstore import __version__
 from fpstore.cli.backup import backup
 from fpstore.cli.build import build
 from fpstore.cli.cluster import cluster
+from fpstore.cli.dedup import dedup
 from fpstore.cli.delete import delete
 from fpstore.cli.demo import demo
 from fpstore.cli.export import export
@@ -182,6 +183,7 @@ for _verb in (
     split,
     pairs,
     cluster,
+    dedup,
     stats,
     verify,
     export,

@@ -19,26 +19,40 @@ COLUMNS = ("id", "cluster", "representative")
 @click.command(cls=Verb)
 @store_argument
 @pair_radius_option
+@click.option(
+    "--group",
+    type=click.Choice(["connected", "greedy"]),
+    default="connected",
+    show_default=True,
+    help="Clusters that chains of pairs connect, or those that lie within the radius of their representative.",
+)
+@click.option(
+    "--representative",
+    type=click.Choice(["first", "smallest", "central"]),
+    default="first",
+    show_default=True,
+    help="The first document stored (of integer ids, the least), the one with the smallest id, or the one nearest to the "
+    "majority of the fingerprints.",
+)
 @output_option("Where to write: .tsv, .csv, .jsonl or .parquet")
 @json_option
 @talk_options
-def cluster(store: str, radius: int | None, output: str, as_json: bool, talk: Talk) -> None:
+def cluster(store: str, radius: int | None, group: str, representative: str, output: str, as_json: bool, talk: Talk) -> None:
     """Find the clusters of near-duplicates: documents that pairs within the radius connect, also in chains.
 
-    Writes a line `id cluster representative` per document that is in a cluster of two or more, cluster by cluster,
-    separated by tabs, without a header; with --json, an object per line. Clusters are numbered from 0. The representative
-    is the document with the least id; where ids are strings, the one whose id the store saw first.
+    Writes a line `id cluster representative` per document that is in a cluster of two or more, cluster by cluster, the
+    representative first, separated by tabs, without a header; with --json, an object per line. Clusters are numbered from 0.
 
     $ fpstore cluster crawl.fps --radius 2 --no-progress
     $ fpstore cluster crawl.fps --output clusters.parquet
-    $ fpstore cluster crawl.fps --json --quiet
+    $ fpstore cluster crawl.fps --group greedy --representative smallest --json --quiet
     """
     import fpstore
     from fpstore.io import open_writer
 
     form = "jsonl" if as_json else None
     with fpstore.open(store) as opened, open_writer(output, format=form, columns=COLUMNS, width=opened.width) as writer:
-        found = opened.clusters(radius)
+        found = opened.clusters(radius, group=group, representative=representative)
         writer.write(found.columns())
     talk.note(summary(found))
 

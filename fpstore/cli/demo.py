@@ -12,9 +12,9 @@ from pathlib import Path
 import click
 
 from fpstore.cli.build import build
+from fpstore.cli.cluster import cluster
 from fpstore.cli.demo_data import MODULES, families, python_sources
-from fpstore.cli.export import export
-from fpstore.cli.output import count, print_table
+from fpstore.cli.output import print_table, some_ids
 from fpstore.cli.probe import probe
 from fpstore.cli.stats import stats
 from fpstore.cli.verb import Verb
@@ -43,17 +43,16 @@ def demo(keep: str | None) -> None:
     with contextlib.ExitStack() as stack:
         folder = _folder(keep, stack)
         stack.enter_context(contextlib.chdir(library))
-        store, fingerprints, pairs = (str(folder / name) for name in ("python.fps", "fingerprints.tsv", "pairs.tsv"))
+        store, clusters = str(folder / "python.fps"), str(folder / "clusters.tsv")
         click.echo("The source files of this Python as documents, 64 bits per document:\n")
         _show("cd", str(library))
         options = ["--text", "--suffix", ".py"]
         _run(build, [store, *options, MODULES, *packages])
         click.echo("\nFiles near one of them. Query, fingerprint, distance, id:\n")
         _run(probe, [store, "--text", _example(packages)])
-        click.echo("\nAll near-duplicates: every fingerprint of the store is a query.\n")
-        _run(export, [store, "--output", fingerprints])
-        _run(probe, [store, "--input", fingerprints, "--output", pairs])
-        print_families(Path(pairs))
+        click.echo("\nAll families of near-duplicates:\n")
+        _run(cluster, [store, "--output", clusters])
+        print_families(Path(clusters))
         click.echo("\nSizes:\n")
         _run(stats, [store])
     click.echo(f"\nKept in {keep}." if keep else "\nThe folder is removed; fpstore demo --keep DIR keeps it.")
@@ -96,20 +95,11 @@ def _example(packages: Sequence[str]) -> str:
     return str(wanted if wanted.is_file() else Path(packages[0], "__init__.py"))
 
 
-def print_families(pairs: Path) -> None:
-    """Print the families formed by the matches of a TSV file."""
-    found = families(pairs)
+def print_families(clusters: Path) -> None:
+    """Print the families in a TSV file of clusters."""
+    found = families(clusters)
     noun = "family" if len(found) == 1 else "families"
-    print_table(
-        f"\n{len(found)} {noun} of near-duplicates",
-        ("files", "widest step", ""),
-        [(str(len(family.ids)), count(family.distance, "bit"), _some(family.ids)) for family in found[:_SHOWN_FAMILIES]],
-        left=(2,),
-    )
+    rows = [(str(len(ids)), some_ids(ids, _SHOWN_PATHS)) for ids in found[:_SHOWN_FAMILIES]]
+    print_table(f"\n{len(found)} {noun} of near-duplicates", ("files", ""), rows, left=(1,))
     if len(found) > _SHOWN_FAMILIES:
         click.echo(f"and {len(found) - _SHOWN_FAMILIES} more")
-
-
-def _some(ids: Sequence[str]) -> str:
-    more = len(ids) - _SHOWN_PATHS
-    return ", ".join(ids[:_SHOWN_PATHS]) + (f" and {more} more" if more > 0 else "")

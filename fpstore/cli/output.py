@@ -79,3 +79,9 @@ def size(byte_count: float) -> str:
 def count(number: int, noun: str) -> str:
     """Return a number with its noun, in the singular or plural."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def some_ids(ids: Sequence[int | str], most: int) -> str:
+    """Return the first ids of a group, and how many more there are."""
+    more = len(ids) - most
+    return ", ".join(map(str, ids[:most])) + (f" and {more:,} more" if more > 0 else "")

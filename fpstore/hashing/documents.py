@@ -38,7 +38,7 @@ class Document(NamedTuple):
     text: str
 
 
-def _read(walk: Walk, on_skip: Notice | None) -> Iterator[tuple[File, Document | None]]:
+def documents_of(walk: Walk, on_skip: Notice | None) -> Iterator[tuple[File, Document | None]]:
     """Yield each file with its document, or with None if it is skipped, after calling `on_skip`."""
     for file in walk.files():
         data = walk.read(file)
@@ -107,7 +107,7 @@ def iter_documents(
     ['some text']
     """
     walk = Walk(paths, suffixes, recursive, follow_symlinks, max_bytes)
-    return (document for _, document in _read(walk, on_skip) if document is not None)
+    return (document for _, document in documents_of(walk, on_skip) if document is not None)
 
 
 class DocumentReader:
@@ -197,7 +197,7 @@ class DocumentReader:
         self.bytes_done = self.skipped = self.empty = self._made = 0
         held: list[Document] = []
         chars = 0
-        for file, document in _read(self._walk, self._skip):
+        for file, document in documents_of(self._walk, self._skip):
             self.bytes_done += file.size
             if document is None:
                 continue

@@ -53,7 +53,7 @@ class Walk:
         follow_symlinks: bool,
         max_bytes: int | None,
     ) -> None:
-        self._paths = _check_paths(paths)
+        self.paths = _check_paths(paths)
         self._suffixes = None if suffixes is None else _check_suffixes(suffixes)
         self._recursive = check_flag(recursive, "recursive")
         self._follow = check_flag(follow_symlinks, "follow_symlinks")
@@ -62,13 +62,13 @@ class Walk:
     @property
     def names(self) -> str:
         """The paths and suffixes, for a message."""
-        shown = ", ".join(map(str, self._paths[:3]))
-        more = f" and {len(self._paths) - 3} more" if len(self._paths) > 3 else ""
+        shown = ", ".join(map(str, self.paths[:3]))
+        more = f" and {len(self.paths) - 3} more" if len(self.paths) > 3 else ""
         return shown + more + (f" (only {', '.join(self._suffixes)})" if self._suffixes else "")
 
     def files(self) -> Iterator[File]:
         """Yield the files to read: named ones in the order given, those in a folder in the order of names."""
-        for path in self._paths:
+        for path in self.paths:
             found = _stat(path)
             if stat.S_ISDIR(found.st_mode):
                 yield from self._folder(path, found)

@@ -50,10 +50,13 @@ def kept_rows(table: Any, kept: npt.NDArray[np.bool_]) -> Any:
 
 
 def plain_type(column_type: Any) -> Any:
-    """Return the type of the values of a dictionary, or the type itself."""
-    from pyarrow import types
+    """Return the type of the values of a dictionary; of a view, as Polars makes of strings, the plain one; or the type itself."""
+    import pyarrow
 
-    return column_type.value_type if types.is_dictionary(column_type) else column_type
+    if pyarrow.types.is_dictionary(column_type):
+        column_type = column_type.value_type
+    views = {"string_view": pyarrow.large_string(), "binary_view": pyarrow.large_binary()}
+    return views.get(str(column_type), column_type)
 
 
 def find_column(schema: Any, name: str) -> Any:
@@ -87,6 +90,7 @@ class FingerprintColumns:
         from pyarrow import types
 
         width, received = self._width, f"column {self._name!r} has type {column_type}"
+        column_type = plain_type(column_type)
         bits = 0
         if is_text(column_type) or types.is_binary(column_type) or types.is_large_binary(column_type):
             return  # their lengths decide
@@ -113,7 +117,7 @@ class FingerprintColumns:
         """Return the fingerprints of an array whose first value has ``done`` before it."""
         from pyarrow import types
 
-        width = self._width
+        width, column = self._width, dense(column)
         refuse_nulls(column, done, "fingerprint")
         if is_text(column.type):
             return self._rows_of_text(string_column(column).texts(), done)
@@ -185,10 +189,9 @@ def ids_of_column(column: Any, done: int, rule: IdRule) -> IdColumn:
 
 
 def dense(column: Any) -> Any:
-    """Return an array with its values in place of the numbers of a dictionary."""
-    from pyarrow import types
-
-    return column.cast(column.type.value_type) if types.is_dictionary(column.type) else column
+    """Return an array of its :func:`plain_type`."""
+    plain = plain_type(column.type)
+    return column if plain == column.type else column.cast(plain)
 
 
 def _integers(column: Any, done: int, what: str) -> Words:

@@ -10,25 +10,22 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.aliases import Lims, Words
+from fpstore.arguments import check_choice
+from fpstore.errors import InputError
+from fpstore.jobs.grouping import (
+    GROUPINGS,
+    RULES,
+    Members,
+    differs,
+    distances_to_majority,
+    members_of,
+    ranks_of_ids,
+    represented,
+    without_chains,
+)
 from fpstore.jobs.linking import connected
 from fpstore.jobs.pairs import join_design, rows_of
-from fpstore.lims import lims_of
 from fpstore.query.snapshot import Snapshot
-
-
-class Members(NamedTuple):
-    """Documents in clusters of two or more, cluster by cluster.
-
-    Attributes
-    ----------
-    lims : ndarray of int64, (clusters + 1,)
-        The members of cluster c are at ``lims[c]:lims[c + 1]``.
-    documents : ndarray of uint64
-        Their numbers, ascending in each cluster; clusters are in the order of their first members.
-    """
-
-    lims: Lims
-    documents: Words
 
 
 class Clusters:
@@ -41,8 +38,7 @@ class Clusters:
     lims : ndarray of int64, shape (clusters + 1,)
         The ids of cluster c are ``ids[lims[c]:lims[c + 1]]``.
     ids : ndarray of uint64 or list of str, shape (members,)
-        The documents of each cluster, the representative first: the one with the least id; of strings, the one whose id the
-        store saw first.
+        The documents of each cluster, the representative first.
     """
 
     def __init__(self, lims: Lims, ids: Words | list[str], documents: int) -> None:
@@ -59,6 +55,18 @@ class Clusters:
     def duplicates(self) -> int:
         """The number of documents in clusters that are not the representative: what a deduplication removes."""
         return int(self.lims[-1]) - len(self)
+
+    def histogram(self) -> dict[str, int]:
+        """Return the number of clusters by size: of 2, of 3, of ``4-7``, of ``8-15`` and so on, where there are some."""
+        exponents = np.frexp(self.sizes)[1] - 1
+        counts = {"2": int(np.sum(self.sizes == 2)), "3": int(np.sum(self.sizes == 3))}
+        for exponent in range(2, int(exponents.max(initial=1)) + 1):
+            counts[f"{1 << exponent}-{(2 << exponent) - 1}"] = int(np.sum(exponents == exponent))
+        return {size: count for size, count in counts.items() if count}
+
+    def largest(self, count: int) -> list[list[int] | list[str]]:
+        """Return the largest clusters, of equal ones the first."""
+        return [self[place] for place in np.argsort(-self.sizes, kind="stable")[:count].tolist()]
 
     def columns(self) -> dict[str, Any]:
         """Return a row per document in a cluster: ``id``, the number of the ``cluster``, and the id of its ``representative``."""
@@ -89,54 +97,67 @@ class Clusters:
         return f"<fpstore.Clusters: {len(self)} clusters of {int(self.lims[-1])} among {self.documents} documents>"
 
 
-def members_of(sets: npt.NDArray[Any], documents: Words) -> Members:
-    """Return the members of the sets of two or more documents.
+class Deduplication(NamedTuple):
+    """The result of :func:`fpstore.dedup`.
 
-    Parameters
+    Attributes
     ----------
-    sets : ndarray of unsigned integers
-        The set of each row.
-    documents : ndarray of uint64
-        The number of the document of each row.
+    kept : table or ndarray of int64
+        The rows that are kept: of a table of pyarrow, Polars or pandas another one; of files, the numbers of the rows, from 0
+        in the first file on.
+    clusters : Clusters
+        Groups of near-duplicates, the document that is kept first. Ids are those of the column of ids, or else row numbers.
+    unknown : int
+        Rows that were not compared, because they have no text, no fingerprint or no id.
     """
-    order = np.lexsort((documents, sets))
-    sets, documents = sets[order], documents[order]
-    begins = np.flatnonzero(_differs(sets))
-    sizes = np.diff(np.concatenate([begins, [len(sets)]]))
-    kept = sizes > 1
-    begins, sizes = begins[kept], sizes[kept]
-    order = np.argsort(documents[begins], kind="stable")
-    begins, sizes = begins[order], sizes[order]
-    lims = lims_of(sizes)
-    places = np.arange(int(lims[-1])) + np.repeat(begins - lims[:-1], sizes)
-    return Members(lims, documents[places])
+
+    kept: Any
+    clusters: Clusters
+    unknown: int
 
 
-def _differs(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return which values are not equal to the one before them."""
-    return np.concatenate([np.ones(min(len(values), 1), bool), values[1:] != values[:-1]])
-
-
-def clusters_of(snapshot: Snapshot, radius: int) -> Clusters:
+def clusters_of(snapshot: Snapshot, radius: int, group: str, representative: str) -> Clusters:
     """Return the clusters of a snapshot; see :meth:`fpstore.Store.clusters`."""
+    check_choice(group, GROUPINGS, "group")
+    check_choice(representative, RULES[:-1], "representative")
     rows = rows_of(snapshot)
     sets = connected(rows, join_design(rows, radius, snapshot.width))
-    del rows
-    held, held_documents, done = [sets[:0]], [np.empty(0, np.uint64)], 0
-    for _, counts, numbers in snapshot.groups():
-        held.append(np.repeat(sets[done : done + len(counts)], counts.astype(np.int64)))
-        held_documents.append(numbers)
-        done += len(counts)
-    own, documents = np.concatenate(held), np.concatenate(held_documents)
-    del held, held_documents
-    order = np.argsort(documents, kind="stable")
-    own, documents = own[order], documents[order]
-    again = ~_differs(documents)
-    if again.any():  # a document of several fingerprints connects what they are connected with
-        own = _united(sets, own[1:][again[1:]], own[:-1][again[1:]])[own]
-        own, documents = own[~again], documents[~again]
-    members = members_of(own, documents)
+    places, documents = _by_document(snapshot)
+    again = np.flatnonzero(~differs(documents))
+    if len(again):  # a document of several fingerprints connects what they are connected with
+        _refuse_several(len(again), group, representative)
+        sets = _united(sets, sets[places[again]], sets[places[again - 1]])
+        places, documents = np.delete(places, again), np.delete(documents, again)
+    members = members_of(sets[places], documents)
+    if group == "greedy" or representative != "first":
+        own = rows[places[np.searchsorted(documents, members.documents)]]
+        ranks = _ranks(snapshot, members, own, representative)
+        members = without_chains(members, own, ranks, radius) if group == "greedy" else represented(members, ranks)
     return Clusters(members.lims, snapshot.names_of(members.documents), len(documents))
+
+
+def _by_document(snapshot: Snapshot) -> tuple[npt.NDArray[np.int64], Words]:
+    """Return for each pair of a fingerprint and a document the place of the one and the number of the other, in its order."""
+    counts, numbers = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
+    for _, some, ids in snapshot.groups():
+        counts.append(some.astype(np.uint64))
+        numbers.append(ids)
+    places, documents = np.concatenate(counts).astype(np.int64), np.concatenate(numbers)
+    places = np.repeat(np.arange(len(places)), places)
+    order = np.argsort(documents, kind="stable")
+    return places[order], documents[order]
+
+
+def _refuse_several(count: int, group: str, representative: str) -> None:
+    if group == "greedy" or representative == "central":
+        asked = "group='greedy'" if group == "greedy" else "representative='central'"
+        raise InputError(f"{asked} needs documents of one fingerprint each: {count} fingerprints are further ones of a document")
+
+
+def _ranks(snapshot: Snapshot, members: Members, rows: Words, rule: str) -> npt.NDArray[Any]:
+    if rule == "central":
+        return distances_to_majority(rows, members.lims)
+    return ranks_of_ids(snapshot.names_of(members.documents)) if rule == "smallest" else members.documents
 
 
 def _united(sets: npt.NDArray[Any], a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -94,9 +94,22 @@ struct LinkPlace {
 
 using LinkRows = bool (*)(const LinkTable& table, LinkPlace* place, PairSink* sink, Stopper* stop);
 
+// Sets of rows, each in the order in which its rows are preferred as representatives: set s has the rows [lims[s], lims[s + 1]).
+struct Grouping {
+  const uint64_t* rows;
+  const uint64_t* lims;
+  uint64_t count;  // of the sets
+  unsigned radius;
+  uint64_t* waiting;  // room for the rows of the largest
+};
+
+// Writes the place of the representative of each row, which may be its own. False when it is stopped.
+using GroupRows = bool (*)(const Grouping& sets, uint64_t* representatives, Stopper* stop);
+
 struct PairKernels {
   JoinRows join_1, join_2, join_4;  // rows of so many words
   LinkRows link_1, link_2, link_4;
+  GroupRows group_1, group_2, group_4;
 };
 
 extern const PairKernels kPairsScalar;

@@ -213,10 +213,33 @@ struct Sets {
   }
 };
 
+// The place of the representative of each row of some sets; see Grouping.
+nb::object group_greedily(Rows rows, Words lims, unsigned radius, const Stop* stop) {
+  check_starts(lims, count_of(rows));
+  if (lims.data()[0]) throw nb::value_error("the first set begins at the first row");
+  uint64_t largest = 0;
+  for (size_t s = 0; s + 1 < lims.size(); ++s) largest = std::max(largest, lims.data()[s + 1] - lims.data()[s]);
+  Buffer<uint64_t> representatives(count_of(rows)), waiting(largest);
+  const Grouping sets{rows.data(), lims.data(), lims.size() - 1, radius, waiting.get()};
+  Stopper stopping = stopper(stop);
+  {
+    ReleasedGil released;
+    const PairKernels& k = pair_kernels();
+    const unsigned words = words_in(rows);
+    (words == 1 ? k.group_1 : words == 2 ? k.group_2 : k.group_4)(sets, representatives.get(), &stopping);
+  }
+  if (stopping.ended) {
+    note_interrupted();
+    throw nb::python_error();
+  }
+  return representatives.array(count_of(rows));
+}
+
 }  // namespace
 
 void bind_pairs(nb::module_& m) {
   m.def("index_rows", &index_rows, "rows"_a.noconvert(), "bucket_bits"_a, "starts"_a.noconvert(), "tags"_a.noconvert());
+  m.def("group_greedily", &group_greedily, "rows"_a.noconvert(), "lims"_a.noconvert(), "radius"_a, "stop"_a.none() = nb::none());
   m.attr("TAG_ROOM") = kSectionRoom / 2;
   nb::class_<PairJoin>(m, "PairJoin")
       .def(nb::init<Rows, Words, TagColumn, Bytes, Rows, Rows, std::vector<unsigned>, std::vector<unsigned>, unsigned, unsigned, uint64_t,

@@ -1,0 +1,192 @@
+"""``fpstore dedup``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fpstore.cli import types
+from fpstore.cli.cluster import COLUMNS
+from fpstore.cli.documents import SIMHASH_PARAMETERS, Notices, Shingles, shingle_options, suffix_option
+from fpstore.cli.options import Talk, grouped, json_option, refuse, talk_options, threads_option, width_option
+from fpstore.cli.output import count, print_json, print_table, shown, some_ids
+from fpstore.cli.progress import Bars
+from fpstore.cli.verb import Verb
+
+if TYPE_CHECKING:
+    from fpstore.jobs.dedup import Duplicates
+
+SHOWN_FAMILIES, SHOWN_IDS = 5, 4
+_READING = {"decimal", "signed", "width"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """Which columns are read, and how: see `fpstore.dedup`."""
+
+    text: bool
+    text_field: str | None
+    fingerprint_field: str | None
+    id_field: str | None
+    score_field: str | None
+    decimal: bool
+    signed: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Which:
+    """What a duplicate is, and which of them is kept: see `fpstore.dedup`."""
+
+    radius: int
+    keep: str
+    group: str
+    unknown: str
+
+
+columns_options = grouped(
+    "columns",
+    Columns,
+    click.option("--text", is_flag=True, help="Each file is a document; OUTPUT is a folder that the kept files are copied to."),
+    click.option("--text-field", metavar="NAME", help="Column or JSON field of the texts, of which fingerprints are made."),
+    click.option("--fingerprint-field", metavar="NAME", help="Column or JSON field of the fingerprints, if there are some."),
+    click.option("--id-field", metavar="NAME", help="Column or JSON field of the ids; by default the row number is the id."),
+    click.option("--score-field", metavar="NAME", help="Column or JSON field of numbers, for --keep highest."),
+    click.option("--decimal", is_flag=True, help="Fingerprints in text are decimal, not hexadecimal."),
+    click.option("--signed", is_flag=True, help="Signed integers are read as the bits of fingerprints."),
+)
+which_options = grouped(
+    "which",
+    Which,
+    click.option(
+        "-r", "--radius", type=types.RADIUS, default=3, show_default=True, metavar="N",
+        help="Largest distance of near-duplicates, in bits.",
+    ),
+    click.option(
+        "--keep", type=click.Choice(["first", "smallest", "central", "highest"]), default="first", show_default=True,
+        help="Of each cluster keep the first row, the one with the smallest id, the one nearest to the majority of the "
+        "fingerprints, or the one with the highest score.",
+    ),
+    click.option(
+        "--group", type=click.Choice(["connected", "greedy"]), default="connected", show_default=True,
+        help="Clusters that chains of near-duplicates connect, or those that lie within the radius of the document kept.",
+    ),
+    click.option(
+        "--unknown", type=click.Choice(["keep", "drop", "refuse"]), default="keep", show_default=True,
+        help="What becomes of rows that cannot be compared: the text is null or has no words, or the fingerprint or id is null.",
+    ),
+)  # fmt: skip
+
+
+@click.command(cls=Verb)
+@click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
+@click.argument("output", metavar="OUTPUT")
+@columns_options
+@which_options
+@width_option
+@shingle_options
+@suffix_option
+@click.option(
+    "--clusters", metavar="FILE", help="Also write the clusters, as fpstore cluster does: .tsv, .csv, .jsonl or .parquet."
+)
+@click.option("--force", is_flag=True, help="Replace files that exist.")
+@threads_option
+@json_option
+@talk_options
+def dedup(
+    inputs: Sequence[str],
+    output: str,
+    columns: Columns,
+    which: Which,
+    width: int,
+    shingles: Shingles,
+    suffix: Sequence[str],
+    clusters: str | None,
+    force: bool,
+    threads: int | None,
+    as_json: bool,
+    talk: Talk,
+) -> None:
+    """Remove the near-duplicates from a corpus: keep one document of each cluster.
+
+    Reads Parquet, JSON lines, CSV or TSV files with a header, and folders of such files, all with the same columns; writes
+    the rows that are kept to OUTPUT, in the same format, with all their columns, in the same order. With --text, copies files.
+    Then prints what was found.
+
+    $ fpstore dedup corpus.parquet clean.parquet --text-field text --id-field id --clusters clusters.parquet
+    $ fpstore dedup pages.jsonl clean.jsonl --text-field text --score-field score --keep highest --unknown drop --json --force
+    $ fpstore dedup hashes.csv clean.csv --fingerprint-field hash --decimal --signed --width 64 --radius 2 --group greedy
+    $ fpstore dedup notes clean --text --suffix .txt --shingle chars --shingle-size 5 --weighting set --threads 1 --quiet
+    $ fpstore dedup corpus.parquet clean.parquet --text-field text --force --no-progress
+    """
+    from fpstore.io import open_writer
+    from fpstore.io.corpus import Chosen
+    from fpstore.jobs.corpora import open_corpus
+    from fpstore.jobs.dedup import Rules, check_output, chosen_columns, find_duplicates
+    from fpstore.resources import Resources, parse_threads
+    from fpstore.width import check_width
+
+    if columns.fingerprint_field:
+        refuse(SIMHASH_PARAMETERS, "is for texts, not for fingerprints")
+    else:
+        refuse(_READING, "is for a column of fingerprints")
+    if not columns.text:
+        refuse({"suffix"}, "is for folders of texts: with --text")
+    how = Chosen(None, None, columns.id_field, columns.score_field, check_width(width), columns.decimal, columns.signed)
+    chosen = chosen_columns(how, columns.text or columns.text_field, columns.fingerprint_field)
+    notices = Notices()
+    corpus = open_corpus(inputs, None, columns.text, list(suffix) or None, notices)
+    target = check_output(output, corpus, force)
+    listing = None if clusters is None else check_output(clusters, corpus, force, of_rows=False)
+    if listing == target:
+        raise click.UsageError("OUTPUT and --clusters name the same file")
+    with Bars(talk.bars, corpus) as bars:
+        resources = Resources(0, parse_threads(threads), bars)
+        found = find_duplicates(corpus, chosen, Rules(**dataclasses.asdict(which)), shingles.fingerprinter(), resources)
+        bars("writing", int(found.kept.sum()))
+        if listing is None:
+            corpus.copy(found.kept, target)
+        else:
+            with open_writer(listing, columns=COLUMNS) as writer:
+                writer.write(found.clusters.columns())
+                corpus.copy(found.kept, target)
+    notices.report(talk)
+    summary = summary_of(found)
+    print_json(summary) if as_json else print_summary(summary, output, which.unknown)
+
+
+def summary_of(found: Duplicates) -> dict[str, Any]:
+    """Return the numbers of what was found, and the largest clusters."""
+    clusters, documents = found.clusters, len(found.kept)
+    kept = int(found.kept.sum())
+    return {
+        "documents": documents,
+        "not_compared": found.unknown,
+        "clusters": len(clusters),
+        "in_clusters": int(clusters.lims[-1]),
+        "removed": documents - kept,
+        "kept": kept,
+        "sizes": clusters.histogram(),
+        "largest": clusters.largest(SHOWN_FAMILIES),
+    }
+
+
+def print_summary(summary: dict[str, Any], output: str, unknown: str) -> None:
+    """Print the same as tables."""
+    share = summary["removed"] / max(summary["documents"], 1)
+    rows = [
+        ("documents", f"{summary['documents']:,}", ""),
+        ("clusters", f"{summary['clusters']:,}", f"with {count(summary['in_clusters'], 'document')}"),
+        ("removed", f"{summary['removed']:,}", f"{share:.1%}"),
+        ("kept", f"{summary['kept']:,}", f"in {shown(output)}"),
+    ]
+    if summary["not_compared"]:
+        what = "kept" if unknown == "keep" else "removed"
+        rows.insert(1, ("not compared", f"{summary['not_compared']:,}", f"null, or without words; {what}"))
+    print_table("Near-duplicates", ("", "", ""), rows, left=(0, 2))
+    if summary["clusters"]:
+        print_table("\nClusters by size", ("documents", "clusters"), [(size, f"{n:,}") for size, n in summary["sizes"].items()])
+        largest = [(f"{len(ids):,}", some_ids(ids, SHOWN_IDS)) for ids in summary["largest"]]
+        print_table("\nThe largest clusters, the document that is kept first", ("documents", ""), largest, left=(1,))

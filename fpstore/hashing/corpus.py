@@ -1,0 +1,101 @@
+"""The text files of folders as a corpus: each file is a row."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fpstore.arguments import check_path
+from fpstore.disk.folders import remove_tree, sync_folder
+from fpstore.disk.refusals import refused
+from fpstore.errors import InputError, StoreExistsError
+from fpstore.hashing.documents import Document, Notice, documents_of
+from fpstore.hashing.walk import Paths, Walk
+from fpstore.io.corpus import Chosen, Corpus, Flags, KeptRows, Part
+from fpstore.string_column import StringColumn
+
+PART_DOCUMENTS, PART_CHARS = 1024, 1 << 20
+
+
+class TextCorpus(Corpus):
+    """Text files, each of which is a document; its id is its path.
+
+    Parameters
+    ----------
+    paths : path or iterable of paths
+        Files and folders.
+    suffixes : iterable of str, optional
+        In folders, read only files whose names end with one of these.
+    on_notice : callable, optional
+        Called with the path of each file that is skipped, and the reason.
+    """
+
+    def __init__(self, paths: Paths, suffixes: Iterable[str] | None = None, on_notice: Notice | None = None) -> None:
+        self._walk = Walk(paths, suffixes, True, False, None)
+        self._on_notice = on_notice
+        self._read: list[Path] = []
+        self.names = [str(path) for path in self._walk.paths]
+        self.bytes_total = sum(file.size for file in self._walk.files())
+
+    def parts(self, chosen: Chosen) -> Iterator[Part]:
+        """Yield the texts and the ids of all files."""
+        self.bytes_done, self._read = 0, []
+        held: list[Document] = []
+        chars = 0
+        for file, document in documents_of(self._walk, self._on_notice):
+            self.bytes_done += file.size
+            if document is None:
+                continue
+            held.append(document)
+            self._read.append(document.path)
+            chars += len(document.text)
+            if len(held) >= PART_DOCUMENTS or chars >= PART_CHARS:
+                yield _part(held)
+                held, chars = [], 0
+        if held:
+            yield _part(held)
+
+    def copy(self, kept: Flags, target: Any) -> None:
+        """Copy the files that are kept to a new folder, each under the path that it has in the folder that was given."""
+        flags = KeptRows(kept)
+        some = flags.take(len(self._read)).tolist()
+        flags.finish()
+        folder = check_path(target, "the output")
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise StoreExistsError(f"{target} exists: choose another folder", path=folder)
+        temporary = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}.tmp")
+        self.bytes_done = 0
+        try:
+            temporary.mkdir()
+            for path, keep in zip(self._read, some, strict=True):
+                if keep:
+                    place = temporary / self._relative(path)
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(path, place)
+                self.bytes_done += path.stat().st_size
+            temporary.replace(folder)
+            sync_folder(folder.parent)
+        except OSError as error:
+            remove_tree(temporary)
+            raise refused(Path(error.filename or folder), error) from error
+        except BaseException:
+            remove_tree(temporary)
+            raise
+
+    def _relative(self, path: Path) -> Path:
+        """Return the place of a file below the folder that was given; of several folders, with their names."""
+        for top in self._walk.paths:
+            if path.is_relative_to(top):
+                inside = path.relative_to(top)
+                return inside if len(self._walk.paths) == 1 and inside.parts else Path(top.absolute().name) / inside
+        raise InputError(f"{path}: is in none of the folders", path=path)
+
+
+def _part(documents: list[Document]) -> Part:
+    ids = StringColumn.of([document.id for document in documents])
+    return Part(np.ones(len(documents), bool), [document.text for document in documents], None, ids)

@@ -1,0 +1,240 @@
+"""A corpus: rows that are read once for some of their columns, and again to copy those that are kept as they are."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.aliases import Words
+from fpstore.errors import InputError, show
+from fpstore.io.check import MAX_U64, check_string_id, too_large
+from fpstore.io.digits import read_digits
+from fpstore.io.source import IdColumn, InputFile, at
+from fpstore.string_column import StringColumn
+from fpstore.width import WIDTH_64, Width
+
+Flags = npt.NDArray[np.bool_]
+Scores = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The columns to read, None for those that are not wanted, and how fingerprints are written."""
+
+    text: str | None = None
+    fingerprint: str | None = None
+    id: str | None = None
+    score: str | None = None
+    width: Width = WIDTH_64
+    decimal: bool = False
+    signed: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """The columns that are read."""
+        return [name for name in dict.fromkeys((self.text, self.fingerprint, self.id, self.score)) if name is not None]
+
+
+class Part(NamedTuple):
+    """Some rows of a corpus, in order.
+
+    Attributes
+    ----------
+    known : ndarray of bool, shape (rows,)
+        False for a row whose text, fingerprint or id is null. The columns have a value for each of the others.
+    texts : list of str, optional
+    fingerprints : Words, optional
+    ids : ndarray of uint64 or StringColumn, optional
+    scores : ndarray of float64, optional
+        Those that are null are below all others.
+    """
+
+    known: Flags
+    texts: list[str] | None = None
+    fingerprints: Words | None = None
+    ids: IdColumn = None
+    scores: Scores | None = None
+
+
+class Corpus(ABC):
+    """Rows that are read more than once, each time in the same order.
+
+    Attributes
+    ----------
+    names : sequence of str
+        The files, for messages.
+    paths : sequence of str
+        Their paths.
+    suffix : str, optional
+        The extension of a file that is written.
+    bytes_total : int or None
+    bytes_done : int
+        How much the reading under way has read.
+    """
+
+    names: Sequence[str] = ()
+    paths: Sequence[str] = ()
+    suffix: str | None = None
+    bytes_total: int | None = None
+    bytes_done: int = 0
+
+    @abstractmethod
+    def parts(self, chosen: Chosen) -> Iterator[Part]:
+        """Yield the chosen columns of all rows; InputError for a value of another type, and for a column that is not there."""
+
+    @abstractmethod
+    def copy(self, kept: Flags, target: Any) -> None:
+        """Write the rows that are kept to a path, which appears when all of them are written.
+
+        Raises
+        ------
+        InputError
+            The files changed since they were read.
+        StorageError
+        """
+
+    def _count(self, size: int) -> None:
+        self.bytes_done += size
+
+
+class CorpusFiles(Corpus):
+    """Rows of one or more regular files."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.files = [InputFile(path) for path in paths]
+        for file in self.files:
+            if file.size is None:
+                raise at(file.name, None, "must be a regular file, because it is read more than once")
+        self.names, self.paths = [file.name for file in self.files], [file.path for file in self.files]
+        self.bytes_total = sum(file.size or 0 for file in self.files)
+
+
+class KeptRows:
+    """Hands out the flags of successive rows, and tells when the rows of a second reading are not those of the first."""
+
+    def __init__(self, kept: Flags) -> None:
+        self._kept = kept
+        self._done = 0
+
+    def take(self, count: int) -> Flags:
+        """Return the flags of the next rows."""
+        self._done += count
+        if self._done > len(self._kept):
+            self._changed()
+        return self._kept[self._done - count : self._done]
+
+    def finish(self) -> None:
+        """Raise InputError if there were fewer rows than flags."""
+        if self._done != len(self._kept):
+            self._changed()
+
+    def _changed(self) -> None:
+        raise InputError(f"the input changed while it was read: {len(self._kept)} rows before, now another number")
+
+
+def part_of(columns: dict[str, list[Any]], chosen: Chosen, name: str, lines: Sequence[int]) -> Part:
+    """Return rows whose values are Python's.
+
+    Parameters
+    ----------
+    columns : dict of list
+        The values of each chosen column, None where there is none.
+    chosen : Chosen
+    name : str
+        The file, for messages.
+    lines : sequence of int
+        The line of each row in it.
+    """
+    known = np.ones(len(lines), bool)
+    for column in (chosen.text, chosen.fingerprint, chosen.id):
+        if column is not None:
+            known &= np.fromiter((value is not None for value in columns[column]), bool, len(lines))
+
+    def converted(column: str, convert: Callable[[Any], Any]) -> list[Any]:
+        out = []
+        for value, line in compress(zip(columns[column], lines, strict=True), known.tolist()):
+            try:
+                out.append(convert(value))
+            except InputError as error:
+                raise at(name, line, f"{column}: {error}") from None
+        return out
+
+    part = Part(known)
+    if chosen.text is not None:
+        part = part._replace(texts=converted(chosen.text, _text))
+    if chosen.fingerprint is not None:
+        numbers = converted(chosen.fingerprint, lambda value: _fingerprint(value, chosen))
+        part = part._replace(fingerprints=chosen.width.rows(numbers))
+    if chosen.id is not None:
+        part = part._replace(ids=_ids(converted(chosen.id, _id)))
+    if chosen.score is not None:
+        part = part._replace(scores=np.array(converted(chosen.score, score_of), np.float64))
+    return part
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    raise InputError(f"a text must be a string, got {type(value).__name__} {show(value)}")
+
+
+def _fingerprint(value: object, chosen: Chosen) -> int:
+    width = chosen.width
+    if isinstance(value, str) and not (chosen.signed and chosen.decimal and value.lstrip().startswith("-")):
+        return read_digits(value, chosen.decimal, width)
+    if isinstance(value, str):
+        value = -read_digits(value.strip()[1:], True, width)
+    if type(value) is not int:
+        raise InputError(f"a fingerprint must be an integer or a string of digits, got {type(value).__name__} {show(value)}")
+    if value < 0 and chosen.signed and -value <= 1 << (width.bits - 1):
+        return value + (1 << width.bits)
+    if value < 0:
+        raise InputError(f"the fingerprint {value} is negative; signed integers are read as bits with signed=True (--signed)")
+    if value >> width.bits:
+        raise InputError(f"the fingerprint does not fit: {too_large(value, width)}")
+    return value
+
+
+def _id(value: object) -> int | str:
+    if isinstance(value, str):
+        return check_string_id(value)
+    if type(value) is int and 0 <= value <= MAX_U64:
+        return value
+    raise InputError(f"an id must be a string or an integer from 0 to 2^64-1, got {type(value).__name__} {show(value)}")
+
+
+def _ids(values: list[int | str]) -> IdColumn:
+    if not any(isinstance(value, str) for value in values):
+        return np.array(values, np.uint64)
+    return StringColumn.of([str(value) for value in values])
+
+
+def score_of(value: object) -> float:
+    """Return a score as a number; that of null, which is below all others."""
+    if value is None:
+        return -math.inf
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if math.isnan(number):
+        raise InputError(f"a score must be a number, got {show(value)}")
+    return number
+
+
+def join_ids(parts: Sequence[IdColumn]) -> IdColumn:
+    """Return the ids of successive parts as one column: strings where some are strings."""
+    columns = [part for part in parts if part is not None]
+    if all(isinstance(column, np.ndarray) for column in columns):
+        return np.concatenate([np.empty(0, np.uint64), *columns])
+    strings = [
+        column if isinstance(column, StringColumn) else StringColumn.of([str(n) for n in column.tolist()]) for column in columns
+    ]
+    return StringColumn.joined(strings)

@@ -1,0 +1,197 @@
+"""Corpora in files of lines: JSON lines, and delimited text with a header."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from fpstore.errors import InputError, show
+from fpstore.io.corpus import Chosen, CorpusFiles, Flags, KeptRows, Part, part_of
+from fpstore.io.jsonl import fields_of, parse_object
+from fpstore.io.lines import MAX_LINE_BYTES, line_blocks
+from fpstore.io.sink import Sink
+from fpstore.io.source import InputFile, at, located
+
+PART_BYTES = 1 << 20
+_BLANK = b" \t\r\n"
+
+
+class JsonlCorpus(CorpusFiles):
+    """Files of JSON lines. A blank line is no row, and is not copied."""
+
+    suffix = ".jsonl"
+
+    def parts(self, chosen: Chosen) -> Iterator[Part]:
+        """Yield the chosen columns of all rows."""
+        self.bytes_done = 0
+        for file in self.files:
+            for block, first in line_blocks(file, self._count):
+                rows, lines = [], []
+                for number, line in enumerate(block.split(b"\n")[:-1], first):
+                    if line.strip(_BLANK):
+                        with located(file.name, number):
+                            rows.append(parse_object(line))
+                        lines.append(number)
+                columns = {name: [row.get(name) for row in rows] for name in chosen.names}
+                self._check_fields(file, rows, lines, columns)
+                yield part_of(columns, chosen, file.name, lines)
+
+    @staticmethod
+    def _check_fields(file: InputFile, rows: list[dict[str, Any]], lines: list[int], columns: dict[str, list[Any]]) -> None:
+        """Refuse rows without a field: null is a value, and a name that was mistyped is not."""
+        for name, values in columns.items():
+            if None in values:
+                for row, line in zip(rows, lines, strict=True):
+                    if name not in row:
+                        raise at(file.name, line, f"the field {show(name)} is missing{fields_of(row)}")
+
+    def copy(self, kept: Flags, target: Any) -> None:
+        """Write the rows that are kept, byte for byte."""
+        flags = KeptRows(kept)
+        self.bytes_done = 0
+        with Copying(target) as sink:
+            for file in self.files:
+                for block, _ in line_blocks(file, self._count):
+                    lines = [line for line in block.split(b"\n")[:-1] if line.strip(_BLANK)]
+                    some = flags.take(len(lines)).tolist()
+                    sink.write(b"".join([line + b"\n" for line, keep in zip(lines, some, strict=True) if keep]))
+            flags.finish()
+
+
+class Record(NamedTuple):
+    """A row of delimited text: its first line, its bytes as they stand in the file, and its cells."""
+
+    line: int
+    raw: bytes
+    cells: list[str]
+
+
+class DelimitedCorpus(CorpusFiles):
+    """Files of delimited text, whose first row has the names of the columns. A cell in quotes may hold line breaks.
+
+    Parameters
+    ----------
+    paths : sequence of str
+    dialect : {"csv", "tsv"}
+        Cells are separated by commas, and may be quoted; or by tabs, and are as they stand.
+    """
+
+    def __init__(self, paths: Sequence[str], dialect: str) -> None:
+        super().__init__(paths)
+        self._quoted = dialect == "csv"
+        self.suffix = f".{dialect}"
+        self._header = self._names(self.files[0])
+        for file in self.files[1:]:
+            if self._names(file) != self._header:
+                raise at(file.name, 1, f"has other columns than {self.files[0].name}")
+
+    def parts(self, chosen: Chosen) -> Iterator[Part]:
+        """Yield the chosen columns of all rows."""
+        self.bytes_done = 0
+        for file in self.files:
+            with located(file.name):
+                places = {name: self._place(name) for name in chosen.names}
+            for records in self._batches(file):
+                columns: dict[str, list[Any]] = {}
+                for name, place in places.items():
+                    cells = [record.cells[place] for record in records]
+                    columns[name] = cells if name == chosen.text else [cell or None for cell in cells]
+                yield part_of(columns, chosen, file.name, [record.line for record in records])
+
+    def copy(self, kept: Flags, target: Any) -> None:
+        """Write the header and the rows that are kept, byte for byte."""
+        flags = KeptRows(kept)
+        self.bytes_done = 0
+        with Copying(target) as sink:
+            sink.write(next(self._records(self.files[0])).raw)
+            self.bytes_done = 0
+            for file in self.files:
+                for records in self._batches(file):
+                    some = flags.take(len(records)).tolist()
+                    sink.write(b"".join([record.raw for record, keep in zip(records, some, strict=True) if keep]))
+            flags.finish()
+
+    def _place(self, name: str) -> int:
+        if self._header.count(name) != 1:
+            what = f"{self._header.count(name)} columns" if name in self._header else "no column"
+            raise InputError(f"{what} named {name!r} (columns here: {', '.join(self._header[:8])})")
+        return self._header.index(name)
+
+    def _names(self, file: InputFile) -> list[str]:
+        first = next(self._records(file), None)
+        self.bytes_done = 0
+        if first is None:
+            raise at(file.name, None, "is empty: a first line with the names of the columns is expected")
+        return first.cells
+
+    def _batches(self, file: InputFile) -> Iterator[list[Record]]:
+        """Yield the rows below the header, some at a time."""
+        held: list[Record] = []
+        size = 0
+        records = self._records(file)
+        next(records)
+        for record in records:
+            if len(record.cells) != len(self._header):
+                raise at(file.name, record.line, f"has {len(record.cells)} cells, the header has {len(self._header)}")
+            held.append(record)
+            size += len(record.raw)
+            if size >= PART_BYTES:
+                yield held
+                held, size = [], 0
+        if held:
+            yield held
+
+    def _records(self, file: InputFile) -> Iterator[Record]:
+        """Yield the rows with the bytes that they were read from."""
+        taken: list[bytes] = []
+        line = 0
+
+        def lines() -> Iterator[str]:
+            nonlocal line
+            for block, first in line_blocks(file, self._count):
+                for number, raw in enumerate(block.split(b"\n")[:-1], first):
+                    taken.append(raw)
+                    line = number
+                    yield _decoded(raw, file.name, number) + "\n"
+
+        csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))
+        source = lines()
+        rows = csv.reader(source, strict=True) if self._quoted else (text.rstrip("\r\n").split("\t") for text in source)
+        while True:
+            taken.clear()
+            try:
+                cells = next(rows, None)
+            except csv.Error as error:
+                raise at(file.name, line - len(taken) + 1, f"not valid CSV: {error}") from None
+            if cells is None:
+                return
+            if taken != [b""] and taken != [b"\r"]:
+                yield Record(line - len(taken) + 1, b"\n".join(taken) + b"\n", cells)
+
+
+def _decoded(raw: bytes, name: str, line: int) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        raise at(name, line, f"not valid UTF-8: {show(raw.decode('utf-8', 'backslashreplace'))}") from None
+
+
+class Copying:
+    """A file under way, as a context manager: it appears at the end of the block, or not at all."""
+
+    def __init__(self, target: Any) -> None:
+        self._sink = Sink(target)
+
+    def __enter__(self) -> Sink:
+        return self._sink
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._sink.abort()
+            return
+        try:
+            self._sink.commit()
+        except BaseException:
+            self._sink.abort()
+            raise

@@ -1,0 +1,202 @@
+"""Corpora in Parquet files, and in tables of Arrow, Polars and pandas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from fpstore.errors import InputError
+from fpstore.io.arrow import (
+    FingerprintColumns,
+    dense,
+    find_column,
+    id_kind,
+    ids_of_column,
+    import_pyarrow,
+    is_number,
+    is_text,
+    kept_rows,
+    plain_type,
+)
+from fpstore.io.corpus import Chosen, Corpus, CorpusFiles, Flags, KeptRows, Part, Scores, score_of
+from fpstore.io.corpus_rows import Copying
+from fpstore.io.parquet import parquet_errors
+from fpstore.io.source import IdRule, at, located
+
+BATCH_ROWS = 1 << 14
+GROUP_ROWS, GROUP_BYTES = 1 << 18, 1 << 26  # of a row group that is written: whichever is reached first
+
+
+class ArrowColumns:
+    """Turns record batches into parts of a corpus.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+    chosen : Chosen
+
+    Raises
+    ------
+    InputError
+        A column is missing, or has a type that it cannot have.
+    """
+
+    def __init__(self, schema: Any, chosen: Chosen) -> None:
+        self._chosen = chosen
+        self._rule = IdRule("auto")
+        if chosen.text is not None:
+            found = plain_type(find_column(schema, chosen.text))
+            if not is_text(found):
+                raise InputError(f"column {chosen.text!r} has type {found}, texts must be strings")
+        if chosen.fingerprint is not None:
+            self._fingerprints = FingerprintColumns(chosen.fingerprint, chosen.width, chosen.decimal, chosen.signed)
+            self._fingerprints.check_type(find_column(schema, chosen.fingerprint))
+        if chosen.id is not None:
+            self._rule.kind = id_kind(chosen.id, find_column(schema, chosen.id))
+        if chosen.score is not None:
+            found = find_column(schema, chosen.score)
+            if not is_number(found):
+                raise InputError(f"column {chosen.score!r} has type {found}, scores must be numbers")
+
+    def part(self, batch: Any, done: int) -> Part:
+        """Return the chosen columns of a batch that has so many rows before it."""
+        chosen, known = self._chosen, np.ones(batch.num_rows, bool)
+        for name in (chosen.text, chosen.fingerprint, chosen.id):
+            if name is not None and batch.column(name).null_count:
+                known &= batch.column(name).is_valid().to_numpy(zero_copy_only=False)
+        if not known.all():
+            batch = kept_rows(batch, known)
+        part = Part(known)
+        if chosen.text is not None:
+            part = part._replace(texts=dense(batch.column(chosen.text)).to_pylist())
+        if chosen.fingerprint is not None:
+            part = part._replace(fingerprints=self._fingerprints.rows(batch.column(chosen.fingerprint), done))
+        if chosen.id is not None:
+            part = part._replace(ids=ids_of_column(batch.column(chosen.id), done, self._rule))
+        if chosen.score is not None:
+            part = part._replace(scores=self._scores(batch.column(chosen.score), done))
+        return part
+
+    def _scores(self, column: Any, done: int) -> Scores:
+        out = np.empty(len(column), np.float64)
+        for place, value in enumerate(column.to_pylist()):
+            try:
+                out[place] = score_of(value)
+            except InputError as error:
+                raise InputError(f"row {done + place + 1}: {self._chosen.score}: {error}") from None
+        return out
+
+
+class ParquetCorpus(CorpusFiles):
+    """Parquet files of one schema."""
+
+    suffix = ".parquet"
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        super().__init__(paths)
+        self._arrow = import_pyarrow(self.names[0])
+        self._schema: Any = None
+        self._compression = "snappy"
+        for file in self.files:
+            with self._errors(file.name), self._arrow.parquet.ParquetFile(file.path) as parquet:
+                schema, metadata = parquet.schema_arrow, parquet.metadata
+                if self._schema is None:
+                    self._schema = schema
+                    if metadata.num_row_groups and metadata.num_columns:
+                        self._compression = metadata.row_group(0).column(0).compression
+            if not schema.equals(self._schema):
+                raise at(file.name, None, f"has another schema than {self.files[0].name}")
+
+    def parts(self, chosen: Chosen) -> Iterator[Part]:
+        """Yield the chosen columns of all rows."""
+        with located(self.names[0]):
+            columns = ArrowColumns(self._schema, chosen)
+        for name, done, batch in self._batches(chosen.names):
+            with located(name), self._errors(name):
+                part = columns.part(batch, done)
+            yield part
+
+    def copy(self, kept: Flags, target: Any) -> None:
+        """Write the rows that are kept, with all their columns and the metadata of the schema."""
+        flags = KeptRows(kept)
+        with Copying(target) as sink, sink.errors():
+            codec = "none" if self._compression == "UNCOMPRESSED" else self._compression
+            writer = self._arrow.parquet.ParquetWriter(sink.file, self._schema, compression=codec)
+            try:
+                held: list[Any] = []
+                for _, _, batch in self._batches(None):
+                    held.append(kept_rows(batch, flags.take(batch.num_rows)))
+                    if sum(b.num_rows for b in held) >= GROUP_ROWS or sum(b.nbytes for b in held) >= GROUP_BYTES:
+                        writer.write_table(self._arrow.Table.from_batches(held, self._schema))
+                        held = []
+                flags.finish()
+                if held:
+                    writer.write_table(self._arrow.Table.from_batches(held, self._schema))
+            finally:
+                writer.close()
+
+    def _batches(self, names: list[str] | None) -> Iterator[tuple[str, int, Any]]:
+        """Yield the name of a file, the number of rows of it before a batch, and the batch."""
+        self.bytes_done = before = 0
+        for file in self.files:
+            done = 0
+            with self._errors(file.name):
+                parquet = self._arrow.parquet.ParquetFile(file.path)
+            with parquet:
+                rows, count = parquet.iter_batches(batch_size=BATCH_ROWS, columns=names), max(parquet.metadata.num_rows, 1)
+                while True:
+                    with self._errors(file.name):
+                        batch = next(rows, None)
+                    if batch is None:
+                        break
+                    yield file.name, done, batch
+                    done += batch.num_rows
+                    self.bytes_done = before + (file.size or 0) * done // count
+            before += file.size or 0
+
+    @contextmanager
+    def _errors(self, name: str) -> Iterator[None]:
+        with parquet_errors(self._arrow, name):
+            yield
+
+
+class TableCorpus(Corpus):
+    """A table in memory, of whatever has the Arrow C stream interface.
+
+    Parameters
+    ----------
+    table : object
+        A table of pyarrow, Polars or pandas, or another object with ``__arrow_c_stream__``.
+    """
+
+    names, suffix = ("the table",), ".parquet"
+
+    def __init__(self, table: Any) -> None:
+        self._arrow = import_pyarrow("the table", "a table")
+        self._given = table
+        self.table = table if isinstance(table, self._arrow.Table) else self._arrow.table(table)
+        self.bytes_total = self.table.nbytes
+
+    def parts(self, chosen: Chosen) -> Iterator[Part]:
+        """Yield the chosen columns of all rows."""
+        columns = ArrowColumns(self.table.schema, chosen)
+        done = self.bytes_done = 0
+        for batch in self.table.select(chosen.names).to_batches(max_chunksize=BATCH_ROWS):
+            yield columns.part(batch, done)
+            done += batch.num_rows
+            self.bytes_done = self.table.nbytes * done // max(self.table.num_rows, 1)
+
+    def copy(self, kept: Flags, target: Any) -> None:
+        """Write the rows that are kept as Parquet."""
+        with Copying(target) as sink, sink.errors():
+            self._arrow.parquet.write_table(kept_rows(self.table, kept), sink.file)
+
+    def kept(self, kept: Flags) -> Any:
+        """Return the rows that are kept, as a table of the kind that was given."""
+        kind = type(self._given).__module__.partition(".")[0]
+        if kind == "pandas":
+            return self._given[kept]
+        return self._given.filter(kept) if kind == "polars" else kept_rows(self.table, kept)

@@ -1,0 +1,254 @@
+"""Deduplication of a corpus: fingerprints, groups, one of each kept, and the rows of those copied."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fpstore.aliases import Words
+from fpstore.arguments import check_choice, check_path, printable
+from fpstore.errors import InputError, StorageError, StoreExistsError, show
+from fpstore.hashing.base import Fingerprinter
+from fpstore.hashing.text import SimHash
+from fpstore.io.check import is_plain_integer
+from fpstore.io.corpus import Chosen, Corpus, Flags, Part, Scores, join_ids
+from fpstore.io.corpus_tables import TableCorpus
+from fpstore.io.source import IdColumn
+from fpstore.jobs.clusters import Clusters
+from fpstore.jobs.grouping import (
+    GROUPINGS,
+    RULES,
+    Members,
+    distances_to_majority,
+    members_of,
+    ranks_of_ids,
+    represented,
+    without_chains,
+)
+from fpstore.jobs.linking import connected
+from fpstore.jobs.pairs import join_design
+from fpstore.resources import Resources
+from fpstore.threads import Job, Pool
+from fpstore.width import WORD_BITS, Width, distinct_places
+
+PATHS_TEXT, PATHS_ID = "text", "id"  # where each file is a document
+UNKNOWN = ("keep", "drop", "refuse")
+WAITING_PARTS = 4  # for each thread: what is read while others are hashed
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a duplicate is, and which of its group is kept.
+
+    Attributes
+    ----------
+    radius : int
+    keep : {"first", "smallest", "central", "highest"}
+    group : {"connected", "greedy"}
+    unknown : {"keep", "drop", "refuse"}
+        What becomes of a row without a text, a fingerprint or an id, which is not compared.
+    """
+
+    radius: int
+    keep: str = "first"
+    group: str = "connected"
+    unknown: str = "keep"
+
+    def check(self, chosen: Chosen) -> None:
+        """Raise InputError for a rule that is not known, or that needs a column which is not chosen."""
+        check_choice(self.keep, RULES, "keep")
+        check_choice(self.group, GROUPINGS, "group")
+        check_choice(self.unknown, UNKNOWN, "unknown")
+        if (self.keep == "highest") != (chosen.score is not None):
+            raise InputError("keep='highest' (--keep highest) and a column of scores (--score-field) belong together")
+        if self.keep == "smallest" and chosen.id is None:
+            raise InputError("keep='smallest' (--keep smallest) needs a column of ids (--id-field)")
+
+
+class Duplicates(NamedTuple):
+    """What is found in a corpus.
+
+    Attributes
+    ----------
+    kept : ndarray of bool, shape (rows,)
+    clusters : Clusters
+    unknown : int
+        Rows that were not compared, because they have no text, no fingerprint or no id.
+    """
+
+    kept: Flags
+    clusters: Clusters
+    unknown: int
+
+
+class Documents(NamedTuple):
+    """The rows of a corpus that can be compared: a value for each in every column."""
+
+    known: Flags  # of all rows
+    fingerprints: Words
+    ids: IdColumn
+    scores: Scores | None
+
+
+def chosen_columns(how: Chosen, text: str | bool | None, fingerprint: str | None) -> Chosen:
+    """Return the columns to read: either one of texts, True where files are texts, or one of fingerprints."""
+    if (text in (None, False)) == (fingerprint is None):
+        raise InputError(
+            "name either the column of texts (text=, --text-field) or that of fingerprints (fingerprint=, --fingerprint-field); "
+            "text=True (--text) makes a document of each file"
+        )
+    if fingerprint is None and how.width.bits != WORD_BITS:
+        raise InputError(f"fingerprints of texts have 64 bits, not {how.width.bits}")
+    names = {"text": PATHS_TEXT if text is True else text or None, "fingerprint": fingerprint, "id": how.id, "score": how.score}
+    for what, name in names.items():
+        if name is not None and not (isinstance(name, str) and name):
+            raise InputError(f"{what} must be the name of a column, got {show(name)}", got=name)
+    if text is True:
+        if how.id is not None or how.score is not None:
+            raise InputError("files that are texts have no columns: their ids are their paths")
+        return replace(how, text=PATHS_TEXT, id=PATHS_ID)
+    return replace(how, text=text or None, fingerprint=fingerprint)
+
+
+def check_output(output: str | os.PathLike[str], corpus: Corpus, overwrite: bool, *, of_rows: bool = True) -> Path:
+    """Return the path to write to; an error if it exists, or is an input, or is to hold rows in another format."""
+    path = check_path(output, "output")
+    if path.exists() and any(path.samefile(name) for name in corpus.paths if Path(name).exists()):
+        raise InputError(f"{printable(output)}: is an input too", path=path)
+    if path.exists() and not overwrite:
+        raise StoreExistsError(f"{printable(output)} exists: overwrite=True (--force) replaces it", path=path)
+    if of_rows and corpus.suffix is not None and path.suffix.lower() != corpus.suffix:
+        raise InputError(f"{printable(output)}: rows are written as they were read: name a {corpus.suffix} file", path=path)
+    if not path.parent.is_dir():
+        raise StorageError(f"{printable(path.parent)}: no such folder", path=path)
+    return path
+
+
+def kept_of(corpus: Corpus, kept: Flags) -> Any:
+    """Return the rows that are kept: those of a table as a table, and of files their numbers."""
+    return corpus.kept(kept) if isinstance(corpus, TableCorpus) else np.flatnonzero(kept)
+
+
+def find_duplicates(
+    corpus: Corpus, chosen: Chosen, rules: Rules, fingerprinter: Fingerprinter[str] | None, resources: Resources
+) -> Duplicates:
+    """Return the duplicates of a corpus and the rows to keep.
+
+    Parameters
+    ----------
+    corpus : Corpus
+    chosen : Chosen
+        Names a column of texts or one of fingerprints.
+    rules : Rules
+    fingerprinter : Fingerprinter, optional
+        Makes the fingerprints of texts; by default ``SimHash()``.
+    resources : Resources
+        Threads and progress.
+    """
+    rules.check(chosen)
+    if chosen.text is None:
+        fingerprinter = None
+    elif fingerprinter is None:
+        fingerprinter = SimHash()
+    documents = _read(corpus, chosen, rules, fingerprinter, resources)
+    rows = np.flatnonzero(documents.known)
+    resources.report("comparing", 0)
+    fingerprints, places = distinct_places(documents.fingerprints)
+    sets = connected(fingerprints, join_design(fingerprints, rules.radius, chosen.width))[places]
+    members = members_of(sets, np.arange(len(rows), dtype=np.uint64))
+    if rules.group == "greedy" or rules.keep != "first":
+        own = documents.fingerprints[members.documents]
+        ranks = _ranks(documents, members, own, rules.keep)
+        members = without_chains(members, own, ranks, rules.radius) if rules.group == "greedy" else represented(members, ranks)
+    kept = np.full(len(documents.known), rules.unknown == "keep")
+    kept[rows] = True
+    behind = np.ones(len(members.documents), bool)
+    behind[members.lims[:-1]] = False
+    kept[rows[members.documents[behind]]] = False
+    ids = rows[members.documents].astype(np.uint64) if documents.ids is None else _ids_of(documents.ids, members.documents)
+    return Duplicates(kept, Clusters(members.lims, ids, len(kept)), len(kept) - len(rows))
+
+
+def _ranks(documents: Documents, members: Members, rows: Words, keep: str) -> Any:
+    if keep == "smallest":
+        return ranks_of_ids(_ids_of(documents.ids, members.documents))
+    if keep == "highest":
+        assert documents.scores is not None
+        return -documents.scores[members.documents]
+    return distances_to_majority(rows, members.lims) if keep == "central" else members.documents
+
+
+def _ids_of(ids: IdColumn, numbers: Words) -> Words | list[str]:
+    """Return some of the ids: as integers, if all of them are."""
+    if isinstance(ids, np.ndarray):
+        return ids[numbers]
+    assert ids is not None
+    data, ends = ids.data, ids.ends
+    starts = np.concatenate([np.zeros(1, np.uint64), ends[:-1]])
+    taken = [data[a:b].decode() for a, b in zip(starts[numbers].tolist(), ends[numbers].tolist(), strict=True)]
+    return np.array(list(map(int, taken)), np.uint64) if taken and all(map(is_plain_integer, taken)) else taken
+
+
+def _read(
+    corpus: Corpus, chosen: Chosen, rules: Rules, fingerprinter: Fingerprinter[str] | None, resources: Resources
+) -> Documents:
+    parts, fingerprints, done = [], [], 0
+    for part, rows in _hashed(corpus, chosen, fingerprinter, resources.threads):
+        if rules.unknown == "refuse" and not part.known.all():
+            row = done + int(np.argmin(part.known)) + 1
+            raise InputError(f"{', '.join(corpus.names[:3])}: row {row} has no text, fingerprint or id")
+        done += len(part.known)
+        parts.append(part._replace(texts=None, fingerprints=None))
+        fingerprints.append(rows)
+        resources.report("reading", done)
+    known = np.concatenate([np.empty(0, bool), *(part.known for part in parts)])
+    if not len(known):
+        raise InputError(f"{', '.join(corpus.names[:3])}: no rows")
+    ids = join_ids([part.ids for part in parts]) if chosen.id is not None else None
+    scores = np.concatenate([part.scores for part in parts if part.scores is not None]) if chosen.score is not None else None
+    return Documents(known, np.concatenate([chosen.width.empty(0), *fingerprints]), ids, scores)
+
+
+def _hashed(
+    corpus: Corpus, chosen: Chosen, fingerprinter: Fingerprinter[str] | None, threads: int
+) -> Iterator[tuple[Part, Words]]:
+    """Yield the parts of a corpus with the fingerprints of their known rows, made by threads while others are read."""
+    if fingerprinter is None:
+        for part in corpus.parts(chosen):
+            assert part.fingerprints is not None
+            yield part, part.fingerprints
+        return
+    waiting: deque[Job[tuple[Part, Words]]] = deque()
+    with Pool(threads) as pool:
+        try:
+            for part in corpus.parts(chosen):
+                waiting.append(pool.submit(_fingerprinted, part, fingerprinter, chosen.width))
+                if len(waiting) > WAITING_PARTS * threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        except BaseException:
+            pool.cancel()
+            raise
+
+
+def _fingerprinted(part: Part, fingerprinter: Fingerprinter[str], width: Width) -> tuple[Part, Words]:
+    """Return the fingerprints of the texts of a part; a text without words is not known."""
+    assert part.texts is not None
+    rows = fingerprinter.fingerprints(part.texts, empty="zero")
+    empty = [place for place in np.flatnonzero(rows == 0).tolist() if fingerprinter.is_empty(part.texts[place])]
+    if not empty:
+        return part, rows
+    filled = np.ones(len(rows), bool)
+    filled[empty] = False
+    known = part.known.copy()
+    known[np.flatnonzero(known)[empty]] = False
+    ids = part.ids if part.ids is None else part.ids[filled] if isinstance(part.ids, np.ndarray) else part.ids.filter(filled)
+    scores = part.scores if part.scores is None else part.scores[filled]
+    return Part(known, None, None, ids, scores), rows[filled]

@@ -1,0 +1,141 @@
+"""Groups of near-duplicate documents, and which document represents each group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel
+from fpstore.aliases import Lims, Words
+from fpstore.lims import lims_of
+from fpstore.width import WORD_BITS, words_of
+
+GROUPINGS = ("connected", "greedy")
+RULES = ("first", "smallest", "central", "highest")
+
+
+class Members(NamedTuple):
+    """Documents in groups of two or more, group by group.
+
+    Attributes
+    ----------
+    lims : ndarray of int64, (groups + 1,)
+        The members of group g are at ``lims[g]:lims[g + 1]``.
+    documents : ndarray of uint64
+        Their numbers: ascending in each group, or the representative first. Groups are in the order of their least numbers.
+    """
+
+    lims: Lims
+    documents: Words
+
+    @property
+    def groups(self) -> npt.NDArray[np.intp]:
+        """The group of each member."""
+        return np.repeat(np.arange(len(self.lims) - 1), np.diff(self.lims))
+
+
+def members_of(sets: npt.NDArray[Any], documents: Words) -> Members:
+    """Return the members of the sets of two or more documents.
+
+    Parameters
+    ----------
+    sets : ndarray of integers
+        The set of each document, below the number of sets.
+    documents : ndarray of uint64
+        The numbers of the documents, ascending.
+    """
+    sets = sets.astype(np.int64, copy=False)
+    several = np.bincount(sets)[sets] > 1
+    sets, documents = sets[several], documents[several]
+    firsts = np.empty(int(sets.max(initial=-1)) + 1, np.uint64)
+    firsts[sets[::-1]] = documents[::-1]  # of equal sets, the last that is written is the least document
+    order = np.argsort(firsts[sets], kind="stable")
+    begins = np.flatnonzero(differs(sets[order]))
+    return Members(lims_of(np.diff(np.append(begins, len(order)))), documents[order])
+
+
+def differs(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return which values are not equal to the one before them."""
+    return np.concatenate([np.ones(min(len(values), 1), bool), values[1:] != values[:-1]])
+
+
+def represented(members: Members, ranks: npt.NDArray[Any]) -> Members:
+    """Return the same groups, in each of them the member of the least rank first; of equal ranks, the first.
+
+    Parameters
+    ----------
+    members : Members
+        Ascending in each group.
+    ranks : ndarray, shape (members,)
+    """
+    if not len(ranks):
+        return members
+    groups = members.groups
+    least = np.flatnonzero(ranks == np.minimum.reduceat(ranks, members.lims[:-1])[groups])
+    chosen = np.empty(len(members.lims) - 1, np.intp)
+    chosen[groups[least][::-1]] = least[::-1]
+    behind = np.ones(len(ranks), bool)
+    behind[chosen] = False
+    return Members(members.lims, members.documents[np.lexsort((behind, groups))])
+
+
+def distances_to_majority(rows: Words, lims: Lims) -> npt.NDArray[np.int64]:
+    """Return how far each fingerprint is from the majority of its group, bit by bit: where the sum of distances is least.
+
+    Parameters
+    ----------
+    rows : Words
+        The fingerprints of the members of groups.
+    lims : Lims
+    """
+    words = rows.reshape(len(rows), words_of(rows))
+    sizes = np.diff(lims)
+    distances = np.zeros(len(rows), np.int64)
+    if not len(rows):
+        return distances
+    for word in words.T:
+        majority = np.zeros(len(sizes), np.uint64)
+        for bit in range(WORD_BITS):
+            ones = np.add.reduceat((word >> np.uint64(bit)) & np.uint64(1), lims[:-1]).astype(np.int64)
+            majority |= (2 * ones > sizes).astype(np.uint64) << np.uint64(bit)
+        distances += np.bitwise_count(word ^ np.repeat(majority, sizes))
+    return distances
+
+
+def without_chains(members: Members, rows: Words, ranks: npt.NDArray[Any], radius: int) -> Members:
+    """Return groups in which each member is within the radius of its representative, which stands first.
+
+    In each group that chains connect, the member of the least rank that is in no new group represents the next one, and takes all
+    that are within the radius and in none.
+
+    Parameters
+    ----------
+    members : Members
+        Connected groups, ascending.
+    rows : Words
+        The fingerprints of the members.
+    ranks : ndarray, shape (members,)
+    radius : int
+    """
+    order = np.lexsort((members.documents, ranks, members.groups))
+    ordered = np.ascontiguousarray(rows[order])
+    chosen = _kernel.group_greedily(ordered, members.lims.astype(np.uint64), radius)
+    representatives = np.empty(len(order), np.int64)
+    representatives[order] = order[chosen.astype(np.intp)]
+    by_document = np.argsort(members.documents, kind="stable")
+    sets, documents = representatives[by_document], members.documents[by_document]
+    new = members_of(sets, documents)
+    places = by_document[np.searchsorted(documents, new.documents)]
+    return represented(new, (representatives[places] != places).astype(np.int64))
+
+
+def ranks_of_ids(ids: Words | Sequence[str]) -> npt.NDArray[Any]:
+    """Return ranks by which the least id is the first: of numbers by value, of strings by code points."""
+    if isinstance(ids, np.ndarray):
+        return ids
+    ranks = np.empty(len(ids), np.int64)
+    ranks[sorted(range(len(ids)), key=ids.__getitem__)] = np.arange(len(ids))
+    return ranks

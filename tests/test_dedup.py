@@ -1,0 +1,384 @@
+"""Deduplication of a corpus in every format, against brute force; what it keeps, copies, counts and refuses."""
+
+import csv
+import json
+import resource
+import signal
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from commandline import failure, fine, run
+from test_full_disk import in_child
+from test_pairs import brute, wanted_sets
+
+import fpstore
+from fpstore import SimHash
+from fpstore.errors import InputError, StorageError, StoreExistsError
+from fpstore.width import WIDTHS, Width
+
+WORDS = [f"word{i}" for i in range(400)]
+
+
+def families(rng, width, count, members=4, flips=2):
+    """Return fingerprints as numbers: some alone, and some around others, in a random order."""
+    values = []
+    while len(values) < count:
+        value = int.from_bytes(rng.bytes(width // 8), "big")
+        values.append(value)
+        for _ in range(int(rng.integers(0, members))):
+            near = value
+            for bit in rng.choice(width, int(rng.integers(0, flips + 1)), replace=False).tolist():
+                near ^= 1 << bit
+            values.append(near)
+    rng.shuffle(values)
+    return values[:count]
+
+
+def texts(rng, count):
+    out = []
+    while len(out) < count:
+        words = rng.choice(WORDS, 300).tolist()
+        out.append(" ".join(words))
+        if rng.random() < 0.3:
+            words[int(rng.integers(300))] = "changed"
+            out.append(" ".join(words))
+    return out[:count]
+
+
+def expected(values, width, radius, keep="first", ids=None, scores=None):
+    """Return (rows kept, clusters as lists of rows with the one kept first), by brute force."""
+    rows = Width(width).rows(values)
+    sets = wanted_sets(brute(rows), radius)
+    groups = {}
+    for row, name in enumerate(sets):
+        groups.setdefault(name, []).append(row)
+    clusters = []
+    for members in groups.values():
+        if len(members) < 2:
+            continue
+        if keep == "smallest":
+            best = min(members, key=lambda row: ids[row])
+        elif keep == "highest":
+            best = max(members, key=lambda row: (-np.inf if scores[row] is None else scores[row], -row))
+        elif keep == "central":
+            bits = [sum(values[row] >> bit & 1 for row in members) * 2 > len(members) for bit in range(width)]
+            majority = sum(1 << bit for bit, one in enumerate(bits) if one)
+            best = min(members, key=lambda row: ((values[row] ^ majority).bit_count(), row))
+        else:
+            best = members[0]
+        clusters.append([best, *(row for row in members if row != best)])
+    gone = {row for cluster in clusters for row in cluster[1:]}
+    return [row for row in range(len(values)) if row not in gone], clusters
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("keep", ["first", "smallest", "central", "highest"])
+def test_rows_that_are_kept(tmp_path, width, keep):
+    rng = np.random.default_rng([width, len(keep)])
+    values = families(rng, width, 300)
+    ids = [f"id{n}" for n in rng.permutation(300)]
+    scores = [None if n % 7 == 0 else float(n % 5) for n in range(300)]
+    digits = Width(width).texts(Width(width).rows(values))
+    path = tmp_path / "corpus.jsonl"
+    rows = [json.dumps({"h": h, "id": i, "s": s, "other": [i, {"é": s}]}) for h, i, s in zip(digits, ids, scores, strict=True)]
+    path.write_text("\n".join(rows) + "\n")
+    kept, clusters = expected(values, width, 3, keep, ids, scores)
+    score = "s" if keep == "highest" else None
+    found = fpstore.dedup(path, tmp_path / "clean.jsonl", fingerprint="h", id="id", score=score, width=width, keep=keep)
+    assert found.kept.tolist() == kept
+    assert (tmp_path / "clean.jsonl").read_text().splitlines() == [rows[row] for row in kept]
+    assert list(found.clusters) == [[ids[row] for row in cluster] for cluster in clusters]
+    assert (found.unknown, found.clusters.documents, len(kept)) == (0, 300, 300 - found.clusters.duplicates)
+
+
+@pytest.mark.parametrize("radius", [0, 1, 3, 6])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_greedy_groups_have_no_chains(tmp_path, width, radius):
+    rng = np.random.default_rng([width, radius])
+    values = families(rng, width, 200, members=9, flips=5)
+    path = tmp_path / "corpus.tsv"
+    path.write_text("hash\n" + "".join(f"{text}\n" for text in Width(width).texts(Width(width).rows(values))))
+    found = fpstore.dedup(path, fingerprint="hash", width=width, radius=radius, group="greedy")
+    left, wanted = list(range(200)), []
+    while left:
+        first, *others = left
+        members = [first, *(row for row in others if (values[row] ^ values[first]).bit_count() <= radius)]
+        wanted += [members] if len(members) > 1 else []
+        left = [row for row in others if row not in members]
+    assert sorted(map(tuple, found.clusters)) == sorted(map(tuple, wanted))
+    assert found.kept.tolist() == sorted(set(range(200)) - {row for members in wanted for row in members[1:]})
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_texts_in_parquet(tmp_path, threads):
+    rng = np.random.default_rng(threads)
+    all_texts = [*texts(rng, 3000), "", "?!", None]
+    table = pa.table(
+        {
+            "text": all_texts,
+            "id": pa.array([f"https://example.org/{n}" for n in range(3003)]).dictionary_encode(),
+            "tags": [[{"a": n}] if n % 3 else None for n in range(3003)],
+        },
+        metadata={"made by": "a test"},
+    )
+    paths = [tmp_path / "b.parquet", tmp_path / "a.parquet"]
+    pq.write_table(table.slice(0, 1000), paths[0], compression="zstd", row_group_size=300)
+    pq.write_table(table.slice(1000), paths[1])
+    found = fpstore.dedup(paths, tmp_path / "clean.parquet", text="text", id="id", threads=threads)
+    values = SimHash().fingerprints(all_texts[:3000]).tolist()
+    kept, clusters = expected(values, 64, 3)
+    kept += [3000, 3001, 3002]
+    assert found.kept.tolist() == kept
+    assert found.unknown == 3
+    assert list(found.clusters) == [[table["id"][row].as_py() for row in cluster] for cluster in clusters]
+    clean = pq.read_table(tmp_path / "clean.parquet")
+    assert clean.schema.equals(pq.read_schema(paths[0]), check_metadata=True)
+    assert clean.to_pylist() == table.take(kept).to_pylist()
+    assert pq.ParquetFile(tmp_path / "clean.parquet").metadata.row_group(0).column(0).compression == "ZSTD"
+
+
+def test_unknown_rows(tmp_path):
+    path, clean = tmp_path / "corpus.jsonl", tmp_path / "clean.jsonl"
+    rows = [{"text": "a b c", "id": 1}, {"text": None, "id": 2}, {"text": "...", "id": 3}, {"text": "A b c", "id": None}]
+    rows += [{"text": "a, b, c", "id": 5}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for unknown, kept in (("keep", [0, 1, 2, 3]), ("drop", [0])):
+        found = fpstore.dedup(path, clean, text="text", id="id", unknown=unknown, overwrite=True)
+        assert (found.kept.tolist(), list(found.clusters), found.unknown) == (kept, [[1, 5]], 3)
+        assert [json.loads(line) for line in clean.read_text().splitlines()] == [rows[row] for row in kept]
+    with pytest.raises(InputError, match=r"corpus\.jsonl: row 2 has no text, fingerprint or id"):
+        fpstore.dedup(path, clean, text="text", id="id", unknown="refuse", overwrite=True)
+
+
+def test_csv_is_copied_byte_for_byte(tmp_path):
+    path, clean = tmp_path / "corpus.csv", tmp_path / "clean.csv"
+    lines = [
+        b'"id","text",note\r\n',
+        b'1,"one, two\r\nthree ""four""",x\r\n',
+        b"\r\n",
+        b'2,"ONE two three four",\r\n',
+        '"3",größer,"\n"\r\n'.encode(),
+        b"4,,\n",
+    ]
+    path.write_bytes(b"\xef\xbb\xbf" + b"".join(lines))
+    found = fpstore.dedup(path, clean, text="text", id="id")
+    assert (found.kept.tolist(), list(found.clusters), found.unknown) == ([0, 2, 3], [[1, 2]], 1)
+    assert clean.read_bytes() == b"".join([lines[0], lines[1], lines[4], lines[5]])
+    with clean.open(newline="") as file:
+        assert [row["text"] for row in csv.DictReader(file)] == ['one, two\r\nthree "four"', "größer", ""]
+
+
+def test_several_files_and_folders_of_them(tmp_path):
+    folder = tmp_path / "shards"
+    (folder / "deep").mkdir(parents=True)
+    for name, lines in (("b.tsv", "h\tn\n0000000000000001\tb\n"), ("deep/c.TSV", "h\tn\n0000000000000003\tc\n")):
+        (folder / name).write_text(lines)
+    (folder / "notes.md").write_text("not rows")
+    (folder / "a.tsv").write_text("h\tn\n00000000000000ff\ta\n")
+    found = fpstore.dedup(folder, tmp_path / "clean.tsv", fingerprint="h", id="n", radius=1)
+    assert list(found.clusters) == [["b", "c"]]
+    assert (tmp_path / "clean.tsv").read_text() == "h\tn\n00000000000000ff\ta\n0000000000000001\tb\n"
+    (folder / "d.tsv").write_text("n\th\nd\t00000000000000ff\n")
+    with pytest.raises(InputError, match=r"d\.tsv:1: has other columns than .*a\.tsv"):
+        fpstore.dedup(folder, fingerprint="h")
+    (folder / "d.tsv").unlink()
+    (folder / "e.csv").write_text("h\n")
+    with pytest.raises(InputError, match="files of one format are expected, got csv, tsv"):
+        fpstore.dedup(folder, fingerprint="h")
+
+
+def test_folder_of_texts(tmp_path):
+    folder = tmp_path / "notes"
+    (folder / "deep").mkdir(parents=True)
+    text = " ".join(WORDS)
+    (folder / "a.txt").write_text(text)
+    (folder / "deep" / "b.txt").write_text(text + ".")
+    (folder / "deep" / "c.txt").write_text("something else")
+    (folder / "picture").write_bytes(b"\0")
+    found = fpstore.dedup(folder, tmp_path / "clean", text=True)
+    assert list(found.clusters) == [[str(folder / "a.txt"), str(folder / "deep" / "b.txt")]]
+    files = sorted(path.relative_to(tmp_path / "clean").as_posix() for path in (tmp_path / "clean").rglob("*") if path.is_file())
+    assert files == ["a.txt", "deep/c.txt"]
+    with pytest.raises(StoreExistsError, match="clean exists"):
+        fpstore.dedup(folder, tmp_path / "clean", text=True)
+    with pytest.raises(InputError, match=r"--text \(text=True\) makes a document of each file"):
+        fpstore.dedup(folder, text="text")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["clean", "notes"]
+
+
+@pytest.mark.parametrize("kind", ["arrow", "pandas", "polars", "reader"])
+def test_tables_in_memory(kind):
+    table = pa.table({"hash": pa.array([7, 1 << 63, 5, 1 << 63], pa.uint64()), "name": ["a", "b", "c", "d"]})
+    if kind in ("pandas", "polars"):
+        library = pytest.importorskip(kind)
+        given = table.to_pandas() if kind == "pandas" else library.from_arrow(table)
+    else:
+        given = table if kind == "arrow" else table.to_reader()
+    found = fpstore.dedup(given, fingerprint="hash", id="name", radius=1)
+    assert list(found.clusters) == [["a", "c"], ["b", "d"]]
+    assert type(found.kept) is (pa.Table if kind == "reader" else type(given))
+    assert (
+        list(found.kept["name"]) == ["a", "b"] if kind in ("pandas", "polars") else found.kept["name"].to_pylist() == ["a", "b"]
+    )
+
+
+def test_a_table_can_be_written(tmp_path):
+    table = pa.table({"hash": pa.array([7, 5], pa.uint64())})
+    fpstore.dedup(table, tmp_path / "clean.parquet", fingerprint="hash")
+    assert pq.read_table(tmp_path / "clean.parquet").equals(table.slice(0, 1))
+
+
+def test_signed_and_decimal_fingerprints(tmp_path):
+    values = [-1, 2**63 - 1, -2, 12, 13]
+    (tmp_path / "a.csv").write_text("h\n" + "".join(f"{v}\n" for v in values))
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"h": v}) + "\n" for v in values))
+    pq.write_table(pa.table({"h": pa.array(values, pa.int64())}), tmp_path / "a.parquet")
+    for name in ("a.csv", "a.jsonl", "a.parquet"):
+        found = fpstore.dedup(tmp_path / name, fingerprint="h", radius=1, decimal=name == "a.csv", signed=True)
+        assert list(found.clusters) == [[0, 1, 2], [3, 4]], name
+        with pytest.raises(InputError, match=r"negative|decimal digits|uint64"):
+            fpstore.dedup(tmp_path / name, fingerprint="h", decimal=name == "a.csv")
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "message"),
+    [
+        ("h,id\n1,a\n", {"fingerprint": "hash"}, r"corpus\.csv: no column named 'hash' \(columns here: h, id\)"),
+        ("h,h\n1,a\n", {"fingerprint": "h"}, "2 columns named 'h'"),
+        ("h,id\n1\n", {"fingerprint": "h"}, r"corpus\.csv:2: has 1 cells, the header has 2"),
+        ('h\n"1\n', {"fingerprint": "h"}, r"corpus\.csv:2: not valid CSV"),
+        ("h\n12\n", {"fingerprint": "h"}, r"corpus\.csv:2: h: "),
+        ("", {"fingerprint": "h"}, r"corpus\.csv: is empty"),
+        ("h\n", {"fingerprint": "h"}, r"corpus\.csv: no rows"),
+        ("h,s\n0000000000000001,x\n", {"fingerprint": "h", "score": "s", "keep": "highest"}, "a score must be a number"),
+        ("h\n1\n", {"fingerprint": "h", "keep": "highest"}, "belong together"),
+        ("h\n1\n", {"fingerprint": "h", "keep": "smallest"}, "needs a column of ids"),
+        ("h\n1\n", {"fingerprint": "h", "keep": "best"}, "keep must be one of"),
+        ("h\n1\n", {}, "name either the column of texts"),
+        ("h\n1\n", {"text": "h", "fingerprint": "h"}, "name either the column of texts"),
+        ("h\n1\n", {"text": "h", "width": 128}, "fingerprints of texts have 64 bits"),
+        ("h\n1\n", {"fingerprint": 5}, "must be the name of a column"),
+    ],
+)
+def test_what_is_refused(tmp_path, content, arguments, message):
+    path = tmp_path / "corpus.csv"
+    path.write_text(content)
+    with pytest.raises(InputError, match=message):
+        fpstore.dedup(path, tmp_path / "clean.csv", **arguments)
+    assert sorted(tmp_path.iterdir()) == [path]
+
+
+def test_types_of_columns_that_are_refused():
+    table = pa.table({"b": [b"abc"], "f": [1.5], "n": [[1]], "t": ["text"], "u": pa.array([1], pa.uint64())})
+    for arguments, message in (
+        ({"text": "b"}, "column 'b' has type binary, texts must be strings"),
+        ({"fingerprint": "f"}, "column 'f' has type double"),
+        ({"text": "t", "id": "f"}, "column 'f' has type double, ids must be integers or strings"),
+        ({"text": "t", "score": "n", "keep": "highest"}, "column 'n' has type list<.*>, scores must be numbers"),
+        ({"fingerprint": "u", "id": "none"}, "no column named 'none'"),
+    ):
+        with pytest.raises(InputError, match=message):
+            fpstore.dedup(table, **arguments)
+    with pytest.raises(InputError, match="a corpus is a path, several paths, or a table"):
+        fpstore.dedup(5, text="t")
+
+
+def test_outputs_that_are_refused(tmp_path):
+    path = tmp_path / "corpus.csv"
+    path.write_text("h\n0000000000000001\n")
+    (tmp_path / "link.csv").symlink_to(path)
+    (tmp_path / "there.csv").write_text("kept as it is")
+    for output, kind, message in (
+        (path, InputError, "is an input too"),
+        (tmp_path / "link.csv", InputError, "is an input too"),
+        (tmp_path / "clean.parquet", InputError, r"name a \.csv file"),
+        (tmp_path / "none" / "clean.csv", StorageError, "no such folder"),
+        (tmp_path / "there.csv", StoreExistsError, "exists"),
+    ):
+        with pytest.raises(kind, match=message):
+            fpstore.dedup(path, output, fingerprint="h", overwrite=kind is InputError)
+    assert (tmp_path / "there.csv").read_text() == "kept as it is"
+    fpstore.dedup(path, tmp_path / "there.csv", fingerprint="h", overwrite=True)
+    assert (tmp_path / "there.csv").read_text() == path.read_text()
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
+def test_a_corpus_that_changes_meanwhile(tmp_path, form):
+    path = tmp_path / f"corpus.{form}"
+
+    def write(count):
+        if form == "parquet":
+            pq.write_table(pa.table({"h": pa.array(range(count), pa.uint64())}), path)
+        else:
+            lines = [f"{n:016x}" for n in range(count)]
+            path.write_text("h\n" + "\n".join(lines) + "\n" if form == "csv" else "".join(f'{{"h": "{h}"}}\n' for h in lines))
+
+    for later in (9, 11):
+        write(10)
+
+        def change(phase, done, total, later=later):
+            if phase == "comparing":
+                write(later)
+
+        with pytest.raises(InputError, match="the input changed while it was read"):
+            fpstore.dedup(path, tmp_path / f"clean.{form}", fingerprint="h", progress=change)
+        assert sorted(tmp_path.iterdir()) == [path]
+
+
+def test_command_line(folder: Path) -> None:
+    out = fine("dedup", "corpus.parquet", "clean.parquet", "--text-field", "text", "--id-field", "id", "--clusters", "c.tsv")
+    assert pq.read_table("clean.parquet")["id"].to_pylist() == ["a", "c"]
+    assert Path("c.tsv").read_text() == "a\t0\ta\nb\t0\ta\nfar\t0\ta\n"
+    assert "removed" in out
+    assert "50.0%" in out
+    assert "in clean.parquet" in out
+    assert "a, b, far" in out
+    assert "exists" in failure("dedup", "corpus.parquet", "clean.parquet", "--text-field", "text")
+    summary = json.loads(fine("dedup", "corpus.parquet", "clean.parquet", "--text-field", "text", "--force", "--json"))
+    assert summary == {
+        "documents": 4, "not_compared": 0, "clusters": 1, "in_clusters": 3, "removed": 2, "kept": 2, "sizes": {"3": 1},
+        "largest": [[0, 1, 3]],
+    }  # fmt: skip
+    for arguments, message in (
+        (["--fingerprint-field", "hash", "--shingle", "chars"], "--shingle is for texts"),
+        (["--text-field", "hash", "--decimal"], "--decimal is for a column of fingerprints"),
+        (["--fingerprint-field", "hash", "--suffix", ".txt"], "--suffix is for folders of texts"),
+        (["--fingerprint-field", "hash", "--clusters", "out.csv"], "name the same file"),
+    ):
+        assert message in run("dedup", "hashes.csv", "out.csv", *arguments).stderr
+    result = run("dedup", "notes", "out", "--text", "--json")
+    assert "1 file left out, no words: notes/empty.md" not in result.stderr  # such a file is a row that is not compared
+    assert "1 file left out, binary, not text: notes/picture.txt" in result.stderr
+    assert json.loads(result.stdout)["not_compared"] == 1
+    assert not Path("out.csv").exists()
+
+
+def test_sizes_of_clusters():
+    sizes = [2, 2, 3, 4, 7, 8, 15, 16]
+    lims = np.concatenate([[0], np.cumsum(sizes)])
+    clusters = fpstore.Clusters(lims, np.arange(sum(sizes), dtype=np.uint64), 100)
+    assert clusters.histogram() == {"2": 2, "3": 1, "4-7": 2, "8-15": 2, "16-31": 1}
+    assert [len(cluster) for cluster in clusters.largest(3)] == [16, 15, 8]
+    assert fpstore.Clusters(np.zeros(1, np.int64), np.empty(0, np.uint64), 0).histogram() == {}
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_a_write_that_the_system_refuses_leaves_nothing(tmp_path, form):
+    path = tmp_path / f"corpus.{form}"
+    digits = [f"{value:016x}" for value in np.random.default_rng(1).integers(0, 2**64, 50_000, np.uint64).tolist()]
+    if form == "parquet":
+        pq.write_table(pa.table({"h": digits}), path)
+    else:
+        path.write_text("".join(f'{{"h": "{h}"}}\n' for h in digits))
+
+    def limited():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+        with pytest.raises(StorageError, match="File too large"):
+            fpstore.dedup(path, tmp_path / f"clean.{form}", fingerprint="h", radius=0, threads=1)
+
+    in_child(limited)
+    assert sorted(tmp_path.iterdir()) == [path]

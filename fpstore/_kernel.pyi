@@ -434,6 +434,7 @@ class PairJoin:
         radius: int,
         first: int,
         end: int,
+        opposite: tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint16]] | None = None,
     ) -> None: ...
     @property
     def done(self) -> bool: ...

@@ -15,7 +15,7 @@ from fpstore.design.joins import dealt, designs, everything, plan_join
 from fpstore.design.sample import SAMPLE_SIZE, Sample
 from fpstore.errors import ClosedStoreError, InputError
 from fpstore.jobs import joining, linking
-from fpstore.jobs.joining import pairs_within
+from fpstore.jobs.joining import pairs_between, pairs_within
 from fpstore.jobs.linking import connected
 from fpstore.width import WIDTHS, Width, places_of
 
@@ -70,6 +70,47 @@ def test_pairs_and_sets(width, kind):
         for design in (some[i] for i in rng.choice(len(some), min(len(some), 3), replace=False)):
             assert found_pairs(rows, design) == pairs, (radius, design.name)
             assert connected(rows, design).tolist() == sets, (radius, design.name)
+
+
+def wanted_between(rows, others, radius):
+    words, theirs = (side.reshape(len(side), -1 if len(side) else 1) for side in (rows, others))
+    distances = [np.bitwise_count(theirs ^ word).sum(axis=1).tolist() for word in words]
+    return [(i, j, d) for i, some in enumerate(distances) for j, d in enumerate(some) if d <= radius]
+
+
+def found_between(rows, others, design, threads=1):
+    out = []
+    for part in pairs_between(rows, others, design, threads):
+        places = places_of(rows, part.a).tolist(), places_of(others, part.b).tolist()
+        out += zip(*places, part.distances.tolist(), strict=True)
+    return sorted(out)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_pairs_of_two_sets(width, kind):
+    rng = np.random.default_rng([width, len(kind), 2])
+    all_rows = as_given(make_set(kind, width, 500, rng))
+    some = rng.random(len(all_rows)) < 0.4
+    sides = [(all_rows[some], all_rows[~some]), (all_rows, all_rows[some]), (all_rows[:1], all_rows), (all_rows[:0], all_rows)]
+    sides += [(all_rows, all_rows[:0])]
+    for radius in (0, 1, 3, 7, 12, lookup_radius(width) + 1):
+        designs_here = some_designs(len(all_rows), radius, width)
+        for rows, others in sides:
+            design = designs_here[int(rng.integers(len(designs_here)))]
+            rows, others = np.ascontiguousarray(rows), np.ascontiguousarray(others)
+            assert found_between(rows, others, design) == wanted_between(rows, others, radius), (radius, design.name)
+
+
+def test_threads_share_a_join_of_two_sets():
+    rng = np.random.default_rng(3)
+    rows = np.unique(rng.integers(0, 2**64, 1 << 17, dtype=np.uint64))
+    others = np.unique(np.concatenate([rows[::500] ^ np.uint64(5), rng.integers(0, 2**64, 3000, dtype=np.uint64)]))
+    design = plan_join(len(others), 3, 64, queries=len(rows))
+    found = found_between(rows, others, design, 3)
+    assert found == found_between(rows, others, design)
+    planted = [(a, d) for a, b, d in found if others[b] == rows[a] ^ np.uint64(5)]
+    assert planted == [(a, 2) for a in range(0, len(rows), 500)]
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ is exact). Each row of a bucket is compared with those of the buckets that diffe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import comb
@@ -139,22 +139,39 @@ def work(design: JoinDesign, count: int, sample: Sample | None = None) -> JoinWo
     return JoinWork(len(design.tables) * design.width.words, met, candidates, survivors)
 
 
-def nanoseconds(done: JoinWork) -> float:
-    """Return the estimated time for each row, on one thread: each pair of buckets is compared once, for rows of both."""
+def nanoseconds(done: JoinWork, count: int, queries: int | None = None) -> float:
+    """Return the estimated time on one thread, of the join of a set of so many with itself or with another of so many.
+
+    In a join with itself, each pair of buckets is compared once, for rows of both.
+    """
     compared = sum(amount * price for amount, price in zip(done[1:], NANOSECONDS[1:], strict=True))
-    return done.sorted * NANOSECONDS.sorted + compared / 2
+    ordered = done.sorted * NANOSECONDS.sorted
+    return count * (ordered + compared / 2) if queries is None else (count + queries) * ordered + queries * compared
 
 
-def plan_join(count: int, radius: int, width: int, sample: Sample | None = None) -> JoinDesign:
-    """Return the design with the least estimated time for the pairs within a set of so many, like the sample if there is one."""
-    priced = [(nanoseconds(work(design, count)), design) for design in designs(count, radius, width)]
-    priced.sort(key=itemgetter(0))
+def plan_join(count: int, radius: int, width: int, sample: Sample | None = None, queries: int | None = None) -> JoinDesign:
+    """Return the design with the least estimated time for the pairs of a set.
+
+    Parameters
+    ----------
+    count : int
+        The rows of the set.
+    radius, width : int
+    sample : Sample, optional
+        Some of the rows; by default they are uniform.
+    queries : int, optional
+        The rows of the other set; by default the set is joined with itself.
+    """
+
+    def priced(some: Iterable[JoinDesign], sample: Sample | None) -> list[tuple[float, JoinDesign]]:
+        return sorted(((nanoseconds(work(design, count, sample), count, queries), design) for design in some), key=itemgetter(0))
+
+    plans = priced(designs(count, radius, width), None)
     if sample is None or not sample.skewed:
-        return priced[0][1]
-    some = [design for _, design in priced[:SAMPLED_PLANS]] + [everything(radius, width)]
-    priced = sorted(((nanoseconds(work(design, count, sample)), design) for design in some), key=itemgetter(0))
-    for _, design in priced[:DEALT_PLANS]:
+        return plans[0][1]
+    plans = priced([design for _, design in plans[:SAMPLED_PLANS]] + [everything(radius, width)], sample)
+    others = []
+    for _, design in plans[:DEALT_PLANS]:
         with suppress(InputError):
-            other = dealt(design, sample)
-            priced.append((nanoseconds(work(other, count, sample)), other))
-    return min(priced, key=itemgetter(0))[1]
+            others.append(dealt(design, sample))
+    return min([*plans, *priced(others, sample)], key=itemgetter(0))[1]

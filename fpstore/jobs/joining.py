@@ -84,20 +84,45 @@ def pairs_within(rows: Words, design: JoinDesign, threads: int = 1) -> Iterator[
     """
     sorter = TableSorter(rows)
     for number, spec in enumerate(design.tables):
-        table = sorter.sorted(spec)
-        parts = max(min(len(rows) // LEAST_ROWS, PARTS * threads), 1) if threads > 1 else 1
-        wanted = np.arange(1, parts, dtype=np.uint64) * np.uint64(len(rows)) // np.uint64(parts)
-        inner = np.searchsorted(table.starts, wanted).tolist()
-        bounds = [0, *inner, 1 << spec.prefix_bits]
-        joins = [_join(design, number, table, first, end) for first, end in pairwise(bounds) if first < end]
-        yield from _streamed(joins, threads)
+        yield from _met(design, number, sorter.sorted(spec), None, threads)
 
 
-def _join(design: JoinDesign, number: int, table: SortedTable, first: int, end: int) -> _kernel.PairJoin:
+def pairs_between(rows: Words, others: Words, design: JoinDesign, threads: int = 1) -> Iterator[PairColumns]:
+    """Yield the pairs of a row of one set in memory and a row of another, in this order.
+
+    Parameters
+    ----------
+    rows, others : Words
+        Distinct rows, ascending. It is faster if the first are fewer.
+    design : JoinDesign
+    threads : int
+        As for :func:`pairs_within`.
+    """
+    sorter, other = TableSorter(rows), TableSorter(others)
+    for number, spec in enumerate(design.tables):
+        yield from _met(design, number, sorter.sorted(spec), other.sorted(spec), threads)
+
+
+def _met(
+    design: JoinDesign, number: int, table: SortedTable, opposite: SortedTable | None, threads: int
+) -> Iterator[PairColumns]:
+    """Yield the pairs of one table."""
+    spec, count = design.tables[number], len(table.rows)
+    parts = max(min(count // LEAST_ROWS, PARTS * threads), 1) if threads > 1 else 1
+    wanted = np.arange(1, parts, dtype=np.uint64) * np.uint64(count) // np.uint64(parts)
+    inner = np.searchsorted(table.starts, wanted).tolist()
+    bounds = [0, *inner, 1 << spec.prefix_bits]
+    joins = [_join(design, number, table, opposite, span) for span in pairwise(bounds) if span[0] < span[1]]
+    yield from _streamed(joins, threads)
+
+
+def _join(
+    design: JoinDesign, number: int, table: SortedTable, opposite: SortedTable | None, span: tuple[int, int]
+) -> _kernel.PairJoin:
     spec, upto = design.tables[number], number + 1
     return _kernel.PairJoin(
         *table, np.frombuffer(spec.permutation, np.uint8), design.bucket_masks[:upto], design.tag_masks[:upto],
-        list(design.flips[:upto]), list(design.both[:upto]), spec.tag_bits, design.radius, first, end,
+        list(design.flips[:upto]), list(design.both[:upto]), spec.tag_bits, design.radius, *span, opposite,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-// Joins: each row of a bucket is compared with those of the buckets near it, first by their tags.
+// Joins: each row of a bucket is compared with those of the buckets near it, in its own set or in another, first by their tags.
 #pragma once
 #include "columns/thresholds.hpp"
 #include "pairs/request.hpp"
@@ -56,7 +56,7 @@ struct JoinFlow {
     const Row unpermuted = apply(join.inverse, difference);
     if (met_before(unpermuted)) return;
     const Row a = apply(join.inverse, row), b = a ^ unpermuted;
-    const bool swap = b < a;
+    const bool swap = !join.between && b < a;
     const size_t n = sink->count++;
     rows<Row>(sink->a)[n] = swap ? b : a;
     rows<Row>(sink->b)[n] = swap ? a : b;
@@ -145,9 +145,11 @@ struct JoinFlow {
   // Compares the rows of one bucket with those of another, whose tags may differ in so many bits; false when it did not end.
   bool meet(uint64_t other, unsigned limit) {
     const JoinSide& side = join.side;
+    const JoinSide& facing = join.between ? join.opposite : side;
     const uint64_t start = side.starts[at.bucket], end = side.starts[at.bucket + 1];
-    if (at.mask == 0) return meet_within(start, end - start, limit);
-    const uint64_t first = side.starts[other], last = side.starts[other + 1];
+    if (at.mask == 0 && !join.between) return meet_within(start, end - start, limit);
+    const uint64_t first = facing.starts[other], last = facing.starts[other + 1];
+    const Row* const those = rows<Row>(facing.rows);
     if (first == last) return !pace.stopped(kBucketWork);
     uint16_t near[kTagsAtOnce];
     for (; at.row < end - start; ++at.row, at.other = 0) {
@@ -155,9 +157,9 @@ struct JoinFlow {
       for (uint64_t n; at.other < last - first; at.other += n) {
         n = last - first - at.other < kTagsAtOnce ? last - first - at.other : kTagsAtOnce;
         if (sink->room - sink->count < n || pace.stopped(n + kBucketWork)) return false;
-        const uint8_t* const tags = side.tags + 2 * (first + at.other);
+        const uint8_t* const tags = facing.tags + 2 * (first + at.other);
         const unsigned count = Isa::near_tags(tags, static_cast<unsigned>(n), tag, join.tag_mask, limit, near);
-        for (unsigned i = 0; i < count; ++i) report(all[start + at.row], all[first + at.other + near[i]]);
+        for (unsigned i = 0; i < count; ++i) report(all[start + at.row], those[first + at.other + near[i]]);
       }
     }
     return true;
@@ -173,7 +175,7 @@ struct JoinFlow {
         const unsigned limit = own.both - at.flipped < kTagBits ? own.both - at.flipped : kTagBits;
         for (; at.mask < masks; at.mask = at.flipped ? next_mask(at.mask) : masks) {
           const uint64_t other = at.bucket ^ at.mask;
-          if (other < at.bucket) continue;
+          if (other < at.bucket && !join.between) continue;
           if (!meet(other, limit)) return false;
           at.row = at.other = 0;
         }

@@ -1,4 +1,4 @@
-// What is asked of a join: the pairs of rows of a set that lie within a radius of each other.
+// What is asked of a join: the pairs of rows of a set, or of one row of each of two sets, that lie within a radius of each other.
 #pragma once
 #include "columns/near_tags.hpp"
 #include "format/permutation.hpp"
@@ -35,6 +35,8 @@ struct GroupRoom {
 
 struct Join {
   JoinSide side;
+  JoinSide opposite;  // the other set, in the same order
+  bool between;       // whether there is one: otherwise the set is joined with itself
   GroupRoom room;
   const TableRule* rules;  // of this table, and those before it
   unsigned table;

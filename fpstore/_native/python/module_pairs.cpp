@@ -88,11 +88,14 @@ struct Batches {
   }
 };
 
-// The pairs of one table, or of some of its buckets.
+using Side = std::tuple<Rows, Words, TagColumn>;
+
+// The pairs of one table, or of some of its buckets: of a set, or of that and an opposite one.
 struct PairJoin : Batches {
   Rows rows;
   Words starts;
   TagColumn tags;
+  std::optional<Side> opposite;
   std::vector<TableRule> rules;
   std::vector<uint64_t> places, groups;
   std::vector<uint16_t> group_tags;
@@ -101,10 +104,18 @@ struct PairJoin : Batches {
 
   // The masks are rows of all tables up to this one, the numbers those of these tables.
   PairJoin(Rows all, Words begins, TagColumn short_tags, Bytes permutation, Rows bucket_masks, Rows tag_masks,
-           std::vector<unsigned> flips, std::vector<unsigned> both, unsigned tag_bits, unsigned radius, uint64_t first, uint64_t end)
-      : rows(all), starts(begins), tags(short_tags) {
+           std::vector<unsigned> flips, std::vector<unsigned> both, unsigned tag_bits, unsigned radius, uint64_t first, uint64_t end,
+           std::optional<Side> other)
+      : rows(all), starts(begins), tags(short_tags), opposite(std::move(other)) {
     words = words_in(rows);
     check_table(rows, starts, tags, permutation, tag_bits);
+    JoinSide facing{};
+    if (opposite) {
+      const auto& [those, their_starts, their_tags] = *opposite;
+      check_table(those, their_starts, their_tags, permutation, tag_bits);
+      if (their_starts.size() != starts.size()) throw nb::value_error("the opposite set has other buckets");
+      facing = {those.data(), their_starts.data(), reinterpret_cast<const uint8_t*>(their_tags.data())};
+    }
     const size_t tables = flips.size();
     if (!tables || both.size() != tables || count_of(bucket_masks) != tables || count_of(tag_masks) != tables)
       throw nb::value_error("one of each for each table");
@@ -126,6 +137,7 @@ struct PairJoin : Batches {
     group_tags.resize(largest + kSectionRoom / 2);
     groups.resize((size_t{1} << kMostPartBits) + 1);
     join = {{rows.data(), starts.data(), reinterpret_cast<const uint8_t*>(tags.data())},
+            facing, opposite.has_value(),
             {places.data(), group_tags.data(), groups.data()},
             rules.data(), static_cast<unsigned>(tables - 1), bits_of_buckets(starts), radius, tag_mask_of(tag_bits),
             permutation_of(permutation, true)};
@@ -243,9 +255,9 @@ void bind_pairs(nb::module_& m) {
   m.attr("TAG_ROOM") = kSectionRoom / 2;
   nb::class_<PairJoin>(m, "PairJoin")
       .def(nb::init<Rows, Words, TagColumn, Bytes, Rows, Rows, std::vector<unsigned>, std::vector<unsigned>, unsigned, unsigned, uint64_t,
-                    uint64_t>(),
+                    uint64_t, std::optional<Side>>(),
            "rows"_a.noconvert(), "starts"_a.noconvert(), "tags"_a.noconvert(), "permutation"_a, "bucket_masks"_a, "tag_masks"_a, "flips"_a,
-           "both"_a, "tag_bits"_a, "radius"_a, "first"_a, "end"_a)
+           "both"_a, "tag_bits"_a, "radius"_a, "first"_a, "end"_a, "opposite"_a.none() = nb::none())
       .def_ro("done", &PairJoin::done)
       .def("more", &PairJoin::more, "room"_a, "stop"_a.none() = nb::none());
   nb::class_<Linking>(m, "Linking")

@@ -72,7 +72,7 @@ def test_plan_tells_where_a_scan_is_cheaper(folder: Path) -> None:
     out = fine("plan", "2^20", "-r", 12, "--all")
     assert [line.split()[0] for line in out.splitlines()].count("scan") == 1
     assert out.splitlines()[-1].startswith(
-        "By time alone, a scan is cheaper than look-ups from radius 17 on for 1,048,576 fingerprints, and at radius 12 for up to "
+        "For 1,048,576 fingerprints, look-ups take less time than a scan up to radius 16, above which there are none. At radius 12 "
     )
     found = json.loads(fine("plan", "2^20", "-r", 12, "--json"))
     assert (found["fingerprints"], found["radius"], found["scan"]["cheaper_from_radius"]) == (1 << 20, 12, 17)

@@ -85,7 +85,7 @@ def test_probe_over_the_radius_scans_and_says_so(folder: Path) -> None:
     result = run("probe", "crawl.fps", far, far, "-r", 5)
     assert result.exit_code == 0
     assert result.stderr.startswith("fpstore: radius 5 is over the store's 3: every one of 7 fingerprints is compared")
-    assert result.stderr.endswith("; scan() gives no notice\n")
+    assert result.stderr.endswith(". Store.scan and fpstore scan give no such notice\n")
     assert result.stderr.count("\n") == 1
     assert result.stdout == fine("scan", "crawl.fps", far, far, "-r", 5)
     assert result.stdout == fine("probe", "crawl.fps", far, far, "-r", 5, "-q")

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import termios
 from contextlib import suppress
 from pathlib import Path
 
@@ -231,3 +232,19 @@ def test_bars_are_shown_on_a_terminal_only_if_wanted(wanted: bool, verb: list[st
     assert done.stdout.startswith(verb[1].encode() + b": ")
     assert (last in shown) == wanted
     assert wanted or shown == b""
+
+
+def test_a_narrow_terminal_cuts_no_name_and_no_number(folder: Path) -> None:
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 40))
+    plan = ["plan", "1e9", "--memory-budget", "64GiB"]
+    done = subprocess.run([*COMMAND, *plan], stdout=theirs, check=False, env={**os.environ, "TERM": "dumb"})
+    os.close(theirs)
+    shown = b""
+    with suppress(OSError):
+        while data := os.read(ours, 4096):
+            shown += data
+    os.close(ours)
+    assert done.returncode == 0
+    rows = [line.split() for line in fine(*plan).splitlines()[2:12]]
+    assert all(cell in shown.decode().split() for row in rows for cell in row)

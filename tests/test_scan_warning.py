@@ -45,7 +45,10 @@ def test_each_way_to_probe_warns_once_per_store(path, name):
         text = str(seen[0].message)
         assert text.startswith("radius 9 is over the store's 2: every one of 5,000 fingerprints is compared")
         best = fpstore.plan(5000, 9)[0]
-        assert f"radius 9 (design {best.name}, {best.bytes_per_fingerprint:.1f} bytes per fingerprint) looks them up" in text
+        assert (
+            f"radius 9 (design {best.name}, {best.bytes_per_fingerprint:.1f} bytes per fingerprint) answers from its tables"
+            in text
+        )
         assert "\n" not in text
 
 

@@ -173,7 +173,7 @@ def summary(stats: dict[str, Any]) -> str:
     fingerprints, taken = stats["fingerprints"], stats["bytes"]["total"]
     parts = [
         count(fingerprints, "fingerprint"),
-        count(stats["ids"], "id"),
+        count(stats["ids"], "id") + (" (row numbers)" if stats["id_kind"] == "row" else ""),
         f"radius {stats['radius']}",
         f"{stats['design']['name']} ({count(len(stats['design']['tables']), 'table')})",
         size(taken),

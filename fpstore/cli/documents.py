@@ -36,7 +36,7 @@ suffix_option = click.option(
     type=types.SUFFIX,
     multiple=True,
     metavar=".EXT",
-    help="In folders, read only files whose names end with this; may be repeated.",
+    help="In folders, read only files whose names end with this; may be repeated. Symbolic links in folders are not followed.",
 )
 
 
@@ -68,7 +68,8 @@ shingle_options = grouped(
     ),
     click.option(
         "--weighting", type=click.Choice(["count", "set"]), default="count", show_default=True,
-        help="Count each occurrence of a piece (count), or each distinct piece once (set).",
+        help="Count each occurrence of a piece (count), or each distinct piece once (set), so that a piece which a table or a "
+        "menu repeats does not outweigh the rest.",
     ),
 )  # fmt: skip
 

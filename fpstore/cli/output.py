@@ -15,6 +15,7 @@ from fpstore.arguments import printable
 from fpstore.errors import one_line
 
 _PLAIN_WIDTH = 160
+_GAP, _LEAST_WORDS = 2, 12  # between two columns, and of a column of words, which is wrapped
 
 
 def complain(message: str) -> None:
@@ -47,14 +48,18 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
 
     terminal = sys.stdout is not None and sys.stdout.isatty()
     table = Table(box=None, show_header=any(columns), header_style="bold", pad_edge=False)
+    rows = list(rows)
+    needed = 0
     for number, name in enumerate(columns):
         words = number in left and number > 0
+        needed += _GAP + (_LEAST_WORDS if words else max(map(len, (name, *(row[number] for row in rows)))))
         table.add_column(Text(name), justify="left" if number in left else "right", overflow="fold", no_wrap=not words)
     for row in rows:
         table.add_row(*map(Text, row))
     page = io.StringIO()
     width = shutil.get_terminal_size().columns if terminal else _PLAIN_WIDTH
     console = Console(file=page, width=width, force_terminal=terminal, color_system="auto" if terminal else None)
+    console.width = max(width, needed)  # a line that is too long is better than a number that is cut
     console.print(Text(title, style="bold"))
     console.print(table)
     text = "\n".join(line.rstrip() for line in page.getvalue().removesuffix("\n").split("\n"))

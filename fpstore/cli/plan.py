@@ -11,7 +11,7 @@ from fpstore.cli import types
 from fpstore.cli.options import disk_budget_option, json_option, prefer_option, storage_option, width_option
 from fpstore.cli.output import count, print_json, print_table, size
 from fpstore.cli.verb import Verb
-from fpstore.design.families import SCAN
+from fpstore.design.families import SCAN, lookup_radius
 from fpstore.errors import InputError, show
 
 if TYPE_CHECKING:
@@ -81,8 +81,11 @@ def plan(
 
     N is a number such as 16777216, 2^24, 1e9, 16M (million), 16Mi (16 x 2^20) or 2G (billion). The costs are
     estimates for uniform fingerprints: bytes per fingerprint (fp) without ids, and the time of one probe on one thread
-    with the tables in memory, in a batch (µs) and on its own (µs alone), and when every block is read from a
-    solid-state disk (cold ms). Rows are ranked by the geometric mean of µs and µs alone, with --storage cold by cold ms.
+    with the tables in memory, in a batch (µs) and on its own (µs alone, without the microseconds that every call takes,
+    whatever the design), and when every block is read from a solid-state disk (cold ms). A probe makes so many look-ups in
+    its tables (look-ups), and compares so many fingerprints (candidates).
+
+    Rows are ranked by the geometric mean of µs and µs alone, with --storage cold by cold ms.
     Pass a name from the first column to fpstore build as --design. The first row is the choice of auto: among the
     designs that fit, the best compromise, where twice the bytes must bring 1.5 times the speed, or what --prefer
     says. The row scan is the identity table alone, read as a whole; a line under the table tells where that takes
@@ -110,21 +113,25 @@ def plan(
         f"{count(n, 'fingerprint')}, radius {radius}, width {width}, {storage} storage",
         _HEADINGS,
         [_row(p, n) for p in (plans if show_all else plans[:SHOWN])],
-        left=(0, 8),
+        left=(0, 9),
     )
     if len(plans) > SHOWN and not show_all:
         click.echo(f"and {len(plans) - SHOWN} more: --all shows them.")
     differs = plans[0].chosen and prefer != "speed" and (plans[0].name == SCAN) != (radius >= crossing.radius)
-    click.echo(_crossing(n, radius, crossing) + (" auto weighs bytes, too." if differs else ""))
+    click.echo(_crossing(n, radius, width, crossing) + (" auto weighs bytes, too." if differs else ""))
     if not plans[0].fits:
         then = "." if disk_budget or storage == "cold" else "; build would then choose as with --storage cold."
         click.echo(f"No design fits the budgets{then}")
 
 
-def _crossing(n: int, radius: int, crossing: Crossover) -> str:
+def _crossing(n: int, radius: int, width: int, crossing: Crossover) -> str:
     """Say where a scan takes less time than look-ups, in one line."""
-    told = f"By time alone, a scan is cheaper than look-ups from radius {crossing.radius} on for {count(n, 'fingerprint')}, "
-    told += f"and at radius {radius} for "
+    if crossing.radius > lookup_radius(width):
+        told = f"For {count(n, 'fingerprint')}, look-ups take less time than a scan up to radius {lookup_radius(width)}, "
+        told += f"above which there are none. At radius {radius} a scan is cheaper for "
+    else:
+        told = f"By time alone, a scan is cheaper than look-ups from radius {crossing.radius} on for {count(n, 'fingerprint')}, "
+        told += f"and at radius {radius} for "
     if crossing.fingerprints is None:
         return told + "any number."
     return told + (f"up to {count(crossing.fingerprints, 'fingerprint')}." if crossing.fingerprints else "none.")

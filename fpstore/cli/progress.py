@@ -80,7 +80,6 @@ def _bars() -> Progress:
         Progress,
         ProgressColumn,
         TextColumn,
-        TimeElapsedColumn,
         TimeRemainingColumn,
     )
     from rich.text import Text
@@ -99,8 +98,7 @@ def _bars() -> Progress:
         TextColumn("{task.description}"),
         BarColumn(),
         Rate(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
         TimeRemainingColumn(),
+        TextColumn("left"),
         console=Console(stderr=True), transient=True,
     )  # fmt: skip

@@ -35,7 +35,7 @@ class Requirements(NamedTuple):
     prefer: str = "balance"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """One design with its estimated costs.
 
@@ -75,6 +75,10 @@ class Plan:
     fits: bool
     reason: str
     chosen: bool = False
+
+    def __repr__(self) -> str:
+        costs = f"{self.bytes_per_fingerprint:.1f} bytes per fingerprint, {self.microseconds:.1f} microseconds"
+        return f"<fpstore.Plan: {self.name}, radius {self.design.radius}, {costs}{', chosen' if self.chosen else ''}>"
 
     @property
     def name(self) -> str:

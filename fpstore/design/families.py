@@ -57,13 +57,16 @@ _N = r"(0|[1-9][0-9]?)"
 NAME = rf"(blocks|striped|nested)-{_N}-{_N}|(flip)-{_N}|(columns|dealt)-{_N}(?:-{_N})?"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Design:
     """The tables of a store, exact for every radius up to ``radius``."""
 
     name: str
     radius: int
     tables: tuple[TableSpec, ...]
+
+    def __repr__(self) -> str:
+        return f"<fpstore.Design: {self.name}, radius {self.radius}, {len(self.tables)} tables>"
 
     @property
     def width(self) -> Width:

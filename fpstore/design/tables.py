@@ -32,7 +32,7 @@ def identity(bits: int) -> bytes:
     return bytes(range(bits))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TableSpec:
     """One table of a design.
 
@@ -55,6 +55,11 @@ class TableSpec:
     flips: int = 0
     kind: str = BLOCKS
     tag_bits: int = 0
+
+    def __repr__(self) -> str:
+        tag = f", tag {self.tag_bits}" if self.tag_bits else ""
+        shape = f"{self.kind} of {len(self.permutation)} bits, prefix {self.prefix_bits}, flips {self.flips}{tag}"
+        return f"<fpstore.TableSpec: {shape}>"
 
     def __post_init__(self) -> None:
         bits = len(self.permutation)

@@ -147,7 +147,7 @@ def check_fingerprint(value: object, width: Width = WIDTH_64) -> int:
     if data is not None:
         return int.from_bytes(data, "big")
     kinds = f"an int from 0 to 2^{width.bits} - 1, {width.bytes} bytes, or an image hash of {width.bits} bits"
-    raise InputError(f"a fingerprint is {kinds}, got {type(value).__name__} {show(value)}", got=value)
+    raise InputError(f"a fingerprint is {kinds}, got {type(value).__name__} {show(value)}{_advice(value)}", got=value)
 
 
 def check_fingerprints(values: object, width: Width = WIDTH_64) -> Words:
@@ -427,4 +427,10 @@ def _refuse_item(items: list[object], index: int, what: str, width: Width = WIDT
         shape = f"({len(items)}, {len(item)})" if np.ndim(item) else f"({len(items)},)"
         raise InputError(f"{what}s must be 1-D, got {received}: shape {shape}", got=item)
     kinds = f"integers 0 to 2^{width.bits}-1, or " + ("strings" if what == "id" else f"{width.bytes} bytes each, or image hashes")
-    raise InputError(f"{what}s must be {kinds}, got {received}, shape ({len(items)},)", got=item)
+    advice = _advice(item) if what == "fingerprint" else ""
+    raise InputError(f"{what}s must be {kinds}, got {received}, shape ({len(items)},){advice}", got=item)
+
+
+def _advice(value: object) -> str:
+    """Return what to do with a fingerprint in hexadecimal digits."""
+    return ": int(text, 16) reads hexadecimal digits" if isinstance(value, str) else ""

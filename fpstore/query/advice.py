@@ -6,6 +6,7 @@ from fpstore.design.estimates import Requirements
 from fpstore.design.planner import choose
 from fpstore.width import Width
 
+SILENT = "Store.scan and fpstore scan give no such notice"
 FEWEST_TOLD = 1 << 12  # of fewer fingerprints, most bytes are those that every store has
 
 
@@ -14,6 +15,6 @@ def scan_advice(fingerprint_count: int, own: int, radius: int, width: Width) -> 
     told = f"radius {radius} is over the store's {own}: every one of {fingerprint_count:,} fingerprints is compared"
     best = choose(fingerprint_count, radius, Requirements(width))
     if best.design.scans(fingerprint_count, radius):
-        return f"{told}. For radius {radius} that is the best design, too; scan() gives no notice"
+        return f"{told}. For radius {radius} that is the best design, too. {SILENT}"
     size = f", {best.bytes_per_fingerprint:.1f} bytes per fingerprint" if fingerprint_count >= FEWEST_TOLD else ""
-    return f"{told}. A store built with radius {radius} (design {best.name}{size}) looks them up; scan() gives no notice"
+    return f"{told}. A store built with radius {radius} (design {best.name}{size}) answers from its tables. {SILENT}"

@@ -58,8 +58,9 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
         table.add_row(*map(Text, row))
     page = io.StringIO()
     width = shutil.get_terminal_size().columns if terminal else _PLAIN_WIDTH
-    console = Console(file=page, width=width, force_terminal=terminal, color_system="auto" if terminal else None)
-    console.width = max(width, needed)  # a line that is too long is better than a number that is cut
+    width = max(width, needed)  # a line that is too long is better than a number that is cut
+    # A height, too: without both, Rich takes a width of 80 for terminals that it calls dumb.
+    console = Console(file=page, width=width, height=24, force_terminal=terminal, color_system="auto" if terminal else None)
     console.print(Text(title, style="bold"))
     console.print(table)
     text = "\n".join(line.rstrip() for line in page.getvalue().removesuffix("\n").split("\n"))

@@ -126,6 +126,8 @@ def plan(
 
 def _crossing(n: int, radius: int, width: int, crossing: Crossover) -> str:
     """Say where a scan takes less time than look-ups, in one line."""
+    if radius > lookup_radius(width):
+        return f"Above radius {lookup_radius(width)} there are no look-ups, only a scan."
     if crossing.radius > lookup_radius(width):
         told = f"For {count(n, 'fingerprint')}, look-ups take less time than a scan up to radius {lookup_radius(width)}, "
         told += f"above which there are none. At radius {radius} a scan is cheaper for "

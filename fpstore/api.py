@@ -195,6 +195,7 @@ def dedup(
     fingerprinter: Any = None,
     decimal: bool = False,
     signed: bool = False,
+    memory: int | str | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
     overwrite: bool = False,
@@ -238,8 +239,11 @@ def dedup(
         Fingerprints in text are decimal, not hexadecimal.
     signed : bool
         Signed integers are read as the bits of fingerprints.
+    memory : int or str, optional
+        For the tables that are sorted to find near-duplicates, as for :meth:`fpstore.Store.pairs`. Fingerprints and ids
+        are held besides.
     threads : int, optional
-        For making fingerprints; by default one per processor.
+        By default one per processor.
     progress : callable, optional
         Called as ``progress(phase, done, total)``; total is None if it is not known.
     overwrite : bool
@@ -281,7 +285,9 @@ def dedup(
     rules = Rules(check_radius(radius, how.width.bits), keep, group, unknown)
     corpus = open_corpus(source, None, text is True)
     target = None if output is None else check_output(output, corpus, check_flag(overwrite, "overwrite"))
-    found = find_duplicates(corpus, chosen, rules, fingerprinter, Resources(0, parse_threads(threads), progress))
+    found = find_duplicates(
+        corpus, chosen, rules, fingerprinter, Resources(parse_memory(memory), parse_threads(threads), progress)
+    )
     if target is not None:
         corpus.copy(found.kept, target)
     return Deduplication(kept_of(corpus, found.kept), found.clusters, found.unknown)

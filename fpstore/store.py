@@ -461,17 +461,21 @@ class Store:
 
     # Whole-corpus jobs
 
-    def pairs(self, radius: int | None = None, *, threads: int | None = None) -> Iterator[Pairs]:
+    def pairs(self, radius: int | None = None, *, memory: int | str | None = None, threads: int | None = None) -> Iterator[Pairs]:
         """Yield every pair of stored fingerprints within the radius, once, in batches. Later changes are not seen.
 
         The pairs are found by a join of permuted tables (Manku, Jain, Das Sarma, WWW 2007, section 3; Qin and Xiao, *Pigeonring*,
-        VLDB 2018), which are sorted for it: the store's own design and radius do not matter. It holds the fingerprints and two
-        sorted copies in memory: about 26 bytes for a fingerprint of 64 bits. Pairs are not held.
+        VLDB 2018), which are sorted for it: the store's own design and radius do not matter. Pairs are not held.
 
         Parameters
         ----------
         radius : int, optional
             0 to the width; by default the store's.
+        memory : int or str, optional
+            For the fingerprints and the tables that are sorted, such as "8GiB"; by default a quarter of this machine's memory.
+            About 26 bytes for a fingerprint of 64 bits are enough for all. With less, tables are sorted a part after the
+            other, and fingerprints that take more than half of it are mapped from a temporary file. Where a design compares
+            buckets that differ (at large radii), a table is always sorted as a whole.
         threads : int, optional
             By default one per processor.
 
@@ -494,14 +498,21 @@ class Store:
         """
         snapshot = self.snapshot()
         radius = self._radius if radius is None else check_radius(radius, self.width)
-        return pairs_of(snapshot, radius, parse_threads(threads))
+        return pairs_of(snapshot, radius, Resources(parse_memory(memory), parse_threads(threads)))
 
-    def clusters(self, radius: int | None = None, *, group: str = "connected", representative: str = "first") -> Clusters:
+    def clusters(
+        self,
+        radius: int | None = None,
+        *,
+        group: str = "connected",
+        representative: str = "first",
+        memory: int | str | None = None,
+        threads: int | None = None,
+    ) -> Clusters:
         """Return the groups of two or more documents that near-duplicates form.
 
         Two documents are connected if their fingerprints are equal or within the radius, and so are those that a chain of such
-        pairs connects. The pairs are not listed: the time does not grow with their number. It holds all fingerprints and ids in
-        memory, several times.
+        pairs connects. The pairs are not listed: the time does not grow with their number.
 
         Parameters
         ----------
@@ -516,6 +527,8 @@ class Store:
             where they are strings the one whose id the store saw first; the one with the least id, strings by code points; or
             the one whose fingerprint is nearest to the majority of the group, bit by bit (of connected documents where groups
             are greedy). With ``group="greedy"`` and with "central", each document must have one fingerprint.
+        memory, threads : optional
+            As for :meth:`pairs`. Besides, about 40 bytes per document are held.
 
         Returns
         -------
@@ -535,7 +548,7 @@ class Store:
         """
         snapshot = self.snapshot()
         radius = self._radius if radius is None else check_radius(radius, self.width)
-        return clusters_of(snapshot, radius, group, representative)
+        return clusters_of(snapshot, radius, group, representative, Resources(parse_memory(memory), parse_threads(threads)))
 
     # Changing
 

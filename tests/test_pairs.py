@@ -11,12 +11,13 @@ from commandline import failure, fine, run
 import fpstore
 from fpstore import _kernel
 from fpstore.design.families import lookup_radius
-from fpstore.design.joins import dealt, designs, everything, plan_join
+from fpstore.design.joins import dealt, designs, everything, plan_join, varying_bits
 from fpstore.design.sample import SAMPLE_SIZE, Sample
 from fpstore.errors import ClosedStoreError, InputError
 from fpstore.jobs import joining, linking
 from fpstore.jobs.joining import pairs_between, pairs_within
 from fpstore.jobs.linking import connected
+from fpstore.resources import Resources
 from fpstore.width import WIDTHS, Width, places_of
 
 
@@ -44,17 +45,17 @@ def wanted_sets(distances, radius):
     return out.tolist()
 
 
-def found_pairs(rows, design, threads=1):
+def found_pairs(rows, design, threads=1, memory=1 << 40):
     out = []
-    for part in pairs_within(rows, design, threads):
+    for part in pairs_within(rows, design, Resources(memory, threads)):
         places = (places_of(rows, side).tolist() for side in (part.a, part.b))
         out += zip(*places, part.distances.tolist(), strict=True)
     return sorted(out)
 
 
-def some_designs(count, radius, width):
+def some_designs(count, radius, width, bits=None):
     """Return the designs that are proposed for sets of several sizes, of which none has too many buckets for a test."""
-    made = {d.name: d for n in (count, 1 << 14, 1 << 20) for d in designs(n, radius, width)}
+    made = {d.name: d for n in (count, 1 << 14, 1 << 20) for d in designs(n, radius, width, bits)}
     return [d for d in made.values() if d.tables[0].prefix_bits <= 14]
 
 
@@ -67,7 +68,12 @@ def test_pairs_and_sets(width, kind):
     for radius in (0, 1, 3, 4, 7, 12, lookup_radius(width) + 1):
         pairs, sets = wanted_pairs(distances, radius), wanted_sets(distances, radius)
         some = some_designs(len(rows), radius, width)
-        for design in (some[i] for i in rng.choice(len(some), min(len(some), 3), replace=False)):
+        bits = varying_bits(rows, Width(width))
+        sample = Sample(rows, Width(width))
+        more = some_designs(len(rows), radius, width, bits)
+        chosen = [design for all_of in (some, more) for design in rng.permutation(all_of)[:3].tolist()]
+        chosen += [dealt(design, sample, bits) for design in chosen if design.tables[0].prefix_bits]
+        for design in chosen:
             assert found_pairs(rows, design) == pairs, (radius, design.name)
             assert connected(rows, design).tolist() == sets, (radius, design.name)
 
@@ -78,9 +84,9 @@ def wanted_between(rows, others, radius):
     return [(i, j, d) for i, some in enumerate(distances) for j, d in enumerate(some) if d <= radius]
 
 
-def found_between(rows, others, design, threads=1):
+def found_between(rows, others, design, threads=1, memory=1 << 40):
     out = []
-    for part in pairs_between(rows, others, design, threads):
+    for part in pairs_between(rows, others, design, Resources(memory, threads)):
         places = places_of(rows, part.a).tolist(), places_of(others, part.b).tolist()
         out += zip(*places, part.distances.tolist(), strict=True)
     return sorted(out)
@@ -98,8 +104,9 @@ def test_pairs_of_two_sets(width, kind):
         designs_here = some_designs(len(all_rows), radius, width)
         for rows, others in sides:
             design = designs_here[int(rng.integers(len(designs_here)))]
+            memory = int(rng.choice([1 << 12, 1 << 40]))
             rows, others = np.ascontiguousarray(rows), np.ascontiguousarray(others)
-            assert found_between(rows, others, design) == wanted_between(rows, others, radius), (radius, design.name)
+            assert found_between(rows, others, design, 1, memory) == wanted_between(rows, others, radius), (radius, design.name)
 
 
 def test_threads_share_a_join_of_two_sets():
@@ -137,7 +144,6 @@ def test_pairs_and_sets_of_every_design(isa, width, kind):
 def test_large_buckets(monkeypatch, isa, radius):
     """Rows of a bucket are brought together by parts of their tags, in groups that have more pairs than there is room for."""
     monkeypatch.setattr(joining, "BATCH_PAIRS", 1)
-    monkeypatch.setattr(linking, "BATCH_PAIRS", 1)
     chosen = _kernel.isa()
     _kernel.select_isa(isa)
     try:
@@ -170,12 +176,13 @@ def test_small_steps_and_threads(monkeypatch, radius):
     distances = brute(rows)
     monkeypatch.setattr(joining, "BATCH_PAIRS", 1)
     monkeypatch.setattr(joining, "LEAST_ROWS", 100)
-    monkeypatch.setattr(linking, "BATCH_PAIRS", 1)
     monkeypatch.setattr(linking, "HELD_LINKS", 10)
     for design in some_designs(len(rows), radius, 64)[:4]:
         for threads in (1, 3):
-            assert found_pairs(rows, design, threads) == wanted_pairs(distances, radius), (design.name, threads)
-        assert connected(rows, design).tolist() == wanted_sets(distances, radius), design.name
+            for memory in (1 << 40, 1 << 13):
+                assert found_pairs(rows, design, threads, memory) == wanted_pairs(distances, radius), (design.name, threads)
+                sets = connected(rows, design, Resources(memory, threads))
+                assert sets.tolist() == wanted_sets(distances, radius), design.name
 
 
 def test_a_family_of_all_near_each_other_is_not_listed():
@@ -183,7 +190,7 @@ def test_a_family_of_all_near_each_other_is_not_listed():
     bits = np.arange(1 << 16, dtype=np.uint64)
     rows = np.unique(bits << np.uint64(3))
     design = plan_join(len(rows), 16, 64)
-    links = sum(len(part.a) for part in linking.links_within(rows, design))
+    links = sum(len(part.a) for part in joining.links_within(rows, design))
     assert len(rows) - 1 <= links < len(rows) * len(design.tables)
     assert not connected(rows, design).any()
 

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fpstore.cli.options import Talk, json_option, output_option, pair_radius_option, store_argument, talk_options
+from fpstore.cli.options import (
+    Talk,
+    json_option,
+    memory_option,
+    output_option,
+    pair_radius_option,
+    store_argument,
+    talk_options,
+    threads_option,
+)
 from fpstore.cli.output import count
 from fpstore.cli.verb import Verb
 
@@ -36,15 +45,27 @@ COLUMNS = ("id", "cluster", "representative")
 )
 @output_option("Where to write: .tsv, .csv, .jsonl or .parquet")
 @json_option
+@memory_option
+@threads_option
 @talk_options
-def cluster(store: str, radius: int | None, group: str, representative: str, output: str, as_json: bool, talk: Talk) -> None:
+def cluster(
+    store: str,
+    radius: int | None,
+    group: str,
+    representative: str,
+    output: str,
+    as_json: bool,
+    memory: str | None,
+    threads: int | None,
+    talk: Talk,
+) -> None:
     """Find the clusters of near-duplicates: documents that pairs within the radius connect, also in chains.
 
     Writes a line `id cluster representative` per document that is in a cluster of two or more, cluster by cluster, the
     representative first, separated by tabs, without a header; with --json, an object per line. Clusters are numbered from 0.
 
     $ fpstore cluster crawl.fps --radius 2 --no-progress
-    $ fpstore cluster crawl.fps --output clusters.parquet
+    $ fpstore cluster crawl.fps --output clusters.parquet --memory 4GiB --threads 2
     $ fpstore cluster crawl.fps --group greedy --representative smallest --json --quiet
     """
     import fpstore
@@ -52,7 +73,7 @@ def cluster(store: str, radius: int | None, group: str, representative: str, out
 
     form = "jsonl" if as_json else None
     with fpstore.open(store) as opened, open_writer(output, format=form, columns=COLUMNS, width=opened.width) as writer:
-        found = opened.clusters(radius, group=group, representative=representative)
+        found = opened.clusters(radius, group=group, representative=representative, memory=memory, threads=threads)
         writer.write(found.columns())
     talk.note(summary(found))
 

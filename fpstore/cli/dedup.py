@@ -11,7 +11,7 @@ import click
 from fpstore.cli import types
 from fpstore.cli.cluster import COLUMNS
 from fpstore.cli.documents import SIMHASH_PARAMETERS, Notices, Shingles, shingle_options, suffix_option
-from fpstore.cli.options import Talk, grouped, json_option, refuse, talk_options, threads_option, width_option
+from fpstore.cli.options import Talk, grouped, json_option, memory_option, refuse, talk_options, threads_option, width_option
 from fpstore.cli.output import count, print_json, print_table, shown, some_ids
 from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb
@@ -92,6 +92,7 @@ which_options = grouped(
     "--clusters", metavar="FILE", help="Also write the clusters, as fpstore cluster does: .tsv, .csv, .jsonl or .parquet."
 )
 @click.option("--force", is_flag=True, help="Replace files that exist.")
+@memory_option
 @threads_option
 @json_option
 @talk_options
@@ -105,6 +106,7 @@ def dedup(
     suffix: Sequence[str],
     clusters: str | None,
     force: bool,
+    memory: str | None,
     threads: int | None,
     as_json: bool,
     talk: Talk,
@@ -119,13 +121,13 @@ def dedup(
     $ fpstore dedup pages.jsonl clean.jsonl --text-field text --score-field score --keep highest --unknown drop --json --force
     $ fpstore dedup hashes.csv clean.csv --fingerprint-field hash --decimal --signed --width 64 --radius 2 --group greedy
     $ fpstore dedup notes clean --text --suffix .txt --shingle chars --shingle-size 5 --weighting set --threads 1 --quiet
-    $ fpstore dedup corpus.parquet clean.parquet --text-field text --force --no-progress
+    $ fpstore dedup corpus.parquet clean.parquet --text-field text --memory 4GiB --force --no-progress
     """
     from fpstore.io import open_writer
     from fpstore.io.corpus import Chosen
     from fpstore.jobs.corpora import open_corpus
     from fpstore.jobs.dedup import Rules, check_output, chosen_columns, find_duplicates
-    from fpstore.resources import Resources, parse_threads
+    from fpstore.resources import Resources, parse_memory, parse_threads
     from fpstore.width import check_width
 
     if columns.fingerprint_field:
@@ -143,7 +145,7 @@ def dedup(
     if listing == target:
         raise click.UsageError("OUTPUT and --clusters name the same file")
     with Bars(talk.bars, corpus) as bars:
-        resources = Resources(0, parse_threads(threads), bars)
+        resources = Resources(parse_memory(memory), parse_threads(threads), bars)
         found = find_duplicates(corpus, chosen, Rules(**dataclasses.asdict(which)), shingles.fingerprinter(), resources)
         bars("writing", int(found.kept.sum()))
         if listing is None:

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from fpstore.cli.options import Talk, json_option, output_option, pair_radius_option, store_argument, talk_options, threads_option
+from fpstore.cli.options import (
+    Talk,
+    json_option,
+    memory_option,
+    output_option,
+    pair_radius_option,
+    store_argument,
+    talk_options,
+    threads_option,
+)
 from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb
 
@@ -24,9 +33,12 @@ MOST_ROWS = 1 << 20  # that are written together
 @pair_radius_option
 @output_option("Where to write: .tsv, .csv, .jsonl or .parquet")
 @json_option
+@memory_option
 @threads_option
 @talk_options
-def pairs(store: str, radius: int | None, output: str, as_json: bool, threads: int | None, talk: Talk) -> None:
+def pairs(
+    store: str, radius: int | None, output: str, as_json: bool, memory: str | None, threads: int | None, talk: Talk
+) -> None:
     """Find all pairs of documents whose fingerprints differ, in at most so many bits.
 
     Writes a line `a b distance id_a id_b` per pair of ids, the lesser fingerprint first, separated by tabs, without a
@@ -34,7 +46,7 @@ def pairs(store: str, radius: int | None, output: str, as_json: bool, threads: i
     a pair here: fpstore cluster brings them together, and fpstore export lists them.
 
     $ fpstore pairs crawl.fps --radius 2 --quiet
-    $ fpstore pairs crawl.fps --output pairs.parquet --threads 2
+    $ fpstore pairs crawl.fps --output pairs.parquet --memory 4GiB --threads 2
     $ fpstore pairs crawl.fps --json --no-progress
     """
     import fpstore
@@ -43,7 +55,7 @@ def pairs(store: str, radius: int | None, output: str, as_json: bool, threads: i
     with fpstore.open(store) as opened, Bars(talk.bars) as bars:
         found = 0
         with open_writer(output, format="jsonl" if as_json else None, columns=COLUMNS, width=opened.width) as writer:
-            for batch in opened.pairs(radius, threads=threads):
+            for batch in opened.pairs(radius, memory=memory, threads=threads):
                 for data in rows_of_ids(batch):
                     writer.write(data)
                 found += len(batch)

@@ -52,19 +52,20 @@ def deal(block_count: int, bucket_bits: int, radius: int, sample: Sample) -> Des
     cut, kept = deal_in_turn(block_count, bits)
     dealt = np.array(cut[kept:])
     threshold = max(*spread(block_count, radius)[kept:], 1)
-    _exchange(dealt, bucket_bits, threshold, sample.differences(PAIRS))
+    exchange(dealt, bucket_bits, threshold, sample)
     blocks = [sorted(block[:bucket_bits]) + sorted(block[bucket_bits:]) for block in dealt.tolist()]
     return Design(
         f"{DEALT}-{block_count}-{bucket_bits}", radius, tuple(column_tables(cut[:kept] + blocks, bucket_bits, radius, bits))
     )
 
 
-def _exchange(blocks: npt.NDArray[np.int64], bucket_bits: int, threshold: int, planes: Bits) -> None:
-    """Exchange bits of the blocks as long as that lowers what look-ups are expected to meet.
+def exchange(blocks: npt.NDArray[np.int64], bucket_bits: int, threshold: int, sample: Sample) -> None:
+    """Exchange bits of blocks, whose first so many are a bucket, as long as that lowers what look-ups are expected to meet.
 
     The share of pairs within t of b bits is at most the mean of w^(d - t) over their distances d, for every w below 1; the
     bound is least at about w = t / (b - t) (Chernoff). It is far more certain than a count of the few pairs that are so near.
     """
+    planes = sample.differences(PAIRS)
     weights = (threshold / max(bucket_bits - threshold, threshold + 1)) ** np.arange(bucket_bits + 1)
     rng = np.random.default_rng(SEED)
     distances = [planes[block[:bucket_bits]].sum(axis=0, dtype=np.uint8) for block in blocks]

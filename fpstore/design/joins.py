@@ -8,7 +8,6 @@ is exact). Each row of a bucket is compared with those of the buckets that diffe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from math import comb
 from operator import itemgetter
@@ -19,17 +18,16 @@ import numpy as np
 from fpstore.aliases import Words
 from fpstore.cached import cached_property
 from fpstore.design.columns import columns
-from fpstore.design.dealing import deal
+from fpstore.design.dealing import exchange
 from fpstore.design.families import lookup_radius
 from fpstore.design.sample import Sample
-from fpstore.design.tables import LEAST_BUCKET_BITS, MOST_BUCKET_BITS, ROWS, TAG_BITS, TableSpec, identity, spread
-from fpstore.errors import InputError
+from fpstore.design.tables import COPIES, LEAST_BUCKET_BITS, MOST_BUCKET_BITS, ROWS, TAG_BITS, TableSpec, spread
 from fpstore.width import WORD_BITS, Width
 
 MOST_BLOCKS = 40
-SAMPLED_PLANS = 8  # the best for a uniform set, which are compared by the sample
-DEALT_PLANS = 2  # the best of them, of which those with dealt bits are compared, too
-SAMPLED_FROM = 1 << 17  # of fewer rows, every pair can be compared in about a second: planning from a sample takes as long
+SAMPLED_PLANS = 8  # the best for a uniform set, which are compared by the sample, with those of dealt bits
+SAMPLED_FROM = 1 << 15  # of fewer rows, every pair can be compared in about a second: planning from a sample takes as long
+PIECE_ROWS = 1 << 16
 
 
 class JoinWork(NamedTuple):
@@ -87,36 +85,83 @@ class JoinDesign:
         return Width(bits).rows(sum(1 << (bits - 1 - bit) for bit in some) for some in sets)
 
 
-def everything(radius: int, width: int) -> JoinDesign:
-    """Return the design that compares every pair."""
-    return JoinDesign("scan", radius, (TableSpec(identity(width), 0, 0, tag_bits=min(width, TAG_BITS)),), (0,), (radius,))
+def everything(radius: int, width: int, bits: Sequence[int] | None = None) -> JoinDesign:
+    """Return the design that compares every pair, first by a tag of the first of some bits."""
+    tag = range(width)[:TAG_BITS] if bits is None else bits[:TAG_BITS]
+    permutation = bytes([*tag, *sorted(set(range(width)).difference(tag))])
+    return JoinDesign("scan", radius, (TableSpec(permutation, 0, 0, tag_bits=len(tag)),), (0,), (radius,))
 
 
-def designs(count: int, radius: int, width: int) -> Iterator[JoinDesign]:
-    """Yield the designs that are worth comparing for a set of so many."""
-    yield everything(radius, width)
+def varying_bits(rows: Words, width: Width, first: Words | None = None) -> list[int]:
+    """Return the bits in which some rows differ from each other, or from another row (an array of it alone)."""
+    first = rows[:1] if first is None else first
+    differing = np.zeros_like(first)
+    for piece in (rows[start : start + PIECE_ROWS] for start in range(0, len(rows), PIECE_ROWS)):
+        differing |= np.bitwise_or.reduce(piece ^ first, axis=0)
+    return np.flatnonzero(np.unpackbits(width.to_bytes(differing))).tolist() if len(rows) else []
+
+
+def designs(count: int, radius: int, width: int, bits: Sequence[int] | None = None) -> Iterator[JoinDesign]:
+    """Yield the designs that are worth comparing for a set of so many.
+
+    Parameters
+    ----------
+    count, radius, width : int
+    bits : sequence of int, optional
+        Those in which fingerprints differ, the most telling first; by default all.
+    """
+    yield everything(radius, width, bits)
+    bits = range(width) if bits is None else bits
     if radius > lookup_radius(width):
         return
     wanted = max(count.bit_length() - 5, LEAST_BUCKET_BITS)
     for blocks in range(1, min(MOST_BLOCKS, radius + 1) + 1):
-        most = min(width // blocks, wanted, MOST_BUCKET_BITS)
-        for bits in {*range(most - 4, most + 1, 2), min(most, TAG_BITS)}:  # larger buckets are fewer, which may cost less
-            with suppress(InputError):  # too few bits, or every bucket would be looked at
-                yield _ring(f"columns-{blocks}-{bits}", columns(blocks, radius, width, bits), radius)
+        most = min(len(bits) // blocks, wanted, MOST_BUCKET_BITS)
+        for bucket in {*range(most - 4, most + 1, 2), min(most, TAG_BITS)}:  # larger buckets are fewer, which may cost less
+            if bucket > max(spread(blocks, radius)):  # otherwise every bucket would be looked at
+                yield _plain(blocks, bucket, radius, width, bits)
 
 
-def dealt(design: JoinDesign, sample: Sample) -> JoinDesign:
-    """Return the design with its bits dealt to the blocks by a sample; InputError if there are none to deal."""
-    blocks, bits = len(design.tables), design.tables[0].prefix_bits
-    return _ring(f"dealt-{blocks}-{bits}", deal(blocks, bits, design.radius, sample).tables, design.radius)
+def _plain(blocks: int, bucket: int, radius: int, width: int, bits: Sequence[int]) -> JoinDesign:
+    """Return the design of blocks of successive bits."""
+    length = len(bits) // blocks
+    if len(bits) == width and bucket >= LEAST_BUCKET_BITS:  # the first table is in the order of the fingerprints
+        tables = [table for table in columns(blocks, radius, width, bucket) if table.kind != ROWS]
+        return _ring(f"columns-{blocks}-{bucket}", tables, radius)
+    cut = [bits[place * length : (place + 1) * length] for place in range(blocks)]
+    return _ring(f"columns-{blocks}-{bucket}", _tables(cut, bucket, radius, width), radius)
 
 
-def _ring(name: str, specs: Sequence[TableSpec], radius: int) -> JoinDesign:
+def dealt(design: JoinDesign, sample: Sample, bits: Sequence[int] | None = None) -> JoinDesign:
+    """Return a design of as many blocks, with the bits dealt to them by a sample, so that all blocks tell as much."""
+    telling = sample.telling(range(design.width.bits) if bits is None else bits)
+    blocks = len(design.tables)
+    length = len(telling) // blocks
+    bucket = min(design.tables[0].prefix_bits, length)
+    cut = np.array(telling[: blocks * length]).reshape(length, blocks).T.copy()
+    if blocks > 1 and bucket:
+        exchange(cut, bucket, max(*spread(blocks, design.radius), 1), sample)
+    tables = _tables([sample.telling(block) for block in cut.tolist()], bucket, design.radius, design.width.bits)
+    return _ring(f"dealt-{blocks}-{bucket}", tables, design.radius)
+
+
+def _tables(cut: Sequence[Sequence[int]], bucket: int, radius: int, width: int) -> list[TableSpec]:
+    """Return the tables of a ring of blocks: the first bits of a block are its bucket, the first of the next one its tag."""
+    out = []
+    for place, flips in enumerate(spread(len(cut), radius)):
+        block, behind = cut[place], cut[(place + 1) % len(cut)]
+        tag = behind[:TAG_BITS] if len(cut) > 1 else block[bucket : bucket + TAG_BITS]
+        lead = [*block[:bucket], *tag]
+        rest = set(range(width)).difference(lead)
+        out.append(TableSpec(bytes([*lead, *sorted(rest)]), bucket, flips, COPIES, len(tag)))
+    return out
+
+
+def _ring(name: str, tables: Sequence[TableSpec], radius: int) -> JoinDesign:
     """Return the design of a ring for no more blocks than the radius needs: none of its tables is left out."""
-    tables = tuple(table for table in specs if table.kind != ROWS)
     thresholds = spread(len(tables), radius)
-    both = tuple(t + thresholds[(place + 1) % len(tables)] + 1 for place, t in enumerate(thresholds))
-    return JoinDesign(name, radius, tables, tuple(thresholds), both)
+    both = tuple(min(t + thresholds[(place + 1) % len(tables)] + 1, radius) for place, t in enumerate(thresholds))
+    return JoinDesign(name, radius, tuple(tables), tuple(thresholds), both)
 
 
 def work(design: JoinDesign, count: int, sample: Sample | None = None) -> JoinWork:
@@ -149,7 +194,14 @@ def nanoseconds(done: JoinWork, count: int, queries: int | None = None) -> float
     return count * (ordered + compared / 2) if queries is None else (count + queries) * ordered + queries * compared
 
 
-def plan_join(count: int, radius: int, width: int, sample: Sample | None = None, queries: int | None = None) -> JoinDesign:
+def plan_join(
+    count: int,
+    radius: int,
+    width: int,
+    sample: Sample | None = None,
+    queries: int | None = None,
+    bits: Sequence[int] | None = None,
+) -> JoinDesign:
     """Return the design with the least estimated time for the pairs of a set.
 
     Parameters
@@ -161,17 +213,17 @@ def plan_join(count: int, radius: int, width: int, sample: Sample | None = None,
         Some of the rows; by default they are uniform.
     queries : int, optional
         The rows of the other set; by default the set is joined with itself.
+    bits : sequence of int, optional
+        Those in which fingerprints differ; by default all.
     """
 
     def priced(some: Iterable[JoinDesign], sample: Sample | None) -> list[tuple[float, JoinDesign]]:
         return sorted(((nanoseconds(work(design, count, sample), count, queries), design) for design in some), key=itemgetter(0))
 
-    plans = priced(designs(count, radius, width), None)
+    plans = priced(designs(count, radius, width, bits), None)
     if sample is None or not sample.skewed:
         return plans[0][1]
-    plans = priced([design for _, design in plans[:SAMPLED_PLANS]] + [everything(radius, width)], sample)
-    others = []
-    for _, design in plans[:DEALT_PLANS]:
-        with suppress(InputError):
-            others.append(dealt(design, sample))
-    return min([*plans, *priced(others, sample)], key=itemgetter(0))[1]
+    best = [design for _, design in plans[:SAMPLED_PLANS]]
+    others = [dealt(design, sample, bits) for design in best if design.tables[0].prefix_bits]
+    telling = sample.telling(range(width) if bits is None else bits)
+    return min(priced([*best, *others, everything(radius, width, telling)], sample), key=itemgetter(0))[1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import comb
 
 import numpy as np
@@ -112,6 +112,10 @@ class Sample:
             if mask:
                 out += np.bitwise_count((queries[:, word, None] ^ points[None, :, word]) & np.uint64(mask))
         return out
+
+    def telling(self, bits: Iterable[int]) -> list[int]:
+        """Return bits in the order of how even their values are: the first ones tell most fingerprints apart."""
+        return sorted(bits, key=lambda bit: (-self._evenness[bit], bit))
 
     def differences(self, pairs: int) -> Distances:
         """Return for each bit, a row, whether it differs in about so many pairs of fingerprints: 0 or 1."""

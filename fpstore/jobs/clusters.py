@@ -26,6 +26,7 @@ from fpstore.jobs.grouping import (
 from fpstore.jobs.linking import connected
 from fpstore.jobs.pairs import join_design, rows_of
 from fpstore.query.snapshot import Snapshot
+from fpstore.resources import Resources
 
 
 class Clusters:
@@ -116,12 +117,12 @@ class Deduplication(NamedTuple):
     unknown: int
 
 
-def clusters_of(snapshot: Snapshot, radius: int, group: str, representative: str) -> Clusters:
+def clusters_of(snapshot: Snapshot, radius: int, group: str, representative: str, resources: Resources) -> Clusters:
     """Return the clusters of a snapshot; see :meth:`fpstore.Store.clusters`."""
     check_choice(group, GROUPINGS, "group")
     check_choice(representative, RULES[:-1], "representative")
-    rows = rows_of(snapshot)
-    sets = connected(rows, join_design(rows, radius, snapshot.width))
+    rows, left = rows_of(snapshot, resources)
+    sets = connected(rows, join_design(rows, radius, snapshot.width), left)
     places, documents = _by_document(snapshot)
     again = np.flatnonzero(~differs(documents))
     if len(again):  # a document of several fingerprints connects what they are connected with

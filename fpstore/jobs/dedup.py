@@ -160,7 +160,7 @@ def find_duplicates(
     rows = np.flatnonzero(documents.known)
     resources.report("comparing", 0)
     fingerprints, places = distinct_places(documents.fingerprints)
-    sets = connected(fingerprints, join_design(fingerprints, rules.radius, chosen.width))[places]
+    sets = connected(fingerprints, join_design(fingerprints, rules.radius, chosen.width), resources)[places]
     members = members_of(sets, np.arange(len(rows), dtype=np.uint64))
     if rules.group == "greedy" or rules.keep != "first":
         own = documents.fingerprints[members.documents]

@@ -1,11 +1,13 @@
-"""Joins: the pairs within a radius of a set in memory, in batches."""
+"""Joins: the pairs within a radius of a set in memory, or of two, in batches."""
 
 from __future__ import annotations
 
+import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,13 +15,18 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.design.joins import JoinDesign
-from fpstore.design.tables import TableSpec, identity
+from fpstore.design.tables import TableSpec
+from fpstore.errors import InputError
+from fpstore.jobs.sorting import SortedTable, Span, TableSorter, sorted_span, spans_of
+from fpstore.resources import Resources
 from fpstore.threads import Job, Pool
-from fpstore.width import Distances, rows_like
+from fpstore.width import Distances, words_of
 
 BATCH_PAIRS = 1 << 18
 LEAST_ROWS = 1 << 15  # of a part of a table that a thread takes
-PARTS = 4  # of a table for each thread
+PARTS = 4  # of a sorted table for each thread
+TAG_BYTES, LINK_BYTES = 2, 16  # of a row of a sorted table, besides the row and a scratch array; of one whose links are searched
+UNBOUNDED = Resources(1 << 62, 1)
 
 
 class PairColumns(NamedTuple):
@@ -30,48 +37,21 @@ class PairColumns(NamedTuple):
     distances: Distances
 
 
-class SortedTable(NamedTuple):
-    """Rows in the order of the buckets of a table, where each bucket begins, and the tags."""
+class Search(Protocol):
+    """What finds pairs, some at a time."""
 
-    rows: Words
-    starts: Words
-    tags: npt.NDArray[np.uint16]
+    @property
+    def done(self) -> bool:
+        """Whether there are no more."""
 
-
-class TableSorter:
-    """Sorts a set for one table after the other, in the same arrays.
-
-    Parameters
-    ----------
-    rows : Words
-        Distinct rows, ascending.
-    writable : bool
-        Return a copy even for the table in the order of the rows, because the caller writes to it.
-    """
-
-    def __init__(self, rows: Words, writable: bool = False) -> None:
-        self._rows = rows
-        self._writable = writable
-        self._out, self._scratch = (rows_like(rows, len(rows)) for _ in range(2))
-        self._tags = np.empty(len(rows) + _kernel.TAG_ROOM, np.uint16)
-
-    def sorted(self, table: TableSpec) -> SortedTable:
-        """Return the rows in the order of a table's buckets; what was returned before must not be used any more."""
-        ordered = self._rows
-        if table.permutation != identity(table.width.bits):
-            ordered = self._out
-            _kernel.permute_sort(
-                self._rows, np.frombuffer(table.permutation, np.uint8), ordered, self._scratch, max(table.prefix_bits, 1)
-            )
-        elif self._writable:
-            ordered = self._out
-            ordered[:] = self._rows
-        starts = np.empty((1 << table.prefix_bits) + 1, np.uint64)
-        _kernel.index_rows(ordered, table.prefix_bits, starts, self._tags)
-        return SortedTable(ordered, starts, self._tags)
+    def more(self, room: int, stop: _kernel.Stop | None = None) -> tuple[Words, Words, npt.NDArray[np.uint16]]:
+        """Return about so many at most."""
 
 
-def pairs_within(rows: Words, design: JoinDesign, threads: int = 1) -> Iterator[PairColumns]:
+Start = Callable[[Sequence[SortedTable], Span], Search]  # of the search in some buckets of a table
+
+
+def pairs_within(rows: Words, design: JoinDesign, resources: Resources = UNBOUNDED) -> Iterator[PairColumns]:
     """Yield the pairs of a set in memory.
 
     Parameters
@@ -79,15 +59,16 @@ def pairs_within(rows: Words, design: JoinDesign, threads: int = 1) -> Iterator[
     rows : Words
         Distinct rows, ascending.
     design : JoinDesign
-    threads : int
-        They share the buckets of a table; each table is sorted by one, and a design of one bucket is compared by one.
+    resources : Resources
+        Threads share the buckets of a table; one of a design that flips bits is sorted by one, and a design of one bucket is
+        compared by one. The memory is that of the tables.
     """
-    sorter = TableSorter(rows)
-    for number, spec in enumerate(design.tables):
-        yield from _met(design, number, sorter.sorted(spec), None, threads)
+    if design.radius == 0:
+        return iter(())  # rows are distinct
+    return _found([rows], design, partial(_join, design), resources)
 
 
-def pairs_between(rows: Words, others: Words, design: JoinDesign, threads: int = 1) -> Iterator[PairColumns]:
+def pairs_between(rows: Words, others: Words, design: JoinDesign, resources: Resources = UNBOUNDED) -> Iterator[PairColumns]:
     """Yield the pairs of a row of one set in memory and a row of another, in this order.
 
     Parameters
@@ -95,57 +76,135 @@ def pairs_between(rows: Words, others: Words, design: JoinDesign, threads: int =
     rows, others : Words
         Distinct rows, ascending. It is faster if the first are fewer.
     design : JoinDesign
-    threads : int
+    resources : Resources
         As for :func:`pairs_within`.
     """
-    sorter, other = TableSorter(rows), TableSorter(others)
-    for number, spec in enumerate(design.tables):
-        yield from _met(design, number, sorter.sorted(spec), other.sorted(spec), threads)
+    return _found([rows, others], design, partial(_join, design), resources)
 
 
-def _met(
-    design: JoinDesign, number: int, table: SortedTable, opposite: SortedTable | None, threads: int
-) -> Iterator[PairColumns]:
-    """Yield the pairs of one table."""
-    spec, count = design.tables[number], len(table.rows)
-    parts = max(min(count // LEAST_ROWS, PARTS * threads), 1) if threads > 1 else 1
-    wanted = np.arange(1, parts, dtype=np.uint64) * np.uint64(count) // np.uint64(parts)
-    inner = np.searchsorted(table.starts, wanted).tolist()
-    bounds = [0, *inner, 1 << spec.prefix_bits]
-    joins = [_join(design, number, table, opposite, span) for span in pairwise(bounds) if span[0] < span[1]]
-    yield from _streamed(joins, threads)
+def links_within(rows: Words, design: JoinDesign, resources: Resources = UNBOUNDED) -> Iterator[PairColumns]:
+    """Yield links of a set in memory: fewer from each table than the set has rows, however many pairs there are.
+
+    Parameters
+    ----------
+    rows : Words
+        Distinct rows, ascending; they are left as they are.
+    design : JoinDesign
+    resources : Resources
+        As for :func:`pairs_within`; a design that flips bits is searched by one thread.
+    """
+    if design.radius == 0:
+        return iter(())
+    return _found([rows], design, partial(_linking, design), resources, linked=True)
 
 
-def _join(
-    design: JoinDesign, number: int, table: SortedTable, opposite: SortedTable | None, span: tuple[int, int]
-) -> _kernel.PairJoin:
+def _join(design: JoinDesign, number: int, sides: Sequence[SortedTable], span: Span) -> _kernel.PairJoin:
     spec, upto = design.tables[number], number + 1
     return _kernel.PairJoin(
-        *table, np.frombuffer(spec.permutation, np.uint8), design.bucket_masks[:upto], design.tag_masks[:upto],
-        list(design.flips[:upto]), list(design.both[:upto]), spec.tag_bits, design.radius, *span, opposite,
+        *sides[0], np.frombuffer(spec.permutation, np.uint8), design.bucket_masks[:upto], design.tag_masks[:upto],
+        list(design.flips[:upto]), list(design.both[:upto]), spec.tag_bits, design.radius, *span,
+        sides[1] if len(sides) > 1 else None,
     )  # fmt: skip
 
 
-def _streamed(joins: list[_kernel.PairJoin], threads: int) -> Iterator[PairColumns]:
-    if threads == 1 or len(joins) == 1:
-        for join in joins:
-            while not join.done:
-                yield PairColumns(*join.more(BATCH_PAIRS))
+def _linking(design: JoinDesign, number: int, sides: Sequence[SortedTable], span: Span) -> _kernel.Linking:
+    spec = design.tables[number]
+    permutation = np.frombuffer(spec.permutation, np.uint8)
+    return _kernel.Linking(*sides[0], permutation, design.flips[number], design.both[number], spec.tag_bits, design.radius)
+
+
+def _found(
+    sides: Sequence[Words], design: JoinDesign, start: Callable[..., Search], resources: Resources, *, linked: bool = False
+) -> Iterator[PairColumns]:
+    """Yield what is found in each table: sorted as a whole, or a span of its buckets after the other where spans do not meet."""
+    threads = resources.threads
+    sorters: list[TableSorter] = []
+    for number, spec in enumerate(design.tables):
+        search = partial(start, number)
+        parts = _parts(sides, design.flips[number], resources, linked)
+        if parts > 1:
+            sorters = []
+            spans = spans_of(max(sides, key=len), spec, parts)
+            yield from _streamed([_Task(partial(_sort_and_start, sides, spec, search, linked, span)) for span in spans], threads)
+            continue
+        sorters = sorters or [TableSorter(rows, linked) for rows in sides]
+        tables = [sorter.sorted(spec) for sorter in sorters]
+        spans = [Span(0, 1 << spec.prefix_bits)]
+        if threads > 1 and not linked:
+            spans = _even_spans(tables[0], max(min(len(tables[0].rows) // LEAST_ROWS, PARTS * threads), 1))
+        yield from _streamed([_Task(partial(_start, search, tables, span)) for span in spans], threads)
+
+
+def _start(search: Start, tables: Sequence[SortedTable], span: Span, stop: _kernel.Stop | None) -> Search:
+    return search(tables, span)
+
+
+def _sort_and_start(
+    sides: Sequence[Words], spec: TableSpec, search: Start, linked: bool, span: Span, stop: _kernel.Stop | None
+) -> Search:
+    return search([sorted_span(rows, spec, span, writable=linked, stop=stop) for rows in sides], span)
+
+
+def _parts(sides: Sequence[Words], flips: int, resources: Resources, linked: bool) -> int:
+    """Return in how many spans to sort a table: one where a pair may meet in buckets that differ."""
+    if flips:
+        return 1
+    count = sum(map(len, sides))
+    row = 16 * words_of(sides[0]) + TAG_BYTES + (LINK_BYTES if linked else 0)
+    least = min(resources.threads, max(count // LEAST_ROWS, 1))
+    needed = count * row * resources.threads // max(resources.memory, 1)
+    return max(least, needed + 1 if needed else 1)
+
+
+def _even_spans(table: SortedTable, parts: int) -> list[Span]:
+    """Return spans of a sorted table that have about as many rows each."""
+    count, last = len(table.rows), len(table.starts) - 1
+    wanted = np.arange(1, parts, dtype=np.uint64) * np.uint64(count) // np.uint64(parts)
+    bounds = [0, *np.searchsorted(table.starts, wanted).tolist(), last]
+    return [Span(first, end) for first, end in pairwise(bounds) if first < end]
+
+
+class _Task:
+    """A search that begins when it is first asked for more."""
+
+    def __init__(self, start: Callable[[_kernel.Stop | None], Search]) -> None:
+        self._start = start
+        self._search: Search | None = None
+        self.done = False
+
+    def more(self, stop: _kernel.Stop | None = None) -> PairColumns:
+        """Return some pairs."""
+        if self._search is None:
+            self._search = self._start(stop)
+        columns = PairColumns(*self._search.more(BATCH_PAIRS, stop=stop))
+        self.done = self._search.done
+        if self.done:
+            self._search = None  # the memory of its tables
+        return columns
+
+
+def _streamed(tasks: Iterable[_Task], threads: int) -> Iterator[PairColumns]:
+    waiting = deque(tasks)
+    if threads == 1 or len(waiting) == 1:
+        for task in waiting:
+            while not task.done:
+                yield task.more()
         return
-    stop = _kernel.Stop()
-    waiting = deque(joins)
-    running: deque[tuple[_kernel.PairJoin, Job[tuple[Words, Words, Distances]]]] = deque()
+    stop, process = _kernel.Stop(), os.getpid()
+    running: deque[tuple[_Task, Job[PairColumns]]] = deque()
     with Pool(threads) as pool:
         try:
             while waiting or running:
                 while waiting and len(running) < threads:
-                    join = waiting.popleft()
-                    running.append((join, pool.submit(join.more, BATCH_PAIRS, stop=stop)))
-                join, job = running.popleft()
-                columns = PairColumns(*job.result())
-                if not join.done:
-                    running.append((join, pool.submit(join.more, BATCH_PAIRS, stop=stop)))
+                    task = waiting.popleft()
+                    running.append((task, pool.submit(task.more, stop=stop)))
+                task, job = running.popleft()
+                columns = job.result()
+                if not task.done:
+                    running.append((task, pool.submit(task.more, stop=stop)))
                 yield columns
+                if os.getpid() != process:
+                    raise InputError("the pairs were asked for in another process: ask for them again in this one")
         except BaseException:
             stop.set()
             pool.cancel()

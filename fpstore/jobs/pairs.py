@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -9,11 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.aliases import Lims, Words
-from fpstore.design.joins import SAMPLED_FROM, JoinDesign, plan_join
+from fpstore.design.joins import SAMPLED_FROM, JoinDesign, plan_join, varying_bits
 from fpstore.design.sample import Sample
+from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError
 from fpstore.jobs.joining import PairColumns, pairs_within
 from fpstore.query.snapshot import Snapshot
+from fpstore.resources import Resources
 from fpstore.width import Distances, Width, distinct_places, empty_rows
 
 
@@ -96,27 +99,46 @@ class Pairs:
         return f"<fpstore.Pairs: {len(self)} pairs>"
 
 
-def rows_of(snapshot: Snapshot) -> Words:
-    """Return all fingerprints of a snapshot, ascending."""
-    rows = empty_rows(snapshot.totals.fingerprints, snapshot.width.words)
-    done = 0
-    for piece in snapshot.fingerprints():
-        rows[done : done + len(piece)] = piece[: len(rows) - done]
-        done += len(piece)
-    if done != len(rows):
-        path = snapshot.generation.folder
-        raise CorruptStoreError(f"{path}: holds {done} fingerprints, not {len(rows)}", path=path, expected=len(rows), got=done)
-    return rows
+def rows_of(snapshot: Snapshot, resources: Resources) -> tuple[Words, Resources]:
+    """Return all fingerprints of a snapshot, ascending, and what is left of the resources.
+
+    They are in memory, or in a temporary file that is mapped if they would take more than half of it.
+    """
+    count, words = snapshot.totals.fingerprints, snapshot.width.words
+    held = 8 * words * count
+    if held <= resources.memory // 2:
+        rows, done = empty_rows(count, words), 0
+        for piece in snapshot.fingerprints():
+            rows[done : done + len(piece)] = piece[: count - done]
+            done += len(piece)
+        _check_count(snapshot, done)
+        return rows, resources._replace(memory=resources.memory - held)
+    with refusing("a temporary file"), tempfile.TemporaryFile(buffering=0) as file:
+        done = 0
+        for piece in snapshot.fingerprints():
+            view = np.ascontiguousarray(piece).data.cast("B")
+            while len(view):
+                view = view[file.write(view) :]
+            done += len(piece)
+        _check_count(snapshot, done)
+        return np.memmap(file, np.uint64, "r", shape=count if words == 1 else (count, words)), resources
+
+
+def _check_count(snapshot: Snapshot, done: int) -> None:
+    if done != snapshot.totals.fingerprints:
+        path, expected = snapshot.generation.folder, snapshot.totals.fingerprints
+        raise CorruptStoreError(f"{path}: holds {done} fingerprints, not {expected}", path=path, expected=expected, got=done)
 
 
 def join_design(rows: Words, radius: int, width: Width) -> JoinDesign:
     """Return the design to take for the pairs of a set."""
-    return plan_join(len(rows), radius, width.bits, Sample(rows, width) if len(rows) >= SAMPLED_FROM else None)
+    sample = Sample(rows, width) if len(rows) >= SAMPLED_FROM else None
+    return plan_join(len(rows), radius, width.bits, sample, bits=varying_bits(rows, width))
 
 
-def pairs_of(snapshot: Snapshot, radius: int, threads: int) -> Iterator[Pairs]:
+def pairs_of(snapshot: Snapshot, radius: int, resources: Resources) -> Iterator[Pairs]:
     """Yield the pairs of a snapshot; see :meth:`fpstore.Store.pairs`."""
-    rows = rows_of(snapshot)
-    for columns in pairs_within(rows, join_design(rows, radius, snapshot.width), threads):
+    rows, left = rows_of(snapshot, resources)
+    for columns in pairs_within(rows, join_design(rows, radius, snapshot.width), left):
         if len(columns.a):
             yield Pairs(columns, snapshot)

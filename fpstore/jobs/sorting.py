@@ -1,0 +1,115 @@
+"""The tables of a join: a set in the order of the buckets of a table, all of it or the rows of some buckets."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel
+from fpstore.aliases import Words
+from fpstore.building.external_sort import in_pieces
+from fpstore.design.tables import TableSpec, identity
+from fpstore.width import WORD_BITS, leading_words, row_of_number, rows_like, words_of
+
+SAMPLED_ROWS = 1 << 12  # by which a table is cut into spans of about as many rows
+
+
+class Span(NamedTuple):
+    """Successive buckets of a table: from the first to that before the end."""
+
+    first: int
+    end: int
+
+
+class SortedTable(NamedTuple):
+    """Rows in the order of the buckets of a table, where each bucket begins, and the tags."""
+
+    rows: Words
+    starts: Words
+    tags: npt.NDArray[np.uint16]
+
+
+class TableSorter:
+    """Sorts a set for one table after the other, in the same arrays.
+
+    Parameters
+    ----------
+    rows : Words
+        Distinct rows, ascending.
+    writable : bool
+        Return a copy even for the table in the order of the rows, because the caller writes to it.
+    """
+
+    def __init__(self, rows: Words, writable: bool) -> None:
+        self._rows = rows
+        self._writable = writable
+        self._out, self._scratch = (rows_like(rows, len(rows)) for _ in range(2))
+        self._tags = np.empty(len(rows) + _kernel.TAG_ROOM, np.uint16)
+
+    def sorted(self, table: TableSpec) -> SortedTable:
+        """Return the rows in the order of a table's buckets; what was returned before must not be used any more."""
+        ordered = self._rows
+        if table.permutation != identity(table.width.bits):
+            ordered = self._out
+            _kernel.permute_sort(
+                self._rows, np.frombuffer(table.permutation, np.uint8), ordered, self._scratch, max(table.prefix_bits, 1)
+            )
+        elif self._writable:
+            ordered = self._out
+            ordered[:] = self._rows
+        return _indexed(ordered, table, self._tags)
+
+
+def sorted_span(rows: Words, table: TableSpec, span: Span, *, writable: bool, stop: _kernel.Stop | None = None) -> SortedTable:
+    """Return those rows of a set that are in some buckets of a table, in the order of its buckets; the others are empty.
+
+    Parameters
+    ----------
+    rows : Words
+        Distinct rows, ascending.
+    table : TableSpec
+    span : Span
+    writable : bool
+        As for :class:`TableSorter`.
+    stop : Stop, optional
+        When another thread sets it, this ends soon with InterruptedError.
+    """
+    words = words_of(rows)
+    shift = WORD_BITS * words - table.prefix_bits
+    low, high = span.first << shift, (span.end << shift) - 1
+    bounds = row_of_number(low, words), row_of_number(high, words)
+    permutation = np.frombuffer(table.permutation, np.uint8)
+    parts = [rows[:0]]
+    for piece in in_pieces([rows]):
+        if stop is not None and stop.is_set():
+            raise InterruptedError
+        kept = rows_like(rows, len(piece))
+        parts.append(kept[: _kernel.permute_select(piece, permutation, *bounds, kept)].copy())
+    ordered = np.concatenate(parts)
+    del parts
+    if table.permutation != identity(table.width.bits):
+        _kernel.sort_keys(ordered, np.empty_like(ordered), max(table.prefix_bits, 1), stop)
+    return _indexed(ordered, table, np.empty(len(ordered) + _kernel.TAG_ROOM, np.uint16))
+
+
+def spans_of(rows: Words, table: TableSpec, count: int) -> list[Span]:
+    """Return at most so many spans of the buckets of a table, which have about as many rows each."""
+    sample = np.ascontiguousarray(rows[:: len(rows) // SAMPLED_ROWS + 1])
+    permuted = rows_like(sample, len(sample))
+    words = words_of(rows)
+    everything = row_of_number(0, words), row_of_number((1 << WORD_BITS * words) - 1, words)
+    _kernel.permute_select(sample, np.frombuffer(table.permutation, np.uint8), *everything, permuted)
+    shift = np.uint64(WORD_BITS - table.prefix_bits)
+    buckets = np.sort(leading_words(permuted) >> shift) if table.prefix_bits else np.zeros(len(permuted), np.uint64)
+    cuts = buckets[np.arange(1, count) * len(buckets) // count] if len(buckets) else buckets
+    bounds = sorted({0, *cuts.tolist(), 1 << table.prefix_bits})
+    return [Span(*span) for span in pairwise(bounds)]
+
+
+def _indexed(ordered: Words, table: TableSpec, tags: npt.NDArray[np.uint16]) -> SortedTable:
+    starts = np.empty((1 << table.prefix_bits) + 1, np.uint64)
+    _kernel.index_rows(ordered, table.prefix_bits, starts, tags)
+    return SortedTable(ordered, starts, tags)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,9 +12,12 @@ from fpstore.aliases import Lims, Words
 from fpstore.design.joins import SAMPLED_FROM, JoinDesign, plan_join
 from fpstore.design.sample import Sample
 from fpstore.errors import CorruptStoreError
+from fpstore.io.tables import Columns, Tabular, arrow_table, taken
 from fpstore.jobs.joining import PairColumns, pairs_within
 from fpstore.query.snapshot import Snapshot
 from fpstore.width import Distances, Width, distinct_places, empty_rows
+
+MOST_ROWS = 1 << 20  # of pairs of ids that are made together
 
 
 class Pair(NamedTuple):
@@ -51,7 +54,7 @@ class PairIds(NamedTuple):
     b: npt.NDArray[np.intp]
 
 
-class Pairs:
+class Pairs(Tabular):
     """A batch of pairs of stored fingerprints, in columns. Iterates as :class:`Pair`.
 
     Attributes
@@ -80,6 +83,51 @@ class Pairs:
         """Return the ids of the fingerprints of the pairs: those of each fingerprint once, however many pairs it has."""
         rows, places = distinct_places(np.concatenate([self.rows_a, self.rows_b]))
         return PairIds(*self._snapshot.ids_of(rows), places[: len(self)], places[len(self) :])
+
+    def rows_of_ids(self) -> Iterator[Columns]:
+        """Yield the columns ``a``, ``b``, ``distance``, ``id_a``, ``id_b``, one row per pair of ids, at most a million at once.
+
+        Without pairs, it yields empty columns.
+        """
+        lims, ids, place_a, place_b = self.ids()
+        sizes_a, sizes_b = np.diff(lims)[place_a], np.diff(lims)[place_b]
+        a, b = self.a, self.b
+        before = np.concatenate([[0], np.cumsum(sizes_a * sizes_b)])
+        for start in range(0, max(int(before[-1]), 1), MOST_ROWS):
+            row = np.arange(start, min(start + MOST_ROWS, int(before[-1])))
+            pair = np.searchsorted(before, row, side="right") - 1
+            inside = row - before[pair]
+            yield {
+                "a": a[pair],
+                "b": b[pair],
+                "distance": self.distances[pair],
+                "id_a": taken(ids, lims[place_a[pair]] + inside // sizes_b[pair]),
+                "id_b": taken(ids, lims[place_b[pair]] + inside % sizes_b[pair]),
+            }
+
+    def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
+        """Return a ``pyarrow.Table`` with a row per pair of ids.
+
+        Parameters
+        ----------
+        names : dict of str to str, optional
+            Other names for some of the columns.
+
+        Returns
+        -------
+        pyarrow.Table
+            ``a`` and ``b`` (uint32, uint64, or fixed_size_binary(width / 8) above 64 bits), ``distance`` (uint8; of 256 bits
+            uint16), ``id_a`` and ``id_b`` (uint64 or string; large_string above 2 GiB).
+
+        Raises
+        ------
+        InputError
+            A name is wrong.
+        MissingExtraError
+            pyarrow is not installed.
+        CorruptStoreError
+        """
+        return arrow_table(self.rows_of_ids(), names)
 
     def __len__(self) -> int:
         return len(self.distances)

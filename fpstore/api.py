@@ -50,7 +50,7 @@ def build(
         Of 64 bits uint64, shape (n,); of 32 bits uint32; of 128 and 256 bits uint8, shape (n, width / 8), big-endian, or uint64,
         shape (n, width / 64), the most significant word first. At every width a sequence of int, bytes, rows of these arrays,
         or ``imagehash`` hashes; and an iterable of rows.
-        An array of numpy, or an object that converts itself to one: a pandas or polars Series, an Arrow array. Duplicates are
+        An array of numpy, or a column of pyarrow, polars or pandas, in which strings are hexadecimal digits. Duplicates are
         allowed: a fingerprint keeps the ids of all its rows.
     ids : optional
         One per row: non-negative integers below 2^64, or non-empty strings or paths. With an iterable of arrays, an

@@ -238,8 +238,9 @@ class Store:
         radius = self._radius if radius is None else self._checked_radius(radius, snapshot)
         if limit is not None:
             limit = check_whole(limit, 1, MOST_LIMIT, "limit")
-            columns, more = snapshot.probe_nearest(row_of_number(value, self._width.words), radius, 1, limit)
-            return MatchList(next(iter(Matches(*columns, IdLookup(self.path, snapshot), self._width))), bool(more[0]))
+            rows = row_of_number(value, self._width.words)
+            columns, more = snapshot.probe_nearest(rows, radius, 1, limit)
+            return MatchList(next(iter(self._matches(snapshot, rows, columns))), bool(more[0]))
         return self._outer(snapshot.probe(value, radius))
 
     def _one(self, fingerprint: Any) -> int:
@@ -265,6 +266,11 @@ class Store:
             return matches
         outer = self._width.outer
         return [match._replace(fingerprint=outer(match.fingerprint)) for match in matches]
+
+    def _matches(self, snapshot: Snapshot, queries: Words, columns: Any, **about: Any) -> Matches:
+        """Return the matches of queries; ``about`` has what else there is to say of each query."""
+        lims, rows, distances = columns
+        return Matches(lims, rows, distances, IdLookup(self.path, snapshot), self._width, queries, **about)
 
     def _checked_radius(self, radius: int, snapshot: Snapshot) -> int:
         """Check the radius of a probe, and warn if it takes a scan."""
@@ -307,10 +313,10 @@ class Store:
         if limit is not None:
             limit = check_whole(limit, 1, MOST_LIMIT, "limit")
             nearest_columns, more = snapshot.probe_nearest(queries, radius, parse_threads(threads), limit)
-            return Matches(*nearest_columns, IdLookup(self.path, snapshot), self._width, more=more)
+            return self._matches(snapshot, queries, nearest_columns, more=more)
         columns = snapshot.probe_columns(queries, radius, parse_threads(threads))
         assert columns is not None
-        return Matches(*columns, IdLookup(self.path, snapshot), self._width)
+        return self._matches(snapshot, queries, columns)
 
     def probe_batches(
         self, fingerprints: Any, radius: int | None = None, threads: int | None = None, matches: int = 1 << 22
@@ -350,7 +356,7 @@ class Store:
             if columns is None or (len(part) > 1 and len(columns[1]) > matches):
                 size = max(len(part) // 2, 1)
                 continue
-            yield Matches(*columns, IdLookup(self.path, snapshot), self._width)
+            yield self._matches(snapshot, part, columns)
             start += len(part)
             if len(columns[1]) < matches // 4:
                 size = min(size * 2, PROBE_QUERIES * workers)
@@ -371,10 +377,8 @@ class Store:
         if limit is not None:
             limit = check_whole(limit, 1, MOST_LIMIT, "limit")
             columns, more = snapshot.scan_nearest(queries, radius, parse_threads(threads), limit)
-            return Matches(*columns, IdLookup(self.path, snapshot), self._width, more=more)
-        return Matches(
-            *snapshot.scan_columns(queries, radius, parse_threads(threads)), IdLookup(self.path, snapshot), self._width
-        )
+            return self._matches(snapshot, queries, columns, more=more)
+        return self._matches(snapshot, queries, snapshot.scan_columns(queries, radius, parse_threads(threads)))
 
     @overload
     def nearest(
@@ -421,7 +425,7 @@ class Store:
         count = check_whole(count, 1, MOST_LIMIT, "count")
         radius = self.width if max_radius is None else check_radius(max_radius, self.width)
         columns = nearest(snapshot, queries, count, radius, parse_threads(threads))
-        matches = Matches(*columns, IdLookup(self.path, snapshot), self._width)
+        matches = self._matches(snapshot, queries, columns)
         return next(iter(matches)) if is_one(fingerprints, self._width) else matches
 
     # Ids
@@ -711,7 +715,7 @@ class Store:
         always = check_flag(always, "always")
         _check_optional_sync(sync)
         snapshot, columns, inserted = writer.probe_insert(rows, checked, radius, always, parse_threads(threads), sync)
-        return Matches(*columns, IdLookup(self.path, snapshot), self._width, inserted)
+        return self._matches(snapshot, rows, columns, inserted=inserted)
 
     def delete(self, ids: Any = None, fingerprints: Any = None, sync: str | None = None) -> int:
         """Remove documents by their ids, or fingerprints with all their ids. When this returns, no answer contains them.

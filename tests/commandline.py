@@ -62,6 +62,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     fresh = [(f ^ 7 << 40, f"{i}-new") for f, i in rows]
     (folder / "new.tsv").write_text("".join(f"{f:016x}\t{i}\n" for f, i in fresh))
     (folder / "new.csv").write_text("".join(f"{f},{i}\n" for f, i in fresh))
+    (folder / "signed.csv").write_text("".join(f"{f - (f >> 63 << 64)},{i}\n" for f, i in rows))
     (folder / "new.jsonl").write_text("".join(json.dumps({"hash": f"{f:016x}", "url": i}) + "\n" for f, i in fresh))
     (folder / "pdq.tsv").write_text("".join(f"{f:064x}\t{i}\n" for f, i in rows))
     (folder / "short.tsv").write_text("".join(f"{f >> 32:08x}\t{i}\n" for f, i in rows))

@@ -53,7 +53,9 @@ OWNERS = {
     "bitarray": ("format/huffman.py",),
     "click": ("cli/",),
     "rich": ("cli/",),
-    "pyarrow": ("io/arrow.py",),
+    "pyarrow": ("io/arrow.py", "io/tables.py"),
+    "pandas": ("io/tables.py",),
+    "polars": ("io/tables.py",),
     "PIL": ("hashing/",),
     "imagehash": ("hashing/",),
     "jieba": ("hashing/",),
@@ -62,7 +64,7 @@ OWNERS = {
     "xxhash": ("disk/folders.py", "disk/seal.py", "format/"),
 }
 DEPENDENCIES = {"bitarray", "click", "lmdb", "numpy", "rich", "xxhash", "zstandard"}
-EXTRAS = {"pyarrow", "PIL", "imagehash", "jieba"}
+EXTRAS = {"pyarrow", "pandas", "polars", "PIL", "imagehash", "jieba"}
 
 
 def relative(path):

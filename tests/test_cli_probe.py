@@ -39,7 +39,7 @@ def test_probe_writes_files_by_extension(folder: Path) -> None:
     assert Path("m.tsv").read_text() == lines
     assert Path("m.csv").read_text() == lines.replace("\t", ",")
     table = pq.read_table("m.parquet")
-    assert table.column_names == ["query", "fingerprint", "distance", "id"]
+    assert table.column_names == ["query", "fingerprint", "distance", "id", "row"]
     assert [str(kind) for kind in table.schema.types[:3]] == ["uint64", "uint64", "uint8"]
     rows = [f"{r['query']:016x}\t{r['fingerprint']:016x}\t{r['distance']}\t{r['id']}\n" for r in table.to_pylist()]
     assert "".join(rows) == lines

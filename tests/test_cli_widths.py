@@ -44,7 +44,7 @@ def test_matches_are_written_with_the_digits_of_their_width(bits, tmp_path):
     with queries.json_lines_writer(str(path), bits) as write:
         rows = width.rows(values)
         lims = np.array([0, *[1] * len(values)])
-        found = Matches(lims, rows[1:2], np.array([3], np.uint8), lambda matched: (np.array([0, 1]), ["a"]), width)
+        found = Matches(lims, rows[1:2], np.array([3], np.uint8), lambda matched: (np.array([0, 1]), ["a"]), width, rows)
         write(Chunk(width.outside(rows), None), found)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["query"] for line in lines] == [width.text(value) for value in values]

@@ -10,6 +10,7 @@ from inputs import MAX, put
 
 from fpstore.errors import InputError
 from fpstore.io.columns import parse_block
+from fpstore.io.digits import Digits
 from fpstore.io.jsonl import JsonlSource
 from fpstore.io.reader import Reader
 from fpstore.io.source import Fields, IdRule, InputFile
@@ -135,7 +136,7 @@ def test_fast_and_careful_json_reading_agree(tmp_path_factory, fingerprints, ids
     ],
 )
 def test_regular_blocks_take_the_fast_path(block, decimal, kind, expected):
-    fingerprints, ids = parse_block(block, b"\t", decimal, kind, plain=True)
+    fingerprints, ids = parse_block(block, b"\t", Digits(decimal=decimal), kind, plain=True)
     assert (fingerprints.tolist(), ids if ids is None else ids.tolist() if kind == "int" else ids.texts()) == expected
 
 
@@ -145,10 +146,10 @@ def test_regular_blocks_of_every_width_take_the_fast_path(bits):
     values = [value % 2**bits for value in values]
     for digits, decimal in ((f"{{:0{bits // 4}x}}", False), ("0x{:x}", False), (f"0X{{:0{bits // 4}X}}", False), ("{}", True)):
         lines = "".join(f"{digits.format(value)}\t{value % 7}\n" for value in values).encode()
-        fingerprints, ids = parse_block(lines, b"\t", decimal, "int", True, width)
+        fingerprints, ids = parse_block(lines, b"\t", Digits(width, decimal), "int", True)
         assert (width.numbers(fingerprints), ids.tolist()) == (values, [value % 7 for value in values])
     for digits, decimal in ((str(2**bits), True), (f"{2**bits:x}", False), (f"0x{2**bits:x}", False), ("f", False)):
-        assert parse_block(f"0x0\n{digits}\n".encode(), b"\t", decimal, None, False, width) is None
+        assert parse_block(f"0x0\n{digits}\n".encode(), b"\t", Digits(width, decimal)) is None
 
 
 def test_byte_order_mark_is_skipped_only_at_the_start(tmp_path):

@@ -247,7 +247,10 @@ LISTS = [
     (
         128,
         ["00"],
-        "fingerprints must be integers 0 to 2^128-1, or 16 bytes each, or image hashes, got str '00' at position 0, shape (1,)",
+        (
+            "fingerprints must be integers 0 to 2^128-1, or 16 bytes each, or image hashes, got str '00' at position 0, shape "
+            "(1,): int(text, 16) reads hexadecimal digits"
+        ),
     ),
     (
         256,
@@ -278,7 +281,14 @@ def test_other_widths_are_named_with_the_one_that_is_wanted(bits, values, messag
         (128, np.zeros(32, np.uint8), other("a fingerprint of 256 bits (dtype uint8, shape (32,))", 256, 128)),
         (256, -1, "a fingerprint is an int from 0 to 2^256 - 1, 32 bytes, or an image hash of 256 bits, got int -1"),
         (64, True, "a fingerprint is an int from 0 to 2^64 - 1, 8 bytes, or an image hash of 64 bits, got bool True"),
-        (64, "ff", "a fingerprint is an int from 0 to 2^64 - 1, 8 bytes, or an image hash of 64 bits, got str 'ff'"),
+        (
+            64,
+            "ff",
+            (
+                "a fingerprint is an int from 0 to 2^64 - 1, 8 bytes, or an image hash of 64 bits, got str 'ff': "
+                "int(text, 16) reads hexadecimal digits"
+            ),
+        ),
         (64, 1.0, "a fingerprint is an int from 0 to 2^64 - 1, 8 bytes, or an image hash of 64 bits, got float 1.0"),
     ],
 )

@@ -33,7 +33,6 @@ from fpstore.format.manifest import IDENTITY_BYTES, GenerationRecord, Manifest, 
 from fpstore.format.record import Totals
 from fpstore.format.stored_table import open_table
 from fpstore.format.table import table_name
-from fpstore.io.check import as_array
 from fpstore.resources import parse_memory, parse_threads
 from fpstore.string_column import StringColumn
 from fpstore.width import Width, check_width, empty_rows
@@ -83,8 +82,6 @@ class Options:
 def build_store(path: Path, source: Any, ids: Any, options: Options, overwrite: bool) -> None:
     """Write a complete store at ``path``, or nothing."""
     options = options.checked()
-    if hasattr(source, "__array__"):
-        source = as_array(source)
     with Target(path, overwrite) as folder:
         _Build(folder, options).run(source, ids)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import chain, islice
 from typing import Any
 
@@ -27,14 +28,17 @@ def known_rows(source: Any) -> int | None:
     if hasattr(source, "rows"):
         rows: int | None = source.rows
         return rows
-    if isinstance(source, np.ndarray):
-        return len(source) if source.ndim else None
+    if hasattr(source, "__array__"):
+        with suppress(TypeError):
+            return len(source)
+        return None
     return len(source) if isinstance(source, (list, tuple, range)) and not _is_list_of_arrays(source) else None
 
 
 def chunks(source: Any, ids: Any, width: Width) -> Iterator[Piece]:
     """Yield (fingerprints, ids) pieces of any accepted input: an array, an iterable of arrays, or a reader of fpstore.io."""
-    if isinstance(source, (np.ndarray, list, tuple, range)) and not _is_list_of_arrays(source, width):
+    single = isinstance(source, (list, tuple, range)) and not _is_list_of_arrays(source, width)
+    if single or hasattr(source, "__array__"):
         fingerprints = check_fingerprints(source, width)
         checked = None if ids is None else check_ids(ids, len(fingerprints))
         for start in range(0, len(fingerprints), SLICE_ROWS):

@@ -128,6 +128,7 @@ def build(
     $ fpstore build crawl.fps crawl.tsv --disk-budget 1GB --storage cold --prefer space --block-bytes 1024 --force --json
     $ fpstore build crawl.fps a.npy b.npy --index-ids --force
     $ fpstore build short.fps short.tsv --width 32
+    $ fpstore build signed.fps signed.csv --decimal --signed
     $ fpstore build pdq.fps pdq.tsv --width 256 --radius 31
     $ fpstore build notes.fps notes --text --suffix .txt --suffix .md
     $ fpstore build notes.fps notes --text --shingle chars --shingle-size 5 --weighting set --force

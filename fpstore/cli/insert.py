@@ -123,6 +123,7 @@ def insert(
     $ fpstore insert crawl.fps new.jsonl --fingerprint-field hash --id-field url --id-type str
     $ cut -f 1,2 new.tsv | fpstore insert crawl.fps - --format tsv --sync batch --merge-at 0.1 --quiet
     $ fpstore insert crawl.fps new.csv --decimal
+    $ fpstore insert crawl.fps signed.csv --decimal --signed
     $ fpstore insert crawl.fps new.tsv --upsert
     $ fpstore insert notes.fps notes --text --suffix .txt --json --no-progress
     """
@@ -243,7 +244,7 @@ def _told(counts: _Counts) -> Iterator[None]:
 
 def _writer_of_matches(output: str, as_json: bool, width: int) -> AbstractContextManager[queries.Write | None]:
     json_lines = queries.is_json(output, as_json and output == "-")
-    return queries.json_lines_writer(output, width) if json_lines else queries.rows_writer(output, False, width)
+    return queries.json_lines_writer(output, width) if json_lines else queries.rows_writer(output, width)
 
 
 def _begun(source: Iterable[Chunk]) -> Iterator[Chunk]:

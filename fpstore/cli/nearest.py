@@ -24,9 +24,11 @@ def nearest(request: asking.Request) -> None:
     $ fpstore nearest crawl.fps 9d3a5b1c00f7e642
     $ fpstore nearest crawl.fps 9d3a5b1c00f7e642 0x2a --count 10 --max-radius 16
     $ fpstore nearest crawl.fps --decimal 42 -k 3 --json --quiet
+    $ fpstore nearest crawl.fps --decimal --signed -- -1
     $ fpstore nearest crawl.fps --input queries.npy -k 5 --output matches.parquet --threads 2 --no-progress
     $ cut -f 1 crawl.tsv | fpstore nearest crawl.fps --input - --format txt
     $ fpstore nearest crawl.fps --input crawl.jsonl --fingerprint-field hash --output matches.jsonl
+    $ fpstore nearest crawl.fps --input new.tsv --with-queries
     $ fpstore nearest notes.fps --text draft.txt
     $ fpstore nearest notes.fps --text notes --suffix .txt -k 2
     """

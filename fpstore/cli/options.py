@@ -150,6 +150,7 @@ class Rows:
 
     format: str | None
     decimal: bool
+    signed: bool
     fingerprint_field: str | None
 
     @property
@@ -158,7 +159,7 @@ class Rows:
         return dataclasses.asdict(self)
 
 
-ROW_PARAMETERS = {"format", "decimal", "fingerprint_field", "id_field", "id_type"}
+ROW_PARAMETERS = {"format", "decimal", "signed", "fingerprint_field", "id_field", "id_type"}
 
 row_options = grouped(
     "rows",
@@ -169,6 +170,11 @@ row_options = grouped(
         help="Format of the input; by default from its extension, and tsv for standard input.",
     ),
     click.option("--decimal", is_flag=True, help="Fingerprints in text are decimal, not hexadecimal."),
+    click.option(
+        "--signed",
+        is_flag=True,
+        help="Signed integers in .npy, Parquet, JSON and decimal text are the bits of fingerprints of 32 or 64 bits.",
+    ),
     click.option(
         "--fingerprint-field",
         metavar="NAME",

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
-
 import click
-import numpy as np
 
 from fpstore.cli.options import (
     Talk,
@@ -21,11 +17,7 @@ from fpstore.cli.options import (
 from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb
 
-if TYPE_CHECKING:
-    from fpstore import Pairs
-
 COLUMNS = ("a", "b", "distance", "id_a", "id_b")
-MOST_ROWS = 1 << 20  # that are written together
 
 
 @click.command(cls=Verb)
@@ -56,30 +48,7 @@ def pairs(
         found = 0
         with open_writer(output, format="jsonl" if as_json else None, columns=COLUMNS, width=opened.width) as writer:
             for batch in opened.pairs(radius, memory=memory, threads=threads):
-                for data in rows_of_ids(batch):
+                for data in batch.rows_of_ids():
                     writer.write(data)
                 found += len(batch)
                 bars("finding pairs", found)
-
-
-def rows_of_ids(batch: Pairs) -> Iterator[dict[str, Any]]:
-    """Yield the columns of some pairs, one row for each pair of ids."""
-    lims, ids, place_a, place_b = batch.ids()
-    sizes_a, sizes_b = np.diff(lims)[place_a], np.diff(lims)[place_b]
-    a, b = batch.a, batch.b
-    before = np.concatenate([[0], np.cumsum(sizes_a * sizes_b)])
-    for start in range(0, int(before[-1]), MOST_ROWS):
-        row = np.arange(start, min(start + MOST_ROWS, int(before[-1])))
-        pair = np.searchsorted(before, row, side="right") - 1
-        inside = row - before[pair]
-        yield {
-            "a": a[pair],
-            "b": b[pair],
-            "distance": batch.distances[pair].astype(np.uint64),
-            "id_a": _taken(ids, lims[place_a[pair]] + inside // sizes_b[pair]),
-            "id_b": _taken(ids, lims[place_b[pair]] + inside % sizes_b[pair]),
-        }
-
-
-def _taken(ids: Any, places: Any) -> Any:
-    return [ids[place] for place in places.tolist()] if isinstance(ids, list) else ids[places]

@@ -16,15 +16,20 @@ def probe(request: asking.Request) -> None:
     Writes a line `query fingerprint distance id` per id of each match, separated by tabs, without a header, with
     fingerprints in hexadecimal. With --json, writes an object per query: {"query": ..., "matches":
     [{"fingerprint": ..., "distance": ..., "ids": [...]}]}; with --text it begins with "document", which Parquet has
-    as a column. A radius above the store's is answered by a scan, with a note of what to build instead. With --limit,
-    objects have "more": whether there are more matches. Finding nothing is not an error: the exit code is 0.
+    as a column. With --input, JSON and Parquet also have the "row" of the query, counted from 0 over all queries, and its
+    "query_id" if the input has ids. Lines have these as further columns with --with-queries.
+
+    A radius above the store's is answered by a scan, with a note of what to build instead. With --limit, objects have
+    "more": whether there are more matches. Finding nothing is not an error: the exit code is 0.
 
     $ fpstore probe crawl.fps 9d3a5b1c00f7e642 0x2a --radius 2
     $ fpstore probe crawl.fps --decimal 42 --json --quiet
+    $ fpstore probe crawl.fps --decimal --signed -- -1
     $ fpstore probe crawl.fps --input queries.npy --output matches.parquet --threads 2 --no-progress
     $ cut -f 1 crawl.tsv | fpstore probe crawl.fps --input - --format txt
     $ fpstore probe crawl.fps --input crawl.jsonl --fingerprint-field hash --output matches.jsonl
     $ fpstore probe crawl.fps --input queries.npy --limit 10 --json
+    $ fpstore probe crawl.fps --input new.tsv --with-queries
     $ fpstore probe notes.fps --text draft.txt
     $ fpstore probe notes.fps --text notes --suffix .txt --json
     """

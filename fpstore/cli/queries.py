@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from itertools import compress
+from itertools import chain, compress, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
@@ -32,9 +32,11 @@ from fpstore.cli.options import (
 )
 from fpstore.cli.progress import Bars
 from fpstore.errors import InputError
-from fpstore.io import SUFFIXES, Chunk, check_fingerprints, open_reader, open_writer, parse_fingerprint
+from fpstore.io import SUFFIXES, Chunk, check_fingerprints, open_reader, open_writer
+from fpstore.io.digits import Digits, check_signed, read_digits
 from fpstore.io.reader import format_of
 from fpstore.io.sink import Sink
+from fpstore.io.tables import taken
 from fpstore.query.advice import scan_advice
 from fpstore.query.matches import Match, Matches
 from fpstore.store import Store
@@ -56,6 +58,7 @@ class Queries:
 
     words: tuple[str, ...]
     input: tuple[str, ...]
+    with_queries: bool
     text: bool
     suffix: tuple[str, ...]
 
@@ -68,6 +71,7 @@ query_options = grouped(
         "--input", multiple=True, metavar="FILE",
         help="Read queries from a file; - is standard input; may be repeated.",
     ),
+    click.option("--with-queries", is_flag=True, help="Add columns with the row and the id of the query."),
     click.option(
         "--text", is_flag=True,
         help="FP... are text files, folders of them, or - for standard input; "
@@ -75,6 +79,24 @@ query_options = grouped(
     ),
     documents.suffix_option,
 )  # fmt: skip
+
+
+class Told(NamedTuple):
+    """What the output tells of a query besides its fingerprint.
+
+    Attributes
+    ----------
+    row : bool
+        Its place among all queries, from 0, as ``row``.
+    id : str
+        The name of its id, if it has one: ``query_id``, of a text ``document``.
+    """
+
+    row: bool
+    id: str
+
+
+NOTHING_MORE = Told(row=False, id="query_id")
 
 
 @dataclass(frozen=True)
@@ -124,15 +146,15 @@ def run(store: Store, request: Request, answer: Callable[[Words], Matches], scan
     notices = documents.Notices()
     chunks, total = _chunks(store, request.queries, request.rows, notices)
     json_lines = is_json(request.output, request.as_json)
-    writer = (
-        json_lines_writer(request.output, store.width)
-        if json_lines
-        else rows_writer(request.output, request.queries.text, store.width)
-    )
     most = SCANNED_AT_ONCE if scanning else CHUNK_QUERIES
     at_once, done, cut_off = FIRST_QUERIES, 0, 0
-    with Bars(request.talk.bars, chunks if hasattr(chunks, "bytes_total") else None) as bars, writer as write:
-        for chunk in chunks:
+    with ExitStack() as stack:
+        bars = stack.enter_context(Bars(request.talk.bars, chunks if hasattr(chunks, "bytes_total") else None))
+        begun = iter(chunks)
+        first = list(islice(begun, 1))  # it tells whether the queries have ids
+        with_ids = first[0].ids is not None if first else request.queries.text
+        write = stack.enter_context(_writer(request, json_lines, with_ids, store.width))
+        for chunk in chain(first, begun):
             start = 0
             while start < len(chunk.fingerprints):
                 end = start + at_once
@@ -172,53 +194,33 @@ def _chunks(store: Store, queries: Queries, rows: Rows, notices: documents.Notic
     refuse(documents.FOLDER_PARAMETERS, "needs --text")
     if not queries.words and not queries.input:
         raise click.UsageError("give fingerprints, --input FILE or --text FILE", click.get_current_context())
-    given = parse_words(queries.words, rows.decimal, store.width)
+    given = parse_words(queries.words, rows.decimal, store.width, rows.signed)
     if not queries.input:
         return [Chunk(given, None)], len(given)
     stored = Width(store.width, stored=True)
     reader = open_reader(queries.input, chunk_rows=CHUNK_QUERIES, width=stored, **rows.arguments)
     if not len(given):
-        return _WithoutIds(reader), reader.rows
+        return reader, reader.rows
     total = None if reader.rows is None else reader.rows + len(given)
     return _joined(given, reader), total
 
 
-class _WithoutIds:
-    """A reader's chunks without ids, which queries do not need; and its progress."""
-
-    def __init__(self, reader: Any) -> None:
-        self._reader = reader
-
-    @property
-    def bytes_total(self) -> int | None:
-        """All bytes, None when unknown."""
-        total: int | None = self._reader.bytes_total
-        return total
-
-    @property
-    def bytes_done(self) -> int:
-        """Bytes read so far."""
-        return int(self._reader.bytes_done)
-
-    def __iter__(self) -> Iterator[Chunk]:
-        for chunk in self._reader:
-            yield Chunk(chunk.fingerprints, None)
-
-
 def _joined(given: Any, reader: Any) -> Iterator[Chunk]:
+    """Yield the fingerprints of the command line, then those of files: without ids, which the first ones do not have."""
     yield Chunk(given, None)
-    yield from _WithoutIds(reader)
+    for chunk in reader:
+        yield Chunk(chunk.fingerprints, None)
 
 
-def parse_words(words: Sequence[str], decimal: bool, bits: int) -> npt.NDArray[Any]:
+def parse_words(words: Sequence[str], decimal: bool, bits: int, signed: bool = False) -> npt.NDArray[Any]:
     """Read fingerprints of a store's width from the command line; anything else is a usage error."""
     width = Width(bits, stored=True)
-    return width.outside(width.rows(_parse_word(word, decimal, width) for word in words))
+    return width.outside(width.rows(_parse_word(word, Digits(width, decimal, check_signed(signed, width))) for word in words))
 
 
-def _parse_word(word: str, decimal: bool, width: Width) -> int:
+def _parse_word(word: str, expected: Digits) -> int:
     try:
-        return parse_fingerprint(word, decimal, width)
+        return read_digits(word, expected)
     except InputError as error:
         hint = ""
         with suppress(OSError, ValueError):
@@ -248,15 +250,24 @@ def is_json(output: str, as_json: bool) -> bool:
     return as_json or suffix == JSON_LINES
 
 
+def _writer(request: Request, json_lines: bool, with_ids: bool, width: int) -> AbstractContextManager[Write]:
+    queries = request.queries
+    told = Told(bool(queries.input) or queries.with_queries, "document" if queries.text else "query_id")
+    if json_lines:
+        return json_lines_writer(request.output, width, told)
+    if not (queries.with_queries or format_of(request.output, None) == "parquet"):
+        return rows_writer(request.output, width)
+    return rows_writer(request.output, width, [*(["row"] if told.row else []), *([told.id] if with_ids else [])])
+
+
 @contextmanager
-def rows_writer(output: str, with_document: bool, width: int) -> Iterator[Write]:
-    """One row per id: delimited text always has four columns, Parquet also names the document of a query."""
-    columns = list(COLUMNS)
-    if with_document and format_of(output, None) == "parquet":
-        columns.append("document")
-    with open_writer(output, columns=columns, width=width) as writer:
+def rows_writer(output: str, width: int, told: Sequence[str] = ()) -> Iterator[Write]:
+    """One row per id: the four columns, then those told of the query: its ``row``, and its id by another name."""
+    before = 0
+    with open_writer(output, columns=[*COLUMNS, *told], width=width) as writer:
 
         def write(queries: Chunk, matches: Matches, own: Words | list[str] | None = None) -> int:
+            nonlocal before
             lims, ids = matches.ids()
             of_match = np.repeat(np.arange(len(matches.fingerprints)), np.diff(lims))
             of_query = np.repeat(np.arange(len(matches)), np.diff(matches.lims))[of_match]
@@ -270,9 +281,10 @@ def rows_writer(output: str, with_document: bool, width: int) -> Iterator[Write]
                 "distance": matches.distances[of_match],
                 "id": ids,
             }
-            if "document" in columns:
-                names: Any = queries.ids
-                data["document"] = [names[query] for query in of_query.tolist()]
+            names: Any = queries.ids
+            for name in told:
+                data[name] = of_query.astype(np.uint64) + np.uint64(before) if name == "row" else taken(names, of_query)
+            before += len(matches)
             writer.write(data)
             return len(of_match)
 
@@ -294,18 +306,22 @@ def _without(found: Sequence[Match], own: int | str) -> list[Match]:
 
 
 @contextmanager
-def json_lines_writer(output: str, bits: int) -> Iterator[Write]:
-    """One object per query, even without a match."""
-    width = Width(bits)
+def json_lines_writer(output: str, bits: int, told: Told = NOTHING_MORE) -> Iterator[Write]:
+    """One object per query, even without a match; it begins with what is told of the query."""
+    width, before = Width(bits), 0
     sink = Sink(output)
     encode = json.JSONEncoder(ensure_ascii=False).encode
     try:
 
         def write(queries: Chunk, matches: Matches, own: Words | list[str] | None = None) -> int:
+            nonlocal before
             lines, rows = [], 0
+            names = queries.ids.tolist() if isinstance(queries.ids, np.ndarray) else queries.ids
             texts = width.texts(check_fingerprints(queries.fingerprints, width))
             for number, (query, found) in enumerate(zip(texts, matches, strict=True)):
-                record: dict[str, Any] = {} if queries.ids is None else {"document": queries.ids[number]}
+                record: dict[str, Any] = {"row": before + number} if told.row else {}
+                if names is not None:
+                    record[told.id] = names[number]
                 record["query"] = query
                 if own is not None:
                     found = _without(found, own[number])
@@ -317,6 +333,7 @@ def json_lines_writer(output: str, bits: int) -> Iterator[Write]:
                     record["more"] = bool(matches.more[number])
                 rows += sum(len(match.ids) for match in found)
                 lines.append(encode(record) + "\n")
+            before += len(matches)
             sink.write("".join(lines).encode("utf-8"))
             return rows
 

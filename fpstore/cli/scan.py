@@ -18,10 +18,12 @@ def scan(request: asking.Request) -> None:
 
     $ fpstore scan crawl.fps 9d3a5b1c00f7e642 --radius 12
     $ fpstore scan crawl.fps --decimal 42 -r 20 --json --threads 2 --quiet
+    $ fpstore scan crawl.fps --decimal --signed -r 8 -- -1
     $ fpstore scan crawl.fps --input queries.npy -r 8 --output matches.tsv --no-progress
     $ cut -f 1 crawl.tsv | fpstore scan crawl.fps --input - --format txt -r 8
     $ fpstore scan crawl.fps --input crawl.jsonl --fingerprint-field hash -r 8
     $ fpstore scan crawl.fps --input queries.npy -r 30 --limit 5
+    $ fpstore scan crawl.fps --input new.tsv -r 8 --with-queries
     $ fpstore scan notes.fps --text notes --suffix .txt -r 16
     """
     import fpstore

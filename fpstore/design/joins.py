@@ -25,7 +25,8 @@ from fpstore.design.tables import COPIES, LEAST_BUCKET_BITS, MOST_BUCKET_BITS, R
 from fpstore.width import WORD_BITS, Width
 
 MOST_BLOCKS = 40
-SAMPLED_PLANS = 8  # the best for a uniform set, which are compared by the sample, with those of dealt bits
+SAMPLED_PLANS = 8  # the best for a uniform set, which are compared by the sample
+DEALT_PLANS = 3  # the best of them, of which those with dealt bits are compared, too
 SAMPLED_FROM = 1 << 15  # of fewer rows, every pair can be compared in about a second: planning from a sample takes as long
 PIECE_ROWS = 1 << 16
 
@@ -224,6 +225,6 @@ def plan_join(
     if sample is None or not sample.skewed:
         return plans[0][1]
     best = [design for _, design in plans[:SAMPLED_PLANS]]
-    others = [dealt(design, sample, bits) for design in best if design.tables[0].prefix_bits]
+    others = [dealt(design, sample, bits) for design in best if design.tables[0].prefix_bits][:DEALT_PLANS]
     telling = sample.telling(range(width) if bits is None else bits)
     return min(priced([*best, *others, everything(radius, width, telling)], sample), key=itemgetter(0))[1]

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from fpstore.io.check import check_fingerprint, check_fingerprints, check_id, check_ids
-from fpstore.io.digits import format_fingerprint, parse_fingerprint
+from fpstore.io.check import check_fingerprint, check_fingerprints, check_id, check_ids, format_fingerprint
+from fpstore.io.digits import parse_fingerprint
 
 if TYPE_CHECKING:
     from fpstore.io.reader import Reader, open_reader

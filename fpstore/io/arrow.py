@@ -9,10 +9,11 @@ import numpy.typing as npt
 
 from fpstore.aliases import Words
 from fpstore.errors import InputError, MissingExtraError
-from fpstore.io.check import check_string_id, first_too_large, rows_of_array, too_large, wrong_width
+from fpstore.io.check import check_string_id, first_too_large, rows_of_array, unsigned
 from fpstore.io.columns import parse_texts
-from fpstore.io.digits import read_digits
+from fpstore.io.digits import Digits, read_digits
 from fpstore.io.source import IdColumn, IdKind, IdRule
+from fpstore.io.wrong_width import too_large, wrong_width
 from fpstore.string_column import StringColumn
 from fpstore.width import WIDTH_64, WIDTHS, Width
 
@@ -79,11 +80,12 @@ class FingerprintColumns:
     decimal : bool
         Strings hold decimal digits.
     signed : bool
-        Take int32 and int64 as the bits of a fingerprint.
+        Take int32 and int64, and decimal digits after a minus, as the bits of a fingerprint.
     """
 
     def __init__(self, name: str, width: Width = WIDTH_64, decimal: bool = False, signed: bool = False) -> None:
-        self._name, self._width, self._decimal, self._signed = name, width, decimal, signed
+        self._name, self._width, self._signed = name, width, signed
+        self._digits = Digits(width, decimal, signed)
 
     def check_type(self, column_type: Any) -> None:
         """Raise InputError for a type whose values cannot be fingerprints of the width."""
@@ -101,10 +103,10 @@ class FingerprintColumns:
             if (width.bits, bits) == (32, 64):
                 return  # their values decide
         elif types.is_signed_integer(column_type):
-            raise InputError(
-                f"{received}, fingerprints must be uint64; to keep the bits, "
-                f'write it with table.column({self._name!r}).cast("uint64", safe=False)'
-            )
+            how = f'write it with table.column({self._name!r}).cast("uint64", safe=False)'
+            if width.words == 1:
+                how += ", or read it with signed=True (--signed)"
+            raise InputError(f"{received}, fingerprints must be uint64; to keep the bits, {how}")
         if bits == width.bits:
             return
         if bits in WIDTHS:
@@ -134,21 +136,20 @@ class FingerprintColumns:
                 raise InputError(f"row {row}: a fingerprint of {width.bits} bits has {width.bytes} bytes, got {size}")
             return width.from_bytes(np.frombuffer(content, np.uint8))
         values = column.to_numpy(zero_copy_only=False)
-        if values.dtype.kind == "i":
-            values = values.view(f"u{values.dtype.itemsize}")
-        large = first_too_large(values, width)
+        numbers = unsigned(values, width)
+        large = first_too_large(numbers, width)
         if large is not None:
             raise InputError(f"row {done + large + 1}: the fingerprint does not fit: {too_large(int(values[large]), width)}")
-        return rows_of_array(values, width)
+        return rows_of_array(numbers, width)
 
     def _rows_of_text(self, texts: list[str], done: int) -> Words:
-        rows = parse_texts(texts, self._decimal, self._width) if texts else self._width.empty(0)
+        rows = parse_texts(texts, self._digits) if texts else self._width.empty(0)
         if rows is not None:
             return rows
-        numbers = []
+        numbers: list[int] = []
         for row, text in enumerate(texts, done + 1):
             try:
-                numbers.append(read_digits(text, self._decimal, self._width))
+                numbers.append(read_digits(text, self._digits))
             except InputError as error:
                 raise InputError(f"row {row}: {error}") from None
         return self._width.rows(numbers)

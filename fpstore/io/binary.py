@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.errors import InputError
-from fpstore.io.check import dtype_problem, rows_of_array, wrong_width
+from fpstore.io.check import dtype_problem, rows_of_array
 from fpstore.io.sink import Columns, Encoder, Sink
 from fpstore.io.source import Batch, IdRule, InputFile, Source, at, located, storage_errors
+from fpstore.io.wrong_width import wrong_width
 from fpstore.width import WIDTH_64, Width
 
 RAW_BITS = {"u32": 32, "u64": 64}
@@ -21,9 +22,9 @@ _NPY_MAGIC = b"\x93NUMPY\x01\x00"
 class NpySource(Source):
     """An array of fingerprints in a ``.npy`` file, mapped into memory."""
 
-    def __init__(self, file: InputFile, batch_rows: int, width: Width = WIDTH_64) -> None:
+    def __init__(self, file: InputFile, batch_rows: int, width: Width = WIDTH_64, signed: bool = False) -> None:
         super().__init__(file)
-        self._width = width
+        self._width, self._signed = width, signed
         if file.size is None:
             raise at(self.name, None, "a .npy input must be a regular file (for a stream use format='u64')")
         self._batch_rows = batch_rows
@@ -45,8 +46,10 @@ class NpySource(Source):
                 reason = str(error).splitlines()[0] if str(error) else "no header"
                 raise at(self.name, None, f"not a readable .npy file: {reason}") from None
             offset = stream.tell()
-        problem = dtype_problem(dtype, shape, self._width)
+        problem = dtype_problem(dtype, shape, self._width, self._signed)
         if problem:
+            if dtype.kind == "i" and self._width.words == 1 and not self._signed:
+                problem += ", or read the file with signed=True (--signed)"
             raise at(self.name, None, problem)
         needed = offset + math.prod(shape) * dtype.itemsize
         if size < needed:
@@ -68,7 +71,7 @@ class NpySource(Source):
             part = values[start : start + self._batch_rows]
             self.bytes_done = self._offset + (start + len(part)) * math.prod(self._shape[1:]) * self._dtype.itemsize
             with located(self.name):
-                rows = rows_of_array(part, self._width, start)
+                rows = rows_of_array(part, self._width, start, self._signed)
             yield Batch(rows, None)
 
 

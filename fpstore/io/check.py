@@ -11,10 +11,12 @@ import numpy.typing as npt
 from fpstore.aliases import Words
 from fpstore.arguments import MAX_ID_BYTES
 from fpstore.errors import InputError, show
-from fpstore.width import WIDTH_64, WIDTHS, WORD_BITS, Width
+from fpstore.io.convert import as_array, texts_of, unmasked
+from fpstore.io.digits import rows_of_digits
+from fpstore.io.wrong_width import too_large, wrong_width
+from fpstore.width import WIDTH_64, WIDTHS, WORD_BITS, Width, check_width
 
 MAX_U64 = 2**64 - 1
-_SHOWN_BITS = 256
 
 
 def parse_integer_id(text: str, plain: bool) -> int:
@@ -47,37 +49,12 @@ def check_string_id(text: str) -> str:
     return text
 
 
-def too_large(number: int, width: Width, name: str = "") -> str:
-    """Return that a number does not fit a width, and which one it needs; by default the number itself is its name."""
-    bits = number.bit_length()
-    fits = next((other for other in WIDTHS if other >= bits), None)
-    shown = (hex(number) if bits > 128 else str(number)) if bits <= _SHOWN_BITS else "it"
-    return f"{name or shown} takes {bits} bits, {but(width, fits)}"
-
-
-def but(width: Width, bits: int | None) -> str:
-    """Return which width is expected of fingerprints that have another one, and if it can be chosen, what to do."""
-    if width.stored:
-        return expected_width(width)
-    if bits in WIDTHS:
-        return f"{expected_width(width)}: pass width={bits} (--width {bits})"
-    return f"{expected_width(width)}: there are widths of {', '.join(map(str, WIDTHS[:-1]))} and {WIDTHS[-1]} bits"
-
-
-def expected_width(width: Width) -> str:
-    """Return which width is expected."""
-    return f"but this store holds {width.bits} bits" if width.stored else f"but the width is {width.bits}"
-
-
-def wrong_width(what: str, bits: int, where: str, width: Width) -> str:
-    """Return that fingerprints have another width."""
-    return f"{what} of {bits} bits{where}, {but(width, bits)}"
-
-
-def dtype_problem(dtype: np.dtype[Any], shape: tuple[int, ...], width: Width) -> str | None:
+def dtype_problem(dtype: np.dtype[Any], shape: tuple[int, ...], width: Width, signed: bool = False) -> str | None:
     """Return why an array of this dtype and shape cannot hold fingerprints of a width, or None if it can."""
     received = f"dtype {dtype}, shape {shape}"
-    if dtype.kind == "i":
+    if dtype.kind == "i" and signed and len(shape) == 1 and width.words == 1 and 8 * dtype.itemsize in (width.bits, WORD_BITS):
+        return None  # their values decide
+    if dtype.kind == "i" and not signed:
         how = f"array.view(np.{np.dtype(f'u{dtype.itemsize}').name})"
         return f"fingerprints must be unsigned, got {received}; to keep the bits of signed integers use {how}"
     if dtype == np.uint8 and len(shape) == 1:
@@ -90,7 +67,8 @@ def dtype_problem(dtype: np.dtype[Any], shape: tuple[int, ...], width: Width) ->
     if bits in WIDTHS:
         return wrong_width("fingerprints", bits, f" ({received})", width)
     rows = f"uint8 rows of shape (n, {width.bytes})"
-    numbers = f"a 1-D array of uint{width.bits}" if width.words == 1 else f"uint64 rows of shape (n, {width.words})"
+    number = f"{f'int{width.bits} or ' if signed else ''}uint{width.bits}"
+    numbers = f"a 1-D array of {number}" if width.words == 1 else f"uint64 rows of shape (n, {width.words})"
     return f"fingerprints of {width.bits} bits must be {numbers}, or {rows}, got {received}"
 
 
@@ -150,6 +128,35 @@ def check_fingerprint(value: object, width: Width = WIDTH_64) -> int:
     raise InputError(f"a fingerprint is {kinds}, got {type(value).__name__} {show(value)}{_advice(value)}", got=value)
 
 
+def format_fingerprint(value: int, width: int = 64) -> str:
+    """Write one fingerprint as ``width / 4`` lower-case hexadecimal digits.
+
+    Parameters
+    ----------
+    value : int
+        0 to 2**width - 1. Whatever else a store takes as one fingerprint is written too.
+    width : int
+        The bits of a fingerprint: 32, 64, 128 or 256.
+
+    Returns
+    -------
+    str
+        So many characters.
+
+    Raises
+    ------
+    InputError
+        The value is not a fingerprint of this width.
+
+    Examples
+    --------
+    >>> format_fingerprint(42), format_fingerprint(42, width=32)
+    ('000000000000002a', '0000002a')
+    """
+    known = check_width(width)
+    return known.text(check_fingerprint(value, known))
+
+
 def check_fingerprints(values: object, width: Width = WIDTH_64) -> Words:
     """Convert a caller's fingerprints to contiguous rows, as `fpstore.width` describes them.
 
@@ -159,7 +166,8 @@ def check_fingerprints(values: object, width: Width = WIDTH_64) -> Words:
         An array of n fingerprints: uint32 or uint64, shape (n,), for widths of 32 and 64; bytes, most significant first, as
         uint8 of shape (n, bits / 8) or as a bytes or void dtype, shape (n,); words, most significant first, as uint64 of shape
         (n, bits / 64), for widths of 128 and 256; or bits as bool, shape (n, bits). Or a sequence, or
-        an array of dtype object, of what `check_fingerprint` takes.
+        an array of dtype object, of what `check_fingerprint` takes. Or a column of pyarrow, polars or pandas that converts itself
+        to one of these; its strings are hexadecimal digits. Nulls are refused.
     width : Width
 
     Returns
@@ -180,27 +188,40 @@ def check_fingerprints(values: object, width: Width = WIDTH_64) -> Words:
     array = as_array(values)
     if array is None:
         return _rows_of_list(_as_list(values, "fingerprints"), width)
+    texts = None if isinstance(values, np.ndarray) else texts_of(array)
+    if texts is not None:
+        return rows_of_digits(texts, width)
     if array.dtype.kind == "O" and array.ndim == 1:
         return _rows_of_list(array.tolist(), width)
     return rows_of_array(array, width)
 
 
-def rows_of_array(array: npt.NDArray[Any], width: Width, first: int = 0) -> Words:
+def rows_of_array(array: npt.NDArray[Any], width: Width, first: int = 0, signed: bool = False) -> Words:
     """Return the rows of an array whose first is at a place of its own; see `check_fingerprints`."""
-    problem = dtype_problem(array.dtype, array.shape, width)
+    problem = dtype_problem(array.dtype, array.shape, width, signed)
     if problem:
         raise InputError(problem, expected=width.bits, got=(str(array.dtype), array.shape))
-    if array.dtype.kind == "u" and array.ndim == 1:
-        large = first_too_large(array, width)
+    if array.dtype.kind in "ui" and array.ndim == 1:
+        numbers = unsigned(array, width)
+        large = first_too_large(numbers, width)
         if large is not None:
             number = int(array[large])
             raise InputError(f"the fingerprint at position {first + large} does not fit: {too_large(number, width)}", got=number)
-        return _shifted(np.ascontiguousarray(array, dtype=np.uint64), width)
+        return _shifted(np.ascontiguousarray(numbers, dtype=np.uint64), width)
     if array.dtype.kind == "u" and array.dtype.itemsize == 8:
         return np.ascontiguousarray(array, dtype=np.uint64)
     if array.dtype.kind == "b":
         array = np.packbits(array, axis=1)
     return width.from_bytes(np.ascontiguousarray(array).view(np.uint8))
+
+
+def unsigned(array: npt.NDArray[Any], width: Width) -> npt.NDArray[Any]:
+    """Return the bits of signed integers as unsigned ones; those that are too small for the width become too large for it."""
+    if array.dtype.kind != "i":
+        return array
+    if 8 * array.dtype.itemsize > width.bits:
+        array = np.where((array < 0) & (array >= -(1 << (width.bits - 1))), array + (1 << width.bits), array)
+    return array.view(array.dtype.str.replace("i", "u"))
 
 
 def first_too_large(array: npt.NDArray[Any], width: Width) -> int | None:
@@ -262,7 +283,7 @@ def is_image_hash(value: object) -> bool:
 def _as_bytes(value: Any, width: Width, where: str = "") -> bytes | None:
     """Return the bytes of a fingerprint that is bytes, a row of an array or an image hash; None if it is something else."""
     if is_image_hash(value) or (isinstance(value, np.ndarray) and value.dtype.kind == "b"):
-        bits = _unmasked(value if isinstance(value, np.ndarray) else value.hash)
+        bits = unmasked(value if isinstance(value, np.ndarray) else value.hash)
         if bits.size != width.bits:
             what = f" ({type(value).__name__}, shape {bits.shape}){where}"
             raise InputError(wrong_width("a fingerprint", bits.size, what, width), got=value)
@@ -271,7 +292,7 @@ def _as_bytes(value: Any, width: Width, where: str = "") -> bytes | None:
         words = width.words > 1 and value.dtype.kind == "u" and value.dtype.itemsize == 8
         if value.ndim != 1 or not (words or value.dtype == np.uint8):
             return None
-        value = _unmasked(value)
+        value = unmasked(value)
         data: bytes = value.astype(">u8").tobytes() if words else value.tobytes()
     elif isinstance(value, bytes | bytearray | memoryview) or (isinstance(value, np.void) and value.dtype.names is None):
         data = bytes(value) if isinstance(value, bytes | bytearray) else value.tobytes()
@@ -294,7 +315,8 @@ def check_ids(ids: object, count: int) -> Words | list[str]:
     ----------
     ids : array or sequence
         Unsigned 64-bit integers (an array of any integer dtype without negatives, or a sequence of ints), or
-        non-empty strings that UTF-8 can encode. Paths (``os.PathLike``) are taken as strings.
+        non-empty strings that UTF-8 can encode. Paths (``os.PathLike``) are taken as strings. Or a column of pyarrow, polars or
+        pandas of these, also one with a dictionary.
     count : int
         The number of fingerprints to which the ids belong.
 
@@ -313,7 +335,7 @@ def check_ids(ids: object, count: int) -> Words | list[str]:
     >>> check_ids(("a", "b"), 2)
     ['a', 'b']
     """
-    array = as_array(ids)
+    array = as_array(ids, "id")
     if array is None:
         items = _as_list(ids, "ids")
     else:
@@ -377,26 +399,6 @@ def _ids_of_list(items: list[object]) -> Words | list[str]:
     except UnicodeEncodeError:
         clean = False
     return strings if clean else [check_string_id(item) for item in strings]
-
-
-def as_array(values: object) -> npt.NDArray[Any] | None:
-    """Return arrays and what converts itself to one (a pandas or polars series); None for the rest.
-
-    Raises
-    ------
-    InputError
-        Some values are masked.
-    """
-    if not isinstance(values, np.ndarray) and not hasattr(values, "__array__"):
-        return None
-    return _unmasked(np.asanyarray(values))
-
-
-def _unmasked(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    # Records have a mask of their own kind, and are refused later whatever it says.
-    if isinstance(array, np.ma.MaskedArray) and array.dtype.names is None and np.ma.is_masked(array):
-        raise InputError("the array has masked values: leave those rows out (array.compressed())", got=array)
-    return np.asarray(array)
 
 
 def _as_list(values: object, what: str) -> list[object]:

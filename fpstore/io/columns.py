@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.aliases import Words
+from fpstore.io.digits import Digits
 from fpstore.io.source import IdColumn, IdKind
 from fpstore.string_column import StringColumn
 from fpstore.width import WIDTH_64, WORD_BITS, Width
@@ -22,7 +23,7 @@ _PAD = bytes(max(_DECIMAL_DIGITS.values()))
 _LIMB_DIGITS, _LIMB_BITS = 9, 32  # of large decimal numbers
 
 _NO_DIGIT = 255
-_NEWLINE, _RETURN, _COMMENT, _ZERO = b"\n\r#0"
+_NEWLINE, _RETURN, _COMMENT, _ZERO, _MINUS = b"\n\r#0-"
 
 _NIBBLE = np.full(256, _NO_DIGIT, dtype=np.uint8)
 _NIBBLE[list(b"0123456789")] = range(10)
@@ -42,7 +43,7 @@ class Lines(NamedTuple):
 
 
 def parse_block(
-    block: bytes, separators: bytes, decimal: bool, kind: IdKind | None, plain: bool, width: Width = WIDTH_64
+    block: bytes, separators: bytes, digits: Digits, kind: IdKind | None = None, plain: bool = False
 ) -> tuple[Words, IdColumn] | None:
     r"""Parse lines of ``fingerprint`` or ``fingerprint separator id``, all of one kind, each ending in ``\n``.
 
@@ -52,8 +53,7 @@ def parse_block(
     lines = _split(block, separators)
     if lines is None:
         return None
-    parse = _parse_decimal if decimal else _parse_hex
-    fingerprints = parse(lines, lines.starts, lines.cuts, width)
+    fingerprints = _parse_fingerprints(lines, digits)
     if fingerprints is None:
         return None
     if not lines.has_ids:
@@ -68,10 +68,23 @@ def parse_block(
     return None if strings is None else (fingerprints, strings)
 
 
-def parse_texts(texts: list[str], decimal: bool, width: Width) -> Words | None:
+def _parse_fingerprints(lines: Lines, digits: Digits) -> Words | None:
+    starts, ends, width = lines.starts, lines.cuts, digits.width
+    if not digits.decimal:
+        return _parse_hex(lines, starts, ends, width)
+    if not digits.signed:
+        return _parse_decimal(lines, starts, ends, width)
+    below = lines.buffer[starts] == _MINUS
+    rows = _parse_decimal(lines, starts + below, ends, width)
+    if rows is None or bool((rows[below] > np.uint64(1 << (WORD_BITS - 1))).any()):
+        return None
+    return np.where(below, np.uint64(0) - rows, rows)  # also of 32 bits: they are the upper half of the word
+
+
+def parse_texts(texts: list[str], digits: Digits) -> Words | None:
     """Parse one fingerprint per text; None if one is irregular."""
     text = "\n".join(texts) + "\n"
-    columns = parse_block(text.encode("utf-8"), b"\t", decimal, None, False, width)
+    columns = parse_block(text.encode("utf-8"), b"\t", digits)
     # One line and one row per text: none holds a line break, and no line was skipped as blank.
     alike = columns is not None and columns[1] is None and text.count("\n") == len(columns[0]) == len(texts)
     return columns[0] if columns is not None and alike else None

@@ -14,9 +14,10 @@ import numpy.typing as npt
 
 from fpstore.aliases import Words
 from fpstore.errors import InputError, show
-from fpstore.io.check import MAX_U64, check_string_id, too_large
-from fpstore.io.digits import read_digits
+from fpstore.io.check import MAX_U64, check_string_id
+from fpstore.io.digits import Digits, of_signed, read_digits
 from fpstore.io.source import IdColumn, InputFile, at
+from fpstore.io.wrong_width import too_large
 from fpstore.string_column import StringColumn
 from fpstore.width import WIDTH_64, Width
 
@@ -187,14 +188,12 @@ def _text(value: object) -> str:
 
 def _fingerprint(value: object, chosen: Chosen) -> int:
     width = chosen.width
-    if isinstance(value, str) and not (chosen.signed and chosen.decimal and value.lstrip().startswith("-")):
-        return read_digits(value, chosen.decimal, width)
     if isinstance(value, str):
-        value = -read_digits(value.strip()[1:], True, width)
+        return read_digits(value, Digits(width, chosen.decimal, chosen.signed))
     if type(value) is not int:
         raise InputError(f"a fingerprint must be an integer or a string of digits, got {type(value).__name__} {show(value)}")
-    if value < 0 and chosen.signed and -value <= 1 << (width.bits - 1):
-        return value + (1 << width.bits)
+    if chosen.signed:
+        value = of_signed(value, width)
     if value < 0:
         raise InputError(f"the fingerprint {value} is negative; signed integers are read as bits with signed=True (--signed)")
     if value >> width.bits:

@@ -1,10 +1,16 @@
 """Fingerprints in text: hexadecimal digits, or decimal ones."""
 
 import re
+from contextlib import suppress
+from typing import NamedTuple
 
+import numpy as np
+
+from fpstore.aliases import Words
+from fpstore.arguments import check_flag
 from fpstore.errors import InputError, show
-from fpstore.io.check import but, check_fingerprint, expected_width, too_large
-from fpstore.width import WIDTHS, Width, check_width
+from fpstore.io.wrong_width import but, expected_width, too_large
+from fpstore.width import WIDTH_64, WIDTHS, Width, check_width
 
 _HEX = re.compile(r"(0[xX])?([0-9a-fA-F]+)")
 _DIGITS = re.compile(r"[0-9]+")
@@ -12,7 +18,24 @@ _NEGATIVE = re.compile(r"-[0-9]+")
 _MOST_DECIMALS = len(str(1 << WIDTHS[-1]))
 
 
-def parse_fingerprint(text: str, decimal: bool = False, width: int | Width = 64) -> int:
+class Digits(NamedTuple):
+    """How fingerprints are written in digits.
+
+    Attributes
+    ----------
+    width : Width
+    decimal : bool
+        Decimal digits instead of hexadecimal ones.
+    signed : bool
+        Decimal digits after a minus are the bits of a signed integer of the width.
+    """
+
+    width: Width = WIDTH_64
+    decimal: bool = False
+    signed: bool = False
+
+
+def parse_fingerprint(text: str, decimal: bool = False, width: int | Width = 64, signed: bool = False) -> int:
     """Read one fingerprint from text.
 
     Parameters
@@ -25,6 +48,8 @@ def parse_fingerprint(text: str, decimal: bool = False, width: int | Width = 64)
         Read decimal digits instead.
     width : int
         The bits of a fingerprint: 32, 64, 128 or 256.
+    signed : bool
+        Take decimal digits after a minus as the bits of a signed integer, in two's complement; widths of 32 and 64.
 
     Returns
     -------
@@ -34,29 +59,43 @@ def parse_fingerprint(text: str, decimal: bool = False, width: int | Width = 64)
     Raises
     ------
     InputError
-        The text is not a fingerprint of this width.
+        The text is not a fingerprint of this width, or signed integers do not have it.
 
     Examples
     --------
     >>> parse_fingerprint("0x2A"), parse_fingerprint("42", decimal=True), parse_fingerprint("0000002a", width=32)
     (42, 42, 42)
+    >>> hex(parse_fingerprint("-2", decimal=True, signed=True))
+    '0xfffffffffffffffe'
     """
-    return read_digits(text, decimal, check_width(width))
+    known = check_width(width)
+    return read_digits(text, Digits(known, decimal, check_signed(signed, known)))
 
 
-def read_digits(text: str, decimal: bool, width: Width) -> int:
-    """Read one fingerprint of a width; see `parse_fingerprint`."""
+def check_signed(signed: object, width: Width) -> bool:
+    """Return a flag; refuse it for widths that signed integers do not have."""
+    if check_flag(signed, "signed") and width.words > 1:
+        raise InputError(f"signed integers have 32 or 64 bits, {expected_width(width)}: leave out signed=True (--signed)")
+    return bool(signed)
+
+
+def read_digits(text: str, expected: Digits) -> int:
+    """Read one fingerprint; see `parse_fingerprint`."""
+    width, decimal, signed = expected
     if not isinstance(text, str):
         raise InputError(f"a fingerprint in text must be a str, got {type(text).__name__}", got=text)
     digits = text.strip(" \t\r\n")
     if decimal:
-        significant = digits.lstrip("0")
-        if not _DIGITS.fullmatch(digits):
-            reason = "it is negative" if _NEGATIVE.fullmatch(digits) else "expected decimal digits"
+        below = signed and _NEGATIVE.fullmatch(digits)
+        significant = digits[1 if below else 0 :].lstrip("0")
+        if not below and not _DIGITS.fullmatch(digits):
+            reason = negative(expected) if _NEGATIVE.fullmatch(digits) else "expected decimal digits"
         elif len(significant) > _MOST_DECIMALS:
             reason = f"it has {len(significant)} decimal digits, {but(width, None)}"
         else:
             value = int(significant or "0")
+            if below:
+                value = of_signed(-value, width)
             if not value >> width.bits:
                 return value
             reason = too_large(value, width, "it")
@@ -72,7 +111,11 @@ def _why_not(digits: str, match: re.Match[str] | None, width: Width) -> str:
     """Return why a text is not hexadecimal digits of a width."""
     if not match:
         expected = f"expected {width.digits} hexadecimal digits, or 0x and 1 to {width.digits}"
-        return "it is negative" if _NEGATIVE.fullmatch(digits) else expected
+        if _NEGATIVE.fullmatch(digits):
+            return "it is negative" + (
+                " (signed integers need decimal=True, --decimal, and signed=True, --signed)" if width.words == 1 else ""
+            )
+        return expected
     count = len(match[2])
     if 4 * count in WIDTHS:
         reason = f"it has {count} hexadecimal digits, a fingerprint of {4 * count} bits, {but(width, 4 * count)}"
@@ -85,35 +128,36 @@ def _why_not(digits: str, match: re.Match[str] | None, width: Width) -> str:
     return reason
 
 
-def is_like_fingerprint(text: str, decimal: bool) -> bool:
+def of_signed(number: int, width: Width) -> int:
+    """Return the bits of a signed integer of a width as a number; one that is too small for it is not changed."""
+    return number + (1 << width.bits) if -(1 << (width.bits - 1)) <= number < 0 else number
+
+
+def negative(expected: Digits) -> str:
+    """Return that a number is negative, and what reads its bits."""
+    can = expected.width.words == 1 and not expected.signed
+    return "it is negative" + (" (for the bits of signed integers use signed=True, --signed)" if can else "")
+
+
+def rows_of_digits(texts: list[str], width: Width) -> Words:
+    """Return fingerprints in hexadecimal digits as rows; the error names the place of the first that is none."""
+    if set(map(len, texts)) == {width.digits}:
+        with suppress(ValueError):
+            data = bytes.fromhex("".join(texts))
+            if len(data) == len(texts) * width.bytes:  # it skips blanks
+                return width.from_bytes(np.frombuffer(data, np.uint8))
+    expected, numbers = Digits(width), []
+    for place, text in enumerate(texts):
+        try:
+            numbers.append(read_digits(text, expected))
+        except InputError as error:
+            raise InputError(f"the fingerprint at position {place}: {error}", got=text) from None
+    return width.rows(numbers)
+
+
+def is_like_fingerprint(text: str, expected: Digits) -> bool:
     """Return whether a cell has digits of a fingerprint, even too few of them, and so is not the name of a column."""
-    return bool((_DIGITS if decimal else _HEX).fullmatch(text.strip(" \t\r\n")))
-
-
-def format_fingerprint(value: int, width: int = 64) -> str:
-    """Write one fingerprint as ``width / 4`` lower-case hexadecimal digits.
-
-    Parameters
-    ----------
-    value : int
-        0 to 2**width - 1. Whatever else a store takes as one fingerprint is written too.
-    width : int
-        The bits of a fingerprint: 32, 64, 128 or 256.
-
-    Returns
-    -------
-    str
-        So many characters.
-
-    Raises
-    ------
-    InputError
-        The value is not a fingerprint of this width.
-
-    Examples
-    --------
-    >>> format_fingerprint(42), format_fingerprint(42, width=32)
-    ('000000000000002a', '0000002a')
-    """
-    known = check_width(width)
-    return known.text(check_fingerprint(value, known))
+    digits = text.strip(" \t\r\n")
+    if expected.signed and expected.decimal and _NEGATIVE.fullmatch(digits):
+        return True
+    return bool((_DIGITS if expected.decimal else _HEX).fullmatch(digits))

@@ -8,11 +8,12 @@ import numpy as np
 
 from fpstore.aliases import Words
 from fpstore.errors import InputError, show
-from fpstore.io.check import MAX_U64, check_fingerprints, check_ids, check_string_id, too_large
+from fpstore.io.check import MAX_U64, check_fingerprints, check_ids, check_string_id
 from fpstore.io.columns import parse_texts
-from fpstore.io.digits import read_digits
+from fpstore.io.digits import negative, of_signed, read_digits
 from fpstore.io.lines import BLOCK_BYTES, LineSource
 from fpstore.io.source import Batch, Fields, IdColumn, IdKind, IdRule, InputFile, at
+from fpstore.io.wrong_width import too_large
 from fpstore.string_column import StringColumn
 
 _decode = json.JSONDecoder().decode
@@ -24,7 +25,7 @@ class JsonlSource(LineSource):
 
     def __init__(self, file: InputFile, fields: Fields, block_bytes: int = BLOCK_BYTES) -> None:
         super().__init__(file, block_bytes)
-        self._decimal, self._width = fields.decimal, fields.width
+        self._digits, self._width = fields.digits, fields.width
         self._fingerprint_field = fields.fingerprint or "fingerprint"
         self._id_field = fields.id or "id"
         self._needs_id = fields.id is not None
@@ -65,10 +66,13 @@ class JsonlSource(LineSource):
 
     def _fingerprints(self, values: list[object]) -> Words | None:
         if set(map(type, values)) == {int}:
-            return check_fingerprints(values, self._width)
+            numbers = cast(list[int], values)
+            if self._digits.signed and min(numbers) < 0:
+                numbers = [of_signed(number, self._width) for number in numbers]
+            return check_fingerprints(numbers, self._width)
         if set(map(type, values)) != {str}:
             return None
-        return parse_texts(cast(list[str], values), self._decimal, self._width)
+        return parse_texts(cast(list[str], values), self._digits)
 
     def parse_lines(self, block: bytes, first: int, rule: IdRule) -> Batch:
         """Parse a block row by row; the error names the first bad line."""
@@ -93,13 +97,15 @@ class JsonlSource(LineSource):
             raise InputError(f"the field {show(field)} is missing{fields_of(row)}")
         value = row[field]
         if type(value) is int:
+            if self._digits.signed:
+                value = of_signed(value, self._width)
             if value < 0:
-                raise InputError(f"{show(value)} is not a fingerprint: it is negative")
+                raise InputError(f"{show(value)} is not a fingerprint: {negative(self._digits)}")
             if value >> self._width.bits:
                 raise InputError(f"the fingerprint does not fit: {too_large(value, self._width)}")
             return value
         if type(value) is str:
-            return read_digits(value, self._decimal, self._width)
+            return read_digits(value, self._digits)
         raise InputError(f"{_show_json(value)} is not a fingerprint: expected an integer or a string of digits")
 
     def _id(self, row: dict[str, object], rule: IdRule) -> int | str | None:

@@ -11,6 +11,7 @@ from fpstore.arguments import check_choice, check_flag, check_path, check_whole,
 from fpstore.errors import InputError, show
 from fpstore.io.binary import RAW_BITS, NpySource, RawSource
 from fpstore.io.check import is_plain_integer
+from fpstore.io.digits import check_signed
 from fpstore.io.jsonl import JsonlSource
 from fpstore.io.parquet import ParquetSource
 from fpstore.io.source import FORMATS, Batch, Chunk, Fields, IdColumn, IdRule, IdType, InputFile, Source
@@ -197,6 +198,7 @@ def open_reader(
     id_type: IdType = "auto",
     chunk_rows: int = CHUNK_ROWS,
     width: int | Width = 64,
+    signed: bool = False,
 ) -> Reader:
     r"""Open files of fingerprints, with or without ids, for reading in succession.
 
@@ -218,6 +220,9 @@ def open_reader(
         Largest number of rows in a chunk.
     width : int
         The bits of a fingerprint: 32, 64, 128 or 256.
+    signed : bool
+        Take signed integers as the bits of fingerprints of 32 or 64 bits, in two's complement: int32 and int64 in ``.npy`` and
+        Parquet, integers in JSON, and decimal digits after a minus. Unsigned ones are read as before.
 
     Returns
     -------
@@ -273,7 +278,7 @@ def open_reader(
             check_path(path)
     if sum(os.fspath(name) == "-" for name in names) > 1:
         raise InputError("standard input is named more than once")
-    fields = Fields(decimal, fingerprint_field, id_field, known)
+    fields = Fields(decimal, fingerprint_field, id_field, known, check_signed(signed, known))
     sources = [_open_source(name, format, fields, chunk_rows) for name in names]
     return Reader(sources, id_type, chunk_rows, known)
 
@@ -284,7 +289,7 @@ def _open_source(path: str | os.PathLike[str], format_name: str | None, fields: 
     if name == "npy" or name in RAW_BITS:
         if fields.id is not None:
             raise InputError(f"{file.name}: a .{name} file has no column {show(fields.id)}", path=file.name)
-        return NpySource(file, rows, fields.width) if name == "npy" else RawSource(file, rows, name, fields.width)
+        return NpySource(file, rows, fields.width, fields.signed) if name == "npy" else RawSource(file, rows, name, fields.width)
     if name == "parquet":
         return ParquetSource(file, fields, rows)
     if name == "jsonl":

@@ -17,6 +17,7 @@ from fpstore.arguments import printable
 from fpstore.disk.refusals import refused
 from fpstore.errors import InputError, StorageError
 from fpstore.io.check import parse_integer_id
+from fpstore.io.digits import Digits
 from fpstore.string_column import StringColumn
 from fpstore.width import WIDTH_64, Width
 
@@ -69,6 +70,11 @@ class Fields:
     id: str | None = None
     width: Width = WIDTH_64
     signed: bool = False
+
+    @property
+    def digits(self) -> Digits:
+        """How fingerprints in text are written."""
+        return Digits(self.width, self.decimal, self.signed)
 
 
 @contextmanager

@@ -73,7 +73,7 @@ class TextSource(LineSource):
         """Parse a block of whole lines: at once if it is regular, otherwise line by line."""
         if layout.regular and not (self._dialect == "csv" and b'"' in block):
             fields = self._fields
-            columns = parse_block(block, _SEPARATORS[self._dialect], fields.decimal, rule.kind, rule.plain, fields.width)
+            columns = parse_block(block, _SEPARATORS[self._dialect], fields.digits, rule.kind, rule.plain)
             if columns is not None:
                 fingerprints, ids = columns
                 has_ids = ids is not None
@@ -98,7 +98,7 @@ class TextSource(LineSource):
                 cells = self._split(text)
                 _check_width(cells, layout)
                 cell = cells[layout.fingerprint].decode("utf-8", "backslashreplace")
-                fingerprints.append(read_digits(cell, self._fields.decimal, self._fields.width))
+                fingerprints.append(read_digits(cell, self._fields.digits))
                 has_id = layout.id is not None and layout.id < len(cells)
                 identifier = _decode_id(cells[layout.id or 0]) if has_id else None
                 rule.expect(identifier is not None)
@@ -144,7 +144,7 @@ class TextSource(LineSource):
             if named:
                 raise InputError(f"no header line that names the column {show(name)}")
             return None
-        if not named and len(cells) < 3 and is_like_fingerprint(names[0], fields.decimal):
+        if not named and len(cells) < 3 and is_like_fingerprint(names[0], fields.digits):
             return None  # a fingerprint with the id "fingerprint"
         fingerprint = names.index(name.lower())
         wanted_id = (fields.id or "id").lower()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -12,6 +12,7 @@ from fpstore import _kernel
 from fpstore.aliases import Lims, Words
 from fpstore.arguments import check_choice
 from fpstore.errors import InputError
+from fpstore.io.tables import Tabular, arrow_table
 from fpstore.jobs.grouping import (
     GROUPINGS,
     RULES,
@@ -29,7 +30,7 @@ from fpstore.query.snapshot import Snapshot
 from fpstore.resources import Resources
 
 
-class Clusters:
+class Clusters(Tabular):
     """The clusters of a store that have two or more documents. Iterates as one list of ids per cluster.
 
     Attributes
@@ -76,6 +77,28 @@ class Clusters:
         if isinstance(self.ids, list):
             return {"id": self.ids, "cluster": cluster, "representative": [self.ids[first] for first in firsts.tolist()]}
         return {"id": self.ids, "cluster": cluster, "representative": self.ids[firsts]}
+
+    def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
+        """Return the :meth:`columns` as a ``pyarrow.Table``.
+
+        Parameters
+        ----------
+        names : dict of str to str, optional
+            Other names for some of the columns.
+
+        Returns
+        -------
+        pyarrow.Table
+            ``id``, ``cluster`` (uint64) and ``representative``; ids are uint64 or string (large_string above 2 GiB).
+
+        Raises
+        ------
+        InputError
+            A name is wrong.
+        MissingExtraError
+            pyarrow is not installed.
+        """
+        return arrow_table([self.columns()], names)
 
     def __len__(self) -> int:
         return len(self.lims) - 1

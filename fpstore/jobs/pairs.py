@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +13,13 @@ from fpstore.design.joins import SAMPLED_FROM, JoinDesign, plan_join, varying_bi
 from fpstore.design.sample import Sample
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError
+from fpstore.io.tables import Columns, Tabular, arrow_table, taken
 from fpstore.jobs.joining import PairColumns, pairs_within
 from fpstore.query.snapshot import Snapshot
 from fpstore.resources import Resources
 from fpstore.width import Distances, Width, distinct_places, empty_rows
+
+MOST_ROWS = 1 << 16  # of pairs of ids that are made together
 
 
 class Pair(NamedTuple):
@@ -54,7 +56,7 @@ class PairIds(NamedTuple):
     b: npt.NDArray[np.intp]
 
 
-class Pairs:
+class Pairs(Tabular):
     """A batch of pairs of stored fingerprints, in columns. Iterates as :class:`Pair`.
 
     Attributes
@@ -84,10 +86,61 @@ class Pairs:
         rows, places = distinct_places(np.concatenate([self.rows_a, self.rows_b]))
         return PairIds(*self._snapshot.ids_of(rows), places[: len(self)], places[len(self) :])
 
+    def rows_of_ids(self) -> Iterator[Columns]:
+        """Yield the columns ``a``, ``b``, ``distance``, ``id_a``, ``id_b``, one row per pair of ids, at most 65,536 at once.
+
+        Without pairs, it yields empty columns.
+        """
+        lims, ids, place_a, place_b = self.ids()
+        sizes_a, sizes_b = np.diff(lims)[place_a], np.diff(lims)[place_b]
+        a, b = self.a, self.b
+        before = np.concatenate([[0], np.cumsum(sizes_a * sizes_b)])
+        for start in range(0, max(int(before[-1]), 1), MOST_ROWS):
+            row = np.arange(start, min(start + MOST_ROWS, int(before[-1])))
+            pair = np.searchsorted(before, row, side="right") - 1
+            inside = row - before[pair]
+            yield {
+                "a": a[pair],
+                "b": b[pair],
+                "distance": self.distances[pair],
+                "id_a": taken(ids, lims[place_a[pair]] + inside // sizes_b[pair]),
+                "id_b": taken(ids, lims[place_b[pair]] + inside % sizes_b[pair]),
+            }
+
+    def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
+        """Return a ``pyarrow.Table`` with a row per pair of ids.
+
+        Parameters
+        ----------
+        names : dict of str to str, optional
+            Other names for some of the columns.
+
+        Returns
+        -------
+        pyarrow.Table
+            ``a`` and ``b`` (uint32, uint64, or fixed_size_binary(width / 8) above 64 bits), ``distance`` (uint8; of 256 bits
+            uint16), ``id_a`` and ``id_b`` (uint64 or string; large_string above 2 GiB).
+
+        Raises
+        ------
+        InputError
+            A name is wrong.
+        MissingExtraError
+            pyarrow is not installed.
+        CorruptStoreError
+        """
+        return arrow_table(self.rows_of_ids(), names)
+
     def __len__(self) -> int:
         return len(self.distances)
 
-    def __getitem__(self, place: int) -> Pair:
+    @overload
+    def __getitem__(self, place: int) -> Pair: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Pair]: ...
+    def __getitem__(self, place: int | slice) -> Pair | list[Pair]:
+        if isinstance(place, slice):
+            return [self[one] for one in range(len(self))[place]]
         place = range(len(self))[place]
         a, b = (self._width.numbers(rows[place : place + 1])[0] for rows in (self.rows_a, self.rows_b))
         return Pair(a, b, int(self.distances[place]))
@@ -113,6 +166,8 @@ def rows_of(snapshot: Snapshot, resources: Resources) -> tuple[Words, Resources]
             done += len(piece)
         _check_count(snapshot, done)
         return rows, resources._replace(memory=resources.memory - held)
+    import tempfile
+
     with refusing("a temporary file"), tempfile.TemporaryFile(buffering=0) as file:
         done = 0
         for piece in snapshot.fingerprints():

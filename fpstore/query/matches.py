@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore.aliases import Words
+from fpstore.io import check_ids
+from fpstore.io.tables import Columns, Tabular, arrow_table, taken
 from fpstore.width import Distances, Width
 
 
@@ -46,7 +48,7 @@ class MatchList(list[Match]):
 LookUp = Callable[[Words], tuple[npt.NDArray[np.int64], Words | list[str]]]  # of the ids of rows
 
 
-class Matches:
+class Matches(Tabular):
     """The matches of many queries, in columns. Iterates as one list of :class:`Match` per query.
 
     Attributes
@@ -68,6 +70,7 @@ class Matches:
         distances: Distances,
         look_up: LookUp,
         width: Width,
+        queries: Words,
         inserted: npt.NDArray[np.bool_] | None = None,
         more: npt.NDArray[np.bool_] | None = None,
     ) -> None:
@@ -76,6 +79,7 @@ class Matches:
         self.distances = distances
         self._look_up = look_up
         self._width = width
+        self._queries = queries  # as the kernel knows them, not copied
         self.inserted = inserted
         self.more = more
 
@@ -87,9 +91,68 @@ class Matches:
         """
         return self._width.outside(self.rows)
 
+    @property
+    def queries(self) -> npt.NDArray[Any]:
+        """The fingerprints that were asked for, in the form of :attr:`fingerprints`."""
+        return self._width.outside(self._queries)
+
     def ids(self) -> tuple[npt.NDArray[np.int64], Words | list[str]]:
         """Return (lims, ids): the ids of match m are ``ids[lims[m]:lims[m + 1]]``; uint64, or strings in a list."""
         return self._look_up(self.rows)
+
+    def to_arrow(self, *, query_ids: Any = None, names: Mapping[str, str] | None = None) -> Any:
+        """Return a ``pyarrow.Table`` with a row per match and id, in the order of the matches.
+
+        Queries without a match have no row. Distances, and fingerprints of 64 bits that have one id each, are not copied.
+
+        Parameters
+        ----------
+        query_ids : array or sequence of int or str, optional
+            The ids of the queries, one per query, for a column ``query_id``.
+        names : dict of str to str, optional
+            Other names for some of the columns.
+
+        Returns
+        -------
+        pyarrow.Table
+            ``query_row`` (uint64: the place of the query in the batch), ``query_id`` (if given), ``query`` and ``fingerprint``
+            (uint32, uint64, or fixed_size_binary(width / 8) above 64 bits), ``distance`` (uint8; of 256 bits uint16), and ``id``
+            (uint64 or string; large_string above 2 GiB).
+
+        Raises
+        ------
+        InputError
+            There is not one id per query, or a name is wrong.
+        MissingExtraError
+            pyarrow is not installed.
+        CorruptStoreError
+
+        Examples
+        --------
+        >>> import fpstore, tempfile, os
+        >>> store = fpstore.build(os.path.join(tempfile.mkdtemp(), "s.fps"), [8, 11], ["a", "b"])
+        >>> store.probe_many([9], 1).to_arrow(names={"id": "url"}).select(["query_row", "distance", "url"]).to_pylist()
+        [{'query_row': 0, 'distance': 1, 'url': 'a'}, {'query_row': 0, 'distance': 1, 'url': 'b'}]
+        """
+        return arrow_table([self._columns(query_ids)], names)
+
+    def _columns(self, query_ids: Any) -> Columns:
+        names = None if query_ids is None else check_ids(query_ids, len(self))
+        lims, ids = self.ids()
+        query = np.repeat(np.arange(len(self)), np.diff(self.lims))
+        fingerprints, distances, sizes = self.fingerprints, self.distances, np.diff(lims)
+        if (sizes != 1).any():
+            match = np.repeat(np.arange(len(sizes)), sizes)
+            query, fingerprints, distances = query[match], fingerprints[match], distances[match]
+        columns: Columns = {"query_row": query.view(np.uint64)}
+        if names is not None:
+            columns["query_id"] = taken(names, query)
+        return columns | {
+            "query": self.queries[query],
+            "fingerprint": fingerprints,
+            "distance": distances,
+            "id": ids,
+        }
 
     def __len__(self) -> int:
         """Return the number of queries."""

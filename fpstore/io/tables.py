@@ -1,0 +1,145 @@
+"""Results as tables of Arrow, pandas and polars, which are imported when the first one is made."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.aliases import Words
+from fpstore.errors import InputError, MissingExtraError, show
+from fpstore.string_column import StringColumn
+
+Columns = dict[str, npt.NDArray[Any] | list[str]]
+
+MOST_STRING_BYTES = (1 << 31) - 1  # in an array of the type string, whose offsets have 32 bits
+
+
+class Tabular(ABC):
+    """What can be had as a table. It has the Arrow C stream protocol, so other packages can take it too."""
+
+    @abstractmethod
+    def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
+        """Return the columns as a ``pyarrow.Table``."""
+
+    def to_pandas(self, **options: Any) -> Any:
+        """Return the same as a ``pandas.DataFrame``; needs pyarrow too.
+
+        Parameters
+        ----------
+        **options
+            As for ``to_arrow``.
+
+        Raises
+        ------
+        InputError, MissingExtraError
+        """
+        table = self.to_arrow(**options)
+        try:
+            import pandas as pd  # noqa: F401 - pyarrow imports it, and has a message of its own
+        except ImportError as error:
+            raise MissingExtraError("to_pandas needs the package pandas: pip install pandas") from error
+        return table.to_pandas()
+
+    def to_polars(self, **options: Any) -> Any:
+        """Return the same as a ``polars.DataFrame``; needs pyarrow too.
+
+        Parameters
+        ----------
+        **options
+            As for ``to_arrow``.
+
+        Raises
+        ------
+        InputError, MissingExtraError
+        """
+        table = self.to_arrow(**options)
+        try:
+            import polars
+        except ImportError as error:
+            raise MissingExtraError("to_polars needs the package polars: pip install polars") from error
+        return polars.from_arrow(table)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the columns of ``to_arrow()`` as a capsule of an Arrow C stream.
+
+        See https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html.
+
+        Raises
+        ------
+        MissingExtraError
+        """
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+
+def arrow_table(parts: Iterable[Columns], names: Mapping[str, str] | None) -> Any:
+    """Return the columns of at least one part as a ``pyarrow.Table``, with a chunk for each part.
+
+    Parameters
+    ----------
+    parts : iterable of dict
+        Numbers in 1-D arrays, which are not copied; bytes of fixed size as uint8, shape (rows, bytes); strings in lists.
+    names : mapping of str to str, optional
+        Other names for some of the columns.
+    """
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise MissingExtraError("a table needs the package pyarrow: pip install 'fpstore[parquet]'") from error
+    chunks: dict[str, list[Any]] = {}
+    for part in parts:
+        if not chunks:
+            chunks = {name: [] for name in part}
+            renamed = _renamed(list(part), names)
+        for name, values in part.items():
+            chunks[name].append(_array(values))
+    return pyarrow.table([_joined(arrays) for arrays in chunks.values()], renamed)
+
+
+def taken(values: npt.NDArray[Any] | list[str], places: npt.NDArray[Any]) -> npt.NDArray[Any] | list[str]:
+    """Return the values at some places."""
+    return [values[place] for place in places.tolist()] if isinstance(values, list) else values[places]
+
+
+def _renamed(columns: list[str], names: Mapping[str, str] | None) -> list[str]:
+    """Return what the columns are called."""
+    if names is None:
+        return columns
+    if not isinstance(names, Mapping):
+        raise InputError(f"names must be a dict of columns and their new names, got {show(names)}", got=names)
+    for name, other in names.items():
+        if name not in columns:
+            raise InputError(f"names: there is no column {show(name)} (columns here: {', '.join(columns)})", got=name)
+        if not isinstance(other, str) or not other:
+            raise InputError(f"names: the new name of {name!r} must be a string, got {show(other)}", got=other)
+    renamed = [names.get(column, column) for column in columns]
+    if len(set(renamed)) != len(renamed):
+        raise InputError(f"names: two columns would have one name: {', '.join(renamed)}", got=names)
+    return renamed
+
+
+def _array(values: Words | npt.NDArray[Any] | list[str]) -> Any:
+    """Return an Arrow array."""
+    import pyarrow
+
+    if isinstance(values, list):
+        column = StringColumn.of(values)
+        large = len(column.data) > MOST_STRING_BYTES
+        offsets = np.concatenate([[0], column.ends]).astype(np.int64 if large else np.int32)
+        kind = pyarrow.LargeStringArray if large else pyarrow.StringArray
+        return kind.from_buffers(len(values), pyarrow.py_buffer(offsets), pyarrow.py_buffer(column.data))
+    if values.ndim == 1:
+        return pyarrow.array(values)
+    data = pyarrow.py_buffer(np.ascontiguousarray(values))
+    return pyarrow.FixedSizeBinaryArray.from_buffers(pyarrow.binary(values.shape[1]), len(values), [None, data])
+
+
+def _joined(arrays: list[Any]) -> Any:
+    """Return arrays as the chunks of a column; all have large offsets if one does."""
+    import pyarrow
+
+    large = any(array.type == pyarrow.large_string() for array in arrays)
+    return pyarrow.chunked_array([array.cast(pyarrow.large_string()) for array in arrays] if large else arrays)

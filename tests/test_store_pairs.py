@@ -1,0 +1,271 @@
+"""Pairs and clusters of a store against brute force, with changes, many ids, and on the command line."""
+
+import json
+from itertools import combinations
+
+import numpy as np
+import pytest
+from column_sets import as_given, make_set
+from commandline import failure, fine, run
+from test_pairs import brute, wanted_sets
+
+import fpstore
+from fpstore import _kernel
+from fpstore.errors import ClosedStoreError, InputError
+from fpstore.width import WIDTHS, Width
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Return a store with changes, and what it holds: (fingerprint, id)."""
+    rows = make_set("clustered", 64, 600, np.random.default_rng(5))[:, 0]
+    ids = [f"d{i}" for i in range(len(rows))]
+    fpstore.build(tmp_path / "s", rows[:400], ids[:400], radius=3).close()
+    opened = fpstore.open(tmp_path / "s", "r+", sync="none")
+    opened.insert(rows[400:], ids[400:])
+    opened.insert(rows[:50], [f"again{i}" for i in range(50)])
+    opened.delete(ids=ids[60:90])
+    held = [*zip(rows.tolist(), ids, strict=True), *((int(rows[i]), f"again{i}") for i in range(50))]
+    with opened:
+        yield opened, [(f, i) for f, i in held if i not in set(ids[60:90])]
+
+
+def components(held, radius):
+    """Return the clusters of (fingerprint, id), by brute force."""
+    sets = {i: {i} for _, i in held}
+    for (f, i), (g, j) in combinations(held, 2):
+        if (f ^ g).bit_count() <= radius and sets[i] is not sets[j]:
+            sets[i] |= sets[j]
+            for k in sets[j]:
+                sets[k] = sets[i]
+    return {frozenset(members) for members in sets.values() if len(members) > 1}
+
+
+@pytest.mark.parametrize("radius", [None, 0, 4])
+def test_pairs_of_a_store_with_changes(store, radius):
+    opened, held = store
+    near = 3 if radius is None else radius
+    stored = sorted({f for f, _ in held})
+    expected = {(f, g, (f ^ g).bit_count()) for f, g in combinations(stored, 2) if (f ^ g).bit_count() <= near}
+    batches = list(opened.pairs(radius, threads=2))
+    found = [tuple(pair) for batch in batches for pair in batch]
+    assert len(found) == len(expected) == sum(map(len, batches))
+    assert set(found) == expected
+    wanted = {f: sorted(i for g, i in held if g == f) for f in stored}
+    for batch in batches:
+        assert batch[0] == next(iter(batch))
+        assert batch[-1] == list(batch)[-1]
+        assert batch[1:] == list(batch)[1:]
+        ids = batch.ids()
+        for side, places in ((batch.a, ids.a), (batch.b, ids.b)):
+            for f, place in zip(side.tolist(), places.tolist(), strict=True):
+                assert sorted(ids.ids[ids.lims[place] : ids.lims[place + 1]]) == wanted[f]
+        assert len(ids.lims) == len({f for pair in batch for f in pair[:2]}) + 1
+
+
+@pytest.mark.parametrize("radius", [None, 0, 4])
+def test_clusters_of_a_store_with_changes(store, radius):
+    opened, held = store
+    found = opened.clusters(radius)
+    assert {frozenset(members) for members in found} == components(held, 3 if radius is None else radius)
+    assert len(found) == len(list(found)) == len(found[:])
+    assert found.documents == len(held)
+    assert found.duplicates == sum(len(members) - 1 for members in found)
+    columns = found.columns()
+    assert columns["representative"] == [members[0] for members in found for _ in members]
+    assert columns["id"] == [name for members in found for name in members]
+    assert columns["cluster"].tolist() == [c for c, members in enumerate(found) for _ in members]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_representatives_and_greedy_groups(tmp_path, width):
+    rng = np.random.default_rng(width)
+    rows = as_given(make_set("clustered", width, 300, rng))
+    names = [f"n{n}" for n in rng.permutation(len(rows)).tolist()]
+    numbers = Width(width).numbers(rows)
+    with fpstore.build(tmp_path / "s", Width(width).outside(rows), names, width=width) as store:
+        groups = {}
+        for place, name in enumerate(wanted_sets(brute(rows), 3)):
+            groups.setdefault(name, []).append(place)
+        groups = [members for members in groups.values() if len(members) > 1]
+        assert groups
+        for rule in ("first", "smallest", "central"):
+            found = {frozenset(members): members[0] for members in store.clusters(3, representative=rule)}
+            assert len(found) == len(groups)
+            for members in groups:
+                majority = sum(1 << bit for bit in range(width) if sum(numbers[m] >> bit & 1 for m in members) * 2 > len(members))
+                ranks = {
+                    "first": lambda m: m,
+                    "smallest": lambda m: names[m],
+                    "central": lambda m, majority=majority: ((numbers[m] ^ majority).bit_count(), m),
+                }
+                assert found[frozenset(names[m] for m in members)] == names[min(members, key=ranks[rule])], rule
+        for rule in ("first", "smallest"):
+            wanted = []
+            for members in groups:
+                left = sorted(members, key=lambda m: names[m]) if rule == "smallest" else members
+                while left:
+                    near = [m for m in left if (numbers[m] ^ numbers[left[0]]).bit_count() <= 3]
+                    wanted += [(names[near[0]], frozenset(names[m] for m in near))] if len(near) > 1 else []
+                    left = [m for m in left if m not in near]
+            found = [(members[0], frozenset(members)) for members in store.clusters(3, group="greedy", representative=rule)]
+            assert sorted(found, key=str) == sorted(wanted, key=str)
+
+
+def test_groupings_that_are_refused(tmp_path):
+    with fpstore.build(tmp_path / "s", [1, 2, 3], [5, 5, 6]) as store:
+        assert list(store.clusters(1)) == [[5, 6]]
+        for arguments in ({"group": "greedy"}, {"representative": "central"}):
+            with pytest.raises(InputError, match="needs documents of one fingerprint each: 1 fingerprints are further ones"):
+                store.clusters(1, **arguments)
+        for arguments in ({"group": "chains"}, {"representative": "highest"}):
+            with pytest.raises(InputError, match="must be one of"):
+                store.clusters(1, **arguments)
+
+
+def test_integer_ids_in_order(tmp_path):
+    with fpstore.build(tmp_path / "s", [5, 4, 1 << 40, 5, 1 << 41 | 1 << 50], ids=[9, 3, 7, 2, 8]) as store:
+        assert list(store.clusters(1)) == [[2, 3, 9]]
+        assert list(store.clusters(3)) == [[2, 3, 7, 8, 9]]
+        assert store.clusters(1)[0] == [2, 3, 9]
+        assert store.clusters(1)[-1:] == [[2, 3, 9]]
+
+
+def test_the_representative_is_the_id_that_was_seen_first(tmp_path):
+    with fpstore.build(tmp_path / "s", [1, 0, 3, 7 << 40], ids=["z", "m", "a", "b"]) as store:
+        assert list(store.clusters(1)) == [["z", "m", "a"]]
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        store.insert(2, "k")
+        assert list(store.clusters(1)) == [["z", "m", "a", "k"]]
+        store.merge()
+        assert list(store.clusters(1)) == [["z", "m", "a", "k"]]
+
+
+def test_a_document_of_several_fingerprints_connects_them(tmp_path):
+    far = 0xFFFF_0000_FFFF_0000
+    with fpstore.build(tmp_path / "s", [1, far, 0, far + 1, 1 << 30 | 7 << 9], ids=["a", "a", "b", "c", "d"]) as store:
+        assert list(store.clusters(1)) == [["a", "b", "c"]]
+        assert list(store.clusters(0)) == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_forms_of_every_width(tmp_path, width):
+    values = [3, 1, 1 << (width - 1), (1 << width) - 1]
+    with fpstore.build(tmp_path / "s", values, width=width, radius=2) as store:
+        (batch,) = store.pairs()
+        assert [tuple(pair) for pair in batch] == [(1, 3, 1), (1, 1 << (width - 1), 2)] == [tuple(batch[0]), tuple(batch[1])]
+        assert batch.a.dtype == store.probe_many(values).fingerprints.dtype
+        assert batch.distances.dtype == store.probe_many(values).distances.dtype
+        assert list(store.clusters()) == [[0, 1, 2]]
+        assert [len(b) for b in store.pairs(width)] == [6]
+
+
+def test_pairs_are_of_one_moment(store):
+    opened, held = store
+    pairs = opened.pairs()
+    new = max(f for f, _ in held) ^ 1
+    opened.insert(new, "new")
+    assert new not in {f for batch in pairs for pair in batch for f in pair[:2]}
+
+
+def test_an_empty_store_has_none(tmp_path):
+    with fpstore.build(tmp_path / "s", []) as store:
+        assert (list(store.pairs()), list(store.clusters()), store.clusters().duplicates) == ([], [], 0)
+        assert repr(store.clusters()) == "<fpstore.Clusters: 0 clusters of 0 among 0 documents>"
+
+
+@pytest.mark.parametrize("radius", [-1, 65, 1.5, "3"])
+def test_radii_that_are_none(store, radius):
+    with pytest.raises(InputError, match="radius"):
+        store[0].pairs(radius)
+    with pytest.raises(InputError, match="radius"):
+        store[0].clusters(radius)
+
+
+def test_a_closed_store_refuses(store):
+    store[0].close()
+    with pytest.raises(ClosedStoreError):
+        store[0].pairs()
+    with pytest.raises(ClosedStoreError):
+        store[0].clusters()
+
+
+# Of the kernel
+
+
+def test_the_kernel_refuses_what_is_no_table():
+    rows = np.arange(4, dtype=np.uint64) << np.uint64(62)
+    starts, tags = np.empty(5, np.uint64), np.empty(4 + _kernel.TAG_ROOM, np.uint16)
+    with pytest.raises(ValueError, match="order"):
+        _kernel.index_rows(rows[::-1].copy(), 2, starts, tags)
+    with pytest.raises(ValueError, match="tags"):
+        _kernel.index_rows(rows, 2, starts, tags[:4].copy())
+    with pytest.raises(ValueError, match="starts"):
+        _kernel.index_rows(rows, 3, starts, tags)
+    with pytest.raises(ValueError, match="bits"):
+        _kernel.index_rows(rows, 60, starts, tags)
+    _kernel.index_rows(rows, 2, starts, tags)
+    identity = np.arange(64, dtype=np.uint8)
+    linking = [rows, starts, tags, identity, 0, 1, 16, 1]
+    mask = np.zeros(1, np.uint64)
+    join = [rows, starts, tags, identity, mask, mask, [0], [1], 16, 1, 0, 4]
+
+    def refused(changes, message):
+        for make, arguments in ((_kernel.Linking, linking), (_kernel.PairJoin, join)):
+            with pytest.raises(ValueError, match=message):
+                make(*(changes.get(place, argument) for place, argument in enumerate(arguments)))
+
+    refused({0: rows[:3].copy()}, "the last start")
+    refused({1: np.array([0, 3, 2, 4, 4], np.uint64)}, "descend")
+    refused({1: np.array([0, 1, 2, 3, 4, 4], np.uint64)}, "power of two")
+    refused({2: tags[:4].copy()}, "tags is too short")
+    refused({3: np.zeros(64, np.uint8)}, "permutation")
+    refused({3: np.arange(128, dtype=np.uint8)}, "width")
+    for changes, message in (
+        ({6: [2]}, "at least flips"), ({11: 5}, "no such buckets"), ({10: 3, 11: 2}, "no such buckets"),
+        ({6: [], 7: []}, "each table"), ({8: 17}, "16 bits"), ({4: np.zeros((1, 2), np.uint64)}, "width"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            _kernel.PairJoin(*(changes.get(place, argument) for place, argument in enumerate(join)))
+    for make, arguments in (
+        (_kernel.Linking, linking),
+        (_kernel.PairJoin, join),
+    ):  # nothing is converted: what is written would be lost
+        for place, other in ((0, rows.astype(np.int64)), (2, tags.astype(np.int32))):
+            with pytest.raises(TypeError):
+                make(*(other if at == place else argument for at, argument in enumerate(arguments)))
+    with pytest.raises(IndexError):
+        _kernel.Sets(3).unite(np.array([3], np.uint64), np.array([0], np.uint64))
+
+
+# On the command line
+
+
+def test_the_verbs(tmp_path):
+    source = tmp_path / "in.tsv"
+    source.write_text("0000000000000008\ta\n000000000000000b\tb\n0000000000000008\tc\n00000000ffff0000\td\n")
+    path = tmp_path / "s"
+    fine("build", path, source, "--quiet")
+    assert fine("pairs", path, "-r", 2) == (
+        "0000000000000008\t000000000000000b\t2\ta\tb\n0000000000000008\t000000000000000b\t2\tc\tb\n"
+    )
+    found = [json.loads(line) for line in fine("pairs", path, "--json").splitlines()]
+    assert found[0] == {"a": "0000000000000008", "b": "000000000000000b", "distance": 2, "id_a": "a", "id_b": "b"}
+    told = run("cluster", path)
+    assert told.stdout == "a\t0\ta\nb\t0\ta\nc\t0\ta\n"
+    assert told.stderr == "fpstore: 4 documents, 1 cluster, the largest of 3 documents, 2 duplicates\n"
+    assert fine("cluster", path, "-r", 1, "--quiet") == "a\t0\ta\nc\t0\ta\n"
+    fine("cluster", path, "-o", tmp_path / "c.parquet", "--quiet")
+    import pyarrow.parquet
+
+    assert pyarrow.parquet.read_table(tmp_path / "c.parquet").to_pylist()[1] == {"id": "b", "cluster": 0, "representative": "a"}
+    assert "radius" in failure("pairs", path, "-r", 65)
+
+
+def test_many_ids_of_a_pair_are_written_in_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr("fpstore.jobs.pairs.MOST_ROWS", 7)
+    path = tmp_path / "s"
+    with fpstore.build(path, [1] * 5 + [3] * 4 + [1 << 60] * 2) as store:
+        lines = fine("pairs", path, "--radius", 1).splitlines()
+        assert len(store) == 3
+    assert sorted(line.split("\t")[3:] for line in lines) == sorted([str(a), str(b)] for a in range(5) for b in range(5, 9))

@@ -907,51 +907,6 @@ class Store:
             watched["merge_error"] = writer.merging.error
         return {**describe(snapshot, self._tracker.log.file_bytes), **watched, "writer": state}
 
-    def report(
-        self,
-        radius: int | None = None,
-        *,
-        pairs: bool = True,
-        text_from: str | os.PathLike[str] | None = None,
-        threads: int | None = None,
-        progress: Progress | None = None,
-    ) -> str:
-        """Return a page in HTML about the store: sizes, codes, pairs, clusters, skew, and families of near-duplicates.
-
-        The page needs no network and no script, and the same store makes the same page. A set of more than a million
-        fingerprints is sampled, except for pairs and clusters; pairs are counted up to ten million.
-
-        Parameters
-        ----------
-        radius : int, optional
-            Of pairs and clusters, 0 to the width; by default the store's.
-        pairs : bool
-            Whether to find pairs, clusters and families, which takes memory as :meth:`clusters` does.
-        text_from : path-like, optional
-            The folder in which ids are paths of text files, whose beginnings are shown in families. Files outside are not
-            read. By default ids are paths as they stand, if the fingerprinter of the store is known. If it is, texts whose
-            fingerprint is no longer that of the document are not shown.
-        threads : int, optional
-            For the pairs; by default one per processor.
-        progress : callable, optional
-            Called as ``progress(phase, done, total)``; total is None.
-
-        Raises
-        ------
-        InputError, StorageError, CorruptStoreError, ClosedStoreError
-        """
-        from fpstore.jobs.report import figures_of
-        from fpstore.jobs.report_page import page_of
-        from fpstore.jobs.report_texts import Texts
-
-        snapshot, wanted = self.snapshot(), check_flag(pairs, "pairs")
-        radius = self._radius if radius is None else check_radius(radius, self.width)
-        folder = None if text_from is None else check_path(text_from, "text_from")
-        check_progress(progress)
-        resources = Resources(0, parse_threads(threads), progress)
-        stats, texts = describe(snapshot, self._tracker.log.file_bytes), Texts(folder, self.fingerprinter)
-        return page_of(figures_of(snapshot, stats, radius if wanted else None, texts, resources))
-
     def verify(self, progress: Progress | None = None) -> Report:
         """Read every byte that is used, and check it.
 

@@ -30,6 +30,7 @@ from fpstore.cli.pairs import pairs
 from fpstore.cli.plan import plan
 from fpstore.cli.probe import probe
 from fpstore.cli.repair import repair
+from fpstore.cli.report import report
 from fpstore.cli.scan import scan
 from fpstore.cli.signals import Interrupted, raised_as_exceptions
 from fpstore.cli.split import split
@@ -185,6 +186,7 @@ for _verb in (
     cluster,
     dedup,
     stats,
+    report,
     verify,
     export,
     backup,

@@ -1,0 +1,83 @@
+"""``fpstore report``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from fpstore.arguments import check_path, printable
+from fpstore.cli.options import (
+    Talk,
+    memory_option,
+    output_option,
+    pair_radius_option,
+    store_argument,
+    talk_options,
+    threads_option,
+)
+from fpstore.cli.progress import Bars
+from fpstore.cli.verb import Verb
+from fpstore.errors import StoreExistsError
+
+
+@click.command(cls=Verb)
+@store_argument
+@output_option("Where to write the page")
+@click.option("--force", is_flag=True, help="Replace a file that exists.")
+@pair_radius_option
+@click.option("--no-pairs", is_flag=True, help="Leave out pairs, clusters and families, which take all fingerprints in memory.")
+@click.option("--text-from", metavar="FOLDER", help="Folder in which the ids are paths of text files, to show their beginnings.")
+@memory_option
+@threads_option
+@talk_options
+def report(
+    store: str,
+    output: str,
+    force: bool,
+    radius: int | None,
+    no_pairs: bool,
+    text_from: str | None,
+    memory: str | None,
+    threads: int | None,
+    talk: Talk,
+) -> None:
+    """Write a page in HTML about a store: sizes, codes, pairs, clusters, skew, and families of near-duplicates.
+
+    The page is one file that needs no network and no script. The same store makes the same page. Texts are shown if ids are
+    paths, as `fpstore build --text` makes them: of the files that have not changed since, in the current folder, or in the folder
+    --text-from.
+
+    $ fpstore report crawl.fps --output report.html --radius 2 --memory 2GiB --quiet
+    $ fpstore report notes.fps --output report.html --force --text-from . --threads 1 --no-progress
+    $ fpstore report crawl.fps --no-pairs
+    """
+    import fpstore
+    from fpstore.care.stats import describe
+    from fpstore.design.families import check_radius
+    from fpstore.io.sink import Sink
+    from fpstore.jobs.report import figures_of
+    from fpstore.jobs.report_page import page_of
+    from fpstore.jobs.report_texts import Texts
+    from fpstore.resources import Resources, parse_memory, parse_threads
+
+    if no_pairs and radius is not None:
+        raise click.UsageError("--radius is for pairs: leave out --no-pairs")
+    if output != "-" and Path(output).is_file() and not force:
+        raise StoreExistsError(f"{printable(output)} exists: --force replaces it", path=output)
+    with fpstore.open(store) as opened, Bars(talk.bars) as bars:
+        snapshot = opened.snapshot()
+        figures = figures_of(
+            snapshot,
+            describe(snapshot, opened.stats()["bytes"]["delta"]),
+            None if no_pairs else opened.radius if radius is None else check_radius(radius, opened.width),
+            Texts(None if text_from is None else check_path(text_from, "--text-from"), opened.fingerprinter),
+            Resources(parse_memory(memory), parse_threads(threads), bars),
+        )
+    sink = Sink(output)
+    try:
+        sink.write(page_of(figures).encode())
+        sink.commit()
+    except BaseException:
+        sink.abort()
+        raise

@@ -1,0 +1,421 @@
+"""The report: its numbers against brute force, hostile ids and texts, tiny stores, and the page in a real browser."""
+
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from commandline import failure, fine
+
+import fpstore
+from fpstore.jobs import report as figures
+from fpstore.jobs.pictures import counts_up_to, short
+from fpstore.jobs.report_style import STYLE
+
+DESIGNS = {32: "auto", 64: "manku-10", 128: "auto", 256: "columns-8-8"}
+HOSTILE = [
+    "<script>alert(1)</script>", "\"'><img src=x onerror=alert(1)>", "</title></style><b>&amp;", "bell\x07 nul\x00 esc\x1b[31m",
+    "\u202ereversed\u2066", "javascript:alert(1)", "x" * 5000, "café 書 👩\u200d🔬", "a\nb\tc", "]]>--><!--",
+]  # fmt: skip
+
+
+def report(store, radius=None, *, pairs=True, text_from=None, threads=1):
+    """Return the page that the command writes."""
+    options = [*(["--radius", radius] if radius is not None else []), *([] if pairs else ["--no-pairs"]), "--threads", threads]
+    return fine("report", store.path, *options, *(["--text-from", text_from] if text_from else []))
+
+
+class Page(HTMLParser):
+    """The tables of a page by the last heading before them, its elements, and its text."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tables, self.tags, self.words, self.facts = {}, [], [], {}
+        self._heading, self._open = "", []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if tag not in ("meta", "br"):
+            self._open.append(tag)
+        if tag == "table":
+            self.tables.setdefault(self._heading, []).append([])
+        if tag == "tr":
+            self.tables[self._heading][-1].append([])
+        if tag in ("td", "th"):
+            self.tables[self._heading][-1][-1].append("")
+
+    def handle_endtag(self, tag):
+        assert self._open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+        inside = self._open[-1] if self._open else ""
+        if inside in ("h2", "h3"):
+            self._heading = data
+        elif inside in ("td", "th"):
+            self.tables[self._heading][-1][-1][-1] += data
+        elif inside == "dt":
+            self.facts[data] = self._fact = ""
+            self._fact = data
+        elif inside == "dd":
+            self.facts[self._fact] += data
+
+    def table(self, heading, number=0):
+        """Return the cells of a table's body, numbers as such."""
+        return [[as_number(cell) for cell in row] for row in self.tables[heading][number][1:]]
+
+
+def as_number(cell):
+    return float(cell.replace(",", "")) if re.fullmatch(r"[\d,.]+(e-\d+)?", cell) else cell
+
+
+def near_values(width, count, seed=5):
+    """Return numbers in families: random ones, and others that differ from them in a few bits."""
+    rng = np.random.default_rng(seed)
+    centres = [int.from_bytes(rng.bytes(width // 8), "big") for _ in range(count)]
+    near = [c ^ sum(1 << int(bit) for bit in rng.choice(width, 1 + i % 4, replace=False)) for i, c in enumerate(centres)]
+    return centres + near[: count // 2]
+
+
+@pytest.mark.parametrize("strings", [False, True])
+@pytest.mark.parametrize("width", DESIGNS)
+def test_numbers_are_those_of_brute_force(tmp_path, width, strings):
+    values = near_values(width, 120)
+    later = [*values[:2], values[3] ^ 1, values[4] ^ 6, values[5] ^ 7]
+    ids = [f"page {i}" for i in range(len(values) + 5)] if strings else list(range(100, 105 + len(values)))
+    with fpstore.build(tmp_path / "s.fps", values, ids[: len(values)], width=width, design=DESIGNS[width], radius=3):
+        pass
+    with fpstore.open(tmp_path / "s.fps", "r+") as store:
+        store.insert(later, ids[len(values) :])  # not merged
+        rows = dict(zip(ids, values + later, strict=True))
+        page, stats = Page(report(store, 2)), store.stats()
+    fingerprints = sorted(set(rows.values()))
+    assert [page.facts[name] for name in ("Fingerprints", "Ids", "Width", "Radius")] == [
+        f"{len(fingerprints)}", f"{len(rows)}", f"{width} bits", "3",
+    ]  # fmt: skip
+    assert page.facts["Changes since the last merge"] == "5"
+    assert {int(b) for _, b, *_ in page.table("Size")} == set(stats["bytes"].values())
+    apart = [(a ^ b).bit_count() for a, b in combinations(fingerprints, 2)]
+    assert page.table("Pairs") == [
+        [0, len(rows) - len(fingerprints), "further ids of a fingerprint"],
+        *([d, apart.count(d), "pairs of fingerprints"] for d in (1, 2)),
+    ]
+    sizes = family_sizes(rows, 2)
+    assert page.table("Clusters") == [[size, sizes.count(size)] for size in sorted(set(sizes))]
+    ones = [sum(value >> (width - 1 - bit) & 1 for value in fingerprints) / len(fingerprints) for bit in range(width)]
+    assert page.table("Skew") == [[bit, f"{share:.2%}"] for bit, share in enumerate(ones)]
+    for bits, here, even, _ in page.table("Shared leading bits"):
+        leading = [value >> (width - int(bits)) for value in fingerprints]
+        assert here == pytest.approx(sum(leading.count(lead) - 1 for lead in leading) / len(leading), rel=0.01)
+        assert even == pytest.approx((len(leading) - 1) / 2**bits, rel=0.01)
+    check_coding(page, sorted(set(values)), width)
+
+
+def family_sizes(rows, radius):
+    """Return the sizes of the connected components of two or more, at most 3 here."""
+    family = {one: {one} for one in rows}
+    for a, b in combinations(rows, 2):
+        if (rows[a] ^ rows[b]).bit_count() <= radius and family[a] is not family[b]:
+            family[a] |= family[b]
+            for one in family[b]:
+                family[one] = family[a]
+    return [len(some) for some in {id(some): some for some in family.values()}.values() if len(some) > 1]
+
+
+def check_coding(page, stored, width):
+    """Compare the histogram of h, or the sizes of buckets, with the fingerprints of the tables."""
+    if "First differing bit" in page.tables:
+        found = page.table("First differing bit")
+        places = [min(width - (a ^ b).bit_length(), 64) for a, b in pairwise(stored)]
+        assert [row[:2] for row in found] == [[h, places.count(h)] for h in sorted(set(places))]
+        assert sum(2.0 ** -row[3] for row in found) <= 1
+    else:
+        (bits,) = re.findall(r"into buckets by (\d+) bits", "".join(page.words))
+        counts = np.bincount([value >> (width - int(bits)) for value in stored], minlength=1 << int(bits))
+        assert [row[1] for row in page.table("Buckets")][:2] == [np.sum(counts == 0), np.sum(counts == 1)]
+        assert sum(row[1] for row in page.table("Buckets")) == 1 << int(bits)
+
+
+def test_both_kinds_of_tables_are_met(tmp_path):
+    for design, heading in (("manku-10", "First differing bit"), ("columns-4-10", "Buckets")):
+        with fpstore.build(tmp_path / design, near_values(64, 50), design=design) as store:
+            assert heading in Page(report(store)).tables
+
+
+@pytest.mark.parametrize("width", DESIGNS)
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_tiny_stores(tmp_path, width, count):
+    with fpstore.build(tmp_path / "s.fps", near_values(width, 5)[:count], width=width) as store:
+        for arguments in ({}, {"radius": 0}, {"radius": width}, {"pairs": False}):
+            page = Page(report(store, **arguments))
+            assert page.facts["Fingerprints"] == str(count)
+            assert "nan" not in "".join(page.words[1:])
+
+
+def test_a_store_of_changes_only(tmp_path):
+    fpstore.build(tmp_path / "s.fps", []).close()
+    with fpstore.open(tmp_path / "s.fps", "r+") as store:
+        store.insert([1, 3], ["a", "b"])
+        page = Page(report(store))
+        assert page.table("Pairs")[1][:2] == [1, 1]
+        store.delete(fingerprints=[1, 3])
+        assert Page(report(store)).facts["Fingerprints"] == "0"
+
+
+def test_ids_and_texts_cannot_change_the_page(tmp_path):
+    with fpstore.build(tmp_path / "<b>&.fps", [7] * len(HOSTILE) + [7], [*HOSTILE, "second"]) as store:
+        plain = report(store)
+    with fpstore.build(tmp_path / "plain.fps", [7] * len(HOSTILE) + [7], [f"id {i}" for i in range(11)]) as store:
+        tame = report(store)
+    assert [tag for tag, _ in Page(plain).tags] == [tag for tag, _ in Page(tame).tags]
+    assert "<script" not in plain
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", plain)
+    assert "bell\\x07 nul\\x00" in plain
+    assert "\\u202ereversed" in plain
+    assert plain.encode().decode() == plain
+
+
+def test_every_part_of_a_page_escapes():
+    from fpstore.jobs.markup import element
+
+    assert element("p", "<&>\"'", title='"><b>') == '<p title="&quot;&gt;&lt;b&gt;">&lt;&amp;&gt;&quot;&#x27;</p>'
+    assert element("p", element("b", "a"), "\udcff\x00") == "<p><b>a</b>\\xff\\x00</p>"
+
+
+@pytest.fixture
+def notes(tmp_path, monkeypatch):
+    """Make a store of four near texts, of which one has markup and bytes that are no text, and one changes later."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    words = " ".join(f"word{i}" for i in range(900)).encode()
+    for name, data in (("a", words), ("b", b"<i>bold</i> \x07\xff\x1b " + words), ("c", words), ("d", words)):
+        (folder / f"{name}.txt").write_bytes(data)
+    fine("build", "notes.fps", "notes", "--text", "--radius", "8", "-q")
+    (folder / "c.txt").write_text("something else")
+    (folder / "d.txt").unlink()
+    return folder
+
+
+def test_texts_are_those_that_the_store_knows(notes, monkeypatch):
+    page = fine("report", "notes.fps")
+    assert "word0 word1" in page
+    assert "&lt;i&gt;bold&lt;/i&gt; \ufffd\ufffd\ufffd word0" in page
+    assert "something else" not in page
+    assert "the file has changed since" not in page  # nobody said that ids are paths
+    shown = fine("report", "notes.fps", "--text-from", ".")
+    assert "the file has changed since" in shown
+    assert "no such file" in shown
+    begun = [words for words in Page(shown).words if words.startswith("word0")]
+    assert [len(words) for words in begun] == [301]
+    assert begun[0].endswith("…")
+    monkeypatch.chdir("/")
+    assert "word0" not in fine("report", notes.parent / "notes.fps")
+    assert fine("report", notes.parent / "notes.fps", "--text-from", notes.parent) == shown
+
+
+def test_texts_outside_the_folder_are_not_read(tmp_path, monkeypatch):
+    (tmp_path / "secret.txt").write_text("a secret")
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (inside / "link.txt").symlink_to("../secret.txt")
+    (inside / "fine.txt").write_text("fine")
+    ids = ["../secret.txt", str(tmp_path / "secret.txt"), "link.txt", "fine.txt", "inside\0"]
+    monkeypatch.chdir(inside)
+    with fpstore.build(tmp_path / "s.fps", [1] * 5, ids) as store:
+        assert "fine</bdi></p>" not in report(store)
+        page = report(store, text_from=".")
+    assert "a secret" not in page
+    assert page.count("the path leads out of the folder") == 3
+    assert "fine</bdi></p>" in page
+    secret = fpstore.SimHash()
+    with fpstore.build(tmp_path / "t.fps", [1] * 2, ids[:2], fingerprinter=secret) as store:  # it does not know the text
+        assert "a secret" not in report(store)
+
+
+def test_the_same_store_makes_the_same_page(tmp_path):
+    with fpstore.build(tmp_path / "s.fps", near_values(64, 3000)) as store:
+        page = report(store, threads=1)
+        assert report(store, threads=2) == page
+    with fpstore.open(tmp_path / "s.fps") as store:
+        assert report(store) == page
+    assert str(tmp_path) not in page
+
+
+def test_a_count_that_is_stopped_is_told_and_is_always_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "MOST_PAIRS", 1000)
+    monkeypatch.setattr("fpstore.jobs.joining.LEAST_ROWS", 64)  # so that threads share even this
+    with fpstore.build(tmp_path / "s.fps", range(2000)) as store:
+        page = report(store, threads=1)
+        assert "The count stopped at 1,000 pairs" in page
+        assert sum(row[1] for row in Page(page).table("Pairs")) == 1000
+        assert report(store, threads=3) == page
+
+
+def test_a_large_set_is_sampled(tmp_path, monkeypatch):
+    values = np.random.default_rng(3).integers(0, 2**64, 100_000, np.uint64)
+    with fpstore.build(tmp_path / "s.fps", values, design="manku-4") as store:
+        whole = Page(report(store, pairs=False))
+        monkeypatch.setattr(figures, "WHOLE", 1000)
+        page = Page(report(store, pairs=False))
+    assert "From a sample" not in "".join(whole.words)
+    assert "".join(page.words).count("From a sample") == 2
+    for bits, here, even, _ in page.table("Shared leading bits"):
+        assert here == pytest.approx(even, rel=0.2), bits
+    assert all(45 < float(share.rstrip("%")) < 55 for _, share in page.table("Skew"))
+    exact = {h: float(share.rstrip("%")) for h, _, share, _ in whole.table("First differing bit")}
+    for h, _, share, _ in page.table("First differing bit"):
+        assert float(share.rstrip("%")) == pytest.approx(exact[h], abs=2)
+
+
+def test_a_sample_of_a_set_that_is_mostly_changes(tmp_path, monkeypatch):
+    fpstore.build(tmp_path / "s.fps", [1]).close()
+    monkeypatch.setattr(figures, "WHOLE", 10)
+    with fpstore.open(tmp_path / "s.fps", "r+") as store:
+        store.insert(np.arange(2, 500, dtype=np.uint64), np.arange(2, 500))
+        assert Page(report(store, pairs=False)).table("Skew")[55][1] == "48.90%"  # 2^8 stands in 256..499, of 499
+
+
+def test_families_are_shown_with_distances(tmp_path):
+    values = [0, 1, 3, 3] + [7 << 60 | i << 20 for i in range(2) for _ in range(10)]
+    with fpstore.build(tmp_path / "s.fps", values) as store:
+        words = "".join(Page(report(store, 1)).words)
+    assert "20 documents" in words
+    assert "and 14 more" in words
+    assert "4 documents00" + "11" + "22" + "23" in words  # distance, id
+
+
+def test_pairs_can_be_left_out(tmp_path):
+    with fpstore.build(tmp_path / "s.fps", [1, 3]) as store:
+        page = Page(report(store, pairs=False))
+    assert "Pairs" not in page.tables
+    assert "were left out" in "".join(page.words)
+
+
+def test_command_writes_a_whole_file_or_none(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    fpstore.build("s.fps", [1, 3], ["a", "b"]).close()
+    assert fine("report", "s.fps", "-o", "r.html") == ""
+    first = (tmp_path / "r.html").read_text()
+    assert failure("report", "s.fps", "-o", "r.html") == "fpstore: r.html exists: --force replaces it\n"
+    fine("report", "s.fps", "-o", "r.html", "--force", "--radius", "1")
+    assert (tmp_path / "r.html").read_text() != first
+    assert fine("report", "s.fps") == first
+    assert "is a folder" in failure("report", "s.fps", "-o", ".")
+    assert "inside" in failure("report", "s.fps", "-o", "s.fps/r.html")
+    assert "leave out" in failure("report", "s.fps", "--radius", "1", "--no-pairs", code=2)
+    assert "whole number" in failure("report", "s.fps", "--radius", "65")
+    (tmp_path / "s.fps" / "manifest.json").write_text("{}")
+    failure("report", "s.fps", "-o", "new.html")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["r.html", "s.fps"]
+
+
+@pytest.mark.parametrize(
+    ("most", "ticks"),
+    [(0, [0, 1]), (1, [0, 1]), (2, [0, 1, 2]), (3, [0, 1, 2, 3]), (14, [0, 5, 10, 15]), (218, [0, 100, 200, 300])],
+)
+def test_ticks_are_round_and_reach_the_top(most, ticks):
+    assert counts_up_to(most).ticks == ticks
+
+
+def test_short_numbers():
+    assert [short(value) for value in (0, 7, 0.1, 1500, 2_500_000, 10**9, 10**12)] == [
+        "0",
+        "7",
+        "0.1",
+        "1.5k",
+        "2.5M",
+        "1G",
+        "1T",
+    ]
+
+
+# --- How it looks ---------------------------------------------------------------------------------
+
+
+CONTRASTS = (  # of letters and bars
+    ("ink", "page", 7), ("soft", "page", 4.5), ("soft", "panel", 4.5), ("main", "page", 3), ("other", "page", 3),
+)  # fmt: skip
+
+
+def luminance(colour):
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_letters_and_bars_have_contrast():
+    """WCAG 2.1: 4.5 for letters, 3 for what pictures need."""
+    found = re.findall(r"--(\w+): (#\w{6})", STYLE)
+    assert len(found) == 16
+    for theme in (dict(found[:8]), dict(found[8:])):
+        for front, behind, least in CONTRASTS:
+            light, dark = sorted((luminance(theme[front]), luminance(theme[behind])))[::-1]
+            assert (light + 0.05) / (dark + 0.05) >= least, (front, behind)
+
+
+LOOK = """<!DOCTYPE html><body><script>
+const pages = PAGES, widths = [360, 1280];
+addEventListener("load", () => {
+  const seen = {};
+  for (const frame of document.querySelectorAll("iframe")) {
+    const page = frame.contentDocument, root = page.documentElement;
+    const outside = [...page.querySelectorAll("main *")].filter(
+      (e) => !e.closest(".scroll table") && e.getBoundingClientRect().right > root.clientWidth + 0.5);
+    seen[frame.dataset.name] = {
+      style: getComputedStyle(page.querySelector("dl")).display, width: root.clientWidth, scrolls: root.scrollWidth,
+      outside: outside.map((e) => e.outerHTML.slice(0, 200)), scripts: page.scripts.length,
+      boxes: [...page.querySelectorAll("svg")].map((e) => [e.getBBox().width, e.getBBox().height]),
+    };
+  }
+  document.body.innerHTML = "<pre></pre>";
+  document.querySelector("pre").textContent = "SEEN" + JSON.stringify(seen) + "SEEN";
+});
+for (const page of pages) for (const width of widths)
+  document.write(`<iframe data-name="${page} ${width}" src="${page}" style="border:0;width:${width}px;height:900px"></iframe>`);
+</script></body>"""
+
+
+def look(folder, pages):
+    """Load pages from files in a headless browser; return what a script finds in them, and what the console says."""
+    (folder / "look.html").write_text(LOOK.replace("PAGES", json.dumps(pages)))
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run"]
+    flags += ["--allow-file-access-from-files", "--enable-logging=stderr", f"--user-data-dir={folder / 'profile'}"]
+    done = subprocess.run(
+        ["chromium", *flags, "--virtual-time-budget=5000", "--dump-dom", (folder / "look.html").as_uri()],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    seen = json.loads(done.stdout.split("SEEN")[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+    return seen, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium")
+def test_the_page_in_a_browser(tmp_path, notes):
+    with fpstore.open("notes.fps") as store:
+        (tmp_path / "notes.html").write_text(report(store, text_from="."))
+    with fpstore.build("wide.fps", near_values(256, 300), width=256, radius=31) as store:
+        (tmp_path / "wide.html").write_text(report(store, 40))
+    with fpstore.build("hostile.fps", [7] * len(HOSTILE) + [9, 2**60], [*HOSTILE, "y" * 60000, "z"], design="manku-10") as store:
+        (tmp_path / "hostile.html").write_text(report(store))
+    with fpstore.build("empty.fps", []) as store:
+        (tmp_path / "empty.html").write_text(report(store))
+    (tmp_path / "faulty.html").write_text("<main><dl></dl><script>no_such_function()</script><pre style='width:2000px'>a</main>")
+    pages = ["notes.html", "wide.html", "hostile.html", "empty.html"]
+    seen, console = look(tmp_path, pages)
+    assert console == []
+    assert sorted(seen) == sorted(f"{page} {width}" for page in pages for width in (360, 1280))
+    for name, found in seen.items():
+        assert (found["style"], found["scripts"], found["width"]) == ("grid", 0, int(name.split()[1])), name
+        assert found["scrolls"] <= found["width"], (name, found)
+        assert found["outside"] == [], name
+        assert found["boxes"], name
+        assert all(width > 0 and height > 0 for width, height in found["boxes"]), name
+    seen, console = look(tmp_path, ["faulty.html"])  # the test sees faults
+    assert len(console) == 2
+    assert seen["faulty.html 360"]["scrolls"] > 360
+    assert seen["faulty.html 360"]["outside"]

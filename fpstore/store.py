@@ -28,20 +28,20 @@ from fpstore.design.families import Design, check_design, check_radius
 from fpstore.errors import ClosedStoreError, FpstoreError, InputError, NotStoredError, ReadOnlyError, ScanWarning
 from fpstore.io import check_fingerprint, check_fingerprints, check_id, check_ids
 from fpstore.io.check import is_one
+from fpstore.jobs.between import GivenRows, given_rows, join_of
 from fpstore.jobs.clusters import Clusters, clusters_of
 from fpstore.jobs.pairs import Pairs, pairs_of
 from fpstore.query.advice import scan_advice
-from fpstore.query.batches import PROBE_QUERIES
 from fpstore.query.ids import IdLookup, Ids, fingerprints_of, number_of, numbers_of
 from fpstore.query.matches import Match, Matches, MatchList
 from fpstore.query.nearest import nearest
+from fpstore.query.parts import probed_in_parts
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker
 from fpstore.resources import Resources, parse_memory, parse_threads
 from fpstore.threads import Worker
 from fpstore.width import WORD_BITS, row_of_number
 
-FIRST_BATCH = 1 << 12
 MOST_LIMIT = 2**63 - 1
 
 
@@ -346,20 +346,9 @@ class Store:
         queries = check_fingerprints(fingerprints, self._width)
         radius = self._radius if radius is None else self._checked_radius(radius, snapshot)
         matches = check_whole(matches, 1, 2**63 - 1, "matches")
-        workers = parse_threads(threads)
-        start, size = 0, FIRST_BATCH
-        while start < len(queries):
+        for part, columns in probed_in_parts(snapshot, queries, radius, parse_threads(threads), matches):
             self._check()
-            part = queries[start : start + size]
-            columns = snapshot.probe_columns(part, radius, workers, max(matches // workers, 1) if len(part) > 1 else None)
-            # The tables keep to the bound; the matches of the delta are known only now.
-            if columns is None or (len(part) > 1 and len(columns[1]) > matches):
-                size = max(len(part) // 2, 1)
-                continue
             yield self._matches(snapshot, part, columns)
-            start += len(part)
-            if len(columns[1]) < matches // 4:
-                size = min(size * 2, PROBE_QUERIES * workers)
 
     def scan(self, fingerprints: Any, radius: int, threads: int | None = None, *, limit: int | None = None) -> Matches:
         """Find every stored fingerprint within any ``radius`` (0 to the width) of each query, by reading the whole first table.
@@ -553,6 +542,61 @@ class Store:
         snapshot = self.snapshot()
         radius = self._radius if radius is None else check_radius(radius, self.width)
         return clusters_of(snapshot, radius, group, representative, Resources(parse_memory(memory), parse_threads(threads)))
+
+    def join(
+        self,
+        other: Store | Any,
+        radius: int | None = None,
+        *,
+        ids: Any = None,
+        memory: int | str | None = None,
+        threads: int | None = None,
+    ) -> Iterator[Pairs]:
+        """Yield every pair of a stored fingerprint and one of another set within the radius, once, in batches.
+
+        The store's own tables answer where the other set is small; otherwise both sets are sorted by tables made for the join,
+        as for :meth:`pairs`. Later changes of either store are not seen.
+
+        Parameters
+        ----------
+        other : Store, fingerprints, or a reader of ``fpstore.io``
+            Of the same width. Fingerprints are one, or an array or sequence of them, as for :func:`fpstore.build`.
+        radius : int, optional
+            0 to the width; by default the store's.
+        ids : optional
+            Of the other fingerprints, unless they are a store: integers or strings, one for each. By default the row number.
+        memory, threads : optional
+            As for :meth:`pairs`.
+
+        Yields
+        ------
+        Pairs
+            ``a`` are stored here, and ``b`` in the other set; ``distances``; ``ids_a()``, ``ids_b()``. Fingerprints that both
+            sets have are pairs of distance 0.
+
+        Raises
+        ------
+        InputError, CorruptStoreError, ClosedStoreError
+
+        Examples
+        --------
+        >>> import fpstore, tempfile, os
+        >>> store = fpstore.build(os.path.join(tempfile.mkdtemp(), "s.fps"), [0b1000, 0b1111_0000])
+        >>> [tuple(pair) for batch in store.join([0b1011, 0b1000], radius=2) for pair in batch]
+        [(8, 8, 0), (8, 11, 2)]
+        """
+        snapshot = self.snapshot()
+        radius = self._radius if radius is None else check_radius(radius, self.width)
+        return join_of(snapshot, self._side(other, ids), radius, Resources(parse_memory(memory), parse_threads(threads)))
+
+    def _side(self, other: Any, ids: Any) -> Snapshot | GivenRows:
+        if isinstance(other, Store):
+            if ids is not None:
+                raise InputError("ids are for fingerprints: a store has its own")
+            if other.width != self.width:
+                raise InputError(f"this store holds {self.width} bits, and the other one {other.width}")
+            return other.snapshot()
+        return given_rows(other, ids, self._width)
 
     # Changing
 

@@ -23,6 +23,7 @@ from fpstore.cli.export import export
 from fpstore.cli.hash import hash_
 from fpstore.cli.ids import ids
 from fpstore.cli.insert import insert
+from fpstore.cli.join import join
 from fpstore.cli.merge import merge
 from fpstore.cli.nearest import nearest
 from fpstore.cli.output import complain
@@ -183,6 +184,7 @@ for _verb in (
     merge,
     split,
     pairs,
+    join,
     cluster,
     dedup,
     stats,

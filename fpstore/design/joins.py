@@ -195,6 +195,11 @@ def nanoseconds(done: JoinWork, count: int, queries: int | None = None) -> float
     return count * (ordered + compared / 2) if queries is None else (count + queries) * ordered + queries * compared
 
 
+def join_nanoseconds(design: JoinDesign, count: int, queries: int) -> float:
+    """Return the estimated time of the join of a uniform set of so many with another of so many, on one thread."""
+    return nanoseconds(work(design, count), count, queries)
+
+
 def plan_join(
     count: int,
     radius: int,

@@ -226,14 +226,3 @@ def score_of(value: object) -> float:
     if math.isnan(number):
         raise InputError(f"a score must be a number, got {show(value)}")
     return number
-
-
-def join_ids(parts: Sequence[IdColumn]) -> IdColumn:
-    """Return the ids of successive parts as one column: strings where some are strings."""
-    columns = [part for part in parts if part is not None]
-    if all(isinstance(column, np.ndarray) for column in columns):
-        return np.concatenate([np.empty(0, np.uint64), *columns])
-    strings = [
-        column if isinstance(column, StringColumn) else StringColumn.of([str(n) for n in column.tolist()]) for column in columns
-    ]
-    return StringColumn.joined(strings)

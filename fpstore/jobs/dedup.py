@@ -17,9 +17,9 @@ from fpstore.errors import InputError, StorageError, StoreExistsError, show
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.text import SimHash
 from fpstore.io.check import is_plain_integer
-from fpstore.io.corpus import Chosen, Corpus, Flags, Part, Scores, join_ids
+from fpstore.io.corpus import Chosen, Corpus, Flags, Part, Scores
 from fpstore.io.corpus_tables import TableCorpus
-from fpstore.io.source import IdColumn
+from fpstore.io.source import IdColumn, join_ids
 from fpstore.jobs.clusters import Clusters
 from fpstore.jobs.grouping import (
     GROUPINGS,

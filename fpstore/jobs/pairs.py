@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, Protocol, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore.aliases import Lims, Words
+from fpstore.cached import cached_property
 from fpstore.design.joins import SAMPLED_FROM, JoinDesign, plan_join, varying_bits
 from fpstore.design.sample import Sample
 from fpstore.disk.refusals import refusing
@@ -39,25 +40,31 @@ class Pair(NamedTuple):
 
 
 class PairIds(NamedTuple):
-    """The ids of the fingerprints of some pairs.
+    """The ids of one fingerprint of each of some pairs.
 
     Attributes
     ----------
     lims : ndarray of int64, shape (fingerprints + 1,)
         Fingerprint f has ``ids[lims[f]:lims[f + 1]]``.
     ids : ndarray of uint64 or list of str
-    a, b : ndarray of intp, shape (pairs,)
-        Which fingerprint is the first of each pair, and which the second.
+    places : ndarray of intp, shape (pairs,)
+        Which fingerprint is that of each pair.
     """
 
     lims: Lims
     ids: Words | list[str]
-    a: npt.NDArray[np.intp]
-    b: npt.NDArray[np.intp]
+    places: npt.NDArray[np.intp]
+
+
+class Side(Protocol):
+    """One of the sets whose fingerprints make pairs."""
+
+    def ids_of(self, fingerprints: Words, /) -> tuple[Lims, Words | list[str]]:
+        """Return (lims, ids) of fingerprints that are among them."""
 
 
 class Pairs(Tabular):
-    """A batch of pairs of stored fingerprints, in columns. Iterates as :class:`Pair`.
+    """A batch of pairs of stored fingerprints, or of those of two sets, in columns. Iterates as :class:`Pair`.
 
     Attributes
     ----------
@@ -65,34 +72,49 @@ class Pairs(Tabular):
         Of fingerprints of 256 bits, uint16.
     """
 
-    def __init__(self, columns: PairColumns, snapshot: Snapshot) -> None:
+    def __init__(self, columns: PairColumns, snapshot: Snapshot, other: Side | None = None) -> None:
         self.rows_a, self.rows_b, distances = columns  # as the kernel knows the fingerprints
-        self._snapshot = snapshot
+        self._snapshot, self._other = snapshot, other
         self._width: Width = snapshot.width
         self.distances: Distances = distances.astype(np.uint8 if self._width.bits < 256 else np.uint16)
 
     @property
     def a(self) -> npt.NDArray[Any]:
-        """The lesser fingerprint of each pair: uint64, shape (pairs,); other widths as :attr:`fpstore.Matches.fingerprints`."""
+        """The lesser fingerprint of each pair, of a join that of the store, shape (pairs,).
+
+        Uint64; at other widths as :attr:`fpstore.Matches.fingerprints`.
+        """
         return self._width.outside(self.rows_a)
 
     @property
     def b(self) -> npt.NDArray[Any]:
-        """The greater fingerprint of each pair, in the same form."""
+        """The greater fingerprint of each pair, of a join that of the other set, in the same form."""
         return self._width.outside(self.rows_b)
 
-    def ids(self) -> PairIds:
-        """Return the ids of the fingerprints of the pairs: those of each fingerprint once, however many pairs it has."""
-        rows, places = distinct_places(np.concatenate([self.rows_a, self.rows_b]))
-        return PairIds(*self._snapshot.ids_of(rows), places[: len(self)], places[len(self) :])
+    def ids_a(self) -> PairIds:
+        """Return the ids of the first fingerprints of the pairs: those of each fingerprint once, however many pairs it has."""
+        return self._ids[0]
+
+    def ids_b(self) -> PairIds:
+        """Return the ids of the second fingerprints of the pairs, likewise."""
+        return self._ids[1]
+
+    @cached_property
+    def _ids(self) -> tuple[PairIds, PairIds]:
+        if self._other is None:
+            rows, places = distinct_places(np.concatenate([self.rows_a, self.rows_b]))
+            lims, ids = self._snapshot.ids_of(rows)
+            return PairIds(lims, ids, places[: len(self)]), PairIds(lims, ids, places[len(self) :])
+        (a, places_a), (b, places_b) = distinct_places(self.rows_a), distinct_places(self.rows_b)
+        return PairIds(*self._snapshot.ids_of(a), places_a), PairIds(*self._other.ids_of(b), places_b)
 
     def rows_of_ids(self) -> Iterator[Columns]:
         """Yield the columns ``a``, ``b``, ``distance``, ``id_a``, ``id_b``, one row per pair of ids, at most 65,536 at once.
 
         Without pairs, it yields empty columns.
         """
-        lims, ids, place_a, place_b = self.ids()
-        sizes_a, sizes_b = np.diff(lims)[place_a], np.diff(lims)[place_b]
+        (lims_a, ids_a, place_a), (lims_b, ids_b, place_b) = self.ids_a(), self.ids_b()
+        sizes_a, sizes_b = np.diff(lims_a)[place_a], np.diff(lims_b)[place_b]
         a, b = self.a, self.b
         before = np.concatenate([[0], np.cumsum(sizes_a * sizes_b)])
         for start in range(0, max(int(before[-1]), 1), MOST_ROWS):
@@ -103,8 +125,8 @@ class Pairs(Tabular):
                 "a": a[pair],
                 "b": b[pair],
                 "distance": self.distances[pair],
-                "id_a": taken(ids, lims[place_a[pair]] + inside // sizes_b[pair]),
-                "id_b": taken(ids, lims[place_b[pair]] + inside % sizes_b[pair]),
+                "id_a": taken(ids_a, lims_a[place_a[pair]] + inside // sizes_b[pair]),
+                "id_b": taken(ids_b, lims_b[place_b[pair]] + inside % sizes_b[pair]),
             }
 
     def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:

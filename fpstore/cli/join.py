@@ -1,0 +1,94 @@
+"""``fpstore join``."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fpstore.cli.options import (
+    ROW_PARAMETERS,
+    Rows,
+    Talk,
+    json_option,
+    memory_option,
+    output_option,
+    pair_radius_option,
+    refuse,
+    row_options,
+    store_argument,
+    talk_options,
+    threads_option,
+)
+from fpstore.cli.output import count
+from fpstore.cli.pairs import COLUMNS
+from fpstore.cli.progress import Bars
+from fpstore.cli.verb import Verb
+from fpstore.format.manifest import is_store
+
+if TYPE_CHECKING:
+    from fpstore import Store
+    from fpstore.io import Reader
+
+
+@click.command(cls=Verb)
+@store_argument
+@click.argument("other", metavar="OTHER")
+@pair_radius_option
+@row_options
+@click.option("--id-field", metavar="NAME", help="JSON field or column of the ids, likewise; by default id.")
+@click.option("--id-type", type=click.Choice(["auto", "int", "str"]), default="auto", show_default=True, help="Type of the ids.")
+@output_option("Where to write: .tsv, .csv, .jsonl or .parquet")
+@json_option
+@memory_option
+@threads_option
+@talk_options
+def join(
+    store: str,
+    other: str,
+    radius: int | None,
+    rows: Rows,
+    id_field: str | None,
+    id_type: Any,
+    output: str,
+    as_json: bool,
+    memory: str | None,
+    threads: int | None,
+    talk: Talk,
+) -> None:
+    """Find all pairs of a stored document and one of another store or file, within the radius.
+
+    Writes a line `a b distance id_a id_b` per pair of ids, where a is stored in STORE, and b in OTHER: another store, or a
+    file of fingerprints as fpstore build takes them. Fingerprints that both have are pairs of distance 0. So the
+    documents of a training set that are near those of a benchmark are found, to remove them with fpstore delete.
+
+    $ fpstore join crawl.fps monday.fps --radius 2 --no-progress
+    $ fpstore join crawl.fps new.tsv --output pairs.parquet --memory 4GiB --threads 2 --quiet
+    $ fpstore join crawl.fps crawl.jsonl --fingerprint-field hash --id-field url --id-type str --json
+    $ fpstore join crawl.fps hashes.csv --format csv --fingerprint-field hash --id-field url --decimal --signed
+    """
+    import fpstore
+    from fpstore.io import open_reader, open_writer
+    from fpstore.width import Width
+
+    with ExitStack() as stack:
+        opened = stack.enter_context(fpstore.open(store))
+        theirs: Store | Reader
+        if is_store(Path(other)):
+            refuse(ROW_PARAMETERS, "is for files, and OTHER is a store")
+            theirs = stack.enter_context(fpstore.open(other))
+        else:
+            theirs = open_reader(
+                other, id_field=id_field, id_type=id_type, width=Width(opened.width, stored=True), **rows.arguments
+            )
+        bars = stack.enter_context(Bars(talk.bars))
+        found = 0
+        with open_writer(output, format="jsonl" if as_json else None, columns=COLUMNS, width=opened.width) as writer:
+            for batch in opened.join(theirs, radius, memory=memory, threads=threads):
+                for data in batch.rows_of_ids():
+                    writer.write(data)
+                found += len(batch)
+                bars("finding pairs", found)
+    talk.note(count(found, "pair") + " of fingerprints")

@@ -1,0 +1,129 @@
+"""Joins of two sets: the pairs of a stored fingerprint and one of another store, or of others that a caller has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from fpstore.aliases import Lims, Words
+from fpstore.design.estimates import probe_nanoseconds
+from fpstore.design.joins import SAMPLED_FROM, JoinDesign, join_nanoseconds, plan_join, varying_bits
+from fpstore.design.sample import Sample
+from fpstore.errors import InputError
+from fpstore.io import check_fingerprints, check_id, check_ids
+from fpstore.io.check import is_one
+from fpstore.io.source import join_ids
+from fpstore.jobs.joining import PairColumns, pairs_between
+from fpstore.jobs.pairs import Pairs, rows_of
+from fpstore.lims import lims_of
+from fpstore.query.batches import Columns
+from fpstore.query.parts import probed_in_parts
+from fpstore.query.snapshot import Snapshot
+from fpstore.resources import Resources
+from fpstore.string_column import StringColumn
+from fpstore.width import Width, distinct_counts, order_of, places_of
+
+MATCHES = 1 << 20  # of a batch of probes
+READ_NANOSECONDS = 5.0  # a fingerprint that is read from a store, to be sorted with the others
+
+
+class GivenRows:
+    """Fingerprints and ids of a caller, as one side of a join.
+
+    Parameters
+    ----------
+    rows : Words
+        In any order; a fingerprint may occur more than once.
+    ids : ndarray of uint64 or list of str
+        One per row.
+    width : Width
+    """
+
+    def __init__(self, rows: Words, ids: Words | list[str], width: Width) -> None:
+        order = order_of(rows)
+        self.width = width
+        self.rows, counts = distinct_counts(rows)
+        self._lims = lims_of(counts)
+        self._ids = [ids[place] for place in order.tolist()] if isinstance(ids, list) else ids[order]
+
+    def ids_of(self, rows: Words) -> tuple[Lims, Words | list[str]]:
+        """Return (lims, ids) of fingerprints that are among them."""
+        places = places_of(self.rows, rows)
+        sizes = np.diff(self._lims)[places]
+        lims = lims_of(sizes)
+        taken = np.arange(int(lims[-1])) + np.repeat(self._lims[places] - lims[:-1], sizes)
+        return lims, [self._ids[place] for place in taken.tolist()] if isinstance(self._ids, list) else self._ids[taken]
+
+
+def given_rows(other: Any, ids: Any, width: Width) -> GivenRows:
+    """Return the fingerprints of a caller: one, many or those of a reader, with ids or row numbers; InputError if it is wrong."""
+    if hasattr(other, "columns") and hasattr(other, "has_ids"):
+        if ids is not None:
+            raise InputError("a reader has ids of its own")
+        batches = list(other.columns())
+        rows = np.concatenate([width.empty(0), *(batch.fingerprints for batch in batches)])
+        column = join_ids([batch.ids for batch in batches]) if other.has_ids else None
+        return GivenRows(rows, column.texts() if isinstance(column, StringColumn) else _numbered(column, rows), width)
+    one = is_one(other, width)
+    rows = check_fingerprints([other] if one else other, width)
+    checked = None if ids is None else check_ids([check_id(ids)] if one else ids, len(rows))
+    return GivenRows(rows, checked if isinstance(checked, list) else _numbered(checked, rows), width)
+
+
+def _numbered(ids: Words | None, rows: Words) -> Words:
+    return np.arange(len(rows), dtype=np.uint64) if ids is None else ids
+
+
+def join_of(snapshot: Snapshot, other: Snapshot | GivenRows, radius: int, resources: Resources) -> Iterator[Pairs]:
+    """Yield the pairs of a snapshot and another side, in batches; see :meth:`fpstore.Store.join`."""
+    for columns in _columns(snapshot, other, radius, resources):
+        if len(columns.a):
+            yield Pairs(columns, snapshot, other)
+
+
+def _columns(snapshot: Snapshot, other: Snapshot | GivenRows, radius: int, resources: Resources) -> Iterator[PairColumns]:
+    count = snapshot.totals.fingerprints
+    theirs = other.totals.fingerprints if isinstance(other, Snapshot) else len(other.rows)
+    if not count or not theirs:
+        return
+    # The smaller side may be looked up in the other, if that is a store whose tables serve the radius.
+    turned = count < theirs
+    stored, asked = (other, snapshot) if turned else (snapshot, other)
+    rows, left = (asked.rows, resources) if isinstance(asked, GivenRows) else rows_of(asked, resources)
+    design = plan_between(max(count, theirs), rows, radius, snapshot.width)
+    if isinstance(stored, Snapshot) and _probes_are_faster(stored, len(rows), radius, design):
+        for queries, columns in probed_in_parts(stored, rows, radius, left.threads, MATCHES):
+            yield _turned(_matched(queries, columns), not turned)
+        return
+    others, left = (stored.rows, left) if isinstance(stored, GivenRows) else rows_of(stored, left)
+    design = plan_between(len(others), rows, radius, snapshot.width, others)
+    for found in pairs_between(rows, others, design, left):
+        yield _turned(found, not turned)
+
+
+def plan_between(count: int, rows: Words, radius: int, width: Width, others: Words | None = None) -> JoinDesign:
+    """Return the design for the pairs of rows and so many others, which give a sample and the bits that vary if they are here."""
+    if others is None:
+        return plan_join(count, radius, width.bits, queries=len(rows))
+    sample = Sample(others, width) if count >= SAMPLED_FROM else None
+    bits = sorted({*varying_bits(rows, width), *varying_bits(others, width, rows[:1])})
+    return plan_join(count, radius, width.bits, sample, len(rows), bits)
+
+
+def _probes_are_faster(stored: Snapshot, queries: int, radius: int, design: JoinDesign) -> bool:
+    generation, count = stored.generation, stored.totals.fingerprints
+    if radius > generation.design.radius:
+        return False
+    probing = queries * probe_nanoseconds(generation.design, count, radius, queries, generation.manifest.block_bytes)
+    return probing < join_nanoseconds(design, count, queries) + READ_NANOSECONDS * count
+
+
+def _matched(queries: Words, columns: Columns) -> PairColumns:
+    lims, found, distances = columns
+    return PairColumns(np.repeat(queries, np.diff(lims), axis=0), found, distances.astype(np.uint16))
+
+
+def _turned(columns: PairColumns, turn: bool) -> PairColumns:
+    return PairColumns(columns.b, columns.a, columns.distances) if turn else columns

@@ -17,7 +17,7 @@ from fpstore.aliases import Words
 from fpstore.design.joins import JoinDesign
 from fpstore.design.tables import TableSpec
 from fpstore.errors import InputError
-from fpstore.jobs.sorting import SortedTable, Span, TableSorter, sorted_span, spans_of
+from fpstore.jobs.sorting import SortedTable, Span, SpanSorter, TableSorter, spans_of
 from fpstore.resources import Resources
 from fpstore.threads import Job, Pool
 from fpstore.width import Distances, words_of
@@ -117,32 +117,47 @@ def _found(
     sides: Sequence[Words], design: JoinDesign, start: Callable[..., Search], resources: Resources, *, linked: bool = False
 ) -> Iterator[PairColumns]:
     """Yield what is found in each table: sorted as a whole, or a span of its buckets after the other where spans do not meet."""
-    threads = resources.threads
+    threads, spans_of_sides = resources.threads, _Spans(sides, linked)
     sorters: list[TableSorter] = []
+    waiting: list[_Task] = []  # in tables that are sorted in spans: threads go on with the next table
     for number, spec in enumerate(design.tables):
         search = partial(start, number)
         parts = _parts(sides, design.flips[number], resources, linked)
         if parts > 1:
             sorters = []
             spans = spans_of(max(sides, key=len), spec, parts)
-            yield from _streamed([_Task(partial(_sort_and_start, sides, spec, search, linked, span)) for span in spans], threads)
+            waiting += [_Task(partial(spans_of_sides.start, spec, search, span, parts)) for span in spans]
             continue
         sorters = sorters or [TableSorter(rows, linked) for rows in sides]
         tables = [sorter.sorted(spec) for sorter in sorters]
         spans = [Span(0, 1 << spec.prefix_bits)]
         if threads > 1 and not linked:
             spans = _even_spans(tables[0], max(min(len(tables[0].rows) // LEAST_ROWS, PARTS * threads), 1))
-        yield from _streamed([_Task(partial(_start, search, tables, span)) for span in spans], threads)
+        yield from _streamed([*waiting, *(_Task(partial(_start, search, tables, span)) for span in spans)], threads)
+        waiting = []
+    yield from _streamed(waiting, threads)
 
 
-def _start(search: Start, tables: Sequence[SortedTable], span: Span, stop: _kernel.Stop | None) -> Search:
-    return search(tables, span)
+def _start(
+    search: Start, tables: Sequence[SortedTable], span: Span, stop: _kernel.Stop | None
+) -> tuple[Search, Callable[[], None]]:
+    return search(tables, span), lambda: None
 
 
-def _sort_and_start(
-    sides: Sequence[Words], spec: TableSpec, search: Start, linked: bool, span: Span, stop: _kernel.Stop | None
-) -> Search:
-    return search([sorted_span(rows, spec, span, writable=linked, stop=stop) for rows in sides], span)
+class _Spans:
+    """Starts the searches in spans of the tables of some sets; each thread sorts in arrays that the next span uses again."""
+
+    def __init__(self, sides: Sequence[Words], linked: bool) -> None:
+        self._sides, self._linked = sides, linked
+        self._free: list[list[SpanSorter]] = []
+
+    def start(
+        self, spec: TableSpec, search: Start, span: Span, parts: int, stop: _kernel.Stop | None
+    ) -> tuple[Search, Callable[[], None]]:
+        """Return a search, and what to call when it has ended."""
+        sorters = self._free.pop() if self._free else [SpanSorter(rows, self._linked) for rows in self._sides]
+        tables = [s.sorted(spec, span, len(rows) // parts, stop) for s, rows in zip(sorters, self._sides, strict=True)]
+        return search(tables, span), partial(self._free.append, sorters)
 
 
 def _parts(sides: Sequence[Words], flips: int, resources: Resources, linked: bool) -> int:
@@ -167,19 +182,21 @@ def _even_spans(table: SortedTable, parts: int) -> list[Span]:
 class _Task:
     """A search that begins when it is first asked for more."""
 
-    def __init__(self, start: Callable[[_kernel.Stop | None], Search]) -> None:
+    def __init__(self, start: Callable[[_kernel.Stop | None], tuple[Search, Callable[[], None]]]) -> None:
         self._start = start
         self._search: Search | None = None
+        self._end: Callable[[], None] = lambda: None
         self.done = False
 
     def more(self, stop: _kernel.Stop | None = None) -> PairColumns:
         """Return some pairs."""
         if self._search is None:
-            self._search = self._start(stop)
+            self._search, self._end = self._start(stop)
         columns = PairColumns(*self._search.more(BATCH_PAIRS, stop=stop))
         self.done = self._search.done
         if self.done:
-            self._search = None  # the memory of its tables
+            self._search = None  # before another one uses its arrays
+            self._end()
         return columns
 
 

@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.aliases import Words
-from fpstore.building.external_sort import in_pieces
+from fpstore.building.external_sort import COPY_ROWS, in_pieces
 from fpstore.design.tables import TableSpec, identity
-from fpstore.width import WORD_BITS, leading_words, row_of_number, rows_like, words_of
+from fpstore.width import WORD_BITS, leading_words, place_of, row_of_number, rows_like, words_of
 
 SAMPLED_ROWS = 1 << 12  # by which a table is cut into spans of about as many rows
 
@@ -63,36 +63,69 @@ class TableSorter:
         return _indexed(ordered, table, self._tags)
 
 
-def sorted_span(rows: Words, table: TableSpec, span: Span, *, writable: bool, stop: _kernel.Stop | None = None) -> SortedTable:
-    """Return those rows of a set that are in some buckets of a table, in the order of its buckets; the others are empty.
+class SpanSorter:
+    """Sorts spans of the tables of a set, one after the other, in the same arrays: new ones would cost as much as the sorting.
 
     Parameters
     ----------
     rows : Words
         Distinct rows, ascending.
-    table : TableSpec
-    span : Span
     writable : bool
         As for :class:`TableSorter`.
-    stop : Stop, optional
-        When another thread sets it, this ends soon with InterruptedError.
     """
-    words = words_of(rows)
-    shift = WORD_BITS * words - table.prefix_bits
-    low, high = span.first << shift, (span.end << shift) - 1
-    bounds = row_of_number(low, words), row_of_number(high, words)
-    permutation = np.frombuffer(table.permutation, np.uint8)
-    parts = [rows[:0]]
-    for piece in in_pieces([rows]):
-        if stop is not None and stop.is_set():
-            raise InterruptedError
-        kept = rows_like(rows, len(piece))
-        parts.append(kept[: _kernel.permute_select(piece, permutation, *bounds, kept)].copy())
-    ordered = np.concatenate(parts)
-    del parts
-    if table.permutation != identity(table.width.bits):
-        _kernel.sort_keys(ordered, np.empty_like(ordered), max(table.prefix_bits, 1), stop)
-    return _indexed(ordered, table, np.empty(len(ordered) + _kernel.TAG_ROOM, np.uint16))
+
+    def __init__(self, rows: Words, writable: bool) -> None:
+        self._rows, self._writable = rows, writable
+        self._kept = rows_like(rows, min(len(rows), COPY_ROWS))
+        self._out, self._scratch = rows_like(rows, 0), rows_like(rows, 0)
+        self._tags = np.empty(0, np.uint16)
+
+    def _grow(self, least: int, used: int) -> None:
+        """Make room for so many rows, and keep those that are used."""
+        out = rows_like(self._rows, least)
+        out[:used] = self._out[:used]
+        self._out, self._scratch = out, rows_like(self._rows, least)
+
+    def sorted(self, table: TableSpec, span: Span, expected: int, stop: _kernel.Stop | None = None) -> SortedTable:
+        """Return the rows in some buckets of a table, in the order of its buckets; the other buckets are empty.
+
+        What was returned before must not be used any more.
+
+        Parameters
+        ----------
+        table : TableSpec
+        span : Span
+        expected : int
+            About how many rows they are.
+        stop : Stop, optional
+            When another thread sets it, this ends soon with InterruptedError.
+        """
+        words = words_of(self._rows)
+        shift = WORD_BITS * words - table.prefix_bits
+        bounds = row_of_number(span.first << shift, words), row_of_number((span.end << shift) - 1, words)
+        in_order = table.permutation == identity(table.width.bits)
+        if in_order and not self._writable:
+            return self._indexed(self._rows[place_of(self._rows, bounds[0]) : place_of(self._rows, bounds[1], "right")], table)
+        permutation = np.frombuffer(table.permutation, np.uint8)
+        count = 0
+        for piece in in_pieces([self._rows]):
+            if stop is not None and stop.is_set():
+                raise InterruptedError
+            more = _kernel.permute_select(piece, permutation, *bounds, self._kept)
+            if count + more > len(self._out):
+                self._grow(max(count + more, expected) * 9 // 8, count)
+            self._out[count : count + more] = self._kept[:more]
+            count += more
+        ordered = self._out[:count]
+        if not in_order:
+            _kernel.sort_keys(ordered, self._scratch[:count], max(table.prefix_bits, 1), stop)
+        return self._indexed(ordered, table)
+
+    def _indexed(self, ordered: Words, table: TableSpec) -> SortedTable:
+        room = len(ordered) + _kernel.TAG_ROOM
+        if room > len(self._tags):
+            self._tags = np.empty(room * 9 // 8, np.uint16)
+        return _indexed(ordered, table, self._tags[:room])
 
 
 def spans_of(rows: Words, table: TableSpec, count: int) -> list[Span]:

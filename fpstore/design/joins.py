@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import comb
-from operator import itemgetter
+from operator import itemgetter, mul
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ MOST_BLOCKS = 40
 SAMPLED_PLANS = 8  # the best for a uniform set, which are compared by the sample
 DEALT_PLANS = 3  # the best of them, of which those with dealt bits are compared, too
 SAMPLED_FROM = 1 << 15  # of fewer rows, every pair can be compared in about a second: planning from a sample takes as long
+DEALING_NANOSECONDS = 1e9  # what it takes to deal bits for these plans
 PIECE_ROWS = 1 << 16
 
 
@@ -40,8 +41,10 @@ class JoinWork(NamedTuple):
     survivors: float  # distances computed
 
 
-# Estimates: no operation of tools/bench has fitted them yet.
+# Estimates by runs of tools/bench pairs: what is sorted, and tags compared, on uniform sets; what survives, on clustered ones.
 NANOSECONDS = JoinWork(sorted=9.0, meetings=6.0, candidates=0.1, survivors=4.0)
+SINGLE_BIT = 0.4  # of the price of a candidate, where tags differ in one bit at most
+SPLIT_ROWS, GROUP_ROWS = 512, 96  # a bucket of more rows is split, and a row compared with about so many
 
 
 @dataclass(frozen=True)
@@ -171,18 +174,26 @@ def work(design: JoinDesign, count: int, sample: Sample | None = None) -> JoinWo
     for table, flips, both in zip(design.tables, design.flips, design.both, strict=True):
         met += sum(comb(table.prefix_bits, f) for f in range(flips + 1))
         if sample is None:
-            for f in range(flips + 1):
-                found = comb(table.prefix_bits, f) * count / 2.0**table.prefix_bits
-                near = sum(comb(table.tag_bits, more) for more in range(min(both - f, table.tag_bits) + 1))
-                candidates += found
-                survivors += found * near / 2.0**table.tag_bits
+            in_bucket = [comb(table.prefix_bits, f) / 2.0**table.prefix_bits for f in range(flips + 1)]
+            near = [_within(table.tag_bits, both - f) for f in range(flips + 1)]
+            found, left = count * sum(in_bucket), count * sum(map(mul, in_bucket, near))
         else:
             bucket = sample.distances(table.permutation[: table.prefix_bits])
             tag = sample.distances(sorted(table.tag))
             met_in = bucket <= flips
-            candidates += count * float(np.mean(met_in))
-            survivors += count * float(np.mean(met_in & (bucket + tag <= both)))
+            found, left = count * float(np.mean(met_in)), count * float(np.mean(met_in & (bucket + tag <= both)))
+        if flips == 0 and both == 1:  # see _native/pairs/join.hpp: tags that differ in one bit, and large buckets that are split
+            split = found > SPLIT_ROWS
+            found = SINGLE_BIT * (GROUP_ROWS if split else found)
+            met += 2 if split else 0
+        candidates += found
+        survivors += left
     return JoinWork(len(design.tables) * design.width.words, met, candidates, survivors)
+
+
+def _within(bits: int, limit: int) -> float:
+    """Return the share of uniform values of so many bits that differ from one in at most so many."""
+    return sum(comb(bits, d) for d in range(min(limit, bits) + 1)) / 2.0**bits
 
 
 def nanoseconds(done: JoinWork, count: int, queries: int | None = None) -> float:
@@ -229,7 +240,15 @@ def plan_join(
     plans = priced(designs(count, radius, width, bits), None)
     if sample is None or not sample.skewed:
         return plans[0][1]
-    best = [design for _, design in plans[:SAMPLED_PLANS]]
-    others = [dealt(design, sample, bits) for design in best if design.tables[0].prefix_bits][:DEALT_PLANS]
     telling = sample.telling(range(width) if bits is None else bits)
-    return min(priced([*best, *others, everything(radius, width, telling)], sample), key=itemgetter(0))[1]
+    best = [design for _, design in plans[:SAMPLED_PLANS]]
+    sampled = priced([*best, everything(radius, width, telling)], sample)
+    least, first = sampled[0]
+    near = (
+        len(first.tables) * count * float(np.mean(sample.distances(range(width)) <= 2 * radius))
+    )  # which meet however bits are dealt
+    saved = least - plans[0][0] - nanoseconds(JoinWork(0, 0, near, near), count, queries)  # at most
+    if saved > DEALING_NANOSECONDS:
+        some = [design for design in best if design.tables[0].prefix_bits][:DEALT_PLANS]
+        sampled += priced([dealt(design, sample, bits) for design in some], sample)
+    return min(sampled, key=itemgetter(0))[1]

@@ -29,6 +29,8 @@ from fpstore.jobs.pairs import join_design, rows_of
 from fpstore.query.snapshot import Snapshot
 from fpstore.resources import Resources
 
+DENSE = 8  # numbers of documents that are below so many times their count are told apart by a table
+
 
 class Clusters(Tabular):
     """The clusters of a store that have two or more documents. Iterates as one list of ids per cluster.
@@ -146,30 +148,50 @@ def clusters_of(snapshot: Snapshot, radius: int, group: str, representative: str
     check_choice(representative, RULES[:-1], "representative")
     rows, left = rows_of(snapshot, resources)
     sets = connected(rows, join_design(rows, radius, snapshot.width), left)
-    places, documents = _by_document(snapshot)
-    again = np.flatnonzero(~differs(documents))
-    if len(again):  # a document of several fingerprints connects what they are connected with
+    places, documents = _documents(snapshot)
+    if not _distinct(documents):  # a document of several fingerprints connects what they are connected with
+        order = np.argsort(documents, kind="stable")
+        places, documents = places[order], documents[order]
+        again = np.flatnonzero(~differs(documents))
         _refuse_several(len(again), group, representative)
         sets = _united(sets, sets[places[again]], sets[places[again - 1]])
         places, documents = np.delete(places, again), np.delete(documents, again)
     members = members_of(sets[places], documents)
     if group == "greedy" or representative != "first":
-        own = rows[places[np.searchsorted(documents, members.documents)]]
+        own = rows[_found(members.documents, documents, places)]
         ranks = _ranks(snapshot, members, own, representative)
         members = without_chains(members, own, ranks, radius) if group == "greedy" else represented(members, ranks)
     return Clusters(members.lims, snapshot.names_of(members.documents), len(documents))
 
 
-def _by_document(snapshot: Snapshot) -> tuple[npt.NDArray[np.int64], Words]:
-    """Return for each pair of a fingerprint and a document the place of the one and the number of the other, in its order."""
+def _documents(snapshot: Snapshot) -> tuple[npt.NDArray[Any], Words]:
+    """Return for each pair of a fingerprint and a document the place of the one and the number of the other."""
     counts, numbers = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
     for _, some, ids in snapshot.groups():
-        counts.append(some.astype(np.uint64))
+        counts.append(some)
         numbers.append(ids)
-    places, documents = np.concatenate(counts).astype(np.int64), np.concatenate(numbers)
-    places = np.repeat(np.arange(len(places)), places)
+    sizes = np.concatenate(counts)
+    places = np.arange(len(sizes), dtype=np.uint32 if len(sizes) < 1 << 32 else np.uint64)
+    return np.repeat(places, sizes.astype(np.int64)), np.concatenate(numbers)
+
+
+def _distinct(documents: Words) -> bool:
+    """Return whether all numbers differ: told by a table where they are dense, otherwise by their order."""
+    if not len(documents):
+        return True
+    most = int(documents.max())
+    if most < DENSE * len(documents):
+        seen = np.zeros(most + 1, bool)
+        seen[documents] = True
+        return int(np.count_nonzero(seen)) == len(documents)
+    return bool(differs(np.sort(documents)).all())
+
+
+def _found(wanted: Words, documents: Words, places: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the places of some documents."""
     order = np.argsort(documents, kind="stable")
-    return places[order], documents[order]
+    found: npt.NDArray[Any] = places[order[np.searchsorted(documents, wanted, sorter=order)]]
+    return found
 
 
 def _refuse_several(count: int, group: str, representative: str) -> None:

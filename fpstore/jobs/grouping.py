@@ -45,11 +45,12 @@ def members_of(sets: npt.NDArray[Any], documents: Words) -> Members:
     sets : ndarray of integers
         The set of each document, below the number of sets.
     documents : ndarray of uint64
-        The numbers of the documents, ascending.
+        The numbers of the documents, which are distinct.
     """
-    sets = sets.astype(np.int64, copy=False)
     several = np.bincount(sets)[sets] > 1
-    sets, documents = sets[several], documents[several]
+    sets, documents = sets[several].astype(np.int64), documents[several]
+    order = np.argsort(documents, kind="stable")
+    sets, documents = sets[order], documents[order]
     firsts = np.empty(int(sets.max(initial=-1)) + 1, np.uint64)
     firsts[sets[::-1]] = documents[::-1]  # of equal sets, the last that is written is the least document
     order = np.argsort(firsts[sets], kind="stable")

@@ -7,7 +7,17 @@ from test_full_disk import in_child
 
 from fpstore import _kernel
 from fpstore.design.families import lookup_radius
-from fpstore.design.joins import SAMPLED_FROM, dealt, designs, everything, plan_join, varying_bits, work
+from fpstore.design.joins import (
+    DEALING_NANOSECONDS,
+    SAMPLED_FROM,
+    dealt,
+    designs,
+    everything,
+    nanoseconds,
+    plan_join,
+    varying_bits,
+    work,
+)
 from fpstore.design.sample import SAMPLE_SIZE, Sample
 from fpstore.errors import InputError
 from fpstore.jobs import joining, linking
@@ -193,13 +203,16 @@ def test_a_family_of_all_near_each_other_is_not_listed():
 
 
 def test_dealt_bits_are_found_by_a_sample():
-    rows = as_given(make_set("balanced", 64, SAMPLE_SIZE + 100, np.random.default_rng(1)))
+    halves = np.random.default_rng(1).integers(0, 2**32, SAMPLE_SIZE + 100, dtype=np.uint64)
+    digits = [f"{int(value):032b}" for value in halves]
+    rows = np.unique(np.array([int("".join(d + d for d in some), 2) for some in digits], np.uint64))  # each bit stands twice
     sample = Sample(rows, Width(64))
     assert sample.skewed
+    assert not plan_join(1 << 12, 6, 64, sample).name.startswith("dealt")  # it would take longer than the join
+    assert plan_join(1 << 24, 40, 64, sample).name == "scan"
     rows = rows[:600]
     distances = brute(rows)
     plain = next(design for design in some_designs(1 << 14, 6, 64) if len(design.tables) == 4)
-    assert not plan_join(1 << 12, 6, 64, sample).name.startswith("dealt")  # it would take longer than the join
     for design in (dealt(plain, sample), plan_join(1 << 24, 6, 64, sample)):
         assert design.name.startswith("dealt")
         assert found_pairs(rows, design) == wanted_pairs(distances, 6)
@@ -215,9 +228,8 @@ def test_bits_that_tell_nothing_cost_nothing(count):
         rows = np.unique(values)
         for radius in (1, 3):
             done = work(join_design(rows, radius, Width(64)), len(rows), Sample(rows, Width(64)))
-            uniform = work(join_design(np.unique(rng.integers(0, 2**64, count, np.uint64)), radius, Width(64)), count)
             near = np.bitwise_count(rows[:256, None] ^ rows[None, :]) <= radius  # some sets have many pairs
-            assert done.candidates < 100 * uniform.candidates + 1000 * near.sum() / 256 + 4000
+            assert nanoseconds(done, len(rows)) < 2 * DEALING_NANOSECONDS + 100 * len(rows) * near.sum() / 256
             assert done.survivors < len(rows) / 4
 
 

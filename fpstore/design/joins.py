@@ -244,11 +244,31 @@ def plan_join(
     best = [design for _, design in plans[:SAMPLED_PLANS]]
     sampled = priced([*best, everything(radius, width, telling)], sample)
     least, first = sampled[0]
-    near = (
-        len(first.tables) * count * float(np.mean(sample.distances(range(width)) <= 2 * radius))
-    )  # which meet however bits are dealt
+    near = _near(first, sample) * count
     saved = least - plans[0][0] - nanoseconds(JoinWork(0, 0, near, near), count, queries)  # at most
     if saved > DEALING_NANOSECONDS:
         some = [design for design in best if design.tables[0].prefix_bits][:DEALT_PLANS]
         sampled += priced([dealt(design, sample, bits) for design in some], sample)
     return min(sampled, key=itemgetter(0))[1]
+
+
+def _near(design: JoinDesign, sample: Sample) -> float:
+    """Return in how many tables of a design fingerprints up to twice the radius apart meet, per pair of the sample.
+
+    The bits in which they differ may be anywhere: how bits are dealt makes no difference to them.
+    """
+    bits = design.width.bits
+    most = min(2 * design.radius, bits)
+    shares = np.bincount(sample.distances(range(bits)).ravel(), minlength=most + 1)[: most + 1] / sample.pairs
+    total = 0.0
+    for table, flips, both in zip(design.tables, design.flips, design.both, strict=True):
+        rest = bits - table.prefix_bits - table.tag_bits
+        for distance, share in enumerate(shares.tolist()):
+            ways = sum(
+                comb(table.prefix_bits, f) * comb(table.tag_bits, g) * comb(rest, distance - f - g)
+                for f in range(flips + 1)
+                for g in range(both - f + 1)
+                if distance >= f + g
+            )
+            total += share * ways / comb(bits, distance)
+    return total

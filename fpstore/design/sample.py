@@ -124,6 +124,12 @@ class Sample:
         differences = (queries[:, None] ^ some[None]).reshape(-1, self.width.words)
         return np.ascontiguousarray(np.unpackbits(self.width.to_bytes(differences), axis=1).T)
 
+    @property
+    def pairs(self) -> int:
+        """The number of pairs that :meth:`distances` compares."""
+        queries, points = self._pairs()
+        return max(len(queries) * len(points), 1)
+
     def _pairs(self) -> tuple[Words, Words]:
         """Return the queries and the points: different fingerprints, spread over the sample."""
         rows = self._values.reshape(len(self._values), self.width.words)

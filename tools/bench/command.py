@@ -26,6 +26,7 @@ from pathlib import Path
 from bench import (
     billion,
     building,
+    cleaning,
     cold,
     column_prices,
     corpus,
@@ -57,6 +58,8 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "radii": far.radii,
     "pairs": corpus.pairs,
     "clusters": corpus.clusters,
+    "join": cleaning.join,
+    "dedup": cleaning.dedup,
     "insert": living.insert,
     "probe-insert": living.probe_insert,
     "look": living.look,

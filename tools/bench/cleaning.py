@@ -1,0 +1,128 @@
+"""The operations join and dedup: pairs of two sets, and the near-duplicates of a corpus of real texts."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sysconfig
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import fpstore
+from bench import data
+from bench.corpus import RADIUS
+from bench.harness import Bench, Result, ratio
+from bench.rivals import MissingError
+
+QUERY_LOG2 = 20
+SUFFIXES = (".py", ".pyi", ".txt", ".md", ".rst", ".html", ".h", ".c", ".hpp", ".json")
+MOST_BYTES, SMOKE_BYTES = 300 << 20, 1 << 20
+MOST_TEXT = 1 << 20
+COMPARED = 1000  # texts that the rival takes: more take it minutes
+
+
+def join(bench: Bench) -> Result:
+    """Find the pairs of a store and 2^20 other fingerprints, beside probes of each, one thread."""
+    out: Result = {}
+    for log2 in bench.sizes(24, 26):
+        keys = data.uniform(bench.seed, log2)
+        others = data.near(bench.seed, keys, min(1 << QUERY_LOG2, len(keys)))
+        others[::2] = data.uniform(bench.seed + 1, log2)[: len(others)][::2]
+        with fpstore.build(bench.folder / "join.fps", keys, radius=RADIUS) as store:
+            probing = bench.seconds(lambda store=store, others=others: store.probe_many(others, RADIUS, 1))  # type: ignore[misc]
+            joining = bench.seconds(lambda store=store, others=others: _joined(store, others))  # type: ignore[misc]
+            found, wanted = _joined(store, others), len(store.probe_many(np.unique(others), RADIUS).fingerprints)
+            if found != wanted:
+                raise AssertionError(f"a join finds {found} pairs, and probes {wanted}")
+            out[f"2^{log2}"] = {
+                "design": store.design.name,
+                "queries": len(others),
+                "pairs": found,
+                "probes_microseconds_per_query": round(probing / len(others) * 1e6, 3),
+                "join_microseconds_per_query": round(joining / len(others) * 1e6, 3),
+                "probes_to_join": ratio(probing, joining),
+            }
+        shutil.rmtree(store.path)
+    return out
+
+
+def _joined(store: fpstore.Store, others: data.Words) -> int:
+    return sum(map(len, store.join(others, RADIUS, threads=1)))
+
+
+def dedup(bench: Bench) -> Result:
+    """Remove the near-duplicates from real texts in Parquet: documentation and sources of this machine; beside their parts."""
+    texts = _texts(SMOKE_BYTES if bench.smoke else MOST_BYTES)
+    source, clean = bench.folder / "corpus.parquet", bench.folder / "clean.parquet"
+    pq.write_table(pa.table({"id": np.arange(len(texts)), "text": texts}), source)
+    size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
+    simhash = fpstore.SimHash()
+
+    def clear(threads: int) -> fpstore.Deduplication:
+        return fpstore.dedup(source, clean, text="text", id="id", threads=threads, overwrite=True)
+
+    whole, two = (bench.seconds(lambda threads=threads: clear(threads)) for threads in (1, 2))  # type: ignore[misc]
+    reading = bench.seconds(
+        lambda: [batch.column(0).to_pylist() for batch in pq.ParquetFile(source).iter_batches(columns=["text"])]
+    )
+    copying = bench.seconds(lambda: pq.write_table(pq.read_table(source), clean))
+    hashing = bench.seconds(lambda: simhash.fingerprints(texts, empty="zero"))
+    found = clear(1)
+    out: Result = {
+        "documents": len(texts),
+        "bytes": size,
+        "clusters": len(found.clusters),
+        "removed": len(texts) - len(found.kept),
+        "seconds": round(whole, 3),
+        "two_threads_faster": ratio(whole, two),
+        "megabytes_per_second": round(size / whole / 1e6, 1),
+        "reading_seconds": round(reading, 3),
+        "hashing_seconds": round(hashing, 3),
+        "copying_seconds": round(copying, 3),
+        "rest_share": round(1 - (reading + hashing + copying) / whole, 3),
+    }
+    some = texts[:: max(len(texts) // COMPARED, 1)][:COMPARED]
+    try:
+        rival = _package(some)
+    except MissingError as error:
+        return out | {"simhash": str(error)}
+    began = time.perf_counter()
+    fpstore.dedup(pa.table({"text": some}), text="text", threads=1)
+    own = time.perf_counter() - began
+    return out | {"simhash": {"documents": len(some), "seconds": round(rival, 3), "to_dedup": ratio(rival, own, 1)}}
+
+
+def _package(texts: list[str]) -> float:
+    """Return the seconds that the package simhash takes for the fingerprints and the near-duplicates of some texts.
+
+    It gets three words at a time, each once: with weights above 255 it fails under NumPy 2.
+    """
+    try:
+        import simhash
+    except ImportError as error:
+        raise MissingError("simhash is missing: pip install 'fpstore[bench]'") from error
+    began = time.perf_counter()
+    made = []
+    for number, text in enumerate(texts):
+        words = re.findall(r"\w+", text.casefold())
+        made.append((str(number), simhash.Simhash(list({" ".join(words[i : i + 3]) for i in range(max(len(words) - 2, 1))}))))
+    index = simhash.SimhashIndex(made, k=RADIUS)
+    for _, value in made:
+        index.get_near_dups(value)
+    return time.perf_counter() - began
+
+
+def _texts(most: int) -> list[str]:
+    """Return the texts of the documentation and of Python's packages on this machine, in the order of their paths."""
+    folders = [Path("/usr/share/doc"), Path("/usr/include"), *(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib"))]
+    out, size = [], 0
+    for folder in folders:
+        for path in sorted(folder.rglob("*")):
+            if path.suffix in SUFFIXES and path.is_file() and size < most and path.stat().st_size <= MOST_TEXT:
+                out.append(path.read_text("utf-8", "replace"))
+                size += len(out[-1])
+    return out

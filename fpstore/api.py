@@ -10,7 +10,7 @@ from typing import Any
 from fpstore.aliases import Progress
 from fpstore.arguments import check_flag, check_path, check_progress
 from fpstore.care.reports import RepairReport
-from fpstore.design.families import check_design, check_radius
+from fpstore.design.families import check_design
 from fpstore.design.tables import TableSpec
 from fpstore.errors import FormatVersionError, InputError
 from fpstore.jobs.clusters import Deduplication
@@ -280,10 +280,9 @@ def dedup(
 
     check_progress(progress)
     how = Chosen(id=id, score=score, width=check_width(width))
-    how = replace(how, decimal=check_flag(decimal, "decimal"), signed=check_flag(signed, "signed"))
-    chosen = chosen_columns(how, text, fingerprint)
-    rules = Rules(check_radius(radius, how.width.bits), keep, group, unknown)
-    corpus = open_corpus(source, None, text is True)
+    chosen = chosen_columns(replace(how, decimal=decimal, signed=signed), text, fingerprint)
+    rules = Rules(radius, keep, group, unknown)
+    corpus = open_corpus(source, text is True)
     target = None if output is None else check_output(output, corpus, check_flag(overwrite, "overwrite"))
     found = find_duplicates(
         corpus, chosen, rules, fingerprinter, Resources(parse_memory(memory), parse_threads(threads), progress)

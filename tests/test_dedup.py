@@ -17,6 +17,8 @@ from test_pairs import brute, wanted_sets
 import fpstore
 from fpstore import SimHash
 from fpstore.errors import InputError, StorageError, StoreExistsError
+from fpstore.io.corpus import Chosen
+from fpstore.io.corpus_tables import TableCorpus
 from fpstore.width import WIDTHS, Width
 
 WORDS = [f"word{i}" for i in range(400)]
@@ -225,6 +227,50 @@ def test_tables_in_memory(kind):
     )
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_greedy_groups_of_a_corpus_without_duplicates(rows):
+    table = pa.table({"h": pa.array([n << 20 for n in range(rows)], pa.uint64()), "h2": pa.array([7] * rows, pa.uint64())})
+    found = fpstore.dedup(table, fingerprint="h", radius=0, group="greedy")
+    assert (list(found.clusters), found.kept.num_rows) == ([], rows)
+    assert fpstore.dedup(table, fingerprint="h2", group="greedy").kept.num_rows == 1
+
+
+def test_texts_of_several_inputs_do_not_meet(tmp_path, monkeypatch):
+    for folder in ("a/notes", "b/notes", "c"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "one.txt").write_text(f"a text of {folder} and nothing else")
+    with pytest.raises(InputError, match="two inputs have the name 'notes'"):
+        fpstore.dedup([tmp_path / "a" / "notes", tmp_path / "b" / "notes"], tmp_path / "clean", text=True)
+    monkeypatch.chdir(tmp_path / "a" / "notes")
+    fpstore.dedup(["..", tmp_path / "c"], tmp_path / "clean", text=True)
+    files = sorted(path.relative_to(tmp_path / "clean").as_posix() for path in (tmp_path / "clean").rglob("*.txt"))
+    assert files == ["a/notes/one.txt", "c/one.txt"]
+
+
+def test_ids_keep_their_type(tmp_path):
+    rows = [("7", 1), ("12", 1), ("abc", 2)]
+    table = pa.table({"id": [i for i, _ in rows], "h": pa.array([h << 30 for _, h in rows], pa.uint64())})
+    assert list(fpstore.dedup(table, fingerprint="h", id="id", radius=0).clusters) == [["7", "12"]]
+    assert list(fpstore.dedup(table, fingerprint="h", id="id", radius=0, keep="smallest").clusters) == [["12", "7"]]
+    for count, wanted in ((2, [7, 12]), (3, ["12", "7"])):  # of delimited text, all ids decide
+        (tmp_path / "a.csv").write_text("id,h\n" + "".join(f"{i},{h << 30:016x}\n" for i, h in rows[:count]))
+        found = fpstore.dedup(tmp_path / "a.csv", fingerprint="h", id="id", radius=0, keep="smallest")
+        assert list(found.clusters) == [wanted]
+
+
+def test_rows_without_a_value_count_in_messages():
+    table = pa.table({"h": ["0" * 16, None, "0" * 16, "x"], "id": ["a", "b", None, "d"]})
+    with pytest.raises(InputError, match="row 4: "):
+        fpstore.dedup(table, fingerprint="h", id="id")
+
+
+def test_large_texts_are_taken_in_small_parts():
+    table = pa.table({"text": ["word " * 100_000 + str(n) for n in range(20)]})
+    parts = list(TableCorpus(table).parts(Chosen(text="text")))
+    assert len(parts) >= 5
+    assert [text for part in parts for text in part.texts] == table["text"].to_pylist()
+
+
 def test_a_table_can_be_written(tmp_path):
     table = pa.table({"hash": pa.array([7, 5], pa.uint64())})
     fpstore.dedup(table, tmp_path / "clean.parquet", fingerprint="hash")
@@ -254,7 +300,13 @@ def test_signed_and_decimal_fingerprints(tmp_path):
         ("", {"fingerprint": "h"}, r"corpus\.csv: is empty"),
         ("h\n", {"fingerprint": "h"}, r"corpus\.csv: no rows"),
         ("h,s\n0000000000000001,x\n", {"fingerprint": "h", "score": "s", "keep": "highest"}, "a score must be a number"),
-        ("h\n1\n", {"fingerprint": "h", "keep": "highest"}, "belong together"),
+        ("h\n1\n", {"fingerprint": "h", "keep": "highest"}, "needs score="),
+        ("h\n1\n", {"fingerprint": "h", "radius": 65}, "radius"),
+        ("h\n1\n", {"fingerprint": "h", "width": 128, "signed": True}, "signed integers have 32 or 64 bits"),
+        ("h\n1\n", {"text": "h", "signed": True}, "is for a column of fingerprints"),
+        ("h\n1\n", {"text": "h", "decimal": True}, "is for a column of fingerprints"),
+        ("h\n1\n", {"text": "h", "fingerprinter": "x"}, "fingerprinter must be one such as"),
+        ("h\n1\n", {"fingerprint": "h", "fingerprinter": SimHash()}, "a fingerprinter is for texts"),
         ("h\n1\n", {"fingerprint": "h", "keep": "smallest"}, "needs a column of ids"),
         ("h\n1\n", {"fingerprint": "h", "keep": "best"}, "keep must be one of"),
         ("h\n1\n", {}, "name either the column of texts"),
@@ -316,14 +368,14 @@ def test_a_corpus_that_changes_meanwhile(tmp_path, form):
             lines = [f"{n:016x}" for n in range(count)]
             path.write_text("h\n" + "\n".join(lines) + "\n" if form == "csv" else "".join(f'{{"h": "{h}"}}\n' for h in lines))
 
-    for later in (9, 11):
+    for later in (9, 11, 10, 0):
         write(10)
 
         def change(phase, done, total, later=later):
             if phase == "comparing":
                 write(later)
 
-        with pytest.raises(InputError, match="the input changed while it was read"):
+        with pytest.raises(InputError, match="changed while it was read"):
             fpstore.dedup(path, tmp_path / f"clean.{form}", fingerprint="h", progress=change)
         assert sorted(tmp_path.iterdir()) == [path]
 

@@ -111,11 +111,19 @@ def test_representatives_and_greedy_groups(tmp_path, width):
             assert sorted(found, key=str) == sorted(wanted, key=str)
 
 
+@pytest.mark.parametrize("values", [[], [5], [5, 255 << 40]])
+def test_greedy_groups_where_nothing_is_near(tmp_path, values):
+    with fpstore.build(tmp_path / "s", values) as store:
+        assert list(store.clusters(group="greedy", representative="central")) == list(store.clusters(group="greedy")) == []
+
+
 def test_groupings_that_are_refused(tmp_path):
     with fpstore.build(tmp_path / "s", [1, 2, 3], [5, 5, 6]) as store:
         assert list(store.clusters(1)) == [[5, 6]]
         for arguments in ({"group": "greedy"}, {"representative": "central"}):
-            with pytest.raises(InputError, match="needs documents of one fingerprint each: 1 fingerprints are further ones"):
+            with pytest.raises(
+                InputError, match="needs documents of one fingerprint each, but there are 1 fingerprints more than documents"
+            ):
                 store.clusters(1, **arguments)
         for arguments in ({"group": "chains"}, {"representative": "highest"}):
             with pytest.raises(InputError, match="must be one of"):

@@ -108,15 +108,7 @@ def _of_single_rows(source: Iterable[Any], ids: Any, width: Width) -> Iterator[P
 def _parts(source: Iterable[Any], width: Width) -> Iterable[Any]:
     from fpstore.io.reader import Reader
 
-    if not isinstance(source, Reader):
-        return source
-    if source.width != width.bits:
-        raise InputError(
-            f"the reader was opened for fingerprints of {source.width} bits, but the width is {width.bits}: open it with "
-            f"width={width.bits}",
-            expected=width.bits, got=source.width,
-        )  # fmt: skip
-    return source.columns()
+    return source.of_width(width) if isinstance(source, Reader) else source
 
 
 def _is_list_of_arrays(source: object, width: Width | None = None) -> bool:

@@ -139,14 +139,15 @@ def dedup(
     how = Chosen(None, None, columns.id_field, columns.score_field, check_width(width), columns.decimal, columns.signed)
     chosen = chosen_columns(how, columns.text or columns.text_field, columns.fingerprint_field)
     notices = Notices()
-    corpus = open_corpus(inputs, None, columns.text, list(suffix) or None, notices)
+    corpus = open_corpus(inputs, columns.text, list(suffix) or None, notices)
     target = check_output(output, corpus, force)
     listing = None if clusters is None else check_output(clusters, corpus, force, of_rows=False)
     if listing == target:
         raise click.UsageError("OUTPUT and --clusters name the same file")
     with Bars(talk.bars, corpus) as bars:
         resources = Resources(parse_memory(memory), parse_threads(threads), bars)
-        found = find_duplicates(corpus, chosen, Rules(**dataclasses.asdict(which)), shingles.fingerprinter(), resources)
+        maker = None if columns.fingerprint_field else shingles.fingerprinter()
+        found = find_duplicates(corpus, chosen, Rules(**dataclasses.asdict(which)), maker, resources)
         bars("writing", int(found.kept.sum()))
         if listing is None:
             corpus.copy(found.kept, target)

@@ -62,8 +62,9 @@ class Bars:
                 self._next(progress, phase)
             assert self._task is not None
             share, whole = done, total
-            if total is None and self._source is not None and self._source.bytes_total is not None:
-                share, whole = self._source.bytes_done, self._source.bytes_total
+            source = self._source
+            if total is None and source is not None and source.bytes_total is not None and source.bytes_done < source.bytes_total:
+                share, whole = source.bytes_done, source.bytes_total
             progress.update(self._task, completed=share, total=whole, rows=done)
 
     def _next(self, progress: Progress, phase: str) -> None:

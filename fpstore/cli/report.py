@@ -26,7 +26,11 @@ from fpstore.errors import StoreExistsError
 @output_option("Where to write the page")
 @click.option("--force", is_flag=True, help="Replace a file that exists.")
 @pair_radius_option
-@click.option("--no-pairs", is_flag=True, help="Leave out pairs, clusters and families, which take all fingerprints in memory.")
+@click.option(
+    "--no-pairs",
+    is_flag=True,
+    help="Leave out pairs, clusters and families, which read all fingerprints, into memory or a temporary file.",
+)
 @click.option("--text-from", metavar="FOLDER", help="Folder in which the ids are paths of text files, to show their beginnings.")
 @memory_option
 @threads_option

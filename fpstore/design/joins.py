@@ -42,7 +42,8 @@ class JoinWork(NamedTuple):
 
 
 # Estimates by runs of tools/bench pairs: what is sorted, and tags compared, on uniform sets; what survives, on clustered ones.
-NANOSECONDS = JoinWork(sorted=9.0, meetings=6.0, candidates=0.1, survivors=4.0)
+NANOSECONDS = JoinWork(sorted=10.0, meetings=6.0, candidates=0.1, survivors=4.0)
+FRESH = 20.0  # a row of the arrays that are sorted in: the system clears their pages when they are first written
 SINGLE_BIT = 0.4  # of the price of a candidate, where tags differ in one bit at most
 SPLIT_ROWS, GROUP_ROWS = 512, 96  # a bucket of more rows is split, and a row compared with about so many
 
@@ -202,7 +203,7 @@ def nanoseconds(done: JoinWork, count: int, queries: int | None = None) -> float
     In a join with itself, each pair of buckets is compared once, for rows of both.
     """
     compared = sum(amount * price for amount, price in zip(done[1:], NANOSECONDS[1:], strict=True))
-    ordered = done.sorted * NANOSECONDS.sorted
+    ordered = done.sorted * NANOSECONDS.sorted + FRESH
     return count * (ordered + compared / 2) if queries is None else (count + queries) * ordered + queries * compared
 
 

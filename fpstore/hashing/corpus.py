@@ -13,7 +13,7 @@ import numpy as np
 from fpstore.arguments import check_path
 from fpstore.disk.folders import remove_tree, sync_folder
 from fpstore.disk.refusals import refused
-from fpstore.errors import InputError, StoreExistsError
+from fpstore.errors import InputError
 from fpstore.hashing.documents import Document, Notice, documents_of
 from fpstore.hashing.walk import Paths, Walk
 from fpstore.io.corpus import Chosen, Corpus, Flags, KeptRows, Part
@@ -41,6 +41,13 @@ class TextCorpus(Corpus):
         self._read: list[Path] = []
         self.names = [str(path) for path in self._walk.paths]
         self.bytes_total = sum(file.size for file in self._walk.files())
+        self._tops = [path.resolve() for path in self._walk.paths]
+        names = [top.name for top in self._tops]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise InputError(
+                f"two inputs have the name {twice!r}, so their copies would have one place: name a folder above them"
+            )
 
     def parts(self, chosen: Chosen) -> Iterator[Part]:
         """Yield the texts and the ids of all files."""
@@ -66,10 +73,7 @@ class TextCorpus(Corpus):
         some = flags.take(len(self._read)).tolist()
         flags.finish()
         folder = check_path(target, "the output")
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise StoreExistsError(f"{target} exists: choose another folder", path=folder)
         temporary = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}.tmp")
-        self.bytes_done = 0
         try:
             temporary.mkdir()
             for path, keep in zip(self._read, some, strict=True):
@@ -77,7 +81,6 @@ class TextCorpus(Corpus):
                     place = temporary / self._relative(path)
                     place.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(path, place)
-                self.bytes_done += path.stat().st_size
             temporary.replace(folder)
             sync_folder(folder.parent)
         except OSError as error:
@@ -89,10 +92,10 @@ class TextCorpus(Corpus):
 
     def _relative(self, path: Path) -> Path:
         """Return the place of a file below the folder that was given; of several folders, with their names."""
-        for top in self._walk.paths:
-            if path.is_relative_to(top):
-                inside = path.relative_to(top)
-                return inside if len(self._walk.paths) == 1 and inside.parts else Path(top.absolute().name) / inside
+        for given, top in zip(self._walk.paths, self._tops, strict=True):
+            if path.is_relative_to(given):
+                inside = path.relative_to(given)
+                return inside if len(self._tops) == 1 and inside.parts else Path(top.name) / inside
         raise InputError(f"{path}: is in none of the folders", path=path)
 
 

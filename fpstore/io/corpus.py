@@ -7,16 +7,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore.aliases import Words
+from fpstore.arguments import printable
 from fpstore.errors import InputError, show
 from fpstore.io.check import MAX_U64, check_string_id
 from fpstore.io.digits import Digits, of_signed, read_digits
-from fpstore.io.source import IdColumn, InputFile, at
+from fpstore.io.source import IdColumn, InputFile, at, storage_errors
 from fpstore.io.wrong_width import too_large
 from fpstore.string_column import StringColumn
 from fpstore.width import WIDTH_64, Width
@@ -115,6 +117,19 @@ class CorpusFiles(Corpus):
                 raise at(file.name, None, "must be a regular file, because it is read more than once")
         self.names, self.paths = [file.name for file in self.files], [file.path for file in self.files]
         self.bytes_total = sum(file.size or 0 for file in self.files)
+        self._states = list(map(_state, self.paths))
+
+    def check_unchanged(self) -> None:
+        """Raise InputError if a file is not the one that was there at first."""
+        for file, path, before in zip(self.files, self.paths, self._states, strict=True):
+            if _state(path) != before:
+                raise at(file.name, None, "changed while it was read")
+
+
+def _state(path: str) -> tuple[int, int, int, int]:
+    with storage_errors(printable(path)):
+        status = Path(path).stat()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 class KeptRows:

@@ -49,7 +49,7 @@ class JsonlCorpus(CorpusFiles):
     def copy(self, kept: Flags, target: Any) -> None:
         """Write the rows that are kept, byte for byte."""
         flags = KeptRows(kept)
-        self.bytes_done = 0
+        self.check_unchanged()
         with Copying(target) as sink:
             for file in self.files:
                 for block, _ in line_blocks(file, self._count):
@@ -57,6 +57,7 @@ class JsonlCorpus(CorpusFiles):
                     some = flags.take(len(lines)).tolist()
                     sink.write(b"".join([line + b"\n" for line, keep in zip(lines, some, strict=True) if keep]))
             flags.finish()
+            self.check_unchanged()
 
 
 class Record(NamedTuple):
@@ -102,15 +103,15 @@ class DelimitedCorpus(CorpusFiles):
     def copy(self, kept: Flags, target: Any) -> None:
         """Write the header and the rows that are kept, byte for byte."""
         flags = KeptRows(kept)
-        self.bytes_done = 0
+        self.check_unchanged()
         with Copying(target) as sink:
             sink.write(next(self._records(self.files[0])).raw)
-            self.bytes_done = 0
             for file in self.files:
                 for records in self._batches(file):
                     some = flags.take(len(records)).tolist()
                     sink.write(b"".join([record.raw for record, keep in zip(records, some, strict=True) if keep]))
             flags.finish()
+            self.check_unchanged()
 
     def _place(self, name: str) -> int:
         if self._header.count(name) != 1:

@@ -22,7 +22,7 @@ from fpstore.io.arrow import (
     plain_type,
 )
 from fpstore.io.corpus import Chosen, Corpus, CorpusFiles, Flags, KeptRows, Part, Scores, score_of
-from fpstore.io.corpus_rows import Copying
+from fpstore.io.corpus_rows import PART_BYTES, Copying
 from fpstore.io.parquet import parquet_errors
 from fpstore.io.source import IdRule, at, located
 
@@ -67,9 +67,18 @@ class ArrowColumns:
         for name in (chosen.text, chosen.fingerprint, chosen.id):
             if name is not None and batch.column(name).null_count:
                 known &= batch.column(name).is_valid().to_numpy(zero_copy_only=False)
-        if not known.all():
-            batch = kept_rows(batch, known)
-        part = Part(known)
+        if known.all():
+            return self._converted(batch, known, done)
+        try:
+            return self._converted(kept_rows(batch, known), known, done)
+        except InputError:
+            for place in np.flatnonzero(known).tolist():  # which row it is: those without a value count, too
+                self._converted(batch.slice(place, 1), known[place : place + 1], done + place)
+            raise
+
+    def _converted(self, batch: Any, known: Flags, done: int) -> Part:
+        """Return the columns of a batch whose values are all known."""
+        chosen, part = self._chosen, Part(known)
         if chosen.text is not None:
             part = part._replace(texts=dense(batch.column(chosen.text)).to_pylist())
         if chosen.fingerprint is not None:
@@ -88,6 +97,13 @@ class ArrowColumns:
             except InputError as error:
                 raise InputError(f"row {done + place + 1}: {self._chosen.score}: {error}") from None
         return out
+
+
+def in_pieces(batch: Any) -> Iterator[tuple[int, Any]]:
+    """Cut a batch into pieces of about a megabyte, with the row at which each begins: texts wait in memory to be hashed."""
+    rows = max(batch.num_rows * PART_BYTES // max(batch.nbytes, 1), 1)
+    for start in range(0, batch.num_rows, rows):
+        yield start, batch.slice(start, rows)
 
 
 class ParquetCorpus(CorpusFiles):
@@ -115,24 +131,29 @@ class ParquetCorpus(CorpusFiles):
         with located(self.names[0]):
             columns = ArrowColumns(self._schema, chosen)
         for name, done, batch in self._batches(chosen.names):
-            with located(name), self._errors(name):
-                part = columns.part(batch, done)
-            yield part
+            for start, some in in_pieces(batch):
+                with located(name), self._errors(name):
+                    part = columns.part(some, done + start)
+                yield part
 
     def copy(self, kept: Flags, target: Any) -> None:
         """Write the rows that are kept, with all their columns and the metadata of the schema."""
         flags = KeptRows(kept)
+        self.check_unchanged()
         with Copying(target) as sink, sink.errors():
             codec = "none" if self._compression == "UNCOMPRESSED" else self._compression
             writer = self._arrow.parquet.ParquetWriter(sink.file, self._schema, compression=codec)
             try:
                 held: list[Any] = []
+                rows = size = 0
                 for _, _, batch in self._batches(None):
-                    held.append(kept_rows(batch, flags.take(batch.num_rows)))
-                    if sum(b.num_rows for b in held) >= GROUP_ROWS or sum(b.nbytes for b in held) >= GROUP_BYTES:
+                    some = kept_rows(batch, flags.take(batch.num_rows))
+                    held, rows, size = [*held, some] if some.num_rows else held, rows + some.num_rows, size + some.nbytes
+                    if rows >= GROUP_ROWS or size >= GROUP_BYTES:
                         writer.write_table(self._arrow.Table.from_batches(held, self._schema))
-                        held = []
+                        held, rows, size = [], 0, 0
                 flags.finish()
+                self.check_unchanged()
                 if held:
                     writer.write_table(self._arrow.Table.from_batches(held, self._schema))
             finally:
@@ -185,9 +206,10 @@ class TableCorpus(Corpus):
         columns = ArrowColumns(self.table.schema, chosen)
         done = self.bytes_done = 0
         for batch in self.table.select(chosen.names).to_batches(max_chunksize=BATCH_ROWS):
-            yield columns.part(batch, done)
+            for start, some in in_pieces(batch):
+                yield columns.part(some, done + start)
             done += batch.num_rows
-            self.bytes_done = self.table.nbytes * done // max(self.table.num_rows, 1)
+            self.bytes_done = (self.bytes_total or 0) * done // max(self.table.num_rows, 1)
 
     def copy(self, kept: Flags, target: Any) -> None:
         """Write the rows that are kept as Parquet."""

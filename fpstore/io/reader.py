@@ -74,6 +74,16 @@ class Reader:
             source.bytes_done = 0
         return _cut(self._settled(self._rule), self._chunk_rows)
 
+    def of_width(self, width: Width) -> Iterator[Batch]:
+        """Yield :meth:`columns`; InputError if the reader was opened for another width."""
+        if self.width != width.bits:
+            raise InputError(
+                f"the reader was opened for fingerprints of {self.width} bits, but the width is {width.bits}: open it with "
+                f"width={width.bits}",
+                expected=width.bits, got=self.width,
+            )  # fmt: skip
+        return self.columns()
+
     def _as_chunk(self, batch: Batch) -> Chunk:
         ids = batch.ids.texts() if isinstance(batch.ids, StringColumn) else batch.ids
         return Chunk(self._width.outside(batch.fingerprints), ids)

@@ -19,7 +19,7 @@ MOST_STRING_BYTES = (1 << 31) - 1  # in an array of the type string, whose offse
 
 
 class Tabular(ABC):
-    """What can be had as a table. It has the Arrow C stream protocol, so other packages can take it too."""
+    """A result that converts to tables. It has the Arrow C stream protocol, so other packages can take it too."""
 
     @abstractmethod
     def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:

@@ -23,7 +23,7 @@ from fpstore.query.parts import probed_in_parts
 from fpstore.query.snapshot import Snapshot
 from fpstore.resources import Resources
 from fpstore.string_column import StringColumn
-from fpstore.width import Width, distinct_counts, order_of, places_of
+from fpstore.width import Width, ascending, order_of, places_of
 
 MATCHES = 1 << 20  # of a batch of probes
 READ_NANOSECONDS = 5.0  # a fingerprint that is read from a store, to be sorted with the others
@@ -43,9 +43,10 @@ class GivenRows:
 
     def __init__(self, rows: Words, ids: Words | list[str], width: Width) -> None:
         order = order_of(rows)
-        self.width = width
-        self.rows, counts = distinct_counts(rows)
-        self._lims = lims_of(counts)
+        ordered = rows[order]
+        begins = np.flatnonzero(np.concatenate([np.ones(min(len(rows), 1), bool), ascending(ordered)]))
+        self.width, self.rows = width, np.ascontiguousarray(ordered[begins])
+        self._lims = np.append(begins, len(rows))
         self._ids = [ids[place] for place in order.tolist()] if isinstance(ids, list) else ids[order]
 
     def ids_of(self, rows: Words) -> tuple[Lims, Words | list[str]]:
@@ -59,10 +60,12 @@ class GivenRows:
 
 def given_rows(other: Any, ids: Any, width: Width) -> GivenRows:
     """Return the fingerprints of a caller: one, many or those of a reader, with ids or row numbers; InputError if it is wrong."""
-    if hasattr(other, "columns") and hasattr(other, "has_ids"):
+    from fpstore.io.reader import Reader
+
+    if isinstance(other, Reader):
         if ids is not None:
             raise InputError("a reader has ids of its own")
-        batches = list(other.columns())
+        batches = list(other.of_width(width))
         rows = np.concatenate([width.empty(0), *(batch.fingerprints for batch in batches)])
         column = join_ids([batch.ids for batch in batches]) if other.has_ids else None
         return GivenRows(rows, column.texts() if isinstance(column, StringColumn) else _numbered(column, rows), width)

@@ -33,12 +33,12 @@ DENSE = 8  # numbers of documents that are below so many times their count are t
 
 
 class Clusters(Tabular):
-    """The clusters of a store that have two or more documents. Iterates as one list of ids per cluster.
+    """Clusters of two or more documents, of a store or a corpus. Iterates as one list of ids per cluster.
 
     Attributes
     ----------
     documents : int
-        All documents of the store, in clusters or alone.
+        All documents, in clusters or alone; of a corpus all rows.
     lims : ndarray of int64, shape (clusters + 1,)
         The ids of cluster c are ``ids[lims[c]:lims[c + 1]]``.
     ids : ndarray of uint64 or list of str, shape (members,)
@@ -197,7 +197,9 @@ def _found(wanted: Words, documents: Words, places: npt.NDArray[Any]) -> npt.NDA
 def _refuse_several(count: int, group: str, representative: str) -> None:
     if group == "greedy" or representative == "central":
         asked = "group='greedy'" if group == "greedy" else "representative='central'"
-        raise InputError(f"{asked} needs documents of one fingerprint each: {count} fingerprints are further ones of a document")
+        raise InputError(
+            f"{asked} needs documents of one fingerprint each, but there are {count} fingerprints more than documents"
+        )
 
 
 def _ranks(snapshot: Snapshot, members: Members, rows: Words, rule: str) -> npt.NDArray[Any]:

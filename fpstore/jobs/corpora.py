@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from fpstore.arguments import check_path, printable
-from fpstore.disk.refusals import refusing
 from fpstore.errors import InputError, show
 from fpstore.hashing.corpus import TextCorpus
 from fpstore.hashing.documents import Notice
+from fpstore.hashing.walk import Walk
 from fpstore.io.corpus import Corpus
 from fpstore.io.corpus_rows import DelimitedCorpus, JsonlCorpus
 from fpstore.io.corpus_tables import ParquetCorpus, TableCorpus
@@ -21,9 +21,7 @@ FORMATS = ("parquet", "jsonl", "csv", "tsv")
 _SUFFIXES = tuple(f".{name}" for name in FORMATS)
 
 
-def open_corpus(
-    source: Any, form: str | None, texts: bool, suffixes: Iterable[str] | None = None, on_notice: Notice | None = None
-) -> Corpus:
+def open_corpus(source: Any, texts: bool, suffixes: Iterable[str] | None = None, on_notice: Notice | None = None) -> Corpus:
     """Return the corpus that a caller gives.
 
     Parameters
@@ -31,8 +29,6 @@ def open_corpus(
     source : path, iterable of paths, or table
         Files of one format of :data:`FORMATS`, and folders of them; with ``texts``, files and folders of texts; or what has the
         Arrow C stream interface.
-    form : str, optional
-        The format; by default from the extensions.
     texts : bool
         Each file is one document.
     suffixes, on_notice : optional
@@ -44,7 +40,7 @@ def open_corpus(
     if texts:
         return TextCorpus(paths, suffixes, on_notice)
     files = [file for path in paths for file in _files(Path(path))]
-    forms = {format_of(file, form) for file in files}
+    forms = {format_of(file, None) for file in files}
     if len(forms) > 1:
         raise InputError(f"files of one format are expected, got {', '.join(sorted(forms))}")
     return _opener(forms.pop())(files)
@@ -71,8 +67,7 @@ def _files(path: Path) -> list[str]:
     """Return a file, or those with rows in a folder and below it, in the order of their names."""
     if not path.is_dir():
         return [str(path)]
-    with refusing(printable(path)):
-        found = sorted(str(file) for file in path.rglob("*") if file.suffix.lower() in _SUFFIXES and file.is_file())
+    found = [str(file.path) for file in Walk(path, _SUFFIXES, True, False, None).files()]
     if not found:
         names = ", ".join(_SUFFIXES)
         raise InputError(

@@ -12,13 +12,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fpstore.aliases import Words
-from fpstore.arguments import check_choice, check_path, printable
+from fpstore.arguments import check_choice, check_flag, check_path, printable
+from fpstore.design.families import check_radius
 from fpstore.errors import InputError, StorageError, StoreExistsError, show
 from fpstore.hashing.base import Fingerprinter
+from fpstore.hashing.corpus import TextCorpus
 from fpstore.hashing.text import SimHash
 from fpstore.io.check import is_plain_integer
 from fpstore.io.corpus import Chosen, Corpus, Flags, Part, Scores
+from fpstore.io.corpus_rows import DelimitedCorpus
 from fpstore.io.corpus_tables import TableCorpus
+from fpstore.io.digits import check_signed
 from fpstore.io.source import IdColumn, join_ids
 from fpstore.jobs.clusters import Clusters
 from fpstore.jobs.grouping import (
@@ -34,8 +38,9 @@ from fpstore.jobs.grouping import (
 from fpstore.jobs.linking import connected
 from fpstore.jobs.pairs import join_design
 from fpstore.resources import Resources
+from fpstore.string_column import StringColumn
 from fpstore.threads import Job, Pool
-from fpstore.width import WORD_BITS, Width, distinct_places
+from fpstore.width import WORD_BITS, distinct_places
 
 PATHS_TEXT, PATHS_ID = "text", "id"  # where each file is a document
 UNKNOWN = ("keep", "drop", "refuse")
@@ -62,11 +67,12 @@ class Rules:
 
     def check(self, chosen: Chosen) -> None:
         """Raise InputError for a rule that is not known, or that needs a column which is not chosen."""
+        check_radius(self.radius, chosen.width.bits)
         check_choice(self.keep, RULES, "keep")
         check_choice(self.group, GROUPINGS, "group")
         check_choice(self.unknown, UNKNOWN, "unknown")
         if (self.keep == "highest") != (chosen.score is not None):
-            raise InputError("keep='highest' (--keep highest) and a column of scores (--score-field) belong together")
+            raise InputError("keep='highest' (--keep highest) needs score= (--score-field), and the other way round")
         if self.keep == "smallest" and chosen.id is None:
             raise InputError("keep='smallest' (--keep smallest) needs a column of ids (--id-field)")
 
@@ -105,6 +111,10 @@ def chosen_columns(how: Chosen, text: str | bool | None, fingerprint: str | None
         )
     if fingerprint is None and how.width.bits != WORD_BITS:
         raise InputError(f"fingerprints of texts have 64 bits, not {how.width.bits}")
+    if check_signed(how.signed, how.width) and fingerprint is None:
+        raise InputError("signed=True (--signed) is for a column of fingerprints")
+    if check_flag(how.decimal, "decimal") and fingerprint is None:
+        raise InputError("decimal=True (--decimal) is for a column of fingerprints")
     names = {"text": PATHS_TEXT if text is True else text or None, "fingerprint": fingerprint, "id": how.id, "score": how.score}
     for what, name in names.items():
         if name is not None and not (isinstance(name, str) and name):
@@ -119,9 +129,12 @@ def chosen_columns(how: Chosen, text: str | bool | None, fingerprint: str | None
 def check_output(output: str | os.PathLike[str], corpus: Corpus, overwrite: bool, *, of_rows: bool = True) -> Path:
     """Return the path to write to; an error if it exists, or is an input, or is to hold rows in another format."""
     path = check_path(output, "output")
-    if path.exists() and any(path.samefile(name) for name in corpus.paths if Path(name).exists()):
+    if of_rows and isinstance(corpus, TextCorpus):
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise StoreExistsError(f"{printable(output)} exists: texts are copied to a new folder", path=path)
+    elif path.exists() and any(path.samefile(name) for name in corpus.paths if Path(name).exists()):
         raise InputError(f"{printable(output)}: is an input too", path=path)
-    if path.exists() and not overwrite:
+    elif path.exists() and not overwrite:
         raise StoreExistsError(f"{printable(output)} exists: overwrite=True (--force) replaces it", path=path)
     if of_rows and corpus.suffix is not None and path.suffix.lower() != corpus.suffix:
         raise InputError(f"{printable(output)}: rows are written as they were read: name a {corpus.suffix} file", path=path)
@@ -152,10 +165,12 @@ def find_duplicates(
         Threads and progress.
     """
     rules.check(chosen)
-    if chosen.text is None:
-        fingerprinter = None
-    elif fingerprinter is None:
+    if fingerprinter is None and chosen.text is not None:
         fingerprinter = SimHash()
+    if (chosen.text is None) != (fingerprinter is None):
+        raise InputError("a fingerprinter is for texts, and the corpus has fingerprints")
+    if fingerprinter is not None and not isinstance(fingerprinter, Fingerprinter):
+        raise InputError(f"fingerprinter must be one such as SimHash(), got {type(fingerprinter).__name__}")
     documents = _read(corpus, chosen, rules, fingerprinter, resources)
     rows = np.flatnonzero(documents.known)
     resources.report("comparing", 0)
@@ -185,14 +200,21 @@ def _ranks(documents: Documents, members: Members, rows: Words, keep: str) -> An
 
 
 def _ids_of(ids: IdColumn, numbers: Words) -> Words | list[str]:
-    """Return some of the ids: as integers, if all of them are."""
+    """Return some of the ids."""
     if isinstance(ids, np.ndarray):
         return ids[numbers]
     assert ids is not None
     data, ends = ids.data, ids.ends
     starts = np.concatenate([np.zeros(1, np.uint64), ends[:-1]])
-    taken = [data[a:b].decode() for a, b in zip(starts[numbers].tolist(), ends[numbers].tolist(), strict=True)]
-    return np.array(list(map(int, taken)), np.uint64) if taken and all(map(is_plain_integer, taken)) else taken
+    return [data[a:b].decode() for a, b in zip(starts[numbers].tolist(), ends[numbers].tolist(), strict=True)]
+
+
+def _decided(ids: IdColumn) -> IdColumn:
+    """Return ids of delimited text, which has no types: as integers, if all of them are."""
+    if not isinstance(ids, StringColumn) or not ids.data.isdigit():
+        return ids
+    texts = ids.texts()
+    return np.array(list(map(int, texts)), np.uint64) if all(map(is_plain_integer, texts)) else ids
 
 
 def _read(
@@ -211,6 +233,8 @@ def _read(
     if not len(known):
         raise InputError(f"{', '.join(corpus.names[:3])}: no rows")
     ids = join_ids([part.ids for part in parts]) if chosen.id is not None else None
+    if isinstance(corpus, DelimitedCorpus):
+        ids = _decided(ids)
     scores = np.concatenate([part.scores for part in parts if part.scores is not None]) if chosen.score is not None else None
     return Documents(known, np.concatenate([chosen.width.empty(0), *fingerprints]), ids, scores)
 
@@ -228,7 +252,7 @@ def _hashed(
     with Pool(threads) as pool:
         try:
             for part in corpus.parts(chosen):
-                waiting.append(pool.submit(_fingerprinted, part, fingerprinter, chosen.width))
+                waiting.append(pool.submit(_fingerprinted, part, fingerprinter))
                 if len(waiting) > WAITING_PARTS * threads:
                     yield waiting.popleft().result()
             while waiting:
@@ -238,7 +262,7 @@ def _hashed(
             raise
 
 
-def _fingerprinted(part: Part, fingerprinter: Fingerprinter[str], width: Width) -> tuple[Part, Words]:
+def _fingerprinted(part: Part, fingerprinter: Fingerprinter[str]) -> tuple[Part, Words]:
     """Return the fingerprints of the texts of a part; a text without words is not known."""
     assert part.texts is not None
     rows = fingerprinter.fingerprints(part.texts, empty="zero")

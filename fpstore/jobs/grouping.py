@@ -121,6 +121,8 @@ def without_chains(members: Members, rows: Words, ranks: npt.NDArray[Any], radiu
     ranks : ndarray, shape (members,)
     radius : int
     """
+    if not len(ranks):
+        return members
     order = np.lexsort((members.documents, ranks, members.groups))
     ordered = np.ascontiguousarray(rows[order])
     chosen = _kernel.group_greedily(ordered, members.lims.astype(np.uint64), radius)

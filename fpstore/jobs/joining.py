@@ -155,7 +155,10 @@ class _Spans:
         self, spec: TableSpec, search: Start, span: Span, parts: int, stop: _kernel.Stop | None
     ) -> tuple[Search, Callable[[], None]]:
         """Return a search, and what to call when it has ended."""
-        sorters = self._free.pop() if self._free else [SpanSorter(rows, self._linked) for rows in self._sides]
+        try:
+            sorters = self._free.pop()
+        except IndexError:  # not asked before: another thread may take the last
+            sorters = [SpanSorter(rows, self._linked) for rows in self._sides]
         tables = [s.sorted(spec, span, len(rows) // parts, stop) for s, rows in zip(sorters, self._sides, strict=True)]
         return search(tables, span), partial(self._free.append, sorters)
 

@@ -253,11 +253,14 @@ def test_the_verbs(tmp_path):
     source.write_text("0000000000000008\ta\n000000000000000b\tb\n0000000000000008\tc\n00000000ffff0000\td\n")
     path = tmp_path / "s"
     fine("build", path, source, "--quiet")
-    assert fine("pairs", path, "-r", 2) == (
+    assert fine("pairs", path, "-r", 2, "-q") == (
         "0000000000000008\t000000000000000b\t2\ta\tb\n0000000000000008\t000000000000000b\t2\tc\tb\n"
     )
-    found = [json.loads(line) for line in fine("pairs", path, "--json").splitlines()]
+    found = [json.loads(line) for line in fine("pairs", path, "--json", "--quiet").splitlines()]
     assert found[0] == {"a": "0000000000000008", "b": "000000000000000b", "distance": 2, "id_a": "a", "id_b": "b"}
+    told = run("pairs", path, "-r", 1)
+    assert (told.stdout, told.stderr.count("\n")) == ("", 1)
+    assert told.stderr.startswith("fpstore: 0 pairs of fingerprints; 1 document with the fingerprint of another one: ")
     told = run("cluster", path)
     assert told.stdout == "a\t0\ta\nb\t0\ta\nc\t0\ta\n"
     assert told.stderr == "fpstore: 4 documents, 1 cluster, the largest of 3 documents, 2 duplicates\n"
@@ -273,6 +276,6 @@ def test_many_ids_of_a_pair_are_written_in_parts(tmp_path, monkeypatch):
     monkeypatch.setattr("fpstore.jobs.pairs.MOST_ROWS", 7)
     path = tmp_path / "s"
     with fpstore.build(path, [1] * 5 + [3] * 4 + [1 << 60] * 2) as store:
-        lines = fine("pairs", path, "--radius", 1).splitlines()
+        lines = fine("pairs", path, "--radius", 1, "-q").splitlines()
         assert len(store) == 3
     assert sorted(line.split("\t")[3:] for line in lines) == sorted([str(a), str(b)] for a in range(5) for b in range(5, 9))

@@ -14,9 +14,11 @@ from fpstore.cli.options import (
     talk_options,
     threads_option,
 )
+from fpstore.cli.output import count
 from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb
 
+SAME = "{} with the fingerprint of another one: fpstore cluster brings them together"
 COLUMNS = ("a", "b", "distance", "id_a", "id_b")
 
 
@@ -31,7 +33,7 @@ COLUMNS = ("a", "b", "distance", "id_a", "id_b")
 def pairs(
     store: str, radius: int | None, output: str, as_json: bool, memory: str | None, threads: int | None, talk: Talk
 ) -> None:
-    """Find all pairs of documents whose fingerprints differ, in at most so many bits.
+    """Find all pairs of documents whose fingerprints differ in at least one bit, and in at most so many.
 
     Writes a line `a b distance id_a id_b` per pair of ids, the lesser fingerprint first, separated by tabs, without a
     header, with fingerprints in hexadecimal; with --json, an object per line. Documents with the same fingerprint are not
@@ -52,3 +54,5 @@ def pairs(
                     writer.write(data)
                 found += len(batch)
                 bars("finding pairs", found)
+        same = len(opened.ids) - len(opened)
+    talk.note(f"{count(found, 'pair')} of fingerprints" + (f"; {SAME.format(count(same, 'document'))}" if same else ""))

@@ -78,10 +78,5 @@ def report(
             Texts(None if text_from is None else check_path(text_from, "--text-from"), opened.fingerprinter),
             Resources(parse_memory(memory), parse_threads(threads), bars),
         )
-    sink = Sink(output)
-    try:
+    with Sink(output) as sink:
         sink.write(page_of(figures).encode())
-        sink.commit()
-    except BaseException:
-        sink.abort()
-        raise

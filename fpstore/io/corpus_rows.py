@@ -50,7 +50,7 @@ class JsonlCorpus(CorpusFiles):
         """Write the rows that are kept, byte for byte."""
         flags = KeptRows(kept)
         self.check_unchanged()
-        with Copying(target) as sink:
+        with Sink(target) as sink:
             for file in self.files:
                 for block, _ in line_blocks(file, self._count):
                     lines = [line for line in block.split(b"\n")[:-1] if line.strip(_BLANK)]
@@ -104,7 +104,7 @@ class DelimitedCorpus(CorpusFiles):
         """Write the header and the rows that are kept, byte for byte."""
         flags = KeptRows(kept)
         self.check_unchanged()
-        with Copying(target) as sink:
+        with Sink(target) as sink:
             sink.write(next(self._records(self.files[0])).raw)
             for file in self.files:
                 for records in self._batches(file):
@@ -176,23 +176,3 @@ def _decoded(raw: bytes, name: str, line: int) -> str:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
         raise at(name, line, f"not valid UTF-8: {show(raw.decode('utf-8', 'backslashreplace'))}") from None
-
-
-class Copying:
-    """A file under way, as a context manager: it appears at the end of the block, or not at all."""
-
-    def __init__(self, target: Any) -> None:
-        self._sink = Sink(target)
-
-    def __enter__(self) -> Sink:
-        return self._sink
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            self._sink.abort()
-            return
-        try:
-            self._sink.commit()
-        except BaseException:
-            self._sink.abort()
-            raise

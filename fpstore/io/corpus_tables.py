@@ -22,8 +22,9 @@ from fpstore.io.arrow import (
     plain_type,
 )
 from fpstore.io.corpus import Chosen, Corpus, CorpusFiles, Flags, KeptRows, Part, Scores, score_of
-from fpstore.io.corpus_rows import PART_BYTES, Copying
+from fpstore.io.corpus_rows import PART_BYTES
 from fpstore.io.parquet import parquet_errors
+from fpstore.io.sink import Sink
 from fpstore.io.source import IdRule, at, located
 
 BATCH_ROWS = 1 << 14
@@ -140,7 +141,7 @@ class ParquetCorpus(CorpusFiles):
         """Write the rows that are kept, with all their columns and the metadata of the schema."""
         flags = KeptRows(kept)
         self.check_unchanged()
-        with Copying(target) as sink, sink.errors():
+        with Sink(target) as sink, sink.errors():
             codec = "none" if self._compression == "UNCOMPRESSED" else self._compression
             writer = self._arrow.parquet.ParquetWriter(sink.file, self._schema, compression=codec)
             try:
@@ -213,7 +214,7 @@ class TableCorpus(Corpus):
 
     def copy(self, kept: Flags, target: Any) -> None:
         """Write the rows that are kept as Parquet."""
-        with Copying(target) as sink, sink.errors():
+        with Sink(target) as sink, sink.errors():
             self._arrow.parquet.write_table(kept_rows(self.table, kept), sink.file)
 
     def kept(self, kept: Flags) -> Any:

@@ -7,7 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, cast
+from types import TracebackType
+from typing import IO, Any, Self, cast
 
 import numpy.typing as npt
 
@@ -111,6 +112,20 @@ class Sink:
         if self._temporary is not None:
             self._temporary.unlink(missing_ok=True)
             self._temporary = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Commit at the end of the block, or abort if it raises."""
+        if kind is not None:
+            self.abort()
+            return
+        try:
+            self.commit()
+        except BaseException:
+            self.abort()
+            raise
 
     @contextmanager
     def errors(self) -> Iterator[None]:

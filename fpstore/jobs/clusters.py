@@ -13,17 +13,7 @@ from fpstore.aliases import Lims, Words
 from fpstore.arguments import check_choice
 from fpstore.errors import InputError
 from fpstore.io.tables import Tabular, arrow_table
-from fpstore.jobs.grouping import (
-    GROUPINGS,
-    RULES,
-    Members,
-    differs,
-    distances_to_majority,
-    members_of,
-    ranks_of_ids,
-    represented,
-    without_chains,
-)
+from fpstore.jobs.grouping import GROUPINGS, RULES, Asked, differs, grouped, members_of
 from fpstore.jobs.linking import connected
 from fpstore.jobs.pairs import join_design, rows_of
 from fpstore.query.snapshot import Snapshot
@@ -157,10 +147,12 @@ def clusters_of(snapshot: Snapshot, radius: int, group: str, representative: str
         sets = _united(sets, sets[places[again]], sets[places[again - 1]])
         places, documents = np.delete(places, again), np.delete(documents, again)
     members = members_of(sets[places], documents)
-    if group == "greedy" or representative != "first":
-        own = rows[_found(members.documents, documents, places)]
-        ranks = _ranks(snapshot, members, own, representative)
-        members = without_chains(members, own, ranks, radius) if group == "greedy" else represented(members, ranks)
+    members = grouped(
+        members,
+        Asked(radius, group, representative),
+        lambda wanted: rows[_places_of_documents(wanted, documents, places)],
+        snapshot.names_of,
+    )
     return Clusters(members.lims, snapshot.names_of(members.documents), len(documents))
 
 
@@ -187,7 +179,7 @@ def _distinct(documents: Words) -> bool:
     return bool(differs(np.sort(documents)).all())
 
 
-def _found(wanted: Words, documents: Words, places: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _places_of_documents(wanted: Words, documents: Words, places: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the places of some documents."""
     order = np.argsort(documents, kind="stable")
     found: npt.NDArray[Any] = places[order[np.searchsorted(documents, wanted, sorter=order)]]
@@ -200,12 +192,6 @@ def _refuse_several(count: int, group: str, representative: str) -> None:
         raise InputError(
             f"{asked} needs documents of one fingerprint each, but there are {count} fingerprints more than documents"
         )
-
-
-def _ranks(snapshot: Snapshot, members: Members, rows: Words, rule: str) -> npt.NDArray[Any]:
-    if rule == "central":
-        return distances_to_majority(rows, members.lims)
-    return ranks_of_ids(snapshot.names_of(members.documents)) if rule == "smallest" else members.documents
 
 
 def _united(sets: npt.NDArray[Any], a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[Any]:

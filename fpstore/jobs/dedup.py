@@ -25,16 +25,7 @@ from fpstore.io.corpus_tables import TableCorpus
 from fpstore.io.digits import check_signed
 from fpstore.io.source import IdColumn, join_ids
 from fpstore.jobs.clusters import Clusters
-from fpstore.jobs.grouping import (
-    GROUPINGS,
-    RULES,
-    Members,
-    distances_to_majority,
-    members_of,
-    ranks_of_ids,
-    represented,
-    without_chains,
-)
+from fpstore.jobs.grouping import GROUPINGS, RULES, Asked, grouped, members_of
 from fpstore.jobs.linking import connected
 from fpstore.jobs.pairs import join_design
 from fpstore.resources import Resources
@@ -177,10 +168,13 @@ def find_duplicates(
     fingerprints, places = distinct_places(documents.fingerprints)
     sets = connected(fingerprints, join_design(fingerprints, rules.radius, chosen.width), resources)[places]
     members = members_of(sets, np.arange(len(rows), dtype=np.uint64))
-    if rules.group == "greedy" or rules.keep != "first":
-        own = documents.fingerprints[members.documents]
-        ranks = _ranks(documents, members, own, rules.keep)
-        members = without_chains(members, own, ranks, rules.radius) if rules.group == "greedy" else represented(members, ranks)
+    members = grouped(
+        members,
+        Asked(rules.radius, rules.group, rules.keep),
+        lambda wanted: documents.fingerprints[wanted],
+        lambda wanted: _ids_of(documents.ids, wanted),
+        documents.scores,
+    )
     kept = np.full(len(documents.known), rules.unknown == "keep")
     kept[rows] = True
     behind = np.ones(len(members.documents), bool)
@@ -188,15 +182,6 @@ def find_duplicates(
     kept[rows[members.documents[behind]]] = False
     ids = rows[members.documents].astype(np.uint64) if documents.ids is None else _ids_of(documents.ids, members.documents)
     return Duplicates(kept, Clusters(members.lims, ids, len(kept)), len(kept) - len(rows))
-
-
-def _ranks(documents: Documents, members: Members, rows: Words, keep: str) -> Any:
-    if keep == "smallest":
-        return ranks_of_ids(_ids_of(documents.ids, members.documents))
-    if keep == "highest":
-        assert documents.scores is not None
-        return -documents.scores[members.documents]
-    return distances_to_majority(rows, members.lims) if keep == "central" else members.documents
 
 
 def _ids_of(ids: IdColumn, numbers: Words) -> Words | list[str]:

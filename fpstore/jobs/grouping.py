@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -135,7 +135,48 @@ def without_chains(members: Members, rows: Words, ranks: npt.NDArray[Any], radiu
     return represented(new, (representatives[places] != places).astype(np.int64))
 
 
-def ranks_of_ids(ids: Words | Sequence[str]) -> npt.NDArray[Any]:
+class Asked(NamedTuple):
+    """Which groups are asked for: the radius, one of GROUPINGS, and one of RULES for their representatives."""
+
+    radius: int
+    group: str
+    rule: str
+
+
+def grouped(
+    members: Members,
+    asked: Asked,
+    fingerprints: Callable[[Words], Words],
+    ids: Callable[[Words], Words | list[str]],
+    scores: npt.NDArray[np.float64] | None = None,
+) -> Members:
+    """Return the groups that are asked for, of connected ones; the representative of each stands first.
+
+    Parameters
+    ----------
+    members : Members
+        Ascending in each group.
+    asked : Asked
+    fingerprints, ids : callable
+        Return those of documents, by their numbers.
+    scores : ndarray, optional
+        Those of all documents, for the rule "highest".
+    """
+    if asked.group == "connected" and asked.rule == "first":
+        return members
+    ranks: npt.NDArray[Any] = members.documents
+    rows = fingerprints(members.documents)
+    if asked.rule == "central":
+        ranks = distances_to_majority(rows, members.lims)
+    elif asked.rule == "smallest":
+        ranks = _ranks_of_ids(ids(members.documents))
+    elif asked.rule == "highest":
+        assert scores is not None
+        ranks = -scores[members.documents]
+    return without_chains(members, rows, ranks, asked.radius) if asked.group == "greedy" else represented(members, ranks)
+
+
+def _ranks_of_ids(ids: Words | Sequence[str]) -> npt.NDArray[Any]:
     """Return ranks by which the least id is the first: of numbers by value, of strings by code points."""
     if isinstance(ids, np.ndarray):
         return ids

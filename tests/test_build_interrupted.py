@@ -3,6 +3,7 @@
 import itertools
 import re
 import signal
+import threading
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from building import build, listing, make_rows, pieces, rows_of, run_python, tab
 from speeds import crossed
 
 import fpstore
+from fpstore.building.work import Work
 
 # --- Interruptions --------------------------------------------------------------------------------
 
@@ -29,6 +31,25 @@ def test_a_failing_source_leaves_nothing(tmp_path, error):
         fpstore.build(tmp_path / "s", stopping_source(error))
     assert caught.value is error
     assert listing(tmp_path) == []
+
+
+def test_the_error_is_that_of_the_part_which_failed_even_if_it_ends_last():
+    """A part that shares its own work fails; another one is interrupted by that, and ends before it."""
+    work, interrupted = Work(None), threading.Event()
+
+    def fail():
+        raise StopError
+
+    def wait_until_stopped():
+        try:
+            while True:
+                work.tick()
+        finally:
+            interrupted.set()
+
+    with pytest.raises(StopError):
+        work.share(2, [lambda: work.share(2, [fail, lambda: interrupted.wait(60)]), wait_until_stopped])
+    assert interrupted.is_set()
 
 
 @pytest.mark.parametrize("spilled", [False, True])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from fpstore import _kernel
 from fpstore.aliases import Progress
-from fpstore.threads import Pool
+from fpstore.threads import Job, Pool
 
 
 class Work:
@@ -46,11 +47,16 @@ class Work:
     def share(self, threads: int, parts: Iterable[Callable[[], None]]) -> None:
         """Do the parts of the work in threads. When one fails, the others end soon, and its exception is raised."""
         with Pool(threads) as pool:
+            jobs: list[Job[None]] = []
             try:
-                jobs = [pool.submit(part) for part in parts]
+                jobs += [pool.submit(part) for part in parts]
                 for job in pool.as_done(jobs):
                     job.result()
-            except BaseException:
+            except BaseException as error:
                 self.stop.set()
                 pool.cancel()
+                if isinstance(error, InterruptedError):  # another part failed, and may end later: it knows why
+                    for job in jobs:
+                        with suppress(InterruptedError):
+                            job.result()
                 raise

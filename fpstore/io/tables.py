@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -38,10 +39,7 @@ class Tabular(ABC):
         InputError, MissingExtraError
         """
         table = self.to_arrow(**options)
-        try:
-            import pandas as pd  # noqa: F401 - pyarrow imports it, and has a message of its own
-        except ImportError as error:
-            raise MissingExtraError("to_pandas needs the package pandas: pip install pandas") from error
+        _package("pandas", "to_pandas")  # pyarrow imports it, and has a message of its own
         return table.to_pandas()
 
     def to_polars(self, **options: Any) -> Any:
@@ -57,11 +55,7 @@ class Tabular(ABC):
         InputError, MissingExtraError
         """
         table = self.to_arrow(**options)
-        try:
-            import polars
-        except ImportError as error:
-            raise MissingExtraError("to_polars needs the package polars: pip install polars") from error
-        return polars.from_arrow(table)
+        return _package("polars", "to_polars").from_arrow(table)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Return the columns of ``to_arrow()`` as a capsule of an Arrow C stream.
@@ -73,6 +67,13 @@ class Tabular(ABC):
         MissingExtraError
         """
         return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+
+def _package(name: str, method: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise MissingExtraError(f"{method} needs the package {name}: pip install {name}") from error
 
 
 def arrow_table(parts: Iterable[Columns], names: Mapping[str, str] | None) -> Any:

@@ -227,6 +227,15 @@ def test_tables_in_memory(kind):
     )
 
 
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_nulls_in_tables_of_other_packages(tmp_path, kind):
+    library = pytest.importorskip(kind)
+    given = library.DataFrame({"text": ["a b c d", "A b c d!", "x y z", None], "id": ["p", "q", "r", "s"]})
+    found = fpstore.dedup(given, tmp_path / "clean.parquet", text="text", id="id")
+    assert (list(found.clusters), found.unknown) == ([["p", "q"]], 1)
+    assert list(found.kept["id"]) == pq.read_table(tmp_path / "clean.parquet")["id"].to_pylist() == ["p", "r", "s"]
+
+
 @pytest.mark.parametrize("rows", [1, 2, 3])
 def test_greedy_groups_of_a_corpus_without_duplicates(rows):
     table = pa.table({"h": pa.array([n << 20 for n in range(rows)], pa.uint64()), "h2": pa.array([7] * rows, pa.uint64())})

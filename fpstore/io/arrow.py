@@ -54,10 +54,23 @@ def plain_type(column_type: Any) -> Any:
     """Return the type of the values of a dictionary; of a view, as Polars makes of strings, the plain one; or the type itself."""
     import pyarrow
 
-    if pyarrow.types.is_dictionary(column_type):
-        column_type = column_type.value_type
+    return _seen(column_type.value_type if pyarrow.types.is_dictionary(column_type) else column_type)
+
+
+def _seen(column_type: Any) -> Any:
+    """Return the plain type of a view, or the type itself."""
+    import pyarrow
+
     views = {"string_view": pyarrow.large_string(), "binary_view": pyarrow.large_binary()}
     return views.get(str(column_type), column_type)
+
+
+def without_views(table: Any) -> Any:
+    """Return a table whose columns are no views, of which pyarrow cannot take some rows."""
+    import pyarrow
+
+    schema = pyarrow.schema([field.with_type(_seen(field.type)) for field in table.schema], table.schema.metadata)
+    return table if schema == table.schema else table.cast(schema)
 
 
 def find_column(schema: Any, name: str) -> Any:

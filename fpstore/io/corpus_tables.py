@@ -20,6 +20,7 @@ from fpstore.io.arrow import (
     is_text,
     kept_rows,
     plain_type,
+    without_views,
 )
 from fpstore.io.corpus import Chosen, Corpus, CorpusFiles, Flags, KeptRows, Part, Scores, score_of
 from fpstore.io.corpus_rows import PART_BYTES
@@ -199,7 +200,7 @@ class TableCorpus(Corpus):
     def __init__(self, table: Any) -> None:
         self._arrow = import_pyarrow("the table", "a table")
         self._given = table
-        self.table = table if isinstance(table, self._arrow.Table) else self._arrow.table(table)
+        self.table = without_views(table if isinstance(table, self._arrow.Table) else self._arrow.table(table))
         self.bytes_total = self.table.nbytes
 
     def parts(self, chosen: Chosen) -> Iterator[Part]:

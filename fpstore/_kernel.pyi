@@ -447,14 +447,20 @@ class Linking:
         starts: NDArray[np.uint64],
         tags: NDArray[np.uint16],
         permutation: NDArray[np.uint8],
-        flips: int,
-        both: int,
+        bucket_masks: NDArray[np.uint64],
+        tag_masks: NDArray[np.uint64],
+        flips: list[int],
+        both: list[int],
         tag_bits: int,
         radius: int,
     ) -> None: ...
     @property
     def done(self) -> bool: ...
     def more(self, room: int, stop: Stop | None = None) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint16]]: ...
+
+class RowIndex:
+    def __init__(self, rows: NDArray[np.uint64]) -> None: ...
+    def places(self, rows: NDArray[np.uint64]) -> NDArray[np.uint64]: ...
 
 class Sets:
     def __init__(self, count: int) -> None: ...

@@ -126,7 +126,8 @@ def joins():
         return _kernel.PairJoin(*table(rows, bits), IDENTITY, mask, mask, [flips], [flips + 1], 16, 0, 0, 1 << bits).more
 
     def link(flips, bits, rows):
-        return _kernel.Linking(*table(rows, bits), IDENTITY, flips, flips + 1, 16, 0).more
+        mask = np.zeros(1, np.uint64)
+        return _kernel.Linking(*table(rows, bits), IDENTITY, mask, mask, [flips], [flips + 1], 16, 0).more
 
     return {
         f"{make.__name__} {kind}": make(*arguments)

@@ -213,9 +213,9 @@ def test_the_kernel_refuses_what_is_no_table():
         _kernel.index_rows(rows, 60, starts, tags)
     _kernel.index_rows(rows, 2, starts, tags)
     identity = np.arange(64, dtype=np.uint8)
-    linking = [rows, starts, tags, identity, 0, 1, 16, 1]
     mask = np.zeros(1, np.uint64)
-    join = [rows, starts, tags, identity, mask, mask, [0], [1], 16, 1, 0, 4]
+    linking = [rows, starts, tags, identity, mask, mask, [0], [1], 16, 1]
+    join = [*linking, 0, 4]
 
     def refused(changes, message):
         for make, arguments in ((_kernel.Linking, linking), (_kernel.PairJoin, join)):
@@ -229,9 +229,11 @@ def test_the_kernel_refuses_what_is_no_table():
     refused({3: np.zeros(64, np.uint8)}, "permutation")
     refused({3: np.arange(128, dtype=np.uint8)}, "width")
     for changes, message in (
-        ({6: [2]}, "at least flips"), ({11: 5}, "no such buckets"), ({10: 3, 11: 2}, "no such buckets"),
-        ({6: [], 7: []}, "each table"), ({8: 17}, "16 bits"), ({4: np.zeros((1, 2), np.uint64)}, "width"),
+        ({6: [2]}, "at least flips"), ({6: [], 7: []}, "each table"), ({8: 17}, "16 bits"),
+        ({4: np.zeros((1, 2), np.uint64)}, "width"),
     ):  # fmt: skip
+        refused(changes, message)
+    for changes, message in (({11: 5}, "no such buckets"), ({10: 3, 11: 2}, "no such buckets")):
         with pytest.raises(ValueError, match=message):
             _kernel.PairJoin(*(changes.get(place, argument) for place, argument in enumerate(join)))
     for make, arguments in (
@@ -243,6 +245,10 @@ def test_the_kernel_refuses_what_is_no_table():
                 make(*(other if at == place else argument for at, argument in enumerate(arguments)))
     with pytest.raises(IndexError):
         _kernel.Sets(3).unite(np.array([3], np.uint64), np.array([0], np.uint64))
+    with pytest.raises(ValueError, match="ascend"):
+        _kernel.RowIndex(np.arange(1 << 20, dtype=np.uint64)[::-1] << np.uint64(40))
+    with pytest.raises(ValueError, match="another width"):
+        _kernel.RowIndex(rows).places(np.zeros((1, 2), np.uint64))
 
 
 # On the command line

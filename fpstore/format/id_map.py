@@ -135,9 +135,9 @@ class IdMap:
             raise self._missing(block)
         return _kernel.unpack_rank(record, record_seed(self._digest, key), rank, self.name)
 
-    def blocks(self, first: int, count: int) -> tuple[Words, Words]:
-        """Return (ids per fingerprint, ids) of successive blocks."""
-        keys = self._table.file.read_keys(first, first + count)
+    def blocks(self, first: int, fingerprints: Words, entry_counts: Counts) -> tuple[Words, Words]:
+        """Return (ids per fingerprint, ids) of successive blocks, which have these fingerprints."""
+        keys = fingerprints[np.cumsum(entry_counts, dtype=np.int64) - 1]
         return _kernel.unpack_records(self._records(first, keys), first, seed_words(keys), self._digest, self.name)
 
     def _records(self, first: int, keys: Words) -> list[bytes]:

@@ -170,7 +170,7 @@ class Mapping:
         """Yield everything as pieces (keys, how many numbers each has, the numbers), ascending."""
         block = 0
         for keys, entry_counts in self.table.pieces():
-            counts, numbers = self.numbers.blocks(block, len(entry_counts))
+            counts, numbers = self.numbers.blocks(block, keys, entry_counts)
             block += len(entry_counts)
             yield keys, counts, numbers
 

@@ -38,8 +38,8 @@ def bits_of_ranks(most: int) -> int:
 def pairs(table: StoredTable, ids: IdMap, rank_bits: int) -> Iterator[tuple[Words, Words]]:
     """Yield everything as pieces (id numbers, their places), in the order of the table."""
     first = 0
-    for _, entry_counts in table.pieces():
-        counts, numbers = ids.blocks(first, len(entry_counts))
+    for keys, entry_counts in table.pieces():
+        counts, numbers = ids.blocks(first, keys, entry_counts)
         sizes = entry_counts.astype(np.int64)
         blocks = np.repeat(np.arange(first, first + len(sizes), dtype=np.uint64), sizes)
         ranks = np.arange(len(blocks), dtype=np.uint64) - np.repeat(np.cumsum(sizes) - sizes, sizes).astype(np.uint64)

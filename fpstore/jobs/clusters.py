@@ -9,16 +9,17 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Lims, Words
+from fpstore.aliases import Counts, Lims, Words
 from fpstore.arguments import check_choice
-from fpstore.errors import InputError
+from fpstore.errors import CorruptStoreError, InputError
 from fpstore.io.tables import Tabular, arrow_table
-from fpstore.jobs.grouping import GROUPINGS, RULES, Asked, differs, grouped, members_of
+from fpstore.jobs.grouping import GROUPINGS, HALF_BITS, RULES, Asked, differs, grouped, members_of, of_documents, stable_order
 from fpstore.jobs.linking import connected
 from fpstore.jobs.pairs import join_design, rows_of
 from fpstore.query.snapshot import Snapshot
 from fpstore.resources import Resources
 
+SET_BYTES = 5  # of each fingerprint: the set that it is in, and a share of an index
 DENSE = 8  # numbers of documents that are below so many times their count are told apart by a table
 
 
@@ -137,34 +138,49 @@ def clusters_of(snapshot: Snapshot, radius: int, group: str, representative: str
     check_choice(group, GROUPINGS, "group")
     check_choice(representative, RULES[:-1], "representative")
     rows, left = rows_of(snapshot, resources)
+    left = left._replace(memory=max(left.memory - SET_BYTES * len(rows), left.memory // 4))
     sets = connected(rows, join_design(rows, radius, snapshot.width), left)
-    places, documents = _documents(snapshot)
+    asked = Asked(radius, group, representative)
+    fingerprints = rows if asked.needs_fingerprints else None
+    del rows  # documents take their place in memory
+    documents, counts = _documents(snapshot)
+    places = None if counts is None else np.repeat(np.arange(len(sets)), counts)
+    if places is not None:
+        sets = of_documents(sets, places)
     if not _distinct(documents):  # a document of several fingerprints connects what they are connected with
-        order = np.argsort(documents, kind="stable")
-        places, documents = places[order], documents[order]
-        again = np.flatnonzero(~differs(documents))
-        _refuse_several(len(again), group, representative)
-        sets = _united(sets, sets[places[again]], sets[places[again - 1]])
-        places, documents = np.delete(places, again), np.delete(documents, again)
-    members = members_of(sets[places], documents)
-    members = grouped(
-        members,
-        Asked(radius, group, representative),
-        lambda wanted: rows[_places_of_documents(wanted, documents, places)],
-        snapshot.names_of,
-    )
+        total = len(documents)
+        sets, documents = _united(sets, documents)
+        _refuse_several(total - len(documents), group, representative)
+    members, members_at = members_of(sets, documents)
+
+    def rows_of_members() -> Words:
+        assert fingerprints is not None
+        return fingerprints[members_at if places is None else places[members_at]]
+
+    members = grouped(members, asked, rows_of_members, snapshot.names_of)
     return Clusters(members.lims, snapshot.names_of(members.documents), len(documents))
 
 
-def _documents(snapshot: Snapshot) -> tuple[npt.NDArray[Any], Words]:
-    """Return for each pair of a fingerprint and a document the place of the one and the number of the other."""
-    counts, numbers = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
-    for _, some, ids in snapshot.groups():
-        counts.append(some)
-        numbers.append(ids)
-    sizes = np.concatenate(counts)
-    places = np.arange(len(sizes), dtype=np.uint32 if len(sizes) < 1 << 32 else np.uint64)
-    return np.repeat(places, sizes.astype(np.int64)), np.concatenate(numbers)
+def _documents(snapshot: Snapshot) -> tuple[npt.NDArray[Any], Counts | None]:
+    """Return the numbers of the documents of each fingerprint, and how many it has: None if each has one.
+
+    Numbers of 32 bits take half of the memory.
+    """
+    count = snapshot.totals.ids
+    documents: npt.NDArray[Any] = np.empty(count, np.uint32)
+    sizes: list[Counts] = []
+    done, single = 0, True
+    for _, some, numbers in snapshot.groups():
+        if documents.dtype == np.uint32 and int(numbers.max()) >> HALF_BITS:
+            documents = documents.astype(np.uint64)
+        documents[done : done + len(numbers)] = numbers[: count - done]
+        done += len(numbers)
+        sizes.append(some.astype(np.uint32))
+        single = single and len(some) == len(numbers)
+    if done != count:
+        path = snapshot.generation.folder
+        raise CorruptStoreError(f"{path}: holds {done} rows, not {count}", path=path, expected=count, got=done)
+    return documents, None if single else np.concatenate(sizes)
 
 
 def _distinct(documents: Words) -> bool:
@@ -179,13 +195,6 @@ def _distinct(documents: Words) -> bool:
     return bool(differs(np.sort(documents)).all())
 
 
-def _places_of_documents(wanted: Words, documents: Words, places: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the places of some documents."""
-    order = np.argsort(documents, kind="stable")
-    found: npt.NDArray[Any] = places[order[np.searchsorted(documents, wanted, sorter=order)]]
-    return found
-
-
 def _refuse_several(count: int, group: str, representative: str) -> None:
     if group == "greedy" or representative == "central":
         asked = "group='greedy'" if group == "greedy" else "representative='central'"
@@ -194,9 +203,14 @@ def _refuse_several(count: int, group: str, representative: str) -> None:
         )
 
 
-def _united(sets: npt.NDArray[Any], a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the sets with some of them united, pair by pair."""
+def _united(sets: npt.NDArray[Any], documents: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return sets and documents, each document once, with the sets of those of the same number united."""
+    order = stable_order(documents).astype(np.uint64)
+    first = differs(documents[order])
+    again = np.flatnonzero(~first)
     united = _kernel.Sets(len(sets))
     united.unite(np.arange(len(sets), dtype=np.uint64), sets.astype(np.uint64))
-    united.unite(a.astype(np.uint64), b.astype(np.uint64))
-    return united.names()
+    united.unite(order[again], order[again - 1])
+    kept = np.zeros(len(sets), bool)
+    kept[order[first]] = True  # also the least of each set, by which it is named
+    return (np.cumsum(kept) - 1)[united.names()[kept]], documents[kept]

@@ -25,7 +25,7 @@ from fpstore.io.corpus_tables import TableCorpus
 from fpstore.io.digits import check_signed
 from fpstore.io.source import IdColumn, join_ids
 from fpstore.jobs.clusters import Clusters
-from fpstore.jobs.grouping import GROUPINGS, RULES, Asked, grouped, members_of
+from fpstore.jobs.grouping import GROUPINGS, RULES, Asked, grouped, members_of, of_documents
 from fpstore.jobs.linking import connected
 from fpstore.jobs.pairs import join_design
 from fpstore.resources import Resources
@@ -166,12 +166,12 @@ def find_duplicates(
     rows = np.flatnonzero(documents.known)
     resources.report("comparing", 0)
     fingerprints, places = distinct_places(documents.fingerprints)
-    sets = connected(fingerprints, join_design(fingerprints, rules.radius, chosen.width), resources)[places]
-    members = members_of(sets, np.arange(len(rows), dtype=np.uint64))
+    sets = connected(fingerprints, join_design(fingerprints, rules.radius, chosen.width), resources)
+    members, _ = members_of(of_documents(sets, places), np.arange(len(rows), dtype=np.uint64))
     members = grouped(
         members,
         Asked(rules.radius, rules.group, rules.keep),
-        lambda wanted: documents.fingerprints[wanted],
+        lambda: documents.fingerprints[members.documents],
         lambda wanted: _ids_of(documents.ids, wanted),
         documents.scores,
     )

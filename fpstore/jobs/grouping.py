@@ -15,6 +15,8 @@ from fpstore.width import WORD_BITS, words_of
 
 GROUPINGS = ("connected", "greedy")
 RULES = ("first", "smallest", "central", "highest")
+PIECE = 1 << 20  # documents that are looked at together
+HALF_BITS = 32
 
 
 class Members(NamedTuple):
@@ -37,25 +39,60 @@ class Members(NamedTuple):
         return np.repeat(np.arange(len(self.lims) - 1), np.diff(self.lims))
 
 
-def members_of(sets: npt.NDArray[Any], documents: Words) -> Members:
-    """Return the members of the sets of two or more documents.
+def members_of(sets: npt.NDArray[Any], documents: Words) -> tuple[Members, npt.NDArray[np.intp]]:
+    """Return the members of the sets of two or more documents, and at which places they were.
 
     Parameters
     ----------
     sets : ndarray of integers
-        The set of each document, below the number of sets.
-    documents : ndarray of uint64
+        For each document, the place of one of its set: the same for all of the set.
+    documents : ndarray of unsigned integers
         The numbers of the documents, which are distinct.
     """
-    several = np.bincount(sets)[sets] > 1
-    sets, documents = sets[several].astype(np.int64), documents[several]
-    order = np.argsort(documents, kind="stable")
-    sets, documents = sets[order], documents[order]
-    firsts = np.empty(int(sets.max(initial=-1)) + 1, np.uint64)
-    firsts[sets[::-1]] = documents[::-1]  # of equal sets, the last that is written is the least document
-    order = np.argsort(firsts[sets], kind="stable")
-    begins = np.flatnonzero(differs(sets[order]))
-    return Members(lims_of(np.diff(np.append(begins, len(order)))), documents[order])
+    several = np.zeros(len(sets), bool)
+    for start in range(0, len(sets), PIECE):
+        piece = sets[start : start + PIECE]
+        behind = np.flatnonzero(piece != np.arange(start, start + len(piece)))
+        several[start + behind] = several[piece[behind]] = True
+    places = np.flatnonzero(several)
+    places = places[stable_order(documents[places])]
+    firsts = np.empty(len(sets), np.intp)
+    firsts[sets[places[::-1]]] = np.arange(len(places))[::-1]  # of equal sets, the last that is written is the least document
+    begins = firsts[sets[places]]
+    order = stable_order(begins)
+    places = places[order]
+    starts = np.flatnonzero(differs(begins[order]))
+    return Members(lims_of(np.diff(np.append(starts, len(order)))), documents[places].astype(np.uint64)), places
+
+
+def of_documents(sets: npt.NDArray[Any], places: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the sets of documents, by those of their fingerprints.
+
+    Parameters
+    ----------
+    sets : ndarray of integers
+        For each fingerprint, the place of one of its set.
+    places : ndarray of integers
+        The fingerprint of each document; each fingerprint has one.
+
+    Returns
+    -------
+    ndarray of integers
+        For each document, the place of one of its set, as :func:`members_of` takes them.
+    """
+    document = np.empty(len(sets), np.intp)
+    document[places] = np.arange(len(places))
+    found: npt.NDArray[np.intp] = document[sets[places]]
+    return found
+
+
+def stable_order(values: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+    """Return the stable order of some numbers; the kernel sorts those of 32 bits several times as fast as NumPy does."""
+    if not len(values) or int(values.max()) >> HALF_BITS or len(values) >> HALF_BITS:
+        return np.argsort(values, kind="stable")
+    keys = values.astype(np.uint64) << np.uint64(HALF_BITS) | np.arange(len(values), dtype=np.uint64)
+    _kernel.sort_keys(keys, np.empty_like(keys))
+    return (keys & np.uint64((1 << HALF_BITS) - 1)).astype(np.intp)
 
 
 def differs(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
@@ -128,10 +165,7 @@ def without_chains(members: Members, rows: Words, ranks: npt.NDArray[Any], radiu
     chosen = _kernel.group_greedily(ordered, members.lims.astype(np.uint64), radius)
     representatives = np.empty(len(order), np.int64)
     representatives[order] = order[chosen.astype(np.intp)]
-    by_document = np.argsort(members.documents, kind="stable")
-    sets, documents = representatives[by_document], members.documents[by_document]
-    new = members_of(sets, documents)
-    places = by_document[np.searchsorted(documents, new.documents)]
+    new, places = members_of(representatives, members.documents)
     return represented(new, (representatives[places] != places).astype(np.int64))
 
 
@@ -142,11 +176,16 @@ class Asked(NamedTuple):
     group: str
     rule: str
 
+    @property
+    def needs_fingerprints(self) -> bool:
+        """Whether fingerprints of the members are compared."""
+        return self.group == "greedy" or self.rule == "central"
+
 
 def grouped(
     members: Members,
     asked: Asked,
-    fingerprints: Callable[[Words], Words],
+    fingerprints: Callable[[], Words],
     ids: Callable[[Words], Words | list[str]],
     scores: npt.NDArray[np.float64] | None = None,
 ) -> Members:
@@ -157,23 +196,29 @@ def grouped(
     members : Members
         Ascending in each group.
     asked : Asked
-    fingerprints, ids : callable
-        Return those of documents, by their numbers.
+    fingerprints : callable
+        Returns those of the members.
+    ids : callable
+        Returns those of documents, by their numbers.
     scores : ndarray, optional
         Those of all documents, for the rule "highest".
     """
     if asked.group == "connected" and asked.rule == "first":
         return members
     ranks: npt.NDArray[Any] = members.documents
-    rows = fingerprints(members.documents)
+    rows = fingerprints() if asked.needs_fingerprints else None
     if asked.rule == "central":
+        assert rows is not None
         ranks = distances_to_majority(rows, members.lims)
     elif asked.rule == "smallest":
         ranks = _ranks_of_ids(ids(members.documents))
     elif asked.rule == "highest":
         assert scores is not None
         ranks = -scores[members.documents]
-    return without_chains(members, rows, ranks, asked.radius) if asked.group == "greedy" else represented(members, ranks)
+    if asked.group == "greedy":
+        assert rows is not None
+        return without_chains(members, rows, ranks, asked.radius)
+    return represented(members, ranks)
 
 
 def _ranks_of_ids(ids: Words | Sequence[str]) -> npt.NDArray[Any]:

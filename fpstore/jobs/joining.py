@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Words
+from fpstore.aliases import Bytes, Words
 from fpstore.design.joins import JoinDesign
 from fpstore.design.tables import TableSpec
 from fpstore.errors import InputError
@@ -25,7 +25,7 @@ from fpstore.width import Distances, words_of
 BATCH_PAIRS = 1 << 18
 LEAST_ROWS = 1 << 15  # of a part of a table that a thread takes
 PARTS = 4  # of a sorted table for each thread
-TAG_BYTES, LINK_BYTES = 2, 16  # of a row of a sorted table, besides the row and a scratch array; of one whose links are searched
+TAG_BYTES, LINK_BYTES = 2, 8  # of a row of a sorted table, besides the row and a scratch array; of one whose links are searched
 UNBOUNDED = Resources(1 << 62, 1)
 
 
@@ -98,19 +98,34 @@ def links_within(rows: Words, design: JoinDesign, resources: Resources = UNBOUND
     return _found([rows], design, partial(_linking, design), resources, linked=True)
 
 
-def _join(design: JoinDesign, number: int, sides: Sequence[SortedTable], span: Span) -> _kernel.PairJoin:
+class _Rules(NamedTuple):
+    """What the kernel is told of a table, and of those before it: the first in which a pair meets reports it."""
+
+    permutation: Bytes
+    bucket_masks: Words
+    tag_masks: Words
+    flips: list[int]
+    both: list[int]
+    tag_bits: int
+    radius: int
+
+
+def _rules(design: JoinDesign, number: int) -> _Rules:
     spec, upto = design.tables[number], number + 1
-    return _kernel.PairJoin(
-        *sides[0], np.frombuffer(spec.permutation, np.uint8), design.bucket_masks[:upto], design.tag_masks[:upto],
-        list(design.flips[:upto]), list(design.both[:upto]), spec.tag_bits, design.radius, *span,
-        sides[1] if len(sides) > 1 else None,
+    return _Rules(
+        np.frombuffer(spec.permutation, np.uint8), design.bucket_masks[:upto], design.tag_masks[:upto],
+        list(design.flips[:upto]), list(design.both[:upto]), spec.tag_bits, design.radius,
     )  # fmt: skip
 
 
+def _join(design: JoinDesign, number: int, sides: Sequence[SortedTable], span: Span) -> _kernel.PairJoin:
+    first, end = span
+    opposite = sides[1] if len(sides) > 1 else None
+    return _kernel.PairJoin(*sides[0], **_rules(design, number)._asdict(), first=first, end=end, opposite=opposite)
+
+
 def _linking(design: JoinDesign, number: int, sides: Sequence[SortedTable], span: Span) -> _kernel.Linking:
-    spec = design.tables[number]
-    permutation = np.frombuffer(spec.permutation, np.uint8)
-    return _kernel.Linking(*sides[0], permutation, design.flips[number], design.both[number], spec.tag_bits, design.radius)
+    return _kernel.Linking(*sides[0], **_rules(design, number)._asdict())
 
 
 def _found(

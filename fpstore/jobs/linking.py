@@ -10,7 +10,6 @@ from fpstore.aliases import Words
 from fpstore.design.joins import JoinDesign
 from fpstore.jobs.joining import UNBOUNDED, PairColumns, links_within
 from fpstore.resources import Resources
-from fpstore.width import places_of
 
 HELD_LINKS = 1 << 22  # between two passes over the set
 
@@ -21,17 +20,17 @@ def connected(rows: Words, design: JoinDesign, resources: Resources = UNBOUNDED)
     Connected are the rows of a pair, and what is connected with one that is connected. A table is searched from every row that
     no search has reached, so its links connect the same rows as its pairs do; and the pairs of all tables are all pairs.
     """
-    sets = _kernel.Sets(len(rows))
+    sets, index = _kernel.Sets(len(rows)), _kernel.RowIndex(rows)
     held: list[PairColumns] = []
     for links in links_within(rows, design, resources):
         held.append(links)
         if sum(len(part.a) for part in held) >= HELD_LINKS:
-            _unite(sets, rows, held)
-    _unite(sets, rows, held)
+            _unite(sets, index, rows, held)
+    _unite(sets, index, rows, held)
     return sets.names()
 
 
-def _unite(sets: _kernel.Sets, rows: Words, held: list[PairColumns]) -> None:
+def _unite(sets: _kernel.Sets, index: _kernel.RowIndex, rows: Words, held: list[PairColumns]) -> None:
     a, b = (np.concatenate([rows[:0], *ends]) for ends in ([part.a for part in held], [part.b for part in held]))
     held.clear()
-    sets.unite(places_of(rows, a).astype(np.uint64), places_of(rows, b).astype(np.uint64))
+    sets.unite(index.places(a), index.places(b))

@@ -276,7 +276,7 @@ class Snapshot:
         changed, added = self.changed
         block = 0
         for keys, entry_counts in self.generation.tables[0].pieces():
-            counts, ids = self.generation.ids.blocks(block, len(entry_counts))
+            counts, ids = self.generation.ids.blocks(block, keys, entry_counts)
             block += len(entry_counts)
             last = keys[-1:]
             end = place_of(changed, last, "right")

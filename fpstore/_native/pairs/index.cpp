@@ -18,7 +18,7 @@ bool index_buckets(const uint64_t* rows, unsigned words, uint64_t count, unsigne
     const uint64_t row = rows[i * words], bucket = bucket_bits ? row >> (64 - bucket_bits) : 0;
     if (bucket + 1 < next) return false;
     for (; next <= bucket; ++next) starts[next] = i;
-    tags[i] = static_cast<uint16_t>(row << bucket_bits >> (64 - kTagBits));
+    if (tags) tags[i] = static_cast<uint16_t>(row << bucket_bits >> (64 - kTagBits));
   }
   for (; next <= uint64_t{1} << bucket_bits; ++next) starts[next] = count;
   return true;
@@ -47,6 +47,35 @@ void unite(Number* parents, const uint64_t* a, const uint64_t* b, uint64_t count
 template <class Number>
 void name_sets(Number* parents, uint64_t count) {
   for (uint64_t i = 0; i < count; ++i) parents[i] = parents[parents[i]];  // the parent comes before, and has its name
+}
+
+void find_places(const RowIndex& index, const uint64_t* rows, uint64_t count, uint64_t* places) {
+  constexpr uint64_t kTogether = 32;  // rows whose memory is fetched at the same time
+  const unsigned words = index.words;
+  const auto bucket_of = [&](uint64_t i) { return index.bits ? rows[i * words] >> (64 - index.bits) : 0; };
+  const auto less = [&](uint64_t place, const uint64_t* row) {
+    const uint64_t* const there = index.rows + place * words;
+    for (unsigned w = 0; w < words; ++w)
+      if (there[w] != row[w]) return there[w] < row[w];
+    return false;
+  };
+  for (uint64_t i = 0; i < count; i += kTogether) {
+    const uint64_t end = i + kTogether < count ? i + kTogether : count;
+    for (uint64_t j = i; j < end; ++j) __builtin_prefetch(index.starts + bucket_of(j));
+    for (uint64_t j = i; j < end; ++j) {
+      places[j] = index.starts[bucket_of(j)];
+      __builtin_prefetch(index.rows + places[j] * words);
+    }
+    for (uint64_t j = i; j < end; ++j) {
+      uint64_t low = places[j], high = index.starts[bucket_of(j) + 1];
+      while (low < high) {
+        const uint64_t middle = low + (high - low) / 2;
+        if (less(middle, rows + j * words)) low = middle + 1;
+        else high = middle;
+      }
+      places[j] = low;
+    }
+  }
 }
 
 template void unite(uint32_t*, const uint64_t*, const uint64_t*, uint64_t);

@@ -24,6 +24,21 @@ struct Pace {
   }
 };
 
+// Whether rows with this difference meet in one of the first tables.
+template <class Row>
+bool met_before(const TableRule* rules, unsigned tables, const Row& difference) {
+  constexpr unsigned kRowWords = sizeof(Row) / sizeof(uint64_t);
+  for (unsigned i = 0; i < tables; ++i) {
+    unsigned bucket = 0, tag = 0;
+    for (unsigned w = 0; w < kRowWords; ++w) {
+      bucket += ones(word_of(difference, w) & rules[i].bucket_mask[w]);
+      tag += ones(word_of(difference, w) & rules[i].tag_mask[w]);
+    }
+    if (bucket <= rules[i].flips && bucket + tag <= rules[i].both) return true;
+  }
+  return false;
+}
+
 // A join under way.
 template <class Isa, unsigned W>
 struct JoinFlow {
@@ -34,27 +49,13 @@ struct JoinFlow {
   Pace pace;
   const Row* all;
 
-  // Whether an earlier table reports the pair.
-  bool met_before(const Row& difference) const {
-    for (unsigned i = 0; i < join.table; ++i) {
-      const TableRule& rule = join.rules[i];
-      unsigned bucket = 0, tag = 0;
-      for (unsigned w = 0; w < W; ++w) {
-        bucket += ones(word_of(difference, w) & rule.bucket_mask[w]);
-        tag += ones(word_of(difference, w) & rule.tag_mask[w]);
-      }
-      if (bucket <= rule.flips && bucket + tag <= rule.both) return true;
-    }
-    return false;
-  }
-
   // Reports two rows whose tags are near if they are near themselves, and no earlier table reports them.
   void report(const Row& row, const Row& other) {
     const Row difference = row ^ other;
     const unsigned distance = ones(difference);
     if (__builtin_expect(distance > join.radius, 1)) return;
     const Row unpermuted = apply(join.inverse, difference);
-    if (met_before(unpermuted)) return;
+    if (met_before(join.rules, join.table, unpermuted)) return;
     const Row a = apply(join.inverse, row), b = a ^ unpermuted;
     const bool swap = !join.between && b < a;
     const size_t n = sink->count++;

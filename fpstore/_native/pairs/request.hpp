@@ -68,16 +68,17 @@ struct PairSink {
 using JoinRows = bool (*)(const Join& join, JoinPlace* place, PairSink* sink, Stopper* stop);
 
 // A table whose rows are linked: as a side of a join, but rows and tags change places. live[b] is the end of those rows of bucket b
-// that were not reached; at first it is starts[b + 1]. The stack has room for all rows of the buckets.
+// that were not reached; at first it is starts[b + 1]. The stack has room for all rows that a search can reach: those of the largest
+// bucket where no bit of it is flipped, otherwise those of all.
 struct LinkTable {
   uint64_t* rows;
   const uint64_t* starts;
   uint16_t* tags;
   uint64_t* live;
   uint64_t* stack;
+  const TableRule* rules;  // of this table, and those before it
+  unsigned table;
   unsigned bucket_bits;
-  unsigned flips;  // as of a TableRule
-  unsigned both;
   unsigned radius;
   uint16_t tag_mask;
   Permutation inverse;
@@ -92,6 +93,7 @@ struct LinkPlace {
   uint32_t mask;
   uint64_t upto;  // rows before it are still to be compared
   bool asking, begun;
+  bool searching;  // the bucket, where no bit of it is flipped
 };
 
 using LinkRows = bool (*)(const LinkTable& table, LinkPlace* place, PairSink* sink, Stopper* stop);
@@ -120,13 +122,25 @@ extern const PairKernels kPairsAvx512;
 
 const PairKernels& pair_kernels();
 
-// Writes where each bucket of rows begins, which are in the order of their leading bits, and their tags, the 16 bits that follow.
-// False when the rows are in another order.
+// Writes where each bucket of rows begins, which are in the order of their leading bits, and their tags, the 16 bits that follow,
+// unless `tags` is null. False when the rows are in another order.
 bool index_buckets(const uint64_t* rows, unsigned words, uint64_t count, unsigned bucket_bits, uint64_t* starts, uint16_t* tags);
 
 // Unites the sets that a[i] and b[i] are in. parents[i] is at most i; a set is named by its least member.
 template <class Number>
 void unite(Number* parents, const uint64_t* a, const uint64_t* b, uint64_t count);
+
+// Ascending rows, and where those with each value of the leading bits begin.
+struct RowIndex {
+  const uint64_t* rows;
+  unsigned words;
+  uint64_t count;
+  unsigned bits;
+  const uint64_t* starts;  // 2^bits + 1
+};
+
+// The places of some rows among ascending ones, of which they are.
+void find_places(const RowIndex& index, const uint64_t* rows, uint64_t count, uint64_t* places);
 // Lets each parent be the least member of its set.
 template <class Number>
 void name_sets(Number* parents, uint64_t count);

@@ -1,4 +1,6 @@
 // Joins of sorted rows: the pairs within a radius.
+#include <memory>
+
 #include "columns/column_header.hpp"
 #include "pairs/request.hpp"
 #include "python/module.hpp"
@@ -88,6 +90,33 @@ struct Batches {
   }
 };
 
+// What pairs meet in, of each table; the masks are rows, one per table.
+std::vector<TableRule> rules_of(const Rows& bucket_masks, const Rows& tag_masks, const std::vector<unsigned>& flips,
+                                const std::vector<unsigned>& both, unsigned words) {
+  const size_t tables = flips.size();
+  if (!tables || both.size() != tables || count_of(bucket_masks) != tables || count_of(tag_masks) != tables)
+    throw nb::value_error("one of each for each table");
+  need_words(bucket_masks, words);
+  need_words(tag_masks, words);
+  std::vector<TableRule> rules;
+  for (size_t i = 0; i < tables; ++i) {
+    TableRule rule{};
+    memcpy(rule.bucket_mask, bucket_masks.data() + i * words, 8 * words);
+    memcpy(rule.tag_mask, tag_masks.data() + i * words, 8 * words);
+    rule.flips = flips[i];
+    rule.both = both[i];
+    if (rule.both < rule.flips) throw nb::value_error("both is at least flips");
+    rules.push_back(rule);
+  }
+  return rules;
+}
+
+uint64_t largest_of(const Words& starts, uint64_t first, uint64_t end) {
+  uint64_t largest = 0;
+  for (uint64_t b = first; b < end; ++b) largest = std::max(largest, starts.data()[b + 1] - starts.data()[b]);
+  return largest;
+}
+
 using Side = std::tuple<Rows, Words, TagColumn>;
 
 // The pairs of one table, or of some of its buckets: of a set, or of that and an opposite one.
@@ -116,30 +145,16 @@ struct PairJoin : Batches {
       if (their_starts.size() != starts.size()) throw nb::value_error("the opposite set has other buckets");
       facing = {those.data(), their_starts.data(), reinterpret_cast<const uint8_t*>(their_tags.data())};
     }
-    const size_t tables = flips.size();
-    if (!tables || both.size() != tables || count_of(bucket_masks) != tables || count_of(tag_masks) != tables)
-      throw nb::value_error("one of each for each table");
-    need_words(bucket_masks, words);
-    need_words(tag_masks, words);
+    rules = rules_of(bucket_masks, tag_masks, flips, both, words);
     if (first > end || end > starts.size() - 1) throw nb::value_error("no such buckets");
-    for (size_t i = 0; i < tables; ++i) {
-      TableRule rule{};
-      memcpy(rule.bucket_mask, bucket_masks.data() + i * words, 8 * words);
-      memcpy(rule.tag_mask, tag_masks.data() + i * words, 8 * words);
-      rule.flips = flips[i];
-      rule.both = both[i];
-      if (rule.both < rule.flips) throw nb::value_error("both is at least flips");
-      rules.push_back(rule);
-    }
-    uint64_t largest = 0;
-    for (uint64_t b = first; b < end; ++b) largest = std::max(largest, starts.data()[b + 1] - starts.data()[b]);
+    const uint64_t largest = largest_of(starts, first, end);
     places.resize(largest);
     group_tags.resize(largest + kSectionRoom / 2);
     groups.resize((size_t{1} << kMostPartBits) + 1);
     join = {{rows.data(), starts.data(), reinterpret_cast<const uint8_t*>(tags.data())},
             facing, opposite.has_value(),
             {places.data(), group_tags.data(), groups.data()},
-            rules.data(), static_cast<unsigned>(tables - 1), bits_of_buckets(starts), radius, tag_mask_of(tag_bits),
+            rules.data(), static_cast<unsigned>(rules.size() - 1), bits_of_buckets(starts), radius, tag_mask_of(tag_bits),
             permutation_of(permutation, true)};
     place.bucket = first;
     place.end = end;
@@ -158,20 +173,25 @@ struct Linking : Batches {
   MutableRows rows;
   Words starts;
   Tags tags;
-  Buffer<uint64_t> live, stack;
+  std::vector<TableRule> rules;
+  std::unique_ptr<uint64_t[]> live, stack;
   LinkTable table{};
   LinkPlace place{};
 
-  Linking(MutableRows all, Words begins, Tags short_tags, Bytes permutation, unsigned flips, unsigned both, unsigned tag_bits,
-          unsigned radius)
-      : rows(all), starts(begins), tags(short_tags), live(begins.size()), stack(count_of(all)) {
+  // The arguments are those of a join, and all buckets are searched.
+  Linking(MutableRows all, Words begins, Tags short_tags, Bytes permutation, Rows bucket_masks, Rows tag_masks,
+          std::vector<unsigned> flips, std::vector<unsigned> both, unsigned tag_bits, unsigned radius)
+      : rows(all), starts(begins), tags(short_tags) {
     words = words_in(rows);
     check_table(rows, starts, tags, permutation, tag_bits);
-    if (both < flips) throw nb::value_error("both is at least flips");
+    rules = rules_of(bucket_masks, tag_masks, flips, both, words);
     const size_t buckets = starts.size() - 1;
-    for (size_t b = 0; b < buckets; ++b) live.get()[b] = starts.data()[b + 1];
-    table = {rows.data(), starts.data(), tags.data(), live.get(), stack.get(), bits_of_buckets(starts), flips, both, radius,
-             tag_mask_of(tag_bits), permutation_of(permutation, true)};
+    const bool flipped = rules.back().flips;
+    live.reset(new uint64_t[buckets]);
+    for (size_t b = 0; flipped && b < buckets; ++b) live[b] = starts.data()[b + 1];
+    stack.reset(new uint64_t[flipped ? count_of(all) : largest_of(starts, 0, buckets)]);
+    table = {rows.data(), starts.data(), tags.data(), live.get(), stack.get(), rules.data(), static_cast<unsigned>(rules.size() - 1),
+             bits_of_buckets(starts), radius, tag_mask_of(tag_bits), permutation_of(permutation, true)};
     place.end = buckets;
   }
 
@@ -225,6 +245,33 @@ struct Sets {
   }
 };
 
+// Finds places among ascending rows.
+struct Index {
+  Rows rows;
+  std::vector<uint64_t> starts;
+  RowIndex index{};
+
+  explicit Index(Rows all) : rows(all) {
+    constexpr unsigned kRowsTogether = 4;  // as a power of two: those with the same leading bits, if they are spread evenly
+    const uint64_t count = count_of(rows);
+    unsigned bits = 0;
+    while (bits < kMaxBucketBits && count >> (bits + kRowsTogether + 1)) ++bits;
+    starts.resize((size_t{1} << bits) + 1);
+    if (!index_buckets(rows.data(), words_in(rows), count, bits, starts.data(), nullptr)) throw nb::value_error("rows do not ascend");
+    index = {rows.data(), words_in(rows), count, bits, starts.data()};
+  }
+
+  nb::object places(Rows some) {
+    need_words(some, index.words);
+    Buffer<uint64_t> out(count_of(some));
+    {
+      ReleasedGil released;
+      find_places(index, some.data(), count_of(some), out.get());
+    }
+    return out.array(count_of(some));
+  }
+};
+
 // The place of the representative of each row of some sets; see Grouping.
 nb::object group_greedily(Rows rows, Words lims, unsigned radius, const Stop* stop) {
   check_starts(lims, count_of(rows));
@@ -261,10 +308,14 @@ void bind_pairs(nb::module_& m) {
       .def_ro("done", &PairJoin::done)
       .def("more", &PairJoin::more, "room"_a, "stop"_a.none() = nb::none());
   nb::class_<Linking>(m, "Linking")
-      .def(nb::init<MutableRows, Words, Tags, Bytes, unsigned, unsigned, unsigned, unsigned>(), "rows"_a.noconvert(),
-           "starts"_a.noconvert(), "tags"_a.noconvert(), "permutation"_a, "flips"_a, "both"_a, "tag_bits"_a, "radius"_a)
+      .def(nb::init<MutableRows, Words, Tags, Bytes, Rows, Rows, std::vector<unsigned>, std::vector<unsigned>, unsigned, unsigned>(),
+           "rows"_a.noconvert(), "starts"_a.noconvert(), "tags"_a.noconvert(), "permutation"_a, "bucket_masks"_a, "tag_masks"_a, "flips"_a,
+           "both"_a, "tag_bits"_a, "radius"_a)
       .def_ro("done", &Linking::done)
       .def("more", &Linking::more, "room"_a, "stop"_a.none() = nb::none());
+  nb::class_<Index>(m, "RowIndex")
+      .def(nb::init<Rows>(), "rows"_a.noconvert())
+      .def("places", &Index::places, "rows"_a.noconvert());
   nb::class_<Sets>(m, "Sets")
       .def(nb::init<uint64_t>(), "count"_a)
       .def("unite", &Sets::unite_all, "a"_a, "b"_a)

@@ -12,7 +12,7 @@ import tableimage
 
 import fpstore
 from fpstore import _kernel
-from fpstore.query.batches import cut, joined, run
+from fpstore.query.batches import PROBE_QUERIES, cut, joined, run
 
 ISAS = _kernel.available_isas()
 SIZES = (*range(21), 63, 64, 65, 66, 1000)
@@ -97,7 +97,7 @@ def check_probes(size: int, count: int, prefixes: Iterable[int], threads: int, f
         def work(part, stop=None, prober=prober, sweep_from=sweep_from):
             return prober.probe(part, RADIUS, sweep_from=sweep_from, stop=stop)[:3]
 
-        found = joined(run(work, cut(queries, threads), threads))
+        found = joined(run(work, cut(queries, threads, PROBE_QUERIES), threads))
         for column, wanted in zip(found, pairs.meeting(prefix_bits, flip), strict=True):
             assert np.array_equal(column, wanted), (prefix_bits, flip, sweep_from)
 

@@ -6,7 +6,7 @@ A look-up reads a bucket from the directory, compares the tags of its entries, a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import comb
+from math import comb, expm1
 from typing import NamedTuple
 
 import numpy as np
@@ -43,6 +43,8 @@ class ColumnWork(NamedTuple):
 
 # Fitted by `python tools/bench column-costs`, AVX2.
 NANOSECONDS = ColumnWork(queries=220.0, lookups=45.0, misses=75.0, lines=18.0, copies=11.0, rows=90.0)
+ORDERED_QUERIES = _kernel.ORDERED_QUERIES  # smaller batches are asked as they come
+CACHED_LINE = 2.5  # nanoseconds of a line of tags that the cache has: by runs of tools/bench join
 
 
 def entry_bytes(spec: TableSpec, fingerprint_count: int) -> int:
@@ -158,6 +160,20 @@ def _near(bits: int, most: int) -> float:
 def nanoseconds(done: ColumnWork) -> float:
     """Return the estimated time of the work of one query, tables in memory, on one thread."""
     return sum(amount * price for amount, price in zip(done, NANOSECONDS, strict=True))
+
+
+def batch_nanoseconds(done: ColumnWork, design: Design, queries: int) -> float:
+    """Return the same of a query in a batch, which meets the buckets of a table in order: queries share what they meet.
+
+    With d queries per bucket, (1 - exp(-d)) / d buckets are read for each.
+    """
+    if queries < ORDERED_QUERIES:
+        return nanoseconds(done)
+    per_bucket = queries / 2.0 ** max(table.prefix_bits for _, table in design.ring)
+    read = -expm1(-per_bucket) / per_bucket
+    cached = (1 - read) * done.lines
+    shared = done._replace(misses=read * done.misses, lines=read * done.lines)
+    return nanoseconds(shared) + CACHED_LINE * cached
 
 
 def bucket_bits(block_count: int, width: int, fingerprint_count: int) -> list[int]:

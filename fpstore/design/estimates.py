@@ -206,6 +206,6 @@ def probe_nanoseconds(design: Design, fingerprint_count: int, radius: int, queri
     """
     n = max(fingerprint_count, 1)
     if design.ring:
-        return column_costs.nanoseconds(column_costs.work(design, n, radius))
+        return column_costs.batch_nanoseconds(column_costs.work(design, n, radius), design, queries)
     per_block = max(block_bytes * 8 / table_bits(n, block_bytes, design.width.bits), 1.0)
     return _block_nanoseconds(design, n, _met(design, n, radius, None), per_block, queries)

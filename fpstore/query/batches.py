@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.aliases import Words
+from fpstore.design.families import Design
 from fpstore.lims import lims_of
 from fpstore.threads import Job, Pool
 from fpstore.width import Distances, order_of, words_of
@@ -17,15 +18,29 @@ from fpstore.width import Distances, order_of, words_of
 T = TypeVar("T")
 Columns = tuple[npt.NDArray[np.int64], Words, Distances]  # lims, fingerprints, distances
 
-PROBE_QUERIES = 1 << 16  # queries of one kernel call
+PROBE_QUERIES = 1 << 16  # queries of one kernel call, which holds all their look-ups
+COLUMN_QUERIES = 1 << 20  # of one that asks column tables, and holds 16 bytes for each query
 SPLIT_QUERIES = 1 << 8  # fewer are not worth another thread
 SCAN_BLOCKS = 1 << 13  # blocks and queries of one kernel call of a scan
 SCAN_QUERIES = 1 << 8
 
 
-def cut(queries: Words, threads: int) -> list[Words]:
-    """Cut a batch evenly for the threads, into as few parts as possible: a large part opens each block for many queries."""
-    count = max(-(-len(queries) // PROBE_QUERIES), min(threads, len(queries) // SPLIT_QUERIES), 1)
+def queries_at_once(design: Design) -> int:
+    """Return the most queries of one kernel call."""
+    return COLUMN_QUERIES if design.ring else PROBE_QUERIES
+
+
+def cut(queries: Words, threads: int, at_once: int) -> list[Words]:
+    """Cut a batch evenly for the threads, into as few parts as possible: a large part opens each block for many queries.
+
+    Parameters
+    ----------
+    queries : Words
+    threads : int
+    at_once : int
+        The most queries of a part.
+    """
+    count = max(-(-len(queries) // at_once), min(threads, len(queries) // SPLIT_QUERIES), 1)
     count = -(-count // threads) * threads if count > 1 else 1
     return [part for part in np.array_split(queries, count) if len(part)] or [queries]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fpstore.aliases import Words
-from fpstore.query.batches import PROBE_QUERIES, Columns
+from fpstore.query.batches import Columns, queries_at_once
 from fpstore.query.snapshot import Snapshot
 
 FIRST_BATCH = 1 << 12
@@ -26,4 +26,4 @@ def probed_in_parts(
         yield part, columns
         start += len(part)
         if len(columns[1]) < matches // 4:
-            size = min(size * 2, PROBE_QUERIES * threads)
+            size = min(size * 2, queries_at_once(snapshot.generation.design) * threads)

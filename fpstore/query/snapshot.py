@@ -16,7 +16,7 @@ from fpstore.errors import CorruptStoreError, NotStoredError
 from fpstore.format.dictionary import NO_NUMBER
 from fpstore.format.record import Totals
 from fpstore.lims import lims_of
-from fpstore.query.batches import Columns, cut, joined, run, scanned
+from fpstore.query.batches import Columns, cut, joined, queries_at_once, run, scanned
 from fpstore.query.delta import ABSENT, PRESENT, Delta
 from fpstore.query.generation import Generation
 from fpstore.query.limited import Everything, Kept, scanned_nearest, shortened
@@ -83,9 +83,14 @@ class Snapshot:
         """Return the columns of the matches of many queries; None if a part has more than ``most``."""
         if most is None and self.generation.scans(radius):
             return self.scan_columns(queries, radius, threads)
-        columns: list[Columns | None] = run(partial(self._probe_part, radius=radius, most=most), cut(queries, threads), threads)
+        columns: list[Columns | None] = run(
+            partial(self._probe_part, radius=radius, most=most), self._cut(queries, threads), threads
+        )
         found = [column for column in columns if column is not None]
         return joined(found) if len(found) == len(columns) else None
+
+    def _cut(self, queries: Words, threads: int) -> list[Words]:
+        return cut(queries, threads, queries_at_once(self.generation.design))
 
     def _probe_part(
         self, queries: Words, radius: int, most: int | None = None, stop: _kernel.Stop | None = None
@@ -100,7 +105,7 @@ class Snapshot:
         """Return the columns of the nearest matches of many queries, and which have more than ``limit`` within the radius."""
         if self.generation.scans(radius):
             return self.scan_nearest(queries, radius, threads, limit)
-        parts = run(partial(self._part_nearest, radius=radius, limit=limit), cut(queries, threads), threads)
+        parts = run(partial(self._part_nearest, radius=radius, limit=limit), self._cut(queries, threads), threads)
         return joined([columns for columns, _ in parts]), np.concatenate([np.empty(0, bool), *(more for _, more in parts)])
 
     def _part_nearest(self, queries: Words, radius: int, limit: int, stop: _kernel.Stop | None = None) -> Kept:
@@ -130,7 +135,7 @@ class Snapshot:
         if self.generation.scans(radius):
             return scanned(self.generation.tables[0].in_order, queries, radius, threads)
         prober = self.generation.prober(radius)
-        parts = run(partial(prober.probe, radius=radius), cut(queries, threads), threads)
+        parts = run(partial(prober.probe, radius=radius), self._cut(queries, threads), threads)
         return joined([found[:3] for found in parts if found is not None])
 
     def scan_columns(self, queries: Words, radius: int, threads: int) -> Columns:

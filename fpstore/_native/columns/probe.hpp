@@ -2,84 +2,85 @@
 #pragma once
 #include "columns/near_tags.hpp"
 #include "columns/thresholds.hpp"
+#include "isa/kernels.hpp"
 
 namespace fpstore {
 namespace {
 
-constexpr unsigned kSlots = 64;  // queries under way
-
-template <unsigned W>
-struct Slot {
-  uint64_t words[W];
-  uint32_t query;
-  int16_t thresholds[kMostRing];
-};
+constexpr unsigned kQueryBits = 20;  // the low bits of a query's head, which has no more than 44 bits, tell which query it is
+constexpr size_t kTogether = size_t{1} << kQueryBits;  // queries that go through a table before the next one is asked
+static_assert(kMaxBucketBits + kTagBits + kQueryBits <= 64, "bucket and tag stand above the number of the query");
 
 // One bucket of a table that a query is looked up in.
 struct Lookup {
-  uint64_t base;  // the query as a key, without a rest where entries are references
   uint64_t start;
   uint64_t end;
   uint32_t bucket;
+  uint32_t query;
+  uint16_t tag;
   uint16_t table;
   uint8_t limit;  // bits in which a tag may differ
-  uint8_t slot;
 };
 
 // Entries of a look-up whose tags are near, out of kTagsAtOnce that stand together.
 struct Run {
-  uint64_t base;
   uint64_t head;   // of all their keys, the bucket
   uint64_t first;  // the place of the first entry that was compared
   unsigned count;
+  uint32_t query;
   uint16_t table;
-  uint8_t slot;
   uint16_t near[kTagsAtOnce];  // places behind the first, ascending
 };
 
 // A reference whose row has been asked for.
 struct Named {
-  uint64_t base;
   uint64_t head;  // its bucket and tag, as in its key
   uint64_t row;
   uint64_t place;
+  uint32_t query;
   uint16_t table;
-  uint8_t slot;
 };
 
 // Places that go round. Each stage has a counter of its own, and none overtakes the one before it.
 constexpr unsigned kLookups = 64, kOpenBehind = 12, kFilterBehind = 28;
 constexpr unsigned kRuns = 16, kReadBehind = 8;
 constexpr unsigned kNamed = 64, kFinishBehind = 24;
+constexpr uint64_t kChoiceWork = 64;  // of choosing thresholds, in comparisons of a tag
 static_assert(kOpenBehind < kFilterBehind && kFilterBehind < kLookups, "the stages follow each other around the ring");
 static_assert(kReadBehind < kRuns && kFinishBehind < kNamed, "the stages follow each other around the ring");
 
-template <unsigned W>
 struct ColumnWork {
-  Slot<W> slots[kSlots];
   Lookup lookups[kLookups];
   Run runs[kRuns];
   Named named[kNamed];
-  uint64_t bases[kMostRing];
   uint32_t buckets[kMostRing];
   Sharing sharing;
 };
 
-// A probe under way. With W = 1 the entries are copies, with more words references to rows.
+// A probe under way. With W = 1 the entries are copies, with more words references to rows. Queries go through one table after the
+// other, in the order of its buckets if they are many: neighbours then meet the same tags, which the cache has.
 template <class Isa, unsigned W>
 struct ColumnFlow {
   const Ring& ring;
+  const ColumnQueries& queries;
   const ColumnOptions& options;
   Sink* sink;
   ColumnCounters* counters;
   Fault* fault;
-  ColumnWork<W>* work;
+  ColumnWork* work;
+  uint64_t* heads;      // of some queries: bucket and tag of a table, and which query it is; then room to sort them
+  int16_t* thresholds;  // of the same queries, those of all tables, if they are chosen for each
+  size_t first = 0;     // of these queries
   uint64_t added = 0, opened = 0, filtered = 0;  // look-ups
   uint64_t found = 0, read = 0;                  // runs
   uint64_t named = 0, finished = 0;              // references
   uint64_t done = 0;                             // work since the last look at the stop
 
   const ColumnView& view(unsigned table) const { return *ring.tables[table].table; }
+  const uint64_t* words(uint32_t query) const { return queries.words + W * (first + query); }
+  const int16_t* thresholds_of(uint32_t query) const {
+    return options.balance ? thresholds + size_t{ring.count} * query : options.thresholds;
+  }
   Status at_table(Status status, unsigned table) {
     if (__builtin_expect(status != Status::ok, 0)) fault->table = table;
     return status;
@@ -107,24 +108,19 @@ struct ColumnFlow {
     return false;
   }
 
-  Status emit_copy(const Run& run, uint64_t difference, unsigned distance) {
-    const Slot<W>& slot = work->slots[run.slot];
-    const uint64_t unpermuted = gather(view(run.table).inverse, &difference);
-    if (met_before(&unpermuted, run.table, slot.thresholds)) return Status::ok;
-    return push<uint64_t>(sink, slot.words[0] ^ unpermuted, slot.query, distance) ? Status::ok : column_no_memory(fault);
-  }
-
   // Reads the rests of copies, which completes them.
   Status read_copies(const Run& run) {
     const ColumnView& t = view(run.table);
-    const uint64_t base = run.base ^ run.head;
+    const uint64_t* const query = words(run.query);
+    const uint64_t base = gather(t.forward, query) ^ run.head;
     for (unsigned i = 0; i < run.count; ++i) {
       const uint64_t place = run.first + run.near[i];
       const uint64_t difference = (head_of(t, 0, read_tag(t, place)) | read_rest(t, place) << t.rest_shift) ^ base;
       const unsigned distance = ones(difference);
       if (__builtin_expect(distance > options.radius, 1)) continue;
-      const Status status = emit_copy(run, difference, distance);
-      if (__builtin_expect(status != Status::ok, 0)) return status;
+      const uint64_t unpermuted = gather(t.inverse, &difference);
+      if (met_before(&unpermuted, run.table, thresholds_of(run.query))) continue;
+      if (!push<uint64_t>(sink, *query ^ unpermuted, number(run.query), distance)) return column_no_memory(fault);
     }
     return Status::ok;
   }
@@ -136,7 +132,7 @@ struct ColumnFlow {
       const uint64_t place = run.first + run.near[i], row = read_rest(t, place);
       if (__builtin_expect(row >= rows.count, 0)) return (*fault = Fault{Status::bad_place, place, rows.count, row, run.table}).status;
       __builtin_prefetch(rows.tags + 8 * W * row);
-      work->named[named++ % kNamed] = Named{run.base, run.head | head_of(t, 0, read_tag(t, place)), row, place, run.table, run.slot};
+      work->named[named++ % kNamed] = Named{run.head | head_of(t, 0, read_tag(t, place)), row, place, run.query, run.table};
       const Status status = finish_references(kFinishBehind);
       if (__builtin_expect(status != Status::ok, 0)) return status;
     }
@@ -149,17 +145,18 @@ struct ColumnFlow {
     const uint64_t at = 8 * uint64_t{W} * s.row;
     const Status status = at_table(trust(rows.pages, rows.tags_at + at, 8 * W, fault), ring.count);
     if (__builtin_expect(status != Status::ok, 0)) return status;
-    const Slot<W>& slot = work->slots[s.slot];
-    uint64_t difference[W];
+    const uint64_t* const query = words(s.query);
+    uint64_t row[W], difference[W];
     unsigned distance = 0;
     for (unsigned w = 0; w < W; ++w) {
-      difference[w] = read_once(load64(rows.tags + at + 8 * w)) ^ slot.words[w];
+      row[w] = read_once(load64(rows.tags + at + 8 * w));
+      difference[w] = row[w] ^ query[w];
       distance += ones(difference[w]);
     }
-    const uint64_t head = gather(t.forward, difference) ^ s.base;
+    const uint64_t head = gather(t.forward, row);
     if (__builtin_expect(head != s.head, 0)) return (*fault = Fault{Status::bad_key, s.place, s.head, head, s.table}).status;
-    if (distance > options.radius || met_before(difference, s.table, slot.thresholds)) return Status::ok;
-    return push<uint64_t>(sink, s.row, slot.query, distance) ? Status::ok : column_no_memory(fault);
+    if (distance > options.radius || met_before(difference, s.table, thresholds_of(s.query))) return Status::ok;
+    return push<uint64_t>(sink, s.row, number(s.query), distance) ? Status::ok : column_no_memory(fault);
   }
 
   Status finish_references(unsigned behind) {
@@ -203,7 +200,6 @@ struct ColumnFlow {
     const ColumnView& t = view(look.table);
     if (__builtin_expect(stopped(16), 0)) return column_interrupted(fault);
     counters->candidates += look.end - look.start;
-    const unsigned tag = static_cast<unsigned>(look.base << t.bucket_bits >> (64 - kTagBits));
     uint64_t n;
     for (uint64_t place = look.start; place < look.end; place += n) {
       n = look.end - place < kTagsAtOnce ? look.end - place : kTagsAtOnce;
@@ -211,13 +207,12 @@ struct ColumnFlow {
       Status status = at_table(trust(t.pages, t.tags_at + 2 * place, 2 * n, fault), look.table);
       if (__builtin_expect(status != Status::ok, 0)) return status;
       Run& run = work->runs[found % kRuns];
-      run.count = Isa::near_tags(t.tags + 2 * place, static_cast<unsigned>(n), tag, t.tag_mask, look.limit, run.near);
+      run.count = Isa::near_tags(t.tags + 2 * place, static_cast<unsigned>(n), look.tag, t.tag_mask, look.limit, run.near);
       if (!run.count) continue;
-      run.base = look.base;
       run.head = head_of(t, look.bucket, 0);
       run.first = place;
       run.table = look.table;
-      run.slot = look.slot;
+      run.query = look.query;
       counters->survivors += run.count;
       for (unsigned i = 0; i < run.count; ++i) __builtin_prefetch(t.rest + t.rest_bytes * (place + run.near[i]));
       ++found;
@@ -246,40 +241,52 @@ struct ColumnFlow {
     return read_lookups(kOpenBehind, kFilterBehind);
   }
 
-  // All look-ups of a query in a table: with f bits of the bucket flipped the tag may differ in f bits fewer.
-  Status look_up(unsigned table, unsigned slot, const int16_t* thresholds) {
+  // All look-ups of some queries in a table: with f bits of the bucket flipped the tag may differ in f bits fewer.
+  Status look_up(unsigned table, size_t count) {
     const ColumnView& t = view(table);
-    const int own = thresholds[table], both = own + thresholds[table + 1 < ring.count ? table + 1 : 0] + 1;
-    if (own < 0 || t.count == 0) return Status::ok;
-    const uint32_t end = uint32_t{1} << t.bucket_bits;
-    const unsigned most = static_cast<unsigned>(own) < t.bucket_bits ? static_cast<unsigned>(own) : t.bucket_bits;
-    Lookup look{work->bases[table], 0, 0, 0, static_cast<uint16_t>(table), 0, static_cast<uint8_t>(slot)};
-    for (unsigned f = 0; f <= most; ++f) {
-      const unsigned limit = static_cast<unsigned>(both) - f;  // not negative: the other threshold is at least -1
-      look.limit = static_cast<uint8_t>(limit < kTagBits ? limit : kTagBits);
-      for (uint32_t mask = (uint32_t{1} << f) - 1; mask < end; mask = f ? next_mask(mask) : end) {
-        look.bucket = work->buckets[table] ^ mask;
-        ++counters->lookups;
-        const Status status = add(look);
-        if (__builtin_expect(status != Status::ok, 0)) return status;
-      }
+    const unsigned next = table + 1 < ring.count ? table + 1 : 0;
+    int most = -1;
+    for (uint32_t q = 0; q < (options.balance ? count : 1); ++q)
+      if (thresholds_of(q)[table] > most) most = thresholds_of(q)[table];
+    if (most < 0 || t.count == 0) return Status::ok;
+    for (size_t q = 0; q < count; ++q)
+      heads[q] = (gather(t.forward, words(static_cast<uint32_t>(q))) >> kQueryBits << kQueryBits) | q;
+    if (count >= kOrderedFrom && t.bucket_bits) {
+      kernels(64).sort_keys(heads, heads + count, count, t.bucket_bits, options.stop);
+      if (options.stop && options.stop->ended) return column_interrupted(fault);
     }
+    const uint32_t end = uint32_t{1} << t.bucket_bits;
+    Lookup look{};
+    look.table = static_cast<uint16_t>(table);
+    if (most > static_cast<int>(t.bucket_bits)) most = static_cast<int>(t.bucket_bits);
+    for (int f = 0; f <= most; ++f)
+      for (uint32_t mask = (uint32_t{1} << f) - 1; mask < end; mask = f ? next_mask(mask) : end)
+        for (size_t i = 0; i < count; ++i) {
+          look.query = static_cast<uint32_t>(heads[i] & (kTogether - 1));
+          const int16_t* const own = thresholds_of(look.query);
+          if (own[table] < f) continue;
+          const unsigned limit = static_cast<unsigned>(own[table] + own[next] + 1 - f);  // not negative: a threshold is at least -1
+          look.limit = static_cast<uint8_t>(limit < kTagBits ? limit : kTagBits);
+          look.bucket = static_cast<uint32_t>(t.bucket_bits ? heads[i] >> (64 - t.bucket_bits) : 0) ^ mask;
+          look.tag = static_cast<uint16_t>(heads[i] << t.bucket_bits >> (64 - kTagBits));
+          ++counters->lookups;
+          const Status status = add(look);
+          if (__builtin_expect(status != Status::ok, 0)) return status;
+        }
     return Status::ok;
   }
 
-  Status ask(const uint64_t* words, uint32_t query, unsigned number) {
-    Slot<W>& slot = work->slots[number];
-    memcpy(slot.words, words, sizeof slot.words);
-    slot.query = query;
-    for (unsigned i = 0; i < ring.count; ++i) {
-      work->bases[i] = gather(view(i).forward, words);
-      work->buckets[i] = static_cast<uint32_t>(work->bases[i] >> (64 - view(i).bucket_bits));
+  // Chooses the thresholds of each of some queries.
+  Status choose(size_t count) {
+    for (uint32_t q = 0; q < count; ++q) {
+      if (__builtin_expect(stopped(kChoiceWork), 0)) return column_interrupted(fault);
+      for (unsigned i = 0; i < ring.count; ++i)
+        work->buckets[i] = static_cast<uint32_t>(gather(view(i).forward, words(q)) >> (64 - view(i).bucket_bits));
+      const Status status =
+          choose_thresholds(ring, work->buckets, options.radius, &work->sharing, thresholds + size_t{ring.count} * q, fault);
+      if (__builtin_expect(status != Status::ok, 0)) return status;
     }
-    Status status = Status::ok;
-    if (options.balance) status = choose_thresholds(ring, work->buckets, options.radius, &work->sharing, slot.thresholds, fault);
-    else memcpy(slot.thresholds, options.thresholds, ring.count * sizeof *slot.thresholds);
-    for (unsigned i = 0; i < ring.count && status == Status::ok; ++i) status = look_up(i, number, slot.thresholds);
-    return status;
+    return Status::ok;
   }
 
   Status drain() {
@@ -288,30 +295,36 @@ struct ColumnFlow {
     return status == Status::ok ? finish_references(0) : status;
   }
 
-  Status run(const ColumnQueries& queries) {
-    for (size_t q = 0; q < queries.count; q += kSlots) {
-      if (__builtin_expect(should_stop(options.stop, kSlots), 0)) return column_interrupted(fault);
-      for (unsigned i = 0; i < kSlots && q + i < queries.count; ++i) {
-        const size_t query = queries.order ? queries.order[q + i] : q + i;
-        const Status status = ask(queries.words + W * query, static_cast<uint32_t>(query), i);
-        if (__builtin_expect(status != Status::ok, 0)) return status;
-      }
-      const Status status = drain();
+  Status run() {
+    for (; first < queries.count; first += kTogether) {
+      const size_t count = queries.count - first < kTogether ? queries.count - first : kTogether;
+      if (__builtin_expect(should_stop(options.stop, kBlockWork), 0)) return column_interrupted(fault);
+      Status status = options.balance ? choose(count) : Status::ok;
+      for (unsigned i = 0; i < ring.count && status == Status::ok; ++i) status = look_up(i, count);
+      if (status == Status::ok) status = drain();
       if (__builtin_expect(status != Status::ok, 0)) return status;
     }
     return Status::ok;
   }
+
+ private:
+  // Of a query, among all.
+  uint32_t number(uint32_t query) const { return static_cast<uint32_t>(first + query); }
 };
 
 template <class Isa, unsigned W>
 Status probe_columns(const Ring& ring, const ColumnQueries& queries, const ColumnOptions& options, Sink* sink,
                      ColumnCounters* counters, Fault* fault) {
   *fault = Fault{};
-  auto* const work = static_cast<ColumnWork<W>*>(take_memory(sizeof(ColumnWork<W>)));
-  if (!work) return column_no_memory(fault);
-  ColumnFlow<Isa, W> flow{ring, options, sink, counters, fault, work};
-  const Status status = flow.run(queries);
-  give_back(work, sizeof(ColumnWork<W>));
+  const size_t count = queries.count < kTogether ? queries.count : kTogether, heads = 2 * sizeof(uint64_t) * count;
+  const size_t bytes = sizeof(ColumnWork) + heads + (options.balance ? sizeof(int16_t) * ring.count * count : 0);
+  auto* const memory = static_cast<uint8_t*>(take_memory(bytes));
+  if (!memory) return column_no_memory(fault);
+  auto* const chosen = reinterpret_cast<int16_t*>(memory + sizeof(ColumnWork) + heads);
+  ColumnFlow<Isa, W> flow{ring, queries, options, sink, counters, fault, reinterpret_cast<ColumnWork*>(memory),
+                          reinterpret_cast<uint64_t*>(memory + sizeof(ColumnWork)), chosen};
+  const Status status = flow.run();
+  give_back(memory, bytes);
   return status;
 }
 

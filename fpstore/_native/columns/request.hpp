@@ -8,6 +8,7 @@ namespace fpstore {
 
 constexpr unsigned kMostRing = 64;       // tables of a ring
 constexpr unsigned kLookupEntries = 24;  // a look-up costs as much as comparing so many tags: how thresholds are chosen
+constexpr size_t kOrderedFrom = 1 << 10;  // so many queries are asked in the order of a table's buckets; fewer have none to share
 constexpr unsigned kSpare = 3;           // thresholds reach so far above an even share: what costs most is never worth it
 
 // One table of a ring, and where its bucket and its tag lie in a fingerprint.
@@ -35,7 +36,6 @@ struct Ring {
 struct ColumnQueries {
   const uint64_t* words;  // of all, one query after the other
   size_t count;
-  const uint32_t* order = nullptr;  // in which they are asked, if not in their own
 };
 
 struct ColumnOptions {

@@ -336,22 +336,8 @@ struct ColumnProber {
     return out;
   }
 
-  static constexpr size_t kOrdered = 1 << 10;  // fewer queries are asked as they come
-  static constexpr unsigned kPlaceBits = 24;   // the low bits of a key tell which query it is
-
-  // The queries by their leading bits: neighbours then meet the same pages of the first table, and of the rows.
-  static std::vector<uint32_t> ordered(const ColumnQueries& asked, unsigned words) {
-    if (asked.count < kOrdered || asked.count >> kPlaceBits) return {};
-    std::vector<uint64_t> keys(asked.count);
-    for (size_t q = 0; q < asked.count; ++q) keys[q] = (asked.words[words * q] >> kPlaceBits << kPlaceBits) | q;
-    std::sort(keys.begin(), keys.end());
-    std::vector<uint32_t> out(asked.count);
-    for (size_t q = 0; q < asked.count; ++q) out[q] = static_cast<uint32_t>(keys[q] & ((1u << kPlaceBits) - 1));
-    return out;
-  }
-
   // Asks the tables; false when the sink is full.
-  bool run(ColumnQueries asked, unsigned radius, const Thresholds& given, Sink* sink, ColumnCounters* counters,
+  bool run(const ColumnQueries& asked, unsigned radius, const Thresholds& given, Sink* sink, ColumnCounters* counters,
            Stopper* stopping) const {
     const std::vector<int16_t> thresholds = thresholds_for(given, radius);
     const unsigned words = words_of(tables[0]->header.width);
@@ -361,8 +347,6 @@ struct ColumnProber {
     Status status;
     {
       ReleasedGil released;
-      const std::vector<uint32_t> order = ordered(asked, words);
-      if (!order.empty()) asked.order = order.data();
       status = probing({ring.data(), static_cast<unsigned>(ring.size()), rows ? &rows->view : nullptr}, asked,
                        {radius, thresholds.data(), !given, stopping}, sink, counters, &fault);
     }

@@ -138,6 +138,7 @@ void bind_cutter(nb::module_& m) {
   m.attr("LEAST_BUCKET_BITS") = kMinBucketBits;
   m.attr("MOST_BUCKET_BITS") = kMaxBucketBits;
   m.attr("LOOKUP_ENTRIES") = kLookupEntries;
+  m.attr("ORDERED_QUERIES") = kOrderedFrom;
   m.attr("SPARE_THRESHOLDS") = kSpare;
   m.attr("MOST_RING") = kMostRing;
   m.def("page_checksums", &checksums_of, "data"_a, "seed"_a, "first"_a);

@@ -6,6 +6,7 @@
     python tools/bench plots --json-in growth.json --json-in frontier.json
     python tools/bench memory --log2 28 --memory 1GiB
     python tools/bench billion
+    python tools/bench billion-pairs
     python tools/bench all --smoke                # small, asserts equality of answers, for CI
 
 Figures are medians over repeated runs in one process, and ratios are taken against the rival timed in the same run, which must
@@ -74,9 +75,10 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "ranking": planning.ranking,
     "sweep": kernel.sweep,
     "billion": billion.billion,
+    "billion-pairs": corpus.billion_pairs,
     "plots": plots.plots,
 }
-BY_NAME_ONLY = ("billion", "plots")  # not part of `all`, except in a smoke run
+BY_NAME_ONLY = ("billion", "billion-pairs", "plots")  # not part of `all`, except in a smoke run
 
 
 def _names(text: str) -> tuple[str, ...]:

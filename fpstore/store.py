@@ -468,7 +468,7 @@ class Store:
             For the fingerprints and the tables that are sorted, such as "8GiB"; by default a quarter of this machine's memory.
             About 26 bytes for a fingerprint of 64 bits are enough for all. With less, tables are sorted a part after the
             other, and fingerprints that take more than half of it are mapped from a temporary file. Where a design compares
-            buckets that differ (at large radii), a table is always sorted as a whole.
+            buckets that differ (at large radii), a table is sorted as a whole, in temporary files if it does not fit.
         threads : int, optional
             By default one per processor.
 

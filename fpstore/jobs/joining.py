@@ -143,7 +143,7 @@ def _found(
             spans = spans_of(max(sides, key=len), spec, parts)
             waiting += [_Task(partial(spans_of_sides.start, spec, search, span, parts)) for span in spans]
             continue
-        sorters = sorters or [TableSorter(rows, linked) for rows in sides]
+        sorters = sorters or [TableSorter(rows, linked, resources.memory // len(sides)) for rows in sides]
         tables = [sorter.sorted(spec) for sorter in sorters]
         spans = [Span(0, 1 << spec.prefix_bits)]
         if threads > 1 and not linked:

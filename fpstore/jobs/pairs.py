@@ -12,7 +12,7 @@ from fpstore.aliases import Lims, Words
 from fpstore.cached import cached_property
 from fpstore.design.joins import SAMPLED_FROM, JoinDesign, plan_join, varying_bits
 from fpstore.design.sample import Sample
-from fpstore.disk.refusals import refusing
+from fpstore.disk.temporary import array_on_disk
 from fpstore.errors import CorruptStoreError
 from fpstore.io.tables import Columns, Tabular, arrow_table, taken
 from fpstore.jobs.joining import PairColumns, pairs_within
@@ -181,24 +181,14 @@ def rows_of(snapshot: Snapshot, resources: Resources) -> tuple[Words, Resources]
     """
     count, words = snapshot.totals.fingerprints, snapshot.width.words
     held = 8 * words * count
-    if held <= resources.memory // 2:
-        rows, done = empty_rows(count, words), 0
-        for piece in snapshot.fingerprints():
-            rows[done : done + len(piece)] = piece[: count - done]
-            done += len(piece)
-        _check_count(snapshot, done)
-        return rows, resources._replace(memory=resources.memory - held)
-    import tempfile
-
-    with refusing("a temporary file"), tempfile.TemporaryFile(buffering=0) as file:
-        done = 0
-        for piece in snapshot.fingerprints():
-            view = np.ascontiguousarray(piece).data.cast("B")
-            while len(view):
-                view = view[file.write(view) :]
-            done += len(piece)
-        _check_count(snapshot, done)
-        return np.memmap(file, np.uint64, "r", shape=count if words == 1 else (count, words)), resources
+    fits = held <= resources.memory // 2
+    rows: Words = empty_rows(count, words) if fits else array_on_disk((count, words) if words > 1 else (count,), np.uint64)
+    done = 0
+    for piece in snapshot.fingerprints():
+        rows[done : done + len(piece)] = piece[: count - done]
+        done += len(piece)
+    _check_count(snapshot, done)
+    return rows, resources._replace(memory=resources.memory - held) if fits else resources
 
 
 def _check_count(snapshot: Snapshot, done: int) -> None:

@@ -12,6 +12,7 @@ from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.building.external_sort import COPY_ROWS, in_pieces
 from fpstore.design.tables import TableSpec, identity
+from fpstore.disk.temporary import array_on_disk
 from fpstore.width import WORD_BITS, leading_words, place_of, row_of_number, rows_like, words_of
 
 SAMPLED_ROWS = 1 << 12  # by which a table is cut into spans of about as many rows
@@ -41,13 +42,20 @@ class TableSorter:
         Distinct rows, ascending.
     writable : bool
         Return a copy even for the table in the order of the rows, because the caller writes to it.
+    memory : int
+        Bytes. If the arrays would take more, they are in temporary files.
     """
 
-    def __init__(self, rows: Words, writable: bool) -> None:
+    def __init__(self, rows: Words, writable: bool, memory: int) -> None:
         self._rows = rows
         self._writable = writable
-        self._out, self._scratch = (rows_like(rows, len(rows)) for _ in range(2))
-        self._tags = np.empty(len(rows) + _kernel.TAG_ROOM, np.uint16)
+        room = len(rows) + _kernel.TAG_ROOM
+        if 2 * rows.nbytes + 2 * room <= memory:
+            self._out, self._scratch = (rows_like(rows, len(rows)) for _ in range(2))
+            self._tags: npt.NDArray[np.uint16] = np.empty(room, np.uint16)
+        else:
+            self._out, self._scratch = (array_on_disk(rows.shape, np.uint64) for _ in range(2))
+            self._tags = array_on_disk((room,), np.uint16)
 
     def sorted(self, table: TableSpec) -> SortedTable:
         """Return the rows in the order of a table's buckets; what was returned before must not be used any more."""

@@ -1,0 +1,31 @@
+"""Arrays in temporary files, for what does not fit the memory that an operation may use."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.disk.refusals import refusing
+
+
+def array_on_disk(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Return an array of zeros in a file that has no name, and vanishes with the array.
+
+    Its disk space is taken at once: a disk that fills later would end the process.
+
+    Raises
+    ------
+    StorageError
+        There is no space, or no folder for temporary files.
+    """
+    import tempfile
+
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    if not size:
+        return np.empty(shape, dtype)
+    with refusing(f"a temporary file of {size:,} bytes"), tempfile.TemporaryFile(buffering=0) as file:
+        os.posix_fallocate(file.fileno(), 0, size)
+        return np.memmap(file, dtype, "r+", shape=shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 @click.argument("other", metavar="OTHER")
 @pair_radius_option
 @row_options
-@click.option("--id-field", metavar="NAME", help="JSON field or column of the ids, likewise; by default id.")
-@click.option("--id-type", type=click.Choice(["auto", "int", "str"]), default="auto", show_default=True, help="Type of the ids.")
 @output_option("Where to write: .tsv, .csv, .jsonl or .parquet")
 @json_option
 @memory_option
@@ -50,8 +48,6 @@ def join(
     other: str,
     radius: int | None,
     rows: Rows,
-    id_field: str | None,
-    id_type: Any,
     output: str,
     as_json: bool,
     memory: str | None,
@@ -80,9 +76,7 @@ def join(
             refuse(ROW_PARAMETERS, "is for files, and OTHER is a store")
             theirs = stack.enter_context(fpstore.open(other))
         else:
-            theirs = open_reader(
-                other, id_field=id_field, id_type=id_type, width=Width(opened.width, stored=True), **rows.arguments
-            )
+            theirs = open_reader(other, width=Width(opened.width, stored=True), **rows.arguments)
         bars = stack.enter_context(Bars(talk.bars))
         found = 0
         with open_writer(output, format="jsonl" if as_json else None, columns=COLUMNS, width=opened.width) as writer:

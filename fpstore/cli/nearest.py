@@ -28,6 +28,7 @@ def nearest(request: asking.Request) -> None:
     $ fpstore nearest crawl.fps --input queries.npy -k 5 --output matches.parquet --threads 2 --no-progress
     $ cut -f 1 crawl.tsv | fpstore nearest crawl.fps --input - --format txt
     $ fpstore nearest crawl.fps --input crawl.jsonl --fingerprint-field hash --output matches.jsonl
+    $ fpstore nearest crawl.fps --input crawl.jsonl --fingerprint-field hash --id-field url --id-type str --json
     $ fpstore nearest crawl.fps --input new.tsv --with-queries
     $ fpstore nearest notes.fps --text draft.txt
     $ fpstore nearest notes.fps --text notes --suffix .txt -k 2

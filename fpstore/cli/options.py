@@ -152,6 +152,8 @@ class Rows:
     decimal: bool
     signed: bool
     fingerprint_field: str | None
+    id_field: str | None
+    id_type: Any
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -159,7 +161,8 @@ class Rows:
         return dataclasses.asdict(self)
 
 
-ROW_PARAMETERS = {"format", "decimal", "signed", "fingerprint_field", "id_field", "id_type"}
+ID_PARAMETERS = {"id_field", "id_type"}
+ROW_PARAMETERS = {"format", "decimal", "signed", "fingerprint_field", *ID_PARAMETERS}
 
 row_options = grouped(
     "rows",
@@ -181,4 +184,8 @@ row_options = grouped(
         help="JSON field, Parquet column, or column in the header of a CSV or TSV file, of the fingerprints; "
         "by default fingerprint.",
     ),
-)
+    click.option("--id-field", metavar="NAME", help="JSON field or column of the ids, likewise; by default id."),
+    click.option(
+        "--id-type", type=click.Choice(["auto", "int", "str"]), default="auto", show_default=True, help="Type of the ids."
+    ),
+)  # fmt: skip

@@ -29,6 +29,7 @@ def probe(request: asking.Request) -> None:
     $ cut -f 1 crawl.tsv | fpstore probe crawl.fps --input - --format txt
     $ fpstore probe crawl.fps --input crawl.jsonl --fingerprint-field hash --output matches.jsonl
     $ fpstore probe crawl.fps --input queries.npy --limit 10 --json
+    $ fpstore probe crawl.fps --input crawl.jsonl --fingerprint-field hash --id-field url --id-type str --json
     $ fpstore probe crawl.fps --input new.tsv --with-queries
     $ fpstore probe notes.fps --text draft.txt
     $ fpstore probe notes.fps --text notes --suffix .txt --json

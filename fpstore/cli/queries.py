@@ -17,6 +17,7 @@ import numpy.typing as npt
 from fpstore.aliases import Bytes, Lims, Words
 from fpstore.cli import documents, types
 from fpstore.cli.options import (
+    ID_PARAMETERS,
     ROW_PARAMETERS,
     Decorator,
     Rows,
@@ -194,6 +195,8 @@ def _chunks(store: Store, queries: Queries, rows: Rows, notices: documents.Notic
     refuse(documents.FOLDER_PARAMETERS, "needs --text")
     if not queries.words and not queries.input:
         raise click.UsageError("give fingerprints, --input FILE or --text FILE", click.get_current_context())
+    if queries.words or not queries.input:
+        refuse(ID_PARAMETERS, "is for --input, and does not go with fingerprints as arguments, which have no ids")
     given = parse_words(queries.words, rows.decimal, store.width, rows.signed)
     if not queries.input:
         return [Chunk(given, None)], len(given)

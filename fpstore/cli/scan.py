@@ -23,6 +23,7 @@ def scan(request: asking.Request) -> None:
     $ cut -f 1 crawl.tsv | fpstore scan crawl.fps --input - --format txt -r 8
     $ fpstore scan crawl.fps --input crawl.jsonl --fingerprint-field hash -r 8
     $ fpstore scan crawl.fps --input queries.npy -r 30 --limit 5
+    $ fpstore scan crawl.fps --input crawl.jsonl --fingerprint-field hash --id-field url --id-type str -r 8 --json
     $ fpstore scan crawl.fps --input new.tsv -r 8 --with-queries
     $ fpstore scan notes.fps --text notes --suffix .txt -r 16
     """

@@ -85,8 +85,8 @@ def test_rows_run_on_over_arguments_files_and_batches(folder: Path, monkeypatch:
 
 def test_inputs_without_rows_keep_the_columns(folder: Path) -> None:
     Path("none.tsv").write_text("")
-    assert fine("probe", "crawl.fps", "--input", "none.tsv", "--with-queries") == ""
-    fine("probe", "crawl.fps", "--input", "none.tsv", "-o", "m.parquet")
+    assert fine("probe", "crawl.fps", "--input", "none.tsv", "--with-queries", code=1) == ""
+    fine("probe", "crawl.fps", "--input", "none.tsv", "-o", "m.parquet", code=1)
     assert pq.read_table("m.parquet").column_names == ["query", "fingerprint", "distance", "id", "row"]
 
 
@@ -117,7 +117,7 @@ def test_ids_of_queries_come_from_a_named_column(folder: Path, suffix: str, verb
     assert [found["query_id"] for found in records(fine(*numbered, "int", "--json"))] == list(range(8))
     assert [found["query_id"] for found in records(fine(*numbered, "str", "--json"))] == list("01234567")
     missing = run(*command, "--id-field", "uri", "--json")
-    assert missing.exit_code == 1
+    assert missing.exit_code == 2
     assert "uri" in missing.stderr
 
 

@@ -66,19 +66,20 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON."
 json_lines_option = click.option("--json", "as_json", is_flag=True, help="Write JSON lines, one object per query.")
 
 
-def output_option(text: str) -> Decorator:
+def output_option(text: str, check: Callable[[click.Context, click.Parameter, str], str] | None = None) -> Decorator:
     """Return the option ``-o``."""
     return click.option(
         "-o",
         "--output",
         metavar="FILE",
         default="-",
-        callback=_check_output,
+        callback=check or check_output,
         help=f"{text}; by default standard output.",
     )
 
 
-def _check_output(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+def check_output(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    """Refuse an output that cannot be written to."""
     if value == "-" and output_is_closed():
         raise StorageError(CLOSED)
     if value != "-":
@@ -132,16 +133,26 @@ class Talk:
             complain(message)
 
 
+_no_progress_option = click.option(
+    "--no-progress",
+    is_flag=True,
+    help="Do not show a progress bar (the default when standard error is not a terminal).",
+)
 talk_options = grouped(
     "talk",
     Talk,
     click.option("-q", "--quiet", is_flag=True, help="Write nothing to standard error but errors."),
-    click.option(
-        "--no-progress",
-        is_flag=True,
-        help="Do not show a progress bar (the default when standard error is not a terminal).",
-    ),
+    _no_progress_option,
 )
+search_talk_options = grouped(
+    "talk",
+    Talk,
+    click.option(
+        "-q", "--quiet", is_flag=True, is_eager=True,
+        help="Write nothing but errors, and stop at the first match: the exit code says whether there is one.",
+    ),
+    _no_progress_option,
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import chain, compress, islice
 from pathlib import Path
@@ -22,13 +22,14 @@ from fpstore.cli.options import (
     Decorator,
     Rows,
     Talk,
+    check_output,
     grouped,
     json_lines_option,
     output_option,
     refuse,
     row_options,
+    search_talk_options,
     store_argument,
-    talk_options,
     threads_option,
 )
 from fpstore.cli.progress import Bars
@@ -48,6 +49,7 @@ SCANNED_AT_ONCE = 1 << 10  # more would not be faster, and a signal waits until 
 FIRST_QUERIES = 1 << 8
 MOST_ROWS = 1 << 20  # of matches held at once, as estimated from the queries before
 JSON_LINES = ".jsonl"
+MATCHED, UNMATCHED = 0, 1  # exit codes, as those of grep
 COLUMNS = ("query", "fingerprint", "distance", "id")
 
 Write = Callable[..., int]  # of the queries, their matches and, if own rows are left out of these, their ids
@@ -70,7 +72,7 @@ query_options = grouped(
     click.argument("words", metavar="[FP...]", nargs=-1),
     click.option(
         "--input", multiple=True, metavar="FILE",
-        help="Read queries from a file; - is standard input; may be repeated.",
+        help="Read queries from a file; - is standard input, of which lines are answered as they come; may be repeated.",
     ),
     click.option("--with-queries", is_flag=True, help="Add columns with the row and the id of the query."),
     click.option(
@@ -134,46 +136,83 @@ def request_options(most: Decorator = limit_option, name: str = "--radius", **ra
         click.option("-r", name, "radius", type=types.RADIUS, metavar="N", **radius),
         most,
         row_options,
-        output_option("Where to write the matches: .tsv, .csv, .jsonl or .parquet"),
+        output_option("Where to write the matches: .tsv, .csv, .jsonl or .parquet", _check_output),
         json_lines_option,
         threads_option,
-        talk_options,
+        search_talk_options,
     )
 
 
-def run(store: Store, request: Request, answer: Callable[[Words], Matches], scanning: bool) -> None:
-    """Answer all queries and write the matches, in bounded memory."""
+def _check_output(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    return value if ctx.params["quiet"] else check_output(ctx, parameter, value)  # nothing is written to it
+
+
+def run(store: Store, request: Request, answer: Callable[[Words], Matches], scanning: bool) -> int:
+    """Answer all queries and write the matches, in bounded memory; return the exit code: 0 if there is a match, else 1.
+
+    If it is quiet, write nothing, and stop at the first match.
+    """
+    if request.talk.quiet:
+        refuse({"output"}, "does not go with --quiet, which writes nothing")
     types.usage_error_for_radius(request.radius, store.width)
     notices = documents.Notices()
     chunks, total = _chunks(store, request.queries, request.rows, notices)
     json_lines = is_json(request.output, request.as_json)
-    most = SCANNED_AT_ONCE if scanning else CHUNK_QUERIES
-    at_once, done, cut_off = FIRST_QUERIES, 0, 0
+    so_far = _SoFar()
     with ExitStack() as stack:
         bars = stack.enter_context(Bars(request.talk.bars, chunks if hasattr(chunks, "bytes_total") else None))
         begun = iter(chunks)
         first = list(islice(begun, 1))  # it tells whether the queries have ids
         with_ids = first[0].ids is not None if first else request.queries.text
-        write = stack.enter_context(_writer(request, json_lines, with_ids, store.width))
-        for chunk in chain(first, begun):
-            start = 0
-            while start < len(chunk.fingerprints):
-                end = start + at_once
-                part = Chunk(chunk.fingerprints[start:end], None if chunk.ids is None else chunk.ids[start:end])
-                matches = answer(part.fingerprints)
-                cut_off += 0 if matches.more is None else int(matches.more.sum())
-                written = write(part, matches)
-                start += len(part.fingerprints)
-                done += len(part.fingerprints)
-                bars("scanning" if scanning else "probing", done, total)
-                if written > MOST_ROWS:
-                    at_once = max(1, at_once // 4)
-                elif written < MOST_ROWS // 8:
-                    at_once = min(most, at_once * 4)
+        writer = nullcontext(_count) if request.talk.quiet else _writer(request, json_lines, with_ids, store.width)
+        write = stack.enter_context(writer)
+        for part in _parts(chain(first, begun), SCANNED_AT_ONCE if scanning else CHUNK_QUERIES, so_far):
+            matches = answer(part.fingerprints)
+            so_far.add(matches, write(part, matches))
+            bars("scanning" if scanning else "probing", so_far.queries, total)
+            if so_far.found and request.talk.quiet:
+                return MATCHED
     notices.report(request.talk)
-    if cut_off:
-        few = f"{cut_off:,} {'query has' if cut_off == 1 else 'queries have'}"
+    if so_far.cut_off:
+        few = f"{so_far.cut_off:,} {'query has' if so_far.cut_off == 1 else 'queries have'}"
         request.talk.note(f"{few} more matches than --limit {request.most}: only the nearest are written")
+    return MATCHED if so_far.found else UNMATCHED
+
+
+@dataclass
+class _SoFar:
+    """What has been answered."""
+
+    queries: int = 0
+    cut_off: int = 0  # queries with more matches than the limit
+    found: bool = False
+    rows: int = 0  # of the last part
+
+    def add(self, matches: Matches, rows: int) -> None:
+        self.queries += len(matches)
+        self.cut_off += 0 if matches.more is None else int(matches.more.sum())
+        self.found = self.found or len(matches.fingerprints) > 0
+        self.rows = rows
+
+
+def _parts(chunks: Iterable[Chunk], most: int, so_far: _SoFar) -> Iterator[Chunk]:
+    """Yield the queries to answer at once: more while they have few matches, fewer while they have many."""
+    at_once = FIRST_QUERIES
+    for chunk in chunks:
+        start = 0
+        while start < len(chunk.fingerprints):
+            end = start + at_once
+            yield Chunk(chunk.fingerprints[start:end], None if chunk.ids is None else chunk.ids[start:end])
+            start = end
+            if so_far.rows > MOST_ROWS:
+                at_once = max(1, at_once // 4)
+            elif so_far.rows < MOST_ROWS // 8:
+                at_once = min(most, at_once * 4)
+
+
+def _count(queries: Chunk, matches: Matches) -> int:
+    """Write nothing."""
+    return len(matches.fingerprints)
 
 
 def scan_notice(store: Store, radius: int | None, talk: Talk) -> bool:
@@ -201,7 +240,7 @@ def _chunks(store: Store, queries: Queries, rows: Rows, notices: documents.Notic
     if not queries.input:
         return [Chunk(given, None)], len(given)
     stored = Width(store.width, stored=True)
-    reader = open_reader(queries.input, chunk_rows=CHUNK_QUERIES, width=stored, **rows.arguments)
+    reader = open_reader(queries.input, chunk_rows=CHUNK_QUERIES, width=stored, unbuffered=True, **rows.arguments)
     if not len(given):
         return reader, reader.rows
     total = None if reader.rows is None else reader.rows + len(given)
@@ -289,6 +328,7 @@ def rows_writer(output: str, width: int, told: Sequence[str] = ()) -> Iterator[W
                 data[name] = of_query.astype(np.uint64) + np.uint64(before) if name == "row" else taken(names, of_query)
             before += len(matches)
             writer.write(data)
+            writer.flush()
             return len(of_match)
 
         yield write
@@ -338,6 +378,7 @@ def json_lines_writer(output: str, bits: int, told: Told = NOTHING_MORE) -> Iter
                 lines.append(encode(record) + "\n")
             before += len(matches)
             sink.write("".join(lines).encode("utf-8"))
+            sink.flush()
             return rows
 
         yield write

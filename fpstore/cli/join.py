@@ -17,6 +17,7 @@ from fpstore.cli.options import (
     output_option,
     pair_radius_option,
     refuse,
+    rename_option,
     row_options,
     store_argument,
     talk_options,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 @row_options
 @output_option("Where to write: .tsv, .csv, .jsonl or .parquet")
 @json_option
+@rename_option
 @memory_option
 @threads_option
 @talk_options
@@ -50,6 +52,7 @@ def join(
     rows: Rows,
     output: str,
     as_json: bool,
+    names: dict[str, str],
     memory: str | None,
     threads: int | None,
     talk: Talk,
@@ -62,6 +65,7 @@ def join(
 
     $ fpstore join crawl.fps monday.fps --radius 2 --no-progress
     $ fpstore join crawl.fps new.tsv --output pairs.parquet --memory 4GiB --threads 2 --quiet
+    $ fpstore join crawl.fps new.tsv --rename a=stored --rename b=new --output pairs.jsonl
     $ fpstore join crawl.fps crawl.jsonl --fingerprint-field hash --id-field url --id-type str --json
     $ fpstore join crawl.fps hashes.csv --format csv --fingerprint-field hash --id-field url --decimal --signed
     """
@@ -79,7 +83,7 @@ def join(
             theirs = open_reader(other, width=Width(opened.width, stored=True), **rows.arguments)
         bars = stack.enter_context(Bars(talk.bars))
         found = 0
-        with open_writer(output, format="jsonl" if as_json else None, columns=COLUMNS, width=opened.width) as writer:
+        with open_writer(output, format="jsonl" if as_json else None, columns=COLUMNS, width=opened.width, names=names) as writer:
             for batch in opened.join(theirs, radius, memory=memory, threads=threads):
                 for data in batch.rows_of_ids():
                     writer.write(data)

@@ -16,7 +16,7 @@ count_option = click.option(
 @click.command(cls=Search)
 @asking.request_options(count_option, "--max-radius", help="Largest distance of a match, up to the width; by default any.")
 def nearest(request: asking.Request) -> int:
-    """Find the stored fingerprints that are nearest to each query FP, at any distance, and their ids.
+    r"""Find the stored fingerprints that are nearest to each query FP, at any distance, and their ids.
 
     Of equally distant fingerprints the smallest come first. Small radii are looked up; queries that have too few
     matches there are answered by a scan. The output and the exit codes are those of fpstore probe.
@@ -31,6 +31,8 @@ def nearest(request: asking.Request) -> int:
     $ fpstore nearest crawl.fps --input crawl.jsonl --fingerprint-field hash --output matches.jsonl
     $ fpstore nearest crawl.fps --input crawl.jsonl --fingerprint-field hash --id-field url --id-type str --json
     $ fpstore nearest crawl.fps --input new.tsv --with-queries
+    $ fpstore nearest crawl.fps --input new.tsv --rename query_id=url --rename id=near --output matches.parquet
+    $ tr "\n" "\0" < new.tsv | fpstore nearest crawl.fps --input - --null
     $ fpstore nearest notes.fps --text draft.txt
     $ fpstore nearest notes.fps --text notes --suffix .txt -k 2
     """

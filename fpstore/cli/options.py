@@ -15,8 +15,9 @@ from fpstore.building.target import refuse_inside_store
 from fpstore.cli import types
 from fpstore.cli.streams import CLOSED, output_is_closed
 from fpstore.design.planner import PREFER, STORAGE
-from fpstore.errors import StorageError
+from fpstore.errors import StorageError, show
 from fpstore.io import FORMATS
+from fpstore.io.source import LINE_FORMATS
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Decorator = Callable[[Any], Any]
@@ -64,6 +65,44 @@ prefer_option = click.option(
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 json_lines_option = click.option("--json", "as_json", is_flag=True, help="Write JSON lines, one object per query.")
+
+
+null_option = click.option(
+    "-0",
+    "--null",
+    is_flag=True,
+    help="Lines of --input and of the output end with a zero byte, as grep -z and xargs -0 have it; ids may hold line feeds.",
+)
+
+
+def _read_names(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for text in value:
+        old, _, new = text.partition("=")
+        if not old or not new:
+            raise click.UsageError(f"--rename: must be OLD=NEW, got {show(text)}", ctx)
+        if old in names:
+            raise click.UsageError(f"--rename: the column {show(old)} is renamed twice", ctx)
+        names[old] = new
+    return names
+
+
+rename_option = click.option(
+    "--rename",
+    "names",
+    multiple=True,
+    metavar="OLD=NEW",
+    callback=_read_names,
+    help="Another name for a column of the output; may be repeated. Delimited text then begins with a line of the names.",
+)
+
+
+def ends_with_null(null: bool, reads_lines: bool, output_format: str) -> bool:
+    """Whether lines of the output end with a zero byte; a usage error for --null where there are no lines at all."""
+    writes_lines = output_format in LINE_FORMATS
+    if null and not (reads_lines or writes_lines):
+        types.fail(f"--null is for lines ({', '.join(LINE_FORMATS)}), and neither input nor output has any")
+    return null and writes_lines
 
 
 def output_option(text: str, check: Callable[[click.Context, click.Parameter, str], str] | None = None) -> Decorator:

@@ -10,6 +10,7 @@ from fpstore.cli.options import (
     memory_option,
     output_option,
     pair_radius_option,
+    rename_option,
     store_argument,
     talk_options,
     threads_option,
@@ -27,11 +28,19 @@ COLUMNS = ("a", "b", "distance", "id_a", "id_b")
 @pair_radius_option
 @output_option("Where to write: .tsv, .csv, .jsonl or .parquet")
 @json_option
+@rename_option
 @memory_option
 @threads_option
 @talk_options
 def pairs(
-    store: str, radius: int | None, output: str, as_json: bool, memory: str | None, threads: int | None, talk: Talk
+    store: str,
+    radius: int | None,
+    output: str,
+    as_json: bool,
+    names: dict[str, str],
+    memory: str | None,
+    threads: int | None,
+    talk: Talk,
 ) -> None:
     """Find all pairs of documents whose fingerprints differ in at least one bit, and in at most so many.
 
@@ -41,6 +50,7 @@ def pairs(
 
     $ fpstore pairs crawl.fps --radius 2 --quiet
     $ fpstore pairs crawl.fps --output pairs.parquet --memory 4GiB --threads 2
+    $ fpstore pairs crawl.fps --rename id_a=url --rename id_b=other --output pairs.csv
     $ fpstore pairs crawl.fps --json --no-progress
     """
     import fpstore
@@ -48,7 +58,7 @@ def pairs(
 
     with fpstore.open(store) as opened, Bars(talk.bars) as bars:
         found = 0
-        with open_writer(output, format="jsonl" if as_json else None, columns=COLUMNS, width=opened.width) as writer:
+        with open_writer(output, format="jsonl" if as_json else None, columns=COLUMNS, width=opened.width, names=names) as writer:
             for batch in opened.pairs(radius, memory=memory, threads=threads):
                 for data in batch.rows_of_ids():
                     writer.write(data)

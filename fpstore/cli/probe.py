@@ -11,7 +11,7 @@ from fpstore.cli.verb import Search
 @click.command(cls=Search)
 @asking.request_options(help="Largest distance of a match, up to the store's width; by default the store's radius.")
 def probe(request: asking.Request) -> int:
-    """Find every stored fingerprint within the radius of each query FP, and its ids.
+    r"""Find every stored fingerprint within the radius of each query FP, and its ids.
 
     Writes a line `query fingerprint distance id` per id of each match, separated by tabs, without a header, with
     fingerprints in hexadecimal. With --json, writes an object per query: {"query": ..., "matches":
@@ -35,6 +35,8 @@ def probe(request: asking.Request) -> int:
     $ fpstore probe crawl.fps --input queries.npy --limit 10 --json
     $ fpstore probe crawl.fps --input crawl.jsonl --fingerprint-field hash --id-field url --id-type str --json
     $ fpstore probe crawl.fps --input new.tsv --with-queries
+    $ fpstore probe crawl.fps --input new.tsv --rename query_id=url --rename id=near --output matches.parquet
+    $ tr "\n" "\0" < new.tsv | fpstore probe crawl.fps --input - --null
     $ fpstore probe notes.fps --text draft.txt
     $ fpstore probe notes.fps --text notes --suffix .txt --json
     """

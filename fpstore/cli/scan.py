@@ -11,7 +11,7 @@ from fpstore.cli.verb import Search
 @click.command(cls=Search)
 @asking.request_options(required=True, help="Largest distance of a match, up to the store's width.")
 def scan(request: asking.Request) -> int:
-    """Find matches within any radius by reading the whole first table.
+    r"""Find matches within any radius by reading the whole first table.
 
     The table is read once for many queries. The time grows with the number of stored fingerprints and the number
     of queries. The output and the exit codes are those of fpstore probe. With --limit, memory is bounded however many
@@ -27,6 +27,8 @@ def scan(request: asking.Request) -> int:
     $ fpstore scan crawl.fps --input queries.npy -r 30 --limit 5
     $ fpstore scan crawl.fps --input crawl.jsonl --fingerprint-field hash --id-field url --id-type str -r 8 --json
     $ fpstore scan crawl.fps --input new.tsv -r 8 --with-queries
+    $ fpstore scan crawl.fps --input new.tsv -r 8 --rename query_id=url --rename id=near --output matches.parquet
+    $ tr "\n" "\0" < new.tsv | fpstore scan crawl.fps --input - -r 8 --null
     $ fpstore scan notes.fps --text notes --suffix .txt -r 16
     """
     import fpstore

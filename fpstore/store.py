@@ -454,7 +454,9 @@ class Store:
 
     # Whole-corpus jobs
 
-    def pairs(self, radius: int | None = None, *, memory: int | str | None = None, threads: int | None = None) -> Iterator[Pairs]:
+    def pairs(
+        self, radius: int | None = None, *, duplicates: bool = False, memory: int | str | None = None, threads: int | None = None
+    ) -> Iterator[Pairs]:
         """Yield every pair of stored fingerprints within the radius, once, in batches. Later changes are not seen.
 
         The pairs are found by a join of permuted tables (Manku, Jain, Das Sarma, WWW 2007, section 3; Qin and Xiao, *Pigeonring*,
@@ -464,6 +466,9 @@ class Store:
         ----------
         radius : int, optional
             0 to the width; by default the store's.
+        duplicates : bool
+            Also yield each fingerprint that several documents have, first of all, as a pair with itself at distance 0. Its
+            ``rows_of_ids`` and tables have each two of its ids once: n (n - 1) / 2 rows of n ids, 65,536 at a time.
         memory : int or str, optional
             For the fingerprints and the tables that are sorted, such as "8GiB"; by default a quarter of this machine's memory.
             About 26 bytes for a fingerprint of 64 bits are enough for all. With less, tables are sorted a part after the
@@ -475,8 +480,8 @@ class Store:
         Yields
         ------
         Pairs
-            ``a``, ``b``: a < b; ``distances``; ``ids()``. Two documents with the same fingerprint are no pair: they are
-            the ids of one fingerprint.
+            ``a``, ``b``: a < b; ``distances``; ``ids_a()``, ``ids_b()``. Without ``duplicates``, two documents with the same
+            fingerprint are no pair: they are the ids of one fingerprint.
 
         Raises
         ------
@@ -491,7 +496,8 @@ class Store:
         """
         snapshot = self.snapshot()
         radius = self._radius if radius is None else check_radius(radius, self.width)
-        return pairs_of(snapshot, radius, Resources(parse_memory(memory), parse_threads(threads)))
+        resources = Resources(parse_memory(memory), parse_threads(threads))
+        return pairs_of(snapshot, radius, resources, check_flag(duplicates, "duplicates"))
 
     def clusters(
         self,

@@ -4,7 +4,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import chdir
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from fpstore.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMAND = [sys.executable, "-m", "fpstore"]
+SEARCHES = ("probe", "scan", "nearest")
 NEAR, FAR = 0x00FF00FF00FF00FF, 0xAAAA5555AAAA5555
 FINGERPRINTS = np.array([NEAR, NEAR ^ 1, NEAR ^ 0b111, FAR, 42, 0, 2**64 - 1, NEAR], dtype=np.uint64)
 IDS = ["a", "b", "c", "far", "small", "zero", "ones", "a again"]
@@ -29,18 +30,23 @@ def run(*arguments: object, stdin: str | None = None) -> Result:
     return CliRunner().invoke(main, list(map(str, arguments)), input=stdin)
 
 
-def fine(*arguments: object, stdin: str | None = None) -> str:
+def fine(*arguments: object, stdin: str | None = None, code: int = 0) -> str:
     result = run(*arguments, stdin=stdin)
-    assert (result.exit_code, result.stderr) == (0, ""), result.output
+    assert (result.exit_code, result.stderr) == (code, ""), result.output
     return result.stdout
 
 
-def failure(*arguments: object, code: int = 1, stdin: str | None = None) -> str:
+def failure(*arguments: object, code: int | None = None, stdin: str | None = None) -> str:
     result = run(*arguments, stdin=stdin)
-    assert result.exit_code == code, result.output
+    assert result.exit_code == (code or failure_of(arguments)), result.output
     assert re.fullmatch(r"fpstore: [^\n]+\n", result.stderr), result.stderr
     assert result.stdout == ""
     return result.stderr
+
+
+def failure_of(arguments: Sequence[object]) -> int:
+    """Return the exit code of an error."""
+    return 2 if arguments[0] in SEARCHES else 1
 
 
 def verbs(group: click.Group = main, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:

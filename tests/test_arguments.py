@@ -303,7 +303,9 @@ def test_decimal_is_not_advised_for_a_number_that_is_too_large(text):
         assert "--decimal" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["format", "decimal", "fingerprint_field", "id_field", "id_type", "chunk_rows", "width"])
+@pytest.mark.parametrize(
+    "name", ["format", "decimal", "fingerprint_field", "id_field", "id_type", "chunk_rows", "width", "unbuffered", "null"]
+)
 def test_every_argument_of_open_reader(here, name):
     Path("a.tsv").write_text("0000000000000007\ta\n")
     taken = {
@@ -314,6 +316,8 @@ def test_every_argument_of_open_reader(here, name):
         "id_type": set(),
         "chunk_rows": {"1", "numpy 1", "99", "2000"},
         "width": set(),
+        "unbuffered": FLAGS,
+        "null": FLAGS,
     }[name]
     sweep(lambda **values: list(open_reader("a.tsv", **values)), {}, {name: taken})
 
@@ -324,7 +328,15 @@ def test_every_argument_of_open_writer(here):
             writer.write([(7, "a")])
         Path(values["path_or_stream"]).unlink()
 
-    table = {"path_or_stream": set(), "format": NONE, "columns": set(), "header": FLAGS, "width": set()}
+    table = {
+        "path_or_stream": set(),
+        "format": NONE,
+        "columns": set(),
+        "header": FLAGS,
+        "width": set(),
+        "null": FLAGS,
+        "names": {*NONE, "dict"},
+    }
     sweep(write, {"path_or_stream": "out.tsv", "columns": ["fingerprint", "id"]}, table)
 
 

@@ -19,7 +19,7 @@ def test_nearest_writes_the_nearest(folder: Path) -> None:
     far = "0123456789abcdef"
     (line,) = fine("nearest", "crawl.fps", "--decimal", str(int(far, 16))).splitlines()[:1]
     assert line.startswith(f"{far}\t")
-    assert fine("nearest", "crawl.fps", far, "--max-radius", 3) == ""
+    assert fine("nearest", "crawl.fps", far, "--max-radius", 3, code=1) == ""
 
 
 def test_nearest_writes_json_and_files(folder: Path) -> None:
@@ -34,7 +34,7 @@ def test_nearest_writes_json_and_files(folder: Path) -> None:
 
 def test_nearest_in_an_empty_store_finds_nothing(folder: Path) -> None:
     fpstore.build("empty.fps", []).close()
-    assert fine("nearest", "empty.fps", "0x1", "-k", 3) == ""
+    assert fine("nearest", "empty.fps", "0x1", "-k", 3, code=1) == ""
 
 
 @pytest.mark.parametrize("verb", ["probe", "scan"])

@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from commandline import FINGERPRINTS, IDS, NEAR, fine, folder, prepared
+from commandline import FINGERPRINTS, IDS, NEAR, failure, fine, folder, prepared, run
 
 import fpstore
 from fpstore.cli import queries
@@ -84,8 +85,8 @@ def test_rows_run_on_over_arguments_files_and_batches(folder: Path, monkeypatch:
 
 def test_inputs_without_rows_keep_the_columns(folder: Path) -> None:
     Path("none.tsv").write_text("")
-    assert fine("probe", "crawl.fps", "--input", "none.tsv", "--with-queries") == ""
-    fine("probe", "crawl.fps", "--input", "none.tsv", "-o", "m.parquet")
+    assert fine("probe", "crawl.fps", "--input", "none.tsv", "--with-queries", code=1) == ""
+    fine("probe", "crawl.fps", "--input", "none.tsv", "-o", "m.parquet", code=1)
     assert pq.read_table("m.parquet").column_names == ["query", "fingerprint", "distance", "id", "row"]
 
 
@@ -95,3 +96,33 @@ def test_texts_are_told_by_their_documents(folder: Path) -> None:
     assert list(records(fine("probe", "notes.fps", "--text", "draft.txt", "--json"))[0]) == ["document", "query", "matches"]
     fine("probe", "notes.fps", "--text", "draft.txt", "-o", "m.parquet")
     assert pq.read_table("m.parquet").column_names[4:] == ["document"]
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb[0])
+@pytest.mark.parametrize("suffix", ["parquet", "jsonl", "csv", "tsv"])
+def test_ids_of_queries_come_from_a_named_column(folder: Path, suffix: str, verb: tuple[str, ...]) -> None:
+    rows = [
+        {"place": str(i), "hash": f"{f:016x}", "url": name} for i, (f, name) in enumerate(zip(FINGERPRINTS, IDS, strict=True))
+    ]
+    if suffix == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), "q.parquet")
+    elif suffix == "jsonl":
+        Path("q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        gap = {"csv": ",", "tsv": "\t"}[suffix]
+        Path(f"q.{suffix}").write_text("".join(gap.join(row) + "\n" for row in [list(rows[0]), *(r.values() for r in rows)]))
+    command = (verb[0], "crawl.fps", *verb[1:], "--input", f"q.{suffix}", "--fingerprint-field", "hash")
+    assert [found["query_id"] for found in records(fine(*command, "--id-field", "url", "--json"))] == IDS
+    numbered = (*command, "--id-field", "place", "--id-type")
+    assert [found["query_id"] for found in records(fine(*numbered, "int", "--json"))] == list(range(8))
+    assert [found["query_id"] for found in records(fine(*numbered, "str", "--json"))] == list("01234567")
+    missing = run(*command, "--id-field", "uri", "--json")
+    assert missing.exit_code == 2
+    assert "uri" in missing.stderr
+
+
+def test_ids_of_queries_need_a_file_of_them(folder: Path) -> None:
+    assert "--id-field is for --input" in failure("probe", "crawl.fps", "0x2a", "--id-field", "url", code=2)
+    both = ("scan", "crawl.fps", "0x2a", "-r", 1, "--input", "crawl.tsv", "--id-type", "str")
+    assert "--id-type is for --input" in failure(*both, code=2)
+    assert "--id-field does not go with --text" in failure("nearest", "notes.fps", "--text", "notes", "--id-field", "x", code=2)

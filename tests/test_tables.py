@@ -178,7 +178,7 @@ def test_columns_are_renamed(tmp_path):
     assert list(clusters.to_pandas(names={"representative": "keep"}).columns) == ["id", "cluster", "keep"]
     assert matches.to_arrow(names={"id": "query", "query": "id"}).column_names[1] == "id"
     for names, message in (
-        ({"url": "id"}, r"there is no column 'url' \(columns here: query_row, query, fingerprint, distance, id\)"),
+        ({"url": "id"}, r"there is no column 'url' to rename \(columns here: query_row, query, fingerprint, distance, id\)"),
         ({"query_id": "q"}, "there is no column 'query_id'"),
         ({"id": "query"}, "two columns would have one name"),
         ({"id": ""}, "the new name of 'id' must be a string"),

@@ -8,6 +8,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import click
@@ -37,16 +38,22 @@ from fpstore.cli.signals import Interrupted, raised_as_exceptions
 from fpstore.cli.split import split
 from fpstore.cli.stats import stats
 from fpstore.cli.streams import CLOSED, occupy_closed_streams, output_is_closed
-from fpstore.cli.verb import VerbGroup
+from fpstore.cli.verb import Verb, VerbGroup
 from fpstore.cli.verify import verify
 from fpstore.errors import CorruptStoreError, FpstoreError
 
-EXIT_FAILURE = 1
 EXIT_USAGE = 2
 EXIT_SIGNAL = 128  # plus the number of the signal, as in shells
 # Raised by click 8.2 where 8.1 prints the help.
 _NO_ARGUMENTS: type[click.UsageError] | tuple[()] = getattr(click.exceptions, "NoArgsIsHelpError", ())
 _ENDINGS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
+
+
+@dataclass
+class Failure:
+    """The exit code of an error, which is another one for some verbs."""
+
+    code: int = Verb.failure
 
 
 class Program(VerbGroup):
@@ -69,8 +76,9 @@ class Program(VerbGroup):
         sys.exit(code)
 
     def _run(self, args: Sequence[str] | None, complete_var: str | None, **extra: Any) -> int:
+        failure = Failure()
         try:
-            result = super().main(args, "fpstore", complete_var, standalone_mode=False, **extra)
+            result = super().main(args, "fpstore", complete_var, standalone_mode=False, obj=failure, **extra)
             if sys.stdout is not None:
                 sys.stdout.flush()  # here, where a failed write is still reported
         except BrokenPipeError:
@@ -90,18 +98,25 @@ class Program(VerbGroup):
             advise = isinstance(error, CorruptStoreError) and "repair" not in str(error)
             complain(f"{error}{': fpstore repair keeps what is intact' if advise else ''}")
             _flush_or_drop_output()
-            return EXIT_FAILURE
+            return failure.code
         except (click.ClickException, MemoryError, OSError) as error:
             complain(_describe(error))
             _flush_or_drop_output()
-            return EXIT_FAILURE
+            return failure.code
         except Exception as error:
             if os.environ.get("FPSTORE_TRACEBACK"):
                 traceback.print_exc()
             kind = type(error).__name__
             complain(f"internal error ({kind}: {error}); please report it: FPSTORE_TRACEBACK=1 shows where it is")
-            return EXIT_FAILURE
+            return failure.code
         return result if isinstance(result, int) else 0
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb, and note what its errors end with."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if isinstance(command, Verb) and isinstance(ctx.obj, Failure):
+            ctx.obj.code = command.failure
+        return name, command, rest
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the verb; pass on unchanged the exceptions that click would handle in its own way."""
@@ -167,9 +182,10 @@ def main() -> None:
     $ fpstore build crawl.fps crawl.tsv
     $ fpstore probe crawl.fps 9d3a5b1c00f7e642
 
-    Exit codes: 0 success, even if a probe finds nothing; 1 an error, or a fault found by verify, with one
-    line on standard error; 2 a command line that cannot be understood, or a value out of range; 130 after
-    Ctrl-C, 143 after SIGTERM, 141 when the reader of a pipe has closed it.
+    Exit codes: 0 success; 1 an error, or a fault found by verify, with one line on standard error; 2 a command
+    line that cannot be understood, or a value out of range; 130 after Ctrl-C, 143 after SIGTERM, 141 when the
+    reader of a pipe has closed it. As those of grep are the codes of probe, scan and nearest: 0 a query has a
+    match, 1 none has, 2 any error.
     """
 
 

@@ -76,14 +76,6 @@ TEXT_WIDTH = 64
     "Only a build can choose it.",
 )
 @row_options
-@click.option("--id-field", metavar="NAME", help="JSON field or column of the ids, likewise; by default id.")
-@click.option(
-    "--id-type",
-    type=click.Choice(["auto", "int", "str"]),
-    default="auto",
-    show_default=True,
-    help="Type of the ids.",
-)
 @click.option(
     "--text",
     is_flag=True,
@@ -99,8 +91,6 @@ def build(
     inputs: Sequence[str],
     width: int,
     rows: Rows,
-    id_field: str | None,
-    id_type: Any,
     text: bool,
     suffix: Sequence[str],
     shingles: Shingles,
@@ -154,7 +144,7 @@ def build(
     else:
         refuse(documents.SIMHASH_PARAMETERS | documents.FOLDER_PARAMETERS, "needs --text")
         documents.refuse_folders(inputs)
-        source = open_reader(inputs, id_field=id_field, id_type=id_type, width=width, **rows.arguments)
+        source = open_reader(inputs, width=width, **rows.arguments)
     began = time.monotonic()
     with Bars(talk.bars, source) as bars:
         made = fpstore.build(store, source, width=width, overwrite=force, progress=bars if talk.bars else None, **options)

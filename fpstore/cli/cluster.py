@@ -12,6 +12,7 @@ from fpstore.cli.options import (
     memory_option,
     output_option,
     pair_radius_option,
+    rename_option,
     store_argument,
     talk_options,
     threads_option,
@@ -45,6 +46,7 @@ COLUMNS = ("id", "cluster", "representative")
 )
 @output_option("Where to write: .tsv, .csv, .jsonl or .parquet")
 @json_option
+@rename_option
 @memory_option
 @threads_option
 @talk_options
@@ -55,6 +57,7 @@ def cluster(
     representative: str,
     output: str,
     as_json: bool,
+    names: dict[str, str],
     memory: str | None,
     threads: int | None,
     talk: Talk,
@@ -66,13 +69,17 @@ def cluster(
 
     $ fpstore cluster crawl.fps --radius 2 --no-progress
     $ fpstore cluster crawl.fps --output clusters.parquet --memory 4GiB --threads 2
+    $ fpstore cluster crawl.fps --rename id=url --output clusters.csv
     $ fpstore cluster crawl.fps --group greedy --representative smallest --json --quiet
     """
     import fpstore
     from fpstore.io import open_writer
 
     form = "jsonl" if as_json else None
-    with fpstore.open(store) as opened, open_writer(output, format=form, columns=COLUMNS, width=opened.width) as writer:
+    with (
+        fpstore.open(store) as opened,
+        open_writer(output, format=form, columns=COLUMNS, width=opened.width, names=names) as writer,
+    ):
         found = opened.clusters(radius, group=group, representative=representative, memory=memory, threads=threads)
         writer.write(found.columns())
     talk.note(summary(found))

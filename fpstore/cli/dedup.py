@@ -11,7 +11,17 @@ import click
 from fpstore.cli import types
 from fpstore.cli.cluster import COLUMNS
 from fpstore.cli.documents import SIMHASH_PARAMETERS, Notices, Shingles, shingle_options, suffix_option
-from fpstore.cli.options import Talk, grouped, json_option, memory_option, refuse, talk_options, threads_option, width_option
+from fpstore.cli.options import (
+    Talk,
+    grouped,
+    json_option,
+    memory_option,
+    refuse,
+    rename_option,
+    talk_options,
+    threads_option,
+    width_option,
+)
 from fpstore.cli.output import count, print_json, print_table, shown, some_ids
 from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb
@@ -91,6 +101,7 @@ which_options = grouped(
 @click.option(
     "--clusters", metavar="FILE", help="Also write the clusters, as fpstore cluster does: .tsv, .csv, .jsonl or .parquet."
 )
+@rename_option
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @memory_option
 @threads_option
@@ -105,6 +116,7 @@ def dedup(
     shingles: Shingles,
     suffix: Sequence[str],
     clusters: str | None,
+    names: dict[str, str],
     force: bool,
     memory: str | None,
     threads: int | None,
@@ -117,7 +129,7 @@ def dedup(
     the rows that are kept to OUTPUT, in the same format, with all their columns, in the same order. With --text, copies files.
     Then prints what was found.
 
-    $ fpstore dedup corpus.parquet clean.parquet --text-field text --id-field id --clusters clusters.parquet
+    $ fpstore dedup corpus.parquet clean.parquet --text-field text --id-field id --clusters clusters.parquet --rename id=url
     $ fpstore dedup pages.jsonl clean.jsonl --text-field text --score-field score --keep highest --unknown drop --json --force
     $ fpstore dedup hashes.csv clean.csv --fingerprint-field hash --decimal --signed --width 64 --radius 2 --group greedy
     $ fpstore dedup notes clean --text --suffix .txt --shingle chars --shingle-size 5 --weighting set --threads 1 --quiet
@@ -125,6 +137,7 @@ def dedup(
     """
     from fpstore.io import open_writer
     from fpstore.io.corpus import Chosen
+    from fpstore.io.tables import renamed
     from fpstore.jobs.corpora import open_corpus
     from fpstore.jobs.dedup import Rules, check_output, chosen_columns, find_duplicates
     from fpstore.resources import Resources, parse_memory, parse_threads
@@ -136,6 +149,9 @@ def dedup(
         refuse(_READING, "is for a column of fingerprints")
     if not columns.text:
         refuse({"suffix"}, "is for folders of texts: with --text")
+    if clusters is None:
+        refuse({"names"}, "is for the columns of --clusters")
+    renamed(COLUMNS, names)  # an error of theirs is told before the work
     how = Chosen(None, None, columns.id_field, columns.score_field, check_width(width), columns.decimal, columns.signed)
     chosen = chosen_columns(how, columns.text or columns.text_field, columns.fingerprint_field)
     notices = Notices()
@@ -152,7 +168,7 @@ def dedup(
         if listing is None:
             corpus.copy(found.kept, target)
         else:
-            with open_writer(listing, columns=COLUMNS) as writer:
+            with open_writer(listing, columns=COLUMNS, names=names) as writer:
                 writer.write(found.clusters.columns())
                 corpus.copy(found.kept, target)
     notices.report(talk)

@@ -11,7 +11,7 @@ import numpy as np
 
 from fpstore.cli import queries
 from fpstore.cli.given_ids import Line, given_ids, lines_of
-from fpstore.cli.options import Talk, json_option, store_argument, talk_options
+from fpstore.cli.options import Talk, json_option, refuse, store_argument, talk_options
 from fpstore.cli.output import count, print_json, shown
 from fpstore.cli.verb import Verb
 from fpstore.io import parse_fingerprint
@@ -24,20 +24,29 @@ from fpstore.width import Width
 @click.option("--fingerprints", is_flag=True, help="The arguments and lines are fingerprints; delete them with all their ids.")
 @click.option("--decimal", is_flag=True, help="Fingerprints are decimal, not hexadecimal.")
 @click.option("--input", "inputs", multiple=True, metavar="FILE", help="Read one id per line from a file; - is standard input.")
+@click.option("-0", "--null", is_flag=True, help="Lines of --input end with a zero byte, so that ids may hold line feeds.")
 @talk_options
 @json_option
 def delete(
-    store: str, words: Sequence[str], fingerprints: bool, decimal: bool, inputs: Sequence[str], talk: Talk, as_json: bool
+    store: str,
+    words: Sequence[str],
+    fingerprints: bool,
+    decimal: bool,
+    inputs: Sequence[str],
+    null: bool,
+    talk: Talk,
+    as_json: bool,
 ) -> None:
     """Remove documents from a store by their ids, or fingerprints with all their ids.
 
     When this returns, no process finds them any more. The next fpstore merge gives their space back. To find integer
     ids, the id map is read once per call, so give many at a time, unless the store was built with --index-ids. Ids
     that are not stored are ignored. With --input, each line is an id, unchanged; an id that contains a line feed must
-    be given as an argument.
+    be given as an argument, or with --null.
 
     $ fpstore delete crawl.fps 17 4711
     $ fpstore delete crawl.fps --input gone.txt --quiet
+    $ find notes -type f -print0 | fpstore delete notes.fps --input - --null --quiet
     $ fpstore delete crawl.fps --fingerprints 9d3a5b1c00f7e642 --json
     $ fpstore delete crawl.fps --fingerprints --decimal 42 --no-progress
     """
@@ -47,7 +56,9 @@ def delete(
         raise click.UsageError("give ids, or --input FILE", click.get_current_context())
     if decimal and not fingerprints:
         raise click.UsageError("--decimal needs --fingerprints", click.get_current_context())
-    lines = lines_of(inputs)
+    if not inputs:
+        refuse({"null"}, "needs --input")
+    lines = lines_of(inputs, null)
     with fpstore.open(store) as known:
         strings, width = known.snapshot().totals.id_kind == "string", known.width
     values: Any = _given(words, lines, decimal, width) if fingerprints else given_ids(words, lines, strings)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 import numpy as np
 
-from fpstore.cli.options import Talk, json_option, output_option, store_argument, talk_options
+from fpstore.cli.options import Talk, json_option, null_option, output_option, rename_option, store_argument, talk_options
 from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb
 from fpstore.io import FORMATS, open_writer
@@ -19,8 +19,12 @@ from fpstore.io.reader import format_of
 @output_option("Where to write: .tsv, .csv, .txt, .jsonl, .parquet, .npy, .u32 or .u64")
 @click.option("--format", "format_name", type=click.Choice(FORMATS), help="Format of the output; by default from its extension.")
 @json_option
+@rename_option
+@null_option
 @talk_options
-def export(store: str, output: str, format_name: str | None, as_json: bool, talk: Talk) -> None:
+def export(
+    store: str, output: str, format_name: str | None, as_json: bool, names: dict[str, str], null: bool, talk: Talk
+) -> None:
     """Write the fingerprints and ids of a store, in ascending order of fingerprint.
 
     Writes one row `fingerprint id` per id, which fpstore build can read; --json is --format jsonl. The formats npy,
@@ -30,6 +34,8 @@ def export(store: str, output: str, format_name: str | None, as_json: bool, talk
     $ fpstore export crawl.fps --output crawl-copy.tsv
     $ fpstore export crawl.fps --json | head -n 3
     $ fpstore export crawl.fps --format csv --quiet
+    $ fpstore export crawl.fps --null --output crawl-copy.tsv
+    $ fpstore export crawl.fps --rename fingerprint=hash --rename id=url --output crawl-copy.parquet
     $ fpstore export crawl.fps -o crawl-copy.npy --no-progress
     """
     import fpstore
@@ -42,7 +48,7 @@ def export(store: str, output: str, format_name: str | None, as_json: bool, talk
     columns = ["fingerprint"] if plain else ["fingerprint", "id"]
     with fpstore.open(store) as opened, Bars(talk.bars) as bars:
         total, done = len(opened), 0
-        with open_writer(output, format=format_name, columns=columns, width=opened.width) as writer:
+        with open_writer(output, format=format_name, columns=columns, width=opened.width, names=names, null=null) as writer:
             for fingerprints, lims, ids in opened.items():
                 data: dict[str, Any] = {"fingerprint": fingerprints}
                 if not plain:

@@ -23,9 +23,9 @@ class Line(NamedTuple):
             return parse(self.text.strip(), decimal)
 
 
-def lines_of(inputs: Sequence[str]) -> list[Line]:
-    """Return the lines of files."""
-    return [line for path in inputs for line in _lines(path)]
+def lines_of(inputs: Sequence[str], null: bool = False) -> list[Line]:
+    """Return the lines of files, which end with a line feed or a zero byte."""
+    return [line for path in inputs for line in _lines(path, null)]
 
 
 def given_ids(words: Sequence[str], lines: Sequence[Line], strings: bool) -> list[int] | list[str]:
@@ -36,8 +36,8 @@ def given_ids(words: Sequence[str], lines: Sequence[Line], strings: bool) -> lis
     return numbers + [line.read(parse_integer_id, False) for line in lines]
 
 
-def _lines(path: str) -> list[Line]:
-    """Return the lines of a file. Only a line feed ends one, since an id may contain other line breaks of Unicode."""
+def _lines(path: str, null: bool) -> list[Line]:
+    """Return the lines of a file. Nothing else ends one: an id may contain other line breaks of Unicode."""
     file = InputFile(path)
     with file.open() as stream, storage_errors(file.name):
         data = stream.read()
@@ -45,5 +45,6 @@ def _lines(path: str) -> list[Line]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{file.name}: not UTF-8 text ({error.reason})", path=file.name) from error
-    lines = (Line(line.removesuffix("\r"), file.name, number) for number, line in enumerate(text.split("\n"), 1))
+    cut = text.split("\0") if null else [line.removesuffix("\r") for line in text.split("\n")]
+    lines = (Line(line, file.name, number) for number, line in enumerate(cut, 1))
     return [line for line in lines if line.text]

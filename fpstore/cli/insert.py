@@ -67,8 +67,6 @@ UNMATCHED_PARAMETERS = {"radius", "output", "threads"}
 )
 @output_option("With --unmatched, where to write the matches: .tsv, .csv, .jsonl or .parquet")
 @row_options
-@click.option("--id-field", metavar="NAME", help="JSON field or column of the ids, likewise; by default id.")
-@click.option("--id-type", type=click.Choice(["auto", "int", "str"]), default="auto", show_default=True, help="Type of the ids.")
 @click.option("--text", is_flag=True, help="Inputs are text files or folders; make fingerprints in the same way as the store's.")
 @suffix_option
 @click.option(
@@ -95,8 +93,6 @@ def insert(
     radius: int | None,
     output: str,
     rows: Rows,
-    id_field: str | None,
-    id_type: Any,
     text: bool,
     suffix: Sequence[str],
     sync: str,
@@ -137,9 +133,7 @@ def insert(
         width = known.width
         source: Any = documents.reader(inputs, queries.fingerprinter_of(known), suffix, notices) if text else None
     if source is None:
-        source = open_reader(
-            inputs, id_field=id_field, id_type=id_type, chunk_rows=CHUNK_ROWS, width=Width(width, stored=True), **rows.arguments
-        )
+        source = open_reader(inputs, chunk_rows=CHUNK_ROWS, width=Width(width, stored=True), **rows.arguments)
     counts = _Counts("changed" if upsert else "inserted")
     matches = _writer_of_matches(output, as_json, width) if unmatched else nullcontext()
     with _told(counts), Bars(talk.bars, source) as bars, matches as write:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,6 +17,7 @@ from fpstore.cli.options import (
     output_option,
     pair_radius_option,
     refuse,
+    rename_option,
     row_options,
     store_argument,
     talk_options,
@@ -38,10 +39,9 @@ if TYPE_CHECKING:
 @click.argument("other", metavar="OTHER")
 @pair_radius_option
 @row_options
-@click.option("--id-field", metavar="NAME", help="JSON field or column of the ids, likewise; by default id.")
-@click.option("--id-type", type=click.Choice(["auto", "int", "str"]), default="auto", show_default=True, help="Type of the ids.")
 @output_option("Where to write: .tsv, .csv, .jsonl or .parquet")
 @json_option
+@rename_option
 @memory_option
 @threads_option
 @talk_options
@@ -50,10 +50,9 @@ def join(
     other: str,
     radius: int | None,
     rows: Rows,
-    id_field: str | None,
-    id_type: Any,
     output: str,
     as_json: bool,
+    names: dict[str, str],
     memory: str | None,
     threads: int | None,
     talk: Talk,
@@ -66,6 +65,7 @@ def join(
 
     $ fpstore join crawl.fps monday.fps --radius 2 --no-progress
     $ fpstore join crawl.fps new.tsv --output pairs.parquet --memory 4GiB --threads 2 --quiet
+    $ fpstore join crawl.fps new.tsv --rename a=stored --rename b=new --output pairs.jsonl
     $ fpstore join crawl.fps crawl.jsonl --fingerprint-field hash --id-field url --id-type str --json
     $ fpstore join crawl.fps hashes.csv --format csv --fingerprint-field hash --id-field url --decimal --signed
     """
@@ -80,12 +80,10 @@ def join(
             refuse(ROW_PARAMETERS, "is for files, and OTHER is a store")
             theirs = stack.enter_context(fpstore.open(other))
         else:
-            theirs = open_reader(
-                other, id_field=id_field, id_type=id_type, width=Width(opened.width, stored=True), **rows.arguments
-            )
+            theirs = open_reader(other, width=Width(opened.width, stored=True), **rows.arguments)
         bars = stack.enter_context(Bars(talk.bars))
         found = 0
-        with open_writer(output, format="jsonl" if as_json else None, columns=COLUMNS, width=opened.width) as writer:
+        with open_writer(output, format="jsonl" if as_json else None, columns=COLUMNS, width=opened.width, names=names) as writer:
             for batch in opened.join(theirs, radius, memory=memory, threads=threads):
                 for data in batch.rows_of_ids():
                     writer.write(data)

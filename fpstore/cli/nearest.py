@@ -6,29 +6,33 @@ import click
 
 from fpstore.cli import queries as asking
 from fpstore.cli import types
-from fpstore.cli.verb import Verb
+from fpstore.cli.verb import Search
 
 count_option = click.option(
     "-k", "--count", "most", type=types.COUNT, default=1, show_default=True, metavar="N", help="How many fingerprints per query."
 )
 
 
-@click.command(cls=Verb)
+@click.command(cls=Search)
 @asking.request_options(count_option, "--max-radius", help="Largest distance of a match, up to the width; by default any.")
-def nearest(request: asking.Request) -> None:
-    """Find the stored fingerprints that are nearest to each query FP, at any distance, and their ids.
+def nearest(request: asking.Request) -> int:
+    r"""Find the stored fingerprints that are nearest to each query FP, at any distance, and their ids.
 
     Of equally distant fingerprints the smallest come first. Small radii are looked up; queries that have too few
-    matches there are answered by a scan. The output is that of fpstore probe.
+    matches there are answered by a scan. The output and the exit codes are those of fpstore probe.
 
     $ fpstore nearest crawl.fps 9d3a5b1c00f7e642
     $ fpstore nearest crawl.fps 9d3a5b1c00f7e642 0x2a --count 10 --max-radius 16
-    $ fpstore nearest crawl.fps --decimal 42 -k 3 --json --quiet
+    $ fpstore nearest crawl.fps --decimal 42 -k 3 --json
+    $ fpstore nearest crawl.fps 0x2a --max-radius 8 --quiet
     $ fpstore nearest crawl.fps --decimal --signed -- -1
     $ fpstore nearest crawl.fps --input queries.npy -k 5 --output matches.parquet --threads 2 --no-progress
     $ cut -f 1 crawl.tsv | fpstore nearest crawl.fps --input - --format txt
     $ fpstore nearest crawl.fps --input crawl.jsonl --fingerprint-field hash --output matches.jsonl
+    $ fpstore nearest crawl.fps --input crawl.jsonl --fingerprint-field hash --id-field url --id-type str --json
     $ fpstore nearest crawl.fps --input new.tsv --with-queries
+    $ fpstore nearest crawl.fps --input new.tsv --rename query_id=url --rename id=near --output matches.parquet
+    $ tr "\n" "\0" < new.tsv | fpstore nearest crawl.fps --input - --null
     $ fpstore nearest notes.fps --text draft.txt
     $ fpstore nearest notes.fps --text notes --suffix .txt -k 2
     """
@@ -37,7 +41,7 @@ def nearest(request: asking.Request) -> None:
     count = request.most
     assert count is not None
     with fpstore.open(request.store) as opened:
-        asking.run(
+        return asking.run(
             opened,
             request,
             lambda part: opened.nearest(part, count, max_radius=request.radius, threads=request.threads),

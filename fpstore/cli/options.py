@@ -15,8 +15,9 @@ from fpstore.building.target import refuse_inside_store
 from fpstore.cli import types
 from fpstore.cli.streams import CLOSED, output_is_closed
 from fpstore.design.planner import PREFER, STORAGE
-from fpstore.errors import StorageError
+from fpstore.errors import StorageError, show
 from fpstore.io import FORMATS
+from fpstore.io.source import LINE_FORMATS
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Decorator = Callable[[Any], Any]
@@ -66,19 +67,58 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON."
 json_lines_option = click.option("--json", "as_json", is_flag=True, help="Write JSON lines, one object per query.")
 
 
-def output_option(text: str) -> Decorator:
+null_option = click.option(
+    "-0",
+    "--null",
+    is_flag=True,
+    help="Lines of --input and of the output end with a zero byte, as grep -z and xargs -0 have it; ids may hold line feeds.",
+)
+
+
+def _read_names(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for text in value:
+        old, _, new = text.partition("=")
+        if not old or not new:
+            raise click.UsageError(f"--rename: must be OLD=NEW, got {show(text)}", ctx)
+        if old in names:
+            raise click.UsageError(f"--rename: the column {show(old)} is renamed twice", ctx)
+        names[old] = new
+    return names
+
+
+rename_option = click.option(
+    "--rename",
+    "names",
+    multiple=True,
+    metavar="OLD=NEW",
+    callback=_read_names,
+    help="Another name for a column of the output; may be repeated. Delimited text then begins with a line of the names.",
+)
+
+
+def ends_with_null(null: bool, reads_lines: bool, output_format: str) -> bool:
+    """Whether lines of the output end with a zero byte; a usage error for --null where there are no lines at all."""
+    writes_lines = output_format in LINE_FORMATS
+    if null and not (reads_lines or writes_lines):
+        types.fail(f"--null is for lines ({', '.join(LINE_FORMATS)}), and neither input nor output has any")
+    return null and writes_lines
+
+
+def output_option(text: str, check: Callable[[click.Context, click.Parameter, str], str] | None = None) -> Decorator:
     """Return the option ``-o``."""
     return click.option(
         "-o",
         "--output",
         metavar="FILE",
         default="-",
-        callback=_check_output,
+        callback=check or check_output,
         help=f"{text}; by default standard output.",
     )
 
 
-def _check_output(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+def check_output(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    """Refuse an output that cannot be written to."""
     if value == "-" and output_is_closed():
         raise StorageError(CLOSED)
     if value != "-":
@@ -132,16 +172,26 @@ class Talk:
             complain(message)
 
 
+_no_progress_option = click.option(
+    "--no-progress",
+    is_flag=True,
+    help="Do not show a progress bar (the default when standard error is not a terminal).",
+)
 talk_options = grouped(
     "talk",
     Talk,
     click.option("-q", "--quiet", is_flag=True, help="Write nothing to standard error but errors."),
-    click.option(
-        "--no-progress",
-        is_flag=True,
-        help="Do not show a progress bar (the default when standard error is not a terminal).",
-    ),
+    _no_progress_option,
 )
+search_talk_options = grouped(
+    "talk",
+    Talk,
+    click.option(
+        "-q", "--quiet", is_flag=True, is_eager=True,
+        help="Write nothing but errors, and stop at the first match: the exit code says whether there is one.",
+    ),
+    _no_progress_option,
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,6 +202,8 @@ class Rows:
     decimal: bool
     signed: bool
     fingerprint_field: str | None
+    id_field: str | None
+    id_type: Any
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -159,7 +211,8 @@ class Rows:
         return dataclasses.asdict(self)
 
 
-ROW_PARAMETERS = {"format", "decimal", "signed", "fingerprint_field", "id_field", "id_type"}
+ID_PARAMETERS = {"id_field", "id_type"}
+ROW_PARAMETERS = {"format", "decimal", "signed", "fingerprint_field", *ID_PARAMETERS}
 
 row_options = grouped(
     "rows",
@@ -181,4 +234,8 @@ row_options = grouped(
         help="JSON field, Parquet column, or column in the header of a CSV or TSV file, of the fingerprints; "
         "by default fingerprint.",
     ),
-)
+    click.option("--id-field", metavar="NAME", help="JSON field or column of the ids, likewise; by default id."),
+    click.option(
+        "--id-type", type=click.Choice(["auto", "int", "str"]), default="auto", show_default=True, help="Type of the ids."
+    ),
+)  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+import numpy as np
 
 from fpstore.cli.options import (
     Talk,
@@ -10,6 +11,7 @@ from fpstore.cli.options import (
     memory_option,
     output_option,
     pair_radius_option,
+    rename_option,
     store_argument,
     talk_options,
     threads_option,
@@ -18,41 +20,62 @@ from fpstore.cli.output import count
 from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb
 
-SAME = "{} with the fingerprint of another one: fpstore cluster brings them together"
+SAME = "{} with the fingerprint of another one: fpstore cluster brings them together, --duplicates pairs them"
 COLUMNS = ("a", "b", "distance", "id_a", "id_b")
 
 
 @click.command(cls=Verb)
 @store_argument
 @pair_radius_option
+@click.option(
+    "--duplicates", is_flag=True, help="Also write each two documents with the same fingerprint, first and at distance 0."
+)
 @output_option("Where to write: .tsv, .csv, .jsonl or .parquet")
 @json_option
+@rename_option
 @memory_option
 @threads_option
 @talk_options
 def pairs(
-    store: str, radius: int | None, output: str, as_json: bool, memory: str | None, threads: int | None, talk: Talk
+    store: str,
+    radius: int | None,
+    duplicates: bool,
+    output: str,
+    as_json: bool,
+    names: dict[str, str],
+    memory: str | None,
+    threads: int | None,
+    talk: Talk,
 ) -> None:
     """Find all pairs of documents whose fingerprints differ in at least one bit, and in at most so many.
 
     Writes a line `a b distance id_a id_b` per pair of ids, the lesser fingerprint first, separated by tabs, without a
     header, with fingerprints in hexadecimal; with --json, an object per line. Documents with the same fingerprint are not
-    a pair here: fpstore cluster brings them together, and fpstore export lists them.
+    a pair, but with --duplicates each two of them are: n documents are n (n - 1) / 2 lines. fpstore cluster brings them
+    together in n.
 
     $ fpstore pairs crawl.fps --radius 2 --quiet
     $ fpstore pairs crawl.fps --output pairs.parquet --memory 4GiB --threads 2
+    $ fpstore pairs crawl.fps --rename id_a=url --rename id_b=other --output pairs.csv
+    $ fpstore pairs crawl.fps --radius 0 --duplicates
     $ fpstore pairs crawl.fps --json --no-progress
     """
     import fpstore
     from fpstore.io import open_writer
 
     with fpstore.open(store) as opened, Bars(talk.bars) as bars:
-        found = 0
-        with open_writer(output, format="jsonl" if as_json else None, columns=COLUMNS, width=opened.width) as writer:
-            for batch in opened.pairs(radius, memory=memory, threads=threads):
+        found = shared = 0
+        with open_writer(output, format="jsonl" if as_json else None, columns=COLUMNS, width=opened.width, names=names) as writer:
+            for batch in opened.pairs(radius, duplicates=duplicates, memory=memory, threads=threads):
                 for data in batch.rows_of_ids():
                     writer.write(data)
-                found += len(batch)
-                bars("finding pairs", found)
+                found += int(np.count_nonzero(batch.distances))
+                shared += int(np.count_nonzero(batch.distances == 0))
+                bars("finding pairs", found + shared)
         same = len(opened.ids) - len(opened)
-    talk.note(f"{count(found, 'pair')} of fingerprints" + (f"; {SAME.format(count(same, 'document'))}" if same else ""))
+    told = f"{count(found, 'pair')} of fingerprints"
+    if duplicates:
+        told += f"; {count(shared, 'fingerprint')} of several documents"
+    elif same:
+        told += f"; {SAME.format(count(same, 'document'))}"
+    talk.note(told)

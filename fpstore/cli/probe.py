@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 
 from fpstore.cli import queries as asking
-from fpstore.cli.verb import Verb
+from fpstore.cli.verb import Search
 
 
-@click.command(cls=Verb)
+@click.command(cls=Search)
 @asking.request_options(help="Largest distance of a match, up to the store's width; by default the store's radius.")
-def probe(request: asking.Request) -> None:
-    """Find every stored fingerprint within the radius of each query FP, and its ids.
+def probe(request: asking.Request) -> int:
+    r"""Find every stored fingerprint within the radius of each query FP, and its ids.
 
     Writes a line `query fingerprint distance id` per id of each match, separated by tabs, without a header, with
     fingerprints in hexadecimal. With --json, writes an object per query: {"query": ..., "matches":
@@ -19,17 +19,24 @@ def probe(request: asking.Request) -> None:
     as a column. With --input, JSON and Parquet also have the "row" of the query, counted from 0 over all queries, and its
     "query_id" if the input has ids. Lines have these as further columns with --with-queries.
 
+    Lines that come through a pipe, a socket or a terminal are answered at once. So a program can hold this open, write a
+    line and read a line: with --json, each query has one, even without a match.
+
     A radius above the store's is answered by a scan, with a note of what to build instead. With --limit, objects have
-    "more": whether there are more matches. Finding nothing is not an error: the exit code is 0.
+    "more": whether there are more matches. The exit code is 0 if a query has a match, 1 if none has, and 2 after an error.
 
     $ fpstore probe crawl.fps 9d3a5b1c00f7e642 0x2a --radius 2
-    $ fpstore probe crawl.fps --decimal 42 --json --quiet
+    $ fpstore probe crawl.fps --decimal 42 --json
+    $ fpstore probe crawl.fps 0x2a --quiet
     $ fpstore probe crawl.fps --decimal --signed -- -1
     $ fpstore probe crawl.fps --input queries.npy --output matches.parquet --threads 2 --no-progress
     $ cut -f 1 crawl.tsv | fpstore probe crawl.fps --input - --format txt
     $ fpstore probe crawl.fps --input crawl.jsonl --fingerprint-field hash --output matches.jsonl
     $ fpstore probe crawl.fps --input queries.npy --limit 10 --json
+    $ fpstore probe crawl.fps --input crawl.jsonl --fingerprint-field hash --id-field url --id-type str --json
     $ fpstore probe crawl.fps --input new.tsv --with-queries
+    $ fpstore probe crawl.fps --input new.tsv --rename query_id=url --rename id=near --output matches.parquet
+    $ tr "\n" "\0" < new.tsv | fpstore probe crawl.fps --input - --null
     $ fpstore probe notes.fps --text draft.txt
     $ fpstore probe notes.fps --text notes --suffix .txt --json
     """
@@ -37,9 +44,6 @@ def probe(request: asking.Request) -> None:
 
     with fpstore.open(request.store) as opened:
         radius = opened.radius if request.radius is None else request.radius
-        if asking.scan_notice(opened, request.radius, request.talk):
-            asking.run(
-                opened, request, lambda part: opened.scan(part, radius, request.threads, limit=request.most), scanning=True
-            )
-        else:
-            asking.run(opened, request, lambda part: opened.probe_many(part, radius, request.threads, limit=request.most), False)
+        scanning = asking.scan_notice(opened, request.radius, request.talk)
+        ask = opened.scan if scanning else opened.probe_many
+        return asking.run(opened, request, lambda part: ask(part, radius, request.threads, limit=request.most), scanning)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import chain, compress, islice
 from pathlib import Path
@@ -17,17 +17,22 @@ import numpy.typing as npt
 from fpstore.aliases import Bytes, Lims, Words
 from fpstore.cli import documents, types
 from fpstore.cli.options import (
+    ID_PARAMETERS,
     ROW_PARAMETERS,
     Decorator,
     Rows,
     Talk,
+    check_output,
+    ends_with_null,
     grouped,
     json_lines_option,
+    null_option,
     output_option,
     refuse,
+    rename_option,
     row_options,
+    search_talk_options,
     store_argument,
-    talk_options,
     threads_option,
 )
 from fpstore.cli.progress import Bars
@@ -36,7 +41,8 @@ from fpstore.io import SUFFIXES, Chunk, check_fingerprints, open_reader, open_wr
 from fpstore.io.digits import Digits, check_signed, read_digits
 from fpstore.io.reader import format_of
 from fpstore.io.sink import Sink
-from fpstore.io.tables import taken
+from fpstore.io.source import LINE_FORMATS
+from fpstore.io.tables import renamed, taken
 from fpstore.query.advice import scan_advice
 from fpstore.query.matches import Match, Matches
 from fpstore.store import Store
@@ -47,7 +53,9 @@ SCANNED_AT_ONCE = 1 << 10  # more would not be faster, and a signal waits until 
 FIRST_QUERIES = 1 << 8
 MOST_ROWS = 1 << 20  # of matches held at once, as estimated from the queries before
 JSON_LINES = ".jsonl"
+MATCHED, UNMATCHED = 0, 1  # exit codes, as those of grep
 COLUMNS = ("query", "fingerprint", "distance", "id")
+MATCH_FIELDS = ("fingerprint", "distance", "ids")  # of JSON
 
 Write = Callable[..., int]  # of the queries, their matches and, if own rows are left out of these, their ids
 
@@ -61,6 +69,7 @@ class Queries:
     with_queries: bool
     text: bool
     suffix: tuple[str, ...]
+    null: bool
 
 
 query_options = grouped(
@@ -69,7 +78,7 @@ query_options = grouped(
     click.argument("words", metavar="[FP...]", nargs=-1),
     click.option(
         "--input", multiple=True, metavar="FILE",
-        help="Read queries from a file; - is standard input; may be repeated.",
+        help="Read queries from a file; - is standard input, of which lines are answered as they come; may be repeated.",
     ),
     click.option("--with-queries", is_flag=True, help="Add columns with the row and the id of the query."),
     click.option(
@@ -78,6 +87,7 @@ query_options = grouped(
         "make fingerprints in the same way as the store's.",
     ),
     documents.suffix_option,
+    null_option,
 )  # fmt: skip
 
 
@@ -110,6 +120,7 @@ class Request:
     rows: Rows
     output: str
     as_json: bool
+    names: dict[str, str]
     threads: int | None
     talk: Talk
 
@@ -133,46 +144,84 @@ def request_options(most: Decorator = limit_option, name: str = "--radius", **ra
         click.option("-r", name, "radius", type=types.RADIUS, metavar="N", **radius),
         most,
         row_options,
-        output_option("Where to write the matches: .tsv, .csv, .jsonl or .parquet"),
+        output_option("Where to write the matches: .tsv, .csv, .jsonl or .parquet", _check_output),
         json_lines_option,
+        rename_option,
         threads_option,
-        talk_options,
+        search_talk_options,
     )
 
 
-def run(store: Store, request: Request, answer: Callable[[Words], Matches], scanning: bool) -> None:
-    """Answer all queries and write the matches, in bounded memory."""
+def _check_output(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    return value if ctx.params["quiet"] else check_output(ctx, parameter, value)  # nothing is written to it
+
+
+def run(store: Store, request: Request, answer: Callable[[Words], Matches], scanning: bool) -> int:
+    """Answer all queries and write the matches, in bounded memory; return the exit code: 0 if there is a match, else 1.
+
+    If it is quiet, write nothing, and stop at the first match.
+    """
+    if request.talk.quiet:
+        refuse({"output"}, "does not go with --quiet, which writes nothing")
     types.usage_error_for_radius(request.radius, store.width)
     notices = documents.Notices()
     chunks, total = _chunks(store, request.queries, request.rows, notices)
     json_lines = is_json(request.output, request.as_json)
-    most = SCANNED_AT_ONCE if scanning else CHUNK_QUERIES
-    at_once, done, cut_off = FIRST_QUERIES, 0, 0
+    so_far = _SoFar()
     with ExitStack() as stack:
         bars = stack.enter_context(Bars(request.talk.bars, chunks if hasattr(chunks, "bytes_total") else None))
         begun = iter(chunks)
         first = list(islice(begun, 1))  # it tells whether the queries have ids
-        with_ids = first[0].ids is not None if first else request.queries.text
-        write = stack.enter_context(_writer(request, json_lines, with_ids, store.width))
-        for chunk in chain(first, begun):
-            start = 0
-            while start < len(chunk.fingerprints):
-                end = start + at_once
-                part = Chunk(chunk.fingerprints[start:end], None if chunk.ids is None else chunk.ids[start:end])
-                matches = answer(part.fingerprints)
-                cut_off += 0 if matches.more is None else int(matches.more.sum())
-                written = write(part, matches)
-                start += len(part.fingerprints)
-                done += len(part.fingerprints)
-                bars("scanning" if scanning else "probing", done, total)
-                if written > MOST_ROWS:
-                    at_once = max(1, at_once // 4)
-                elif written < MOST_ROWS // 8:
-                    at_once = min(most, at_once * 4)
+        with_ids = first[0].ids is not None if first else request.queries.text or "query_id" in request.names
+        writer = nullcontext(_count) if request.talk.quiet else _writer(request, json_lines, with_ids, store.width)
+        write = stack.enter_context(writer)
+        for part in _parts(chain(first, begun), SCANNED_AT_ONCE if scanning else CHUNK_QUERIES, so_far):
+            matches = answer(part.fingerprints)
+            so_far.add(matches, write(part, matches))
+            bars("scanning" if scanning else "probing", so_far.queries, total)
+            if so_far.found and request.talk.quiet:
+                return MATCHED
     notices.report(request.talk)
-    if cut_off:
-        few = f"{cut_off:,} {'query has' if cut_off == 1 else 'queries have'}"
+    if so_far.cut_off:
+        few = f"{so_far.cut_off:,} {'query has' if so_far.cut_off == 1 else 'queries have'}"
         request.talk.note(f"{few} more matches than --limit {request.most}: only the nearest are written")
+    return MATCHED if so_far.found else UNMATCHED
+
+
+@dataclass
+class _SoFar:
+    """What has been answered."""
+
+    queries: int = 0
+    cut_off: int = 0  # queries with more matches than the limit
+    found: bool = False
+    rows: int = 0  # of the last part
+
+    def add(self, matches: Matches, rows: int) -> None:
+        self.queries += len(matches)
+        self.cut_off += 0 if matches.more is None else int(matches.more.sum())
+        self.found = self.found or len(matches.fingerprints) > 0
+        self.rows = rows
+
+
+def _parts(chunks: Iterable[Chunk], most: int, so_far: _SoFar) -> Iterator[Chunk]:
+    """Yield the queries to answer at once: more while they have few matches, fewer while they have many."""
+    at_once = FIRST_QUERIES
+    for chunk in chunks:
+        start = 0
+        while start < len(chunk.fingerprints):
+            end = start + at_once
+            yield Chunk(chunk.fingerprints[start:end], None if chunk.ids is None else chunk.ids[start:end])
+            start = end
+            if so_far.rows > MOST_ROWS:
+                at_once = max(1, at_once // 4)
+            elif so_far.rows < MOST_ROWS // 8:
+                at_once = min(most, at_once * 4)
+
+
+def _count(queries: Chunk, matches: Matches) -> int:
+    """Write nothing."""
+    return len(matches.fingerprints)
 
 
 def scan_notice(store: Store, radius: int | None, talk: Talk) -> bool:
@@ -194,11 +243,14 @@ def _chunks(store: Store, queries: Queries, rows: Rows, notices: documents.Notic
     refuse(documents.FOLDER_PARAMETERS, "needs --text")
     if not queries.words and not queries.input:
         raise click.UsageError("give fingerprints, --input FILE or --text FILE", click.get_current_context())
+    if queries.words or not queries.input:
+        refuse(ID_PARAMETERS, "is for --input, and does not go with fingerprints as arguments, which have no ids")
     given = parse_words(queries.words, rows.decimal, store.width, rows.signed)
     if not queries.input:
         return [Chunk(given, None)], len(given)
     stored = Width(store.width, stored=True)
-    reader = open_reader(queries.input, chunk_rows=CHUNK_QUERIES, width=stored, **rows.arguments)
+    null = queries.null and _have_lines(queries.input, rows)
+    reader = open_reader(queries.input, chunk_rows=CHUNK_QUERIES, width=stored, unbuffered=True, null=null, **rows.arguments)
     if not len(given):
         return reader, reader.rows
     total = None if reader.rows is None else reader.rows + len(given)
@@ -251,20 +303,27 @@ def is_json(output: str, as_json: bool) -> bool:
 
 
 def _writer(request: Request, json_lines: bool, with_ids: bool, width: int) -> AbstractContextManager[Write]:
-    queries = request.queries
+    queries, names = request.queries, request.names
     told = Told(bool(queries.input) or queries.with_queries, "document" if queries.text else "query_id")
+    form = "jsonl" if json_lines else format_of(request.output, None)
+    null = ends_with_null(queries.null, _have_lines(queries.input, request.rows), form)
     if json_lines:
-        return json_lines_writer(request.output, width, told)
-    if not (queries.with_queries or format_of(request.output, None) == "parquet"):
-        return rows_writer(request.output, width)
-    return rows_writer(request.output, width, [*(["row"] if told.row else []), *([told.id] if with_ids else [])])
+        return json_lines_writer(request.output, width, told, names, null)
+    columns = [*(["row"] if told.row else []), *([told.id] if with_ids else [])]
+    return rows_writer(request.output, width, columns if queries.with_queries or form == "parquet" else [], names, null)
+
+
+def _have_lines(inputs: Sequence[str], rows: Rows) -> bool:
+    return any(format_of(path, rows.format) in LINE_FORMATS for path in inputs)
 
 
 @contextmanager
-def rows_writer(output: str, width: int, told: Sequence[str] = ()) -> Iterator[Write]:
+def rows_writer(
+    output: str, width: int, told: Sequence[str] = (), names: Mapping[str, str] | None = None, null: bool = False
+) -> Iterator[Write]:
     """One row per id: the four columns, then those told of the query: its ``row``, and its id by another name."""
     before = 0
-    with open_writer(output, columns=[*COLUMNS, *told], width=width) as writer:
+    with open_writer(output, columns=[*COLUMNS, *told], width=width, names=names, null=null) as writer:
 
         def write(queries: Chunk, matches: Matches, own: Words | list[str] | None = None) -> int:
             nonlocal before
@@ -281,11 +340,12 @@ def rows_writer(output: str, width: int, told: Sequence[str] = ()) -> Iterator[W
                 "distance": matches.distances[of_match],
                 "id": ids,
             }
-            names: Any = queries.ids
+            query_ids: Any = queries.ids
             for name in told:
-                data[name] = of_query.astype(np.uint64) + np.uint64(before) if name == "row" else taken(names, of_query)
+                data[name] = of_query.astype(np.uint64) + np.uint64(before) if name == "row" else taken(query_ids, of_query)
             before += len(matches)
             writer.write(data)
+            writer.flush()
             return len(of_match)
 
         yield write
@@ -306,39 +366,46 @@ def _without(found: Sequence[Match], own: int | str) -> list[Match]:
 
 
 @contextmanager
-def json_lines_writer(output: str, bits: int, told: Told = NOTHING_MORE) -> Iterator[Write]:
+def json_lines_writer(
+    output: str, bits: int, told: Told = NOTHING_MORE, names: Mapping[str, str] | None = None, null: bool = False
+) -> Iterator[Write]:
     """One object per query, even without a match; it begins with what is told of the query."""
-    width, before = Width(bits), 0
-    sink = Sink(output)
+    width, before, end = Width(bits), 0, "\0" if null else "\n"
     encode = json.JSONEncoder(ensure_ascii=False).encode
-    try:
+    with Sink(output) as sink:
 
         def write(queries: Chunk, matches: Matches, own: Words | list[str] | None = None) -> int:
             nonlocal before
             lines, rows = [], 0
-            names = queries.ids.tolist() if isinstance(queries.ids, np.ndarray) else queries.ids
+            ids = queries.ids.tolist() if isinstance(queries.ids, np.ndarray) else queries.ids
+            fields = _fields(told, ids is not None, matches.more is not None, names)
+            fingerprint, distance, match_ids = (fields[name] for name in MATCH_FIELDS)
             texts = width.texts(check_fingerprints(queries.fingerprints, width))
             for number, (query, found) in enumerate(zip(texts, matches, strict=True)):
-                record: dict[str, Any] = {"row": before + number} if told.row else {}
-                if names is not None:
-                    record[told.id] = names[number]
-                record["query"] = query
+                record: dict[str, Any] = {fields["row"]: before + number} if told.row else {}
+                if ids is not None:
+                    record[fields[told.id]] = ids[number]
+                record[fields["query"]] = query
                 if own is not None:
                     found = _without(found, own[number])
-                record["matches"] = [
-                    {"fingerprint": width.text(match.fingerprint), "distance": match.distance, "ids": match.ids}
+                record[fields["matches"]] = [
+                    {fingerprint: width.text(match.fingerprint), distance: match.distance, match_ids: match.ids}
                     for match in found
                 ]
                 if matches.more is not None:
-                    record["more"] = bool(matches.more[number])
+                    record[fields["more"]] = bool(matches.more[number])
                 rows += sum(len(match.ids) for match in found)
-                lines.append(encode(record) + "\n")
+                lines.append(encode(record) + end)
             before += len(matches)
             sink.write("".join(lines).encode("utf-8"))
+            sink.flush()
             return rows
 
         yield write
-        sink.commit()
-    except BaseException:
-        sink.abort()
-        raise
+
+
+def _fields(told: Told, with_ids: bool, with_more: bool, names: Mapping[str, str] | None) -> dict[str, str]:
+    """Return what the fields of the objects are called, in the outer ones and in their matches."""
+    more = ["more"] if with_more else []
+    fields = [*(["row"] if told.row else []), *([told.id] if with_ids else []), "query", "matches", *more, *MATCH_FIELDS]
+    return dict(zip(fields, renamed(fields, names), strict=True))

@@ -13,9 +13,17 @@ EXAMPLE = "$ "
 class Verb(click.Command):
     """A command; a paragraph of its docstring that starts with ``$`` is not wrapped."""
 
+    failure = 1  # the exit code of an error
+
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.help = keep_lines(self.help)
+
+
+class Search(Verb):
+    """A command with the exit codes of grep: 0 if there is a match, 1 if there is none, 2 after an error."""
+
+    failure = 2
 
 
 class VerbGroup(click.Group):

@@ -23,7 +23,7 @@ _PAD = bytes(max(_DECIMAL_DIGITS.values()))
 _LIMB_DIGITS, _LIMB_BITS = 9, 32  # of large decimal numbers
 
 _NO_DIGIT = 255
-_NEWLINE, _RETURN, _COMMENT, _ZERO, _MINUS = b"\n\r#0-"
+_RETURN, _COMMENT, _ZERO, _MINUS = b"\r#0-"
 
 _NIBBLE = np.full(256, _NO_DIGIT, dtype=np.uint8)
 _NIBBLE[list(b"0123456789")] = range(10)
@@ -43,14 +43,14 @@ class Lines(NamedTuple):
 
 
 def parse_block(
-    block: bytes, separators: bytes, digits: Digits, kind: IdKind | None = None, plain: bool = False
+    block: bytes, separators: bytes, digits: Digits, kind: IdKind | None = None, plain: bool = False, end: bytes = b"\n"
 ) -> tuple[Words, IdColumn] | None:
-    r"""Parse lines of ``fingerprint`` or ``fingerprint separator id``, all of one kind, each ending in ``\n``.
+    """Parse lines of ``fingerprint`` or ``fingerprint separator id``, all of one kind, each with its end.
 
     Returns None if a line of the block is irregular. Ids are strings unless ``kind`` is "int"; with ``plain``,
     integers with leading zeros are irregular.
     """
-    lines = _split(block, separators)
+    lines = _split(block, separators, end)
     if lines is None:
         return None
     fingerprints = _parse_fingerprints(lines, digits)
@@ -90,14 +90,15 @@ def parse_texts(texts: list[str], digits: Digits) -> Words | None:
     return columns[0] if columns is not None and alike else None
 
 
-def _split(block: bytes, separators: bytes) -> Lines | None:
+def _split(block: bytes, separators: bytes, end: bytes) -> Lines | None:
     data = _PAD + block  # a slice that ends anywhere in the block may begin before it
     buffer = np.frombuffer(data, dtype=np.uint8)
-    ends = np.flatnonzero(buffer == _NEWLINE)
+    ends = np.flatnonzero(buffer[len(_PAD) :] == ord(end)) + len(_PAD)
     starts = np.empty_like(ends)
     starts[0] = len(_PAD)
     starts[1:] = ends[:-1] + 1
-    ends = ends - (buffer[ends - 1] == _RETURN)
+    if end == b"\n":
+        ends = ends - (buffer[ends - 1] == _RETURN)
     skipped = (ends == starts) | (buffer[starts] == _COMMENT)
     if skipped.any():
         starts, ends = starts[~skipped], ends[~skipped]

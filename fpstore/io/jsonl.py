@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -24,7 +25,7 @@ class JsonlSource(LineSource):
     """One JSON lines input."""
 
     def __init__(self, file: InputFile, fields: Fields, block_bytes: int = BLOCK_BYTES) -> None:
-        super().__init__(file, block_bytes)
+        super().__init__(file, fields, block_bytes)
         self._digits, self._width = fields.digits, fields.width
         self._fingerprint_field = fields.fingerprint or "fingerprint"
         self._id_field = fields.id or "id"
@@ -33,12 +34,15 @@ class JsonlSource(LineSource):
     def batches(self, rule: IdRule) -> Iterator[Batch]:
         """Yield the rows of successive blocks."""
         for block, first in self.blocks():
-            yield self._parse_alike(block, rule) or self.parse_lines(block, first, rule)
+            yield from self.parsed(block, first, partial(self._batch, rule))
+
+    def _batch(self, rule: IdRule, block: bytes, first: int) -> Batch:
+        return self._parse_alike(block, rule) or self.parse_lines(block, first, rule)
 
     def _parse_alike(self, block: bytes, rule: IdRule) -> Batch | None:
         """Parse a block of uniform rows, column by column; None if they are not uniform, or one is wrong."""
         try:
-            lines = block.decode("utf-8").split("\n")[:-1]
+            lines = block.decode("utf-8").split(self.end.decode())[:-1]
             decoded = list(map(_raw_decode, lines))
             if any(line[end:] not in ("", "\r") for line, (_, end) in zip(lines, decoded, strict=True)):
                 return None
@@ -78,8 +82,8 @@ class JsonlSource(LineSource):
         """Parse a block row by row; the error names the first bad line."""
         fingerprints: list[int] = []
         ids: list[int | str] = []
-        for line, raw in enumerate(block.split(b"\n")[:-1], first):
-            if not raw.strip(b" \t\r"):
+        for line, raw in enumerate(block.split(self.end)[:-1], first):
+            if not raw.strip(b" \t\r\n"):
                 continue
             try:
                 row = parse_object(raw)

@@ -14,7 +14,7 @@ from fpstore.io.check import is_plain_integer
 from fpstore.io.digits import check_signed
 from fpstore.io.jsonl import JsonlSource
 from fpstore.io.parquet import ParquetSource
-from fpstore.io.source import FORMATS, Batch, Chunk, Fields, IdColumn, IdRule, IdType, InputFile, Source
+from fpstore.io.source import FORMATS, LINE_FORMATS, Batch, Chunk, Fields, IdColumn, IdRule, IdType, InputFile, Source
 from fpstore.io.text import Dialect, TextSource
 from fpstore.string_column import StringColumn
 from fpstore.width import WIDTH_64, Width, check_width
@@ -93,10 +93,13 @@ class Reader:
         held: list[Batch] = []
         held_rows = 0
         for source in self._sources:
-            if source.typed and held:
+            if (source.typed or source.arrives) and held:
                 yield from _decide(held, rule, self._chunk_rows)
                 held, held_rows = [], 0
+            if source.arrives and not source.typed and rule.kind is None:
+                rule.kind = "str"  # nobody knows what comes later
             for batch in source.batches(rule):
+                batch = batch._replace(at_once=source.arrives)
                 if batch.as_integers is None:
                     yield batch
                     continue
@@ -151,6 +154,9 @@ def _cut(batches: Iterable[Batch], rows: int) -> Iterator[Batch]:
             if held_rows == rows:
                 yield _join(held)
                 held, held_rows = [], 0
+        if held and batch.at_once:
+            yield _join(held)
+            held, held_rows = [], 0
     if held:
         yield _join(held)
 
@@ -198,6 +204,12 @@ def format_of(path: str | os.PathLike[str], format_name: str | None) -> str:
     return name
 
 
+def refuse_without_lines(format_name: str) -> None:
+    """Raise InputError for zero bytes as the ends of lines in a format without lines."""
+    if format_name not in LINE_FORMATS:
+        raise InputError(f"null, the zero byte at the end of lines, is for {', '.join(LINE_FORMATS)}, not for {format_name}")
+
+
 def open_reader(
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     *,
@@ -209,6 +221,8 @@ def open_reader(
     chunk_rows: int = CHUNK_ROWS,
     width: int | Width = 64,
     signed: bool = False,
+    unbuffered: bool = False,
+    null: bool = False,
 ) -> Reader:
     r"""Open files of fingerprints, with or without ids, for reading in succession.
 
@@ -233,6 +247,12 @@ def open_reader(
     signed : bool
         Take signed integers as the bits of fingerprints of 32 or 64 bits, in two's complement: int32 and int64 in ``.npy`` and
         Parquet, integers in JSON, and decimal digits after a minus. Unsigned ones are read as before.
+    unbuffered : bool
+        Yield the lines that have come through a pipe, a socket or a terminal without waiting for a chunk of them, so that
+        another program can send a line and wait for what becomes of it. Its ids in delimited text are strings unless
+        ``id_type`` is "int". The rows before a bad line are yielded, too. Files are read in chunks as always.
+    null : bool
+        Lines end with a zero byte instead of a line feed, so that ids may hold line breaks. For txt, tsv, csv and jsonl.
 
     Returns
     -------
@@ -288,7 +308,15 @@ def open_reader(
             check_path(path)
     if sum(os.fspath(name) == "-" for name in names) > 1:
         raise InputError("standard input is named more than once")
-    fields = Fields(decimal, fingerprint_field, id_field, known, check_signed(signed, known))
+    fields = Fields(
+        decimal,
+        fingerprint_field,
+        id_field,
+        known,
+        check_signed(signed, known),
+        check_flag(unbuffered, "unbuffered"),
+        check_flag(null, "null"),
+    )
     sources = [_open_source(name, format, fields, chunk_rows) for name in names]
     return Reader(sources, id_type, chunk_rows, known)
 
@@ -296,6 +324,8 @@ def open_reader(
 def _open_source(path: str | os.PathLike[str], format_name: str | None, fields: Fields, rows: int) -> Source:
     file = InputFile(path)  # first: a file that is missing matters more than its extension
     name = format_of(path, format_name)
+    if fields.null:
+        refuse_without_lines(name)
     if name == "npy" or name in RAW_BITS:
         if fields.id is not None:
             raise InputError(f"{file.name}: a .{name} file has no column {show(fields.id)}", path=file.name)

@@ -89,6 +89,11 @@ class Sink:
             self.file.write(data)
             self.file.seek(0, os.SEEK_END)
 
+    def flush(self) -> None:
+        """Let readers of a stream see what was written."""
+        with self.errors():
+            self.file.flush()
+
     def commit(self) -> None:
         """Make the output durable, and visible under its name."""
         with self.errors():

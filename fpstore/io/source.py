@@ -23,6 +23,7 @@ from fpstore.string_column import StringColumn
 from fpstore.width import WIDTH_64, Width
 
 FORMATS = ("npy", "u32", "u64", "tsv", "csv", "txt", "jsonl", "parquet")
+LINE_FORMATS = ("tsv", "csv", "txt", "jsonl")
 #: Extensions of files in these formats.
 SUFFIXES = tuple(f".{name}" for name in FORMATS)
 
@@ -54,12 +55,13 @@ class Batch(NamedTuple):
     """Rows as a source yields them, with fingerprints as `fpstore.width` describes rows.
 
     ``as_integers`` is set while the type of textual ids is not decided: it parses the same ids as integers, and
-    raises at the first that is not one.
+    raises at the first that is not one. ``at_once`` says that the rows are wanted before others come.
     """
 
     fingerprints: Words
     ids: IdColumn
     as_integers: Callable[[], Words] | None = None
+    at_once: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ class Fields:
     id: str | None = None
     width: Width = WIDTH_64
     signed: bool = False
+    unbuffered: bool = False
+    null: bool = False
 
     @property
     def digits(self) -> Digits:
@@ -153,6 +157,8 @@ class InputFile:
         What messages call it.
     size : int or None
         Bytes, None for streams.
+    arrives : bool
+        Whether it is a pipe, a socket or a terminal, whose bytes come when another program or a person sends them.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -162,9 +168,11 @@ class InputFile:
         self.size: int | None = None
         self._spent = False
         if self.is_stdin:
+            self.arrives = _arrives(_mode_of_stdin())
             return
         with storage_errors(self.name):
             status = Path(self.path).stat()
+            self.arrives = _arrives(status.st_mode)
             if stat.S_ISDIR(status.st_mode):
                 raise InputError(f"{self.name}: is a folder, not a file", path=self.name)
             if stat.S_ISREG(status.st_mode):
@@ -189,11 +197,24 @@ class InputFile:
         yield sys.stdin.buffer
 
 
+def _mode_of_stdin() -> int:
+    try:
+        return os.fstat(sys.stdin.fileno()).st_mode
+    except (AttributeError, OSError, ValueError):  # closed, or not a file of the system
+        return 0
+
+
+def _arrives(mode: int) -> bool:
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode)
+
+
 class Source(ABC):
     """One input of a `Reader`: yields its rows in batches of at most some number of rows."""
 
     #: Whether ids have a type of their own (JSON, Parquet), so that it is not guessed from text.
     typed = True
+    #: Whether its rows are wanted as they come.
+    arrives = False
 
     def __init__(self, file: InputFile) -> None:
         self.file = file

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -94,10 +94,10 @@ def arrow_table(parts: Iterable[Columns], names: Mapping[str, str] | None) -> An
     for part in parts:
         if not chunks:
             chunks = {name: [] for name in part}
-            renamed = _renamed(list(part), names)
+            new = renamed(list(part), names)
         for name, values in part.items():
             chunks[name].append(_array(values))
-    return pyarrow.table([_joined(arrays) for arrays in chunks.values()], renamed)
+    return pyarrow.table([_joined(arrays) for arrays in chunks.values()], new)
 
 
 def taken(values: npt.NDArray[Any] | list[str], places: npt.NDArray[Any]) -> npt.NDArray[Any] | list[str]:
@@ -105,21 +105,21 @@ def taken(values: npt.NDArray[Any] | list[str], places: npt.NDArray[Any]) -> npt
     return [values[place] for place in places.tolist()] if isinstance(values, list) else values[places]
 
 
-def _renamed(columns: list[str], names: Mapping[str, str] | None) -> list[str]:
-    """Return what the columns are called."""
+def renamed(columns: Sequence[str], names: Mapping[str, str] | None) -> list[str]:
+    """Return what the columns are called; InputError for names of other columns, and for two columns of one name."""
     if names is None:
-        return columns
+        return list(columns)
     if not isinstance(names, Mapping):
         raise InputError(f"names must be a dict of columns and their new names, got {show(names)}", got=names)
     for name, other in names.items():
         if name not in columns:
-            raise InputError(f"names: there is no column {show(name)} (columns here: {', '.join(columns)})", got=name)
+            raise InputError(f"there is no column {show(name)} to rename (columns here: {', '.join(columns)})", got=name)
         if not isinstance(other, str) or not other:
-            raise InputError(f"names: the new name of {name!r} must be a string, got {show(other)}", got=other)
-    renamed = [names.get(column, column) for column in columns]
-    if len(set(renamed)) != len(renamed):
-        raise InputError(f"names: two columns would have one name: {', '.join(renamed)}", got=names)
-    return renamed
+            raise InputError(f"the new name of {name!r} must be a string, got {show(other)}", got=other)
+    new = [names.get(column, column) for column in columns]
+    if len(set(new)) != len(new):
+        raise InputError(f"two columns would have one name: {', '.join(new)}", got=names)
+    return new
 
 
 def _array(values: Words | npt.NDArray[Any] | list[str]) -> Any:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -41,9 +42,8 @@ class TextSource(LineSource):
     typed = False
 
     def __init__(self, file: InputFile, fields: Fields, dialect: Dialect, block_bytes: int = BLOCK_BYTES) -> None:
-        super().__init__(file, block_bytes)
+        super().__init__(file, fields, block_bytes)
         self._dialect = dialect
-        self._fields = fields
 
     def batches(self, rule: IdRule) -> Iterator[Batch]:
         """Yield the rows of successive blocks."""
@@ -53,12 +53,12 @@ class TextSource(LineSource):
                 layout, skip = self._find_layout(block, line)
                 if layout is None:
                     continue
-                line += block[:skip].count(b"\n")
+                line += block[:skip].count(self.end)
                 block = block[skip:]
             if block:
-                yield self._batch(block, line, layout, rule)
+                yield from self.parsed(block, line, partial(self._batch, layout, rule))
 
-    def _batch(self, block: bytes, line: int, layout: Layout, rule: IdRule) -> Batch:
+    def _batch(self, layout: Layout, rule: IdRule, block: bytes, line: int) -> Batch:
         fingerprints, ids = self._parse(block, line, layout, rule)
         if ids is None or rule.kind is not None:
             return Batch(fingerprints, ids)
@@ -72,8 +72,8 @@ class TextSource(LineSource):
     def _parse(self, block: bytes, line: int, layout: Layout, rule: IdRule) -> tuple[Words, IdColumn]:
         """Parse a block of whole lines: at once if it is regular, otherwise line by line."""
         if layout.regular and not (self._dialect == "csv" and b'"' in block):
-            fields = self._fields
-            columns = parse_block(block, _SEPARATORS[self._dialect], fields.digits, rule.kind, rule.plain)
+            fields = self.fields
+            columns = parse_block(block, _SEPARATORS[self._dialect], fields.digits, rule.kind, rule.plain, self.end)
             if columns is not None:
                 fingerprints, ids = columns
                 has_ids = ids is not None
@@ -90,15 +90,15 @@ class TextSource(LineSource):
         integers: list[int] = []
         strings: list[str] = []
         comments = layout.fingerprint == 0
-        for number, raw in enumerate(block.split(b"\n")[:-1], line):
-            text = raw.removesuffix(b"\r")
+        for number, raw in enumerate(block.split(self.end)[:-1], line):
+            text = self._without_return(raw)
             if not text.strip(_BLANK) or (comments and text.startswith(b"#")):
                 continue
             try:
                 cells = self._split(text)
                 _check_width(cells, layout)
                 cell = cells[layout.fingerprint].decode("utf-8", "backslashreplace")
-                fingerprints.append(read_digits(cell, self._fields.digits))
+                fingerprints.append(read_digits(cell, self.fields.digits))
                 has_id = layout.id is not None and layout.id < len(cells)
                 identifier = _decode_id(cells[layout.id or 0]) if has_id else None
                 rule.expect(identifier is not None)
@@ -111,7 +111,10 @@ class TextSource(LineSource):
         ids: IdColumn = None
         if rule.has_ids and fingerprints:
             ids = np.array(integers, dtype=np.uint64) if rule.kind == "int" else StringColumn.of(strings)
-        return self._fields.width.rows(fingerprints), ids
+        return self.fields.width.rows(fingerprints), ids
+
+    def _without_return(self, line: bytes) -> bytes:
+        return line if self.fields.null else line.removesuffix(b"\r")
 
     def _split(self, text: bytes) -> list[bytes]:
         if self._dialect == "txt":
@@ -124,8 +127,8 @@ class TextSource(LineSource):
         """Return the layout from the first data line, and the number of bytes to skip; None if there is no such line."""
         start = 0
         while start < len(block):
-            end = block.index(b"\n", start)
-            text = block[start:end].removesuffix(b"\r")
+            end = block.index(self.end, start)
+            text = self._without_return(block[start:end])
             if text.strip(_BLANK) and not text.startswith(b"#"):
                 with located(self.name, line):
                     layout = self._header(self._split(text))
@@ -137,7 +140,7 @@ class TextSource(LineSource):
     def _header(self, cells: list[bytes]) -> Layout | None:
         """Return the layout that a header line describes; None if the line is data."""
         names = [cell.decode("utf-8", "backslashreplace").strip(" \t").lower() for cell in cells]
-        fields = self._fields
+        fields = self.fields
         named = fields.fingerprint is not None or fields.id is not None
         name = fields.fingerprint or "fingerprint"
         if name.lower() not in names:
@@ -171,6 +174,10 @@ def _check_width(cells: list[bytes], layout: Layout) -> None:
 def _split_quoted(text: bytes) -> list[bytes]:
     import csv
 
+    if text.endswith((b"\n", b"\r")):  # which csv.reader would drop
+        raise InputError(
+            f"not valid CSV: a line break outside quotes at the end of {show(text.decode('utf-8', 'backslashreplace'))}"
+        )
     try:
         rows = list(csv.reader([text.decode("utf-8")], strict=True))
     except UnicodeDecodeError:

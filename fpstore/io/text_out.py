@@ -10,8 +10,10 @@ from fpstore.errors import InputError, show
 from fpstore.io.sink import Columns, Encoder, Sink
 from fpstore.width import WIDTH_64, Width
 
-#: Characters that a cell of each dialect cannot hold, because they end a cell.
-_FORBIDDEN = {"tsv": "\t\r\n", "csv": "\r\n", "txt": "\t\r\n ,"}
+#: Characters that a cell of each dialect cannot hold, because they end a cell, and those that end a line.
+_SEPARATORS = {"tsv": "\t", "csv": "", "txt": "\t ,"}
+_LINE_BREAKS = {"\n": "\r\n", "\0": "\0"}
+_QUOTED = ',"\r\n'  # where they occur in a cell of CSV
 _DELIMITERS = {"tsv": "\t", "csv": ",", "txt": "\t"}
 
 _json = json.JSONEncoder(ensure_ascii=False).encode
@@ -20,15 +22,19 @@ _json = json.JSONEncoder(ensure_ascii=False).encode
 class TextEncoder(Encoder):
     """Rows as TSV, CSV or blank-separated text: fingerprints in hexadecimal, quoting only in CSV."""
 
-    def __init__(self, sink: Sink, dialect: str, columns: Mapping[str, str], header: bool, width: Width = WIDTH_64) -> None:
+    def __init__(self, sink: Sink, dialect: str, columns: Mapping[str, str], width: Width = WIDTH_64, end: str = "\n") -> None:
         self._sink = sink
         self._width = width
         self._dialect = dialect
         self._columns = columns
         self._delimiter = _DELIMITERS[dialect]
-        if header:
-            names = self._cells("the header", list(columns))
-            sink.write((self._delimiter.join(names) + "\n").encode("utf-8"))
+        self._end = end
+        self._forbidden = _SEPARATORS[dialect] + _LINE_BREAKS[end]
+
+    def write_header(self) -> None:
+        """Write the names of the columns."""
+        names = self._cells("the header", list(self._columns))
+        self._sink.write((self._delimiter.join(names) + self._end).encode("utf-8"))
 
     def write(self, data: Columns) -> None:
         """Append rows."""
@@ -41,29 +47,30 @@ class TextEncoder(Encoder):
             for name, column in zip(data, cells, strict=True)
         ]
         lines = map(self._delimiter.join, zip(*checked, strict=True))
-        self._sink.write(("\n".join(lines) + "\n").encode("utf-8"))
+        self._sink.write((self._end.join(lines) + self._end).encode("utf-8"))
 
     def _cells(self, name: str, values: list[str]) -> list[str]:
         joined = "".join(values)
-        forbidden = _FORBIDDEN[self._dialect]
-        if any(character in joined for character in forbidden):
-            value = next(value for value in values if set(value) & set(forbidden))
+        if any(character in joined for character in self._forbidden):
+            value = next(value for value in values if set(value) & set(self._forbidden))
+            held = "a line break" if self._end == "\n" else "a zero byte"
             raise InputError(
-                f"{show(value)} in {name} cannot be written as {self._dialect}: it holds a separator or a "
-                "line break; write JSON lines (--json, or a file.jsonl) or Parquet (a file.parquet)"
+                f"{show(value)} in {name} cannot be written as {self._dialect}: it holds a separator or "
+                f"{held}; write JSON lines (--json, or a file.jsonl) or Parquet (a file.parquet)"
             )
-        if self._dialect == "csv" and ("," in joined or '"' in joined):
-            return [_quote(value) if "," in value or '"' in value else value for value in values]
+        if self._dialect == "csv" and any(character in joined for character in _QUOTED):
+            return [_quote(value) if any(character in value for character in _QUOTED) else value for value in values]
         return values
 
 
 class JsonlEncoder(Encoder):
     """Rows as one JSON object per line, with fingerprints as strings of hexadecimal digits."""
 
-    def __init__(self, sink: Sink, columns: Mapping[str, str], width: Width = WIDTH_64) -> None:
+    def __init__(self, sink: Sink, columns: Mapping[str, str], width: Width = WIDTH_64, end: str = "\n") -> None:
         self._sink = sink
         self._width = width
         self._columns = columns
+        self._end = end
         fields = [_json(name).replace("%", "%%") + ": %s" for name in columns]
         self._template = "{" + ", ".join(fields) + "}"
 
@@ -75,7 +82,7 @@ class JsonlEncoder(Encoder):
             texts = list(map(_json, values)) if isinstance(values, list) else _digits(values, kind, self._width)
             columns.append([f'"{text}"' for text in texts] if kind == "fingerprint" else texts)
         lines = map(self._template.__mod__, zip(*columns, strict=True))
-        self._sink.write(("\n".join(lines) + "\n").encode("utf-8"))
+        self._sink.write((self._end.join(lines) + self._end).encode("utf-8"))
 
 
 def _quote(cell: str) -> str:

@@ -13,9 +13,10 @@ from fpstore.errors import InputError, show
 from fpstore.io.binary import RAW_BITS, RawEncoder
 from fpstore.io.check import check_fingerprints, check_ids
 from fpstore.io.parquet import ParquetEncoder
-from fpstore.io.reader import format_of
+from fpstore.io.reader import format_of, refuse_without_lines
 from fpstore.io.sink import Columns, Encoder, Sink
 from fpstore.io.source import Chunk
+from fpstore.io.tables import renamed
 from fpstore.io.text_out import JsonlEncoder, TextEncoder
 from fpstore.width import Width, check_width
 
@@ -42,11 +43,14 @@ class Writer:
         Rows written so far.
     """
 
-    def __init__(self, sink: Sink, encoder: Encoder, columns: Mapping[str, ColumnKind], width: Width) -> None:
+    def __init__(
+        self, sink: Sink, encoder: Encoder, columns: Mapping[str, ColumnKind], width: Width, names: Sequence[str]
+    ) -> None:
         self._sink = sink
         self._width = width
         self._encoder = encoder
         self._columns = columns
+        self._names = names  # in the output
         self._strings: dict[str, bool] = {}
         self._closed = False
         self.rows = 0
@@ -74,7 +78,7 @@ class Writer:
         if not count:
             return
         try:
-            self._encoder.write(columns)
+            self._encoder.write(dict(zip(self._names, columns.values(), strict=True)))
         except InputError:
             raise
         except BaseException:
@@ -83,6 +87,11 @@ class Writer:
         for name, values in columns.items():
             self._strings[name] = isinstance(values, list)
         self.rows += count
+
+    def flush(self) -> None:
+        """Let readers of a stream or a pipe see the rows written so far. Parquet holds them back until there are enough."""
+        if not self._closed:
+            self._sink.flush()
 
     def close(self) -> None:
         """Finish the output, so that it appears under the target's name. A second call does nothing."""
@@ -161,6 +170,8 @@ def open_writer(
     columns: Sequence[str] | Mapping[str, ColumnKind],
     header: bool = False,
     width: int = 64,
+    null: bool = False,
+    names: Mapping[str, str] | None = None,
 ) -> Writer:
     """Open a file or a stream for writing rows.
 
@@ -179,6 +190,11 @@ def open_writer(
     width : int
         The bits of a fingerprint: 32, 64, 128 or 256. Text has ``width / 4`` hexadecimal digits. Parquet has uint32, uint64 or
         ``fixed_size_binary(width / 8)``, and ``.npy`` uint32, uint64 or uint8 of shape (n, width / 8).
+    null : bool
+        End lines with a zero byte instead of a line feed, as ``xargs -0`` reads them; cells may then hold line breaks. For txt,
+        tsv, csv and jsonl.
+    names : dict of str to str, optional
+        Other names for some of the columns in the output; ``write`` takes the old ones. Delimited text then begins with a header.
 
     Returns
     -------
@@ -219,18 +235,27 @@ def open_writer(
         raise InputError(f"the {name} format holds one column of fingerprints, not {', '.join(kinds)}")
     if RAW_BITS.get(name, known.bits) != known.bits:
         raise InputError(f"the {name} format holds fingerprints of {RAW_BITS[name]} bits, but the width is {known.bits}: use npy")
+    if names and (name == "npy" or name in RAW_BITS):
+        raise InputError(f"the {name} format has no names of columns", got=names)
+    if check_flag(null, "null"):
+        refuse_without_lines(name)
+    new = dict(zip(renamed(list(kinds), names), kinds.values(), strict=True))
     sink = Sink(path_or_stream)
     try:
-        encoder: Encoder
-        if name == "npy" or name in RAW_BITS:
-            encoder = RawEncoder(sink, name == "npy", known)
-        elif name == "parquet":
-            encoder = ParquetEncoder(sink, kinds, known)
-        elif name == "jsonl":
-            encoder = JsonlEncoder(sink, kinds, known)
-        else:
-            encoder = TextEncoder(sink, name, kinds, header, known)
+        encoder = _encoder(sink, name, new, known, "\0" if null else "\n")
+        if isinstance(encoder, TextEncoder) and (header or names):
+            encoder.write_header()
     except BaseException:
         sink.abort()
         raise
-    return Writer(sink, encoder, kinds, known)
+    return Writer(sink, encoder, kinds, known, list(new))
+
+
+def _encoder(sink: Sink, format_name: str, columns: Mapping[str, ColumnKind], width: Width, end: str) -> Encoder:
+    if format_name == "npy" or format_name in RAW_BITS:
+        return RawEncoder(sink, format_name == "npy", width)
+    if format_name == "parquet":
+        return ParquetEncoder(sink, columns, width)
+    if format_name == "jsonl":
+        return JsonlEncoder(sink, columns, width, end)
+    return TextEncoder(sink, format_name, columns, width, end)

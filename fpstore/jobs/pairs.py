@@ -24,12 +24,12 @@ MOST_ROWS = 1 << 16  # of pairs of ids that are made together
 
 
 class Pair(NamedTuple):
-    """Two stored fingerprints within the radius.
+    """Two stored fingerprints within the radius, or one of several documents.
 
     Attributes
     ----------
     a, b : int
-        The lesser fingerprint first.
+        The lesser fingerprint first. They are the same for documents that share a fingerprint.
     distance : int
         The number of bits in which they differ.
     """
@@ -111,22 +111,28 @@ class Pairs(Tabular):
     def rows_of_ids(self) -> Iterator[Columns]:
         """Yield the columns ``a``, ``b``, ``distance``, ``id_a``, ``id_b``, one row per pair of ids, at most 65,536 at once.
 
+        Of the n ids of a fingerprint that is a pair with itself, each has a row with each one after it: n (n - 1) / 2 rows.
         Without pairs, it yields empty columns.
         """
         (lims_a, ids_a, place_a), (lims_b, ids_b, place_b) = self.ids_a(), self.ids_b()
         sizes_a, sizes_b = np.diff(lims_a)[place_a], np.diff(lims_b)[place_b]
         a, b = self.a, self.b
-        before = np.concatenate([[0], np.cumsum(sizes_a * sizes_b)])
+        shared = (self.distances == 0) & (self._other is None)  # by the documents of both sides, which are the same ones
+        before = np.concatenate([[0], np.cumsum(np.where(shared, sizes_a * (sizes_a - 1) // 2, sizes_a * sizes_b))])
         for start in range(0, max(int(before[-1]), 1), MOST_ROWS):
             row = np.arange(start, min(start + MOST_ROWS, int(before[-1])))
             pair = np.searchsorted(before, row, side="right") - 1
             inside = row - before[pair]
+            first, second = inside // sizes_b[pair], inside % sizes_b[pair]
+            if shared.any():
+                among = shared[pair]
+                first[among], second[among] = _combination(inside[among], sizes_a[pair[among]])
             yield {
                 "a": a[pair],
                 "b": b[pair],
                 "distance": self.distances[pair],
-                "id_a": taken(ids_a, lims_a[place_a[pair]] + inside // sizes_b[pair]),
-                "id_b": taken(ids_b, lims_b[place_b[pair]] + inside % sizes_b[pair]),
+                "id_a": taken(ids_a, lims_a[place_a[pair]] + first),
+                "id_b": taken(ids_b, lims_b[place_b[pair]] + second),
             }
 
     def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
@@ -203,8 +209,35 @@ def join_design(rows: Words, radius: int, width: Width) -> JoinDesign:
     return plan_join(len(rows), radius, width.bits, sample, bits=varying_bits(rows, width))
 
 
-def pairs_of(snapshot: Snapshot, radius: int, resources: Resources) -> Iterator[Pairs]:
+def _combination(numbers: Lims, sizes: Lims) -> tuple[Lims, Lims]:
+    """Return i and j of the pairs with these numbers: all i < j < size are numbered by i and then by j, from 0."""
+    left = sizes * (sizes - 1) // 2 - 1 - numbers
+    rest = ((1 + np.sqrt(8.0 * left + 1)) / 2).astype(np.int64)  # the pairs of i and later ones; it may be off by one
+    rest -= rest * (rest - 1) // 2 > left
+    rest += rest * (rest + 1) // 2 <= left
+    return sizes - 1 - rest, sizes - 1 - (left - rest * (rest - 1) // 2)
+
+
+def duplicates_of(snapshot: Snapshot) -> Iterator[Pairs]:
+    """Yield each fingerprint that several documents share as a pair with itself, a bounded number of ids at a time."""
+    if snapshot.totals.ids == snapshot.totals.fingerprints:
+        return
+    for keys, counts, _ in snapshot.groups():
+        rows, sizes = keys[counts > 1], counts[counts > 1]
+        before = np.cumsum(sizes)
+        start = 0
+        while start < len(rows):
+            bound = before[start] - sizes[start] + np.uint64(MOST_ROWS)
+            end = max(start + 1, int(np.searchsorted(before, bound, side="right")))
+            shared = rows[start:end]
+            yield Pairs(PairColumns(shared, shared, np.zeros(len(shared), np.uint16)), snapshot)
+            start = end
+
+
+def pairs_of(snapshot: Snapshot, radius: int, resources: Resources, duplicates: bool = False) -> Iterator[Pairs]:
     """Yield the pairs of a snapshot; see :meth:`fpstore.Store.pairs`."""
+    if duplicates:
+        yield from duplicates_of(snapshot)
     rows, left = rows_of(snapshot, resources)
     for columns in pairs_within(rows, join_design(rows, radius, snapshot.width), left):
         if len(columns.a):

@@ -1,0 +1,214 @@
+"""Processes that answer each query as it comes, so that programs can hold them open through two pipes."""
+
+import json
+import os
+import pty
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commandline import COMMAND, FAR, FINGERPRINTS, NEAR, fine, folder, prepared
+from conversation import TIMEOUT_SECONDS, Conversation
+
+import fpstore
+
+__all__ = ["folder", "prepared"]
+
+VERBS = [("probe", "crawl.fps", "-r", "1"), ("scan", "crawl.fps", "-r", "1"), ("nearest", "crawl.fps", "-k", "2")]
+GAPS = {"csv": ",", "tsv": "\t", "txt": " "}
+
+
+def query(form: str, fingerprint: int, name: str) -> str:
+    if form == "jsonl":
+        return json.dumps({"fingerprint": f"{fingerprint:016x}", "id": name}) + "\n"
+    return f"{fingerprint:016x}{GAPS[form]}{name}\n"
+
+
+@pytest.mark.parametrize("form", ["txt", "tsv", "csv", "jsonl"])
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb[0])
+def test_each_line_is_answered_before_the_next_is_sent(folder: Path, verb: tuple[str, ...], form: str) -> None:
+    rng = np.random.default_rng(7)
+    asked = [int(f) ^ 1 << int(bit) for f, bit in zip(rng.choice(FINGERPRINTS, 300), rng.integers(0, 64, 300), strict=True)]
+    Path("q.tsv").write_text("".join(f"{f:016x}\tid{i}\n" for i, f in enumerate(asked)))
+    wanted = fine(*verb, "--input", "q.tsv", "--json").splitlines()
+    with Conversation(*verb, "--input", "-", "--format", form, "--json") as one:
+        for i, f in enumerate(asked):
+            one.send(query(form, f, f"id{i}"))
+            assert one.answer() == wanted[i]
+        assert one.ended() == (0, b"", "")
+
+
+def test_a_half_line_waits_for_its_rest(folder: Path) -> None:
+    with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-") as one:
+        one.send(f"{NEAR:016x}\n{FAR:016x}\n00000000")
+        assert [one.answer().split("\t")[3] for _ in range(3)] == ["a", "a again", "far"]
+        assert one.is_silent()
+        one.send("0000002a\n")
+        assert one.answer().endswith("\tsmall")
+        one.send("0x")
+        one.send("0")
+        assert one.ended() == (0, b"0000000000000000\t0000000000000000\t0\tzero\n", "")  # the last line needs no end
+
+
+def test_fingerprints_as_arguments_are_answered_before_any_input(folder: Path) -> None:
+    with Conversation("probe", "crawl.fps", "0x2a", "--input", "-", "--json") as one:
+        assert json.loads(one.answer())["row"] == 0
+        one.send("0x0\n")
+        assert json.loads(one.answer())["row"] == 1
+        assert one.ended()[0] == 0
+
+
+def test_what_is_inserted_meanwhile_is_found(folder: Path) -> None:
+    with Conversation("probe", "crawl.fps", "--input", "-", "--json") as one, fpstore.open("crawl.fps", "r+") as writer:
+        for number in range(20):
+            asked = 0x1234_5678_0000_0000 | number << 20 | 0x1F << 40
+            one.send(f"{asked:016x}\n")
+            before = json.loads(one.answer())["matches"]
+            writer.insert(asked, f"new {number}")
+            one.send(f"{asked:016x}\n")
+            after = json.loads(one.answer())["matches"]
+            assert [m for m in after if m not in before] == [
+                {"fingerprint": f"{asked:016x}", "distance": 0, "ids": [f"new {number}"]}
+            ]
+
+
+@pytest.mark.parametrize("form", ["tsv", "jsonl"])
+def test_a_bad_line_is_named_after_the_answers_to_those_before_it(folder: Path, form: str) -> None:
+    good = query(form, NEAR, "x")
+    with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-", "--format", form, "--json") as one:
+        for _ in range(3):
+            one.send(good)
+            assert json.loads(one.answer())["matches"]
+        one.send(good + good + "zz\n" + good)  # what came with the bad line, too
+        code, out, err = one.ended()
+    assert (code, [json.loads(line)["row"] for line in out.splitlines()]) == (2, [3, 4])
+    assert err.startswith("fpstore: <stdin>:6: ")
+
+
+def test_ids_of_a_stream_are_strings_unless_told(folder: Path) -> None:
+    for options, wanted in (([], ["1", "x"]), (["--id-type", "int"], [1])):
+        with Conversation("probe", "crawl.fps", "--input", "-", "--json", *options) as one:
+            one.send("0x2a\t1\n")
+            assert json.loads(one.answer())["query_id"] == wanted[0]
+            one.send("0x2a\tx\n")
+            code, out, err = one.ended()
+        assert [json.loads(line)["query_id"] for line in out.splitlines()] == wanted[1:]
+        assert (code, "--id-type" in err or "integer" in err) == ((0, False) if not options else (2, True))
+
+
+def test_a_header_that_comes_alone_names_the_columns(folder: Path) -> None:
+    with Conversation("probe", "crawl.fps", "--input", "-", "--id-field", "url", "--json") as one:
+        one.send("# a comment\n")
+        one.send("url\tother\tfingerprint\n")
+        one.send("here\t?\t000000000000002a\n")
+        assert json.loads(one.answer())["query_id"] == "here"
+        assert one.ended()[0] == 0
+
+
+def test_the_codes_of_a_stream(folder: Path) -> None:
+    for sent, code in (("", 1), ("0x1234567812345678\n", 1), ("0x1234567812345678\n0x2a\n", 0)):
+        with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-") as one:
+            one.send(sent)
+            assert (one.ended()[0], sent) == (code, sent)
+
+
+def test_a_quiet_stream_ends_at_the_first_match(folder: Path) -> None:
+    with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-", "--quiet") as one:
+        one.send("0x1234567812345678\n")
+        one.send("0x2a\n")
+        assert one.process.wait(TIMEOUT_SECONDS) == 0  # although its input is open
+        assert one.ended() == (0, b"", "")
+
+
+@pytest.mark.parametrize(("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")])
+def test_a_signal_ends_the_wait_for_a_line(folder: Path, number: signal.Signals, code: int, word: str) -> None:
+    with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-") as one:
+        one.send("0x2a\n")
+        assert one.answer().endswith("\tsmall")
+        assert one.interrupted(number) == (code, b"", f"fpstore: {word}\n")
+
+
+def test_a_reader_that_has_gone_ends_it_quietly(folder: Path) -> None:
+    with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-") as one:
+        one.send("0x2a\n")
+        assert one.answer()
+        assert one.process.stdout is not None
+        one.process.stdout.close()
+        one.send("0x2a\n")
+        assert one.process.wait(TIMEOUT_SECONDS) == 141
+        assert one.process.stderr is not None
+        assert one.process.stderr.read() == b""
+
+
+def test_sockets_and_pipes_with_names(folder: Path) -> None:
+    near, far = socket.socketpair()
+    with near, far, Conversation("probe", "crawl.fps", "-r", 0, "--input", "-", stdin=far.fileno()) as one:
+        far.close()
+        for _ in range(3):
+            near.sendall(b"0x2a\n")
+            assert one.answer().endswith("\tsmall")
+        near.shutdown(socket.SHUT_WR)
+        assert one.ended() == (0, b"", "")
+    os.mkfifo("queries.txt")
+    with Conversation("probe", "crawl.fps", "-r", 0, "--input", "queries.txt", stdin=subprocess.DEVNULL) as one:
+        with Path("queries.txt").open("wb", buffering=0) as fifo:
+            for _ in range(3):
+                fifo.write(b"0x2a\n")
+                assert one.answer().endswith("\tsmall")
+        assert one.ended() == (0, b"", "")
+
+
+def test_a_pipe_that_does_not_block(folder: Path) -> None:
+    """Node and others leave their pipes so."""
+    out, into = os.pipe()
+    os.set_blocking(out, False)
+    with os.fdopen(out, "rb") as end, Conversation("probe", "crawl.fps", "-r", 0, "--input", "-", stdin=end) as one:
+        end.close()
+        for _ in range(3):
+            os.write(into, b"0x2a\n")
+            assert one.answer().endswith("\tsmall")
+        os.close(into)
+        assert one.ended() == (0, b"", "")
+
+
+def test_a_terminal_is_read_by_lines_and_once_to_its_end(folder: Path) -> None:
+    leader, follower = pty.openpty()
+    with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-", stdin=follower) as one:
+        os.close(follower)
+        for _ in range(3):
+            os.write(leader, b"0x2a\n")
+            assert one.answer().endswith("\tsmall")
+        os.write(leader, b"\x04")  # Ctrl-D
+        assert one.process.wait(TIMEOUT_SECONDS) == 0
+    os.close(leader)
+
+
+def test_a_fast_producer_is_answered_in_large_batches(folder: Path) -> None:
+    """Not in one batch for each of the producer's writes: the calls of the store are counted."""
+    rows = 300_000
+    Path("many.txt").write_text("".join(f"{i << 20:016x}\n" for i in range(rows)))
+    script = (
+        "import sys, fpstore.store as s\nfrom fpstore.cli import main\nplain, calls = s.Store.probe_many, []\n"
+        "def counted(self, part, *a, **b):\n    calls.append(len(part))\n    return plain(self, part, *a, **b)\n"
+        "s.Store.probe_many = counted\ntry:\n    main(['probe', 'crawl.fps', '--input', '-', '--json', '-o', 'out.jsonl'])\n"
+        "finally:\n    print(len(calls), sum(calls))"
+    )
+    with Path("many.txt").open("rb") as file:
+        cat = subprocess.Popen(["cat"], stdin=file, stdout=subprocess.PIPE)
+        done = subprocess.run(
+            [sys.executable, "-c", script], stdin=cat.stdout, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
+        )
+    assert cat.stdout is not None
+    cat.stdout.close()
+    assert cat.wait(TIMEOUT_SECONDS) == 0
+    calls, asked = map(int, done.stdout.split())
+    assert (asked, done.stderr) == (rows, "")
+    assert calls < rows / 1000
+    assert subprocess.run(
+        [*COMMAND, "probe", "crawl.fps", "--input", "many.txt", "--json", "-o", "same.jsonl"], check=False
+    ).returncode == done.returncode  # fmt: skip
+    assert Path("out.jsonl").read_bytes() == Path("same.jsonl").read_bytes()

@@ -1,5 +1,6 @@
 // Probes of column tables: how the look-ups of queries go through their stages, many at a time.
 #pragma once
+#include "columns/masks.hpp"
 #include "columns/near_tags.hpp"
 #include "columns/thresholds.hpp"
 
@@ -257,7 +258,7 @@ struct ColumnFlow {
     for (unsigned f = 0; f <= most; ++f) {
       const unsigned limit = static_cast<unsigned>(both) - f;  // not negative: the other threshold is at least -1
       look.limit = static_cast<uint8_t>(limit < kTagBits ? limit : kTagBits);
-      for (uint32_t mask = (uint32_t{1} << f) - 1; mask < end; mask = f ? next_mask(mask) : end) {
+      for (uint32_t mask = first_mask(f); mask < end; mask = next_mask(mask, end)) {
         look.bucket = work->buckets[table] ^ mask;
         ++counters->lookups;
         const Status status = add(look);

@@ -285,5 +285,5 @@ def _join(asker: Asker, path: Path) -> None:
         JoinAsker(asker, writer, "changed again").stores(theirs, Model(asker.shape, rows, ids))
         asker.note("joined: merge of another store")
         writer.merge(other, memory="64MiB")
-    asker.model.merge()
     asker.model.insert(rows, np.arange(len(rows), dtype=np.uint64) if ids is None else ids)
+    asker.model.merge()

@@ -76,7 +76,7 @@ def parquet_errors(arrow: Any, name: str) -> Iterator[None]:
     """Turn pyarrow's errors about a broken file into one line."""
     try:
         yield
-    except (InputError, StorageError):
+    except (InputError, StorageError, MemoryError):  # pyarrow's own error of memory is one, too
         raise
     except (arrow.ArrowException, OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno is not None:

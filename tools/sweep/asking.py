@@ -12,8 +12,10 @@ import numpy.typing as npt
 
 import fpstore
 from fpstore import Matches, Store, _kernel
+from sweep import corpora
 from sweep.cases import QUESTIONS, STATES, Case, Question
 from sweep.data import Words
+from sweep.joins import JoinAsker
 from sweep.model import Columns, Model, brute
 
 warnings.simplefilter("ignore", fpstore.ScanWarning)  # probes beyond a store's radius are meant
@@ -52,6 +54,7 @@ class Asker:
         for place in range(QUESTIONS[state]):
             self.numbered(store, state, place)
         self.whole(store, state)
+        JoinAsker(self, store, state).all()
 
     def numbered(self, store: Store, state: str, place: int) -> None:
         """Ask one of the case's questions, with the instruction set that it names."""
@@ -239,7 +242,10 @@ def _matches(columns: Columns, place: int) -> list[tuple[int, int]]:
 
 
 def run(case: Case, path: Path, note: Callable[[str], None]) -> int:
-    """Build, ask, change, ask, open again, merge, ask, change, join another store, ask; return how many answers were compared."""
+    """Do all that is done with a store: build, ask, change, ask, open again, merge, ask, change, ask, merge another store, ask.
+
+    Return how many answers were compared, with those of a deduplication of the same rows.
+    """
     asker = Asker(case, note)
     note("build")
     with fpstore.build(path, **case.arguments()) as store:
@@ -253,11 +259,13 @@ def run(case: Case, path: Path, note: Callable[[str], None]) -> int:
         with fpstore.open(path, "r+") as writer:
             note("merge")
             writer.merge(memory="64MiB")
+            asker.model.merge()
             asker.state(writer, STATES[3])
             _change(asker, writer, STATES[4])
         asker.state(reader, STATES[4])
         _join(asker, path)
         asker.state(reader, STATES[5])
+    corpora.ask(asker, path.parent)
     return asker.answers
 
 
@@ -271,10 +279,11 @@ def _change(asker: Asker, store: Store, state: str) -> None:
 
 def _join(asker: Asker, path: Path) -> None:
     """Merge another store into this one: its ids, also row numbers, stay as they are."""
-    asker.note("joined: merge of another store")
     other = path.with_name("other")
-    fpstore.build(other, **asker.case.other()).close()
-    with fpstore.open(path, "r+") as writer:
-        writer.merge(other, memory="64MiB")
     rows, ids = asker.case.joined
+    with fpstore.build(other, **asker.case.other()) as theirs, fpstore.open(path, "r+") as writer:
+        JoinAsker(asker, writer, "changed again").stores(theirs, Model(asker.shape, rows, ids))
+        asker.note("joined: merge of another store")
+        writer.merge(other, memory="64MiB")
     asker.model.insert(rows, np.arange(len(rows), dtype=np.uint64) if ids is None else ids)
+    asker.model.merge()

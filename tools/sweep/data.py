@@ -142,6 +142,31 @@ def _families(rng: Rng, count: int) -> Words:
     return flipped(rng, centres, rng.integers(0, 9, count))
 
 
+def _chains(rng: Rng, count: int) -> Words:
+    """Return walks of up to 40 steps, each of which flips up to three bits."""
+    steps = flipped(rng, np.zeros(count, np.uint64), rng.integers(1, 4, count))
+    begins = np.arange(count) % int(rng.integers(2, 41)) == 0
+    steps[begins] = words(rng, int(begins.sum()))
+    for place in np.flatnonzero(~begins).tolist():
+        steps[place] ^= steps[place - 1]
+    return rng.permutation(steps)
+
+
+def _constant_bits(rng: Rng, count: int) -> Words:
+    """Return rows of which some bits, anywhere, are those of one word."""
+    varying = flipped(rng, np.zeros(1, np.uint64), rng.integers(4, 50, 1))[0]
+    out: Words = words(rng, 1)[0] & ~varying | words(rng, count) & varying
+    return out
+
+
+def _skewed(rng: Rng, count: int) -> Words:
+    """Return rows in which each bit is one with a probability of its own, and some are those of others."""
+    bits = rng.random((count, 64)) < rng.random(64) ** 3
+    bits = bits[:, np.where(rng.random(64) < 0.3, rng.integers(0, 64, 64), np.arange(64))]
+    out: Words = np.ascontiguousarray(np.packbits(bits, axis=1)).view(np.uint64)[:, 0]
+    return out
+
+
 KINDS: dict[str, Callable[[Rng, int], Words]] = {
     "uniform": words,
     "adjacent": _adjacent,
@@ -152,6 +177,9 @@ KINDS: dict[str, Callable[[Rng, int], Words]] = {
     "edges": _edges,
     "duplicates": _duplicates,
     "families": _families,
+    "chains": _chains,
+    "constant bits": _constant_bits,
+    "skewed": _skewed,
 }
 
 

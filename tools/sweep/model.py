@@ -53,6 +53,7 @@ class Model:
     def __init__(self, shape: Shape, rows: Words, ids: Ids) -> None:
         self.shape = shape
         self.ids: dict[int, set[int | str]] = {}
+        self.seen: dict[int | str, None] = {}  # the ids in the order in which they came, also removed ones
         self.next_row = 0
         self.insert(rows, ids)
 
@@ -63,6 +64,7 @@ class Model:
         self.next_row += len(rows)
         for fingerprint, name in zip(self.shape.numbers(self.shape.given(rows)), given, strict=True):
             self.ids.setdefault(fingerprint, set()).add(name)
+            self.seen.setdefault(name)
         return self.pairs - before
 
     def delete(self, ids: Iterable[int | str] = (), fingerprints: Iterable[int] = ()) -> int:
@@ -70,6 +72,11 @@ class Model:
         before, gone, whole = self.pairs, set(ids), set(fingerprints)
         self.ids = {f: left for f, names in self.ids.items() if f not in whole and (left := names - gone)}
         return before - self.pairs
+
+    def merge(self) -> None:
+        """Forget the ids that no fingerprint has."""
+        used = set().union(*self.ids.values())
+        self.seen = {name: None for name in self.seen if name in used}
 
     @property
     def pairs(self) -> int:

@@ -1,4 +1,4 @@
-// The hot loops of column tables, one set per instruction set, of which the one is used that kernels() names.
+// The hot loops of column tables, one set per instruction set; column_kernels() is the one in use (isa/kernels.hpp).
 #pragma once
 #include "columns/request.hpp"
 
@@ -14,11 +14,5 @@ struct ColumnKernels {
   ColumnProbe probe_copies, probe_pairs, probe_fours;  // fingerprints of one word, of two, of four
   NearRows near_pairs, near_fours;
 };
-
-extern const ColumnKernels kColumnsScalar;
-extern const ColumnKernels kColumnsAvx2;
-extern const ColumnKernels kColumnsAvx512;
-
-const ColumnKernels& column_kernels();
 
 }  // namespace fpstore

@@ -1,5 +1,6 @@
 // Probes of column tables: how the look-ups of queries go through their stages, many at a time.
 #pragma once
+#include "columns/masks.hpp"
 #include "columns/near_tags.hpp"
 #include "columns/thresholds.hpp"
 #include "isa/kernels.hpp"
@@ -260,7 +261,7 @@ struct ColumnFlow {
     look.table = static_cast<uint16_t>(table);
     if (most > static_cast<int>(t.bucket_bits)) most = static_cast<int>(t.bucket_bits);
     for (int f = 0; f <= most; ++f)
-      for (uint32_t mask = (uint32_t{1} << f) - 1; mask < end; mask = f ? next_mask(mask) : end)
+      for (uint32_t mask = first_mask(static_cast<unsigned>(f)); mask < end; mask = next_mask(mask, end))
         for (size_t i = 0; i < count; ++i) {
           look.query = static_cast<uint32_t>(heads[i] & (kTogether - 1));
           const int16_t* const own = thresholds_of(look.query);

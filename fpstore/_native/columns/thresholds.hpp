@@ -1,5 +1,6 @@
 // Thresholds for one query (Qin et al., GPH, ICDE 2018): those that meet the fewest entries, by what the directories say.
 #pragma once
+#include "columns/masks.hpp"
 #include "columns/request.hpp"
 
 namespace fpstore {
@@ -7,12 +8,6 @@ namespace {
 
 constexpr unsigned kCounted = 3;       // larger thresholds are never counted in the directory, only estimated
 constexpr unsigned kMostRadius = 256;  // larger radii are treated as this one
-
-// The next number with as many bits, in ascending order; mask is not 0.
-inline uint32_t next_mask(uint32_t mask) {
-  const uint32_t lowest = mask & (0 - mask), carried = mask + lowest;
-  return carried | (mask ^ carried) >> 2 >> __builtin_ctz(mask);
-}
 
 // costs[t + 1] of looking up in all buckets that differ from the query's in at most t bits, for t from -1 to most: look-ups, and
 // the entries that they meet. Up to `counted` bits the directory tells; what follows is estimated.
@@ -27,7 +22,7 @@ inline Status count_costs(const ColumnView& t, uint32_t bucket, unsigned counted
       step = 0;
     } else if (f <= counted) {
       uint64_t met = 0;
-      for (uint32_t mask = (uint32_t{1} << f) - 1; mask < end; mask = f ? next_mask(mask) : end) {
+      for (uint32_t mask = first_mask(f); mask < end; mask = next_mask(mask, end)) {
         const uint64_t both = load64(t.directory + 4 * uint64_t{bucket ^ mask});
         met += (both >> 32) - (both & UINT32_MAX);
       }

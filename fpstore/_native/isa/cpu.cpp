@@ -37,6 +37,15 @@ const KernelSets* initial() {
 
 std::atomic<const KernelSets*> chosen{nullptr};
 
+const KernelSets& in_use() {
+  const KernelSets* k = chosen.load(std::memory_order_relaxed);
+  if (!k) {
+    k = initial();
+    chosen.store(k, std::memory_order_relaxed);
+  }
+  return *k;
+}
+
 }  // namespace
 
 const char* wanted_isa() {
@@ -63,13 +72,12 @@ const KernelSets* kernels_named(const char* name) {
 }
 
 const Kernels& kernels(unsigned width) {
-  const KernelSets* k = chosen.load(std::memory_order_relaxed);
-  if (!k) {
-    k = initial();
-    chosen.store(k, std::memory_order_relaxed);
-  }
-  return width == 64 ? k->bits_64 : width == 32 ? k->bits_32 : width == 128 ? k->bits_128 : k->bits_256;
+  const KernelSets& k = in_use();
+  return width == 64 ? k.bits_64 : width == 32 ? k.bits_32 : width == 128 ? k.bits_128 : k.bits_256;
 }
+
+const ColumnKernels& column_kernels() { return *in_use().columns; }
+const PairKernels& pair_kernels() { return *in_use().pairs; }
 
 bool select_kernels(const char* name) {
   const KernelSets* k = *name ? kernels_named(name) : best();

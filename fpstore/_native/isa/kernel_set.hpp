@@ -26,9 +26,9 @@ constexpr Kernels make_set(const char* name) {
 }
 
 template <template <class> class Isa>
-constexpr KernelSets make_sets(const char* name) {
+constexpr KernelSets make_sets(const char* name, const ColumnKernels* columns, const PairKernels* pairs) {
   return KernelSets{make_set<Isa<Width<32>>>(name), make_set<Isa<Width<64>>>(name), make_set<Isa<Width<128>>>(name),
-                    make_set<Isa<Width<256>>>(name)};
+                    make_set<Isa<Width<256>>>(name), columns, pairs};
 }
 
 }  // namespace

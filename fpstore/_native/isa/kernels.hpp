@@ -46,17 +46,25 @@ struct Kernels {
   size_t (*near)(const uint64_t* keys, size_t n, const uint64_t* query, unsigned radius, uint32_t* places);
 };
 
-// The kernels of an instruction set, for each width.
+struct ColumnKernels;  // columns/kernels.hpp
+struct PairKernels;    // pairs/request.hpp
+
+// The kernels of an instruction set: for each width, of column tables, of joins.
 struct KernelSets {
   Kernels bits_32, bits_64, bits_128, bits_256;
+  const ColumnKernels* columns;
+  const PairKernels* pairs;
 };
 extern const KernelSets kScalar;
 extern const KernelSets kAvx2;
 extern const KernelSets kAvx512;
 
-// The set in use for a width: the best of this machine, or what FPSTORE_ISA (scalar, avx2, avx512) names. nullptr from
-// kernels_named when the name is unknown or this machine cannot run it; the module does not load when FPSTORE_ISA is such.
+// What is in use: the kernels of the best instruction set of this machine, or of that which FPSTORE_ISA (scalar, avx2, avx512)
+// names. nullptr from kernels_named when the name is unknown or this machine cannot run it; the module does not load when FPSTORE_ISA
+// is such.
 const Kernels& kernels(unsigned width);
+const ColumnKernels& column_kernels();
+const PairKernels& pair_kernels();
 const char* wanted_isa();  // FPSTORE_ISA, empty when it is not set
 const KernelSets* kernels_named(const char* name);
 bool select_kernels(const char* name);

@@ -7,8 +7,11 @@
 
 namespace fpstore {
 
-const KernelSets kAvx2 = make_sets<Avx2>("avx2");
-const ColumnKernels kColumnsAvx2 = make_columns<Avx2Tags>();
-const PairKernels kPairsAvx2 = make_pairs<Avx2Tags>();
+namespace {
+constexpr ColumnKernels kColumns = make_columns<Avx2Tags>();
+constexpr PairKernels kPairs = make_pairs<Avx2Tags>();
+}  // namespace
+
+const KernelSets kAvx2 = make_sets<Avx2>("avx2", &kColumns, &kPairs);
 
 }  // namespace fpstore

@@ -7,8 +7,11 @@
 
 namespace fpstore {
 
-const KernelSets kAvx512 = make_sets<Avx512>("avx512");
-const ColumnKernels kColumnsAvx512 = make_columns<Avx512Tags>();
-const PairKernels kPairsAvx512 = make_pairs<Avx512Tags>();
+namespace {
+constexpr ColumnKernels kColumns = make_columns<Avx512Tags>();
+constexpr PairKernels kPairs = make_pairs<Avx512Tags>();
+}  // namespace
+
+const KernelSets kAvx512 = make_sets<Avx512>("avx512", &kColumns, &kPairs);
 
 }  // namespace fpstore

@@ -7,8 +7,11 @@
 
 namespace fpstore {
 
-const KernelSets kScalar = make_sets<Portable>("scalar");
-const ColumnKernels kColumnsScalar = make_columns<PortableTags>();
-const PairKernels kPairsScalar = make_pairs<PortableTags>();
+namespace {
+constexpr ColumnKernels kColumns = make_columns<PortableTags>();
+constexpr PairKernels kPairs = make_pairs<PortableTags>();
+}  // namespace
+
+const KernelSets kScalar = make_sets<Portable>("scalar", &kColumns, &kPairs);
 
 }  // namespace fpstore

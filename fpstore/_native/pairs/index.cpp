@@ -1,16 +1,6 @@
-#include "isa/kernels.hpp"
 #include "pairs/request.hpp"
 
 namespace fpstore {
-
-const PairKernels& pair_kernels() {
-#ifdef FPSTORE_X86
-  const Kernels* const k = &kernels(64);
-  if (k == &kAvx512.bits_64) return kPairsAvx512;
-  if (k == &kAvx2.bits_64) return kPairsAvx2;
-#endif
-  return kPairsScalar;
-}
 
 bool index_buckets(const uint64_t* rows, unsigned words, uint64_t count, unsigned bucket_bits, uint64_t* starts, uint16_t* tags) {
   uint64_t next = 0;  // the bucket whose start is found next

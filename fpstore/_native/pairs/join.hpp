@@ -1,6 +1,6 @@
 // Joins: each row of a bucket is compared with those of the buckets near it, in its own set or in another, first by their tags.
 #pragma once
-#include "columns/thresholds.hpp"
+#include "columns/masks.hpp"
 #include "pairs/request.hpp"
 
 namespace fpstore {
@@ -172,9 +172,9 @@ struct JoinFlow {
     const uint32_t masks = uint32_t{1} << join.bucket_bits;
     for (; at.bucket < at.end; ++at.bucket, at.mask = at.flipped = 0) {
       if (join.side.starts[at.bucket] == join.side.starts[at.bucket + 1]) continue;
-      for (; at.flipped <= most; ++at.flipped, at.mask = (uint32_t{1} << at.flipped) - 1) {
+      for (; at.flipped <= most; ++at.flipped, at.mask = first_mask(at.flipped)) {
         const unsigned limit = own.both - at.flipped < kTagBits ? own.both - at.flipped : kTagBits;
-        for (; at.mask < masks; at.mask = at.flipped ? next_mask(at.mask) : masks) {
+        for (; at.mask < masks; at.mask = next_mask(at.mask, masks)) {
           const uint64_t other = at.bucket ^ at.mask;
           if (other < at.bucket && !join.between) continue;
           if (!meet(other, limit)) return false;

@@ -1,5 +1,6 @@
 // Links: of all pairs of a set that meet in a table and lie within the radius, as many as connect the same rows.
 #pragma once
+#include "columns/masks.hpp"
 #include "pairs/join.hpp"
 
 namespace fpstore {
@@ -92,9 +93,9 @@ struct LinkFlow {
     const uint32_t masks = uint32_t{1} << table.bucket_bits;
     while (at.asking || next(end)) {
       const uint64_t bucket = table.bucket_bits ? lead(all[at.row]) >> (64 - table.bucket_bits) : 0;
-      for (; at.flipped <= most; ++at.flipped, at.mask = (uint32_t{1} << at.flipped) - 1) {
+      for (; at.flipped <= most; ++at.flipped, at.mask = first_mask(at.flipped)) {
         const unsigned limit = limit_of(own, at.flipped);
-        for (; at.mask < masks; at.mask = at.flipped ? next_mask(at.mask) : masks) {
+        for (; at.mask < masks; at.mask = next_mask(at.mask, masks)) {
           if (!ask(bucket ^ at.mask, limit)) return false;
           at.begun = false;
         }

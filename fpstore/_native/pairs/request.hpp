@@ -116,12 +116,6 @@ struct PairKernels {
   GroupRows group_1, group_2, group_4;
 };
 
-extern const PairKernels kPairsScalar;
-extern const PairKernels kPairsAvx2;
-extern const PairKernels kPairsAvx512;
-
-const PairKernels& pair_kernels();
-
 // Writes where each bucket of rows begins, which are in the order of their leading bits, and their tags, the 16 bits that follow,
 // unless `tags` is null. False when the rows are in another order.
 bool index_buckets(const uint64_t* rows, unsigned words, uint64_t count, unsigned bucket_bits, uint64_t* starts, uint16_t* tags);

@@ -72,21 +72,16 @@ struct Batches {
       note_interrupted();
       throw nb::python_error();
     }
-    return nb::make_tuple(fitted(&a, sink.count, room), fitted(&b, sink.count, room), fitted_distances(&distances, sink.count, room));
+    return nb::make_tuple(fitted(&a, sink.count, room, words), fitted(&b, sink.count, room, words), fitted(&distances, sink.count, room));
   }
 
   // Few pairs do not keep the room of many.
-  nb::object fitted(Buffer<uint64_t>* rows, size_t count, size_t room) {
-    if (count > room / 2) return rows->array(count, words);
-    Buffer<uint64_t> less(count * words);
-    memcpy(less.get(), rows->get(), 8 * count * words);
-    return less.array(count, words);
-  }
-  static nb::object fitted_distances(Buffer<uint16_t>* distances, size_t count, size_t room) {
-    if (count > room / 2) return distances->array(count);
-    Buffer<uint16_t> less(count);
-    memcpy(less.get(), distances->get(), 2 * count);
-    return less.array(count);
+  template <class T>
+  static nb::object fitted(Buffer<T>* column, size_t count, size_t room, unsigned each = 1) {
+    if (count > room / 2) return column->array(count, each);
+    Buffer<T> less(count * each);
+    memcpy(less.get(), column->get(), sizeof(T) * count * each);
+    return less.array(count, each);
   }
 };
 

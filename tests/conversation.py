@@ -16,9 +16,11 @@ class Conversation:
     """A process of the command; a wait that takes a minute fails."""
 
     def __init__(self, *arguments: object, stdin: int | IO[bytes] = subprocess.PIPE) -> None:
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}  # it would flush, too
         self.process = subprocess.Popen(
-            [*COMMAND, *map(str, arguments)], stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
-        )
+            [*COMMAND, *map(str, arguments)],
+            stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, env=environment,
+        )  # fmt: skip
         self._answers = b""
 
     def send(self, data: str | bytes) -> None:

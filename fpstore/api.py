@@ -13,6 +13,7 @@ from fpstore.care.reports import RepairReport
 from fpstore.design.families import check_design
 from fpstore.design.tables import TableSpec
 from fpstore.errors import FormatVersionError, InputError
+from fpstore.jobs.checkpoint import kept_while
 from fpstore.jobs.clusters import Deduplication
 from fpstore.resources import Resources, parse_memory, parse_size, parse_threads
 from fpstore.store import Store
@@ -199,6 +200,7 @@ def dedup(
     threads: int | None = None,
     progress: Progress | None = None,
     overwrite: bool = False,
+    resume: PathLike | None = None,
 ) -> Deduplication:
     r"""Find the near-duplicates of a corpus, and keep one of each group.
 
@@ -248,6 +250,9 @@ def dedup(
         Called as ``progress(phase, done, total)``; total is None if it is not known.
     overwrite : bool
         Replace a file at ``output``.
+    resume : path-like, optional
+        A folder, which is made for what is done, and removed at the end. If the process ends before, the same call with the same
+        folder hashes only rows that were not hashed before, and searches only what was not searched. Sources must be files.
 
     Returns
     -------
@@ -257,9 +262,12 @@ def dedup(
     Raises
     ------
     InputError
-        A column is missing or has a wrong type, a value is wrong, or there are no rows.
+        A column is missing or has a wrong type, a value is wrong, or there are no rows. Or the folder to resume with is of
+        another job, or of other files.
     StoreExistsError
         The output exists.
+    StoreLockedError
+        Another process has the folder to resume with.
     StorageError
         A file cannot be read, or the output cannot be written; nothing is left at it.
     MissingExtraError
@@ -276,19 +284,20 @@ def dedup(
     """
     from fpstore.io.corpus import Chosen
     from fpstore.jobs.corpora import open_corpus
-    from fpstore.jobs.dedup import Rules, check_output, chosen_columns, find_duplicates, kept_of
+    from fpstore.jobs.dedup import Rules, check_output, chosen_columns, find_duplicates, kept_of, making_of, resume_folder
 
     check_progress(progress)
     how = Chosen(id=id, score=score, width=check_width(width))
     chosen = chosen_columns(replace(how, decimal=decimal, signed=signed), text, fingerprint)
-    rules = Rules(radius, keep, group, unknown)
+    making = making_of(chosen, Rules(radius, keep, group, unknown), fingerprinter)
     corpus = open_corpus(source, text is True)
     target = None if output is None else check_output(output, corpus, check_flag(overwrite, "overwrite"))
-    found = find_duplicates(
-        corpus, chosen, rules, fingerprinter, Resources(parse_memory(memory), parse_threads(threads), progress)
-    )
-    if target is not None:
-        corpus.copy(found.kept, target)
+    resources = Resources(parse_memory(memory), parse_threads(threads), progress)
+    folder = None if resume is None else resume_folder(check_path(resume, "resume"), corpus.names)
+    with kept_while(folder, lambda: making.said(corpus)) as kept:
+        found = find_duplicates(corpus, making, resources, kept)
+        if target is not None:
+            corpus.copy(found.kept, target, progress)
     return Deduplication(kept_of(corpus, found.kept), found.clusters, found.unknown)
 
 

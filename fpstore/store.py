@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
-import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -18,20 +16,31 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.aliases import Progress, Words
-from fpstore.arguments import check_choice, check_flag, check_path, check_progress, check_share, check_sync, check_whole
+from fpstore.arguments import (
+    check_choice,
+    check_flag,
+    check_optional_sync,
+    check_path,
+    check_progress,
+    check_share,
+    check_sync,
+    check_whole,
+)
 from fpstore.care.reports import Report
 from fpstore.care.stats import describe
 from fpstore.care.verify import verify_store
-from fpstore.change.opening import open_writer
+from fpstore.change.opening import close_dropped, open_writer
 from fpstore.change.writer import StoreWriter
 from fpstore.design.families import Design, check_design, check_radius
-from fpstore.errors import ClosedStoreError, FpstoreError, InputError, NotStoredError, ReadOnlyError, ScanWarning
+from fpstore.errors import ClosedStoreError, FpstoreError, InputError, NotStoredError, ReadOnlyError
 from fpstore.io import check_fingerprint, check_fingerprints, check_id, check_ids
 from fpstore.io.check import is_one
-from fpstore.jobs.between import GivenRows, given_rows, join_of
-from fpstore.jobs.clusters import Clusters, clusters_of
+from fpstore.jobs.between import join_of
+from fpstore.jobs.checkpoint import Said
+from fpstore.jobs.clusters import Clusters, asked_of, clusters_of
 from fpstore.jobs.pairs import Pairs, pairs_of
-from fpstore.query.advice import scan_advice
+from fpstore.jobs.store_job import job_of, side_of
+from fpstore.query.advice import scan_advice, warn
 from fpstore.query.ids import IdLookup, Ids, fingerprints_of, number_of, numbers_of
 from fpstore.query.matches import Match, Matches, MatchList
 from fpstore.query.nearest import nearest
@@ -39,7 +48,6 @@ from fpstore.query.parts import probed_in_parts
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker
 from fpstore.resources import Resources, parse_memory, parse_threads
-from fpstore.threads import Worker
 from fpstore.width import WORD_BITS, row_of_number
 
 MOST_LIMIT = 2**63 - 1
@@ -76,10 +84,10 @@ class Store:
             try:
                 self._writer = open_writer(self._tracker, sync, merge_at)
                 # A store that is dropped, or left open at the end of the interpreter.
-                self._finalizer = finalize(self, _close_dropped, self._writer)
+                self._finalizer = finalize(self, close_dropped, self._writer)
             except BaseException:
                 if self._writer is not None:
-                    _close_dropped(self._writer)
+                    close_dropped(self._writer)
                 self._tracker.close()
                 raise
 
@@ -138,6 +146,11 @@ class Store:
         if self._closed:
             self._check()
         return self._tracker.snapshot()
+
+    def stated(self) -> tuple[Snapshot, Said]:
+        """Return the :meth:`snapshot`, and what tells this state from any other."""
+        self._check()
+        return self._tracker.stated() if self._writer is None else self._writer.stated()
 
     # What it is
 
@@ -278,7 +291,7 @@ class Store:
         if radius > self._radius and not self._warned:
             self._warned = True
             try:
-                _warn(scan_advice(snapshot.totals.fingerprints, self._radius, radius, self._width))
+                warn(scan_advice(snapshot.totals.fingerprints, self._radius, radius, self._width))
             except BaseException:  # where warnings are errors, each probe is one
                 self._warned = False
                 raise
@@ -455,7 +468,14 @@ class Store:
     # Whole-corpus jobs
 
     def pairs(
-        self, radius: int | None = None, *, duplicates: bool = False, memory: int | str | None = None, threads: int | None = None
+        self,
+        radius: int | None = None,
+        *,
+        duplicates: bool = False,
+        memory: int | str | None = None,
+        threads: int | None = None,
+        progress: Progress | None = None,
+        resume: str | os.PathLike[str] | None = None,
     ) -> Iterator[Pairs]:
         """Yield every pair of stored fingerprints within the radius, once, in batches. Later changes are not seen.
 
@@ -476,6 +496,11 @@ class Store:
             buckets that differ (at large radii), a table is sorted as a whole, in temporary files if it does not fit.
         threads : int, optional
             By default one per processor.
+        progress : callable, optional
+            Called as ``progress(phase, done, total)``, in rows of all tables of the join.
+        resume : path-like, optional
+            A folder, which is made for the pairs that are found, and removed when all have been yielded. If the process ends
+            before, the same call with the same folder yields them all, and searches only what was not searched before.
 
         Yields
         ------
@@ -485,7 +510,11 @@ class Store:
 
         Raises
         ------
-        InputError, CorruptStoreError, ClosedStoreError
+        InputError
+            An argument is wrong, or the folder is of another job, or the store has changed since.
+        StoreLockedError
+            Another process has the folder.
+        CorruptStoreError, StorageError, ClosedStoreError
 
         Examples
         --------
@@ -494,10 +523,10 @@ class Store:
         >>> [tuple(pair) for batch in store.pairs(radius=2) for pair in batch]
         [(8, 11, 2)]
         """
-        snapshot = self.snapshot()
-        radius = self._radius if radius is None else check_radius(radius, self.width)
-        resources = Resources(parse_memory(memory), parse_threads(threads))
-        return pairs_of(snapshot, radius, resources, check_flag(duplicates, "duplicates"))
+        job = job_of(self, radius, memory, threads, progress)
+        duplicates = check_flag(duplicates, "duplicates")
+        work = partial(pairs_of, job.snapshot, job.radius, job.resources, duplicates)
+        return job.iterated(resume, {"job": "pairs", "duplicates": duplicates}, work)
 
     def clusters(
         self,
@@ -507,6 +536,8 @@ class Store:
         representative: str = "first",
         memory: int | str | None = None,
         threads: int | None = None,
+        progress: Progress | None = None,
+        resume: str | os.PathLike[str] | None = None,
     ) -> Clusters:
         """Return the groups of two or more documents that near-duplicates form.
 
@@ -526,7 +557,7 @@ class Store:
             where they are strings the one whose id the store saw first; the one with the least id, strings by code points; or
             the one whose fingerprint is nearest to the majority of the group, bit by bit (of connected documents where groups
             are greedy). With ``group="greedy"`` and with "central", each document must have one fingerprint.
-        memory, threads : optional
+        memory, threads, progress, resume : optional
             As for :meth:`pairs`. Besides, about 40 bytes per document are held.
 
         Returns
@@ -545,9 +576,10 @@ class Store:
         >>> list(store.clusters(radius=2))
         [['a', 'b', 'c']]
         """
-        snapshot = self.snapshot()
-        radius = self._radius if radius is None else check_radius(radius, self.width)
-        return clusters_of(snapshot, radius, group, representative, Resources(parse_memory(memory), parse_threads(threads)))
+        job = job_of(self, radius, memory, threads, progress)
+        asked = asked_of(job.radius, group, representative)
+        said = {"job": "clusters", **asked._asdict()}
+        return job.done(resume, said, partial(clusters_of, job.snapshot, asked, job.resources))
 
     def join(
         self,
@@ -557,6 +589,8 @@ class Store:
         ids: Any = None,
         memory: int | str | None = None,
         threads: int | None = None,
+        progress: Progress | None = None,
+        resume: str | os.PathLike[str] | None = None,
     ) -> Iterator[Pairs]:
         """Yield every pair of a stored fingerprint and one of another set within the radius, once, in batches.
 
@@ -571,7 +605,7 @@ class Store:
             0 to the width; by default the store's.
         ids : optional
             Of the other fingerprints, unless they are a store: integers or strings, one for each. By default the row number.
-        memory, threads : optional
+        memory, threads, progress, resume : optional
             As for :meth:`pairs`.
 
         Yields
@@ -591,18 +625,10 @@ class Store:
         >>> [tuple(pair) for batch in store.join([0b1011, 0b1000], radius=2) for pair in batch]
         [(8, 8, 0), (8, 11, 2)]
         """
-        snapshot = self.snapshot()
-        radius = self._radius if radius is None else check_radius(radius, self.width)
-        return join_of(snapshot, self._side(other, ids), radius, Resources(parse_memory(memory), parse_threads(threads)))
-
-    def _side(self, other: Any, ids: Any) -> Snapshot | GivenRows:
-        if isinstance(other, Store):
-            if ids is not None:
-                raise InputError("ids are for fingerprints: a store has its own")
-            if other.width != self.width:
-                raise InputError(f"this store holds {self.width} bits, and the other one {other.width}")
-            return other.snapshot()
-        return given_rows(other, ids, self._width)
+        job = job_of(self, radius, memory, threads, progress)
+        side, said = side_of(self, other, ids)
+        work = partial(join_of, job.snapshot, side, job.radius, job.resources)
+        return job.iterated(resume, {} if resume is None else said(), work)
 
     # Changing
 
@@ -648,7 +674,7 @@ class Store:
         """
         writer = self._changing()
         rows, checked = self._rows(fingerprints, ids)
-        _check_optional_sync(sync)
+        check_optional_sync(sync)
         return writer.insert(rows, checked, sync)
 
     def upsert(self, fingerprints: Any, ids: Any, sync: str | None = None) -> int:
@@ -688,7 +714,7 @@ class Store:
         writer = self._changing()
         if ids is None:
             raise InputError("upsert needs an id for each row")
-        _check_optional_sync(sync)
+        check_optional_sync(sync)
         if is_one(fingerprints, self._width):
             return writer.upsert_one(self._one(fingerprints), check_id(ids), sync)
         rows, checked = self._rows(fingerprints, ids)
@@ -725,7 +751,7 @@ class Store:
         radius = self._radius if radius is None else self._checked_radius(radius, self.snapshot())
         identifier = check_id(id)
         always = check_flag(always, "always")
-        _check_optional_sync(sync)
+        check_optional_sync(sync)
         return self._outer(writer.probe_insert_one(value, identifier, radius, always, sync))
 
     def probe_insert_many(
@@ -763,7 +789,7 @@ class Store:
         rows, checked = self._rows(fingerprints, ids)
         radius = self._radius if radius is None else self._checked_radius(radius, self.snapshot())
         always = check_flag(always, "always")
-        _check_optional_sync(sync)
+        check_optional_sync(sync)
         snapshot, columns, inserted = writer.probe_insert(rows, checked, radius, always, parse_threads(threads), sync)
         return self._matches(snapshot, rows, columns, inserted=inserted)
 
@@ -791,7 +817,7 @@ class Store:
         writer = self._changing()
         if (ids is None) == (fingerprints is None):
             raise InputError("delete takes either ids or fingerprints: give one of them")
-        _check_optional_sync(sync)
+        check_optional_sync(sync)
         if fingerprints is not None:
             return writer.delete_fingerprints(self._many(fingerprints), sync)
         if isinstance(ids, (int, str, os.PathLike, np.integer)) or (isinstance(ids, (list, tuple)) and len(ids) == 1):
@@ -978,25 +1004,3 @@ class Store:
         """
         check_progress(progress)
         return verify_store(self.snapshot(), self._tracker.log, progress)
-
-
-def _close_dropped(writer: StoreWriter) -> None:
-    with suppress(FpstoreError, RuntimeError):  # a finalizer has no caller to report to; there may be no more threads
-        if writer.is_own and writer.is_nested(waits_for_merge=True):  # the garbage collector runs inside one of them
-            Worker(partial(_close_dropped, writer)).start()
-        else:
-            writer.close()
-
-
-def _warn(text: str) -> None:
-    """Warn where fpstore was called, once more if it was warned there of another store."""
-    frame = sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "fpstore":
-        frame = frame.f_back
-    name = frame.f_globals.get("__name__", "__main__")
-    warnings.warn_explicit(text, ScanWarning, frame.f_code.co_filename, frame.f_lineno, name, {})
-
-
-def _check_optional_sync(sync: str | None) -> None:
-    if sync is not None:
-        check_sync(sync)

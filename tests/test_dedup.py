@@ -381,7 +381,7 @@ def test_a_corpus_that_changes_meanwhile(tmp_path, form):
         write(10)
 
         def change(phase, done, total, later=later):
-            if phase == "comparing":
+            if phase == "clustering":
                 write(later)
 
         with pytest.raises(InputError, match="changed while it was read"):

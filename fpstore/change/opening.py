@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
+from functools import partial
 
 from fpstore.change.obsolete import remove_obsolete
 from fpstore.change.writer import StoreWriter
@@ -14,6 +16,7 @@ from fpstore.errors import FpstoreError, ReadOnlyError, StoreNotFoundError
 from fpstore.format.log import HEADER_BYTES, LOG_FILE
 from fpstore.format.log_writer import LogWriter
 from fpstore.query.tracker import Tracker
+from fpstore.threads import Worker
 
 
 def open_writer(tracker: Tracker, sync: str, merge_at: float | None) -> StoreWriter:
@@ -53,3 +56,12 @@ def open_writer(tracker: Tracker, sync: str, merge_at: float | None) -> StoreWri
         if is_of_the_system(error):
             raise refused(path, error, NOTHING_CHANGED) from error
         raise
+
+
+def close_dropped(writer: StoreWriter) -> None:
+    """Close the writer of a store that was dropped, or left open at the end of the interpreter."""
+    with suppress(FpstoreError, RuntimeError):  # a finalizer has no caller to report to; there may be no more threads
+        if writer.is_own and writer.is_nested(waits_for_merge=True):  # the garbage collector runs inside one of them
+            Worker(partial(close_dropped, writer)).start()
+        else:
+            writer.close()

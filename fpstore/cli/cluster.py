@@ -18,10 +18,13 @@ from fpstore.cli.options import (
     threads_option,
 )
 from fpstore.cli.output import count
+from fpstore.cli.progress import Bars
+from fpstore.cli.resume import folder_of, resume_option, resuming
 from fpstore.cli.verb import Verb
 
 if TYPE_CHECKING:
     from fpstore import Clusters
+    from fpstore.io import Writer
 
 COLUMNS = ("id", "cluster", "representative")
 
@@ -49,6 +52,7 @@ COLUMNS = ("id", "cluster", "representative")
 @rename_option
 @memory_option
 @threads_option
+@resume_option
 @talk_options
 def cluster(
     store: str,
@@ -60,6 +64,7 @@ def cluster(
     names: dict[str, str],
     memory: str | None,
     threads: int | None,
+    resume: bool,
     talk: Talk,
 ) -> None:
     """Find the clusters of near-duplicates: documents that pairs within the radius connect, also in chains.
@@ -71,18 +76,37 @@ def cluster(
     $ fpstore cluster crawl.fps --output clusters.parquet --memory 4GiB --threads 2
     $ fpstore cluster crawl.fps --rename id=url --output clusters.csv
     $ fpstore cluster crawl.fps --group greedy --representative smallest --json --quiet
+    $ fpstore cluster crawl.fps --output clusters.tsv --resume
     """
     import fpstore
+    from fpstore.jobs.clusters import asked_of, clusters_of
+    from fpstore.jobs.store_job import job_of
+
+    folder = folder_of(output, resume, talk)
+    with fpstore.open(store) as opened, Bars(talk.bars) as bars:
+        job = job_of(opened, radius, memory, threads, bars)
+        asked = asked_of(job.radius, group, representative)
+        keeping = resuming(folder, lambda: {"job": "clusters", **asked._asdict(), **job.said}, talk)
+        with keeping as kept, listing_writer(output, as_json, names) as writer:
+            found = clusters_of(job.snapshot, asked, job.resources, kept)
+            write_listing(found, writer, bars)
+    talk.note(summary(found))
+
+
+def listing_writer(output: str, as_json: bool, names: dict[str, str]) -> Writer:
+    """Open a file for a row per document in a cluster, with other names for some of its columns."""
     from fpstore.io import open_writer
 
-    form = "jsonl" if as_json else None
-    with (
-        fpstore.open(store) as opened,
-        open_writer(output, format=form, columns=COLUMNS, width=opened.width, names=names) as writer,
-    ):
-        found = opened.clusters(radius, group=group, representative=representative, memory=memory, threads=threads)
-        writer.write(found.columns())
-    talk.note(summary(found))
+    return open_writer(output, format="jsonl" if as_json else None, columns=COLUMNS, names=names)
+
+
+def write_listing(found: Clusters, writer: Writer, bars: Bars) -> None:
+    """Write the documents in clusters, some at a time."""
+    total, done = int(found.lims[-1]), 0
+    for data in found.batches():
+        bars("writing clusters", done, total)
+        writer.write(data)
+        done += len(data["id"])
 
 
 def summary(found: Clusters) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fpstore.cli import types
-from fpstore.cli.cluster import COLUMNS
+from fpstore.cli.cluster import COLUMNS, listing_writer, write_listing
 from fpstore.cli.documents import SIMHASH_PARAMETERS, Notices, Shingles, shingle_options, suffix_option
 from fpstore.cli.options import (
     Talk,
@@ -24,6 +25,7 @@ from fpstore.cli.options import (
 )
 from fpstore.cli.output import count, print_json, print_table, shown, some_ids
 from fpstore.cli.progress import Bars
+from fpstore.cli.resume import folder_of, resume_option, resuming
 from fpstore.cli.verb import Verb
 
 if TYPE_CHECKING:
@@ -105,6 +107,7 @@ which_options = grouped(
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @memory_option
 @threads_option
+@resume_option
 @json_option
 @talk_options
 def dedup(
@@ -120,6 +123,7 @@ def dedup(
     force: bool,
     memory: str | None,
     threads: int | None,
+    resume: bool,
     as_json: bool,
     talk: Talk,
 ) -> None:
@@ -133,13 +137,12 @@ def dedup(
     $ fpstore dedup pages.jsonl clean.jsonl --text-field text --score-field score --keep highest --unknown drop --json --force
     $ fpstore dedup hashes.csv clean.csv --fingerprint-field hash --decimal --signed --width 64 --radius 2 --group greedy
     $ fpstore dedup notes clean --text --suffix .txt --shingle chars --shingle-size 5 --weighting set --threads 1 --quiet
-    $ fpstore dedup corpus.parquet clean.parquet --text-field text --memory 4GiB --force --no-progress
+    $ fpstore dedup corpus.parquet clean.parquet --text-field text --memory 4GiB --force --no-progress --resume
     """
-    from fpstore.io import open_writer
     from fpstore.io.corpus import Chosen
     from fpstore.io.tables import renamed
     from fpstore.jobs.corpora import open_corpus
-    from fpstore.jobs.dedup import Rules, check_output, chosen_columns, find_duplicates
+    from fpstore.jobs.dedup import Rules, check_output, chosen_columns, find_duplicates, making_of, resume_folder
     from fpstore.resources import Resources, parse_memory, parse_threads
     from fpstore.width import check_width
 
@@ -160,17 +163,18 @@ def dedup(
     listing = None if clusters is None else check_output(clusters, corpus, force, of_rows=False)
     if listing == target:
         raise click.UsageError("OUTPUT and --clusters name the same file")
-    with Bars(talk.bars, corpus) as bars:
+    maker = None if columns.fingerprint_field else shingles.fingerprinter()
+    making = making_of(chosen, Rules(**dataclasses.asdict(which)), maker)
+    folder = folder_of(output, resume, talk)
+    if folder is not None:
+        folder = resume_folder(folder, inputs)
+    with Bars(talk.bars, corpus) as bars, resuming(folder, lambda: making.said(corpus), talk) as kept:
         resources = Resources(parse_memory(memory), parse_threads(threads), bars)
-        maker = None if columns.fingerprint_field else shingles.fingerprinter()
-        found = find_duplicates(corpus, chosen, Rules(**dataclasses.asdict(which)), maker, resources)
-        bars("writing", int(found.kept.sum()))
-        if listing is None:
-            corpus.copy(found.kept, target)
-        else:
-            with open_writer(listing, columns=COLUMNS, names=names) as writer:
-                writer.write(found.clusters.columns())
-                corpus.copy(found.kept, target)
+        found = find_duplicates(corpus, making, resources, kept)
+        with nullcontext() if listing is None else listing_writer(str(listing), False, names) as writer:
+            if writer is not None:
+                write_listing(found.clusters, writer, bars)
+            corpus.copy(found.kept, target, bars)
     notices.report(talk)
     summary = summary_of(found)
     print_json(summary) if as_json else print_summary(summary, output, which.unknown)

@@ -24,8 +24,9 @@ from fpstore.cli.options import (
     threads_option,
 )
 from fpstore.cli.output import count
-from fpstore.cli.pairs import COLUMNS
+from fpstore.cli.pairs import pairs_writer, write_pairs
 from fpstore.cli.progress import Bars
+from fpstore.cli.resume import folder_of, resume_option, resuming
 from fpstore.cli.verb import Verb
 from fpstore.format.manifest import is_store
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 @rename_option
 @memory_option
 @threads_option
+@resume_option
 @talk_options
 def join(
     store: str,
@@ -55,6 +57,7 @@ def join(
     names: dict[str, str],
     memory: str | None,
     threads: int | None,
+    resume: bool,
     talk: Talk,
 ) -> None:
     """Find all pairs of a stored document and one of another store or file, within the radius.
@@ -68,11 +71,15 @@ def join(
     $ fpstore join crawl.fps new.tsv --rename a=stored --rename b=new --output pairs.jsonl
     $ fpstore join crawl.fps crawl.jsonl --fingerprint-field hash --id-field url --id-type str --json
     $ fpstore join crawl.fps hashes.csv --format csv --fingerprint-field hash --id-field url --decimal --signed
+    $ fpstore join crawl.fps monday.fps --output pairs.tsv --resume
     """
     import fpstore
-    from fpstore.io import open_reader, open_writer
+    from fpstore.io import open_reader
+    from fpstore.jobs.between import join_of
+    from fpstore.jobs.store_job import job_of, side_of
     from fpstore.width import Width
 
+    folder = folder_of(output, resume, talk)
     with ExitStack() as stack:
         opened = stack.enter_context(fpstore.open(store))
         theirs: Store | Reader
@@ -82,11 +89,9 @@ def join(
         else:
             theirs = open_reader(other, width=Width(opened.width, stored=True), **rows.arguments)
         bars = stack.enter_context(Bars(talk.bars))
-        found = 0
-        with open_writer(output, format="jsonl" if as_json else None, columns=COLUMNS, width=opened.width, names=names) as writer:
-            for batch in opened.join(theirs, radius, memory=memory, threads=threads):
-                for data in batch.rows_of_ids():
-                    writer.write(data)
-                found += len(batch)
-                bars("finding pairs", found)
+        job = job_of(opened, radius, memory, threads, bars)
+        side, said = side_of(opened, theirs)
+        keeping = resuming(folder, lambda: {**job.said, **said()}, talk)
+        with keeping as kept, pairs_writer(output, as_json, opened.width, names) as writer:
+            found = sum(write_pairs(join_of(job.snapshot, side, job.radius, job.resources, kept), writer))
     talk.note(count(found, "pair") + " of fingerprints")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import closing
+from typing import TYPE_CHECKING
+
 import click
 import numpy as np
 
@@ -18,7 +22,12 @@ from fpstore.cli.options import (
 )
 from fpstore.cli.output import count
 from fpstore.cli.progress import Bars
+from fpstore.cli.resume import folder_of, resume_option, resuming
 from fpstore.cli.verb import Verb
+
+if TYPE_CHECKING:
+    from fpstore import Pairs
+    from fpstore.io import Writer
 
 SAME = "{} with the fingerprint of another one: fpstore cluster brings them together, --duplicates pairs them"
 COLUMNS = ("a", "b", "distance", "id_a", "id_b")
@@ -35,6 +44,7 @@ COLUMNS = ("a", "b", "distance", "id_a", "id_b")
 @rename_option
 @memory_option
 @threads_option
+@resume_option
 @talk_options
 def pairs(
     store: str,
@@ -45,6 +55,7 @@ def pairs(
     names: dict[str, str],
     memory: str | None,
     threads: int | None,
+    resume: bool,
     talk: Talk,
 ) -> None:
     """Find all pairs of documents whose fingerprints differ in at least one bit, and in at most so many.
@@ -59,19 +70,18 @@ def pairs(
     $ fpstore pairs crawl.fps --rename id_a=url --rename id_b=other --output pairs.csv
     $ fpstore pairs crawl.fps --radius 0 --duplicates
     $ fpstore pairs crawl.fps --json --no-progress
+    $ fpstore pairs crawl.fps --output pairs.tsv --resume
     """
     import fpstore
-    from fpstore.io import open_writer
+    from fpstore.jobs.pairs import pairs_of
+    from fpstore.jobs.store_job import job_of
 
+    folder = folder_of(output, resume, talk)
     with fpstore.open(store) as opened, Bars(talk.bars) as bars:
-        found = shared = 0
-        with open_writer(output, format="jsonl" if as_json else None, columns=COLUMNS, width=opened.width, names=names) as writer:
-            for batch in opened.pairs(radius, duplicates=duplicates, memory=memory, threads=threads):
-                for data in batch.rows_of_ids():
-                    writer.write(data)
-                found += int(np.count_nonzero(batch.distances))
-                shared += int(np.count_nonzero(batch.distances == 0))
-                bars("finding pairs", found + shared)
+        job = job_of(opened, radius, memory, threads, bars)
+        said = {"job": "pairs", "duplicates": duplicates, **job.said}
+        with resuming(folder, lambda: said, talk) as kept, pairs_writer(output, as_json, opened.width, names) as writer:
+            found, shared = write_pairs(pairs_of(job.snapshot, job.radius, job.resources, duplicates, kept), writer)
         same = len(opened.ids) - len(opened)
     told = f"{count(found, 'pair')} of fingerprints"
     if duplicates:
@@ -79,3 +89,22 @@ def pairs(
     elif same:
         told += f"; {SAME.format(count(same, 'document'))}"
     talk.note(told)
+
+
+def pairs_writer(output: str, as_json: bool, width: int, names: dict[str, str]) -> Writer:
+    """Open a file for a row per pair of ids, with other names for some of its columns."""
+    from fpstore.io import open_writer
+
+    return open_writer(output, format="jsonl" if as_json else None, columns=COLUMNS, width=width, names=names)
+
+
+def write_pairs(batches: Generator[Pairs, None, None], writer: Writer) -> tuple[int, int]:
+    """Write a row per pair of ids; return how many pairs of fingerprints differ, and how many do not."""
+    found = equal = 0
+    with closing(batches):  # threads end before what they have found is dropped
+        for batch in batches:
+            for data in batch.rows_of_ids():
+                writer.write(data)
+            found += int(np.count_nonzero(batch.distances))
+            equal += int(np.count_nonzero(batch.distances == 0))
+    return found, equal

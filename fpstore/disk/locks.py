@@ -1,9 +1,10 @@
-"""The lock of a store's single writer."""
+"""Locks of folders: a store's single writer, and a job that one process does at a time."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from weakref import WeakSet, finalize
@@ -15,17 +16,20 @@ LOCK_FILE = "writer.lock"
 MODE = 0o664
 
 
-class WriterLock:
-    """The right to change a store: a lock on ``writer.lock`` that the system releases when the process dies.
+class FolderLock:
+    """A lock on a file in a folder, that the system releases when the process dies.
 
-    Raises
-    ------
-    StoreLockedError
-        Another writer has it; the message names the process.
+    Parameters
+    ----------
+    folder : Path
+    name : str
+        Of the file, which is made if it is not there.
+    refused : callable
+        Called with the folder and the words ``this process`` or ``process 123``; returns the error to raise if it has the lock.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / LOCK_FILE
+    def __init__(self, folder: Path, name: str, refused: Callable[[Path, str], StoreLockedError]) -> None:
+        self.path = folder / name
         self.owner = os.getpid()
         self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE)
         # Until somebody has the lock who can release it, an interrupt may drop it.
@@ -36,13 +40,7 @@ class WriterLock:
         except BlockingIOError:
             holder = _holder(self._descriptor)
             self._given_back()
-            who = "this process" if holder == str(os.getpid()) else f"process {holder}"
-            raise StoreLockedError(
-                f"{folder}: {who} has it open for writing, and there is one writer at a time: insert, delete and merge in "
-                "that process, or wait until it has closed the store",
-                path=folder,
-                got=holder,
-            ) from None
+            raise refused(folder, "this process" if holder == str(os.getpid()) else f"process {holder}") from None
         _held.add(self)
         with suppress(OSError):  # on a full disk the lock holds, but without the process number
             os.ftruncate(self._descriptor, 0)
@@ -55,7 +53,29 @@ class WriterLock:
         self._given_back()
 
 
-_held: WeakSet[WriterLock] = WeakSet()
+class WriterLock(FolderLock):
+    """The right to change a store: a lock on ``writer.lock``.
+
+    Raises
+    ------
+    StoreLockedError
+        Another writer has it; the message names the process.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, LOCK_FILE, _refused)
+
+
+def _refused(folder: Path, who: str) -> StoreLockedError:
+    return StoreLockedError(
+        f"{folder}: {who} has it open for writing, and there is one writer at a time: insert, delete and merge in "
+        "that process, or wait until it has closed the store",
+        path=folder,
+        got=who.removeprefix("process "),
+    )
+
+
+_held: WeakSet[FolderLock] = WeakSet()
 
 
 def _after_fork_in_child() -> None:

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from fpstore.aliases import Progress
 from fpstore.arguments import check_path
 from fpstore.disk.folders import remove_tree, sync_folder
 from fpstore.disk.refusals import refused
 from fpstore.errors import InputError
 from fpstore.hashing.documents import Document, Notice, documents_of
 from fpstore.hashing.walk import Paths, Walk
-from fpstore.io.corpus import Chosen, Corpus, Flags, KeptRows, Part
+from fpstore.io.corpus import Chosen, Corpus, Flags, KeptRows, Part, Skip, state_of
 from fpstore.string_column import StringColumn
 
 PART_DOCUMENTS, PART_CHARS = 1024, 1 << 20
@@ -49,38 +50,45 @@ class TextCorpus(Corpus):
                 f"two inputs have the name {twice!r}, so their copies would have one place: name a folder above them"
             )
 
-    def parts(self, chosen: Chosen) -> Iterator[Part]:
-        """Yield the texts and the ids of all files."""
-        self.bytes_done, self._read = 0, []
+    def parts(self, chosen: Chosen, skipped: int = 0) -> Iterator[Part]:
+        """Yield the texts and the ids of all files but some at the beginning, which are read to see whether they are texts."""
+        self.bytes_done, self._read, skip = 0, [], Skip(skipped)
         held: list[Document] = []
         chars = 0
         for file, document in documents_of(self._walk, self._on_notice):
             self.bytes_done += file.size
             if document is None:
                 continue
-            held.append(document)
             self._read.append(document.path)
+            if not skip.of([document]):
+                continue
+            held.append(document)
             chars += len(document.text)
             if len(held) >= PART_DOCUMENTS or chars >= PART_CHARS:
                 yield _part(held)
                 held, chars = [], 0
         if held:
             yield _part(held)
+        skip.finish()
 
-    def copy(self, kept: Flags, target: Any) -> None:
+    def states(self) -> dict[str, tuple[int, int, int]]:
+        """Return the size, the inode and the time of the last change of each file, by its path."""
+        states = ((str(file.path), state_of(str(file.path))) for file in self._walk.files())
+        return {path: (size, inode, time) for path, (_, inode, size, time) in states}
+
+    def copy(self, kept: Flags, target: Any, progress: Progress | None = None) -> None:
         """Copy the files that are kept to a new folder, each under the path that it has in the folder that was given."""
-        flags = KeptRows(kept)
-        some = flags.take(len(self._read)).tolist()
-        flags.finish()
+        flags = KeptRows(kept, progress)
         folder = check_path(target, "the output")
         temporary = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}.tmp")
         try:
             temporary.mkdir()
-            for path, keep in zip(self._read, some, strict=True):
-                if keep:
+            for path in self._read:
+                if flags.take(1)[0]:
                     place = temporary / self._relative(path)
                     place.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(path, place)
+            flags.finish()
             temporary.replace(folder)
             sync_folder(folder.parent)
         except OSError as error:

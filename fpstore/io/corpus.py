@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Words
+from fpstore.aliases import Progress, Words
 from fpstore.arguments import printable
 from fpstore.errors import InputError, show
 from fpstore.io.check import MAX_U64, check_string_id
@@ -89,12 +89,42 @@ class Corpus(ABC):
     bytes_done: int = 0
 
     @abstractmethod
-    def parts(self, chosen: Chosen) -> Iterator[Part]:
-        """Yield the chosen columns of all rows; InputError for a value of another type, and for a column that is not there."""
+    def parts(self, chosen: Chosen, skipped: int = 0) -> Iterator[Part]:
+        """Yield the chosen columns of all rows but some at the beginning.
+
+        Parameters
+        ----------
+        chosen : Chosen
+        skipped : int
+            Rows of which nothing is wanted. They are counted, and not taken apart where that can be avoided.
+
+        Raises
+        ------
+        InputError
+            A value has another type, a column is not there, or there are fewer rows than skipped ones.
+        """
+
+    def states(self) -> dict[str, tuple[int, int, int]]:
+        """Return the size, the inode and the time of the last change of each file, by its path.
+
+        Raises
+        ------
+        InputError
+            There are no files.
+        StorageError
+        """
+        raise InputError("a table in memory is gone when the process ends: resume= (--resume) is for files")
 
     @abstractmethod
-    def copy(self, kept: Flags, target: Any) -> None:
+    def copy(self, kept: Flags, target: Any, progress: Progress | None = None) -> None:
         """Write the rows that are kept to a path, which appears when all of them are written.
+
+        Parameters
+        ----------
+        kept : ndarray of bool, shape (rows,)
+        target : path
+        progress : callable, optional
+            Called as ``progress("copying", done, total)``, in rows.
 
         Raises
         ------
@@ -107,6 +137,30 @@ class Corpus(ABC):
         self.bytes_done += size
 
 
+class Skip:
+    """Counts rows that are passed over.
+
+    Parameters
+    ----------
+    count : int
+        How many there are to pass over.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+
+    def of(self, rows: list[Any]) -> list[Any]:
+        """Return some rows without those that are passed over."""
+        passed = min(self.left, len(rows))
+        self.left -= passed
+        return rows[passed:] if passed else rows
+
+    def finish(self) -> None:
+        """Raise InputError if there were fewer."""
+        if self.left:
+            raise InputError(f"the input changed: {self.left} rows fewer than there were")
+
+
 class CorpusFiles(Corpus):
     """Rows of one or more regular files."""
 
@@ -117,16 +171,21 @@ class CorpusFiles(Corpus):
                 raise at(file.name, None, "must be a regular file, because it is read more than once")
         self.names, self.paths = [file.name for file in self.files], [file.path for file in self.files]
         self.bytes_total = sum(file.size or 0 for file in self.files)
-        self._states = list(map(_state, self.paths))
+        self._states = list(map(state_of, self.paths))
+
+    def states(self) -> dict[str, tuple[int, int, int]]:
+        """Return the size, the inode and the time of the last change of each file, by its path."""
+        return {path: (size, inode, time) for path, (_, inode, size, time) in zip(self.paths, self._states, strict=True)}
 
     def check_unchanged(self) -> None:
         """Raise InputError if a file is not the one that was there at first."""
         for file, path, before in zip(self.files, self.paths, self._states, strict=True):
-            if _state(path) != before:
+            if state_of(path) != before:
                 raise at(file.name, None, "changed while it was read")
 
 
-def _state(path: str) -> tuple[int, int, int, int]:
+def state_of(path: str) -> tuple[int, int, int, int]:
+    """Return the device, the inode, the size and the time of the last change of a file."""
     with storage_errors(printable(path)):
         status = Path(path).stat()
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
@@ -135,12 +194,15 @@ def _state(path: str) -> tuple[int, int, int, int]:
 class KeptRows:
     """Hands out the flags of successive rows, and tells when the rows of a second reading are not those of the first."""
 
-    def __init__(self, kept: Flags) -> None:
+    def __init__(self, kept: Flags, progress: Progress | None = None) -> None:
         self._kept = kept
         self._done = 0
+        self._progress = progress
 
     def take(self, count: int) -> Flags:
         """Return the flags of the next rows."""
+        if self._progress is not None:
+            self._progress("copying", self._done, len(self._kept))
         self._done += count
         if self._done > len(self._kept):
             self._changed()

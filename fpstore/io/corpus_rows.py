@@ -6,8 +6,9 @@ import csv
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from fpstore.aliases import Progress
 from fpstore.errors import InputError, show
-from fpstore.io.corpus import Chosen, CorpusFiles, Flags, KeptRows, Part, part_of
+from fpstore.io.corpus import Chosen, CorpusFiles, Flags, KeptRows, Part, Skip, part_of
 from fpstore.io.jsonl import fields_of, parse_object
 from fpstore.io.lines import MAX_LINE_BYTES, line_blocks
 from fpstore.io.sink import Sink
@@ -22,20 +23,23 @@ class JsonlCorpus(CorpusFiles):
 
     suffix = ".jsonl"
 
-    def parts(self, chosen: Chosen) -> Iterator[Part]:
-        """Yield the chosen columns of all rows."""
-        self.bytes_done = 0
+    def parts(self, chosen: Chosen, skipped: int = 0) -> Iterator[Part]:
+        """Yield the chosen columns of all rows but some at the beginning."""
+        self.bytes_done, skip = 0, Skip(skipped)
         for file in self.files:
             for block, first in line_blocks(file, self._count):
                 rows, lines = [], []
-                for number, line in enumerate(block.split(b"\n")[:-1], first):
-                    if line.strip(_BLANK):
-                        with located(file.name, number):
-                            rows.append(parse_object(line))
-                        lines.append(number)
+                filled = [row for row in enumerate(block.split(b"\n")[:-1], first) if row[1].strip(_BLANK)]
+                for number, line in skip.of(filled):
+                    with located(file.name, number):
+                        rows.append(parse_object(line))
+                    lines.append(number)
+                if filled and not rows:
+                    continue
                 columns = {name: [row.get(name) for row in rows] for name in chosen.names}
                 self._check_fields(file, rows, lines, columns)
                 yield part_of(columns, chosen, file.name, lines)
+        skip.finish()
 
     @staticmethod
     def _check_fields(file: InputFile, rows: list[dict[str, Any]], lines: list[int], columns: dict[str, list[Any]]) -> None:
@@ -46,9 +50,9 @@ class JsonlCorpus(CorpusFiles):
                     if name not in row:
                         raise at(file.name, line, f"the field {show(name)} is missing{fields_of(row)}")
 
-    def copy(self, kept: Flags, target: Any) -> None:
+    def copy(self, kept: Flags, target: Any, progress: Progress | None = None) -> None:
         """Write the rows that are kept, byte for byte."""
-        flags = KeptRows(kept)
+        flags = KeptRows(kept, progress)
         self.check_unchanged()
         with Sink(target) as sink:
             for file in self.files:
@@ -87,22 +91,25 @@ class DelimitedCorpus(CorpusFiles):
             if self._names(file) != self._header:
                 raise at(file.name, 1, f"has other columns than {self.files[0].name}")
 
-    def parts(self, chosen: Chosen) -> Iterator[Part]:
-        """Yield the chosen columns of all rows."""
-        self.bytes_done = 0
+    def parts(self, chosen: Chosen, skipped: int = 0) -> Iterator[Part]:
+        """Yield the chosen columns of all rows but some at the beginning."""
+        self.bytes_done, skip = 0, Skip(skipped)
         for file in self.files:
             with located(file.name):
                 places = {name: self._place(name) for name in chosen.names}
-            for records in self._batches(file):
+            for records in map(skip.of, self._batches(file)):
+                if not records:
+                    continue
                 columns: dict[str, list[Any]] = {}
                 for name, place in places.items():
                     cells = [record.cells[place] for record in records]
                     columns[name] = cells if name == chosen.text else [cell or None for cell in cells]
                 yield part_of(columns, chosen, file.name, [record.line for record in records])
+        skip.finish()
 
-    def copy(self, kept: Flags, target: Any) -> None:
+    def copy(self, kept: Flags, target: Any, progress: Progress | None = None) -> None:
         """Write the header and the rows that are kept, byte for byte."""
-        flags = KeptRows(kept)
+        flags = KeptRows(kept, progress)
         self.check_unchanged()
         with Sink(target) as sink:
             sink.write(next(self._records(self.files[0])).raw)

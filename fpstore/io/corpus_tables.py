@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fpstore.aliases import Progress
 from fpstore.errors import InputError
 from fpstore.io.arrow import (
     FingerprintColumns,
@@ -22,7 +23,7 @@ from fpstore.io.arrow import (
     plain_type,
     without_views,
 )
-from fpstore.io.corpus import Chosen, Corpus, CorpusFiles, Flags, KeptRows, Part, Scores, score_of
+from fpstore.io.corpus import Chosen, Corpus, CorpusFiles, Flags, KeptRows, Part, Scores, Skip, score_of
 from fpstore.io.corpus_rows import PART_BYTES
 from fpstore.io.parquet import parquet_errors
 from fpstore.io.sink import Sink
@@ -108,6 +109,17 @@ def in_pieces(batch: Any) -> Iterator[tuple[int, Any]]:
         yield start, batch.slice(start, rows)
 
 
+def _groups_behind(metadata: Any, skip: Skip) -> tuple[list[int], int]:
+    """Return the row groups of a file behind those that are passed over as a whole, and how many rows these have."""
+    first = done = 0
+    while first < metadata.num_row_groups and metadata.row_group(first).num_rows <= skip.left:
+        rows = metadata.row_group(first).num_rows
+        skip.left -= rows
+        done += rows
+        first += 1
+    return list(range(first, metadata.num_row_groups)), done
+
+
 class ParquetCorpus(CorpusFiles):
     """Parquet files of one schema."""
 
@@ -128,19 +140,19 @@ class ParquetCorpus(CorpusFiles):
             if not schema.equals(self._schema):
                 raise at(file.name, None, f"has another schema than {self.files[0].name}")
 
-    def parts(self, chosen: Chosen) -> Iterator[Part]:
-        """Yield the chosen columns of all rows."""
+    def parts(self, chosen: Chosen, skipped: int = 0) -> Iterator[Part]:
+        """Yield the chosen columns of all rows but some at the beginning."""
         with located(self.names[0]):
             columns = ArrowColumns(self._schema, chosen)
-        for name, done, batch in self._batches(chosen.names):
+        for name, done, batch in self._batches(chosen.names, skipped):
             for start, some in in_pieces(batch):
                 with located(name), self._errors(name):
                     part = columns.part(some, done + start)
                 yield part
 
-    def copy(self, kept: Flags, target: Any) -> None:
+    def copy(self, kept: Flags, target: Any, progress: Progress | None = None) -> None:
         """Write the rows that are kept, with all their columns and the metadata of the schema."""
-        flags = KeptRows(kept)
+        flags = KeptRows(kept, progress)
         self.check_unchanged()
         with Sink(target) as sink, sink.errors():
             codec = "none" if self._compression == "UNCOMPRESSED" else self._compression
@@ -161,24 +173,32 @@ class ParquetCorpus(CorpusFiles):
             finally:
                 writer.close()
 
-    def _batches(self, names: list[str] | None) -> Iterator[tuple[str, int, Any]]:
-        """Yield the name of a file, the number of rows of it before a batch, and the batch."""
+    def _batches(self, names: list[str] | None, skipped: int = 0) -> Iterator[tuple[str, int, Any]]:
+        """Yield the name of a file, the number of rows of it before a batch, and the batch; not some rows at the beginning."""
         self.bytes_done = before = 0
+        skip = Skip(skipped)
         for file in self.files:
-            done = 0
             with self._errors(file.name):
                 parquet = self._arrow.parquet.ParquetFile(file.path)
             with parquet:
-                rows, count = parquet.iter_batches(batch_size=BATCH_ROWS, columns=names), max(parquet.metadata.num_rows, 1)
+                groups, done = _groups_behind(parquet.metadata, skip)
+                rows, count = (
+                    parquet.iter_batches(BATCH_ROWS, row_groups=groups, columns=names),
+                    max(parquet.metadata.num_rows, 1),
+                )
                 while True:
                     with self._errors(file.name):
                         batch = next(rows, None)
                     if batch is None:
                         break
-                    yield file.name, done, batch
+                    passed = min(skip.left, batch.num_rows)
+                    skip.left -= passed
+                    if passed < batch.num_rows:
+                        yield file.name, done + passed, batch.slice(passed)
                     done += batch.num_rows
                     self.bytes_done = before + (file.size or 0) * done // count
             before += file.size or 0
+        skip.finish()
 
     @contextmanager
     def _errors(self, name: str) -> Iterator[None]:
@@ -203,17 +223,17 @@ class TableCorpus(Corpus):
         self.table = without_views(table if isinstance(table, self._arrow.Table) else self._arrow.table(table))
         self.bytes_total = self.table.nbytes
 
-    def parts(self, chosen: Chosen) -> Iterator[Part]:
-        """Yield the chosen columns of all rows."""
+    def parts(self, chosen: Chosen, skipped: int = 0) -> Iterator[Part]:
+        """Yield the chosen columns of all rows but some at the beginning."""
         columns = ArrowColumns(self.table.schema, chosen)
-        done = self.bytes_done = 0
-        for batch in self.table.select(chosen.names).to_batches(max_chunksize=BATCH_ROWS):
+        done, self.bytes_done = skipped, 0
+        for batch in self.table.select(chosen.names).slice(skipped).to_batches(max_chunksize=BATCH_ROWS):
             for start, some in in_pieces(batch):
                 yield columns.part(some, done + start)
             done += batch.num_rows
             self.bytes_done = (self.bytes_total or 0) * done // max(self.table.num_rows, 1)
 
-    def copy(self, kept: Flags, target: Any) -> None:
+    def copy(self, kept: Flags, target: Any, progress: Progress | None = None) -> None:
         """Write the rows that are kept as Parquet."""
         with Sink(target) as sink, sink.errors():
             self._arrow.parquet.write_table(kept_rows(self.table, kept), sink.file)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,17 +15,22 @@ from fpstore.errors import InputError
 from fpstore.io import check_fingerprints, check_id, check_ids
 from fpstore.io.check import is_one
 from fpstore.io.source import join_ids
+from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.jobs.joining import PairColumns, pairs_between
 from fpstore.jobs.pairs import Pairs, rows_of
+from fpstore.jobs.saved_parts import saved_batches
 from fpstore.lims import lims_of
 from fpstore.query.batches import Columns
 from fpstore.query.parts import probed_in_parts
 from fpstore.query.snapshot import Snapshot
 from fpstore.resources import Resources
-from fpstore.string_column import StringColumn
+from fpstore.string_column import StringColumn, hash_of
 from fpstore.width import Width, ascending, order_of, places_of
 
 MATCHES = 1 << 20  # of a batch of probes
+PROBED_ROWS = 1 << 20  # that are looked up before what was found is kept
+DIGESTED = 1 << 18  # rows at a time
+PROBED = "rows were looked up"
 READ_NANOSECONDS = 5.0  # a fingerprint that is read from a store, to be sorted with the others
 
 
@@ -48,6 +53,21 @@ class GivenRows:
         self.width, self.rows = width, np.ascontiguousarray(ordered[begins])
         self._lims = np.append(begins, len(rows))
         self._ids = [ids[place] for place in order.tolist()] if isinstance(ids, list) else ids[order]
+
+    def digest(self) -> str:
+        """Return a number that tells these rows from others."""
+        digest = b""
+        for start in range(0, len(self._ids), DIGESTED):
+            ids = self._ids[start : start + DIGESTED]
+            if isinstance(ids, list):
+                column = StringColumn.of(ids)
+                digest = hash_of(digest + column.data).to_bytes(8, "big")
+                ids = column.ends
+            digest = hash_of(digest + ids.tobytes()).to_bytes(8, "big")
+        for array in (self.rows, self._lims):
+            for start in range(0, len(array), DIGESTED):
+                digest = hash_of(digest + array[start : start + DIGESTED].tobytes()).to_bytes(8, "big")
+        return digest.hex()
 
     def ids_of(self, rows: Words) -> tuple[Lims, Words | list[str]]:
         """Return (lims, ids) of fingerprints that are among them."""
@@ -79,14 +99,18 @@ def _numbered(ids: Words | None, rows: Words) -> Words:
     return np.arange(len(rows), dtype=np.uint64) if ids is None else ids
 
 
-def join_of(snapshot: Snapshot, other: Snapshot | GivenRows, radius: int, resources: Resources) -> Iterator[Pairs]:
+def join_of(
+    snapshot: Snapshot, other: Snapshot | GivenRows, radius: int, resources: Resources, kept: Checkpoint | None = None
+) -> Generator[Pairs, None, None]:
     """Yield the pairs of a snapshot and another side, in batches; see :meth:`fpstore.Store.join`."""
-    for columns in _columns(snapshot, other, radius, resources):
+    for columns in _columns(snapshot, other, radius, resources, kept):
         if len(columns.a):
             yield Pairs(columns, snapshot, other)
 
 
-def _columns(snapshot: Snapshot, other: Snapshot | GivenRows, radius: int, resources: Resources) -> Iterator[PairColumns]:
+def _columns(
+    snapshot: Snapshot, other: Snapshot | GivenRows, radius: int, resources: Resources, kept: Checkpoint | None
+) -> Iterator[PairColumns]:
     count = snapshot.totals.fingerprints
     theirs = other.totals.fingerprints if isinstance(other, Snapshot) else len(other.rows)
     if not count or not theirs:
@@ -97,13 +121,28 @@ def _columns(snapshot: Snapshot, other: Snapshot | GivenRows, radius: int, resou
     rows, left = (asked.rows, resources) if isinstance(asked, GivenRows) else rows_of(asked, resources)
     design = plan_between(max(count, theirs), rows, radius, snapshot.width)
     if isinstance(stored, Snapshot) and _probes_are_faster(stored, len(rows), radius, design):
-        for queries, columns in probed_in_parts(stored, rows, radius, left.threads, MATCHES):
-            yield _turned(_matched(queries, columns), not turned)
+        for found in _probed(stored, rows, radius, left, kept):
+            yield _turned(found, not turned)
         return
     others, left = (stored.rows, left) if isinstance(stored, GivenRows) else rows_of(stored, left)
     design = plan_between(len(others), rows, radius, snapshot.width, others)
-    for found in pairs_between(rows, others, design, left):
+    for found in pairs_between(rows, others, design, left, kept):
         yield _turned(found, not turned)
+
+
+def _probed(stored: Snapshot, rows: Words, radius: int, resources: Resources, kept: Checkpoint | None) -> Iterator[PairColumns]:
+    """Yield the pairs of rows and the stored fingerprints that their look-ups find; what some rows find is a part."""
+    for start in range(0, len(rows), PROBED_ROWS):
+        resources.report("finding pairs", start, len(rows))
+        some = rows[start : start + PROBED_ROWS]
+        parts = probed_in_parts(stored, some, radius, resources.threads, MATCHES)
+        found = (_matched(queries, columns) for queries, columns in parts)
+        if kept is None:
+            yield from found
+            continue
+        name = f"probed-{start}"
+        kept.note(PROBED, len(some) if kept.count(name) is not None else 0, len(some))
+        yield from saved_batches(kept, name, found, PairColumns)
 
 
 def plan_between(count: int, rows: Words, radius: int, width: Width, others: Words | None = None) -> JoinDesign:

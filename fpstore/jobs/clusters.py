@@ -13,6 +13,7 @@ from fpstore.aliases import Counts, Lims, Words
 from fpstore.arguments import check_choice
 from fpstore.errors import CorruptStoreError, InputError
 from fpstore.io.tables import Tabular, arrow_table
+from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.jobs.grouping import GROUPINGS, HALF_BITS, RULES, Asked, differs, grouped, members_of, of_documents, stable_order
 from fpstore.jobs.linking import connected
 from fpstore.jobs.pairs import join_design, rows_of
@@ -20,6 +21,7 @@ from fpstore.query.snapshot import Snapshot
 from fpstore.resources import Resources
 
 SET_BYTES = 5  # of each fingerprint: the set that it is in, and a share of an index
+MOST_ROWS = 1 << 16  # of a listing that are made together
 DENSE = 8  # numbers of documents that are below so many times their count are told apart by a table
 
 
@@ -65,11 +67,21 @@ class Clusters(Tabular):
 
     def columns(self) -> dict[str, Any]:
         """Return a row per document in a cluster: ``id``, the number of the ``cluster``, and the id of its ``representative``."""
-        cluster = np.repeat(np.arange(len(self), dtype=np.uint64), self.sizes)
-        firsts = np.repeat(self.lims[:-1], self.sizes)
-        if isinstance(self.ids, list):
-            return {"id": self.ids, "cluster": cluster, "representative": [self.ids[first] for first in firsts.tolist()]}
-        return {"id": self.ids, "cluster": cluster, "representative": self.ids[firsts]}
+        return self._rows(0, int(self.lims[-1]))
+
+    def batches(self) -> Iterator[dict[str, Any]]:
+        """Yield the :meth:`columns`, at most 65,536 rows at once; one batch without rows if there are no clusters."""
+        for start in range(0, max(int(self.lims[-1]), 1), MOST_ROWS):
+            yield self._rows(start, min(start + MOST_ROWS, int(self.lims[-1])))
+
+    def _rows(self, start: int, end: int) -> dict[str, Any]:
+        cluster = np.searchsorted(self.lims, np.arange(start, end), side="right") - 1
+        firsts, ids = self.lims[cluster], self.ids
+        if isinstance(ids, list):
+            representatives: Any = [ids[first] for first in firsts.tolist()]
+        else:
+            representatives = ids[firsts]
+        return {"id": ids[start:end], "cluster": cluster.astype(np.uint64), "representative": representatives}
 
     def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
         """Return the :meth:`columns` as a ``pyarrow.Table``.
@@ -91,7 +103,7 @@ class Clusters(Tabular):
         MissingExtraError
             pyarrow is not installed.
         """
-        return arrow_table([self.columns()], names)
+        return arrow_table(self.batches(), names)
 
     def __len__(self) -> int:
         return len(self.lims) - 1
@@ -133,14 +145,17 @@ class Deduplication(NamedTuple):
     unknown: int
 
 
-def clusters_of(snapshot: Snapshot, radius: int, group: str, representative: str, resources: Resources) -> Clusters:
+def asked_of(radius: int, group: str, representative: str) -> Asked:
+    """Return the clusters that a caller asks for; InputError if there are no such."""
+    return Asked(radius, check_choice(group, GROUPINGS, "group"), check_choice(representative, RULES[:-1], "representative"))
+
+
+def clusters_of(snapshot: Snapshot, asked: Asked, resources: Resources, kept: Checkpoint | None = None) -> Clusters:
     """Return the clusters of a snapshot; see :meth:`fpstore.Store.clusters`."""
-    check_choice(group, GROUPINGS, "group")
-    check_choice(representative, RULES[:-1], "representative")
     rows, left = rows_of(snapshot, resources)
     left = left._replace(memory=max(left.memory - SET_BYTES * len(rows), left.memory // 4))
-    sets = connected(rows, join_design(rows, radius, snapshot.width), left)
-    asked = Asked(radius, group, representative)
+    sets = connected(rows, join_design(rows, asked.radius, snapshot.width), left, kept)
+    resources.report("grouping", 0)
     fingerprints = rows if asked.needs_fingerprints else None
     del rows  # documents take their place in memory
     documents, counts = _documents(snapshot)
@@ -150,7 +165,7 @@ def clusters_of(snapshot: Snapshot, radius: int, group: str, representative: str
     if not _distinct(documents):  # a document of several fingerprints connects what they are connected with
         total = len(documents)
         sets, documents = _united(sets, documents)
-        _refuse_several(total - len(documents), group, representative)
+        _refuse_several(total - len(documents), asked)
     members, members_at = members_of(sets, documents)
 
     def rows_of_members() -> Words:
@@ -195,11 +210,11 @@ def _distinct(documents: Words) -> bool:
     return bool(differs(np.sort(documents)).all())
 
 
-def _refuse_several(count: int, group: str, representative: str) -> None:
-    if group == "greedy" or representative == "central":
-        asked = "group='greedy'" if group == "greedy" else "representative='central'"
+def _refuse_several(count: int, asked: Asked) -> None:
+    if asked.needs_fingerprints:
+        given = "group='greedy'" if asked.group == "greedy" else "representative='central'"
         raise InputError(
-            f"{asked} needs documents of one fingerprint each, but there are {count} fingerprints more than documents"
+            f"{given} needs documents of one fingerprint each, but there are {count} fingerprints more than documents"
         )
 
 

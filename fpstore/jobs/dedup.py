@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,24 +17,21 @@ from fpstore.errors import InputError, StorageError, StoreExistsError, show
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.corpus import TextCorpus
 from fpstore.hashing.text import SimHash
-from fpstore.io.check import is_plain_integer
-from fpstore.io.corpus import Chosen, Corpus, Flags, Part, Scores
-from fpstore.io.corpus_rows import DelimitedCorpus
+from fpstore.io.corpus import Chosen, Corpus, Flags
 from fpstore.io.corpus_tables import TableCorpus
 from fpstore.io.digits import check_signed
-from fpstore.io.source import IdColumn, join_ids
+from fpstore.io.source import IdColumn
+from fpstore.jobs.checkpoint import Checkpoint, Said
 from fpstore.jobs.clusters import Clusters
+from fpstore.jobs.dedup_rows import read_documents
 from fpstore.jobs.grouping import GROUPINGS, RULES, Asked, grouped, members_of, of_documents
 from fpstore.jobs.linking import connected
 from fpstore.jobs.pairs import join_design
 from fpstore.resources import Resources
-from fpstore.string_column import StringColumn
-from fpstore.threads import Job, Pool
 from fpstore.width import WORD_BITS, distinct_places
 
 PATHS_TEXT, PATHS_ID = "text", "id"  # where each file is a document
 UNKNOWN = ("keep", "drop", "refuse")
-WAITING_PARTS = 4  # for each thread: what is read while others are hashed
 
 
 @dataclass(frozen=True)
@@ -84,15 +80,6 @@ class Duplicates(NamedTuple):
     unknown: int
 
 
-class Documents(NamedTuple):
-    """The rows of a corpus that can be compared: a value for each in every column."""
-
-    known: Flags  # of all rows
-    fingerprints: Words
-    ids: IdColumn
-    scores: Scores | None
-
-
 def chosen_columns(how: Chosen, text: str | bool | None, fingerprint: str | None) -> Chosen:
     """Return the columns to read: either one of texts, True where files are texts, or one of fingerprints."""
     if (text in (None, False)) == (fingerprint is None):
@@ -117,6 +104,16 @@ def chosen_columns(how: Chosen, text: str | bool | None, fingerprint: str | None
     return replace(how, text=text or None, fingerprint=fingerprint)
 
 
+def resume_folder(folder: Path, sources: Iterable[str]) -> Path:
+    """Return the folder of a checkpoint; InputError if it lies in a folder of the corpus, whose files would be others then."""
+    for source in sources:
+        if folder.resolve().is_relative_to(Path(source).resolve()):
+            raise InputError(
+                f"{printable(folder)}: is in {printable(source)}, which is read: take an output beside it", path=folder
+            )
+    return folder
+
+
 def check_output(output: str | os.PathLike[str], corpus: Corpus, overwrite: bool, *, of_rows: bool = True) -> Path:
     """Return the path to write to; an error if it exists, or is an input, or is to hold rows in another format."""
     path = check_path(output, "output")
@@ -139,22 +136,32 @@ def kept_of(corpus: Corpus, kept: Flags) -> Any:
     return corpus.kept(kept) if isinstance(corpus, TableCorpus) else np.flatnonzero(kept)
 
 
-def find_duplicates(
-    corpus: Corpus, chosen: Chosen, rules: Rules, fingerprinter: Fingerprinter[str] | None, resources: Resources
-) -> Duplicates:
-    """Return the duplicates of a corpus and the rows to keep.
+class Making(NamedTuple):
+    """How duplicates are looked for.
 
-    Parameters
+    Attributes
     ----------
-    corpus : Corpus
     chosen : Chosen
         Names a column of texts or one of fingerprints.
     rules : Rules
     fingerprinter : Fingerprinter, optional
-        Makes the fingerprints of texts; by default ``SimHash()``.
-    resources : Resources
-        Threads and progress.
+        Makes the fingerprints of texts.
     """
+
+    chosen: Chosen
+    rules: Rules
+    fingerprinter: Fingerprinter[str] | None
+
+    def said(self, corpus: Corpus) -> Said:
+        """Return what the duplicates of a corpus depend on."""
+        chosen, rules = asdict(self.chosen), asdict(self.rules)
+        chosen["width"] = self.chosen.width.bits
+        maker = {} if self.fingerprinter is None else {"fingerprinter": self.fingerprinter.describe()}
+        return {"job": "dedup", **chosen, **rules, **maker, **{f"file {path}": state for path, state in corpus.states().items()}}
+
+
+def making_of(chosen: Chosen, rules: Rules, fingerprinter: Fingerprinter[str] | None) -> Making:
+    """Return how to look for duplicates: by default, the fingerprints of texts are those of ``SimHash()``."""
     rules.check(chosen)
     if fingerprinter is None and chosen.text is not None:
         fingerprinter = SimHash()
@@ -162,11 +169,29 @@ def find_duplicates(
         raise InputError("a fingerprinter is for texts, and the corpus has fingerprints")
     if fingerprinter is not None and not isinstance(fingerprinter, Fingerprinter):
         raise InputError(f"fingerprinter must be one such as SimHash(), got {type(fingerprinter).__name__}")
-    documents = _read(corpus, chosen, rules, fingerprinter, resources)
+    return Making(chosen, rules, fingerprinter)
+
+
+def find_duplicates(corpus: Corpus, making: Making, resources: Resources, kept: Checkpoint | None = None) -> Duplicates:
+    """Return the duplicates of a corpus and the rows to keep.
+
+    Parameters
+    ----------
+    corpus : Corpus
+    making : Making
+    resources : Resources
+        Threads and progress.
+    kept : Checkpoint, optional
+        Keeps the fingerprints, and the links that connect duplicates, and has those that were made before.
+    """
+    chosen, rules = making.chosen, making.rules
+    refused = rules.unknown == "refuse"
+    documents = read_documents(corpus, chosen, making.fingerprinter, resources, refused, kept)
     rows = np.flatnonzero(documents.known)
-    resources.report("comparing", 0)
+    resources.report("grouping", 0)
     fingerprints, places = distinct_places(documents.fingerprints)
-    sets = connected(fingerprints, join_design(fingerprints, rules.radius, chosen.width), resources)
+    sets = connected(fingerprints, join_design(fingerprints, rules.radius, chosen.width), resources, kept)
+    resources.report("grouping", 0)
     members, _ = members_of(of_documents(sets, places), np.arange(len(rows), dtype=np.uint64))
     members = grouped(
         members,
@@ -175,13 +200,13 @@ def find_duplicates(
         lambda wanted: _ids_of(documents.ids, wanted),
         documents.scores,
     )
-    kept = np.full(len(documents.known), rules.unknown == "keep")
-    kept[rows] = True
+    flags = np.full(len(documents.known), rules.unknown == "keep")
+    flags[rows] = True
     behind = np.ones(len(members.documents), bool)
     behind[members.lims[:-1]] = False
-    kept[rows[members.documents[behind]]] = False
+    flags[rows[members.documents[behind]]] = False
     ids = rows[members.documents].astype(np.uint64) if documents.ids is None else _ids_of(documents.ids, members.documents)
-    return Duplicates(kept, Clusters(members.lims, ids, len(kept)), len(kept) - len(rows))
+    return Duplicates(flags, Clusters(members.lims, ids, len(flags)), len(flags) - len(rows))
 
 
 def _ids_of(ids: IdColumn, numbers: Words) -> Words | list[str]:
@@ -192,72 +217,3 @@ def _ids_of(ids: IdColumn, numbers: Words) -> Words | list[str]:
     data, ends = ids.data, ids.ends
     starts = np.concatenate([np.zeros(1, np.uint64), ends[:-1]])
     return [data[a:b].decode() for a, b in zip(starts[numbers].tolist(), ends[numbers].tolist(), strict=True)]
-
-
-def _decided(ids: IdColumn) -> IdColumn:
-    """Return ids of delimited text, which has no types: as integers, if all of them are."""
-    if not isinstance(ids, StringColumn) or not ids.data.isdigit():
-        return ids
-    texts = ids.texts()
-    return np.array(list(map(int, texts)), np.uint64) if all(map(is_plain_integer, texts)) else ids
-
-
-def _read(
-    corpus: Corpus, chosen: Chosen, rules: Rules, fingerprinter: Fingerprinter[str] | None, resources: Resources
-) -> Documents:
-    parts, fingerprints, done = [], [], 0
-    for part, rows in _hashed(corpus, chosen, fingerprinter, resources.threads):
-        if rules.unknown == "refuse" and not part.known.all():
-            row = done + int(np.argmin(part.known)) + 1
-            raise InputError(f"{', '.join(corpus.names[:3])}: row {row} has no text, fingerprint or id")
-        done += len(part.known)
-        parts.append(part._replace(texts=None, fingerprints=None))
-        fingerprints.append(rows)
-        resources.report("reading", done)
-    known = np.concatenate([np.empty(0, bool), *(part.known for part in parts)])
-    if not len(known):
-        raise InputError(f"{', '.join(corpus.names[:3])}: no rows")
-    ids = join_ids([part.ids for part in parts]) if chosen.id is not None else None
-    if isinstance(corpus, DelimitedCorpus):
-        ids = _decided(ids)
-    scores = np.concatenate([part.scores for part in parts if part.scores is not None]) if chosen.score is not None else None
-    return Documents(known, np.concatenate([chosen.width.empty(0), *fingerprints]), ids, scores)
-
-
-def _hashed(
-    corpus: Corpus, chosen: Chosen, fingerprinter: Fingerprinter[str] | None, threads: int
-) -> Iterator[tuple[Part, Words]]:
-    """Yield the parts of a corpus with the fingerprints of their known rows, made by threads while others are read."""
-    if fingerprinter is None:
-        for part in corpus.parts(chosen):
-            assert part.fingerprints is not None
-            yield part, part.fingerprints
-        return
-    waiting: deque[Job[tuple[Part, Words]]] = deque()
-    with Pool(threads) as pool:
-        try:
-            for part in corpus.parts(chosen):
-                waiting.append(pool.submit(_fingerprinted, part, fingerprinter))
-                if len(waiting) > WAITING_PARTS * threads:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        except BaseException:
-            pool.cancel()
-            raise
-
-
-def _fingerprinted(part: Part, fingerprinter: Fingerprinter[str]) -> tuple[Part, Words]:
-    """Return the fingerprints of the texts of a part; a text without words is not known."""
-    assert part.texts is not None
-    rows = fingerprinter.fingerprints(part.texts, empty="zero")
-    empty = [place for place in np.flatnonzero(rows == 0).tolist() if fingerprinter.is_empty(part.texts[place])]
-    if not empty:
-        return part, rows
-    filled = np.ones(len(rows), bool)
-    filled[empty] = False
-    known = part.known.copy()
-    known[np.flatnonzero(known)[empty]] = False
-    ids = part.ids if part.ids is None else part.ids[filled] if isinstance(part.ids, np.ndarray) else part.ids.filter(filled)
-    scores = part.scores if part.scores is None else part.scores[filled]
-    return Part(known, None, None, ids, scores), rows[filled]

@@ -17,6 +17,8 @@ from fpstore.aliases import Bytes, Words
 from fpstore.design.joins import JoinDesign
 from fpstore.design.tables import TableSpec
 from fpstore.errors import InputError
+from fpstore.jobs.checkpoint import Checkpoint
+from fpstore.jobs.saved_parts import SavedSpans, Task
 from fpstore.jobs.sorting import SortedTable, Span, SpanSorter, TableSorter, spans_of
 from fpstore.resources import Resources
 from fpstore.threads import Job, Pool
@@ -51,7 +53,9 @@ class Search(Protocol):
 Start = Callable[[Sequence[SortedTable], Span], Search]  # of the search in some buckets of a table
 
 
-def pairs_within(rows: Words, design: JoinDesign, resources: Resources = UNBOUNDED) -> Iterator[PairColumns]:
+def pairs_within(
+    rows: Words, design: JoinDesign, resources: Resources = UNBOUNDED, kept: Checkpoint | None = None
+) -> Iterator[PairColumns]:
     """Yield the pairs of a set in memory.
 
     Parameters
@@ -61,14 +65,18 @@ def pairs_within(rows: Words, design: JoinDesign, resources: Resources = UNBOUND
     design : JoinDesign
     resources : Resources
         Threads share the buckets of a table; one of a design that flips bits is sorted by one, and a design of one bucket is
-        compared by one. The memory is that of the tables.
+        compared by one. The memory is that of the tables. The progress is the phase "finding pairs", of the rows of all tables.
+    kept : Checkpoint, optional
+        Keeps what is found in each span of a table, and has what was found before.
     """
     if design.radius == 0:
         return iter(())  # rows are distinct
-    return _found([rows], design, partial(_join, design), resources)
+    return _found([rows], design, partial(_join, design), resources, kept)
 
 
-def pairs_between(rows: Words, others: Words, design: JoinDesign, resources: Resources = UNBOUNDED) -> Iterator[PairColumns]:
+def pairs_between(
+    rows: Words, others: Words, design: JoinDesign, resources: Resources = UNBOUNDED, kept: Checkpoint | None = None
+) -> Iterator[PairColumns]:
     """Yield the pairs of a row of one set in memory and a row of another, in this order.
 
     Parameters
@@ -76,13 +84,15 @@ def pairs_between(rows: Words, others: Words, design: JoinDesign, resources: Res
     rows, others : Words
         Distinct rows, ascending. It is faster if the first are fewer.
     design : JoinDesign
-    resources : Resources
+    resources, kept
         As for :func:`pairs_within`.
     """
-    return _found([rows, others], design, partial(_join, design), resources)
+    return _found([rows, others], design, partial(_join, design), resources, kept)
 
 
-def links_within(rows: Words, design: JoinDesign, resources: Resources = UNBOUNDED) -> Iterator[PairColumns]:
+def links_within(
+    rows: Words, design: JoinDesign, resources: Resources = UNBOUNDED, kept: Checkpoint | None = None
+) -> Iterator[PairColumns]:
     """Yield links of a set in memory: fewer from each table than the set has rows, however many pairs there are.
 
     Parameters
@@ -90,12 +100,12 @@ def links_within(rows: Words, design: JoinDesign, resources: Resources = UNBOUND
     rows : Words
         Distinct rows, ascending; they are left as they are.
     design : JoinDesign
-    resources : Resources
-        As for :func:`pairs_within`; a design that flips bits is searched by one thread.
+    resources, kept
+        As for :func:`pairs_within`; a design that flips bits is searched by one thread, and the phase is "clustering".
     """
     if design.radius == 0:
         return iter(())
-    return _found([rows], design, partial(_linking, design), resources, linked=True)
+    return _found([rows], design, partial(_linking, design), resources, kept, linked=True)
 
 
 class _Rules(NamedTuple):
@@ -129,28 +139,65 @@ def _linking(design: JoinDesign, number: int, sides: Sequence[SortedTable], span
 
 
 def _found(
-    sides: Sequence[Words], design: JoinDesign, start: Callable[..., Search], resources: Resources, *, linked: bool = False
+    sides: Sequence[Words],
+    design: JoinDesign,
+    start: Callable[..., Search],
+    resources: Resources,
+    kept: Checkpoint | None,
+    *,
+    linked: bool = False,
 ) -> Iterator[PairColumns]:
     """Yield what is found in each table: sorted as a whole, or a span of its buckets after the other where spans do not meet."""
-    threads, spans_of_sides = resources.threads, _Spans(sides, linked)
+    threads, spans_of_sides, saved = resources.threads, _Spans(sides, linked), SavedSpans(kept, PairColumns)
+    rows = max(map(len, sides))
+    ended = _Ended(resources, "clustering" if linked else "finding pairs", rows * len(design.tables))
     sorters: list[TableSorter] = []
-    waiting: list[_Task] = []  # in tables that are sorted in spans: threads go on with the next table
+    waiting: list[_Part] = []  # of tables that are sorted in spans: threads go on with the next table
     for number, spec in enumerate(design.tables):
         search = partial(start, number)
         parts = _parts(sides, design.flips[number], resources, linked)
+        spans = saved.whole(number, 1 << spec.prefix_bits)
         if parts > 1:
             sorters = []
-            spans = spans_of(max(sides, key=len), spec, parts)
-            waiting += [_Task(partial(spans_of_sides.start, spec, search, span, parts)) for span in spans]
-            continue
-        sorters = sorters or [TableSorter(rows, linked, resources.memory // len(sides)) for rows in sides]
-        tables = [sorter.sorted(spec) for sorter in sorters]
-        spans = [Span(0, 1 << spec.prefix_bits)]
-        if threads > 1 and not linked:
-            spans = _even_spans(tables[0], max(min(len(tables[0].rows) // LEAST_ROWS, PARTS * threads), 1))
-        yield from _streamed([*waiting, *(_Task(partial(_start, search, tables, span)) for span in spans)], threads)
-        waiting = []
-    yield from _streamed(waiting, threads)
+            spans = spans or spans_of(max(sides, key=len), spec, parts)
+            starts = [partial(spans_of_sides.start, spec, search, span, parts) for span in spans]
+        else:
+            tables: list[SortedTable] = []
+            if spans is None:
+                sorters = sorters or [TableSorter(side, linked, resources.memory // len(sides)) for side in sides]
+                tables = [sorter.sorted(spec) for sorter in sorters]
+                spans = [Span(0, 1 << spec.prefix_bits)]
+                if threads > 1 and not linked:
+                    spans = _even_spans(tables[0], max(min(len(tables[0].rows) // LEAST_ROWS, PARTS * threads), 1))
+            starts = [partial(_start, search, tables, span) for span in spans]
+        waiting += [
+            _Part(saved.task(number, span, _Search(begin)), rows / len(spans)) for span, begin in zip(spans, starts, strict=True)
+        ]
+        if parts == 1:
+            yield from _streamed(waiting, threads, ended)
+            waiting = []
+    yield from _streamed(waiting, threads, ended)
+
+
+class _Part(NamedTuple):
+    """A search, and the rows among which it looks."""
+
+    task: Task[PairColumns]
+    rows: float
+
+
+class _Ended:
+    """Counts the rows of the searches that have ended, and reports them."""
+
+    def __init__(self, resources: Resources, phase: str, total: int) -> None:
+        self._resources, self._phase, self._total = resources, phase, total
+        self._done = 0.0
+        resources.report(phase, 0, total)
+
+    def add(self, part: _Part) -> None:
+        """Count a search."""
+        self._done += part.rows
+        self._resources.report(self._phase, round(self._done), self._total)
 
 
 def _start(
@@ -197,8 +244,8 @@ def _even_spans(table: SortedTable, parts: int) -> list[Span]:
     return [Span(first, end) for first, end in pairwise(bounds) if first < end]
 
 
-class _Task:
-    """A search that begins when it is first asked for more."""
+class _Search:
+    """A search of the kernel that begins when it is first asked for more."""
 
     def __init__(self, start: Callable[[_kernel.Stop | None], tuple[Search, Callable[[], None]]]) -> None:
         self._start = start
@@ -218,25 +265,28 @@ class _Task:
         return columns
 
 
-def _streamed(tasks: Iterable[_Task], threads: int) -> Iterator[PairColumns]:
-    waiting = deque(tasks)
+def _streamed(parts: Iterable[_Part], threads: int, ended: _Ended) -> Iterator[PairColumns]:
+    waiting = deque(parts)
     if threads == 1 or len(waiting) == 1:
-        for task in waiting:
-            while not task.done:
-                yield task.more()
+        for part in waiting:
+            while not part.task.done:
+                yield part.task.more()
+            ended.add(part)
         return
     stop, process = _kernel.Stop(), os.getpid()
-    running: deque[tuple[_Task, Job[PairColumns]]] = deque()
+    running: deque[tuple[_Part, Job[PairColumns]]] = deque()
     with Pool(threads) as pool:
         try:
             while waiting or running:
                 while waiting and len(running) < threads:
-                    task = waiting.popleft()
-                    running.append((task, pool.submit(task.more, stop=stop)))
-                task, job = running.popleft()
+                    part = waiting.popleft()
+                    running.append((part, pool.submit(part.task.more, stop=stop)))
+                part, job = running.popleft()
                 columns = job.result()
-                if not task.done:
-                    running.append((task, pool.submit(task.more, stop=stop)))
+                if part.task.done:
+                    ended.add(part)
+                else:
+                    running.append((part, pool.submit(part.task.more, stop=stop)))
                 yield columns
                 if os.getpid() != process:
                     raise InputError("the pairs were asked for in another process: ask for them again in this one")

@@ -8,13 +8,16 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.design.joins import JoinDesign
+from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.jobs.joining import UNBOUNDED, PairColumns, links_within
 from fpstore.resources import Resources
 
 HELD_LINKS = 1 << 22  # between two passes over the set
 
 
-def connected(rows: Words, design: JoinDesign, resources: Resources = UNBOUNDED) -> npt.NDArray[np.integer]:
+def connected(
+    rows: Words, design: JoinDesign, resources: Resources = UNBOUNDED, kept: Checkpoint | None = None
+) -> npt.NDArray[np.integer]:
     """Return for each row of a set the first of those that it is connected with by pairs within the design's radius.
 
     Connected are the rows of a pair, and what is connected with one that is connected. A table is searched from every row that
@@ -22,7 +25,7 @@ def connected(rows: Words, design: JoinDesign, resources: Resources = UNBOUNDED)
     """
     sets, index = _kernel.Sets(len(rows)), _kernel.RowIndex(rows)
     held: list[PairColumns] = []
-    for links in links_within(rows, design, resources):
+    for links in links_within(rows, design, resources, kept):
         held.append(links)
         if sum(len(part.a) for part in held) >= HELD_LINKS:
             _unite(sets, index, rows, held)

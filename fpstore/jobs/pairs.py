@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol, overload
 
 import numpy as np
@@ -15,6 +15,7 @@ from fpstore.design.sample import Sample
 from fpstore.disk.temporary import array_on_disk
 from fpstore.errors import CorruptStoreError
 from fpstore.io.tables import Columns, Tabular, arrow_table, taken
+from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.jobs.joining import PairColumns, pairs_within
 from fpstore.query.snapshot import Snapshot
 from fpstore.resources import Resources
@@ -189,18 +190,21 @@ def rows_of(snapshot: Snapshot, resources: Resources) -> tuple[Words, Resources]
     held = 8 * words * count
     fits = held <= resources.memory // 2
     rows: Words = empty_rows(count, words) if fits else array_on_disk((count, words) if words > 1 else (count,), np.uint64)
-    done = 0
-    for piece in snapshot.fingerprints():
+    for done, piece in _pieces(snapshot, resources):
         rows[done : done + len(piece)] = piece[: count - done]
-        done += len(piece)
-    _check_count(snapshot, done)
     return rows, resources._replace(memory=resources.memory - held) if fits else resources
 
 
-def _check_count(snapshot: Snapshot, done: int) -> None:
-    if done != snapshot.totals.fingerprints:
-        path, expected = snapshot.generation.folder, snapshot.totals.fingerprints
-        raise CorruptStoreError(f"{path}: holds {done} fingerprints, not {expected}", path=path, expected=expected, got=done)
+def _pieces(snapshot: Snapshot, resources: Resources) -> Iterator[tuple[int, Words]]:
+    """Yield all fingerprints of a snapshot in pieces, with how many come before."""
+    count, done = snapshot.totals.fingerprints, 0
+    for piece in snapshot.fingerprints():
+        resources.report("reading", done, count)
+        yield done, piece
+        done += len(piece)
+    if done != count:
+        path = snapshot.generation.folder
+        raise CorruptStoreError(f"{path}: holds {done} fingerprints, not {count}", path=path, expected=count, got=done)
 
 
 def join_design(rows: Words, radius: int, width: Width) -> JoinDesign:
@@ -234,11 +238,13 @@ def duplicates_of(snapshot: Snapshot) -> Iterator[Pairs]:
             start = end
 
 
-def pairs_of(snapshot: Snapshot, radius: int, resources: Resources, duplicates: bool = False) -> Iterator[Pairs]:
+def pairs_of(
+    snapshot: Snapshot, radius: int, resources: Resources, duplicates: bool = False, kept: Checkpoint | None = None
+) -> Generator[Pairs, None, None]:
     """Yield the pairs of a snapshot; see :meth:`fpstore.Store.pairs`."""
     if duplicates:
         yield from duplicates_of(snapshot)
     rows, left = rows_of(snapshot, resources)
-    for columns in pairs_within(rows, join_design(rows, radius, snapshot.width), left):
+    for columns in pairs_within(rows, join_design(rows, radius, snapshot.width), left, kept):
         if len(columns.a):
             yield Pairs(columns, snapshot)

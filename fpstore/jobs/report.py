@@ -18,6 +18,7 @@ from fpstore.format import huffman
 from fpstore.format.stored_table import ColumnTableReader
 from fpstore.format.table import TableReader
 from fpstore.jobs.clusters import Clusters, clusters_of
+from fpstore.jobs.grouping import Asked
 from fpstore.jobs.pairs import pairs_of, rows_of
 from fpstore.jobs.report_texts import Texts
 from fpstore.query.ids import fingerprints_of
@@ -144,8 +145,7 @@ def figures_of(snapshot: Snapshot, stats: dict[str, Any], radius: int | None, te
     others: list[Family] = []
     if radius is not None:
         distances = distances_of(snapshot, radius, resources)
-        resources.report("clustering", 0)
-        clusters = clusters_of(snapshot, radius, "connected", "first", resources)
+        clusters = clusters_of(snapshot, Asked(radius, "connected", "first"), resources)
         largest, others = families_of(snapshot, clusters, texts)
     name = snapshot.generation.path.name
     shown = stats["radius"] if radius is None else radius
@@ -242,7 +242,6 @@ def _counted(snapshot: Snapshot, radius: int, resources: Resources) -> Distances
         some = pairs.distances[: MOST_PAIRS - done]
         counts += np.bincount(some, minlength=radius + 1)
         done, stopped = done + len(some), len(some) < len(pairs)
-        resources.report("finding pairs", done)
         if stopped:
             break
     return Distances(counts[1:].tolist(), stopped)

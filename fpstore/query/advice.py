@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+
 from fpstore.design.estimates import Requirements
 from fpstore.design.planner import choose
+from fpstore.errors import ScanWarning
 from fpstore.width import Width
 
 SILENT = "Store.scan and fpstore scan give no such notice"
@@ -18,3 +22,12 @@ def scan_advice(fingerprint_count: int, own: int, radius: int, width: Width) -> 
         return f"{told}. For radius {radius} that is the best design, too. {SILENT}"
     size = f", {best.bytes_per_fingerprint:.1f} bytes per fingerprint" if fingerprint_count >= FEWEST_TOLD else ""
     return f"{told}. A store built with radius {radius} (design {best.name}{size}) answers from its tables. {SILENT}"
+
+
+def warn(text: str) -> None:
+    """Warn where fpstore was called, once more if it was warned there of another store."""
+    frame = sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "fpstore":
+        frame = frame.f_back
+    name = frame.f_globals.get("__name__", "__main__")
+    warnings.warn_explicit(text, ScanWarning, frame.f_code.co_filename, frame.f_lineno, name, {})

@@ -265,6 +265,18 @@ class Tracker:
             "merge_error": MergeError(self.folder).get(),
         }
 
+    def stated(self, appended: int | None = None) -> tuple[Snapshot, dict[str, object]]:
+        """Return the current snapshot, and what tells its state from any other: store, generation, records of the log.
+
+        ``appended`` is as for :meth:`watched`.
+        """
+        with self._lock:
+            snapshot = self._refresh()
+            manifest = snapshot.generation.manifest
+            records = self._number if appended is None else appended
+            state = {"identity": manifest.identity.hex(), "generation": manifest.generation.number, "log records": records}
+            return snapshot, {"path": str(self.path), **state}
+
     # For the writer
 
     def adopt(self, manifest: Manifest, generation: Generation, log: LogReader, changes: Iterable[Records]) -> None:

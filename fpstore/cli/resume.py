@@ -1,0 +1,58 @@
+"""The option ``--resume``: what is done of a long job is kept in a folder beside the output."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from fpstore.cli.options import Talk
+from fpstore.cli.output import shown
+from fpstore.cli.signals import Interrupted
+from fpstore.jobs.checkpoint import Checkpoint, Said
+
+SUFFIX = ".resume"
+
+resume_option = click.option(
+    "--resume",
+    is_flag=True,
+    help="Keep what is done in the folder OUTPUT.resume until the job is done, and begin with what is there: if the job ends "
+    "early, the same command goes on.",
+)
+
+
+def folder_of(output: str, wanted: bool, talk: Talk) -> Path | None:
+    """Return the folder of what is done, if that is wanted; otherwise tell of one that is there."""
+    if output == "-":
+        if wanted:
+            raise click.UsageError("--resume needs an output file: name one with --output", click.get_current_context())
+        return None
+    folder = Path(f"{output.rstrip('/')}{SUFFIX}")
+    if not wanted and folder.is_dir():
+        talk.note(f"{shown(str(folder))} has what was done before; --resume goes on with it")
+    return folder if wanted else None
+
+
+@contextmanager
+def resuming(folder: Path | None, said: Callable[[], Said], talk: Talk) -> Iterator[Checkpoint | None]:
+    """Keep what is done inside the block in a folder, which is removed at the end; without a folder, keep nothing.
+
+    What was found done is told when the block ends, and on an interrupt how to go on.
+    """
+    if folder is None:
+        yield None
+        return
+    try:
+        with Checkpoint(folder.absolute(), said()) as kept:
+            if kept.resumed:
+                talk.note(f"{shown(str(folder))}: goes on with what was done before")
+            yield kept
+    except (Interrupted, KeyboardInterrupt) as error:
+        interrupted = error if isinstance(error, Interrupted) else Interrupted(signal.SIGINT)
+        interrupted.then = f"; what was done is in {shown(str(folder))}: the same command goes on with it"
+        raise interrupted from None
+    if kept.resumed:
+        talk.note(kept.said())

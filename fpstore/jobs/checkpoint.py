@@ -1,0 +1,296 @@
+"""The finished parts of a long job, kept in a folder, so that the same job goes on after its process was ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
+from math import prod
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, NamedTuple, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.disk.folders import sync_folder
+from fpstore.disk.locks import FolderLock
+from fpstore.disk.refusals import refusing
+from fpstore.errors import InputError, StoreLockedError, show
+
+T = TypeVar("T")
+Arrays = Mapping[str, npt.NDArray[Any]]  # a batch: columns with names
+Said = Mapping[str, object]  # what tells one job from another, in words for people and values of JSON
+IDENTITY_FILE, LOCK_FILE = "job.json", "job.lock"
+PART, TEMPORARY = ".part", ".tmp"
+KINDS = {np.dtype(kind).str: np.dtype(kind) for kind in (np.bool_, np.uint8, np.uint16, np.uint64, np.float64)}  # of columns
+MOST_LINE = 1 << 16  # bytes: a longer line is damage
+
+
+class Reused(NamedTuple):
+    """How much of some work was found done, and how much there was in all."""
+
+    before: int
+    total: int
+
+
+class PartWriter:
+    """Writes a part, batch by batch; it is in the checkpoint when it is finished, as a whole.
+
+    A batch is a line of JSON that names its columns, and their bytes. The line ends with the CRC-32 of both, and the last line
+    tells how many batches there are.
+    """
+
+    def __init__(self, path: Path, on_end: Callable[[PartWriter], None]) -> None:
+        self._path, self._temporary = path, path.with_suffix(TEMPORARY)
+        self._on_end = on_end
+        self._batches = 0
+        with refusing(path):
+            self._file: IO[bytes] | None = self._temporary.open("wb")
+
+    def append(self, columns: Arrays) -> None:
+        """Write a batch.
+
+        Raises
+        ------
+        StorageError
+            The disk is full.
+        InterruptedError
+            The job has ended.
+        """
+        arrays = {name: np.ascontiguousarray(column) for name, column in columns.items()}
+        self._line({"columns": {name: [array.dtype.str, array.shape] for name, array in arrays.items()}}, *arrays.values())
+        self._batches += 1
+
+    def finish(self) -> None:
+        """Make the part durable, and then visible."""
+        self._line({"batches": self._batches})
+        with refusing(self._path):
+            assert self._file is not None
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            self._temporary.replace(self._path)
+            sync_folder(self._path.parent)
+        self._file = None
+        self._on_end(self)
+
+    def abort(self) -> None:
+        """Remove what was written, unless it is finished."""
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.close()
+            self._temporary.unlink(missing_ok=True)
+            self._file = None
+            self._on_end(self)
+
+    def _line(self, said: Mapping[str, object], *arrays: npt.NDArray[Any]) -> None:
+        file = self._file
+        if file is None:
+            raise InterruptedError("the part was dropped")
+        line = json.dumps(said).encode()
+        views = [array.reshape(-1).view(np.uint8).data for array in arrays]
+        check = zlib.crc32(line)
+        for view in views:
+            check = zlib.crc32(view, check)
+        with refusing(self._path):
+            file.write(b"%s %08x\n" % (line, check))
+            for view in views:
+                file.write(view)
+
+
+class Checkpoint:
+    """The folder of a job, which is made by its first run. A context manager: a job that ends well removes the folder.
+
+    Parameters
+    ----------
+    folder : Path
+    said : mapping
+        What the result of the job depends on, in words for people: arguments, the state of its inputs. A folder of a job of which
+        something else is said is refused.
+
+    Attributes
+    ----------
+    resumed : bool
+        Whether the folder was there.
+    reused : dict
+        How much of each kind of work was done before: see :meth:`said`.
+
+    Raises
+    ------
+    InputError
+        The folder is of another job, or of none.
+    StoreLockedError
+        Another process is at the same job.
+    StorageError
+    """
+
+    def __init__(self, folder: Path, said: Said) -> None:
+        self.folder = folder
+        self.reused: dict[str, Reused] = {}
+        self._writing: set[PartWriter] = set()
+        from importlib.metadata import version  # takes milliseconds that most jobs need not spend
+
+        with refusing(folder):
+            self.resumed = folder.exists()
+            if self.resumed:
+                _check_is_ours(folder)
+            folder.mkdir(exist_ok=True)
+            self._lock = FolderLock(folder, LOCK_FILE, _locked)
+            try:
+                self._identify({"library": f"fpstore {version('fpstore')}", **said})
+                for path in folder.glob(f"*{TEMPORARY}"):
+                    path.unlink()
+            except BaseException:
+                self._lock.release()
+                raise
+
+    def _identify(self, said: Said) -> None:
+        """Note what job this is, or compare it with the note."""
+        path = self.folder / IDENTITY_FILE
+        if not path.exists():
+            self.resumed = False
+            temporary = path.with_suffix(TEMPORARY)
+            with temporary.open("w") as file:
+                json.dump(said, file, indent=1)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+            sync_folder(self.folder)
+            sync_folder(self.folder.parent)
+            return
+        try:
+            before = json.loads(path.read_bytes())
+            names = dict.fromkeys([*before, *said])
+        except (ValueError, TypeError):
+            raise InputError(f"{path}: damaged: remove the folder to start anew", path=path) from None
+        now = json.loads(json.dumps(said))
+        for name in names:
+            if before.get(name) != now.get(name):
+                was, is_now = (show(what[name]) if name in what else "absent" for what in (before, now))
+                raise InputError(
+                    f"{self.folder}: {name} was {was} when this job began, and is {is_now}: "
+                    "give the same again, or remove the folder to start anew",
+                    path=self.folder, expected=before.get(name), got=now.get(name),
+                )  # fmt: skip
+
+    def write(self, name: str) -> PartWriter:
+        """Begin a part; one of the same name is replaced when it is finished."""
+        writer = PartWriter(self.folder / f"{name}{PART}", self._writing.discard)
+        self._writing.add(writer)
+        return writer
+
+    def names(self, beginning: str) -> list[str]:
+        """Return the names of the parts that begin so, without the beginning, in order."""
+        with refusing(self.folder):
+            return sorted(path.stem.removeprefix(beginning) for path in self.folder.glob(f"{beginning}*{PART}"))
+
+    def count(self, name: str) -> int | None:
+        """Return the number of batches of a part, all of which are intact; None if it is not there, or damaged."""
+        found = 0
+        try:
+            for _ in self.read(name):
+                found += 1
+        except (ValueError, FileNotFoundError):
+            return None
+        return found
+
+    def read(self, name: str) -> Iterator[dict[str, npt.NDArray[Any]]]:
+        """Yield the batches of a part.
+
+        Raises
+        ------
+        ValueError
+            It is damaged.
+        FileNotFoundError
+            It is not there.
+        StorageError
+        """
+        path = self.folder / f"{name}{PART}"
+        batches = 0
+        with path.open("rb") as file, refusing(path):
+            while "columns" in (said := _read_line(file)):
+                yield said["columns"]
+                batches += 1
+            if said.get("batches") != batches or file.read(1):
+                raise ValueError("another number of batches")
+
+    def note(self, work: str, before: int, total: int) -> None:
+        """Count work that was found done, and work in all."""
+        done, all_of_it = self.reused.get(work, Reused(0, 0))
+        self.reused[work] = Reused(done + before, all_of_it + total)
+
+    def said(self) -> str:
+        """Return in a line how much was done before."""
+        return "resumed: " + ", ".join(f"{before:,} of {total:,} {work} before" for work, (before, total) in self.reused.items())
+
+    def drop(self) -> None:
+        """Let go of the folder, and leave it to the next run."""
+        for writer in list(self._writing):
+            writer.abort()
+        self._lock.release()
+
+    def remove(self) -> None:
+        """Remove the folder: the job is done."""
+        for writer in list(self._writing):
+            writer.abort()
+        for path in [*self.folder.glob(f"*{PART}"), self.folder / IDENTITY_FILE, self.folder / LOCK_FILE]:
+            path.unlink(missing_ok=True)
+        with suppress(OSError):  # somebody has put something into it
+            self.folder.rmdir()
+        self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None:
+            self.remove()
+        else:
+            self.drop()
+
+
+def kept_while(folder: Path | None, said: Callable[[], Said]) -> AbstractContextManager[Checkpoint | None]:
+    """Return the checkpoint of a job as a context manager; without a folder, one of None."""
+    return nullcontext() if folder is None else Checkpoint(folder, said())
+
+
+def iterated(folder: Path | None, said: Said, work: Callable[[Checkpoint | None], Iterator[T]]) -> Iterator[T]:
+    """Yield what some work yields, with a checkpoint in a folder if there is one."""
+    with kept_while(folder, lambda: said) as kept:
+        yield from work(kept)
+
+
+def _check_is_ours(folder: Path) -> None:
+    begun = {LOCK_FILE, Path(IDENTITY_FILE).with_suffix(TEMPORARY).name}  # what a first run leaves that was killed at once
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
+    if IDENTITY_FILE not in names and names - begun:
+        raise InputError(f"{folder}: is not the folder of a job that can be resumed: name another one, or remove it", path=folder)
+
+
+def _locked(folder: Path, holder: str) -> StoreLockedError:
+    return StoreLockedError(f"{folder}: {holder} is at this job: wait until it has ended", path=folder, got=holder)
+
+
+def _read_line(file: IO[bytes]) -> dict[str, Any]:
+    """Return what a line says, with the columns behind it; ValueError if anything is damaged."""
+    line, _, told = file.readline(MOST_LINE).rpartition(b" ")
+    check, columns = zlib.crc32(line), {}
+    left = os.fstat(file.fileno()).st_size - file.tell()
+    try:
+        said = json.loads(line)
+        for name, (kind, shape) in said.get("columns", {}).items():
+            dtype = KINDS[kind]
+            size = dtype.itemsize * prod(shape)
+            if not 0 <= size <= left:
+                raise ValueError("longer than the file")
+            data, left = file.read(size), left - size
+            check = zlib.crc32(data, check)
+            columns[name] = np.frombuffer(data, dtype).reshape(shape)
+    except (TypeError, KeyError, AttributeError, RecursionError):
+        raise ValueError("malformed") from None
+    if told != b"%08x\n" % check:
+        raise ValueError("the checksum differs")
+    return {"columns": columns} if "columns" in said else dict(said)

@@ -1,0 +1,211 @@
+"""The rows of a corpus that is deduplicated: fingerprints, made by threads, and ids; kept in the parts of a checkpoint."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.aliases import Words
+from fpstore.errors import InputError
+from fpstore.hashing.base import Fingerprinter
+from fpstore.io.check import is_plain_integer
+from fpstore.io.corpus import Chosen, Corpus, Flags, Part, Scores
+from fpstore.io.corpus_rows import DelimitedCorpus
+from fpstore.io.source import IdColumn, join_ids
+from fpstore.jobs.checkpoint import Checkpoint
+from fpstore.resources import Resources
+from fpstore.string_column import StringColumn
+from fpstore.threads import Job, Pool
+
+WAITING_PARTS = 4  # for each thread: what is read while others are hashed
+KEPT_ROWS, KEPT_BYTES = 1 << 20, 1 << 26  # of a corpus that are read for a part of a checkpoint: whichever comes first
+READ = "rows were read"
+
+
+class Documents(NamedTuple):
+    """The rows of a corpus that can be compared: a value for each in every column."""
+
+    known: Flags  # of all rows
+    fingerprints: Words
+    ids: IdColumn
+    scores: Scores | None
+
+
+class Read(NamedTuple):
+    """Rows that were read and hashed; the part has neither texts nor fingerprints any more."""
+
+    part: Part
+    fingerprints: Words
+
+
+class KeptRows:
+    """The parts of a checkpoint that hold rows, one after the other.
+
+    Parameters
+    ----------
+    kept : Checkpoint
+    """
+
+    def __init__(self, kept: Checkpoint) -> None:
+        self._kept = kept
+        self._parts = 0  # that are there, or written
+        self.rows = 0  # in those that were there
+
+    def before(self) -> Iterator[Read]:
+        """Yield the rows that are there: up to the first part that is missing or damaged."""
+        while self._kept.count(name := f"rows-{self._parts}") is not None:
+            for batch in self._kept.read(name):
+                self.rows += len(batch["known"])
+                yield _read_of(batch)
+            self._parts += 1
+
+    def written(self, corpus: Corpus, find: Callable[[], Iterator[Read]]) -> Iterator[Read]:
+        """Yield the rows behind them, and write a part whenever enough were read."""
+        held: list[Read] = []
+        rows, begin = 0, corpus.bytes_done
+        for read in find():
+            held.append(read)
+            rows += len(read.part.known)
+            yield read
+            if rows >= KEPT_ROWS or corpus.bytes_done - begin >= KEPT_BYTES:
+                self._write(held)
+                held, rows, begin = [], 0, corpus.bytes_done
+        if held:
+            self._write(held)
+
+    def _write(self, held: list[Read]) -> None:
+        part = self._kept.write(f"rows-{self._parts}")
+        for read in held:
+            part.append(_batch_of(read))
+        part.finish()
+        self._parts += 1
+
+
+def _batch_of(read: Read) -> dict[str, npt.NDArray[Any]]:
+    """Return rows as columns of a part."""
+    ids = read.part.ids
+    batch: dict[str, npt.NDArray[Any] | None] = {"known": read.part.known, "fingerprints": read.fingerprints}
+    if isinstance(ids, StringColumn):
+        batch |= {"strings": np.frombuffer(ids.data, np.uint8), "ends": ids.ends}
+    else:
+        batch["ids"] = ids
+    batch["scores"] = read.part.scores
+    return {name: column for name, column in batch.items() if column is not None}
+
+
+def _read_of(batch: dict[str, npt.NDArray[Any]]) -> Read:
+    """Return the rows of such columns."""
+    ids: IdColumn = StringColumn(batch["strings"].tobytes(), batch["ends"]) if "strings" in batch else batch.get("ids")
+    return Read(Part(batch["known"], None, None, ids, batch.get("scores")), batch["fingerprints"])
+
+
+def read_documents(
+    corpus: Corpus,
+    chosen: Chosen,
+    fingerprinter: Fingerprinter[str] | None,
+    resources: Resources,
+    refused: bool,
+    kept: Checkpoint | None,
+) -> Documents:
+    """Return the rows of a corpus.
+
+    Parameters
+    ----------
+    corpus : Corpus
+    chosen : Chosen
+    fingerprinter : Fingerprinter, optional
+        Makes the fingerprints of texts.
+    resources : Resources
+        Threads and progress.
+    refused : bool
+        Raise InputError for a row that is not known.
+    kept : Checkpoint, optional
+        Has rows that were read before; the others are read, and kept there.
+    """
+    saved = None if kept is None else KeptRows(kept)
+    reads: list[Read] = []
+    done = 0
+    for read in _rows(corpus, chosen, fingerprinter, resources.threads, saved):
+        known = read.part.known
+        if refused and not known.all():
+            row = done + int(np.argmin(known)) + 1
+            raise InputError(f"{', '.join(corpus.names[:3])}: row {row} has no text, fingerprint or id")
+        done += len(known)
+        reads.append(read)
+        resources.report("reading", done)
+    if kept is not None and saved is not None:
+        kept.note(READ, saved.rows, done)
+    if not done:
+        raise InputError(f"{', '.join(corpus.names[:3])}: no rows")
+    ids = join_ids([read.part.ids for read in reads]) if chosen.id is not None else None
+    if isinstance(corpus, DelimitedCorpus):
+        ids = _decided(ids)
+    scores = [read.part.scores for read in reads if read.part.scores is not None]
+    return Documents(
+        np.concatenate([read.part.known for read in reads]),
+        np.concatenate([chosen.width.empty(0), *(read.fingerprints for read in reads)]),
+        ids,
+        np.concatenate(scores) if chosen.score is not None else None,
+    )
+
+
+def _rows(
+    corpus: Corpus, chosen: Chosen, fingerprinter: Fingerprinter[str] | None, threads: int, saved: KeptRows | None
+) -> Iterator[Read]:
+    """Yield all rows: first those that were read before."""
+    if saved is None:
+        return _hashed(corpus, chosen, fingerprinter, threads)
+    # The rest begins behind the rows that were there, which are known when they have been taken.
+    return chain(saved.before(), saved.written(corpus, lambda: _hashed(corpus, chosen, fingerprinter, threads, saved.rows)))
+
+
+def _decided(ids: IdColumn) -> IdColumn:
+    """Return ids of delimited text, which has no types: as integers, if all of them are."""
+    if not isinstance(ids, StringColumn) or not ids.data.isdigit():
+        return ids
+    texts = ids.texts()
+    return np.array(list(map(int, texts)), np.uint64) if all(map(is_plain_integer, texts)) else ids
+
+
+def _hashed(
+    corpus: Corpus, chosen: Chosen, fingerprinter: Fingerprinter[str] | None, threads: int, skipped: int = 0
+) -> Iterator[Read]:
+    """Yield the rows of a corpus with the fingerprints of the known ones, made by threads while others are read."""
+    if fingerprinter is None:
+        for part in corpus.parts(chosen, skipped):
+            assert part.fingerprints is not None
+            yield Read(part._replace(fingerprints=None), part.fingerprints)
+        return
+    waiting: deque[Job[Read]] = deque()
+    with Pool(threads) as pool:
+        try:
+            for part in corpus.parts(chosen, skipped):
+                waiting.append(pool.submit(_fingerprinted, part, fingerprinter))
+                if len(waiting) > WAITING_PARTS * threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        except BaseException:
+            pool.cancel()
+            raise
+
+
+def _fingerprinted(part: Part, fingerprinter: Fingerprinter[str]) -> Read:
+    """Return the fingerprints of the texts of a part; a text without words is not known."""
+    assert part.texts is not None
+    rows = fingerprinter.fingerprints(part.texts, empty="zero")
+    empty = [place for place in np.flatnonzero(rows == 0).tolist() if fingerprinter.is_empty(part.texts[place])]
+    if not empty:
+        return Read(part._replace(texts=None), rows)
+    filled = np.ones(len(rows), bool)
+    filled[empty] = False
+    known = part.known.copy()
+    known[np.flatnonzero(known)[empty]] = False
+    ids = part.ids if part.ids is None else part.ids[filled] if isinstance(part.ids, np.ndarray) else part.ids.filter(filled)
+    scores = part.scores if part.scores is None else part.scores[filled]
+    return Read(Part(known, None, None, ids, scores), rows[filled])

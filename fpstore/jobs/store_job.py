@@ -1,0 +1,91 @@
+"""Jobs over a whole store: the store as of one moment, the limits, and the folder that keeps what is done."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from fpstore.aliases import Progress
+from fpstore.arguments import check_path, check_progress
+from fpstore.design.families import check_radius
+from fpstore.errors import InputError
+from fpstore.jobs.between import GivenRows, given_rows
+from fpstore.jobs.checkpoint import Checkpoint, Said, iterated
+from fpstore.query.snapshot import Snapshot
+from fpstore.resources import Resources, parse_memory, parse_threads
+from fpstore.width import Width
+
+T = TypeVar("T")
+Folder = str | os.PathLike[str] | None
+
+
+class StoreLike(Protocol):
+    """What a job needs of a store."""
+
+    @property
+    def radius(self) -> int:
+        """The largest radius that its tables answer."""
+
+    @property
+    def width(self) -> int:
+        """The bits of a fingerprint."""
+
+    def stated(self) -> tuple[Snapshot, Said]:
+        """Return the store as it is now, and what tells this state from any other."""
+
+
+class StoreJob(NamedTuple):
+    """What a job over a store needs.
+
+    Attributes
+    ----------
+    snapshot : Snapshot
+    said : mapping
+        What tells the state of the store from any other, and the radius.
+    radius : int
+    resources : Resources
+    """
+
+    snapshot: Snapshot
+    said: Said
+    radius: int
+    resources: Resources
+
+    def iterated(self, folder: Folder, said: Said, work: Callable[[Checkpoint | None], Iterator[T]]) -> Iterator[T]:
+        """Yield what some work yields; with a folder, the work keeps what is done there until it has ended."""
+        return iterated(None if folder is None else check_path(folder, "resume"), {**said, **self.said}, work)
+
+    def done(self, folder: Folder, said: Said, work: Callable[[Checkpoint | None], T]) -> T:
+        """Return what some work returns, likewise."""
+        (result,) = self.iterated(folder, said, lambda kept: iter([work(kept)]))
+        return result
+
+
+def job_of(
+    store: StoreLike, radius: int | None, memory: int | str | None, threads: int | None, progress: Progress | None
+) -> StoreJob:
+    """Return a job over a store as it is now; InputError for a wrong argument."""
+    check_progress(progress)
+    radius = store.radius if radius is None else check_radius(radius, store.width)
+    resources = Resources(parse_memory(memory), parse_threads(threads), progress)
+    snapshot, said = store.stated()
+    return StoreJob(snapshot, {"radius": radius, **_named("store", said)}, radius, resources)
+
+
+def side_of(store: StoreLike, other: Any, ids: Any = None) -> tuple[Snapshot | GivenRows, Callable[[], Said]]:
+    """Return the other side of a join, a store or what a caller gives, and what tells it from others."""
+    if not isinstance(other, type(store)):
+        given = given_rows(other, ids, Width(store.width, stored=True))
+        return given, lambda: {"job": "join", "other rows": given.digest()}
+    if ids is not None:
+        raise InputError("ids are for fingerprints: a store has its own")
+    if other.width != store.width:
+        raise InputError(f"this store holds {store.width} bits, and the other one {other.width}")
+    snapshot, said = other.stated()
+    return snapshot, lambda: {"job": "join", **_named("other store", said)}
+
+
+def _named(what: str, said: Said) -> Said:
+    """Return what is said of several things, with the name of one of them."""
+    return {f"{what} {name}": value for name, value in said.items()}

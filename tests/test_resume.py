@@ -1,0 +1,391 @@
+"""Jobs that are killed and resumed: the same result, byte for byte, without doing again what was done."""
+
+import itertools
+import json
+import os
+import re
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commandline import failure, fine, run
+
+import fpstore
+from fpstore import SimHash
+from fpstore.cli import main
+from fpstore.errors import InputError, StoreLockedError
+from fpstore.jobs import between, dedup_rows, joining
+from fpstore.jobs.checkpoint import Checkpoint
+
+ROWS = 4000
+WORDS = [f"word{i}" for i in range(300)]
+
+
+def near(seed, count=ROWS):
+    """Return fingerprints of which many are near another one."""
+    rng = np.random.default_rng(seed)
+    some = rng.integers(0, 2**64, count // 2, dtype=np.uint64)
+    return np.unique(np.concatenate([some, some ^ (np.uint64(1) << rng.integers(0, 64, len(some)).astype(np.uint64))]))
+
+
+@pytest.fixture
+def parts(monkeypatch):
+    """Let a few hundred rows be a part."""
+    monkeypatch.setattr(joining, "LEAST_ROWS", 500)
+    monkeypatch.setattr(joining, "BATCH_PAIRS", 200)
+    monkeypatch.setattr(between, "PROBED_ROWS", 100)
+    monkeypatch.setattr(dedup_rows, "KEPT_ROWS", 100)
+    monkeypatch.setattr("fpstore.io.corpus_rows.PART_BYTES", 1 << 12)
+    monkeypatch.setattr("fpstore.io.lines.line_blocks.__defaults__", (1 << 14, b"\n", False))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, parts):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(3)
+    fpstore.build("s.fps", near(1), [f"doc {i}" for i in range(len(near(1)))], radius=3).close()
+    fpstore.build("few.fps", near(1)[::5] ^ np.uint64(4), radius=3).close()
+    texts = [" ".join(rng.choice(WORDS, 30)) for _ in range(400)]
+    rows = [{"id": f"i{n}", "text": texts[n % 380] if n % 50 else None, "score": n % 7} for n in range(900)]
+    Path("c.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path("c.csv").write_text("id,text\n" + "".join(f'{n},"{row["text"] or ""}"\n' for n, row in enumerate(rows)))
+    Path("h.tsv").write_text("hash\tid\n" + "".join(f"{f:016x}\t{n}\n" for n, f in enumerate(near(2, 900).tolist())))
+    Path("notes").mkdir()
+    for n, text in enumerate(texts[:250]):
+        Path(f"notes/{n % 230}.txt").write_text(text)
+        Path(f"notes/copy-{n % 9}.txt").write_text(text)
+    return tmp_path
+
+
+JOBS = {
+    "dedup texts": "dedup c.jsonl {} --text-field text --id-field id --clusters {}.tsv --threads 2 --force",
+    "dedup csv": "dedup c.csv {} --text-field text --id-field id --keep smallest --group greedy --threads 1 --force",
+    "dedup hashes": "dedup h.tsv {} --fingerprint-field hash --id-field id --keep central --threads 2 --force",
+    "pairs": "pairs s.fps --output {} --threads 2",
+    "pairs by one": "pairs s.fps --output {} --threads 1 --radius 2",
+    "join": "join s.fps few.fps --output {} --threads 2 --radius 8",
+    "join by probes": "join s.fps few.fps --output {} --threads 2 --radius 3",
+    "cluster": "cluster s.fps --output {} --threads 2",
+    "cluster by one": "cluster s.fps --output {} --group greedy --threads 1",
+}
+SUFFIXES = {"dedup texts": ".jsonl", "dedup csv": ".csv", "dedup hashes": ".tsv"}
+
+
+def command(job, name):
+    return JOBS[job].format(f"{name}{SUFFIXES.get(job, '.tsv')}", name).split()
+
+
+def outputs(name):
+    """Return what a job has written, and the names that a killed one may leave, too."""
+    return {path.name.removeprefix(name): path.read_bytes() for path in Path().glob(f"{name}*") if path.is_file()}
+
+
+def in_another(arguments, call=0):
+    """Run a command in a process that is killed when it renames a file for the so-manieth time.
+
+    Return how many files it has renamed; None if it was killed.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        calls, rename = itertools.count(1), Path.replace
+
+        def replace(*names):
+            if next(calls) == call:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return rename(*names)
+
+        Path.replace = replace
+        try:
+            main(arguments, standalone_mode=False)
+            os.write(writing, str(next(calls) - 1).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in (0, -signal.SIGKILL)
+    with os.fdopen(reading) as pipe:
+        said = pipe.read()
+    return int(said) if said else None
+
+
+def killed(arguments, call):
+    """Run a command, likewise; return whether it was killed."""
+    return in_another(arguments, call) is None
+
+
+def resumed(err):
+    """Return how much was found done by a job, and how much there was."""
+    return [tuple(int(n.replace(",", "")) for n in found) for found in re.findall(r"([\d,]+) of ([\d,]+) \w", err)]
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_job_that_is_killed_goes_on(folder, job):
+    """The folder of the job is renamed into first, then each part, then the outputs."""
+    assert run(*command(job, "whole")).exit_code == 0
+    expected = outputs("whole")
+    count = in_another([*command(job, "counted"), "--resume"])
+    assert count > 4
+    written = 2 if "clusters" in JOBS[job] else 1
+    before = []
+    for call in sorted({1, 2, 3, count // 2, count - written, count - written + 1, count}):
+        name = f"killed-{call}"
+        arguments = [*command(job, name), "--resume"]
+        assert killed(arguments, call)
+        assert list(Path().glob(f"{name}*.resume"))
+        again = run(*arguments)
+        assert again.exit_code == 0, again.stderr
+        assert outputs(name) == expected
+        assert not list(Path().glob("*.resume"))
+        if call > 1:
+            assert "goes on with what was done before" in again.stderr
+            before.append(resumed(again.stderr.partition("resumed: ")[2]))
+    done = [sum(found for found, _ in one) for one in before]
+    assert done == sorted(done)
+    assert done[0] == 0
+    assert 0 < done[1] < done[-1]
+    assert all(found == total for found, total in before[-1])  # only the output was left to be written
+
+
+@pytest.mark.parametrize("job", ["dedup texts", "pairs", "join by probes", "cluster"])
+def test_a_job_that_is_killed_again_and_again_gets_on(folder, job):
+    """Each run adds at least a part before it is killed at its third rename."""
+    assert run(*command(job, "whole")).exit_code == 0
+    arguments = [*command(job, "killed"), "--resume"]
+    runs = 0
+    while killed(arguments, 3):
+        runs += 1
+        assert runs < 50
+    assert runs > 1
+    assert outputs("killed") == outputs("whole")
+
+
+def test_texts_in_a_folder(folder):
+    asked = ["dedup", "notes", "clean", "--text", "--threads", "1", "--resume"]
+    assert run(*asked[:2], "whole", *asked[3:-1]).exit_code == 0
+    names = sorted(path.name for path in Path("whole").iterdir())
+    assert killed(asked, 4)
+    assert list(Path("clean.resume").glob("rows-*"))
+    assert run(*asked).exit_code == 0
+    assert sorted(path.name for path in Path("clean").iterdir()) == names
+    assert not Path("clean.resume").exists()
+
+
+@pytest.mark.parametrize("job", ["dedup texts", "pairs", "join by probes", "cluster"])
+def test_a_damaged_part_is_found_and_done_again(folder, job):
+    assert run(*command(job, "whole")).exit_code == 0
+    arguments = [*command(job, "hurt"), "--resume"]
+    assert killed(arguments, 6)
+    (kept,) = Path().glob("hurt*.resume")
+    hurt = sorted(kept.glob("*.part"))[0]
+    data = bytearray(hurt.read_bytes())
+    data[len(data) // 2] ^= 4
+    hurt.write_bytes(data)
+    (kept / "rows-77.tmp").write_bytes(b"a part that was not finished")
+    again = run(*arguments)
+    assert again.exit_code == 0, again.stderr
+    assert outputs("hurt") == outputs("whole")
+    assert not kept.exists()
+
+
+def test_each_byte_of_a_part_is_checked(tmp_path):
+    wanted = [{"a": np.arange(5, dtype=np.uint64), "b": np.zeros((0, 2), np.uint16)}, {"a": np.ones(1, bool)}]
+    with suppress(KeyError), Checkpoint(tmp_path / "kept", {"job": "test"}) as kept:
+        part = kept.write("one")
+        for batch in wanted:
+            part.append(batch)
+        part.finish()
+        path = tmp_path / "kept" / "one.part"
+        image = path.read_bytes()
+        for place, bit in itertools.product(range(len(image)), range(8)):
+            path.write_bytes(image[:place] + bytes([image[place] ^ 1 << bit]) + image[place + 1 :])
+            assert kept.count("one") is None
+        for end in range(len(image)):
+            path.write_bytes(image[:end])
+            assert kept.count("one") is None
+        path.write_bytes(image + b"\n")
+        assert kept.count("one") is None
+        path.write_bytes(image)
+        found = list(kept.read("one"))
+        assert [[(n, c.dtype, c.tolist()) for n, c in b.items()] for b in found] == [
+            [(n, c.dtype, c.tolist()) for n, c in b.items()] for b in wanted
+        ]
+        kept.write("half").append(wanted[0])
+        raise KeyError
+    assert sorted(p.name for p in (tmp_path / "kept").iterdir()) == ["job.json", "job.lock", "one.part"]
+
+
+# --- What is refused ----------------------------------------------------------------------------------
+
+
+def test_another_job_is_refused(folder):
+    arguments = [*command("pairs", "p"), "--resume"]
+    assert killed(arguments, 4)
+    said = failure(*arguments, "--radius", "2")
+    assert "p.tsv.resume: radius was 3 when this job began, and is 2: give the same again, or remove the folder" in said
+    assert "job was 'pairs' when" in failure("join", "s.fps", "few.fps", "--output", "p.tsv", "--resume")
+    with fpstore.open("s.fps", "r+") as store:
+        store.insert([12345], ["new"])
+    assert "store log records was 0 when this job began, and is 1" in failure(*arguments)
+    with fpstore.open("s.fps", "r+") as store:
+        store.merge()
+    assert "store generation was 1 when this job began, and is 2" in failure(*arguments)
+
+
+@pytest.mark.parametrize("change", ["file", "argument", "maker"])
+def test_a_corpus_that_has_changed_is_refused(folder, change):
+    arguments = [*command("dedup texts", "d"), "--resume"]
+    assert killed(arguments, 4)
+    if change == "file":
+        Path("c.jsonl").touch()
+        assert "file c.jsonl was [" in failure(*arguments)
+    elif change == "argument":
+        assert "keep was 'first' when this job began, and is 'smallest'" in failure(*arguments, "--keep", "smallest")
+    else:
+        assert "fingerprinter was {" in failure(*arguments, "--shingle", "chars")
+    assert list(Path("d.jsonl.resume").glob("rows-*"))
+
+
+def test_a_second_process_is_refused(folder):
+    arguments = [*command("pairs", "p"), "--resume"]
+    assert killed(arguments, 4)
+    with fpstore.open("s.fps") as store:
+        batches = store.pairs(threads=2, resume="p.tsv.resume")
+        assert len(next(batches))
+        child = os.fork()
+        if not child:
+            result = run(*arguments)
+            os._exit(int(result.exit_code != 1 or f"process {os.getppid()} is at this job" not in result.stderr))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        with pytest.raises(StoreLockedError, match="this process is at this job"):
+            next(store.pairs(threads=2, resume="p.tsv.resume"))
+        batches.close()
+    assert run(*arguments).exit_code == 0
+
+
+def test_folders_of_others_are_left_alone(folder):
+    Path("p.tsv.resume").mkdir()
+    Path("p.tsv.resume/mine.txt").write_text("mine")
+    assert "is not the folder of a job" in failure(*command("pairs", "p"), "--resume")
+    assert [p.name for p in Path("p.tsv.resume").iterdir()] == ["mine.txt"]
+    Path("q.tsv.resume").write_text("a file")
+    assert "is not the folder of a job" in failure(*command("pairs", "q"), "--resume")
+
+
+def test_usage(folder):
+    assert "--resume needs an output file" in failure("pairs", "s.fps", "--resume", code=2)
+    assert "is in notes, which is read" in failure("dedup", "notes", "notes/clean", "--text", "--resume")
+    assert killed([*command("pairs", "p"), "--resume"], 4)
+    note = run(*command("pairs", "p"))
+    assert note.exit_code == 0
+    assert "p.tsv.resume has what was done before; --resume goes on with it" in note.stderr
+    assert Path("p.tsv.resume/job.json").exists()
+    fine(*command("pairs", "fresh"), "--quiet")
+    assert not Path("fresh.tsv.resume").exists()
+
+
+def test_an_interrupt_says_how_to_go_on(folder, monkeypatch, capsys):
+    monkeypatch.setattr("fpstore.jobs.pairs.join_design", lambda *_: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(SystemExit) as ended:
+        main([*command("pairs", "p"), "--resume"])
+    said = "fpstore: interrupted; what was done is in p.tsv.resume: the same command goes on with it\n"
+    assert (ended.value.code, capsys.readouterr().err) == (130, said)
+
+
+# --- In Python ----------------------------------------------------------------------------------------
+
+
+class Counting(SimHash):
+    """Notes the texts that fingerprints were made of."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def fingerprints(self, texts, **how):
+        self.seen += texts
+        return super().fingerprints(texts, **how)
+
+
+def test_no_text_of_a_finished_part_is_hashed_again(folder):
+    class StopError(Exception):
+        pass
+
+    def stop(phase, done, total):
+        if phase == "reading" and done > 500:
+            raise StopError
+
+    wanted = fpstore.dedup("c.jsonl", text="text", threads=1)
+    first, second = Counting(), Counting()
+    with pytest.raises(StopError):
+        fpstore.dedup("c.jsonl", text="text", threads=1, fingerprinter=first, progress=stop, resume="kept")
+    saved = sum(len(batch["fingerprints"]) for path in Path("kept").glob("rows-*") for batch in batches_of(path))
+    assert saved > 300
+    found = fpstore.dedup("c.jsonl", text="text", threads=1, fingerprinter=second, resume="kept")
+    assert found.kept.tolist() == wanted.kept.tolist()
+    assert list(found.clusters) == list(wanted.clusters)
+    texts = [row["text"] for row in map(json.loads, Path("c.jsonl").read_text().splitlines()) if row["text"] is not None]
+    assert second.seen == texts[saved:]
+    assert not Path("kept").exists()
+
+
+def batches_of(path):
+    class Alone(Checkpoint):
+        def __init__(self):
+            self.folder = path.parent
+
+    return list(Alone().read(path.stem))
+
+
+def test_pairs_and_joins_that_are_left_in_the_middle(folder):
+    with fpstore.open("s.fps") as store, fpstore.open("few.fps") as few:
+        given, ids = near(1)[::7], [f"g{i}" for i in range(len(near(1)[::7]))]
+        jobs = {
+            "pairs": lambda **how: store.pairs(**how),
+            "join": lambda **how: store.join(few, 7, **how),
+            "given": lambda **how: store.join(given, 7, ids=ids, **how),
+        }
+        for name, job in jobs.items():
+            wanted = [tuple(pair) for batch in job(threads=2) for pair in batch]
+            some = job(threads=2, resume=name)
+            taken = 0
+            while not list(Path(name).glob("*.part")):
+                taken += len(next(some))
+            some.close()
+            found = [tuple(pair) for batch in job(threads=2, resume=name) for pair in batch]
+            assert found == wanted
+            assert 0 < taken < len(wanted)
+            assert not Path(name).exists()
+        some = jobs["given"](threads=2, resume="given")
+        next(some)
+        some.close()
+        with pytest.raises(InputError, match="other rows was"):
+            next(store.join(given, 7, ids=["other", *ids[1:]], threads=2, resume="given"))
+
+
+def test_clusters_with_fewer_threads_than_before(folder):
+    """Spans are others then: what fits is taken, the rest is searched again."""
+
+    class StopError(Exception):
+        pass
+
+    def stop(phase, done, total):
+        if phase == "clustering" and done > total // 2:
+            raise StopError
+
+    with fpstore.open("s.fps") as store:
+        wanted = list(store.clusters())
+        with pytest.raises(StopError):
+            store.clusters(threads=2, progress=stop, resume="kept")
+        assert list(Path("kept").glob("table-*"))
+        assert list(store.clusters(threads=1, resume="kept")) == wanted
+    assert not Path("kept").exists()
+
+
+def test_a_table_in_memory_cannot_be_resumed(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    with pytest.raises(InputError, match="is for files"):
+        fpstore.dedup(pa.table({"h": [1, 2]}), fingerprint="h", resume=tmp_path / "kept")
+    assert list(tmp_path.iterdir()) == []

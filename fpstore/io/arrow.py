@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.aliases import Words
-from fpstore.errors import InputError, MissingExtraError
+from fpstore.errors import InputError
 from fpstore.io.check import check_string_id, first_too_large, rows_of_array, unsigned
 from fpstore.io.columns import parse_texts
 from fpstore.io.digits import Digits, read_digits
+from fpstore.io.packages import import_package
 from fpstore.io.source import IdColumn, IdKind, IdRule
 from fpstore.io.wrong_width import too_large, wrong_width
 from fpstore.string_column import StringColumn
@@ -20,13 +21,8 @@ from fpstore.width import WIDTH_64, WIDTHS, Width
 
 def import_pyarrow(name: str, what: str = "Parquet") -> Any:
     """Return pyarrow, with ``pyarrow.parquet`` loaded; MissingExtraError names the input or output that needs it."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        reason = f"{name}: {what} needs the package pyarrow: pip install 'fpstore[parquet]'"
-        raise MissingExtraError(reason, path=name) from error
-    return pyarrow
+    import_package("pyarrow.parquet", what, name)
+    return import_package("pyarrow", what, name)
 
 
 def is_text(column_type: Any) -> bool:

@@ -34,7 +34,7 @@ _READING = {"decimal", "signed", "width"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Columns:
+class CorpusColumns:
     """Which columns are read, and how: see `fpstore.dedup`."""
 
     text: bool
@@ -58,7 +58,7 @@ class Which:
 
 columns_options = grouped(
     "columns",
-    Columns,
+    CorpusColumns,
     click.option("--text", is_flag=True, help="Each file is a document; OUTPUT is a folder that the kept files are copied to."),
     click.option("--text-field", metavar="NAME", help="Column or JSON field of the texts, of which fingerprints are made."),
     click.option("--fingerprint-field", metavar="NAME", help="Column or JSON field of the fingerprints, if there are some."),
@@ -110,7 +110,7 @@ which_options = grouped(
 def dedup(
     inputs: Sequence[str],
     output: str,
-    columns: Columns,
+    columns: CorpusColumns,
     which: Which,
     width: int,
     shingles: Shingles,

@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Words
+from fpstore.aliases import NamedColumns, Words
 from fpstore.errors import InputError, show
 from fpstore.io.packages import import_package
 from fpstore.string_column import StringColumn
-
-Columns = dict[str, npt.NDArray[Any] | list[str]]
 
 MOST_STRING_BYTES = (1 << 31) - 1  # in an array of the type string, whose offsets have 32 bits
 
@@ -69,7 +67,7 @@ class Tabular(ABC):
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
 
-def arrow_table(parts: Iterable[Columns], names: Mapping[str, str] | None) -> Any:
+def arrow_table(parts: Iterable[NamedColumns], names: Mapping[str, str] | None) -> Any:
     """Return the columns of at least one part as a ``pyarrow.Table``, with a chunk for each part.
 
     Parameters

@@ -25,6 +25,7 @@ from fpstore.cli.options import (
 from fpstore.cli.output import count, print_json, print_table, shown, some_ids
 from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb
+from fpstore.jobs.choices import GROUPINGS, KEPT, UNKNOWN
 
 if TYPE_CHECKING:
     from fpstore.jobs.dedup import Duplicates
@@ -75,16 +76,16 @@ which_options = grouped(
         help="Largest distance of near-duplicates, in bits.",
     ),
     click.option(
-        "--keep", type=click.Choice(["first", "smallest", "central", "highest"]), default="first", show_default=True,
+        "--keep", type=click.Choice(KEPT), default="first", show_default=True,
         help="Of each cluster keep the first row, the one with the smallest id, the one nearest to the majority of the "
         "fingerprints, or the one with the highest score.",
     ),
     click.option(
-        "--group", type=click.Choice(["connected", "greedy"]), default="connected", show_default=True,
+        "--group", type=click.Choice(GROUPINGS), default="connected", show_default=True,
         help="Clusters that chains of near-duplicates connect, or those that lie within the radius of the document kept.",
     ),
     click.option(
-        "--unknown", type=click.Choice(["keep", "drop", "refuse"]), default="keep", show_default=True,
+        "--unknown", type=click.Choice(UNKNOWN), default="keep", show_default=True,
         help="What becomes of rows that cannot be compared: the text is null or has no words, or the fingerprint or id is null.",
     ),
 )  # fmt: skip

@@ -13,7 +13,8 @@ from fpstore.aliases import Counts, Lims, Words
 from fpstore.arguments import check_choice
 from fpstore.errors import CorruptStoreError, InputError
 from fpstore.io.tables import Tabular, arrow_table
-from fpstore.jobs.grouping import GROUPINGS, HALF_BITS, RULES, Asked, differs, grouped, members_of, of_documents, stable_order
+from fpstore.jobs.choices import GROUPINGS, REPRESENTATIVES
+from fpstore.jobs.grouping import HALF_BITS, Asked, differs, grouped, members_of, of_documents, stable_order
 from fpstore.jobs.linking import connected
 from fpstore.jobs.pairs import join_design, rows_of
 from fpstore.query.snapshot import Snapshot
@@ -136,7 +137,7 @@ class Deduplication(NamedTuple):
 def clusters_of(snapshot: Snapshot, radius: int, group: str, representative: str, resources: Resources) -> Clusters:
     """Return the clusters of a snapshot; see :meth:`fpstore.Store.clusters`."""
     check_choice(group, GROUPINGS, "group")
-    check_choice(representative, RULES[:-1], "representative")
+    check_choice(representative, REPRESENTATIVES, "representative")
     rows, left = rows_of(snapshot, resources)
     left = left._replace(memory=max(left.memory - SET_BYTES * len(rows), left.memory // 4))
     sets = connected(rows, join_design(rows, radius, snapshot.width), left)

@@ -24,8 +24,9 @@ from fpstore.io.corpus_rows import DelimitedCorpus
 from fpstore.io.corpus_tables import TableCorpus
 from fpstore.io.digits import check_signed
 from fpstore.io.source import IdColumn, join_ids
+from fpstore.jobs.choices import GROUPINGS, KEPT, UNKNOWN
 from fpstore.jobs.clusters import Clusters
-from fpstore.jobs.grouping import GROUPINGS, RULES, Asked, grouped, members_of, of_documents
+from fpstore.jobs.grouping import Asked, grouped, members_of, of_documents
 from fpstore.jobs.linking import connected
 from fpstore.jobs.pairs import join_design
 from fpstore.resources import Resources
@@ -34,7 +35,6 @@ from fpstore.threads import Job, Pool
 from fpstore.width import WORD_BITS, distinct_places
 
 PATHS_TEXT, PATHS_ID = "text", "id"  # where each file is a document
-UNKNOWN = ("keep", "drop", "refuse")
 WAITING_PARTS = 4  # for each thread: what is read while others are hashed
 
 
@@ -59,7 +59,7 @@ class Rules:
     def check(self, chosen: Chosen) -> None:
         """Raise InputError for a rule that is not known, or that needs a column which is not chosen."""
         check_radius(self.radius, chosen.width.bits)
-        check_choice(self.keep, RULES, "keep")
+        check_choice(self.keep, KEPT, "keep")
         check_choice(self.group, GROUPINGS, "group")
         check_choice(self.unknown, UNKNOWN, "unknown")
         if (self.keep == "highest") != (chosen.score is not None):

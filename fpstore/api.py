@@ -276,19 +276,15 @@ def dedup(
     """
     from fpstore.io.corpus import Chosen
     from fpstore.jobs.corpora import open_corpus
-    from fpstore.jobs.dedup import Rules, check_output, chosen_columns, find_duplicates, kept_of
+    from fpstore.jobs.dedup import Rules, Task, check_output, chosen_columns, kept_of
 
     check_progress(progress)
     how = Chosen(id=id, score=score, width=check_width(width))
     chosen = chosen_columns(replace(how, decimal=decimal, signed=signed), text, fingerprint)
-    rules = Rules(radius, keep, group, unknown)
     corpus = open_corpus(source, text is True)
     target = None if output is None else check_output(output, corpus, check_flag(overwrite, "overwrite"))
-    found = find_duplicates(
-        corpus, chosen, rules, fingerprinter, Resources(parse_memory(memory), parse_threads(threads), progress)
-    )
-    if target is not None:
-        corpus.copy(found.kept, target)
+    task = Task(corpus, chosen, Rules(radius, keep, group, unknown), target)
+    found = task.run(fingerprinter, Resources(parse_memory(memory), parse_threads(threads), progress))
     return Deduplication(kept_of(corpus, found.kept), found.clusters, found.unknown)
 
 

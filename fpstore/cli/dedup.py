@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,6 +31,7 @@ from fpstore.cli.verb import Verb
 from fpstore.jobs.choices import GROUPINGS, KEPT, UNKNOWN
 
 if TYPE_CHECKING:
+    from fpstore import Clusters
     from fpstore.jobs.dedup import Duplicates
 
 SHOWN_FAMILIES, SHOWN_IDS = 5, 4
@@ -136,11 +140,10 @@ def dedup(
     $ fpstore dedup notes clean --text --suffix .txt --shingle chars --shingle-size 5 --weighting set --threads 1 --quiet
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --memory 4GiB --force --no-progress
     """
-    from fpstore.io import open_writer
     from fpstore.io.corpus import Chosen
     from fpstore.io.tables import renamed
     from fpstore.jobs.corpora import open_corpus
-    from fpstore.jobs.dedup import Rules, check_output, chosen_columns, find_duplicates
+    from fpstore.jobs.dedup import Rules, Task, check_output, chosen_columns
     from fpstore.resources import Resources, parse_memory, parse_threads
     from fpstore.width import check_width
 
@@ -164,17 +167,21 @@ def dedup(
     with Bars(talk.bars, corpus) as bars:
         resources = Resources(parse_memory(memory), parse_threads(threads), bars)
         maker = None if columns.fingerprint_field else shingles.fingerprinter()
-        found = find_duplicates(corpus, chosen, Rules(**dataclasses.asdict(which)), maker, resources)
-        bars("writing", int(found.kept.sum()))
-        if listing is None:
-            corpus.copy(found.kept, target)
-        else:
-            with open_writer(listing, columns=COLUMNS, names=names) as writer:
-                writer.write(found.clusters.columns())
-                corpus.copy(found.kept, target)
+        task = Task(corpus, chosen, Rules(**dataclasses.asdict(which)), target)
+        found = task.run(maker, resources) if listing is None else task.run(maker, resources, partial(listed, listing, names))
     notices.report(talk)
     summary = summary_of(found)
     print_json(summary) if as_json else print_summary(summary, output, which.unknown)
+
+
+@contextmanager
+def listed(path: Path, names: dict[str, str], found: Clusters) -> Iterator[None]:
+    """Write the clusters to a file, which appears at the end."""
+    from fpstore.io import open_writer
+
+    with open_writer(path, columns=COLUMNS, names=names) as writer:
+        writer.write(found.columns())
+        yield
 
 
 def summary_of(found: Duplicates) -> dict[str, Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +36,7 @@ from fpstore.threads import Job, Pool
 from fpstore.width import WORD_BITS, distinct_places
 
 PATHS_TEXT, PATHS_ID = "text", "id"  # where each file is a document
+Listing = Callable[[Clusters], AbstractContextManager[object]]
 WAITING_PARTS = 4  # for each thread: what is read while others are hashed
 
 
@@ -137,6 +139,44 @@ def check_output(output: str | os.PathLike[str], corpus: Corpus, overwrite: bool
 def kept_of(corpus: Corpus, kept: Flags) -> Any:
     """Return the rows that are kept: those of a table as a table, and of files their numbers."""
     return corpus.kept(kept) if isinstance(corpus, TableCorpus) else np.flatnonzero(kept)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A deduplication: of which corpus, by which columns, what is kept, and where it is written.
+
+    Attributes
+    ----------
+    corpus : Corpus
+    chosen : Chosen
+        Names a column of texts or one of fingerprints.
+    rules : Rules
+    target : Path, optional
+        As :func:`check_output` returns it.
+    """
+
+    corpus: Corpus
+    chosen: Chosen
+    rules: Rules
+    target: Path | None = None
+
+    def run(self, fingerprinter: Fingerprinter[str] | None, resources: Resources, listing: Listing = nullcontext) -> Duplicates:
+        """Find the duplicates, and write the rows that are kept.
+
+        Parameters
+        ----------
+        fingerprinter : Fingerprinter, optional
+            As for :func:`find_duplicates`.
+        resources : Resources
+        listing : callable, optional
+            Returns a context in which the rows are written: it writes the clusters, too, and neither if the other fails.
+        """
+        found = find_duplicates(self.corpus, self.chosen, self.rules, fingerprinter, resources)
+        with listing(found.clusters):
+            if self.target is not None:
+                resources.report("writing", int(found.kept.sum()))
+                self.corpus.copy(found.kept, self.target)
+        return found
 
 
 def find_duplicates(

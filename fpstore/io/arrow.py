@@ -54,10 +54,20 @@ def plain_type(column_type: Any) -> Any:
 
 
 def _seen(column_type: Any) -> Any:
-    """Return the plain type of a view, or the type itself."""
+    """Return the plain type of a view, a type with those of views in it, or the type itself."""
     import pyarrow
+    from pyarrow import types
 
     views = {"string_view": pyarrow.large_string(), "binary_view": pyarrow.large_binary()}
+    if types.is_dictionary(column_type):
+        return pyarrow.dictionary(column_type.index_type, _seen(column_type.value_type), column_type.ordered)
+    if types.is_struct(column_type):
+        return pyarrow.struct([field.with_type(_seen(field.type)) for field in column_type])
+    makers = ((types.is_list, pyarrow.list_), (types.is_large_list, pyarrow.large_list))
+    for is_kind, make in makers:
+        if is_kind(column_type):
+            field = column_type.value_field
+            return make(field.with_type(_seen(field.type)))
     return views.get(str(column_type), column_type)
 
 

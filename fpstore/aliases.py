@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+NamedColumns = dict[str, npt.NDArray[Any] | list[str]]
 Words = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
 Counts = npt.NDArray[np.uint32]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.aliases import Bytes, Words
-from fpstore.query.batches import Columns, joined, no_matches
+from fpstore.query.batches import MatchColumns, joined, no_matches
 from fpstore.query.delta import Delta
 
 DROPPED = 2
@@ -27,7 +27,7 @@ class RowsInOrder(NamedTuple):
         Which fingerprints are in the tables but deleted. Once such a row is inserted, later rows find it in the tables again.
     dropped : ndarray of bool
         Which rows are never inserted.
-    near : Columns
+    near : MatchColumns
         The matches of each row in the tables, even those deleted since.
     """
 
@@ -36,10 +36,12 @@ class RowsInOrder(NamedTuple):
     in_base: Bytes
     returning: npt.NDArray[np.bool_]
     dropped: npt.NDArray[np.bool_]
-    near: Columns
+    near: MatchColumns
 
 
-def probe_insert_in_order(delta: Delta, rows: RowsInOrder, radius: int, always: bool) -> tuple[Columns, npt.NDArray[np.bool_]]:
+def probe_insert_in_order(
+    delta: Delta, rows: RowsInOrder, radius: int, always: bool
+) -> tuple[MatchColumns, npt.NDArray[np.bool_]]:
     """Probe and insert rows in the delta, at new versions; return the columns of their matches, and which were inserted.
 
     Parameters
@@ -52,7 +54,7 @@ def probe_insert_in_order(delta: Delta, rows: RowsInOrder, radius: int, always: 
     """
     fingerprints = rows.fingerprints
     ends = sorted({*(np.flatnonzero(rows.returning) + 1).tolist(), len(fingerprints)})
-    parts: list[Columns] = []
+    parts: list[MatchColumns] = []
     masks = [np.zeros(0, bool)]
     start = 0
     while start < len(fingerprints):
@@ -72,7 +74,7 @@ def probe_insert_in_order(delta: Delta, rows: RowsInOrder, radius: int, always: 
     return joined(parts or [no_matches(fingerprints)]), np.concatenate(masks)
 
 
-def _part(columns: Columns, start: int, end: int) -> Columns:
+def _part(columns: MatchColumns, start: int, end: int) -> MatchColumns:
     lims, fingerprints, distances = columns
     a, b = lims[start], lims[end]
     return lims[start : end + 1] - a, fingerprints[a:b], distances[a:b]

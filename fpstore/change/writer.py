@@ -31,7 +31,7 @@ from fpstore.disk.locks import WriterLock
 from fpstore.errors import ClosedStoreError, ReadOnlyError, StoreLockedError
 from fpstore.format.log_writer import LogWriter
 from fpstore.format.record import ADD, IN_BASE, REMOVE, WIPE, Change, Row, Totals, pack_change, pack_one
-from fpstore.query.batches import Columns
+from fpstore.query.batches import MatchColumns
 from fpstore.query.matches import Match
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker
@@ -166,7 +166,7 @@ class StoreWriter:
 
     def probe_insert(
         self, fingerprints: Words, ids: Words | list[str] | None, radius: int, always: bool, threads: int, sync: str | None
-    ) -> tuple[Snapshot, Columns, npt.NDArray[np.bool_]]:
+    ) -> tuple[Snapshot, MatchColumns, npt.NDArray[np.bool_]]:
         """Probe and insert in order; return the snapshot afterwards, the columns of the matches, and which rows were inserted."""
         with self.turn:
             snapshot, sync = self._begin(sync)

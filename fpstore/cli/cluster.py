@@ -21,6 +21,7 @@ from fpstore.cli.output import count
 from fpstore.cli.progress import Bars
 from fpstore.cli.resume import folder_of, resume_option, resuming
 from fpstore.cli.verb import Verb
+from fpstore.jobs.choices import GROUPINGS, REPRESENTATIVES
 
 if TYPE_CHECKING:
     from fpstore import Clusters
@@ -34,14 +35,14 @@ COLUMNS = ("id", "cluster", "representative")
 @pair_radius_option
 @click.option(
     "--group",
-    type=click.Choice(["connected", "greedy"]),
+    type=click.Choice(GROUPINGS),
     default="connected",
     show_default=True,
     help="Clusters that chains of pairs connect, or those that lie within the radius of their representative.",
 )
 @click.option(
     "--representative",
-    type=click.Choice(["first", "smallest", "central"]),
+    type=click.Choice(REPRESENTATIVES),
     default="first",
     show_default=True,
     help="The first document stored (of integer ids, the least), the one with the smallest id, or the one nearest to the "

@@ -27,6 +27,7 @@ from fpstore.cli.output import count, print_json, print_table, shown, some_ids
 from fpstore.cli.progress import Bars
 from fpstore.cli.resume import folder_of, resume_option, resuming
 from fpstore.cli.verb import Verb
+from fpstore.jobs.choices import GROUPINGS, KEPT, UNKNOWN
 
 if TYPE_CHECKING:
     from fpstore.jobs.dedup import Duplicates
@@ -36,7 +37,7 @@ _READING = {"decimal", "signed", "width"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Columns:
+class CorpusColumns:
     """Which columns are read, and how: see `fpstore.dedup`."""
 
     text: bool
@@ -60,7 +61,7 @@ class Which:
 
 columns_options = grouped(
     "columns",
-    Columns,
+    CorpusColumns,
     click.option("--text", is_flag=True, help="Each file is a document; OUTPUT is a folder that the kept files are copied to."),
     click.option("--text-field", metavar="NAME", help="Column or JSON field of the texts, of which fingerprints are made."),
     click.option("--fingerprint-field", metavar="NAME", help="Column or JSON field of the fingerprints, if there are some."),
@@ -77,16 +78,16 @@ which_options = grouped(
         help="Largest distance of near-duplicates, in bits.",
     ),
     click.option(
-        "--keep", type=click.Choice(["first", "smallest", "central", "highest"]), default="first", show_default=True,
+        "--keep", type=click.Choice(KEPT), default="first", show_default=True,
         help="Of each cluster keep the first row, the one with the smallest id, the one nearest to the majority of the "
         "fingerprints, or the one with the highest score.",
     ),
     click.option(
-        "--group", type=click.Choice(["connected", "greedy"]), default="connected", show_default=True,
+        "--group", type=click.Choice(GROUPINGS), default="connected", show_default=True,
         help="Clusters that chains of near-duplicates connect, or those that lie within the radius of the document kept.",
     ),
     click.option(
-        "--unknown", type=click.Choice(["keep", "drop", "refuse"]), default="keep", show_default=True,
+        "--unknown", type=click.Choice(UNKNOWN), default="keep", show_default=True,
         help="What becomes of rows that cannot be compared: the text is null or has no words, or the fingerprint or id is null.",
     ),
 )  # fmt: skip
@@ -113,7 +114,7 @@ which_options = grouped(
 def dedup(
     inputs: Sequence[str],
     output: str,
-    columns: Columns,
+    columns: CorpusColumns,
     which: Which,
     width: int,
     shingles: Shingles,

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Words
+from fpstore.aliases import Bytes, Words
 from fpstore.design.tables import TableSpec
 from fpstore.width import WORD_BITS, Width, empty_rows, leading_words
 
@@ -17,8 +17,6 @@ SAMPLE_SIZE = 1 << 14
 QUERIES = 128  # fingerprints of the sample that stand for queries
 POINTS = 1 << 12  # fingerprints of the sample that they are compared with
 FEWEST_PAIRS = 64  # a share that fewer pairs of the sample show is too uncertain
-
-Distances = npt.NDArray[np.uint8]
 
 
 def evenly(rows: Words, count: int) -> Words:
@@ -102,7 +100,7 @@ class Sample:
             self._pairs_within[wanted] = np.cumsum(np.bincount(self.distances(bits).ravel()))
         return self._pairs_within[wanted]
 
-    def distances(self, bits: Sequence[int]) -> Distances:
+    def distances(self, bits: Sequence[int]) -> Bytes:
         """Return in how many of these bits each query, a row, differs from each point, a column."""
         wanted = frozenset(bits)
         queries, points = self._pairs()
@@ -117,7 +115,7 @@ class Sample:
         """Return bits in the order of how even their values are: the first ones tell most fingerprints apart."""
         return sorted(bits, key=lambda bit: (-self._evenness[bit], bit))
 
-    def differences(self, pairs: int) -> Distances:
+    def differences(self, pairs: int) -> Bytes:
         """Return for each bit, a row, whether it differs in about so many pairs of fingerprints: 0 or 1."""
         queries, points = self._pairs()
         some = evenly(points, max(pairs // max(len(queries), 1), 1))

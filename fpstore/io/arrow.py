@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.aliases import Words
-from fpstore.errors import InputError, MissingExtraError
+from fpstore.errors import InputError
 from fpstore.io.check import check_string_id, first_too_large, rows_of_array, unsigned
 from fpstore.io.columns import parse_texts
 from fpstore.io.digits import Digits, read_digits
+from fpstore.io.packages import import_package
 from fpstore.io.source import IdColumn, IdKind, IdRule
 from fpstore.io.wrong_width import too_large, wrong_width
 from fpstore.string_column import StringColumn
@@ -20,13 +21,8 @@ from fpstore.width import WIDTH_64, WIDTHS, Width
 
 def import_pyarrow(name: str, what: str = "Parquet") -> Any:
     """Return pyarrow, with ``pyarrow.parquet`` loaded; MissingExtraError names the input or output that needs it."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        reason = f"{name}: {what} needs the package pyarrow: pip install 'fpstore[parquet]'"
-        raise MissingExtraError(reason, path=name) from error
-    return pyarrow
+    import_package("pyarrow.parquet", what, name)
+    return import_package("pyarrow", what, name)
 
 
 def is_text(column_type: Any) -> bool:
@@ -58,10 +54,20 @@ def plain_type(column_type: Any) -> Any:
 
 
 def _seen(column_type: Any) -> Any:
-    """Return the plain type of a view, or the type itself."""
+    """Return the plain type of a view, a type with those of views in it, or the type itself."""
     import pyarrow
+    from pyarrow import types
 
     views = {"string_view": pyarrow.large_string(), "binary_view": pyarrow.large_binary()}
+    if types.is_dictionary(column_type):
+        return pyarrow.dictionary(column_type.index_type, _seen(column_type.value_type), column_type.ordered)
+    if types.is_struct(column_type):
+        return pyarrow.struct([field.with_type(_seen(field.type)) for field in column_type])
+    makers = ((types.is_list, pyarrow.list_), (types.is_large_list, pyarrow.large_list))
+    for is_kind, make in makers:
+        if is_kind(column_type):
+            field = column_type.value_field
+            return make(field.with_type(_seen(field.type)))
     return views.get(str(column_type), column_type)
 
 

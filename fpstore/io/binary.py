@@ -7,9 +7,10 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 import numpy.typing as npt
 
+from fpstore.aliases import NamedColumns
 from fpstore.errors import InputError
 from fpstore.io.check import dtype_problem, rows_of_array
-from fpstore.io.sink import Columns, Encoder, Sink
+from fpstore.io.sink import Encoder, Sink
 from fpstore.io.source import Batch, IdRule, InputFile, Source, at, located, storage_errors
 from fpstore.io.wrong_width import wrong_width
 from fpstore.width import WIDTH_64, Width
@@ -123,7 +124,7 @@ class RawEncoder(Encoder):
         if numpy_header:
             sink.write(_npy_header(0, width))
 
-    def write(self, data: Columns) -> None:
+    def write(self, data: NamedColumns) -> None:
         """Append the fingerprints of the only column."""
         for rows in data.values():
             values = self._width.outside(np.asarray(rows))

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from fpstore.aliases import NamedColumns
 from fpstore.disk.refusals import refused
 from fpstore.errors import InputError, StorageError
 from fpstore.io.arrow import (
@@ -16,7 +17,7 @@ from fpstore.io.arrow import (
     ids_of_column,
     import_pyarrow,
 )
-from fpstore.io.sink import Columns, Encoder, Sink
+from fpstore.io.sink import Encoder, Sink
 from fpstore.io.source import Batch, Fields, IdRule, InputFile, Source, at, located
 from fpstore.width import WIDTH_64, Width
 
@@ -99,7 +100,7 @@ class ParquetEncoder(Encoder):
         self._held: list[Any] = []
         self._held_rows = 0
 
-    def write(self, data: Columns) -> None:
+    def write(self, data: NamedColumns) -> None:
         """Append rows; the first ones decide whether a column of values holds integers or strings."""
         arrow = self._arrow
         if self._writer is None:

@@ -10,14 +10,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self, cast
 
-import numpy.typing as npt
-
+from fpstore.aliases import NamedColumns
 from fpstore.arguments import printable
 from fpstore.disk.folders import short_name
 from fpstore.errors import InputError
 from fpstore.io.source import storage_errors
-
-Columns = dict[str, npt.NDArray[Any] | list[str]]  # fingerprints as rows of words
 
 
 class Sink:
@@ -143,7 +140,7 @@ class Encoder(ABC):
     """Turns columns into the bytes of one format, and writes them to a sink."""
 
     @abstractmethod
-    def write(self, data: Columns) -> None:
+    def write(self, data: NamedColumns) -> None:
         """Append rows; an `InputError` is raised before anything is written."""
 
     def finish(self) -> None:  # noqa: B027 - most formats buffer nothing

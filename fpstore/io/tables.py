@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Words
-from fpstore.errors import InputError, MissingExtraError, show
+from fpstore.aliases import NamedColumns, Words
+from fpstore.errors import InputError, show
+from fpstore.io.packages import import_package
 from fpstore.string_column import StringColumn
-
-Columns = dict[str, npt.NDArray[Any] | list[str]]
 
 MOST_STRING_BYTES = (1 << 31) - 1  # in an array of the type string, whose offsets have 32 bits
 
@@ -39,7 +37,7 @@ class Tabular(ABC):
         InputError, MissingExtraError
         """
         table = self.to_arrow(**options)
-        _package("pandas", "to_pandas")  # pyarrow imports it, and has a message of its own
+        import_package("pandas", "to_pandas")  # pyarrow imports it, and has a message of its own
         return table.to_pandas()
 
     def to_polars(self, **options: Any) -> Any:
@@ -55,7 +53,7 @@ class Tabular(ABC):
         InputError, MissingExtraError
         """
         table = self.to_arrow(**options)
-        return _package("polars", "to_polars").from_arrow(table)
+        return import_package("polars", "to_polars").from_arrow(table)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Return the columns of ``to_arrow()`` as a capsule of an Arrow C stream.
@@ -69,14 +67,7 @@ class Tabular(ABC):
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
 
-def _package(name: str, method: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise MissingExtraError(f"{method} needs the package {name}: pip install {name}") from error
-
-
-def arrow_table(parts: Iterable[Columns], names: Mapping[str, str] | None) -> Any:
+def arrow_table(parts: Iterable[NamedColumns], names: Mapping[str, str] | None) -> Any:
     """Return the columns of at least one part as a ``pyarrow.Table``, with a chunk for each part.
 
     Parameters
@@ -86,10 +77,7 @@ def arrow_table(parts: Iterable[Columns], names: Mapping[str, str] | None) -> An
     names : mapping of str to str, optional
         Other names for some of the columns.
     """
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise MissingExtraError("a table needs the package pyarrow: pip install 'fpstore[parquet]'") from error
+    pyarrow = import_package("pyarrow", "a table")
     chunks: dict[str, list[Any]] = {}
     for part in parts:
         if not chunks:

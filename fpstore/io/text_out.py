@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy.typing as npt
 
+from fpstore.aliases import NamedColumns
 from fpstore.errors import InputError, show
-from fpstore.io.sink import Columns, Encoder, Sink
+from fpstore.io.sink import Encoder, Sink
 from fpstore.width import WIDTH_64, Width
 
 #: Characters that a cell of each dialect cannot hold, because they end a cell, and those that end a line.
@@ -36,7 +37,7 @@ class TextEncoder(Encoder):
         names = self._cells("the header", list(self._columns))
         self._sink.write((self._delimiter.join(names) + self._end).encode("utf-8"))
 
-    def write(self, data: Columns) -> None:
+    def write(self, data: NamedColumns) -> None:
         """Append rows."""
         cells = [
             values if isinstance(values, list) else _digits(values, self._columns[name], self._width)
@@ -74,7 +75,7 @@ class JsonlEncoder(Encoder):
         fields = [_json(name).replace("%", "%%") + ": %s" for name in columns]
         self._template = "{" + ", ".join(fields) + "}"
 
-    def write(self, data: Columns) -> None:
+    def write(self, data: NamedColumns) -> None:
         """Append rows."""
         columns = []
         for name, values in data.items():

@@ -8,13 +8,14 @@ from typing import IO, Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
+from fpstore.aliases import NamedColumns
 from fpstore.arguments import check_flag, check_path
 from fpstore.errors import InputError, show
 from fpstore.io.binary import RAW_BITS, RawEncoder
 from fpstore.io.check import check_fingerprints, check_ids
 from fpstore.io.parquet import ParquetEncoder
 from fpstore.io.reader import format_of, refuse_without_lines
-from fpstore.io.sink import Columns, Encoder, Sink
+from fpstore.io.sink import Encoder, Sink
 from fpstore.io.source import Chunk
 from fpstore.io.tables import renamed
 from fpstore.io.text_out import JsonlEncoder, TextEncoder
@@ -135,8 +136,8 @@ class Writer:
             raise InputError(f"columns {', '.join(map(str, data))} given, {', '.join(names)} expected")
         return {name: data[name] for name in names}
 
-    def _check(self, data: dict[str, Any]) -> Columns:
-        columns: Columns = {}
+    def _check(self, data: dict[str, Any]) -> NamedColumns:
+        columns: NamedColumns = {}
         count: int | None = None
         for name, values in data.items():
             length = len(values)

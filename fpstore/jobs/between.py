@@ -20,7 +20,7 @@ from fpstore.jobs.joining import PairColumns, pairs_between
 from fpstore.jobs.pairs import Pairs, rows_of
 from fpstore.jobs.saved_parts import saved_batches
 from fpstore.lims import lims_of
-from fpstore.query.batches import Columns
+from fpstore.query.batches import MatchColumns
 from fpstore.query.parts import probed_in_parts
 from fpstore.query.snapshot import Snapshot
 from fpstore.resources import Resources
@@ -162,7 +162,7 @@ def _probes_are_faster(stored: Snapshot, queries: int, radius: int, design: Join
     return probing < join_nanoseconds(design, count, queries) + READ_NANOSECONDS * count
 
 
-def _matched(queries: Words, columns: Columns) -> PairColumns:
+def _matched(queries: Words, columns: MatchColumns) -> PairColumns:
     lims, found, distances = columns
     return PairColumns(np.repeat(queries, np.diff(lims), axis=0), found, distances.astype(np.uint16))
 

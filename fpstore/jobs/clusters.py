@@ -14,7 +14,8 @@ from fpstore.arguments import check_choice
 from fpstore.errors import CorruptStoreError, InputError
 from fpstore.io.tables import Tabular, arrow_table
 from fpstore.jobs.checkpoint import Checkpoint
-from fpstore.jobs.grouping import GROUPINGS, HALF_BITS, RULES, Asked, differs, grouped, members_of, of_documents, stable_order
+from fpstore.jobs.choices import GROUPINGS, REPRESENTATIVES
+from fpstore.jobs.grouping import HALF_BITS, Asked, differs, grouped, members_of, of_documents, stable_order
 from fpstore.jobs.linking import connected
 from fpstore.jobs.pairs import join_design, rows_of
 from fpstore.query.snapshot import Snapshot
@@ -147,7 +148,7 @@ class Deduplication(NamedTuple):
 
 def asked_of(radius: int, group: str, representative: str) -> Asked:
     """Return the clusters that a caller asks for; InputError if there are no such."""
-    return Asked(radius, check_choice(group, GROUPINGS, "group"), check_choice(representative, RULES[:-1], "representative"))
+    return Asked(radius, check_choice(group, GROUPINGS, "group"), check_choice(representative, REPRESENTATIVES, "representative"))
 
 
 def clusters_of(snapshot: Snapshot, asked: Asked, resources: Resources, kept: Checkpoint | None = None) -> Clusters:

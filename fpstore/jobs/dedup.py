@@ -22,16 +22,16 @@ from fpstore.io.corpus_tables import TableCorpus
 from fpstore.io.digits import check_signed
 from fpstore.io.source import IdColumn
 from fpstore.jobs.checkpoint import Checkpoint, Said
+from fpstore.jobs.choices import GROUPINGS, KEPT, UNKNOWN
 from fpstore.jobs.clusters import Clusters
 from fpstore.jobs.dedup_rows import read_documents
-from fpstore.jobs.grouping import GROUPINGS, RULES, Asked, grouped, members_of, of_documents
+from fpstore.jobs.grouping import Asked, grouped, members_of, of_documents
 from fpstore.jobs.linking import connected
 from fpstore.jobs.pairs import join_design
 from fpstore.resources import Resources
 from fpstore.width import WORD_BITS, distinct_places
 
 PATHS_TEXT, PATHS_ID = "text", "id"  # where each file is a document
-UNKNOWN = ("keep", "drop", "refuse")
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Rules:
     def check(self, chosen: Chosen) -> None:
         """Raise InputError for a rule that is not known, or that needs a column which is not chosen."""
         check_radius(self.radius, chosen.width.bits)
-        check_choice(self.keep, RULES, "keep")
+        check_choice(self.keep, KEPT, "keep")
         check_choice(self.group, GROUPINGS, "group")
         check_choice(self.unknown, UNKNOWN, "unknown")
         if (self.keep == "highest") != (chosen.score is not None):

@@ -13,8 +13,6 @@ from fpstore.aliases import Lims, Words
 from fpstore.lims import lims_of
 from fpstore.width import WORD_BITS, words_of
 
-GROUPINGS = ("connected", "greedy")
-RULES = ("first", "smallest", "central", "highest")
 PIECE = 1 << 20  # documents that are looked at together
 HALF_BITS = 32
 
@@ -170,7 +168,7 @@ def without_chains(members: Members, rows: Words, ranks: npt.NDArray[Any], radiu
 
 
 class Asked(NamedTuple):
-    """Which groups are asked for: the radius, one of GROUPINGS, and one of RULES for their representatives."""
+    """Which groups are asked for: the radius, one of GROUPINGS, and one of KEPT for their representatives."""
 
     radius: int
     group: str

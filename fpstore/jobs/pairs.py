@@ -8,13 +8,13 @@ from typing import Any, NamedTuple, Protocol, overload
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Lims, Words
+from fpstore.aliases import Lims, NamedColumns, Words
 from fpstore.cached import cached_property
 from fpstore.design.joins import SAMPLED_FROM, JoinDesign, plan_join, varying_bits
 from fpstore.design.sample import Sample
 from fpstore.disk.temporary import array_on_disk
 from fpstore.errors import CorruptStoreError
-from fpstore.io.tables import Columns, Tabular, arrow_table, taken
+from fpstore.io.tables import Tabular, arrow_table, taken
 from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.jobs.joining import PairColumns, pairs_within
 from fpstore.query.snapshot import Snapshot
@@ -109,7 +109,7 @@ class Pairs(Tabular):
         (a, places_a), (b, places_b) = distinct_places(self.rows_a), distinct_places(self.rows_b)
         return PairIds(*self._snapshot.ids_of(a), places_a), PairIds(*self._other.ids_of(b), places_b)
 
-    def rows_of_ids(self) -> Iterator[Columns]:
+    def rows_of_ids(self) -> Iterator[NamedColumns]:
         """Yield the columns ``a``, ``b``, ``distance``, ``id_a``, ``id_b``, one row per pair of ids, at most 65,536 at once.
 
         Of the n ids of a fingerprint that is a pair with itself, each has a row with each one after it: n (n - 1) / 2 rows.

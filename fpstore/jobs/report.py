@@ -70,7 +70,7 @@ class Skew(NamedTuple):
     sample: int | None
 
 
-class Distances(NamedTuple):
+class DistanceCounts(NamedTuple):
     """The number of pairs by distance, from 1 on, and whether the count was stopped."""
 
     counts: list[int]
@@ -116,7 +116,7 @@ class Figures:
     codes: Codes | None
     buckets: Buckets | None
     skew: Skew
-    distances: Distances | None
+    distances: DistanceCounts | None
     clusters: Clusters | None
     largest: list[Family]
     others: list[Family]
@@ -227,7 +227,7 @@ def _sharing(rows: Words, bits: int) -> float:
     return float(sizes @ (sizes - 1)) / (len(rows) * (len(rows) - 1))
 
 
-def distances_of(snapshot: Snapshot, radius: int, resources: Resources) -> Distances:
+def distances_of(snapshot: Snapshot, radius: int, resources: Resources) -> DistanceCounts:
     """Count the pairs of fingerprints by distance. A count that is stopped is made by one thread: it tells always the same."""
     found = _counted(snapshot, radius, resources)
     if found.stopped and resources.threads > 1:
@@ -235,7 +235,7 @@ def distances_of(snapshot: Snapshot, radius: int, resources: Resources) -> Dista
     return found
 
 
-def _counted(snapshot: Snapshot, radius: int, resources: Resources) -> Distances:
+def _counted(snapshot: Snapshot, radius: int, resources: Resources) -> DistanceCounts:
     counts = np.zeros(radius + 1, np.int64)
     done, stopped = 0, False
     for pairs in pairs_of(snapshot, radius, resources):
@@ -244,7 +244,7 @@ def _counted(snapshot: Snapshot, radius: int, resources: Resources) -> Distances
         done, stopped = done + len(some), len(some) < len(pairs)
         if stopped:
             break
-    return Distances(counts[1:].tolist(), stopped)
+    return DistanceCounts(counts[1:].tolist(), stopped)
 
 
 def families_of(snapshot: Snapshot, clusters: Clusters, texts: Texts) -> tuple[list[Family], list[Family]]:

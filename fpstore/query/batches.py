@@ -16,7 +16,7 @@ from fpstore.threads import Job, Pool
 from fpstore.width import Distances, order_of, words_of
 
 T = TypeVar("T")
-Columns = tuple[npt.NDArray[np.int64], Words, Distances]  # lims, fingerprints, distances
+MatchColumns = tuple[npt.NDArray[np.int64], Words, Distances]  # lims, fingerprints, distances
 
 PROBE_QUERIES = 1 << 16  # queries of one kernel call, which holds all their look-ups
 COLUMN_QUERIES = 1 << 20  # of one that asks column tables, and holds 16 bytes for each query
@@ -45,7 +45,7 @@ def cut(queries: Words, threads: int, at_once: int) -> list[Words]:
     return [part for part in np.array_split(queries, count) if len(part)] or [queries]
 
 
-def joined(columns: list[Columns]) -> Columns:
+def joined(columns: list[MatchColumns]) -> MatchColumns:
     """Concatenate the columns of successive parts, at least one."""
     if len(columns) == 1:
         return columns[0]
@@ -56,7 +56,7 @@ def joined(columns: list[Columns]) -> Columns:
     )
 
 
-def no_matches(queries: Words) -> Columns:
+def no_matches(queries: Words) -> MatchColumns:
     """Return the columns of no matches of these queries."""
     return np.zeros(len(queries) + 1, np.int64), queries[:0], np.empty(0, np.uint8 if words_of(queries) < 4 else np.uint16)
 
@@ -80,7 +80,7 @@ def run(work: Callable[..., T], parts: list[Any], threads: int) -> list[T]:
             raise
 
 
-def scanned(kernel: _kernel.Table | _kernel.ColumnIdentity, queries: Words, radius: int, threads: int) -> Columns:
+def scanned(kernel: _kernel.Table | _kernel.ColumnIdentity, queries: Words, radius: int, threads: int) -> MatchColumns:
     """Compare each query with every entry of the identity table."""
     parts = [
         (q, b, min(b + SCAN_BLOCKS, kernel.block_count))
@@ -88,7 +88,7 @@ def scanned(kernel: _kernel.Table | _kernel.ColumnIdentity, queries: Words, radi
         for b in range(0, kernel.block_count, SCAN_BLOCKS)
     ]
 
-    def work(part: tuple[int, int, int], stop: _kernel.Stop | None) -> Columns:
+    def work(part: tuple[int, int, int], stop: _kernel.Stop | None) -> MatchColumns:
         first, start, end = part
         return kernel.scan(queries[first : first + SCAN_QUERIES], radius, start, end, stop=stop)
 
@@ -98,7 +98,7 @@ def scanned(kernel: _kernel.Table | _kernel.ColumnIdentity, queries: Words, radi
     return collected([(np.arange(len(c[0]) - 1) + part[0], c) for part, c in zip(parts, columns, strict=True)], len(queries))
 
 
-def collected(parts: Sequence[tuple[npt.NDArray[np.int64], Columns]], query_count: int) -> Columns:
+def collected(parts: Sequence[tuple[npt.NDArray[np.int64], MatchColumns]], query_count: int) -> MatchColumns:
     """Put together columns, at least one, of some queries each, given with the numbers of these queries."""
     number = np.concatenate([np.repeat(numbers, np.diff(c[0])) for numbers, c in parts])
     found = np.concatenate([c[1] for _, c in parts])

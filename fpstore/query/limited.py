@@ -11,13 +11,13 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.lims import lims_of
-from fpstore.query.batches import SCAN_BLOCKS, SCAN_QUERIES, Columns, collected, no_matches, run
+from fpstore.query.batches import SCAN_BLOCKS, SCAN_QUERIES, MatchColumns, collected, no_matches, run
 
 More = npt.NDArray[np.bool_]  # of each query, whether it has more matches
-Kept = tuple[Columns, More]
+Kept = tuple[MatchColumns, More]
 
 
-def shortened(columns: Columns, limit: int) -> Kept:
+def shortened(columns: MatchColumns, limit: int) -> Kept:
     """Keep the first ``limit`` matches of each query, which are the nearest."""
     lims, fingerprints, distances = columns
     counts = np.diff(lims)
@@ -57,7 +57,7 @@ def scanned_nearest(stored: Everything, queries: Words, radius: int, limit: int,
     ranges = list(cuts)
     parts = [(q, *blocks) for q in range(0, len(queries), SCAN_QUERIES) for blocks in ranges]
 
-    def work(part: tuple[int, int, int], stop: _kernel.Stop | None) -> tuple[int, Columns, npt.NDArray[np.uint8]]:
+    def work(part: tuple[int, int, int], stop: _kernel.Stop | None) -> tuple[int, MatchColumns, npt.NDArray[np.uint8]]:
         first, start, end = part
         found = kernel.nearest(queries[first : first + SCAN_QUERIES], radius, limit, start, end, absent, stop=stop)
         return first, found[:3], found[3]

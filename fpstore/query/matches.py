@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Words
+from fpstore.aliases import NamedColumns, Words
 from fpstore.io import check_ids
-from fpstore.io.tables import Columns, Tabular, arrow_table, taken
+from fpstore.io.tables import Tabular, arrow_table, taken
 from fpstore.width import Distances, Width
 
 
@@ -136,7 +136,7 @@ class Matches(Tabular):
         """
         return arrow_table([self._columns(query_ids)], names)
 
-    def _columns(self, query_ids: Any) -> Columns:
+    def _columns(self, query_ids: Any) -> NamedColumns:
         names = None if query_ids is None else check_ids(query_ids, len(self))
         lims, ids = self.ids()
         query = np.repeat(np.arange(len(self)), np.diff(self.lims))
@@ -144,7 +144,7 @@ class Matches(Tabular):
         if (sizes != 1).any():
             match = np.repeat(np.arange(len(sizes)), sizes)
             query, fingerprints, distances = query[match], fingerprints[match], distances[match]
-        columns: Columns = {"query_row": query.view(np.uint64)}
+        columns: NamedColumns = {"query_row": query.view(np.uint64)}
         if names is not None:
             columns["query_id"] = taken(names, query)
         return columns | {

@@ -11,12 +11,12 @@ from fpstore.aliases import Words
 from fpstore.design.costs import scan_nanoseconds
 from fpstore.design.estimates import probe_nanoseconds
 from fpstore.lims import lims_of
-from fpstore.query.batches import Columns, collected, no_matches
+from fpstore.query.batches import MatchColumns, collected, no_matches
 from fpstore.query.generation import Generation
 from fpstore.query.snapshot import Snapshot
 
 
-def nearest(snapshot: Snapshot, queries: Words, count: int, radius: int, threads: int) -> Columns:
+def nearest(snapshot: Snapshot, queries: Words, count: int, radius: int, threads: int) -> MatchColumns:
     """Return the ``count`` nearest fingerprints of each query, if there are so many within the radius.
 
     Radii grow as far as look-ups cost less than a scan; the queries that have too few matches by then are answered by one scan.
@@ -24,7 +24,7 @@ def nearest(snapshot: Snapshot, queries: Words, count: int, radius: int, threads
     if not len(queries):
         return no_matches(queries)
     left = np.arange(len(queries))
-    parts: list[tuple[npt.NDArray[np.int64], Columns]] = []
+    parts: list[tuple[npt.NDArray[np.int64], MatchColumns]] = []
     for tried in _radii(snapshot.generation, radius, len(queries)) if count < snapshot.totals.fingerprints else ():
         if not len(left):
             break

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fpstore.aliases import Words
-from fpstore.query.batches import Columns, queries_at_once
+from fpstore.query.batches import MatchColumns, queries_at_once
 from fpstore.query.snapshot import Snapshot
 
 FIRST_BATCH = 1 << 12
@@ -13,7 +13,7 @@ FIRST_BATCH = 1 << 12
 
 def probed_in_parts(
     snapshot: Snapshot, queries: Words, radius: int, threads: int, matches: int
-) -> Iterator[tuple[Words, Columns]]:
+) -> Iterator[tuple[Words, MatchColumns]]:
     """Yield successive queries and their columns of matches; see :meth:`fpstore.Store.probe_batches`."""
     start, size = 0, FIRST_BATCH
     while start < len(queries):

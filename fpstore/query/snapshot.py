@@ -16,7 +16,7 @@ from fpstore.errors import CorruptStoreError, NotStoredError
 from fpstore.format.dictionary import NO_NUMBER
 from fpstore.format.record import Totals
 from fpstore.lims import lims_of
-from fpstore.query.batches import Columns, cut, joined, queries_at_once, run, scanned
+from fpstore.query.batches import MatchColumns, cut, joined, queries_at_once, run, scanned
 from fpstore.query.delta import ABSENT, PRESENT, Delta
 from fpstore.query.generation import Generation
 from fpstore.query.limited import Everything, Kept, scanned_nearest, shortened
@@ -79,11 +79,11 @@ class Snapshot:
                 matches.sort(key=lambda match: (match.distance, match.fingerprint))
         return matches
 
-    def probe_columns(self, queries: Words, radius: int, threads: int, most: int | None = None) -> Columns | None:
+    def probe_columns(self, queries: Words, radius: int, threads: int, most: int | None = None) -> MatchColumns | None:
         """Return the columns of the matches of many queries; None if a part has more than ``most``."""
         if most is None and self.generation.scans(radius):
             return self.scan_columns(queries, radius, threads)
-        columns: list[Columns | None] = run(
+        columns: list[MatchColumns | None] = run(
             partial(self._probe_part, radius=radius, most=most), self._cut(queries, threads), threads
         )
         found = [column for column in columns if column is not None]
@@ -94,7 +94,7 @@ class Snapshot:
 
     def _probe_part(
         self, queries: Words, radius: int, most: int | None = None, stop: _kernel.Stop | None = None
-    ) -> Columns | None:
+    ) -> MatchColumns | None:
         found = self.generation.prober(radius).probe(queries, radius, most=most, stop=stop)
         if found is None or self._delta_kernel is None:
             return None if found is None else found[:3]
@@ -130,7 +130,7 @@ class Snapshot:
         deleted: Words = changed[self._delta_kernel.states(changed, self.version) == ABSENT]
         return deleted
 
-    def base_columns(self, queries: Words, radius: int, threads: int) -> Columns:
+    def base_columns(self, queries: Words, radius: int, threads: int) -> MatchColumns:
         """Return the columns of the matches in the tables, including those deleted since."""
         if self.generation.scans(radius):
             return scanned(self.generation.tables[0].in_order, queries, radius, threads)
@@ -138,7 +138,7 @@ class Snapshot:
         parts = run(partial(prober.probe, radius=radius), self._cut(queries, threads), threads)
         return joined([found[:3] for found in parts if found is not None])
 
-    def scan_columns(self, queries: Words, radius: int, threads: int) -> Columns:
+    def scan_columns(self, queries: Words, radius: int, threads: int) -> MatchColumns:
         """Return the columns of the matches at any radius."""
         found = scanned(self.generation.tables[0].in_order, queries, radius, threads)
         if self._delta_kernel is None:

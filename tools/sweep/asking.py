@@ -16,7 +16,7 @@ from sweep import corpora
 from sweep.cases import QUESTIONS, STATES, Case, Question
 from sweep.data import Words
 from sweep.joins import JoinAsker
-from sweep.model import Columns, Model, brute
+from sweep.model import MatchColumns, Model, brute
 
 warnings.simplefilter("ignore", fpstore.ScanWarning)  # probes beyond a store's radius are meant
 
@@ -83,7 +83,7 @@ class Asker:
         for query in queries[:: max(len(queries) // SINGLE, 1)][:SINGLE]:
             self.one(store, query[None], radius, where)
 
-    def truth(self, queries: Words, radius: int, most: int) -> tuple[Words, Columns]:
+    def truth(self, queries: Words, radius: int, most: int) -> tuple[Words, MatchColumns]:
         """Return as many of the queries as have not too many matches, and those."""
         expected = brute(self.shape, self.now, queries, radius, most)
         return queries[: len(expected[0]) - 1], expected
@@ -102,7 +102,7 @@ class Asker:
             self.columns(call, queries, [store.probe_many(given, radius, question.threads)], expected)
         self.few(store, question, queries, expected, where)
 
-    def few(self, store: Store, question: Question, queries: Words, expected: Columns, where: str) -> None:
+    def few(self, store: Store, question: Question, queries: Words, expected: MatchColumns, where: str) -> None:
         """Ask for the nearest matches, as many as a limit allows."""
         radius, limit = question.scan_radius, question.part_matches % 11 + 1
         lims, fingerprints, distances = expected
@@ -121,7 +121,7 @@ class Asker:
         self.note(call)
         self.columns(call, queries, [store.nearest(given, limit, max_radius=radius, threads=question.threads)], first)
 
-    def columns(self, call: str, queries: Words, parts: list[Matches], expected: Columns) -> None:
+    def columns(self, call: str, queries: Words, parts: list[Matches], expected: MatchColumns) -> None:
         """Compare columns, in the order by query, distance and fingerprint."""
         lims, start = [np.zeros(1, np.int64)], 0
         for part in parts:
@@ -231,11 +231,11 @@ def _short(value: object) -> str:
     return text if len(text) < 600 else text[:600] + " ..."
 
 
-def _beside(got: Columns, expected: Columns) -> list[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
+def _beside(got: MatchColumns, expected: MatchColumns) -> list[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
     return [(got[0], expected[0]), (got[1], expected[1]), (got[2], expected[2])]
 
 
-def _matches(columns: Columns, place: int) -> list[tuple[int, int]]:
+def _matches(columns: MatchColumns, place: int) -> list[tuple[int, int]]:
     lims, found, distances = columns
     span = slice(lims[place], lims[place + 1])
     return list(zip(found[span].tolist(), distances[span].tolist(), strict=True))

@@ -10,11 +10,13 @@ import numpy.typing as npt
 
 from sweep.data import Ids, Shape, Words
 
-Columns = tuple[npt.NDArray[np.int64], npt.NDArray[Any], npt.NDArray[Any]]  # lims, fingerprints as a store gives them, distances
+MatchColumns = tuple[
+    npt.NDArray[np.int64], npt.NDArray[Any], npt.NDArray[Any]
+]  # lims, fingerprints as a store gives them, distances
 PAIRS = 1 << 20  # of query and fingerprint that are compared at once
 
 
-def brute(shape: Shape, fingerprints: Words, queries: Words, radius: int, most: int | None = None) -> Columns:
+def brute(shape: Shape, fingerprints: Words, queries: Words, radius: int, most: int | None = None) -> MatchColumns:
     """Compare every query with every fingerprint (distinct, ascending); matches by query, distance, fingerprint.
 
     With ``most``, those of as many of the queries, at least one, as have no more matches together.

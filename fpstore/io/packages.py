@@ -1,0 +1,31 @@
+"""Packages that only some users have: imported when they are needed, with a message that says what to install."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from fpstore.errors import MissingExtraError
+
+INSTALLED_AS = {"pyarrow": "'fpstore[parquet]'"}  # otherwise by its own name
+
+
+def import_package(name: str, what: str, path: str | None = None) -> Any:
+    """Return a module; MissingExtraError if its package is not installed.
+
+    Parameters
+    ----------
+    name : str
+        The module, such as ``pyarrow.parquet``.
+    what : str
+        What needs it, for the message.
+    path : str, optional
+        The input or output that needs it.
+    """
+    try:
+        return import_module(name)
+    except ImportError as error:
+        package = name.partition(".")[0]
+        where = "" if path is None else f"{path}: "
+        reason = f"{where}{what} needs the package {package}: pip install {INSTALLED_AS.get(package, package)}"
+        raise MissingExtraError(reason, path=path) from error

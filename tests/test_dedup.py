@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commandline import failure, fine, run
+from near_pairs import brute, wanted_groups
 from test_full_disk import in_child
-from test_pairs import brute, wanted_sets
 
 import fpstore
 from fpstore import SimHash
@@ -53,14 +53,8 @@ def texts(rng, count):
 def expected(values, width, radius, keep="first", ids=None, scores=None):
     """Return (rows kept, clusters as lists of rows with the one kept first), by brute force."""
     rows = Width(width).rows(values)
-    sets = wanted_sets(brute(rows), radius)
-    groups = {}
-    for row, name in enumerate(sets):
-        groups.setdefault(name, []).append(row)
     clusters = []
-    for members in groups.values():
-        if len(members) < 2:
-            continue
+    for members in wanted_groups(brute(rows), radius):
         if keep == "smallest":
             best = min(members, key=lambda row: ids[row])
         elif keep == "highest":

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from column_sets import KINDS, as_given, make_set
+from near_pairs import brute, wanted_pairs, wanted_sets
 from test_full_disk import in_child
 
 from fpstore import _kernel
@@ -26,30 +27,6 @@ from fpstore.jobs.linking import connected
 from fpstore.jobs.pairs import join_design
 from fpstore.resources import Resources
 from fpstore.width import WIDTHS, Width, places_of
-
-
-def brute(rows):
-    """Return the distances of all pairs of rows, by their places."""
-    words = rows.reshape(len(rows), -1 if len(rows) else 1)
-    return np.stack([np.bitwise_count(words ^ word).sum(axis=1) for word in words]) if len(rows) else np.zeros((0, 0), int)
-
-
-def wanted_pairs(distances, radius):
-    a, b = np.nonzero(np.triu(distances <= radius, 1))
-    return list(zip(a.tolist(), b.tolist(), distances[a, b].tolist(), strict=True))
-
-
-def wanted_sets(distances, radius):
-    """Return the least member of the component of each row, by flooding."""
-    out = np.full(len(distances), -1)
-    for start in range(len(distances)):
-        if out[start] < 0:
-            reached, wave = np.zeros(len(distances), bool), np.array([start])
-            while len(wave):
-                reached[wave] = True
-                wave = np.flatnonzero((distances[wave] <= radius).any(axis=0) & ~reached)
-            out[reached] = start
-    return out.tolist()
 
 
 def found_pairs(rows, design, threads=1, memory=1 << 40):

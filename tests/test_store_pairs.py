@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from column_sets import as_given, make_set
 from commandline import failure, fine, run
-from test_pairs import brute, wanted_sets
+from near_pairs import brute, wanted_groups
 
 import fpstore
 from fpstore import _kernel
@@ -32,13 +32,8 @@ def store(tmp_path):
 
 def components(held, radius):
     """Return the clusters of (fingerprint, id), by brute force."""
-    sets = {i: {i} for _, i in held}
-    for (f, i), (g, j) in combinations(held, 2):
-        if (f ^ g).bit_count() <= radius and sets[i] is not sets[j]:
-            sets[i] |= sets[j]
-            for k in sets[j]:
-                sets[k] = sets[i]
-    return {frozenset(members) for members in sets.values() if len(members) > 1}
+    distances = brute(np.array([f for f, _ in held], np.uint64))
+    return {frozenset(held[place][1] for place in places) for places in wanted_groups(distances, radius)}
 
 
 @pytest.mark.parametrize("radius", [None, 0, 4])
@@ -83,10 +78,7 @@ def test_representatives_and_greedy_groups(tmp_path, width):
     names = [f"n{n}" for n in rng.permutation(len(rows)).tolist()]
     numbers = Width(width).numbers(rows)
     with fpstore.build(tmp_path / "s", Width(width).outside(rows), names, width=width) as store:
-        groups = {}
-        for place, name in enumerate(wanted_sets(brute(rows), 3)):
-            groups.setdefault(name, []).append(place)
-        groups = [members for members in groups.values() if len(members) > 1]
+        groups = wanted_groups(brute(rows), 3)
         assert groups
         for rule in ("first", "smallest", "central"):
             found = {frozenset(members): members[0] for members in store.clusters(3, representative=rule)}

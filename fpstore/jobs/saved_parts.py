@@ -13,13 +13,13 @@ from fpstore.jobs.sorting import Span
 SPANS = "spans of tables were searched"
 
 
-class Columns(Protocol):
+class ArrayTuple(Protocol):
     """A named tuple of arrays."""
 
     def _asdict(self) -> dict[str, Any]: ...
 
 
-C = TypeVar("C", bound=Columns)
+C = TypeVar("C", bound=ArrayTuple)
 Found = TypeVar("Found", covariant=True)
 
 

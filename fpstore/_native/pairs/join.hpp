@@ -24,6 +24,30 @@ struct Pace {
   }
 };
 
+// The bits by which a large bucket is brought together.
+inline unsigned part_bits(uint64_t rows) {
+  unsigned bits = 1;
+  while (bits < kMostPartBits && rows >> (bits + 1) >= kGroupRows) ++bits;
+  return bits;
+}
+
+// The upper part of a tag, or that which follows.
+struct PartOfTag {
+  unsigned live, shift, part;
+
+  PartOfTag(unsigned tag_mask, unsigned bits, unsigned number)
+      : live(tag_mask), shift(kTagBits - bits * (number + 1)), part((1u << bits) - 1) {}
+
+  unsigned of(unsigned tag) const { return (tag & live) >> shift & part; }
+};
+
+// Where the tags with each value of a part begin, once they are in its order, and where the last end.
+inline void group_starts(const uint8_t* tags, uint64_t n, const PartOfTag& part, uint64_t* starts) {
+  memset(starts, 0, (part.part + 2) * sizeof *starts);
+  for (uint64_t i = 0; i < n; ++i) ++starts[part.of(load16(tags + 2 * i)) + 1];
+  for (unsigned d = 0; d <= part.part; ++d) starts[d + 1] += starts[d];
+}
+
 // Whether rows with this difference meet in one of the first tables.
 template <class Row>
 bool met_before(const TableRule* rules, unsigned tables, const Row& difference) {
@@ -99,8 +123,7 @@ struct JoinFlow {
   // The same for a large bucket and tags that differ in one bit at most: their upper parts are equal, or the parts behind them. The
   // rows are brought together by the one part, then by the other; the second time, pairs with equal upper parts are skipped.
   bool meet_split(uint64_t start, uint64_t n) {
-    unsigned bits = 1;
-    while (bits < kMostPartBits && n >> (bits + 1) >= kGroupRows) ++bits;
+    const unsigned bits = part_bits(n);
     for (; at.part < 2; ++at.part, at.group = 0, at.grouped = false) {
       if (!at.grouped) bring_together(start, n, bits);
       at.grouped = true;
@@ -113,18 +136,15 @@ struct JoinFlow {
   // Puts places and tags of a bucket in the order of a part of the tags, and where each group begins.
   void bring_together(uint64_t start, uint64_t n, unsigned bits) {
     const uint8_t* const from = join.side.tags + 2 * start;
-    const unsigned shift = kTagBits - bits * (at.part + 1), part = (1u << bits) - 1;
-    const auto key = [&](uint64_t i) { return (load16(from + 2 * i) & join.tag_mask) >> shift & part; };
-    uint64_t* const starts = join.room.starts;
-    memset(starts, 0, (part + 2) * sizeof *starts);
-    for (uint64_t i = 0; i < n; ++i) ++starts[key(i) + 1];
-    for (unsigned d = 0; d <= part; ++d) starts[d + 1] += starts[d];
+    const PartOfTag part(join.tag_mask, bits, at.part);
+    group_starts(from, n, part, join.room.starts);
     uint64_t next[1u << kMostPartBits];
-    memcpy(next, starts, (part + 1) * sizeof *next);
+    memcpy(next, join.room.starts, (size_t{1} << bits) * sizeof *next);
     for (uint64_t i = 0; i < n; ++i) {
-      const uint64_t to = next[key(i)]++;
+      const unsigned tag = load16(from + 2 * i);
+      const uint64_t to = next[part.of(tag)]++;
       join.room.places[to] = start + i;
-      join.room.tags[to] = load16(from + 2 * i);
+      join.room.tags[to] = static_cast<uint16_t>(tag);
     }
   }
 

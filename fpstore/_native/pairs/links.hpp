@@ -6,6 +6,8 @@
 namespace fpstore {
 namespace {
 
+constexpr unsigned kManyPairs = 4;  // a group with so many pairs of near tags for each row is searched, which looks at fewer
+
 // A search under way. The rows that no search has reached stand first in their bucket; those that were reached stand behind them.
 // Each row that was reached asks once for the rows near it that were not, which are reached then: all that are connected by pairs of
 // this table are reached from the same start, by a tree of links. A row is compared with none that was reached before it, so that
@@ -19,13 +21,13 @@ struct LinkFlow {
   Pace pace;
   Row* all;
 
-  // Takes the next row that asks: one that was reached, or a new start in a bucket before the end; false when there is none.
-  bool next(uint64_t end) {
+  // Takes the next row that asks: one that was reached, or a new start; false when there is none.
+  bool next() {
     if (at.waiting) {
       at.row = table.stack[--at.waiting];
     } else {
-      while (at.bucket < end && table.live[at.bucket] == table.starts[at.bucket]) ++at.bucket;
-      if (at.bucket == end) return false;
+      while (at.bucket < at.end && table.live[at.bucket] == table.starts[at.bucket]) ++at.bucket;
+      if (at.bucket == at.end) return false;
       at.row = --table.live[at.bucket];
     }
     at.asking = true;
@@ -36,14 +38,18 @@ struct LinkFlow {
 
   // Moves a row behind those that were not reached, and puts it on the stack.
   void reach(uint64_t bucket, uint64_t place) {
-    const uint64_t last = --table.live[bucket];
+    exchange(place, --table.live[bucket]);
+    table.stack[at.waiting++] = table.live[bucket];
+  }
+
+  // Lets two rows change places.
+  void exchange(uint64_t place, uint64_t other) {
     const Row row = all[place];
-    all[place] = all[last];
-    all[last] = row;
+    all[place] = all[other];
+    all[other] = row;
     const uint16_t tag = table.tags[place];
-    table.tags[place] = table.tags[last];
-    table.tags[last] = tag;
-    table.stack[at.waiting++] = last;
+    table.tags[place] = table.tags[other];
+    table.tags[other] = tag;
   }
 
   // Compares the row with those of a bucket that were not reached, from the last to the first: what moves to the place of a row that
@@ -86,12 +92,12 @@ struct LinkFlow {
     sink->distances[k] = static_cast<uint16_t>(ones(difference));
   }
 
-  // Searches from the rows of the buckets before the end; false when it did not end.
-  bool search(uint64_t end) {
+  // Searches from all rows; false when it did not end.
+  bool search() {
     const TableRule& own = table.rules[table.table];
     const unsigned most = own.flips < table.bucket_bits ? own.flips : table.bucket_bits;
     const uint32_t masks = uint32_t{1} << table.bucket_bits;
-    while (at.asking || next(end)) {
+    while (at.asking || next()) {
       const uint64_t bucket = table.bucket_bits ? lead(all[at.row]) >> (64 - table.bucket_bits) : 0;
       for (; at.flipped <= most; ++at.flipped, at.mask = first_mask(at.flipped)) {
         const unsigned limit = limit_of(own, at.flipped);
@@ -105,45 +111,128 @@ struct LinkFlow {
     return true;
   }
 
-  // Links the rows of a small bucket by all its pairs, which is faster than a search, if they are fewer than the rows.
-  bool linked_by_pairs(uint64_t start, unsigned n, unsigned limit) {
-    uint16_t left[kTagsAtOnce], right[kTagsAtOnce];
-    unsigned row = 0;
+  // Links the rows of a group by its pairs, those that connect what no other has connected, for which there is room; false when they
+  // are so many that a search is faster.
+  bool link_pairs(uint64_t start, unsigned n, unsigned limit) {
+    uint16_t left[kTagsAtOnce], right[kTagsAtOnce], set[kTagsAtOnce];  // of each row, one before it of the same set, or itself
+    for (unsigned i = 0; i < n; ++i) set[i] = static_cast<uint16_t>(i);
+    const auto first_of = [&](unsigned i) {
+      while (set[i] != i) i = set[i] = set[set[i]];
+      return i;
+    };
     const uint8_t* const tags = reinterpret_cast<const uint8_t*>(table.tags + start);
-    const unsigned count = Isa::template near_pairs<Isa>(tags, n, &row, table.tag_mask, limit, left, right, kTagsAtOnce);
-    if (row < n) return false;
-    unsigned kept = 0;
-    for (unsigned i = 0; i < count; ++i) {
-      if (ones(all[start + left[i]] ^ all[start + right[i]]) > table.radius) continue;
-      left[kept] = left[i];
-      right[kept++] = right[i];
-    }
-    if (kept >= n) return false;
-    for (unsigned i = 0; i < kept; ++i) add(all[start + left[i]], all[start + left[i]] ^ all[start + right[i]]);
-    return true;
-  }
-
-  // The same bucket by bucket, where no bit of the bucket is flipped: each search stays in its bucket.
-  bool search_each() {
-    const unsigned limit = limit_of(table.rules[table.table], 0);
-    while (at.bucket < at.end) {
-      const uint64_t start = table.starts[at.bucket], n = table.starts[at.bucket + 1] - start;
-      if (!at.searching) {
-        if (sink->room - sink->count < kTagsAtOnce || pace.stopped(n + kBucketWork)) return false;
-        if (n < 2 || (n <= kTagsAtOnce && linked_by_pairs(start, static_cast<unsigned>(n), limit))) {
-          ++at.bucket;
-          continue;
-        }
-        table.live[at.bucket] = start + n;
-        at.searching = true;
+    for (unsigned row = 0, seen = 0; row < n;) {
+      const unsigned count = Isa::template near_pairs<Isa>(tags, n, &row, table.tag_mask, limit, left, right, kTagsAtOnce);
+      for (unsigned i = 0; i < count; ++i) {
+        const Row one = all[start + left[i]], difference = one ^ all[start + right[i]];
+        if (ones(difference) > table.radius) continue;
+        const unsigned a = first_of(left[i]), b = first_of(right[i]);
+        if (a == b) continue;
+        set[a < b ? b : a] = static_cast<uint16_t>(a < b ? a : b);
+        add(one, difference);
       }
-      if (!search(at.bucket + 1)) return false;
-      at.searching = false;
+      seen += count;
+      if (seen > kManyPairs * n && row < n) return false;
     }
     return true;
   }
 
-  bool run() { return table.rules[table.table].flips && table.bucket_bits ? search(at.end) : search_each(); }
+  // Links the rows of a large group, [start, end): those before at.live have not been reached, and those from at.row on have asked.
+  bool link_many(uint64_t start, uint64_t end, unsigned limit) {
+    if (!at.searching) {
+      at.live = at.row = end;
+      at.searching = true;
+      at.asking = false;
+    }
+    for (;; at.asking = false) {
+      if (!at.asking) {
+        if (at.row == at.live) {  // all that were reached have asked: a new start
+          if (at.live == start) break;
+          --at.live;
+        }
+        --at.row;
+        at.upto = at.live;
+        at.asking = true;
+      }
+      if (!ask_group(start, limit)) return false;
+    }
+    at.searching = false;
+    return true;
+  }
+
+  // Compares the row that asks with those of the group that were not reached, from the last to the first, as `ask` does.
+  bool ask_group(uint64_t start, unsigned limit) {
+    const Row row = all[at.row];
+    const unsigned tag = table.tags[at.row];
+    uint16_t near[kTagsAtOnce];
+    for (uint64_t n; at.upto > start; at.upto -= n) {
+      n = at.upto - start < kTagsAtOnce ? at.upto - start : kTagsAtOnce;
+      if (sink->room - sink->count < n || pace.stopped(n + kBucketWork)) return false;
+      const uint64_t first = at.upto - n;
+      unsigned count = Isa::near_tags(reinterpret_cast<const uint8_t*>(table.tags + first), static_cast<unsigned>(n), tag, table.tag_mask,
+                                      limit, near);
+      while (count) {
+        const uint64_t place = first + near[--count];
+        const Row difference = row ^ all[place];
+        if (ones(difference) > table.radius) continue;
+        add(row, difference);
+        exchange(place, --at.live);
+      }
+    }
+    return true;
+  }
+
+  // Links the rows of a group; false when it did not end.
+  bool link(uint64_t start, uint64_t n, unsigned limit) {
+    if (n > kTagsAtOnce || at.searching) return link_many(start, start + n, limit);
+    if (sink->room - sink->count < n || pace.stopped(n * n / 2 + kBucketWork)) return false;
+    return n < 2 || link_pairs(start, static_cast<unsigned>(n), limit) || link_many(start, start + n, limit);
+  }
+
+  // Links the rows of a large bucket, whose tags may differ in one bit: their upper parts are equal, or the parts behind them. The rows
+  // are put in the order of the one part and then of the other, and each group of rows that have the same part is linked.
+  bool link_split(uint64_t start, uint64_t n) {
+    const unsigned bits = part_bits(n);
+    for (; at.part < 2; ++at.part, at.group = 0, at.grouped = false) {
+      if (!at.grouped) bring_together(start, n, bits);
+      at.grouped = true;
+      for (; at.group < (1u << bits); ++at.group) {
+        const uint64_t first = table.room.starts[at.group], size = table.room.starts[at.group + 1] - first;
+        if (!link(start + first, size, 1)) return false;
+      }
+    }
+    at.part = 0;
+    return true;
+  }
+
+  // Puts the rows and tags of a bucket in the order of a part of the tags.
+  void bring_together(uint64_t start, uint64_t n, unsigned bits) {
+    uint16_t* const tags = table.tags + start;
+    const PartOfTag part(table.tag_mask, bits, at.part);
+    group_starts(reinterpret_cast<const uint8_t*>(tags), n, part, table.room.starts);
+    uint64_t next[1u << kMostPartBits];
+    memcpy(next, table.room.starts, (size_t{1} << bits) * sizeof *next);
+    Row* const moved = rows<Row>(table.room.rows);
+    for (uint64_t i = 0; i < n; ++i) {
+      const uint64_t to = next[part.of(tags[i])]++;
+      moved[to] = all[start + i];
+      table.room.tags[to] = tags[i];
+    }
+    memcpy(all + start, moved, n * sizeof *moved);
+    memcpy(tags, table.room.tags, n * sizeof *tags);
+  }
+
+  // Bucket by bucket, where no bit of the bucket is flipped.
+  bool link_each() {
+    const unsigned limit = limit_of(table.rules[table.table], 0);
+    for (; at.bucket < at.end; ++at.bucket) {
+      const uint64_t start = table.starts[at.bucket], n = table.starts[at.bucket + 1] - start;
+      if (!(n >= kSplitFrom && limit == 1 ? link_split(start, n) : link(start, n, limit))) return false;
+    }
+    return true;
+  }
+
+  bool run() { return table.rules[table.table].flips && table.bucket_bits ? search() : link_each(); }
 
  private:
   static unsigned limit_of(const TableRule& own, unsigned flipped) {

@@ -67,33 +67,43 @@ struct PairSink {
 // Adds pairs until there is none left (true) or perhaps no room (false). When it is stopped, stop->ended is set.
 using JoinRows = bool (*)(const Join& join, JoinPlace* place, PairSink* sink, Stopper* stop);
 
-// A table whose rows are linked: as a side of a join, but rows and tags change places. live[b] is the end of those rows of bucket b
-// that were not reached; at first it is starts[b + 1]. The stack has room for all rows that a search can reach: those of the largest
-// bucket where no bit of it is flipped, otherwise those of all.
+// Where the rows of a large bucket are put in another order: room for those of the largest, and their tags.
+struct OrderRoom {
+  uint64_t* rows;
+  uint16_t* tags;
+  uint64_t* starts;  // of the groups: 2^kMostPartBits + 1
+};
+
+// A table whose rows are linked: as a side of a join, but rows and tags change places.
 struct LinkTable {
   uint64_t* rows;
   const uint64_t* starts;
   uint16_t* tags;
-  uint64_t* live;
-  uint64_t* stack;
   const TableRule* rules;  // of this table, and those before it
   unsigned table;
   unsigned bucket_bits;
   unsigned radius;
   uint16_t tag_mask;
   Permutation inverse;
+  OrderRoom room;  // where no bit of the bucket is flipped
+  // Where bits are: live[b] is the end of those rows of bucket b that were not reached, at first starts[b + 1]; room for all rows.
+  uint64_t* live;
+  uint64_t* stack;
 };
 
-// How far a search for links has come.
+// How far the links have come.
 struct LinkPlace {
-  uint64_t bucket, end;  // where starts are looked for
+  uint64_t bucket, end;  // those that remain, or where starts are looked for
   uint64_t waiting;      // on the stack: reached, but have not asked
   uint64_t row;          // that asks
   uint32_t flipped;      // of its bucket, in that which is asked
   uint32_t mask;
   uint64_t upto;  // rows before it are still to be compared
   bool asking, begun;
-  bool searching;  // the bucket, where no bit of it is flipped
+  unsigned part, group;  // as of a JoinPlace
+  bool grouped;
+  bool searching;  // a group
+  uint64_t live;   // its rows before it were not reached
 };
 
 using LinkRows = bool (*)(const LinkTable& table, LinkPlace* place, PairSink* sink, Stopper* stop);

@@ -169,24 +169,32 @@ struct Linking : Batches {
   Words starts;
   Tags tags;
   std::vector<TableRule> rules;
-  std::unique_ptr<uint64_t[]> live, stack;
+  std::unique_ptr<uint64_t[]> live, stack, moved;
+  std::unique_ptr<uint16_t[]> moved_tags;
+  std::vector<uint64_t> groups;
   LinkTable table{};
   LinkPlace place{};
 
   // The arguments are those of a join, and all buckets are searched.
   Linking(MutableRows all, Words begins, Tags short_tags, Bytes permutation, Rows bucket_masks, Rows tag_masks,
           std::vector<unsigned> flips, std::vector<unsigned> both, unsigned tag_bits, unsigned radius)
-      : rows(all), starts(begins), tags(short_tags) {
+      : rows(all), starts(begins), tags(short_tags), groups((size_t{1} << kMostPartBits) + 1) {
     words = words_in(rows);
     check_table(rows, starts, tags, permutation, tag_bits);
     rules = rules_of(bucket_masks, tag_masks, flips, both, words);
     const size_t buckets = starts.size() - 1;
-    const bool flipped = rules.back().flips;
-    live.reset(new uint64_t[buckets]);
-    for (size_t b = 0; flipped && b < buckets; ++b) live[b] = starts.data()[b + 1];
-    stack.reset(new uint64_t[flipped ? count_of(all) : largest_of(starts, 0, buckets)]);
-    table = {rows.data(), starts.data(), tags.data(), live.get(), stack.get(), rules.data(), static_cast<unsigned>(rules.size() - 1),
-             bits_of_buckets(starts), radius, tag_mask_of(tag_bits), permutation_of(permutation, true)};
+    if (rules.back().flips && buckets > 1) {
+      live.reset(new uint64_t[buckets]);
+      for (size_t b = 0; b < buckets; ++b) live[b] = starts.data()[b + 1];
+      stack.reset(new uint64_t[count_of(all)]);
+    } else {
+      const uint64_t largest = largest_of(starts, 0, buckets);
+      moved.reset(new uint64_t[largest * words]);
+      moved_tags.reset(new uint16_t[largest]);
+    }
+    table = {rows.data(), starts.data(), tags.data(), rules.data(), static_cast<unsigned>(rules.size() - 1), bits_of_buckets(starts),
+             radius, tag_mask_of(tag_bits), permutation_of(permutation, true), {moved.get(), moved_tags.get(), groups.data()},
+             live.get(), stack.get()};
     place.end = buckets;
   }
 

@@ -147,7 +147,8 @@ def _drop(path: Path, opened: list[IO[bytes]]) -> None:
     for file in opened:
         with suppress(OSError):
             file.close()
-    path.unlink(missing_ok=True)
+    with suppress(OSError):  # it may be in no folder
+        path.unlink()
 
 
 class Encoder(ABC):

@@ -415,7 +415,9 @@ class BlockEncoder:
 
 TAG_ROOM: int
 
-def index_rows(rows: NDArray[np.uint64], bucket_bits: int, starts: NDArray[np.uint64], tags: NDArray[np.uint16]) -> None: ...
+def index_rows(
+    rows: NDArray[np.uint64], bucket_bits: int, starts: NDArray[np.uint64], tags: NDArray[np.uint16], stop: Stop | None = None
+) -> None: ...
 def group_greedily(
     rows: NDArray[np.uint64], lims: NDArray[np.uint64], radius: int, stop: Stop | None = None
 ) -> NDArray[np.uint64]: ...

@@ -30,6 +30,7 @@ LAYERS = (
     ("_kernel",),  # raises the errors
     ("start", "arguments", "threads", "diagnostics", "aliases", "cached"),
     ("resources", "lims", "string_column", "width"),
+    ("pieces",),
     ("disk",),
     ("io",),
     ("design",),

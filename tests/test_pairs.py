@@ -21,7 +21,7 @@ from fpstore.design.joins import (
 )
 from fpstore.design.sample import SAMPLE_SIZE, Sample
 from fpstore.errors import InputError
-from fpstore.jobs import joining, linking
+from fpstore.jobs import joining
 from fpstore.jobs.joining import pairs_between, pairs_within
 from fpstore.jobs.linking import connected
 from fpstore.jobs.pairs import join_design
@@ -160,7 +160,6 @@ def test_small_steps_and_threads(monkeypatch, radius):
     distances = brute(rows)
     monkeypatch.setattr(joining, "BATCH_PAIRS", 1)
     monkeypatch.setattr(joining, "LEAST_ROWS", 100)
-    monkeypatch.setattr(linking, "HELD_LINKS", 10)
     for design in some_designs(len(rows), radius, 64)[:4]:
         for threads in (1, 3):
             for memory in (1 << 40, 1 << 13):

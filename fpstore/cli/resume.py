@@ -52,7 +52,8 @@ def resuming(folder: Path | None, said: Callable[[], Said], talk: Talk) -> Itera
             yield kept
     except (Interrupted, KeyboardInterrupt) as error:
         interrupted = error if isinstance(error, Interrupted) else Interrupted(signal.SIGINT)
-        interrupted.then = f"; what was done is in {shown(str(folder))}: the same command goes on with it"
+        if folder.exists():
+            interrupted.then = f"; what was done is in {shown(str(folder))}: the same command goes on with it"
         raise interrupted from None
     if kept.resumed:
         talk.note(kept.said())

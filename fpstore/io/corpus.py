@@ -212,6 +212,8 @@ class KeptRows:
         """Raise InputError if there were fewer rows than flags."""
         if self._done != len(self._kept):
             self._changed()
+        if self._progress is not None:
+            self._progress("copying", self._done, self._done)
 
     def _changed(self) -> None:
         raise InputError(f"the input changed while it was read: {len(self._kept)} rows before, now another number")

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self, cast
+from weakref import finalize
 
 from fpstore.aliases import NamedColumns
 from fpstore.arguments import printable
@@ -65,7 +66,11 @@ class Sink:
         if not self.seekable:
             return self._path.open("wb")
         temporary = self._path.with_name(f".{short_name(self._path.name, 40)}.{os.urandom(4).hex()}.tmp")
+        # An interrupt may come before the caller has a sink to abort.
+        opened: list[IO[bytes]] = []
+        self._dropped = finalize(self, _drop, temporary, opened)
         file = temporary.open("xb")
+        opened.append(file)
         self._temporary = temporary
         return file
 
@@ -104,6 +109,7 @@ class Sink:
             self.file.close()
             self._temporary.replace(self._path)
             self._temporary = None
+            self._dropped.detach()
 
     def abort(self) -> None:
         """Remove the output; bytes that a stream has received stay."""
@@ -112,7 +118,7 @@ class Sink:
         with suppress(OSError):  # closing flushes, and so fails again
             self.file.close()
         if self._temporary is not None:
-            self._temporary.unlink(missing_ok=True)
+            self._dropped()
             self._temporary = None
 
     def __enter__(self) -> Self:
@@ -134,6 +140,15 @@ class Sink:
         """Turn an error of the system into `StorageError`; let a closed pipe pass."""
         with storage_errors(self.name):
             yield
+
+
+def _drop(path: Path, opened: list[IO[bytes]]) -> None:
+    """Remove an output that is not complete."""
+    for file in opened:
+        with suppress(OSError):
+            file.close()
+    with suppress(OSError):  # it may be in no folder
+        path.unlink()
 
 
 class Encoder(ABC):

@@ -143,6 +143,7 @@ def _probed(stored: Snapshot, rows: Words, radius: int, resources: Resources, ke
         name = f"probed-{start}"
         kept.note(PROBED, len(some) if kept.count(name) is not None else 0, len(some))
         yield from saved_batches(kept, name, found, PairColumns)
+    resources.report("finding pairs", len(rows), len(rows))
 
 
 def plan_between(count: int, rows: Words, radius: int, width: Width, others: Words | None = None) -> JoinDesign:

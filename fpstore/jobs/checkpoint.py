@@ -141,11 +141,18 @@ class Checkpoint:
             self._lock = FolderLock(folder, LOCK_FILE, _locked)
             try:
                 self._identify({"library": f"fpstore {version('fpstore')}", **said})
-                for path in folder.glob(f"*{TEMPORARY}"):
-                    path.unlink()
+                self._sweep()
             except BaseException:
-                self._lock.release()
+                if (folder / IDENTITY_FILE).exists():
+                    self._lock.release()
+                else:
+                    self.remove()  # nothing was done
                 raise
+
+    def _sweep(self) -> None:
+        """Remove what is not finished: of a process that was killed, or of an interrupt before the part was known."""
+        for path in self.folder.glob(f"*{TEMPORARY}"):
+            path.unlink(missing_ok=True)
 
     def _identify(self, said: Said) -> None:
         """Note what job this is, or compare it with the note."""
@@ -230,12 +237,15 @@ class Checkpoint:
         """Let go of the folder, and leave it to the next run."""
         for writer in list(self._writing):
             writer.abort()
+        with suppress(OSError):
+            self._sweep()
         self._lock.release()
 
     def remove(self) -> None:
         """Remove the folder: the job is done."""
         for writer in list(self._writing):
             writer.abort()
+        self._sweep()
         for path in [*self.folder.glob(f"*{PART}"), self.folder / IDENTITY_FILE, self.folder / LOCK_FILE]:
             path.unlink(missing_ok=True)
         with suppress(OSError):  # somebody has put something into it

@@ -15,9 +15,11 @@ from fpstore.errors import CorruptStoreError, InputError
 from fpstore.io.tables import Tabular, arrow_table
 from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.jobs.choices import GROUPINGS, REPRESENTATIVES
-from fpstore.jobs.grouping import HALF_BITS, Asked, differs, grouped, members_of, of_documents, stable_order
+from fpstore.jobs.grouping import Asked, grouped, members_of, of_documents
 from fpstore.jobs.linking import connected
 from fpstore.jobs.pairs import join_design, rows_of
+from fpstore.lims import lims_of
+from fpstore.pieces import HALF_BITS, differs, filled, joined, lists_of, places_where, put, stable_order, taken
 from fpstore.query.snapshot import Snapshot
 from fpstore.resources import Resources
 
@@ -64,7 +66,12 @@ class Clusters(Tabular):
 
     def largest(self, count: int) -> list[list[int] | list[str]]:
         """Return the largest clusters, of equal ones the first."""
-        return [self[place] for place in np.argsort(-self.sizes, kind="stable")[:count].tolist()]
+        return [self[place] for place in self.by_size()[:count].tolist()]
+
+    def by_size(self) -> npt.NDArray[np.intp]:
+        """Return the numbers of all clusters, the largest first, and of equal ones the first."""
+        sizes = self.sizes
+        return stable_order(sizes.max(initial=0) - sizes)
 
     def columns(self) -> dict[str, Any]:
         """Return a row per document in a cluster: ``id``, the number of the ``cluster``, and the id of its ``representative``."""
@@ -160,7 +167,7 @@ def clusters_of(snapshot: Snapshot, asked: Asked, resources: Resources, kept: Ch
     fingerprints = rows if asked.needs_fingerprints else None
     del rows  # documents take their place in memory
     documents, counts = _documents(snapshot)
-    places = None if counts is None else np.repeat(np.arange(len(sets)), counts)
+    places = None if counts is None else lists_of(lims_of(counts))
     if places is not None:
         sets = of_documents(sets, places)
     if not _distinct(documents):  # a document of several fingerprints connects what they are connected with
@@ -171,7 +178,7 @@ def clusters_of(snapshot: Snapshot, asked: Asked, resources: Resources, kept: Ch
 
     def rows_of_members() -> Words:
         assert fingerprints is not None
-        return fingerprints[members_at if places is None else places[members_at]]
+        return taken(fingerprints, members_at if places is None else taken(places, members_at))
 
     members = grouped(members, asked, rows_of_members, snapshot.names_of)
     return Clusters(members.lims, snapshot.names_of(members.documents), len(documents))
@@ -196,7 +203,7 @@ def _documents(snapshot: Snapshot) -> tuple[npt.NDArray[Any], Counts | None]:
     if done != count:
         path = snapshot.generation.folder
         raise CorruptStoreError(f"{path}: holds {done} rows, not {count}", path=path, expected=count, got=done)
-    return documents, None if single else np.concatenate(sizes)
+    return documents, None if single else joined(sizes)
 
 
 def _distinct(documents: Words) -> bool:
@@ -206,9 +213,9 @@ def _distinct(documents: Words) -> bool:
     most = int(documents.max())
     if most < DENSE * len(documents):
         seen = np.zeros(most + 1, bool)
-        seen[documents] = True
+        put(seen, documents, lambda _: True)
         return int(np.count_nonzero(seen)) == len(documents)
-    return bool(differs(np.sort(documents)).all())
+    return bool(differs(taken(documents, stable_order(documents))).all())
 
 
 def _refuse_several(count: int, asked: Asked) -> None:
@@ -222,11 +229,12 @@ def _refuse_several(count: int, asked: Asked) -> None:
 def _united(sets: npt.NDArray[Any], documents: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Return sets and documents, each document once, with the sets of those of the same number united."""
     order = stable_order(documents).astype(np.uint64)
-    first = differs(documents[order])
-    again = np.flatnonzero(~first)
+    first = differs(taken(documents, order))
+    again = places_where(~first)
     united = _kernel.Sets(len(sets))
     united.unite(np.arange(len(sets), dtype=np.uint64), sets.astype(np.uint64))
     united.unite(order[again], order[again - 1])
     kept = np.zeros(len(sets), bool)
-    kept[order[first]] = True  # also the least of each set, by which it is named
-    return (np.cumsum(kept) - 1)[united.names()[kept]], documents[kept]
+    put(kept, order[first], lambda _: True)  # also the least of each set, by which it is named
+    numbers, named, left = np.cumsum(kept) - 1, united.names(), places_where(kept)
+    return filled(len(left), np.intp, lambda piece: numbers[named[left[piece]]]), taken(documents, left)

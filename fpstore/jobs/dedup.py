@@ -28,10 +28,12 @@ from fpstore.jobs.dedup_rows import read_documents
 from fpstore.jobs.grouping import Asked, grouped, members_of, of_documents
 from fpstore.jobs.linking import connected
 from fpstore.jobs.pairs import join_design
+from fpstore.pieces import distinct_of_many, filled, places_where, put, taken
 from fpstore.resources import Resources
-from fpstore.width import WORD_BITS, distinct_places
+from fpstore.width import WORD_BITS
 
 PATHS_TEXT, PATHS_ID = "text", "id"  # where each file is a document
+DECODED = 1 << 16  # ids that are made strings together
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ def check_output(output: str | os.PathLike[str], corpus: Corpus, overwrite: bool
 
 def kept_of(corpus: Corpus, kept: Flags) -> Any:
     """Return the rows that are kept: those of a table as a table, and of files their numbers."""
-    return corpus.kept(kept) if isinstance(corpus, TableCorpus) else np.flatnonzero(kept)
+    return corpus.kept(kept) if isinstance(corpus, TableCorpus) else places_where(kept)
 
 
 class Making(NamedTuple):
@@ -187,33 +189,40 @@ def find_duplicates(corpus: Corpus, making: Making, resources: Resources, kept: 
     chosen, rules = making.chosen, making.rules
     refused = rules.unknown == "refuse"
     documents = read_documents(corpus, chosen, making.fingerprinter, resources, refused, kept)
-    rows = np.flatnonzero(documents.known)
+    rows = places_where(documents.known)
     resources.report("grouping", 0)
-    fingerprints, places = distinct_places(documents.fingerprints)
+    fingerprints, places = distinct_of_many(documents.fingerprints)
     sets = connected(fingerprints, join_design(fingerprints, rules.radius, chosen.width), resources, kept)
     resources.report("grouping", 0)
     members, _ = members_of(of_documents(sets, places), np.arange(len(rows), dtype=np.uint64))
     members = grouped(
         members,
         Asked(rules.radius, rules.group, rules.keep),
-        lambda: documents.fingerprints[members.documents],
+        lambda: taken(documents.fingerprints, members.documents),
         lambda wanted: _ids_of(documents.ids, wanted),
         documents.scores,
     )
     flags = np.full(len(documents.known), rules.unknown == "keep")
-    flags[rows] = True
-    behind = np.ones(len(members.documents), bool)
-    behind[members.lims[:-1]] = False
-    flags[rows[members.documents[behind]]] = False
-    ids = rows[members.documents].astype(np.uint64) if documents.ids is None else _ids_of(documents.ids, members.documents)
+    put(flags, rows, lambda _: True)
+    members_at = taken(rows, members.documents)
+    put(flags, members_at, lambda _: False)
+    put(flags, taken(members_at, members.lims[:-1]), lambda _: True)
+    if documents.ids is None:
+        ids: Words | list[str] = filled(len(members_at), np.uint64, lambda piece: members_at[piece])
+    else:
+        ids = _ids_of(documents.ids, members.documents)
     return Duplicates(flags, Clusters(members.lims, ids, len(flags)), len(flags) - len(rows))
 
 
 def _ids_of(ids: IdColumn, numbers: Words) -> Words | list[str]:
     """Return some of the ids."""
     if isinstance(ids, np.ndarray):
-        return ids[numbers]
+        return taken(ids, numbers)
     assert ids is not None
     data, ends = ids.data, ids.ends
-    starts = np.concatenate([np.zeros(1, np.uint64), ends[:-1]])
-    return [data[a:b].decode() for a, b in zip(starts[numbers].tolist(), ends[numbers].tolist(), strict=True)]
+    found: list[str] = []
+    for start in range(0, len(numbers), DECODED):
+        wanted = numbers[start : start + DECODED]
+        starts = np.where(wanted > 0, ends[wanted - np.uint64(1)], 0) if len(ends) else ends
+        found += [data[a:b].decode() for a, b in zip(starts.tolist(), ends[wanted].tolist(), strict=True)]
+    return found

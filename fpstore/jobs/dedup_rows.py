@@ -18,12 +18,14 @@ from fpstore.io.corpus import Chosen, Corpus, Flags, Part, Scores
 from fpstore.io.corpus_rows import DelimitedCorpus
 from fpstore.io.source import IdColumn, join_ids
 from fpstore.jobs.checkpoint import Checkpoint
+from fpstore.pieces import joined
 from fpstore.resources import Resources
 from fpstore.string_column import StringColumn
 from fpstore.threads import Job, Pool
 
 WAITING_PARTS = 4  # for each thread: what is read while others are hashed
 KEPT_ROWS, KEPT_BYTES = 1 << 20, 1 << 26  # of a corpus that are read for a part of a checkpoint: whichever comes first
+DECIDED = 1 << 16  # ids that are looked at together
 READ = "rows were read"
 
 
@@ -147,10 +149,10 @@ def read_documents(
         ids = _decided(ids)
     scores = [read.part.scores for read in reads if read.part.scores is not None]
     return Documents(
-        np.concatenate([read.part.known for read in reads]),
-        np.concatenate([chosen.width.empty(0), *(read.fingerprints for read in reads)]),
+        joined([read.part.known for read in reads]),
+        joined([read.fingerprints for read in reads]),
         ids,
-        np.concatenate(scores) if chosen.score is not None else None,
+        joined(scores) if chosen.score is not None else None,
     )
 
 
@@ -166,10 +168,16 @@ def _rows(
 
 def _decided(ids: IdColumn) -> IdColumn:
     """Return ids of delimited text, which has no types: as integers, if all of them are."""
-    if not isinstance(ids, StringColumn) or not ids.data.isdigit():
+    if not isinstance(ids, StringColumn) or not len(ids):
         return ids
-    texts = ids.texts()
-    return np.array(list(map(int, texts)), np.uint64) if all(map(is_plain_integer, texts)) else ids
+    numbers = np.empty(len(ids), np.uint64)
+    for start in range(0, len(ids), DECIDED):
+        some = ids.slice(start, start + DECIDED)
+        texts = some.texts() if some.data.isdigit() else [""]
+        if not all(map(is_plain_integer, texts)):
+            return ids
+        numbers[start : start + DECIDED] = list(map(int, texts))
+    return numbers
 
 
 def _hashed(

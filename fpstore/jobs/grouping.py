@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -10,11 +11,21 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.aliases import Lims, Words
-from fpstore.lims import lims_of
+from fpstore.pieces import (
+    differs,
+    filled,
+    joined,
+    lists_of,
+    pieces,
+    places_where,
+    put,
+    spans_of_lists,
+    stable_order,
+    taken,
+)
 from fpstore.width import WORD_BITS, words_of
 
-PIECE = 1 << 20  # documents that are looked at together
-HALF_BITS = 32
+SAMPLED_IDS, IDS_BETWEEN = 1 << 14, 1 << 3  # of ids that are sorted: in a sample, and of it those between two bounds
 
 
 class Members(NamedTuple):
@@ -31,11 +42,6 @@ class Members(NamedTuple):
     lims: Lims
     documents: Words
 
-    @property
-    def groups(self) -> npt.NDArray[np.intp]:
-        """The group of each member."""
-        return np.repeat(np.arange(len(self.lims) - 1), np.diff(self.lims))
-
 
 def members_of(sets: npt.NDArray[Any], documents: Words) -> tuple[Members, npt.NDArray[np.intp]]:
     """Return the members of the sets of two or more documents, and at which places they were.
@@ -48,19 +54,23 @@ def members_of(sets: npt.NDArray[Any], documents: Words) -> tuple[Members, npt.N
         The numbers of the documents, which are distinct.
     """
     several = np.zeros(len(sets), bool)
-    for start in range(0, len(sets), PIECE):
-        piece = sets[start : start + PIECE]
-        behind = np.flatnonzero(piece != np.arange(start, start + len(piece)))
-        several[start + behind] = several[piece[behind]] = True
-    places = np.flatnonzero(several)
-    places = places[stable_order(documents[places])]
+    for piece in pieces(len(sets)):
+        some = sets[piece]
+        behind = np.flatnonzero(some != np.arange(piece.start, piece.stop))
+        several[piece.start + behind] = several[some[behind]] = True
+    places = places_where(several)
+    places = taken(places, stable_order(taken(documents, places)))
     firsts = np.empty(len(sets), np.intp)
-    firsts[sets[places[::-1]]] = np.arange(len(places))[::-1]  # of equal sets, the last that is written is the least document
-    begins = firsts[sets[places]]
+    last = len(places) - 1
+    backwards = places[::-1]
+    # Of equal sets, the last that is written is the least document.
+    put(firsts, taken(sets, backwards), lambda piece: last - np.arange(piece.start, piece.stop))
+    begins = taken(firsts, taken(sets, places))
     order = stable_order(begins)
-    places = places[order]
-    starts = np.flatnonzero(differs(begins[order]))
-    return Members(lims_of(np.diff(np.append(starts, len(order)))), documents[places].astype(np.uint64)), places
+    places = taken(places, order)
+    starts = places_where(differs(taken(begins, order)))
+    lims = joined([starts, np.array([len(order)])])
+    return Members(lims, filled(len(places), np.uint64, lambda piece: documents[places[piece]])), places
 
 
 def of_documents(sets: npt.NDArray[Any], places: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -79,23 +89,8 @@ def of_documents(sets: npt.NDArray[Any], places: npt.NDArray[Any]) -> npt.NDArra
         For each document, the place of one of its set, as :func:`members_of` takes them.
     """
     document = np.empty(len(sets), np.intp)
-    document[places] = np.arange(len(places))
-    found: npt.NDArray[np.intp] = document[sets[places]]
-    return found
-
-
-def stable_order(values: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
-    """Return the stable order of some numbers; the kernel sorts those of 32 bits several times as fast as NumPy does."""
-    if not len(values) or int(values.max()) >> HALF_BITS or len(values) >> HALF_BITS:
-        return np.argsort(values, kind="stable")
-    keys = values.astype(np.uint64) << np.uint64(HALF_BITS) | np.arange(len(values), dtype=np.uint64)
-    _kernel.sort_keys(keys, np.empty_like(keys))
-    return (keys & np.uint64((1 << HALF_BITS) - 1)).astype(np.intp)
-
-
-def differs(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return which values are not equal to the one before them."""
-    return np.concatenate([np.ones(min(len(values), 1), bool), values[1:] != values[:-1]])
+    put(document, places, lambda piece: np.arange(piece.start, piece.stop))
+    return filled(len(places), np.intp, lambda piece: document[sets[places[piece]]])
 
 
 def represented(members: Members, ranks: npt.NDArray[Any]) -> Members:
@@ -107,15 +102,18 @@ def represented(members: Members, ranks: npt.NDArray[Any]) -> Members:
         Ascending in each group.
     ranks : ndarray, shape (members,)
     """
-    if not len(ranks):
-        return members
-    groups = members.groups
-    least = np.flatnonzero(ranks == np.minimum.reduceat(ranks, members.lims[:-1])[groups])
-    chosen = np.empty(len(members.lims) - 1, np.intp)
-    chosen[groups[least][::-1]] = least[::-1]
-    behind = np.ones(len(ranks), bool)
-    behind[chosen] = False
-    return Members(members.lims, members.documents[np.lexsort((behind, groups))])
+    documents = np.empty_like(members.documents)
+    for groups in spans_of_lists(members.lims):
+        lims = members.lims[groups.start : groups.stop + 1]
+        sizes, here = np.diff(lims), slice(int(lims[0]), int(lims[-1]))
+        begins = lims[:-1] - lims[0]
+        some = ranks[here]
+        least = np.flatnonzero(some == np.repeat(np.minimum.reduceat(some, begins), sizes))
+        _, firsts = np.unique(np.searchsorted(begins, least, side="right"), return_index=True)
+        chosen, begins, places = np.repeat(least[firsts], sizes), np.repeat(begins, sizes), np.arange(len(some))
+        moved = np.where(places == chosen, begins, np.where(places < chosen, places + 1, places))
+        documents[here.start + moved] = members.documents[here]
+    return Members(members.lims, documents)
 
 
 def distances_to_majority(rows: Words, lims: Lims) -> npt.NDArray[np.int64]:
@@ -127,17 +125,24 @@ def distances_to_majority(rows: Words, lims: Lims) -> npt.NDArray[np.int64]:
         The fingerprints of the members of groups.
     lims : Lims
     """
-    words = rows.reshape(len(rows), words_of(rows))
-    sizes = np.diff(lims)
     distances = np.zeros(len(rows), np.int64)
-    if not len(rows):
-        return distances
-    for word in words.T:
-        majority = np.zeros(len(sizes), np.uint64)
-        for bit in range(WORD_BITS):
-            ones = np.add.reduceat((word >> np.uint64(bit)) & np.uint64(1), lims[:-1]).astype(np.int64)
-            majority |= (2 * ones > sizes).astype(np.uint64) << np.uint64(bit)
-        distances += np.bitwise_count(word ^ np.repeat(majority, sizes))
+    for groups in spans_of_lists(lims):
+        some = lims[groups.start : groups.stop + 1]
+        here = slice(int(some[0]), int(some[-1]))
+        words = rows[here].reshape(-1, words_of(rows))
+        for word in words.T:
+            distances[here] += _distances_of_words(word, some - some[0])
+    return distances
+
+
+def _distances_of_words(word: Words, lims: Lims) -> npt.NDArray[np.uint8]:
+    """Return how far each word is from the majority of its group."""
+    sizes = np.diff(lims)
+    majority = np.zeros(len(sizes), np.uint64)
+    for bit in range(WORD_BITS):
+        ones = np.add.reduceat((word >> np.uint64(bit)) & np.uint64(1), lims[:-1]).astype(np.int64)
+        majority |= (2 * ones > sizes).astype(np.uint64) << np.uint64(bit)
+    distances: npt.NDArray[np.uint8] = np.bitwise_count(word ^ np.repeat(majority, sizes))
     return distances
 
 
@@ -158,13 +163,13 @@ def without_chains(members: Members, rows: Words, ranks: npt.NDArray[Any], radiu
     """
     if not len(ranks):
         return members
-    order = np.lexsort((members.documents, ranks, members.groups))
-    ordered = np.ascontiguousarray(rows[order])
-    chosen = _kernel.group_greedily(ordered, members.lims.astype(np.uint64), radius)
-    representatives = np.empty(len(order), np.int64)
-    representatives[order] = order[chosen.astype(np.intp)]
+    order = stable_order(ranks)
+    order = taken(order, stable_order(taken(lists_of(members.lims), order)))
+    chosen = _kernel.group_greedily(taken(rows, order), members.lims.astype(np.uint64), radius)
+    representatives = np.empty(len(order), np.intp)
+    put(representatives, order, lambda piece: order[chosen[piece].astype(np.intp)])
     new, places = members_of(representatives, members.documents)
-    return represented(new, (representatives[places] != places).astype(np.int64))
+    return represented(new, filled(len(places), np.uint8, lambda piece: representatives[places[piece]] != places[piece]))
 
 
 class Asked(NamedTuple):
@@ -212,7 +217,7 @@ def grouped(
         ranks = _ranks_of_ids(ids(members.documents))
     elif asked.rule == "highest":
         assert scores is not None
-        ranks = -scores[members.documents]
+        ranks = -taken(scores, members.documents)
     if asked.group == "greedy":
         assert rows is not None
         return without_chains(members, rows, ranks, asked.radius)
@@ -220,9 +225,20 @@ def grouped(
 
 
 def _ranks_of_ids(ids: Words | Sequence[str]) -> npt.NDArray[Any]:
-    """Return ranks by which the least id is the first: of numbers by value, of strings by code points."""
+    """Return ranks by which the least id is the first: of numbers by value, of strings by code points.
+
+    Strings are sorted some at a time, since Python meets no signal while it sorts: those between two of a sample.
+    """
     if isinstance(ids, np.ndarray):
         return ids
+    bounds = sorted(ids[:: len(ids) // SAMPLED_IDS + 1])[::IDS_BETWEEN]
+    between: list[list[int]] = [[] for _ in range(len(bounds) + 1)]
+    for place, name in enumerate(ids):
+        between[bisect_right(bounds, name)].append(place)
     ranks = np.empty(len(ids), np.int64)
-    ranks[sorted(range(len(ids)), key=ids.__getitem__)] = np.arange(len(ids))
+    done = 0
+    for places in between:
+        places.sort(key=ids.__getitem__)
+        ranks[places] = np.arange(done, done + len(places))
+        done += len(places)
     return ranks

@@ -9,10 +9,8 @@ from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.design.joins import JoinDesign
 from fpstore.jobs.checkpoint import Checkpoint
-from fpstore.jobs.joining import UNBOUNDED, PairColumns, links_within
+from fpstore.jobs.joining import UNBOUNDED, links_within
 from fpstore.resources import Resources
-
-HELD_LINKS = 1 << 22  # between two passes over the set
 
 
 def connected(
@@ -24,16 +22,6 @@ def connected(
     no search has reached, so its links connect the same rows as its pairs do; and the pairs of all tables are all pairs.
     """
     sets, index = _kernel.Sets(len(rows)), _kernel.RowIndex(rows)
-    held: list[PairColumns] = []
     for links in links_within(rows, design, resources, kept):
-        held.append(links)
-        if sum(len(part.a) for part in held) >= HELD_LINKS:
-            _unite(sets, index, rows, held)
-    _unite(sets, index, rows, held)
+        sets.unite(index.places(links.a), index.places(links.b))
     return sets.names()
-
-
-def _unite(sets: _kernel.Sets, index: _kernel.RowIndex, rows: Words, held: list[PairColumns]) -> None:
-    a, b = (np.concatenate([rows[:0], *ends]) for ends in ([part.a for part in held], [part.b for part in held]))
-    held.clear()
-    sets.unite(index.places(a), index.places(b))

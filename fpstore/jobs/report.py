@@ -249,7 +249,7 @@ def _counted(snapshot: Snapshot, radius: int, resources: Resources) -> DistanceC
 
 def families_of(snapshot: Snapshot, clusters: Clusters, texts: Texts) -> tuple[list[Family], list[Family]]:
     """Return the largest clusters, and some others spread over the rest."""
-    order = np.argsort(-clusters.sizes, kind="stable")
+    order = clusters.by_size()
     rest = order[LARGEST:]
     spread = rest[(np.arange(OTHERS) * 2 + 1) * len(rest) // (2 * OTHERS)] if len(rest) > OTHERS else rest
     places = [*order[:LARGEST].tolist(), *spread.tolist()]

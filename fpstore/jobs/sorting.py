@@ -113,7 +113,8 @@ class SpanSorter:
         bounds = row_of_number(span.first << shift, words), row_of_number((span.end << shift) - 1, words)
         in_order = table.permutation == identity(table.width.bits)
         if in_order and not self._writable:
-            return self._indexed(self._rows[place_of(self._rows, bounds[0]) : place_of(self._rows, bounds[1], "right")], table)
+            some = self._rows[place_of(self._rows, bounds[0]) : place_of(self._rows, bounds[1], "right")]
+            return self._indexed(some, table, stop)
         permutation = np.frombuffer(table.permutation, np.uint8)
         count = 0
         for piece in in_pieces([self._rows]):
@@ -127,13 +128,13 @@ class SpanSorter:
         ordered = self._out[:count]
         if not in_order:
             _kernel.sort_keys(ordered, self._scratch[:count], max(table.prefix_bits, 1), stop)
-        return self._indexed(ordered, table)
+        return self._indexed(ordered, table, stop)
 
-    def _indexed(self, ordered: Words, table: TableSpec) -> SortedTable:
+    def _indexed(self, ordered: Words, table: TableSpec, stop: _kernel.Stop | None) -> SortedTable:
         room = len(ordered) + _kernel.TAG_ROOM
         if room > len(self._tags):
             self._tags = np.empty(room * 9 // 8, np.uint16)
-        return _indexed(ordered, table, self._tags[:room])
+        return _indexed(ordered, table, self._tags[:room], stop)
 
 
 def spans_of(rows: Words, table: TableSpec, count: int) -> list[Span]:
@@ -150,7 +151,7 @@ def spans_of(rows: Words, table: TableSpec, count: int) -> list[Span]:
     return [Span(*span) for span in pairwise(bounds)]
 
 
-def _indexed(ordered: Words, table: TableSpec, tags: npt.NDArray[np.uint16]) -> SortedTable:
+def _indexed(ordered: Words, table: TableSpec, tags: npt.NDArray[np.uint16], stop: _kernel.Stop | None = None) -> SortedTable:
     starts = np.empty((1 << table.prefix_bits) + 1, np.uint64)
-    _kernel.index_rows(ordered, table.prefix_bits, starts, tags)
+    _kernel.index_rows(ordered, table.prefix_bits, starts, tags, stop)
     return SortedTable(ordered, starts, tags)

@@ -16,6 +16,7 @@ from fpstore.errors import CorruptStoreError, NotStoredError
 from fpstore.format.dictionary import NO_NUMBER
 from fpstore.format.record import Totals
 from fpstore.lims import lims_of
+from fpstore.pieces import stable_order, taken
 from fpstore.query.batches import MatchColumns, cut, joined, queries_at_once, run, scanned
 from fpstore.query.delta import ABSENT, PRESENT, Delta
 from fpstore.query.generation import Generation
@@ -205,8 +206,8 @@ class Snapshot:
 
     def _strings_of(self, numbers: Words) -> list[str]:
         """Return the strings of many numbers. Each distinct one is read once, in order, and is one object."""
-        order = np.argsort(numbers)
-        ascending = numbers[order]
+        order = stable_order(numbers)
+        ascending = taken(numbers, order)
         dictionary, delta = self.generation.dictionary, self.delta
         out, known = [""] * len(numbers), 0
         if dictionary is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fpstore import InputError, Store
+from fpstore import InputError, Store, pieces
 from fpstore.design.joins import JoinDesign, dealt, designs, varying_bits
 from fpstore.design.sample import Sample
 from fpstore.io import check_fingerprints
@@ -84,8 +84,8 @@ class JoinAsker:
     def small_steps(self) -> Iterator[None]:
         """Let small sets be shared by threads, and found in many batches."""
         rows, found = int(self.rng.choice([1, 40, joining.LEAST_ROWS])), int(self.rng.choice([1, 3000, joining.BATCH_PAIRS]))
-        links = int(self.rng.choice([1, linking.HELD_LINKS]))
-        with changed((joining, {"LEAST_ROWS": rows, "BATCH_PAIRS": found}), (linking, {"HELD_LINKS": links})):
+        piece = int(self.rng.choice([1, 9, pieces.PIECE]))
+        with changed((joining, {"LEAST_ROWS": rows, "BATCH_PAIRS": found}), (pieces, {"PIECE": piece})):
             yield
 
     def drawn(self, rows: Words, radius: int) -> JoinDesign:

@@ -2,9 +2,12 @@
 
 namespace fpstore {
 
-bool index_buckets(const uint64_t* rows, unsigned words, uint64_t count, unsigned bucket_bits, uint64_t* starts, uint16_t* tags) {
+bool index_buckets(const uint64_t* rows, unsigned words, uint64_t count, unsigned bucket_bits, uint64_t* starts, uint16_t* tags,
+                   Stopper* stop) {
+  constexpr uint64_t kLook = 1 << 14;  // rows between two looks at the stop
   uint64_t next = 0;  // the bucket whose start is found next
   for (uint64_t i = 0; i < count; ++i) {
+    if (!(i % kLook) && should_stop(stop, kLook)) return true;
     const uint64_t row = rows[i * words], bucket = bucket_bits ? row >> (64 - bucket_bits) : 0;
     if (bucket + 1 < next) return false;
     for (; next <= bucket; ++next) starts[next] = i;

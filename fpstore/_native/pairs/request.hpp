@@ -127,8 +127,9 @@ struct PairKernels {
 };
 
 // Writes where each bucket of rows begins, which are in the order of their leading bits, and their tags, the 16 bits that follow,
-// unless `tags` is null. False when the rows are in another order.
-bool index_buckets(const uint64_t* rows, unsigned words, uint64_t count, unsigned bucket_bits, uint64_t* starts, uint16_t* tags);
+// unless `tags` is null. False when the rows are in another order; a call that is stopped has done a part.
+bool index_buckets(const uint64_t* rows, unsigned words, uint64_t count, unsigned bucket_bits, uint64_t* starts, uint16_t* tags,
+                   Stopper* stop);
 
 // Unites the sets that a[i] and b[i] are in. parents[i] is at most i; a set is named by its least member.
 template <class Number>

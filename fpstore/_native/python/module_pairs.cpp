@@ -11,17 +11,27 @@ namespace {
 using Tags = nb::ndarray<uint16_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using TagColumn = nb::ndarray<const uint16_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-// Writes where each bucket of rows begins, and the tags of all rows.
-void index_rows(Rows rows, unsigned bucket_bits, MutableWords starts, Tags tags) {
-  if (bucket_bits > kMaxBucketBits) throw nb::value_error("too many bits for the number of a bucket");
-  if (starts.size() != (size_t{1} << bucket_bits) + 1) throw nb::value_error("starts has a place for each bucket, and one more");
-  if (tags.size() < count_of(rows) + kSectionRoom / 2) throw nb::value_error("tags is too short");
+// Writes where each bucket begins, and the tags unless they are null.
+void index_until_stopped(const Rows& rows, unsigned bucket_bits, uint64_t* starts, uint16_t* tags, const Stop* stop, const char* unordered) {
+  Stopper stopping = stopper(stop);
   bool ordered;
   {
     ReleasedGil released;
-    ordered = index_buckets(rows.data(), words_in(rows), count_of(rows), bucket_bits, starts.data(), tags.data());
+    ordered = index_buckets(rows.data(), words_in(rows), count_of(rows), bucket_bits, starts, tags, &stopping);
   }
-  if (!ordered) throw nb::value_error("rows are not in the order of their buckets");
+  if (stopping.ended) {
+    note_interrupted();
+    throw nb::python_error();
+  }
+  if (!ordered) throw nb::value_error(unordered);
+}
+
+// Writes where each bucket of rows begins, and the tags of all rows.
+void index_rows(Rows rows, unsigned bucket_bits, MutableWords starts, Tags tags, const Stop* stop) {
+  if (bucket_bits > kMaxBucketBits) throw nb::value_error("too many bits for the number of a bucket");
+  if (starts.size() != (size_t{1} << bucket_bits) + 1) throw nb::value_error("starts has a place for each bucket, and one more");
+  if (tags.size() < count_of(rows) + kSectionRoom / 2) throw nb::value_error("tags is too short");
+  index_until_stopped(rows, bucket_bits, starts.data(), tags.data(), stop, "rows are not in the order of their buckets");
 }
 
 void check_starts(const Words& starts, size_t rows) {
@@ -261,7 +271,7 @@ struct Index {
     unsigned bits = 0;
     while (bits < kMostBits && count >> (bits + kRowsTogether + 1)) ++bits;
     starts.resize((size_t{1} << bits) + 1);
-    if (!index_buckets(rows.data(), words_in(rows), count, bits, starts.data(), nullptr)) throw nb::value_error("rows do not ascend");
+    index_until_stopped(rows, bits, starts.data(), nullptr, nullptr, "rows do not ascend");
     index = {rows.data(), words_in(rows), count, bits, starts.data()};
   }
 
@@ -301,7 +311,8 @@ nb::object group_greedily(Rows rows, Words lims, unsigned radius, const Stop* st
 }  // namespace
 
 void bind_pairs(nb::module_& m) {
-  m.def("index_rows", &index_rows, "rows"_a.noconvert(), "bucket_bits"_a, "starts"_a.noconvert(), "tags"_a.noconvert());
+  m.def("index_rows", &index_rows, "rows"_a.noconvert(), "bucket_bits"_a, "starts"_a.noconvert(), "tags"_a.noconvert(),
+        "stop"_a.none() = nb::none());
   m.def("group_greedily", &group_greedily, "rows"_a.noconvert(), "lims"_a.noconvert(), "radius"_a, "stop"_a.none() = nb::none());
   m.attr("TAG_ROOM") = kSectionRoom / 2;
   nb::class_<PairJoin>(m, "PairJoin")

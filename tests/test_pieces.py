@@ -1,0 +1,101 @@
+"""Work on long arrays a piece at a time gives what NumPy does, whatever the pieces."""
+
+import numpy as np
+import pytest
+
+import fpstore
+from fpstore import pieces
+from fpstore.jobs.grouping import Members, distances_to_majority, represented
+from fpstore.lims import lims_of
+
+
+@pytest.fixture(params=[1, 7, 1 << 20])
+def piece(request, monkeypatch):
+    monkeypatch.setattr(pieces, "PIECE", request.param)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(3)
+
+
+def arrays(rng, count):
+    yield rng.integers(0, 5, count).astype(np.uint64)
+    yield rng.integers(0, 2**64, count, dtype=np.uint64)
+    yield rng.integers(-3, 4, count)
+    yield rng.integers(-(2**63), 2**63 - 1, count)
+    yield rng.integers(0, 2**32, count, dtype=np.uint32)
+    yield rng.choice([-np.inf, -1.5, -0.0, 0.0, 1e-300, 2.0, np.inf], count)
+    yield rng.integers(0, 2, count).astype(bool)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 50])
+def test_like_numpy(piece, rng, count):
+    for values in arrays(rng, count):
+        order = pieces.stable_order(values)
+        assert order.tolist() == np.argsort(values, kind="stable").tolist(), values.dtype
+        ascending = pieces.taken(values, order)
+        assert ascending.tolist() == np.sort(values).tolist()
+        first = np.append(True, ascending[1:] != ascending[:-1])[:count]
+        assert pieces.differs(ascending).tolist() == first.tolist()
+        assert pieces.places_where(first).tolist() == np.flatnonzero(first).tolist()
+        assert pieces.joined([values[:3], values[3:4], values[4:]]).tolist() == values.tolist()
+        out, wanted = np.zeros(8, values.dtype), np.zeros(8, values.dtype)
+        places = rng.integers(0, 8, count)
+        wanted[places] = values
+        pieces.put(out, places, values.__getitem__)
+        assert out.tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize("words", [1, 2, 4])
+@pytest.mark.parametrize("count", [0, 1, 60])
+def test_distinct_rows(piece, rng, words, count):
+    shape = count if words == 1 else (count, words)
+    rows = rng.choice(np.array([0, 1, 2**63, 2**64 - 1], np.uint64), shape)
+    distinct, which = pieces.distinct_of_many(rows)
+    wanted, numbers = np.unique(rows.reshape(count, words), axis=0, return_inverse=True)
+    assert distinct.reshape(-1, words).tolist() == wanted.tolist()
+    assert which.tolist() == numbers.reshape(-1).tolist()
+    assert distinct.shape[1:] == rows.shape[1:]
+
+
+def test_lists(piece, rng):
+    sizes = rng.integers(1, 12, 40)
+    lims = lims_of(sizes)
+    assert pieces.lists_of(lims).tolist() == np.repeat(np.arange(40), sizes).tolist()
+    spans = list(pieces.spans_of_lists(lims))
+    assert [n for span in spans for n in range(span.start, span.stop)] == list(range(40))
+    assert all(lims[s.stop] - lims[s.start] <= pieces.PIECE or s.stop == s.start + 1 for s in spans)
+    assert pieces.lists_of(np.zeros(1, np.int64)).tolist() == []
+
+
+def test_groups(piece, rng):
+    """The first of least rank comes first, and the others stay in order; each bit of the majority is counted."""
+    lims = lims_of(rng.integers(2, 12, 40))
+    documents = np.arange(lims[-1], dtype=np.uint64) * np.uint64(3)
+    ranks = rng.integers(0, 3, len(documents))
+    wanted, far = [], []
+    rows = rng.integers(0, 2**64, len(documents), dtype=np.uint64)
+    for start, end in zip(lims[:-1].tolist(), lims[1:].tolist(), strict=True):
+        best = min(range(start, end), key=lambda place: (ranks[place], place))
+        wanted += [documents[best], *(documents[place] for place in range(start, end) if place != best)]
+        bits = [[int(row) >> bit & 1 for bit in range(64)] for row in rows[start:end]]
+        majority = [2 * sum(column) > end - start for column in zip(*bits, strict=True)]
+        far += [sum(one != most for one, most in zip(row, majority, strict=True)) for row in bits]
+    assert represented(Members(lims, documents), ranks).documents.tolist() == wanted
+    assert distances_to_majority(rows, lims).tolist() == far
+
+
+@pytest.mark.parametrize("strings", [False, True])
+def test_clusters_in_any_pieces(monkeypatch, tmp_path, rng, strings):
+    base = rng.integers(0, 2**64, 300, dtype=np.uint64)
+    rows = np.concatenate([base, base[:200] ^ np.uint64(1), base[:100] ^ np.uint64(8), base[:50]])
+    rng.shuffle(rows)
+    ids = [f"é{n}" for n in rng.permutation(len(rows))] if strings else rng.permutation(len(rows)).astype(np.uint64)
+    asked = [(group, rule) for group in ("connected", "greedy") for rule in ("first", "smallest", "central")]
+    with fpstore.build(tmp_path / "s", rows, ids) as store:
+        wanted = [list(store.clusters(group=group, representative=rule)) for group, rule in asked]
+        assert wanted[0]
+        for size in (1, 3, 100):
+            monkeypatch.setattr(pieces, "PIECE", size)
+            assert [list(store.clusters(group=group, representative=rule)) for group, rule in asked] == wanted

@@ -93,7 +93,7 @@ def pairs_between(
 def links_within(
     rows: Words, design: JoinDesign, resources: Resources = UNBOUNDED, kept: Checkpoint | None = None
 ) -> Iterator[PairColumns]:
-    """Yield links of a set in memory: fewer from each table than the set has rows, however many pairs there are.
+    """Yield links of a set in memory: at most two for each row from each table, however many pairs there are.
 
     Parameters
     ----------

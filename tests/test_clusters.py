@@ -7,7 +7,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 import fpstore
-from fpstore.design.joins import plan_join
+from fpstore.design.joins import everything, plan_join
 from fpstore.jobs import joining
 from fpstore.jobs.joining import links_within
 from fpstore.jobs.linking import connected
@@ -141,6 +141,34 @@ def test_a_million_documents_of_one_fingerprint(tmp_path):
         assert [tuple(pair) for batch in store.pairs() for pair in batch] == [(1, 3, 1)]
         for options in ({"representative": "central"}, {"group": "greedy"}):
             assert store.clusters(**options).sizes.tolist() == [count, 2]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("count", [513, 700, 3000])
+def test_large_buckets_are_linked_group_by_group(width, count):
+    """One bucket has all rows, so it is split by both parts of the tags into groups that are small, dense, or large."""
+    rng = np.random.default_rng([width, count])
+    centres = uniform(width, count, rng)
+    centres[count // 3 :] = centres[0]  # one large group of equal tags
+    flips = rng.integers(0, 2, (count, width), np.uint8) * (rng.random((count, width)) < 3 / width)
+    flips[: count // 3] *= rng.random((count // 3, 1)) < 0.5
+    bits = np.unique(centres ^ flips, axis=0)
+    rows = as_given(bits_to_words(bits))
+    for room in (512, 1 << 18):
+        joining_room(room, rows, bits, width)
+
+
+def joining_room(room, rows, bits, width):
+    """Compare the sets of rows, for which links come in batches of so many, with SciPy's components."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(joining, "BATCH_PAIRS", room)
+        links = sum(len(part.a) for part in links_within(rows, everything(1, width)))
+        sets = connected(rows, everything(1, width))
+    assert links < 2 * len(rows)
+    groups = {}
+    for row, name in enumerate(sets.tolist()):
+        groups.setdefault(name, set()).add(row)
+    assert {frozenset(group) for group in groups.values() if len(group) > 1} == components(bits, 1)
 
 
 def test_two_to_the_17_rows_that_are_all_near_each_other(tmp_path, monkeypatch):

@@ -17,8 +17,10 @@ from test_full_disk import in_child
 import fpstore
 from fpstore import SimHash
 from fpstore.errors import InputError, StorageError, StoreExistsError
+from fpstore.hashing.corpus import TextCorpus
 from fpstore.io.corpus import Chosen
 from fpstore.io.corpus_tables import TableCorpus
+from fpstore.jobs.dedup import check_output
 from fpstore.width import WIDTHS, Width
 
 WORDS = [f"word{i}" for i in range(400)]
@@ -339,6 +341,17 @@ def test_types_of_columns_that_are_refused():
             fpstore.dedup(table, **arguments)
     with pytest.raises(InputError, match="a corpus is a path, several paths, or a table"):
         fpstore.dedup(5, text="t")
+
+
+def test_clusters_do_not_replace_a_text(tmp_path):
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    for name in ("a.txt", "list.tsv"):
+        (folder / name).write_text("the same words in both of them")
+    listing = folder / "list.tsv"
+    with pytest.raises(InputError, match="is an input too"):
+        check_output(listing, TextCorpus(folder), overwrite=True, of_rows=False)
+    assert listing.read_text() == "the same words in both of them"
 
 
 def test_outputs_that_are_refused(tmp_path):

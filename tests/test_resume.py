@@ -184,6 +184,7 @@ def test_a_damaged_part_is_found_and_done_again(folder, job):
     data[len(data) // 2] ^= 4
     hurt.write_bytes(data)
     (kept / "rows-77.tmp").write_bytes(b"a part that was not finished")
+    (kept / "table-0-x.part").write_bytes(b"a part of another program")
     again = run(*arguments)
     assert again.exit_code == 0, again.stderr
     assert outputs("hurt") == outputs("whole")
@@ -207,6 +208,12 @@ def test_each_byte_of_a_part_is_checked(tmp_path):
             assert kept.count("one") is None
         path.write_bytes(image + b"\n")
         assert kept.count("one") is None
+        path.rename(path.with_name("other.part"))
+        assert kept.count("other") is None, "a part says which it is"
+        path.mkdir()
+        assert kept.count("one") is None
+        path.rmdir()
+        path.with_name("other.part").rename(path)
         path.write_bytes(image)
         found = list(kept.read("one"))
         assert [[(n, c.dtype, c.tolist()) for n, c in b.items()] for b in found] == [

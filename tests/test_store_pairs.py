@@ -239,6 +239,8 @@ def test_the_kernel_refuses_what_is_no_table():
         _kernel.Sets(3).unite(np.array([3], np.uint64), np.array([0], np.uint64))
     with pytest.raises(ValueError, match="ascend"):
         _kernel.RowIndex(np.arange(1 << 20, dtype=np.uint64)[::-1] << np.uint64(40))
+    with pytest.raises(ValueError, match="not among them"):
+        _kernel.RowIndex(rows).places(rows + np.uint64(1))
     with pytest.raises(ValueError, match="another width"):
         _kernel.RowIndex(rows).places(np.zeros((1, 2), np.uint64))
 

@@ -134,11 +134,11 @@ def dedup(
     the rows that are kept to OUTPUT, in the same format, with all their columns, in the same order. With --text, copies files.
     Then prints what was found.
 
-    $ fpstore dedup corpus.parquet clean.parquet --text-field text --id-field id --clusters clusters.parquet --rename id=url
+    $ fpstore dedup corpus.parquet clean.parquet --text-field text --weighting set --clusters clusters.parquet --rename id=url
     $ fpstore dedup pages.jsonl clean.jsonl --text-field text --score-field score --keep highest --unknown drop --json --force
     $ fpstore dedup hashes.csv clean.csv --fingerprint-field hash --decimal --signed --width 64 --radius 2 --group greedy
     $ fpstore dedup notes clean --text --suffix .txt --shingle chars --shingle-size 5 --weighting set --threads 1 --quiet
-    $ fpstore dedup corpus.parquet clean.parquet --text-field text --memory 4GiB --force --no-progress --resume
+    $ fpstore dedup corpus.parquet clean.parquet --text-field text --id-field id --memory 4GiB --force --no-progress --resume
     """
     from fpstore.io.corpus import Chosen
     from fpstore.io.tables import renamed

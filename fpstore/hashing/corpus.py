@@ -41,7 +41,9 @@ class TextCorpus(Corpus):
         self._on_notice = on_notice
         self._read: list[Path] = []
         self.names = [str(path) for path in self._walk.paths]
-        self.bytes_total = sum(file.size for file in self._walk.files())
+        files = list(self._walk.files())
+        self.paths = [str(file.path) for file in files]
+        self.bytes_total = sum(file.size for file in files)
         self._tops = [path.resolve() for path in self._walk.paths]
         names = [top.name for top in self._tops]
         twice = next((name for name in names if names.count(name) > 1), None)

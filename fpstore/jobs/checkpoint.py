@@ -39,16 +39,17 @@ class Reused(NamedTuple):
 class PartWriter:
     """Writes a part, batch by batch; it is in the checkpoint when it is finished, as a whole.
 
-    A batch is a line of JSON that names its columns, and their bytes. The line ends with the CRC-32 of both, and the last line
-    tells how many batches there are.
+    The first line of JSON says which part of which job it is. A batch is a line that names its columns, and their bytes. Each
+    line ends with the CRC-32 of both, and the last line tells how many batches there are.
     """
 
-    def __init__(self, path: Path, on_end: Callable[[PartWriter], None]) -> None:
+    def __init__(self, path: Path, said: Mapping[str, object], on_end: Callable[[PartWriter], None]) -> None:
         self._path, self._temporary = path, path.with_suffix(TEMPORARY)
         self._on_end = on_end
         self._batches = 0
         with refusing(path):
             self._file: IO[bytes] | None = self._temporary.open("wb")
+        self._line(said)
 
     def append(self, columns: Arrays) -> None:
         """Write a batch.
@@ -61,6 +62,7 @@ class PartWriter:
             The job has ended.
         """
         arrays = {name: np.ascontiguousarray(column) for name, column in columns.items()}
+        assert all(array.dtype.str in KINDS for array in arrays.values())
         self._line({"columns": {name: [array.dtype.str, array.shape] for name, array in arrays.items()}}, *arrays.values())
         self._batches += 1
 
@@ -185,9 +187,12 @@ class Checkpoint:
 
     def write(self, name: str) -> PartWriter:
         """Begin a part; one of the same name is replaced when it is finished."""
-        writer = PartWriter(self.folder / f"{name}{PART}", self._writing.discard)
+        writer = PartWriter(self.folder / f"{name}{PART}", self._first_line(name), self._writing.discard)
         self._writing.add(writer)
         return writer
+
+    def _first_line(self, name: str) -> dict[str, object]:
+        return {"part": name, "job": zlib.crc32((self.folder / IDENTITY_FILE).read_bytes())}
 
     def names(self, beginning: str) -> list[str]:
         """Return the names of the parts that begin so, without the beginning, in order."""
@@ -217,7 +222,11 @@ class Checkpoint:
         """
         path = self.folder / f"{name}{PART}"
         batches = 0
+        if path.is_dir():
+            raise ValueError("a folder")
         with path.open("rb") as file, refusing(path):
+            if _read_line(file) != self._first_line(name):
+                raise ValueError("another part")
             while "columns" in (said := _read_line(file)):
                 yield said["columns"]
                 batches += 1

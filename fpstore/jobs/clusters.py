@@ -196,7 +196,7 @@ def _documents(snapshot: Snapshot) -> tuple[npt.NDArray[Any], Counts | None]:
     for _, some, numbers in snapshot.groups():
         if documents.dtype == np.uint32 and int(numbers.max()) >> HALF_BITS:
             documents = documents.astype(np.uint64)
-        documents[done : done + len(numbers)] = numbers[: count - done]
+        documents[done : done + len(numbers)] = numbers[: max(count - done, 0)]
         done += len(numbers)
         sizes.append(some.astype(np.uint32))
         single = single and len(some) == len(numbers)

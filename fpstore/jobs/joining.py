@@ -27,7 +27,8 @@ from fpstore.width import Distances, words_of
 BATCH_PAIRS = 1 << 18
 LEAST_ROWS = 1 << 15  # of a part of a table that a thread takes
 PARTS = 4  # of a sorted table for each thread
-TAG_BYTES, LINK_BYTES = 2, 8  # of a row of a sorted table, besides the row and a scratch array; of one whose links are searched
+TAG_BYTES = 2  # of a row of a sorted table, besides the row and a scratch array
+LINK_BYTES = 8  # of a row of a table that is searched as a whole
 UNBOUNDED = Resources(1 << 62, 1)
 
 
@@ -155,7 +156,7 @@ def _found(
     waiting: list[_Part] = []  # of tables that are sorted in spans: threads go on with the next table
     for number, spec in enumerate(design.tables):
         search = partial(start, number)
-        parts = _parts(sides, design.flips[number], resources, linked)
+        parts = _parts(sides, design.flips[number], resources)
         spans = saved.whole(number, 1 << spec.prefix_bits)
         if parts > 1:
             sorters = []
@@ -164,7 +165,8 @@ def _found(
         else:
             tables: list[SortedTable] = []
             if spans is None:
-                sorters = sorters or [TableSorter(side, linked, resources.memory // len(sides)) for side in sides]
+                room = resources.memory // len(sides) - (LINK_BYTES * rows if linked else 0)
+                sorters = sorters or [TableSorter(side, linked, room) for side in sides]
                 tables = [sorter.sorted(spec) for sorter in sorters]
                 spans = [Span(0, 1 << spec.prefix_bits)]
                 if threads > 1 and not linked:
@@ -225,12 +227,12 @@ class _Spans:
         return search(tables, span), partial(self._free.append, sorters)
 
 
-def _parts(sides: Sequence[Words], flips: int, resources: Resources, linked: bool) -> int:
+def _parts(sides: Sequence[Words], flips: int, resources: Resources) -> int:
     """Return in how many spans to sort a table: one where a pair may meet in buckets that differ."""
     if flips:
         return 1
     count = sum(map(len, sides))
-    row = 16 * words_of(sides[0]) + TAG_BYTES + (LINK_BYTES if linked else 0)
+    row = 16 * words_of(sides[0]) + TAG_BYTES
     least = min(resources.threads, max(count // LEAST_ROWS, 1))
     needed = count * row * resources.threads // max(resources.memory, 1)
     return max(least, needed + 1 if needed else 1)

@@ -191,7 +191,7 @@ def rows_of(snapshot: Snapshot, resources: Resources) -> tuple[Words, Resources]
     fits = held <= resources.memory // 2
     rows: Words = empty_rows(count, words) if fits else array_on_disk((count, words) if words > 1 else (count,), np.uint64)
     for done, piece in _pieces(snapshot, resources):
-        rows[done : done + len(piece)] = piece[: count - done]
+        rows[done : done + len(piece)] = piece[: max(count - done, 0)]
     return rows, resources._replace(memory=resources.memory - held) if fits else resources
 
 

@@ -57,7 +57,8 @@ class SavedSpans(Generic[C]):
         end = 0
         if self._kept is None:
             return None
-        for span in sorted(Span(*map(int, name.split("-"))) for name in self._kept.names(f"table-{number}-")):
+        names = [name.split("-") for name in self._kept.names(f"table-{number}-")]
+        for span in sorted(Span(*map(int, name)) for name in names if len(name) == 2 and all(map(str.isdecimal, name))):
             if span.first == end and self._count(self._kept, _name(number, span)):
                 spans.append(span)
                 end = span.end

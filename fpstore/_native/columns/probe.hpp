@@ -260,12 +260,12 @@ struct ColumnFlow {
     Lookup look{};
     look.table = static_cast<uint16_t>(table);
     if (most > static_cast<int>(t.bucket_bits)) most = static_cast<int>(t.bucket_bits);
-    for (int f = 0; f <= most; ++f)
+    for (int f = 0; f <= most; ++f) {
+      count = options.balance ? keep_from(table, f, count) : count;
       for (uint32_t mask = first_mask(static_cast<unsigned>(f)); mask < end; mask = next_mask(mask, end))
         for (size_t i = 0; i < count; ++i) {
           look.query = static_cast<uint32_t>(heads[i] & (kTogether - 1));
           const int16_t* const own = thresholds_of(look.query);
-          if (own[table] < f) continue;
           const unsigned limit = static_cast<unsigned>(own[table] + own[next] + 1 - f);  // not negative: a threshold is at least -1
           look.limit = static_cast<uint8_t>(limit < kTagBits ? limit : kTagBits);
           look.bucket = static_cast<uint32_t>(t.bucket_bits ? heads[i] >> (64 - t.bucket_bits) : 0) ^ mask;
@@ -274,7 +274,16 @@ struct ColumnFlow {
           const Status status = add(look);
           if (__builtin_expect(status != Status::ok, 0)) return status;
         }
+    }
     return Status::ok;
+  }
+
+  // Keeps the heads of the queries whose threshold in a table is at least f; returns how many.
+  size_t keep_from(unsigned table, int f, size_t count) {
+    size_t kept = 0;
+    for (size_t i = 0; i < count; ++i)
+      if (thresholds_of(static_cast<uint32_t>(heads[i] & (kTogether - 1)))[table] >= f) heads[kept++] = heads[i];
+    return kept;
   }
 
   // Chooses the thresholds of each of some queries.

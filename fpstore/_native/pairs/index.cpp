@@ -42,7 +42,7 @@ void name_sets(Number* parents, uint64_t count) {
   for (uint64_t i = 0; i < count; ++i) parents[i] = parents[parents[i]];  // the parent comes before, and has its name
 }
 
-void find_places(const RowIndex& index, const uint64_t* rows, uint64_t count, uint64_t* places) {
+bool find_places(const RowIndex& index, const uint64_t* rows, uint64_t count, uint64_t* places) {
   constexpr uint64_t kTogether = 32;  // rows whose memory is fetched at the same time
   const unsigned words = index.words;
   const auto bucket_of = [&](uint64_t i) { return index.bits ? rows[i * words] >> (64 - index.bits) : 0; };
@@ -66,9 +66,11 @@ void find_places(const RowIndex& index, const uint64_t* rows, uint64_t count, ui
         if (less(middle, rows + j * words)) low = middle + 1;
         else high = middle;
       }
+      if (low == index.count || memcmp(index.rows + low * words, rows + j * words, 8 * words)) return false;
       places[j] = low;
     }
   }
+  return true;
 }
 
 template void unite(uint32_t*, const uint64_t*, const uint64_t*, uint64_t);

@@ -20,6 +20,7 @@ struct LinkFlow {
   PairSink* sink;
   Pace pace;
   Row* all;
+  unsigned upper = 0;  // the bits of the upper part of a tag, where a large bucket is split
 
   // Takes the next row that asks: one that was reached, or a new start; false when there is none.
   bool next() {
@@ -129,7 +130,7 @@ struct LinkFlow {
         const unsigned a = first_of(left[i]), b = first_of(right[i]);
         if (a == b) continue;
         set[a < b ? b : a] = static_cast<uint16_t>(a < b ? a : b);
-        add(one, difference);
+        if (!linked_before(table.tags[start + left[i]], table.tags[start + right[i]])) add(one, difference);
       }
       seen += count;
       if (seen > kManyPairs * n && row < n) return false;
@@ -175,7 +176,7 @@ struct LinkFlow {
         const uint64_t place = first + near[--count];
         const Row difference = row ^ all[place];
         if (ones(difference) > table.radius) continue;
-        add(row, difference);
+        if (!linked_before(tag, table.tags[place])) add(row, difference);
         exchange(place, --at.live);
       }
     }
@@ -193,6 +194,7 @@ struct LinkFlow {
   // are put in the order of the one part and then of the other, and each group of rows that have the same part is linked.
   bool link_split(uint64_t start, uint64_t n) {
     const unsigned bits = part_bits(n);
+    upper = table.tag_mask & ((1u << bits) - 1) << (kTagBits - bits);
     for (; at.part < 2; ++at.part, at.group = 0, at.grouped = false) {
       if (!at.grouped) bring_together(start, n, bits);
       at.grouped = true;
@@ -204,6 +206,9 @@ struct LinkFlow {
     at.part = 0;
     return true;
   }
+
+  // Whether rows with these tags met by the upper part of them already, which connects them.
+  bool linked_before(unsigned tag, unsigned other) const { return at.part && !((tag ^ other) & upper); }
 
   // Puts the rows and tags of a bucket in the order of a part of the tags.
   void bring_together(uint64_t start, uint64_t n, unsigned bits) {

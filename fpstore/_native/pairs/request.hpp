@@ -144,8 +144,8 @@ struct RowIndex {
   const uint64_t* starts;  // 2^bits + 1
 };
 
-// The places of some rows among ascending ones, of which they are.
-void find_places(const RowIndex& index, const uint64_t* rows, uint64_t count, uint64_t* places);
+// The places of some rows among ascending ones; false when one is not among them.
+bool find_places(const RowIndex& index, const uint64_t* rows, uint64_t count, uint64_t* places);
 // Lets each parent be the least member of its set.
 template <class Number>
 void name_sets(Number* parents, uint64_t count);

@@ -1,4 +1,5 @@
 // Joins of sorted rows: the pairs within a radius.
+#include <atomic>
 #include <memory>
 
 #include "columns/column_header.hpp"
@@ -59,15 +60,27 @@ void check_table(const SomeRows& rows, const Words& starts, const SomeTags& tags
 
 uint16_t tag_mask_of(unsigned tag_bits) { return static_cast<uint16_t>(0xFFFFu << (kTagBits - tag_bits)); }
 
+// Held while an object works without the interpreter's lock: a second thread is refused.
+struct InUse {
+  std::atomic<bool>& busy;
+  explicit InUse(std::atomic<bool>& flag) : busy(flag) {
+    if (busy.exchange(true)) throw nb::value_error("another thread is using it");
+  }
+  ~InUse() { busy = false; }
+};
+
 // What a join and a search for links share: pairs come in batches, until there are no more.
 struct Batches {
   unsigned words = 1;
   bool done = false, stopped = false;
+  std::atomic<bool> busy{false};
 
   // (a, b, distances) of about so many pairs at most.
   template <class Add>
   nb::tuple more(size_t room, const Stop* stop, Add add) {
+    const InUse used(busy);
     if (stopped) throw nb::value_error("it was stopped: what it had found is lost");
+    if (room >> 32) throw nb::value_error("room for too many pairs");
     room = std::max<size_t>(room, kTagsAtOnce);
     Buffer<uint64_t> a(room * words), b(room * words);
     Buffer<uint16_t> distances(room);
@@ -221,6 +234,7 @@ struct Sets {
   std::vector<uint32_t> few;
   std::vector<uint64_t> many;
   uint64_t count;
+  std::atomic<bool> busy{false};
 
   explicit Sets(uint64_t n) : count(n) {
     if (n <= UINT32_MAX) few.resize(n);
@@ -230,6 +244,7 @@ struct Sets {
   }
 
   void unite_all(Words a, Words b) {
+    const InUse used(busy);
     if (a.size() != b.size()) throw nb::value_error("columns of different lengths");
     for (size_t i = 0; i < a.size(); ++i)
       if (a.data()[i] >= count || b.data()[i] >= count) throw nb::index_error("no such number");
@@ -240,6 +255,7 @@ struct Sets {
 
   // The least number of the set of each; the sets end with it.
   nb::object names() {
+    const InUse used(busy);
     const uint64_t n = count;
     count = 0;
     {
@@ -278,10 +294,12 @@ struct Index {
   nb::object places(Rows some) {
     need_words(some, index.words);
     Buffer<uint64_t> out(count_of(some));
+    bool found;
     {
       ReleasedGil released;
-      find_places(index, some.data(), count_of(some), out.get());
+      found = find_places(index, some.data(), count_of(some), out.get());
     }
+    if (!found) throw nb::value_error("a row is not among them");
     return out.array(count_of(some));
   }
 };

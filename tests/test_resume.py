@@ -293,6 +293,17 @@ def test_usage(folder):
     assert not Path("fresh.tsv.resume").exists()
 
 
+@pytest.fixture
+def signals_as_before():
+    """Restore the signals: a program that was interrupted leaves them ignored, because it is about to end."""
+    numbers = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+    handlers = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, handlers, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("signals_as_before")
 def test_an_interrupt_says_how_to_go_on(folder, monkeypatch, capsys):
     monkeypatch.setattr("fpstore.jobs.pairs.join_design", lambda *_: signal.raise_signal(signal.SIGINT))
     with pytest.raises(SystemExit) as ended:

@@ -140,7 +140,7 @@ def test_a_job_that_is_killed_goes_on(folder, job):
         assert outputs(name) == expected
         assert not list(Path().glob("*.resume"))
         if call > 1:
-            assert "goes on with what was done before" in again.stderr
+            assert "is not done again" in again.stderr
             before.append(resumed(again.stderr.partition("resumed: ")[2]))
     done = [sum(found for found, _ in one) for one in before]
     assert done == sorted(done)
@@ -287,7 +287,7 @@ def test_usage(folder):
     assert killed([*command("pairs", "p"), "--resume"], 4)
     note = run(*command("pairs", "p"))
     assert note.exit_code == 0
-    assert "p.tsv.resume has what was done before; --resume goes on with it" in note.stderr
+    assert "p.tsv.resume is of a job that did not end; --resume goes on with it" in note.stderr
     assert Path("p.tsv.resume/job.json").exists()
     fine(*command("pairs", "fresh"), "--quiet")
     assert not Path("fresh.tsv.resume").exists()

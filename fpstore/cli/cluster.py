@@ -6,20 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fpstore.cli.job_options import JobOptions, job_options
 from fpstore.cli.options import (
     Talk,
-    json_option,
-    memory_option,
-    output_option,
     pair_radius_option,
-    rename_option,
     store_argument,
     talk_options,
-    threads_option,
 )
 from fpstore.cli.output import count
 from fpstore.cli.progress import Bars
-from fpstore.cli.resume import folder_of, resume_option, resuming
+from fpstore.cli.resume import resuming
 from fpstore.cli.verb import Verb
 from fpstore.jobs.choices import GROUPINGS, REPRESENTATIVES
 
@@ -48,24 +44,14 @@ COLUMNS = ("id", "cluster", "representative")
     help="The first document stored (of integer ids, the least), the one with the smallest id, or the one nearest to the "
     "majority of the fingerprints.",
 )
-@output_option("Where to write: .tsv, .csv, .jsonl or .parquet")
-@json_option
-@rename_option
-@memory_option
-@threads_option
-@resume_option
+@job_options
 @talk_options
 def cluster(
     store: str,
     radius: int | None,
     group: str,
     representative: str,
-    output: str,
-    as_json: bool,
-    names: dict[str, str],
-    memory: str | None,
-    threads: int | None,
-    resume: bool,
+    options: JobOptions,
     talk: Talk,
 ) -> None:
     """Find the clusters of near-duplicates: documents that pairs within the radius connect, also in chains.
@@ -83,12 +69,12 @@ def cluster(
     from fpstore.jobs.clusters import asked_of, clusters_of
     from fpstore.jobs.store_job import job_of
 
-    folder = folder_of(output, resume, talk)
+    folder = options.folder(talk)
     with fpstore.open(store) as opened, Bars(talk.bars) as bars:
-        job = job_of(opened, radius, memory, threads, bars)
+        job = job_of(opened, radius, options.memory, options.threads, bars)
         asked = asked_of(job.radius, group, representative)
         keeping = resuming(folder, lambda: {"job": "clusters", **asked._asdict(), **job.said}, talk)
-        with keeping as kept, listing_writer(output, as_json, names) as writer:
+        with keeping as kept, listing_writer(options.output, options.as_json, options.names) as writer:
             found = clusters_of(job.snapshot, asked, job.resources, kept)
             write_listing(found, writer, bars)
     talk.note(summary(found))

@@ -8,25 +8,21 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fpstore.cli.job_options import JobOptions, job_options
 from fpstore.cli.options import (
     ROW_PARAMETERS,
     Rows,
     Talk,
-    json_option,
-    memory_option,
-    output_option,
     pair_radius_option,
     refuse,
-    rename_option,
     row_options,
     store_argument,
     talk_options,
-    threads_option,
 )
 from fpstore.cli.output import count
 from fpstore.cli.pairs import pairs_writer, write_pairs
 from fpstore.cli.progress import Bars
-from fpstore.cli.resume import folder_of, resume_option, resuming
+from fpstore.cli.resume import resuming
 from fpstore.cli.verb import Verb
 from fpstore.format.manifest import is_store
 
@@ -40,24 +36,14 @@ if TYPE_CHECKING:
 @click.argument("other", metavar="OTHER")
 @pair_radius_option
 @row_options
-@output_option("Where to write: .tsv, .csv, .jsonl or .parquet")
-@json_option
-@rename_option
-@memory_option
-@threads_option
-@resume_option
+@job_options
 @talk_options
 def join(
     store: str,
     other: str,
     radius: int | None,
     rows: Rows,
-    output: str,
-    as_json: bool,
-    names: dict[str, str],
-    memory: str | None,
-    threads: int | None,
-    resume: bool,
+    options: JobOptions,
     talk: Talk,
 ) -> None:
     """Find all pairs of a stored document and one of another store or file, within the radius.
@@ -79,7 +65,7 @@ def join(
     from fpstore.jobs.store_job import job_of, side_of
     from fpstore.width import Width
 
-    folder = folder_of(output, resume, talk)
+    folder = options.folder(talk)
     with ExitStack() as stack:
         opened = stack.enter_context(fpstore.open(store))
         theirs: Store | Reader
@@ -89,9 +75,9 @@ def join(
         else:
             theirs = open_reader(other, width=Width(opened.width, stored=True), **rows.arguments)
         bars = stack.enter_context(Bars(talk.bars))
-        job = job_of(opened, radius, memory, threads, bars)
+        job = job_of(opened, radius, options.memory, options.threads, bars)
         side, said = side_of(opened, theirs)
         keeping = resuming(folder, lambda: {**job.said, **said()}, talk)
-        with keeping as kept, pairs_writer(output, as_json, opened.width, names) as writer:
+        with keeping as kept, pairs_writer(options, opened.width) as writer:
             found = sum(write_pairs(join_of(job.snapshot, side, job.radius, job.resources, kept), writer))
     talk.note(count(found, "pair") + " of fingerprints")

@@ -9,20 +9,16 @@ from typing import TYPE_CHECKING
 import click
 import numpy as np
 
+from fpstore.cli.job_options import JobOptions, job_options
 from fpstore.cli.options import (
     Talk,
-    json_option,
-    memory_option,
-    output_option,
     pair_radius_option,
-    rename_option,
     store_argument,
     talk_options,
-    threads_option,
 )
 from fpstore.cli.output import count
 from fpstore.cli.progress import Bars
-from fpstore.cli.resume import folder_of, resume_option, resuming
+from fpstore.cli.resume import resuming
 from fpstore.cli.verb import Verb
 
 if TYPE_CHECKING:
@@ -39,23 +35,13 @@ COLUMNS = ("a", "b", "distance", "id_a", "id_b")
 @click.option(
     "--duplicates", is_flag=True, help="Also write each two documents with the same fingerprint, first and at distance 0."
 )
-@output_option("Where to write: .tsv, .csv, .jsonl or .parquet")
-@json_option
-@rename_option
-@memory_option
-@threads_option
-@resume_option
+@job_options
 @talk_options
 def pairs(
     store: str,
     radius: int | None,
     duplicates: bool,
-    output: str,
-    as_json: bool,
-    names: dict[str, str],
-    memory: str | None,
-    threads: int | None,
-    resume: bool,
+    options: JobOptions,
     talk: Talk,
 ) -> None:
     """Find all pairs of documents whose fingerprints differ in at least one bit, and in at most so many.
@@ -76,11 +62,11 @@ def pairs(
     from fpstore.jobs.pairs import pairs_of
     from fpstore.jobs.store_job import job_of
 
-    folder = folder_of(output, resume, talk)
+    folder = options.folder(talk)
     with fpstore.open(store) as opened, Bars(talk.bars) as bars:
-        job = job_of(opened, radius, memory, threads, bars)
+        job = job_of(opened, radius, options.memory, options.threads, bars)
         said = {"job": "pairs", "duplicates": duplicates, **job.said}
-        with resuming(folder, lambda: said, talk) as kept, pairs_writer(output, as_json, opened.width, names) as writer:
+        with resuming(folder, lambda: said, talk) as kept, pairs_writer(options, opened.width) as writer:
             found, shared = write_pairs(pairs_of(job.snapshot, job.radius, job.resources, duplicates, kept), writer)
         same = len(opened.ids) - len(opened)
     told = f"{count(found, 'pair')} of fingerprints"
@@ -91,11 +77,12 @@ def pairs(
     talk.note(told)
 
 
-def pairs_writer(output: str, as_json: bool, width: int, names: dict[str, str]) -> Writer:
+def pairs_writer(options: JobOptions, width: int) -> Writer:
     """Open a file for a row per pair of ids, with other names for some of its columns."""
     from fpstore.io import open_writer
 
-    return open_writer(output, format="jsonl" if as_json else None, columns=COLUMNS, width=width, names=names)
+    form = "jsonl" if options.as_json else None
+    return open_writer(options.output, format=form, columns=COLUMNS, width=width, names=options.names)
 
 
 def write_pairs(batches: Generator[Pairs, None, None], writer: Writer) -> tuple[int, int]:

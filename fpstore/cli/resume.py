@@ -32,7 +32,7 @@ def folder_of(output: str, wanted: bool, talk: Talk) -> Path | None:
         return None
     folder = Path(f"{output.rstrip('/')}{SUFFIX}")
     if not wanted and folder.is_dir():
-        talk.note(f"{shown(str(folder))} has what was done before; --resume goes on with it")
+        talk.note(f"{shown(str(folder))} is of a job that did not end; --resume goes on with it")
     return folder if wanted else None
 
 
@@ -48,7 +48,7 @@ def resuming(folder: Path | None, said: Callable[[], Said], talk: Talk) -> Itera
     try:
         with Checkpoint(folder.absolute(), said()) as kept:
             if kept.resumed:
-                talk.note(f"{shown(str(folder))}: goes on with what was done before")
+                talk.note(f"{shown(str(folder))}: what is finished in it is not done again")
             yield kept
     except (Interrupted, KeyboardInterrupt) as error:
         interrupted = error if isinstance(error, Interrupted) else Interrupted(signal.SIGINT)

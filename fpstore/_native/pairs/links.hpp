@@ -62,22 +62,29 @@ struct LinkFlow {
     }
     const uint64_t start = table.starts[bucket];
     if (at.upto == start) return !pace.stopped(kBucketWork);
+    return compare(start, limit, [&](uint64_t place) { reach(bucket, place); });
+  }
+
+  // Compares the row that asks with those from the start to at.upto, and lets `reached` move each that is near; false when it did not
+  // end.
+  template <class Reached>
+  bool compare(uint64_t start, unsigned limit, const Reached& reached) {
     const Row row = all[at.row];
     const unsigned tag = table.tags[at.row];
     uint16_t near[kTagsAtOnce];
-    while (at.upto > start) {
-      const uint64_t n = at.upto - start < kTagsAtOnce ? at.upto - start : kTagsAtOnce, first = at.upto - n;
+    for (uint64_t n; at.upto > start; at.upto -= n) {
+      n = at.upto - start < kTagsAtOnce ? at.upto - start : kTagsAtOnce;
       if (sink->room - sink->count < n || pace.stopped(n + kBucketWork)) return false;
+      const uint64_t first = at.upto - n;
       unsigned count = Isa::near_tags(reinterpret_cast<const uint8_t*>(table.tags + first), static_cast<unsigned>(n), tag, table.tag_mask,
                                       limit, near);
       while (count) {
         const uint64_t place = first + near[--count];
         const Row difference = row ^ all[place];
         if (ones(difference) > table.radius) continue;
-        add(row, difference);
-        reach(bucket, place);
+        if (!linked_before(tag, table.tags[place])) add(row, difference);
+        reached(place);
       }
-      at.upto = first;
     }
     return true;
   }
@@ -155,31 +162,9 @@ struct LinkFlow {
         at.upto = at.live;
         at.asking = true;
       }
-      if (!ask_group(start, limit)) return false;
+      if (!compare(start, limit, [&](uint64_t place) { exchange(place, --at.live); })) return false;
     }
     at.searching = false;
-    return true;
-  }
-
-  // Compares the row that asks with those of the group that were not reached, from the last to the first, as `ask` does.
-  bool ask_group(uint64_t start, unsigned limit) {
-    const Row row = all[at.row];
-    const unsigned tag = table.tags[at.row];
-    uint16_t near[kTagsAtOnce];
-    for (uint64_t n; at.upto > start; at.upto -= n) {
-      n = at.upto - start < kTagsAtOnce ? at.upto - start : kTagsAtOnce;
-      if (sink->room - sink->count < n || pace.stopped(n + kBucketWork)) return false;
-      const uint64_t first = at.upto - n;
-      unsigned count = Isa::near_tags(reinterpret_cast<const uint8_t*>(table.tags + first), static_cast<unsigned>(n), tag, table.tag_mask,
-                                      limit, near);
-      while (count) {
-        const uint64_t place = first + near[--count];
-        const Row difference = row ^ all[place];
-        if (ones(difference) > table.radius) continue;
-        if (!linked_before(tag, table.tags[place])) add(row, difference);
-        exchange(place, --at.live);
-      }
-    }
     return true;
   }
 

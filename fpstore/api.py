@@ -13,7 +13,7 @@ from fpstore.care.reports import RepairReport
 from fpstore.design.families import check_design
 from fpstore.design.tables import TableSpec
 from fpstore.errors import FormatVersionError, InputError
-from fpstore.jobs.checkpoint import kept_while
+from fpstore.jobs.checkpoint import checkpoint_in
 from fpstore.jobs.clusters import Deduplication
 from fpstore.resources import Resources, parse_memory, parse_size, parse_threads
 from fpstore.store import Store
@@ -283,19 +283,20 @@ def dedup(
     (array([0, 2]), [['a', 'b']])
     """
     from fpstore.io.corpus import Chosen
+    from fpstore.jobs.choices import Rules
     from fpstore.jobs.corpora import open_corpus
-    from fpstore.jobs.dedup import Rules, check_output, chosen_columns, find_duplicates, kept_of, making_of, resume_folder
+    from fpstore.jobs.dedup import beside, check_output, chosen_columns, dedup_job, find_duplicates, kept_of
 
     check_progress(progress)
     how = Chosen(id=id, score=score, width=check_width(width))
     chosen = chosen_columns(replace(how, decimal=decimal, signed=signed), text, fingerprint)
-    making = making_of(chosen, Rules(radius, keep, group, unknown), fingerprinter)
+    job = dedup_job(chosen, Rules(radius, keep, group, unknown), fingerprinter)
     corpus = open_corpus(source, text is True)
     target = None if output is None else check_output(output, corpus, check_flag(overwrite, "overwrite"))
     resources = Resources(parse_memory(memory), parse_threads(threads), progress)
-    folder = None if resume is None else resume_folder(check_path(resume, "resume"), corpus.names)
-    with kept_while(folder, lambda: making.said(corpus)) as kept:
-        found = find_duplicates(corpus, making, resources, kept)
+    folder = None if resume is None else beside(corpus, check_path(resume, "resume"))
+    with checkpoint_in(folder, lambda: job.identity(corpus)) as kept:
+        found = find_duplicates(corpus, job, resources, kept)
         if target is not None:
             corpus.copy(found.kept, target, progress)
     return Deduplication(kept_of(corpus, found.kept), found.clusters, found.unknown)

@@ -78,11 +78,15 @@ def differs(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 def lists_of(lims: Lims) -> npt.NDArray[np.intp]:
     """Return for each element of a column of lists the number of its list."""
-    out = np.empty(int(lims[-1]), np.intp)
+    return repeated(np.arange(len(lims) - 1), lims)
+
+
+def repeated(values: npt.NDArray[Any], lims: Lims) -> npt.NDArray[Any]:
+    """Return a value for each list as often as the list has elements."""
+    out = np.empty(int(lims[-1]), values.dtype)
     for lists in spans_of_lists(lims):
-        out[lims[lists.start] : lims[lists.stop]] = np.repeat(
-            np.arange(lists.start, lists.stop), np.diff(lims[lists.start : lists.stop + 1])
-        )
+        sizes = np.diff(lims[lists.start : lists.stop + 1])
+        out[lims[lists.start] : lims[lists.stop]] = np.repeat(values[lists], sizes)
     return out
 
 
@@ -138,7 +142,7 @@ def _sorted_with_places(rows: Words) -> Words:
     return pairs
 
 
-def distinct_of_many(rows: Words) -> tuple[Words, npt.NDArray[np.intp]]:
+def distinct_places(rows: Words) -> tuple[Words, npt.NDArray[np.intp]]:
     """Return the distinct rows, ascending, and for each row which of them it is."""
     pairs, words = _sorted_with_places(rows), words_of(rows)
     sorted_rows = pairs[:, 0] if words == 1 else pairs[:, :words]

@@ -36,9 +36,9 @@ from fpstore.errors import ClosedStoreError, FpstoreError, InputError, NotStored
 from fpstore.io import check_fingerprint, check_fingerprints, check_id, check_ids
 from fpstore.io.check import is_one
 from fpstore.jobs.between import join_of
-from fpstore.jobs.checkpoint import Said
-from fpstore.jobs.clusters import Clusters, asked_of, clusters_of
-from fpstore.jobs.pairs import Pairs, pairs_of
+from fpstore.jobs.checkpoint import JobIdentity
+from fpstore.jobs.clusters import Clusters, clusters_of, grouping_of
+from fpstore.jobs.pairs import Pairs, pairs_identity, pairs_of
 from fpstore.jobs.store_job import job_of, side_of
 from fpstore.query.advice import scan_advice, warn
 from fpstore.query.ids import IdLookup, Ids, fingerprints_of, number_of, numbers_of
@@ -147,10 +147,10 @@ class Store:
             self._check()
         return self._tracker.snapshot()
 
-    def stated(self) -> tuple[Snapshot, Said]:
+    def identified_snapshot(self) -> tuple[Snapshot, JobIdentity]:
         """Return the :meth:`snapshot`, and what tells this state from any other."""
         self._check()
-        return self._tracker.stated() if self._writer is None else self._writer.stated()
+        return self._tracker.identified_snapshot() if self._writer is None else self._writer.identified_snapshot()
 
     # What it is
 
@@ -526,7 +526,7 @@ class Store:
         job = job_of(self, radius, memory, threads, progress)
         duplicates = check_flag(duplicates, "duplicates")
         work = partial(pairs_of, job.snapshot, job.radius, job.resources, duplicates)
-        return job.iterated(resume, {"job": "pairs", "duplicates": duplicates}, work)
+        return job.iterated(resume, pairs_identity(duplicates), work)
 
     def clusters(
         self,
@@ -577,9 +577,8 @@ class Store:
         [['a', 'b', 'c']]
         """
         job = job_of(self, radius, memory, threads, progress)
-        asked = asked_of(job.radius, group, representative)
-        said = {"job": "clusters", **asked._asdict()}
-        return job.done(resume, said, partial(clusters_of, job.snapshot, asked, job.resources))
+        grouping = grouping_of(job.radius, group, representative)
+        return job.done(resume, grouping.identity(), partial(clusters_of, job.snapshot, grouping, job.resources))
 
     def join(
         self,
@@ -626,9 +625,9 @@ class Store:
         [(8, 8, 0), (8, 11, 2)]
         """
         job = job_of(self, radius, memory, threads, progress)
-        side, said = side_of(self, other, ids)
+        side, identity = side_of(self, other, ids)
         work = partial(join_of, job.snapshot, side, job.radius, job.resources)
-        return job.iterated(resume, {} if resume is None else said(), work)
+        return job.iterated(resume, {} if resume is None else identity(), work)
 
     # Changing
 

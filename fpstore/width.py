@@ -213,12 +213,6 @@ def distinct(rows: Words) -> Words:
     return _rows_again(np.unique(comparable(rows)), rows)
 
 
-def distinct_places(rows: Words) -> tuple[Words, npt.NDArray[np.intp]]:
-    """Return the distinct rows, ascending, and for each row which of them it is."""
-    values, places = np.unique(comparable(rows), return_inverse=True)
-    return _rows_again(values, rows), places
-
-
 def distinct_counts(rows: Words) -> tuple[Words, npt.NDArray[np.intp]]:
     """Return the distinct rows, ascending, and how often each occurs."""
     values, counts = np.unique(comparable(rows), return_counts=True)

@@ -98,6 +98,8 @@ def imports(path):
             for alias in node.names:
                 full = f"{node.module}.{alias.name}"
                 yield (full if full in MODULES else node.module), node.lineno, id(node) in top
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "import_package":
+            yield ast.literal_eval(node.args[0]), node.lineno, False
 
 
 def unit(module):
@@ -124,7 +126,9 @@ def test_imports_point_down():
                 assert LEVEL[unit(module)] < LEVEL[own], f"{relative(path)}:{line} imports {module}"
 
 
-@pytest.mark.parametrize("package", ["io", "hashing", "cli", "disk", "design", "format", "query", "building", "change", "care"])
+@pytest.mark.parametrize(
+    "package", ["io", "hashing", "cli", "disk", "design", "format", "query", "building", "change", "care", "jobs"]
+)
 def test_packages_have_no_cycles(package):
     graph = {
         module_name(path): {m for m, _, _ in imports(path) if m.startswith(f"fpstore.{package}")}

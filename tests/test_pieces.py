@@ -52,7 +52,7 @@ def test_like_numpy(piece, rng, count):
 def test_distinct_rows(piece, rng, words, count):
     shape = count if words == 1 else (count, words)
     rows = rng.choice(np.array([0, 1, 2**63, 2**64 - 1], np.uint64), shape)
-    distinct, which = pieces.distinct_of_many(rows)
+    distinct, which = pieces.distinct_places(rows)
     wanted, numbers = np.unique(rows.reshape(count, words), axis=0, return_inverse=True)
     assert distinct.reshape(-1, words).tolist() == wanted.tolist()
     assert which.tolist() == numbers.reshape(-1).tolist()

@@ -232,7 +232,12 @@ def test_the_kernel_refuses_what_is_no_table():
         (_kernel.Linking, linking),
         (_kernel.PairJoin, join),
     ):  # nothing is converted: what is written would be lost
-        for place, other in ((0, rows.astype(np.int64)), (2, tags.astype(np.int32))):
+        for place, other in (
+            (0, rows.astype(np.int64)),
+            (2, tags.astype(np.int32)),
+            (3, identity.astype(int)),
+            (4, mask.astype(int)),
+        ):
             with pytest.raises(TypeError):
                 make(*(other if at == place else argument for at, argument in enumerate(arguments)))
     with pytest.raises(IndexError):

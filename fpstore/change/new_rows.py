@@ -13,9 +13,10 @@ from fpstore.aliases import Bytes, Words
 from fpstore.errors import InputError
 from fpstore.format.dictionary import NO_NUMBER
 from fpstore.format.record import IN_BASE, REMOVE, WIPE, Change, Row, Totals
+from fpstore.pieces import distinct_places
 from fpstore.query.delta import ABSENT, PRESENT
 from fpstore.query.snapshot import Snapshot
-from fpstore.width import comparable, distinct_places, equal, order_of, row_of_number
+from fpstore.width import comparable, equal, order_of, row_of_number
 
 KIND_WORDS = {"row": "row numbers or other integers", "integer": "integers", "string": "strings"}
 

@@ -329,10 +329,10 @@ class StoreWriter:
             "merging": self.merging.under_way is not None,
         }
 
-    def stated(self) -> tuple[Snapshot, dict[str, object]]:
-        """Return the current snapshot and what tells its state from any other, as `Tracker.stated` does."""
+    def identified_snapshot(self) -> tuple[Snapshot, dict[str, object]]:
+        """Return the current snapshot and what tells its state from any other, as `Tracker.identified_snapshot` does."""
         with self.committer.turn:
-            return self.committer.tracker.stated(self.committer.log.number)
+            return self.committer.tracker.identified_snapshot(self.committer.log.number)
 
     def close(self) -> None:
         """Make all changes durable, and release the lock."""

@@ -12,6 +12,7 @@ from fpstore.cli.options import (
     pair_radius_option,
     store_argument,
     talk_options,
+    usage_errors,
 )
 from fpstore.cli.output import count
 from fpstore.cli.progress import Bars
@@ -66,16 +67,16 @@ def cluster(
     $ fpstore cluster crawl.fps --output clusters.tsv --resume
     """
     import fpstore
-    from fpstore.jobs.clusters import asked_of, clusters_of
+    from fpstore.jobs.clusters import clusters_of, grouping_of
     from fpstore.jobs.store_job import job_of
 
     folder = options.folder(talk)
     with fpstore.open(store) as opened, Bars(talk.bars) as bars:
         job = job_of(opened, radius, options.memory, options.threads, bars)
-        asked = asked_of(job.radius, group, representative)
-        keeping = resuming(folder, lambda: {"job": "clusters", **asked._asdict(), **job.said}, talk)
+        grouping = grouping_of(job.radius, group, representative)
+        keeping = resuming(folder, lambda: {**grouping.identity(), **job.identity}, talk)
         with keeping as kept, listing_writer(options.output, options.as_json, options.names) as writer:
-            found = clusters_of(job.snapshot, asked, job.resources, kept)
+            found = clusters_of(job.snapshot, grouping, job.resources, kept)
             write_listing(found, writer, bars)
     talk.note(summary(found))
 
@@ -84,7 +85,8 @@ def listing_writer(output: str, as_json: bool, names: dict[str, str]) -> Writer:
     """Open a file for a row per document in a cluster, with other names for some of its columns."""
     from fpstore.io import open_writer
 
-    return open_writer(output, format="jsonl" if as_json else None, columns=COLUMNS, names=names)
+    with usage_errors():
+        return open_writer(output, format="jsonl" if as_json else None, columns=COLUMNS, names=names)
 
 
 def write_listing(found: Clusters, writer: Writer, bars: Bars) -> None:

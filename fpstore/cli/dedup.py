@@ -21,13 +21,14 @@ from fpstore.cli.options import (
     rename_option,
     talk_options,
     threads_option,
+    usage_errors,
     width_option,
 )
 from fpstore.cli.output import count, print_json, print_table, shown, some_ids
 from fpstore.cli.progress import Bars
 from fpstore.cli.resume import folder_of, resume_option, resuming
 from fpstore.cli.verb import Verb
-from fpstore.jobs.choices import GROUPINGS, KEPT, UNKNOWN
+from fpstore.jobs.choices import GROUPINGS, KEPT, UNKNOWN, Rules
 
 if TYPE_CHECKING:
     from fpstore.jobs.dedup import Duplicates
@@ -49,16 +50,6 @@ class CorpusColumns:
     signed: bool
 
 
-@dataclasses.dataclass(frozen=True)
-class Which:
-    """What a duplicate is, and which of them is kept: see `fpstore.dedup`."""
-
-    radius: int
-    keep: str
-    group: str
-    unknown: str
-
-
 columns_options = grouped(
     "columns",
     CorpusColumns,
@@ -70,9 +61,9 @@ columns_options = grouped(
     click.option("--decimal", is_flag=True, help="Fingerprints in text are decimal, not hexadecimal."),
     click.option("--signed", is_flag=True, help="Signed integers are read as the bits of fingerprints."),
 )
-which_options = grouped(
-    "which",
-    Which,
+rule_options = grouped(
+    "rules",
+    Rules,
     click.option(
         "-r", "--radius", type=types.RADIUS, default=3, show_default=True, metavar="N",
         help="Largest distance of near-duplicates, in bits.",
@@ -97,7 +88,7 @@ which_options = grouped(
 @click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
 @click.argument("output", metavar="OUTPUT")
 @columns_options
-@which_options
+@rule_options
 @width_option
 @shingle_options
 @suffix_option
@@ -115,7 +106,7 @@ def dedup(
     inputs: Sequence[str],
     output: str,
     columns: CorpusColumns,
-    which: Which,
+    rules: Rules,
     width: int,
     shingles: Shingles,
     suffix: Sequence[str],
@@ -143,7 +134,7 @@ def dedup(
     from fpstore.io.corpus import Chosen
     from fpstore.io.tables import renamed
     from fpstore.jobs.corpora import open_corpus
-    from fpstore.jobs.dedup import Rules, check_output, chosen_columns, find_duplicates, making_of, resume_folder
+    from fpstore.jobs.dedup import beside, check_output, chosen_columns, dedup_job, find_duplicates
     from fpstore.resources import Resources, parse_memory, parse_threads
     from fpstore.width import check_width
 
@@ -155,30 +146,31 @@ def dedup(
         refuse({"suffix"}, "is for folders of texts: with --text")
     if clusters is None:
         refuse({"names"}, "is for the columns of --clusters")
-    renamed(COLUMNS, names)  # an error of theirs is told before the work
+    maker = None if columns.fingerprint_field else shingles.fingerprinter()
     how = Chosen(None, None, columns.id_field, columns.score_field, check_width(width), columns.decimal, columns.signed)
-    chosen = chosen_columns(how, columns.text or columns.text_field, columns.fingerprint_field)
+    with usage_errors():
+        renamed(COLUMNS, names)  # told before the work
+        chosen = chosen_columns(how, columns.text or columns.text_field, columns.fingerprint_field)
+        job = dedup_job(chosen, rules, maker)
     notices = Notices()
     corpus = open_corpus(inputs, columns.text, list(suffix) or None, notices)
     target = check_output(output, corpus, force)
     listing = None if clusters is None else check_output(clusters, corpus, force, of_rows=False)
     if listing == target:
         raise click.UsageError("OUTPUT and --clusters name the same file")
-    maker = None if columns.fingerprint_field else shingles.fingerprinter()
-    making = making_of(chosen, Rules(**dataclasses.asdict(which)), maker)
     folder = folder_of(output, resume, talk)
     if folder is not None:
-        folder = resume_folder(folder, inputs)
-    with Bars(talk.bars, corpus) as bars, resuming(folder, lambda: making.said(corpus), talk) as kept:
+        beside(corpus, folder)
+    with Bars(talk.bars, corpus) as bars, resuming(folder, lambda: job.identity(corpus), talk) as kept:
         resources = Resources(parse_memory(memory), parse_threads(threads), bars)
-        found = find_duplicates(corpus, making, resources, kept)
+        found = find_duplicates(corpus, job, resources, kept)
         with nullcontext() if listing is None else listing_writer(str(listing), False, names) as writer:
             if writer is not None:
                 write_listing(found.clusters, writer, bars)
             corpus.copy(found.kept, target, bars)
     notices.report(talk)
     summary = summary_of(found)
-    print_json(summary) if as_json else print_summary(summary, output, which.unknown)
+    print_json(summary) if as_json else print_summary(summary, output, rules.unknown)
 
 
 def summary_of(found: Duplicates) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from fpstore.io.reader import format_of
 @click.option("--format", "format_name", type=click.Choice(FORMATS), help="Format of the output; by default from its extension.")
 @json_option
 @rename_option
-@null_option
+@null_option("Lines")
 @talk_options
 def export(
     store: str, output: str, format_name: str | None, as_json: bool, names: dict[str, str], null: bool, talk: Talk

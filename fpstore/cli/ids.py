@@ -23,7 +23,7 @@ from fpstore.io.reader import format_of
 @click.option("--input", "inputs", multiple=True, metavar="FILE", help="Read one id per line from a file; - is standard input.")
 @output_option("Where to write: .tsv, .csv, .jsonl or .parquet")
 @json_option
-@null_option
+@null_option("Lines of --input and of the output")
 @talk_options
 def ids(store: str, words: Sequence[str], inputs: Sequence[str], output: str, as_json: bool, null: bool, talk: Talk) -> None:
     """Find the fingerprints of ids.

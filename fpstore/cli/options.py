@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import click
@@ -15,7 +16,7 @@ from fpstore.building.target import refuse_inside_store
 from fpstore.cli import types
 from fpstore.cli.streams import CLOSED, output_is_closed
 from fpstore.design.planner import PREFER, STORAGE
-from fpstore.errors import StorageError, show
+from fpstore.errors import InputError, StorageError, show
 from fpstore.io import FORMATS
 from fpstore.io.source import LINE_FORMATS
 
@@ -67,12 +68,10 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON."
 json_lines_option = click.option("--json", "as_json", is_flag=True, help="Write JSON lines, one object per query.")
 
 
-null_option = click.option(
-    "-0",
-    "--null",
-    is_flag=True,
-    help="Lines of --input and of the output end with a zero byte, as grep -z and xargs -0 have it; ids may hold line feeds.",
-)
+def null_option(lines: str) -> Decorator:
+    """Return the option ``--null``, for some lines."""
+    help_text = f"{lines} end with a zero byte, as grep -z and xargs -0 have it; ids may hold line feeds."
+    return click.option("-0", "--null", is_flag=True, help=help_text)
 
 
 def _read_names(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
@@ -150,6 +149,15 @@ def refuse(names: set[str], reason: str) -> None:
         given = parameter.name and ctx.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
         if given and parameter.name in names:
             raise click.UsageError(f"{parameter.opts[-1]} {reason}", ctx)
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Report what a function of the library refuses inside the block as a usage error."""
+    try:
+        yield
+    except InputError as error:
+        types.fail(str(error))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,6 +15,7 @@ from fpstore.cli.options import (
     pair_radius_option,
     store_argument,
     talk_options,
+    usage_errors,
 )
 from fpstore.cli.output import count
 from fpstore.cli.progress import Bars
@@ -59,14 +60,14 @@ def pairs(
     $ fpstore pairs crawl.fps --output pairs.tsv --resume
     """
     import fpstore
-    from fpstore.jobs.pairs import pairs_of
+    from fpstore.jobs.pairs import pairs_identity, pairs_of
     from fpstore.jobs.store_job import job_of
 
     folder = options.folder(talk)
     with fpstore.open(store) as opened, Bars(talk.bars) as bars:
         job = job_of(opened, radius, options.memory, options.threads, bars)
-        said = {"job": "pairs", "duplicates": duplicates, **job.said}
-        with resuming(folder, lambda: said, talk) as kept, pairs_writer(options, opened.width) as writer:
+        identity = {**pairs_identity(duplicates), **job.identity}
+        with resuming(folder, lambda: identity, talk) as kept, pairs_writer(options, opened.width) as writer:
             found, shared = write_pairs(pairs_of(job.snapshot, job.radius, job.resources, duplicates, kept), writer)
         same = len(opened.ids) - len(opened)
     told = f"{count(found, 'pair')} of fingerprints"
@@ -82,7 +83,8 @@ def pairs_writer(options: JobOptions, width: int) -> Writer:
     from fpstore.io import open_writer
 
     form = "jsonl" if options.as_json else None
-    return open_writer(options.output, format=form, columns=COLUMNS, width=width, names=options.names)
+    with usage_errors():
+        return open_writer(options.output, format=form, columns=COLUMNS, width=width, names=options.names)
 
 
 def write_pairs(batches: Generator[Pairs, None, None], writer: Writer) -> tuple[int, int]:

@@ -12,7 +12,7 @@ import click
 from fpstore.cli.options import Talk
 from fpstore.cli.output import shown
 from fpstore.cli.signals import Interrupted
-from fpstore.jobs.checkpoint import Checkpoint, Said
+from fpstore.jobs.checkpoint import Checkpoint, JobIdentity
 
 SUFFIX = ".resume"
 
@@ -37,7 +37,7 @@ def folder_of(output: str, wanted: bool, talk: Talk) -> Path | None:
 
 
 @contextmanager
-def resuming(folder: Path | None, said: Callable[[], Said], talk: Talk) -> Iterator[Checkpoint | None]:
+def resuming(folder: Path | None, identity: Callable[[], JobIdentity], talk: Talk) -> Iterator[Checkpoint | None]:
     """Keep what is done inside the block in a folder, which is removed at the end; without a folder, keep nothing.
 
     What was found done is told when the block ends, and on an interrupt how to go on.
@@ -46,7 +46,7 @@ def resuming(folder: Path | None, said: Callable[[], Said], talk: Talk) -> Itera
         yield None
         return
     try:
-        with Checkpoint(folder.absolute(), said()) as kept:
+        with Checkpoint(folder.absolute(), identity()) as kept:
             if kept.resumed:
                 talk.note(f"{shown(str(folder))}: what is finished in it is not done again")
             yield kept
@@ -56,4 +56,4 @@ def resuming(folder: Path | None, said: Callable[[], Said], talk: Talk) -> Itera
             interrupted.then = f"; what was done is in {shown(str(folder))}: the same command goes on with it"
         raise interrupted from None
     if kept.resumed:
-        talk.note(kept.said())
+        talk.note(kept.summary())

@@ -25,7 +25,7 @@ class FolderLock:
     name : str
         Of the file, which is made if it is not there.
     refused : callable
-        Called with the folder and the words ``this process`` or ``process 123``; returns the error to raise if it has the lock.
+        Called with the folder and the number of the process that has the lock; returns the error to raise.
     """
 
     def __init__(self, folder: Path, name: str, refused: Callable[[Path, str], StoreLockedError]) -> None:
@@ -38,9 +38,9 @@ class FolderLock:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = _holder(self._descriptor)
+            holder = os.pread(self._descriptor, 32, 0).decode("ascii", "replace").strip()
             self._given_back()
-            raise refused(folder, "this process" if holder == str(os.getpid()) else f"process {holder}") from None
+            raise refused(folder, holder) from None
         _held.add(self)
         with suppress(OSError):  # on a full disk the lock holds, but without the process number
             os.ftruncate(self._descriptor, 0)
@@ -66,12 +66,17 @@ class WriterLock(FolderLock):
         super().__init__(folder, LOCK_FILE, _refused)
 
 
-def _refused(folder: Path, who: str) -> StoreLockedError:
+def named(holder: str) -> str:
+    """Return how a message names the process with a number."""
+    return "this process" if holder == str(os.getpid()) else f"process {holder}"
+
+
+def _refused(folder: Path, holder: str) -> StoreLockedError:
     return StoreLockedError(
-        f"{folder}: {who} has it open for writing, and there is one writer at a time: insert, delete and merge in "
+        f"{folder}: {named(holder)} has it open for writing, and there is one writer at a time: insert, delete and merge in "
         "that process, or wait until it has closed the store",
         path=folder,
-        got=who.removeprefix("process "),
+        got=holder,
     )
 
 
@@ -85,7 +90,3 @@ def _after_fork_in_child() -> None:
 
 
 around_fork(in_child=_after_fork_in_child)
-
-
-def _holder(descriptor: int) -> str:
-    return os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()

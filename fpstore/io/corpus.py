@@ -75,6 +75,8 @@ class Corpus(ABC):
         The files, for messages.
     paths : sequence of str
         Their paths.
+    folders : sequence of Path
+        Those in which the files were found: a file that is written there would be read by the next run.
     suffix : str, optional
         The extension of a file that is written.
     bytes_total : int or None
@@ -84,6 +86,7 @@ class Corpus(ABC):
 
     names: Sequence[str] = ()
     paths: Sequence[str] = ()
+    folders: Sequence[Path] = ()
     suffix: str | None = None
     bytes_total: int | None = None
     bytes_done: int = 0

@@ -220,8 +220,17 @@ class TableCorpus(Corpus):
     def __init__(self, table: Any) -> None:
         self._arrow = import_pyarrow("the table", "a table")
         self._given = table
-        self.table = without_views(table if isinstance(table, self._arrow.Table) else self._arrow.table(table))
+        self.table = without_views(self._as_arrow(table))
         self.bytes_total = self.table.nbytes
+
+    def _as_arrow(self, table: Any) -> Any:
+        try:
+            return table if isinstance(table, self._arrow.Table) else self._arrow.table(table)
+        except (TypeError, ValueError):  # a column of pyarrow, Polars or pandas has the interface, too
+            kind = type(table).__name__
+            raise InputError(
+                f"a corpus is a table, in which columns have names, got {kind}: put it into one", got=table
+            ) from None
 
     def parts(self, chosen: Chosen, skipped: int = 0) -> Iterator[Part]:
         """Yield the chosen columns of all rows but some at the beginning."""

@@ -184,22 +184,22 @@ def _total(values: Iterable[int | None]) -> int | None:
     return total
 
 
-def format_of(path: str | os.PathLike[str], format_name: str | None) -> str:
-    """Return the format: the one named, or that of the extension, or TSV for ``-``."""
-    known = ", ".join(f".{name}" for name in FORMATS)
+def format_of(path: str | os.PathLike[str], format_name: str | None, formats: Sequence[str] = FORMATS) -> str:
+    """Return the format, one of those given: the one named, or that of the extension, or TSV for ``-``."""
+    known = ", ".join(f".{name}" for name in formats)
     if format_name is not None:
         name = format_name.lower() if isinstance(format_name, str) else ""
         name = name.removeprefix(".")
-        if name not in FORMATS:
+        if name not in formats:
             raise InputError(f"unknown format {show(format_name)}; known formats: {known}")
         return name
     if os.fspath(path) == "-":
         return "tsv"
     name = Path(path).suffix.lower().removeprefix(".")
-    if name not in FORMATS:
+    if name not in formats:
         raise InputError(
             f"{printable(os.fspath(path))}: unknown extension {show('.' + name if name else '')}; "
-            f"known extensions: {known} (or name the format)"
+            f"known extensions: {known}{' (or name the format)' if formats is FORMATS else ''}"
         )
     return name
 

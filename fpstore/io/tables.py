@@ -88,7 +88,7 @@ def arrow_table(parts: Iterable[NamedColumns], names: Mapping[str, str] | None) 
     return pyarrow.table([_joined(arrays) for arrays in chunks.values()], new)
 
 
-def taken(values: npt.NDArray[Any] | list[str], places: npt.NDArray[Any]) -> npt.NDArray[Any] | list[str]:
+def values_at(values: npt.NDArray[Any] | list[str], places: npt.NDArray[Any]) -> npt.NDArray[Any] | list[str]:
     """Return the values at some places."""
     return [values[place] for place in places.tolist()] if isinstance(values, list) else values[places]
 

@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.disk.folders import sync_folder
-from fpstore.disk.locks import FolderLock
+from fpstore.disk.locks import FolderLock, named
 from fpstore.disk.refusals import refusing
 from fpstore.errors import InputError, StoreLockedError, show
 
 T = TypeVar("T")
 Arrays = Mapping[str, npt.NDArray[Any]]  # a batch: columns with names
-Said = Mapping[str, object]  # what tells one job from another, in words for people and values of JSON
+JobIdentity = Mapping[str, object]  # what tells one job from another, in words for people and values of JSON
 IDENTITY_FILE, LOCK_FILE = "job.json", "job.lock"
 PART, TEMPORARY = ".part", ".tmp"
 KINDS = {np.dtype(kind).str: np.dtype(kind) for kind in (np.bool_, np.uint8, np.uint16, np.uint64, np.float64)}  # of columns
@@ -43,13 +43,13 @@ class PartWriter:
     line ends with the CRC-32 of both, and the last line tells how many batches there are.
     """
 
-    def __init__(self, path: Path, said: Mapping[str, object], on_end: Callable[[PartWriter], None]) -> None:
+    def __init__(self, path: Path, first_line: Mapping[str, object], on_end: Callable[[PartWriter], None]) -> None:
         self._path, self._temporary = path, path.with_suffix(TEMPORARY)
         self._on_end = on_end
         self._batches = 0
         with refusing(path):
             self._file: IO[bytes] | None = self._temporary.open("wb")
-        self._line(said)
+        self._line(first_line)
 
     def append(self, columns: Arrays) -> None:
         """Write a batch.
@@ -88,11 +88,11 @@ class PartWriter:
             self._file = None
             self._on_end(self)
 
-    def _line(self, said: Mapping[str, object], *arrays: npt.NDArray[Any]) -> None:
+    def _line(self, fields: Mapping[str, object], *arrays: npt.NDArray[Any]) -> None:
         file = self._file
         if file is None:
             raise InterruptedError("the part was dropped")
-        line = json.dumps(said).encode()
+        line = json.dumps(fields).encode()
         views = [array.reshape(-1).view(np.uint8).data for array in arrays]
         check = zlib.crc32(line)
         for view in views:
@@ -109,16 +109,16 @@ class Checkpoint:
     Parameters
     ----------
     folder : Path
-    said : mapping
-        What the result of the job depends on, in words for people: arguments, the state of its inputs. A folder of a job of which
-        something else is said is refused.
+    identity : mapping
+        What the result of the job depends on, in words for people: arguments, the state of its inputs. The folder of a job with
+        another identity is refused.
 
     Attributes
     ----------
     resumed : bool
         Whether the folder was there.
     reused : dict
-        How much of each kind of work was done before: see :meth:`said`.
+        How much of each kind of work was done before: see :meth:`summary`.
 
     Raises
     ------
@@ -129,7 +129,7 @@ class Checkpoint:
     StorageError
     """
 
-    def __init__(self, folder: Path, said: Said) -> None:
+    def __init__(self, folder: Path, identity: JobIdentity) -> None:
         self.folder = folder
         self.reused: dict[str, Reused] = {}
         self._writing: set[PartWriter] = set()
@@ -142,7 +142,7 @@ class Checkpoint:
             folder.mkdir(exist_ok=True)
             self._lock = FolderLock(folder, LOCK_FILE, _locked)
             try:
-                self._identify({"library": f"fpstore {version('fpstore')}", **said})
+                self._identify({"library": f"fpstore {version('fpstore')}", **identity})
                 self._sweep()
             except BaseException:
                 if (folder / IDENTITY_FILE).exists():
@@ -156,14 +156,14 @@ class Checkpoint:
         for path in self.folder.glob(f"*{TEMPORARY}"):
             path.unlink(missing_ok=True)
 
-    def _identify(self, said: Said) -> None:
+    def _identify(self, identity: JobIdentity) -> None:
         """Note what job this is, or compare it with the note."""
         path = self.folder / IDENTITY_FILE
         if not path.exists():
             self.resumed = False
             temporary = path.with_suffix(TEMPORARY)
             with temporary.open("w") as file:
-                json.dump(said, file, indent=1)
+                json.dump(identity, file, indent=1)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
@@ -172,10 +172,10 @@ class Checkpoint:
             return
         try:
             before = json.loads(path.read_bytes())
-            names = dict.fromkeys([*before, *said])
+            names = dict.fromkeys([*before, *identity])
         except (ValueError, TypeError):
             raise InputError(f"{path}: damaged: remove the folder to start anew", path=path) from None
-        now = json.loads(json.dumps(said))
+        now = json.loads(json.dumps(identity))
         for name in names:
             if before.get(name) != now.get(name):
                 was, is_now = (show(what[name]) if name in what else "absent" for what in (before, now))
@@ -227,10 +227,10 @@ class Checkpoint:
         with path.open("rb") as file, refusing(path):
             if _read_line(file) != self._first_line(name):
                 raise ValueError("another part")
-            while "columns" in (said := _read_line(file)):
-                yield said["columns"]
+            while "columns" in (fields := _read_line(file)):
+                yield fields["columns"]
                 batches += 1
-            if said.get("batches") != batches or file.read(1):
+            if fields.get("batches") != batches or file.read(1):
                 raise ValueError("another number of batches")
 
     def note(self, work: str, before: int, total: int) -> None:
@@ -238,7 +238,7 @@ class Checkpoint:
         done, all_of_it = self.reused.get(work, Reused(0, 0))
         self.reused[work] = Reused(done + before, all_of_it + total)
 
-    def said(self) -> str:
+    def summary(self) -> str:
         """Return in a line how much was done before."""
         return "resumed: " + ", ".join(f"{before:,} of {total:,} {work} before" for work, (before, total) in self.reused.items())
 
@@ -271,14 +271,14 @@ class Checkpoint:
             self.drop()
 
 
-def kept_while(folder: Path | None, said: Callable[[], Said]) -> AbstractContextManager[Checkpoint | None]:
+def checkpoint_in(folder: Path | None, identity: Callable[[], JobIdentity]) -> AbstractContextManager[Checkpoint | None]:
     """Return the checkpoint of a job as a context manager; without a folder, one of None."""
-    return nullcontext() if folder is None else Checkpoint(folder, said())
+    return nullcontext() if folder is None else Checkpoint(folder, identity())
 
 
-def iterated(folder: Path | None, said: Said, work: Callable[[Checkpoint | None], Iterator[T]]) -> Iterator[T]:
+def iterated(folder: Path | None, identity: JobIdentity, work: Callable[[Checkpoint | None], Iterator[T]]) -> Iterator[T]:
     """Yield what some work yields, with a checkpoint in a folder if there is one."""
-    with kept_while(folder, lambda: said) as kept:
+    with checkpoint_in(folder, lambda: identity) as kept:
         yield from work(kept)
 
 
@@ -290,17 +290,17 @@ def _check_is_ours(folder: Path) -> None:
 
 
 def _locked(folder: Path, holder: str) -> StoreLockedError:
-    return StoreLockedError(f"{folder}: {holder} is at this job: wait until it has ended", path=folder, got=holder)
+    return StoreLockedError(f"{folder}: {named(holder)} is at this job: wait until it has ended", path=folder, got=holder)
 
 
 def _read_line(file: IO[bytes]) -> dict[str, Any]:
-    """Return what a line says, with the columns behind it; ValueError if anything is damaged."""
-    line, _, told = file.readline(MOST_LINE).rpartition(b" ")
+    """Return the fields of a line, with the columns behind it; ValueError if anything is damaged."""
+    line, _, checksum = file.readline(MOST_LINE).rpartition(b" ")
     check, columns = zlib.crc32(line), {}
     left = os.fstat(file.fileno()).st_size - file.tell()
     try:
-        said = json.loads(line)
-        for name, (kind, shape) in said.get("columns", {}).items():
+        fields = json.loads(line)
+        for name, (kind, shape) in fields.get("columns", {}).items():
             dtype = KINDS[kind]
             size = dtype.itemsize * prod(shape)
             if not 0 <= size <= left:
@@ -310,6 +310,6 @@ def _read_line(file: IO[bytes]) -> dict[str, Any]:
             columns[name] = np.frombuffer(data, dtype).reshape(shape)
     except (TypeError, KeyError, AttributeError, RecursionError):
         raise ValueError("malformed") from None
-    if told != b"%08x\n" % check:
+    if checksum != b"%08x\n" % check:
         raise ValueError("the checksum differs")
-    return {"columns": columns} if "columns" in said else dict(said)
+    return {"columns": columns} if "columns" in fields else dict(fields)

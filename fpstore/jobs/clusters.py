@@ -15,17 +15,17 @@ from fpstore.errors import CorruptStoreError, InputError
 from fpstore.io.tables import Tabular, arrow_table
 from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.jobs.choices import GROUPINGS, REPRESENTATIVES
-from fpstore.jobs.grouping import Asked, grouped, members_of, of_documents
+from fpstore.jobs.grouping import Grouping, Numbers, grouped, members_of
 from fpstore.jobs.linking import connected
 from fpstore.jobs.pairs import join_design, rows_of
 from fpstore.lims import lims_of
-from fpstore.pieces import HALF_BITS, differs, filled, joined, lists_of, places_where, put, stable_order, taken
+from fpstore.pieces import HALF_BITS, differs, filled, joined, lists_of, places_where, put, repeated, stable_order, taken
 from fpstore.query.snapshot import Snapshot
 from fpstore.resources import Resources
 
 SET_BYTES = 5  # of each fingerprint: the set that it is in, and a share of an index
 MOST_ROWS = 1 << 16  # of a listing that are made together
-DENSE = 8  # numbers of documents that are below so many times their count are told apart by a table
+DENSE = 64  # numbers of documents that are below so many times their count are told apart by a bit for each
 
 
 class Clusters(Tabular):
@@ -153,34 +153,36 @@ class Deduplication(NamedTuple):
     unknown: int
 
 
-def asked_of(radius: int, group: str, representative: str) -> Asked:
+def grouping_of(radius: int, group: str, representative: str) -> Grouping:
     """Return the clusters that a caller asks for; InputError if there are no such."""
-    return Asked(radius, check_choice(group, GROUPINGS, "group"), check_choice(representative, REPRESENTATIVES, "representative"))
+    return Grouping(
+        radius, check_choice(group, GROUPINGS, "group"), check_choice(representative, REPRESENTATIVES, "representative")
+    )
 
 
-def clusters_of(snapshot: Snapshot, asked: Asked, resources: Resources, kept: Checkpoint | None = None) -> Clusters:
+def clusters_of(snapshot: Snapshot, grouping: Grouping, resources: Resources, kept: Checkpoint | None = None) -> Clusters:
     """Return the clusters of a snapshot; see :meth:`fpstore.Store.clusters`."""
     rows, left = rows_of(snapshot, resources)
     left = left._replace(memory=max(left.memory - SET_BYTES * len(rows), left.memory // 4))
-    sets = connected(rows, join_design(rows, asked.radius, snapshot.width), left, kept)
+    sets = connected(rows, join_design(rows, grouping.radius, snapshot.width), left, kept)
     resources.report("grouping", 0)
-    fingerprints = rows if asked.needs_fingerprints else None
+    fingerprints = rows if grouping.needs_fingerprints else None
     del rows  # documents take their place in memory
     documents, counts = _documents(snapshot)
-    places = None if counts is None else lists_of(lims_of(counts))
-    if places is not None:
-        sets = of_documents(sets, places)
+    lims = None if counts is None else lims_of(counts)
+    if lims is not None:
+        sets = repeated(sets, lims)
     if not _distinct(documents):  # a document of several fingerprints connects what they are connected with
         total = len(documents)
         sets, documents = _united(sets, documents)
-        _refuse_several(total - len(documents), asked)
+        _refuse_several(total - len(documents), grouping)
     members, members_at = members_of(sets, documents)
 
     def rows_of_members() -> Words:
         assert fingerprints is not None
-        return taken(fingerprints, members_at if places is None else taken(places, members_at))
+        return taken(fingerprints, members_at if lims is None else taken(lists_of(lims), members_at))
 
-    members = grouped(members, asked, rows_of_members, snapshot.names_of)
+    members = grouped(members, grouping, rows_of_members, snapshot.names_of)
     return Clusters(members.lims, snapshot.names_of(members.documents), len(documents))
 
 
@@ -206,35 +208,29 @@ def _documents(snapshot: Snapshot) -> tuple[npt.NDArray[Any], Counts | None]:
     return documents, None if single else joined(sizes)
 
 
-def _distinct(documents: Words) -> bool:
-    """Return whether all numbers differ: told by a table where they are dense, otherwise by their order."""
-    if not len(documents):
-        return True
-    most = int(documents.max())
-    if most < DENSE * len(documents):
-        seen = np.zeros(most + 1, bool)
-        put(seen, documents, lambda _: True)
-        return int(np.count_nonzero(seen)) == len(documents)
-    return bool(differs(taken(documents, stable_order(documents))).all())
+def _distinct(documents: Numbers) -> bool:
+    """Return whether all numbers differ: told by a bit for each number where they are dense, otherwise by their order."""
+    if len(documents) and int(documents.max()) >= DENSE * len(documents):
+        return bool(differs(taken(documents, stable_order(documents))).all())
+    return _kernel.are_distinct(documents)
 
 
-def _refuse_several(count: int, asked: Asked) -> None:
-    if asked.needs_fingerprints:
-        given = "group='greedy'" if asked.group == "greedy" else "representative='central'"
+def _refuse_several(count: int, grouping: Grouping) -> None:
+    if grouping.needs_fingerprints:
+        given = "group='greedy'" if grouping.group == "greedy" else "representative='central'"
         raise InputError(
             f"{given} needs documents of one fingerprint each, but there are {count} fingerprints more than documents"
         )
 
 
-def _united(sets: npt.NDArray[Any], documents: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def _united(sets: Numbers, documents: Numbers) -> tuple[Numbers, Numbers]:
     """Return sets and documents, each document once, with the sets of those of the same number united."""
-    order = stable_order(documents).astype(np.uint64)
+    order = stable_order(documents)
     first = differs(taken(documents, order))
     again = places_where(~first)
-    united = _kernel.Sets(len(sets))
-    united.unite(np.arange(len(sets), dtype=np.uint64), sets.astype(np.uint64))
-    united.unite(order[again], order[again - 1])
+    united = _kernel.Sets(int(sets.max()) + 1)
+    united.unite(*(taken(sets, taken(order, places)).astype(np.uint64) for places in (again, again - 1)))
     kept = np.zeros(len(sets), bool)
-    put(kept, order[first], lambda _: True)  # also the least of each set, by which it is named
-    numbers, named, left = np.cumsum(kept) - 1, united.names(), places_where(kept)
-    return filled(len(left), np.intp, lambda piece: numbers[named[left[piece]]]), taken(documents, left)
+    put(kept, order[first], lambda _: True)
+    names, left = united.names(), places_where(kept)
+    return filled(len(left), names.dtype, lambda piece: names[sets[left[piece]]]), taken(documents, left)

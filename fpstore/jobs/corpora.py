@@ -37,10 +37,15 @@ def open_corpus(source: Any, texts: bool, suffixes: Iterable[str] | None = None,
     if hasattr(source, "__arrow_c_stream__"):
         return TableCorpus(source)
     paths = paths_of(source)
-    if texts:
-        return TextCorpus(paths, suffixes, on_notice)
+    corpus = TextCorpus(paths, suffixes, on_notice) if texts else _corpus_of_rows(paths)
+    corpus.folders = [Path(path) for path in paths if Path(path).is_dir()]
+    return corpus
+
+
+def _corpus_of_rows(paths: list[str]) -> Corpus:
+    """Return the corpus of some files of rows, and folders of them."""
     files = [file for path in paths for file in _files(Path(path))]
-    forms = {format_of(file, None) for file in files}
+    forms = {format_of(file, None, FORMATS) for file in files}
     if len(forms) > 1:
         raise InputError(f"files of one format are expected, got {', '.join(sorted(forms))}")
     return _opener(forms.pop())(files)
@@ -81,6 +86,4 @@ def _opener(form: str) -> Callable[[list[str]], Corpus]:
         return ParquetCorpus
     if form == "jsonl":
         return JsonlCorpus
-    if form in ("csv", "tsv"):
-        return lambda files: DelimitedCorpus(files, form)
-    raise InputError(f"a corpus is in one of the formats {', '.join(FORMATS)}, not {form}")
+    return lambda files: DelimitedCorpus(files, form)

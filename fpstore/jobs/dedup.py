@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,14 +20,14 @@ from fpstore.io.corpus import Chosen, Corpus, Flags
 from fpstore.io.corpus_tables import TableCorpus
 from fpstore.io.digits import check_signed
 from fpstore.io.source import IdColumn
-from fpstore.jobs.checkpoint import Checkpoint, Said
-from fpstore.jobs.choices import GROUPINGS, KEPT, UNKNOWN
+from fpstore.jobs.checkpoint import Checkpoint, JobIdentity
+from fpstore.jobs.choices import GROUPINGS, KEPT, UNKNOWN, Rules
 from fpstore.jobs.clusters import Clusters
 from fpstore.jobs.dedup_rows import read_documents
-from fpstore.jobs.grouping import Asked, grouped, members_of, of_documents
+from fpstore.jobs.grouping import Grouping, grouped, members_of
 from fpstore.jobs.linking import connected
 from fpstore.jobs.pairs import join_design
-from fpstore.pieces import distinct_of_many, filled, places_where, put, taken
+from fpstore.pieces import distinct_places, filled, places_where, put, taken
 from fpstore.resources import Resources
 from fpstore.width import WORD_BITS
 
@@ -36,34 +35,16 @@ PATHS_TEXT, PATHS_ID = "text", "id"  # where each file is a document
 DECODED = 1 << 16  # ids that are made strings together
 
 
-@dataclass(frozen=True)
-class Rules:
-    """What a duplicate is, and which of its group is kept.
-
-    Attributes
-    ----------
-    radius : int
-    keep : {"first", "smallest", "central", "highest"}
-    group : {"connected", "greedy"}
-    unknown : {"keep", "drop", "refuse"}
-        What becomes of a row without a text, a fingerprint or an id, which is not compared.
-    """
-
-    radius: int
-    keep: str = "first"
-    group: str = "connected"
-    unknown: str = "keep"
-
-    def check(self, chosen: Chosen) -> None:
-        """Raise InputError for a rule that is not known, or that needs a column which is not chosen."""
-        check_radius(self.radius, chosen.width.bits)
-        check_choice(self.keep, KEPT, "keep")
-        check_choice(self.group, GROUPINGS, "group")
-        check_choice(self.unknown, UNKNOWN, "unknown")
-        if (self.keep == "highest") != (chosen.score is not None):
-            raise InputError("keep='highest' (--keep highest) needs score= (--score-field), and the other way round")
-        if self.keep == "smallest" and chosen.id is None:
-            raise InputError("keep='smallest' (--keep smallest) needs a column of ids (--id-field)")
+def check_rules(rules: Rules, chosen: Chosen) -> None:
+    """Raise InputError for a rule that is not known, or that needs a column which is not chosen."""
+    check_radius(rules.radius, chosen.width.bits)
+    check_choice(rules.keep, KEPT, "keep")
+    check_choice(rules.group, GROUPINGS, "group")
+    check_choice(rules.unknown, UNKNOWN, "unknown")
+    if (rules.keep == "highest") != (chosen.score is not None):
+        raise InputError("keep='highest' (--keep highest) needs score= (--score-field), and the other way round")
+    if rules.keep == "smallest" and chosen.id is None:
+        raise InputError("keep='smallest' (--keep smallest) needs a column of ids (--id-field)")
 
 
 class Duplicates(NamedTuple):
@@ -106,24 +87,25 @@ def chosen_columns(how: Chosen, text: str | bool | None, fingerprint: str | None
     return replace(how, text=text or None, fingerprint=fingerprint)
 
 
-def resume_folder(folder: Path, sources: Iterable[str]) -> Path:
-    """Return the folder of a checkpoint; InputError if it lies in a folder of the corpus, whose files would be others then."""
-    for source in sources:
-        if folder.resolve().is_relative_to(Path(source).resolve()):
+def beside(corpus: Corpus, path: Path) -> Path:
+    """Return a path to write to; InputError if it is in a folder of the corpus, whose files would be others then."""
+    for folder in corpus.folders:
+        if path.resolve().is_relative_to(folder.resolve()):
             raise InputError(
-                f"{printable(folder)}: is in {printable(source)}, which is read: take an output beside it", path=folder
+                f"{printable(path)}: is in {printable(folder)}, and the next run would read it: name a place outside", path=path
             )
-    return folder
+    return path
 
 
 def check_output(output: str | os.PathLike[str], corpus: Corpus, overwrite: bool, *, of_rows: bool = True) -> Path:
     """Return the path to write to; an error if it exists, or is an input, or is to hold rows in another format."""
     path = check_path(output, "output")
+    if path.is_file() and any(path.samefile(name) for name in corpus.paths if Path(name).exists()):
+        raise InputError(f"{printable(output)}: is an input too", path=path)
+    beside(corpus, path)
     if of_rows and isinstance(corpus, TextCorpus):
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise StoreExistsError(f"{printable(output)} exists: texts are copied to a new folder", path=path)
-    elif path.exists() and any(path.samefile(name) for name in corpus.paths if Path(name).exists()):
-        raise InputError(f"{printable(output)}: is an input too", path=path)
     elif path.exists() and not overwrite:
         raise StoreExistsError(f"{printable(output)} exists: overwrite=True (--force) replaces it", path=path)
     if of_rows and corpus.suffix is not None and path.suffix.lower() != corpus.suffix:
@@ -138,7 +120,7 @@ def kept_of(corpus: Corpus, kept: Flags) -> Any:
     return corpus.kept(kept) if isinstance(corpus, TableCorpus) else places_where(kept)
 
 
-class Making(NamedTuple):
+class DedupJob(NamedTuple):
     """How duplicates are looked for.
 
     Attributes
@@ -154,7 +136,7 @@ class Making(NamedTuple):
     rules: Rules
     fingerprinter: Fingerprinter[str] | None
 
-    def said(self, corpus: Corpus) -> Said:
+    def identity(self, corpus: Corpus) -> JobIdentity:
         """Return what the duplicates of a corpus depend on."""
         chosen, rules = asdict(self.chosen), asdict(self.rules)
         chosen["width"] = self.chosen.width.bits
@@ -162,42 +144,42 @@ class Making(NamedTuple):
         return {"job": "dedup", **chosen, **rules, **maker, **{f"file {path}": state for path, state in corpus.states().items()}}
 
 
-def making_of(chosen: Chosen, rules: Rules, fingerprinter: Fingerprinter[str] | None) -> Making:
-    """Return how to look for duplicates: by default, the fingerprints of texts are those of ``SimHash()``."""
-    rules.check(chosen)
+def dedup_job(chosen: Chosen, rules: Rules, fingerprinter: Fingerprinter[str] | None) -> DedupJob:
+    """Return the job of finding duplicates: by default, the fingerprints of texts are those of ``SimHash()``."""
+    check_rules(rules, chosen)
     if fingerprinter is None and chosen.text is not None:
         fingerprinter = SimHash()
     if (chosen.text is None) != (fingerprinter is None):
         raise InputError("a fingerprinter is for texts, and the corpus has fingerprints")
     if fingerprinter is not None and not isinstance(fingerprinter, Fingerprinter):
         raise InputError(f"fingerprinter must be one such as SimHash(), got {type(fingerprinter).__name__}")
-    return Making(chosen, rules, fingerprinter)
+    return DedupJob(chosen, rules, fingerprinter)
 
 
-def find_duplicates(corpus: Corpus, making: Making, resources: Resources, kept: Checkpoint | None = None) -> Duplicates:
+def find_duplicates(corpus: Corpus, job: DedupJob, resources: Resources, kept: Checkpoint | None = None) -> Duplicates:
     """Return the duplicates of a corpus and the rows to keep.
 
     Parameters
     ----------
     corpus : Corpus
-    making : Making
+    job : DedupJob
     resources : Resources
         Threads and progress.
     kept : Checkpoint, optional
         Keeps the fingerprints, and the links that connect duplicates, and has those that were made before.
     """
-    chosen, rules = making.chosen, making.rules
+    chosen, rules = job.chosen, job.rules
     refused = rules.unknown == "refuse"
-    documents = read_documents(corpus, chosen, making.fingerprinter, resources, refused, kept)
+    documents = read_documents(corpus, chosen, job.fingerprinter, resources, refused, kept)
     rows = places_where(documents.known)
     resources.report("grouping", 0)
-    fingerprints, places = distinct_of_many(documents.fingerprints)
+    fingerprints, places = distinct_places(documents.fingerprints)
     sets = connected(fingerprints, join_design(fingerprints, rules.radius, chosen.width), resources, kept)
     resources.report("grouping", 0)
-    members, _ = members_of(of_documents(sets, places), np.arange(len(rows), dtype=np.uint64))
+    members, _ = members_of(taken(sets, places), np.arange(len(rows), dtype=np.uint64))
     members = grouped(
         members,
-        Asked(rules.radius, rules.group, rules.keep),
+        Grouping(rules.radius, rules.group, rules.keep),
         lambda: taken(documents.fingerprints, members.documents),
         lambda wanted: _ids_of(documents.ids, wanted),
         documents.scores,

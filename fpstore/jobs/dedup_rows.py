@@ -24,7 +24,7 @@ from fpstore.string_column import StringColumn
 from fpstore.threads import Job, Pool
 
 WAITING_PARTS = 4  # for each thread: what is read while others are hashed
-KEPT_ROWS, KEPT_BYTES = 1 << 20, 1 << 26  # of a corpus that are read for a part of a checkpoint: whichever comes first
+KEPT_ROWS, KEPT_CHARS = 1 << 20, 1 << 26  # of texts, in a part of a checkpoint: whichever comes first
 DECIDED = 1 << 16  # ids that are looked at together
 READ = "rows were read"
 
@@ -39,13 +39,22 @@ class Documents(NamedTuple):
 
 
 class Read(NamedTuple):
-    """Rows that were read and hashed; the part has neither texts nor fingerprints any more."""
+    """Rows that were read and hashed; the part has neither texts nor fingerprints any more.
+
+    Attributes
+    ----------
+    part : Part
+    fingerprints : Words
+    chars : int
+        The length of the texts.
+    """
 
     part: Part
     fingerprints: Words
+    chars: int = 0
 
 
-class KeptRows:
+class SavedRows:
     """The parts of a checkpoint that hold rows, one after the other.
 
     Parameters
@@ -66,17 +75,17 @@ class KeptRows:
                 yield _read_of(batch)
             self._parts += 1
 
-    def written(self, corpus: Corpus, find: Callable[[], Iterator[Read]]) -> Iterator[Read]:
+    def written(self, find: Callable[[], Iterator[Read]]) -> Iterator[Read]:
         """Yield the rows behind them, and write a part whenever enough were read."""
         held: list[Read] = []
-        rows, begin = 0, corpus.bytes_done
+        rows = chars = 0
         for read in find():
             held.append(read)
-            rows += len(read.part.known)
+            rows, chars = rows + len(read.part.known), chars + read.chars
             yield read
-            if rows >= KEPT_ROWS or corpus.bytes_done - begin >= KEPT_BYTES:
+            if rows >= KEPT_ROWS or chars >= KEPT_CHARS:
                 self._write(held)
-                held, rows, begin = [], 0, corpus.bytes_done
+                held, rows, chars = [], 0, 0
         if held:
             self._write(held)
 
@@ -129,7 +138,7 @@ def read_documents(
     kept : Checkpoint, optional
         Has rows that were read before; the others are read, and kept there.
     """
-    saved = None if kept is None else KeptRows(kept)
+    saved = None if kept is None else SavedRows(kept)
     reads: list[Read] = []
     done = 0
     for read in _rows(corpus, chosen, fingerprinter, resources.threads, saved):
@@ -157,13 +166,13 @@ def read_documents(
 
 
 def _rows(
-    corpus: Corpus, chosen: Chosen, fingerprinter: Fingerprinter[str] | None, threads: int, saved: KeptRows | None
+    corpus: Corpus, chosen: Chosen, fingerprinter: Fingerprinter[str] | None, threads: int, saved: SavedRows | None
 ) -> Iterator[Read]:
     """Yield all rows: first those that were read before."""
     if saved is None:
         return _hashed(corpus, chosen, fingerprinter, threads)
     # The rest begins behind the rows that were there, which are known when they have been taken.
-    return chain(saved.before(), saved.written(corpus, lambda: _hashed(corpus, chosen, fingerprinter, threads, saved.rows)))
+    return chain(saved.before(), saved.written(lambda: _hashed(corpus, chosen, fingerprinter, threads, saved.rows)))
 
 
 def _decided(ids: IdColumn) -> IdColumn:
@@ -206,14 +215,14 @@ def _hashed(
 def _fingerprinted(part: Part, fingerprinter: Fingerprinter[str]) -> Read:
     """Return the fingerprints of the texts of a part; a text without words is not known."""
     assert part.texts is not None
-    rows = fingerprinter.fingerprints(part.texts, empty="zero")
+    rows, chars = fingerprinter.fingerprints(part.texts, empty="zero"), sum(map(len, part.texts))
     empty = [place for place in np.flatnonzero(rows == 0).tolist() if fingerprinter.is_empty(part.texts[place])]
     if not empty:
-        return Read(part._replace(texts=None), rows)
+        return Read(part._replace(texts=None), rows, chars)
     filled = np.ones(len(rows), bool)
     filled[empty] = False
     known = part.known.copy()
     known[np.flatnonzero(known)[empty]] = False
     ids = part.ids if part.ids is None else part.ids[filled] if isinstance(part.ids, np.ndarray) else part.ids.filter(filled)
     scores = part.scores if part.scores is None else part.scores[filled]
-    return Read(Part(known, None, None, ids, scores), rows[filled])
+    return Read(Part(known, None, None, ids, scores), rows[filled], chars)

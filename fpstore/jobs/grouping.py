@@ -12,12 +12,8 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Lims, Words
 from fpstore.pieces import (
-    differs,
     filled,
-    joined,
     lists_of,
-    pieces,
-    places_where,
     put,
     spans_of_lists,
     stable_order,
@@ -25,6 +21,7 @@ from fpstore.pieces import (
 )
 from fpstore.width import WORD_BITS, words_of
 
+Numbers = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
 SAMPLED_IDS, IDS_BETWEEN = 1 << 14, 1 << 3  # of ids that are sorted: in a sample, and of it those between two bounds
 
 
@@ -43,54 +40,20 @@ class Members(NamedTuple):
     documents: Words
 
 
-def members_of(sets: npt.NDArray[Any], documents: Words) -> tuple[Members, npt.NDArray[np.intp]]:
+def members_of(sets: Numbers, documents: Numbers) -> tuple[Members, Words]:
     """Return the members of the sets of two or more documents, and at which places they were.
 
     Parameters
     ----------
-    sets : ndarray of integers
-        For each document, the place of one of its set: the same for all of the set.
-    documents : ndarray of unsigned integers
+    sets : ndarray of uint32 or uint64
+        A number of the set of each document. Memory is needed for three bits of each number up to the largest.
+    documents : ndarray of uint32 or uint64
         The numbers of the documents, which are distinct.
     """
-    several = np.zeros(len(sets), bool)
-    for piece in pieces(len(sets)):
-        some = sets[piece]
-        behind = np.flatnonzero(some != np.arange(piece.start, piece.stop))
-        several[piece.start + behind] = several[some[behind]] = True
-    places = places_where(several)
-    places = taken(places, stable_order(taken(documents, places)))
-    firsts = np.empty(len(sets), np.intp)
-    last = len(places) - 1
-    backwards = places[::-1]
-    # Of equal sets, the last that is written is the least document.
-    put(firsts, taken(sets, backwards), lambda piece: last - np.arange(piece.start, piece.stop))
-    begins = taken(firsts, taken(sets, places))
-    order = stable_order(begins)
-    places = taken(places, order)
-    starts = places_where(differs(taken(begins, order)))
-    lims = joined([starts, np.array([len(order)])])
-    return Members(lims, filled(len(places), np.uint64, lambda piece: documents[places[piece]])), places
-
-
-def of_documents(sets: npt.NDArray[Any], places: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the sets of documents, by those of their fingerprints.
-
-    Parameters
-    ----------
-    sets : ndarray of integers
-        For each fingerprint, the place of one of its set.
-    places : ndarray of integers
-        The fingerprint of each document; each fingerprint has one.
-
-    Returns
-    -------
-    ndarray of integers
-        For each document, the place of one of its set, as :func:`members_of` takes them.
-    """
-    document = np.empty(len(sets), np.intp)
-    put(document, places, lambda piece: np.arange(piece.start, piece.stop))
-    return filled(len(places), np.intp, lambda piece: document[sets[places[piece]]])
+    shared = _kernel.shared_labels(sets)
+    places = shared.places()
+    lims, places = shared.grouped(taken(places, stable_order(taken(documents, places))))
+    return Members(lims.view(np.int64), filled(len(places), np.uint64, lambda piece: documents[places[piece]])), places
 
 
 def represented(members: Members, ranks: npt.NDArray[Any]) -> Members:
@@ -166,14 +129,14 @@ def without_chains(members: Members, rows: Words, ranks: npt.NDArray[Any], radiu
     order = stable_order(ranks)
     order = taken(order, stable_order(taken(lists_of(members.lims), order)))
     chosen = _kernel.group_greedily(taken(rows, order), members.lims.astype(np.uint64), radius)
-    representatives = np.empty(len(order), np.intp)
+    representatives = np.empty(len(order), np.uint64)
     put(representatives, order, lambda piece: order[chosen[piece].astype(np.intp)])
     new, places = members_of(representatives, members.documents)
     return represented(new, filled(len(places), np.uint8, lambda piece: representatives[places[piece]] != places[piece]))
 
 
-class Asked(NamedTuple):
-    """Which groups are asked for: the radius, one of GROUPINGS, and one of KEPT for their representatives."""
+class Grouping(NamedTuple):
+    """Which groups are wanted: the radius, one of GROUPINGS, and one of KEPT for their representatives."""
 
     radius: int
     group: str
@@ -184,21 +147,25 @@ class Asked(NamedTuple):
         """Whether fingerprints of the members are compared."""
         return self.group == "greedy" or self.rule == "central"
 
+    def identity(self) -> dict[str, object]:
+        """Return what tells the job of finding such clusters from others."""
+        return {"job": "clusters", **self._asdict()}
+
 
 def grouped(
     members: Members,
-    asked: Asked,
+    grouping: Grouping,
     fingerprints: Callable[[], Words],
     ids: Callable[[Words], Words | list[str]],
     scores: npt.NDArray[np.float64] | None = None,
 ) -> Members:
-    """Return the groups that are asked for, of connected ones; the representative of each stands first.
+    """Return the groups that are wanted, of connected ones; the representative of each stands first.
 
     Parameters
     ----------
     members : Members
         Ascending in each group.
-    asked : Asked
+    grouping : Grouping
     fingerprints : callable
         Returns those of the members.
     ids : callable
@@ -206,21 +173,21 @@ def grouped(
     scores : ndarray, optional
         Those of all documents, for the rule "highest".
     """
-    if asked.group == "connected" and asked.rule == "first":
+    if grouping.group == "connected" and grouping.rule == "first":
         return members
     ranks: npt.NDArray[Any] = members.documents
-    rows = fingerprints() if asked.needs_fingerprints else None
-    if asked.rule == "central":
+    rows = fingerprints() if grouping.needs_fingerprints else None
+    if grouping.rule == "central":
         assert rows is not None
         ranks = distances_to_majority(rows, members.lims)
-    elif asked.rule == "smallest":
+    elif grouping.rule == "smallest":
         ranks = _ranks_of_ids(ids(members.documents))
-    elif asked.rule == "highest":
+    elif grouping.rule == "highest":
         assert scores is not None
         ranks = -taken(scores, members.documents)
-    if asked.group == "greedy":
+    if grouping.group == "greedy":
         assert rows is not None
-        return without_chains(members, rows, ranks, asked.radius)
+        return without_chains(members, rows, ranks, grouping.radius)
     return represented(members, ranks)
 
 

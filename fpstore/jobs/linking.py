@@ -15,7 +15,7 @@ from fpstore.resources import Resources
 
 def connected(
     rows: Words, design: JoinDesign, resources: Resources = UNBOUNDED, kept: Checkpoint | None = None
-) -> npt.NDArray[np.integer]:
+) -> npt.NDArray[np.uint32] | npt.NDArray[np.uint64]:
     """Return for each row of a set the first of those that it is connected with by pairs within the design's radius.
 
     Connected are the rows of a pair, and what is connected with one that is connected. A table is searched from every row that

@@ -14,12 +14,13 @@ from fpstore.design.joins import SAMPLED_FROM, JoinDesign, plan_join, varying_bi
 from fpstore.design.sample import Sample
 from fpstore.disk.temporary import array_on_disk
 from fpstore.errors import CorruptStoreError
-from fpstore.io.tables import Tabular, arrow_table, taken
+from fpstore.io.tables import Tabular, arrow_table, values_at
 from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.jobs.joining import PairColumns, pairs_within
+from fpstore.pieces import distinct_places
 from fpstore.query.snapshot import Snapshot
 from fpstore.resources import Resources
-from fpstore.width import Distances, Width, distinct_places, empty_rows
+from fpstore.width import Distances, Width, empty_rows
 
 MOST_ROWS = 1 << 16  # of pairs of ids that are made together
 
@@ -132,8 +133,8 @@ class Pairs(Tabular):
                 "a": a[pair],
                 "b": b[pair],
                 "distance": self.distances[pair],
-                "id_a": taken(ids_a, lims_a[place_a[pair]] + first),
-                "id_b": taken(ids_b, lims_b[place_b[pair]] + second),
+                "id_a": values_at(ids_a, lims_a[place_a[pair]] + first),
+                "id_b": values_at(ids_b, lims_b[place_b[pair]] + second),
             }
 
     def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
@@ -236,6 +237,11 @@ def duplicates_of(snapshot: Snapshot) -> Iterator[Pairs]:
             shared = rows[start:end]
             yield Pairs(PairColumns(shared, shared, np.zeros(len(shared), np.uint16)), snapshot)
             start = end
+
+
+def pairs_identity(duplicates: bool) -> dict[str, object]:
+    """Return what tells the job of finding pairs from others."""
+    return {"job": "pairs", "duplicates": duplicates}
 
 
 def pairs_of(

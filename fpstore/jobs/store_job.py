@@ -11,7 +11,7 @@ from fpstore.arguments import check_path, check_progress
 from fpstore.design.families import check_radius
 from fpstore.errors import InputError
 from fpstore.jobs.between import GivenRows, given_rows
-from fpstore.jobs.checkpoint import Checkpoint, Said, iterated
+from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, iterated
 from fpstore.query.snapshot import Snapshot
 from fpstore.resources import Resources, parse_memory, parse_threads
 from fpstore.width import Width
@@ -31,7 +31,7 @@ class StoreLike(Protocol):
     def width(self) -> int:
         """The bits of a fingerprint."""
 
-    def stated(self) -> tuple[Snapshot, Said]:
+    def identified_snapshot(self) -> tuple[Snapshot, JobIdentity]:
         """Return the store as it is now, and what tells this state from any other."""
 
 
@@ -41,24 +41,24 @@ class StoreJob(NamedTuple):
     Attributes
     ----------
     snapshot : Snapshot
-    said : mapping
+    identity : mapping
         What tells the state of the store from any other, and the radius.
     radius : int
     resources : Resources
     """
 
     snapshot: Snapshot
-    said: Said
+    identity: JobIdentity
     radius: int
     resources: Resources
 
-    def iterated(self, folder: Folder, said: Said, work: Callable[[Checkpoint | None], Iterator[T]]) -> Iterator[T]:
+    def iterated(self, folder: Folder, identity: JobIdentity, work: Callable[[Checkpoint | None], Iterator[T]]) -> Iterator[T]:
         """Yield what some work yields; with a folder, the work keeps what is done there until it has ended."""
-        return iterated(None if folder is None else check_path(folder, "resume"), {**said, **self.said}, work)
+        return iterated(None if folder is None else check_path(folder, "resume"), {**identity, **self.identity}, work)
 
-    def done(self, folder: Folder, said: Said, work: Callable[[Checkpoint | None], T]) -> T:
+    def done(self, folder: Folder, identity: JobIdentity, work: Callable[[Checkpoint | None], T]) -> T:
         """Return what some work returns, likewise."""
-        (result,) = self.iterated(folder, said, lambda kept: iter([work(kept)]))
+        (result,) = self.iterated(folder, identity, lambda kept: iter([work(kept)]))
         return result
 
 
@@ -69,11 +69,11 @@ def job_of(
     check_progress(progress)
     radius = store.radius if radius is None else check_radius(radius, store.width)
     resources = Resources(parse_memory(memory), parse_threads(threads), progress)
-    snapshot, said = store.stated()
-    return StoreJob(snapshot, {"radius": radius, **_named("store", said)}, radius, resources)
+    snapshot, identity = store.identified_snapshot()
+    return StoreJob(snapshot, {"radius": radius, **_named("store", identity)}, radius, resources)
 
 
-def side_of(store: StoreLike, other: Any, ids: Any = None) -> tuple[Snapshot | GivenRows, Callable[[], Said]]:
+def side_of(store: StoreLike, other: Any, ids: Any = None) -> tuple[Snapshot | GivenRows, Callable[[], JobIdentity]]:
     """Return the other side of a join, a store or what a caller gives, and what tells it from others."""
     if not isinstance(other, type(store)):
         given = given_rows(other, ids, Width(store.width, stored=True))
@@ -82,10 +82,10 @@ def side_of(store: StoreLike, other: Any, ids: Any = None) -> tuple[Snapshot | G
         raise InputError("ids are for fingerprints: a store has its own")
     if other.width != store.width:
         raise InputError(f"this store holds {store.width} bits, and the other one {other.width}")
-    snapshot, said = other.stated()
-    return snapshot, lambda: {"job": "join", **_named("other store", said)}
+    snapshot, identity = other.identified_snapshot()
+    return snapshot, lambda: {"job": "join", **_named("other store", identity)}
 
 
-def _named(what: str, said: Said) -> Said:
-    """Return what is said of several things, with the name of one of them."""
-    return {f"{what} {name}": value for name, value in said.items()}
+def _named(what: str, identity: JobIdentity) -> JobIdentity:
+    """Return the identity of one of several things, with its name."""
+    return {f"{what} {name}": value for name, value in identity.items()}

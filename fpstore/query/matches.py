@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fpstore.aliases import NamedColumns, Words
 from fpstore.io import check_ids
-from fpstore.io.tables import Tabular, arrow_table, taken
+from fpstore.io.tables import Tabular, arrow_table, values_at
 from fpstore.width import Distances, Width
 
 
@@ -146,7 +146,7 @@ class Matches(Tabular):
             query, fingerprints, distances = query[match], fingerprints[match], distances[match]
         columns: NamedColumns = {"query_row": query.view(np.uint64)}
         if names is not None:
-            columns["query_id"] = taken(names, query)
+            columns["query_id"] = values_at(names, query)
         return columns | {
             "query": self.queries[query],
             "fingerprint": fingerprints,

@@ -265,7 +265,7 @@ class Tracker:
             "merge_error": MergeError(self.folder).get(),
         }
 
-    def stated(self, appended: int | None = None) -> tuple[Snapshot, dict[str, object]]:
+    def identified_snapshot(self, appended: int | None = None) -> tuple[Snapshot, dict[str, object]]:
         """Return the current snapshot, and what tells its state from any other: store, generation, records of the log.
 
         ``appended`` is as for :meth:`watched`.

@@ -16,7 +16,7 @@ from fpstore.design.sample import Sample
 from fpstore.io import check_fingerprints
 from fpstore.jobs import between, joining, linking
 from fpstore.jobs.between import given_rows, join_of
-from fpstore.jobs.clusters import asked_of, clusters_of
+from fpstore.jobs.clusters import clusters_of, grouping_of
 from fpstore.jobs.pairs import pairs_of
 from fpstore.resources import Resources
 from fpstore.width import Width
@@ -185,7 +185,7 @@ class JoinAsker:
         self.asker.note(f"{call} with {resources.memory} bytes, threads={resources.threads}")
         with self.small_steps():
             try:
-                found = clusters_of(self.store.snapshot(), asked_of(radius, group, rule), resources)
+                found = clusters_of(self.store.snapshot(), grouping_of(radius, group, rule), resources)
             except InputError as error:
                 several = any(len(places) > 1 for places in self.documents()[1])
                 refused = several and (group == "greedy" or rule == "central")

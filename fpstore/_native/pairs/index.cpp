@@ -17,31 +17,6 @@ bool index_buckets(const uint64_t* rows, unsigned words, uint64_t count, unsigne
   return true;
 }
 
-namespace {
-
-// The least member of the set, with the way to it halved.
-template <class Number>
-Number least(Number* parents, Number x) {
-  while (parents[x] != x) x = parents[x] = parents[parents[x]];
-  return x;
-}
-
-}  // namespace
-
-template <class Number>
-void unite(Number* parents, const uint64_t* a, const uint64_t* b, uint64_t count) {
-  for (uint64_t i = 0; i < count; ++i) {
-    const Number x = least(parents, static_cast<Number>(a[i])), y = least(parents, static_cast<Number>(b[i]));
-    if (x < y) parents[y] = x;
-    else parents[x] = y;
-  }
-}
-
-template <class Number>
-void name_sets(Number* parents, uint64_t count) {
-  for (uint64_t i = 0; i < count; ++i) parents[i] = parents[parents[i]];  // the parent comes before, and has its name
-}
-
 bool find_places(const RowIndex& index, const uint64_t* rows, uint64_t count, uint64_t* places) {
   constexpr uint64_t kTogether = 32;  // rows whose memory is fetched at the same time
   const unsigned words = index.words;
@@ -72,10 +47,5 @@ bool find_places(const RowIndex& index, const uint64_t* rows, uint64_t count, ui
   }
   return true;
 }
-
-template void unite(uint32_t*, const uint64_t*, const uint64_t*, uint64_t);
-template void unite(uint64_t*, const uint64_t*, const uint64_t*, uint64_t);
-template void name_sets(uint32_t*, uint64_t);
-template void name_sets(uint64_t*, uint64_t);
 
 }  // namespace fpstore

@@ -131,10 +131,6 @@ struct PairKernels {
 bool index_buckets(const uint64_t* rows, unsigned words, uint64_t count, unsigned bucket_bits, uint64_t* starts, uint16_t* tags,
                    Stopper* stop);
 
-// Unites the sets that a[i] and b[i] are in. parents[i] is at most i; a set is named by its least member.
-template <class Number>
-void unite(Number* parents, const uint64_t* a, const uint64_t* b, uint64_t count);
-
 // Ascending rows, and where those with each value of the leading bits begin.
 struct RowIndex {
   const uint64_t* rows;
@@ -146,8 +142,5 @@ struct RowIndex {
 
 // The places of some rows among ascending ones; false when one is not among them.
 bool find_places(const RowIndex& index, const uint64_t* rows, uint64_t count, uint64_t* places);
-// Lets each parent be the least member of its set.
-template <class Number>
-void name_sets(Number* parents, uint64_t count);
 
 }  // namespace fpstore

@@ -1,9 +1,11 @@
 // Joins of sorted rows: the pairs within a radius.
+#include <algorithm>
 #include <atomic>
 #include <memory>
 
 #include "columns/column_header.hpp"
 #include "pairs/request.hpp"
+#include "pairs/sets.hpp"
 #include "python/module.hpp"
 
 namespace fpstore {
@@ -11,6 +13,12 @@ namespace {
 
 using Tags = nb::ndarray<uint16_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using TagColumn = nb::ndarray<const uint16_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+void raise_if(const Stopper& stopping) {
+  if (!stopping.ended) return;
+  note_interrupted();
+  throw nb::python_error();
+}
 
 // Writes where each bucket begins, and the tags unless they are null.
 void index_until_stopped(const Rows& rows, unsigned bucket_bits, uint64_t* starts, uint16_t* tags, const Stop* stop, const char* unordered) {
@@ -20,10 +28,7 @@ void index_until_stopped(const Rows& rows, unsigned bucket_bits, uint64_t* start
     ReleasedGil released;
     ordered = index_buckets(rows.data(), words_in(rows), count_of(rows), bucket_bits, starts, tags, &stopping);
   }
-  if (stopping.ended) {
-    note_interrupted();
-    throw nb::python_error();
-  }
+  raise_if(stopping);
   if (!ordered) throw nb::value_error(unordered);
 }
 
@@ -274,6 +279,84 @@ struct Sets {
   }
 };
 
+template <class Number>
+using Column = nb::ndarray<const Number, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+template <class Number>
+uint64_t most_of(const Column<Number>& numbers) {
+  return numbers.size() ? *std::max_element(numbers.data(), numbers.data() + numbers.size()) : 0;
+}
+
+template <class Number>
+bool are_distinct(Column<Number> numbers, const Stop* stop) {
+  Stopper stopping = stopper(stop);
+  bool differ;
+  {
+    ReleasedGil released;
+    differ = all_differ(numbers.data(), numbers.size(), most_of<Number>(numbers), &stopping);
+  }
+  raise_if(stopping);
+  return differ;
+}
+
+// The places of labels that two or more have; it keeps the array of labels. The memory is that of three bits for each number up to the
+// largest label.
+template <class Number>
+struct SharedLabels {
+  Column<Number> labels;
+  RankedBits shared;
+  uint64_t sets = 0, count = 0;
+
+  SharedLabels(Column<Number> all, const Stop* stop) : labels(all), shared(most_of<Number>(labels)) {
+    Stopper stopping = stopper(stop);
+    {
+      ReleasedGil released;
+      add_shared(labels.data(), labels.size(), &shared, &stopping);
+      sets = shared.count();
+      count = places_with(labels.data(), labels.size(), shared, nullptr, &stopping);
+    }
+    raise_if(stopping);
+  }
+
+  nb::object places(const Stop* stop) {
+    Stopper stopping = stopper(stop);
+    Buffer<uint64_t> out(count);
+    {
+      ReleasedGil released;
+      places_with(labels.data(), labels.size(), shared, out.get(), &stopping);
+    }
+    raise_if(stopping);
+    return out.array(count);
+  }
+
+  // (where labels begin, and the end; the places) of all places in some order, brought together by their labels.
+  nb::tuple grouped(Words places, const Stop* stop) {
+    for (size_t i = 0; i < places.size(); ++i)
+      if (places.data()[i] >= labels.size() || !shared.has(labels.data()[places.data()[i]])) throw nb::index_error("no such place");
+    Stopper stopping = stopper(stop);
+    Buffer<uint64_t> out(places.size());
+    std::vector<uint64_t> lims;
+    {
+      ReleasedGil released;
+      lims = group_places(labels.data(), shared, sets, places.data(), places.size(), out.get(), &stopping);
+    }
+    raise_if(stopping);
+    Buffer<uint64_t> copy(lims.size());
+    memcpy(copy.get(), lims.data(), 8 * lims.size());
+    return nb::make_tuple(copy.array(lims.size()), out.array(places.size()));
+  }
+};
+
+template <class Number>
+void bind_labels(nb::module_& m, const char* name) {
+  m.def("are_distinct", &are_distinct<Number>, "numbers"_a.noconvert(), "stop"_a.none() = nb::none());
+  m.def("shared_labels", [](Column<Number> labels, const Stop* stop) { return new SharedLabels<Number>(labels, stop); },
+        "labels"_a.noconvert(), "stop"_a.none() = nb::none(), nb::rv_policy::take_ownership);
+  nb::class_<SharedLabels<Number>>(m, name)
+      .def("places", &SharedLabels<Number>::places, "stop"_a.none() = nb::none())
+      .def("grouped", &SharedLabels<Number>::grouped, "places"_a.noconvert(), "stop"_a.none() = nb::none());
+}
+
 // Finds places among ascending rows.
 struct Index {
   Rows rows;
@@ -319,10 +402,7 @@ nb::object group_greedily(Rows rows, Words lims, unsigned radius, const Stop* st
     const unsigned words = words_in(rows);
     (words == 1 ? k.group_1 : words == 2 ? k.group_2 : k.group_4)(sets, representatives.get(), &stopping);
   }
-  if (stopping.ended) {
-    note_interrupted();
-    throw nb::python_error();
-  }
+  raise_if(stopping);
   return representatives.array(count_of(rows));
 }
 
@@ -336,14 +416,15 @@ void bind_pairs(nb::module_& m) {
   nb::class_<PairJoin>(m, "PairJoin")
       .def(nb::init<Rows, Words, TagColumn, Bytes, Rows, Rows, std::vector<unsigned>, std::vector<unsigned>, unsigned, unsigned, uint64_t,
                     uint64_t, std::optional<Side>>(),
-           "rows"_a.noconvert(), "starts"_a.noconvert(), "tags"_a.noconvert(), "permutation"_a, "bucket_masks"_a, "tag_masks"_a, "flips"_a,
-           "both"_a, "tag_bits"_a, "radius"_a, "first"_a, "end"_a, "opposite"_a.none() = nb::none())
+           "rows"_a.noconvert(), "starts"_a.noconvert(), "tags"_a.noconvert(), "permutation"_a.noconvert(),
+           "bucket_masks"_a.noconvert(), "tag_masks"_a.noconvert(), "flips"_a, "both"_a, "tag_bits"_a, "radius"_a, "first"_a, "end"_a,
+           "opposite"_a.none() = nb::none())
       .def_ro("done", &PairJoin::done)
       .def("more", &PairJoin::more, "room"_a, "stop"_a.none() = nb::none());
   nb::class_<Linking>(m, "Linking")
       .def(nb::init<MutableRows, Words, Tags, Bytes, Rows, Rows, std::vector<unsigned>, std::vector<unsigned>, unsigned, unsigned>(),
-           "rows"_a.noconvert(), "starts"_a.noconvert(), "tags"_a.noconvert(), "permutation"_a, "bucket_masks"_a, "tag_masks"_a, "flips"_a,
-           "both"_a, "tag_bits"_a, "radius"_a)
+           "rows"_a.noconvert(), "starts"_a.noconvert(), "tags"_a.noconvert(), "permutation"_a.noconvert(),
+           "bucket_masks"_a.noconvert(), "tag_masks"_a.noconvert(), "flips"_a, "both"_a, "tag_bits"_a, "radius"_a)
       .def_ro("done", &Linking::done)
       .def("more", &Linking::more, "room"_a, "stop"_a.none() = nb::none());
   nb::class_<Index>(m, "RowIndex")
@@ -351,8 +432,10 @@ void bind_pairs(nb::module_& m) {
       .def("places", &Index::places, "rows"_a.noconvert());
   nb::class_<Sets>(m, "Sets")
       .def(nb::init<uint64_t>(), "count"_a)
-      .def("unite", &Sets::unite_all, "a"_a, "b"_a)
+      .def("unite", &Sets::unite_all, "a"_a.noconvert(), "b"_a.noconvert())
       .def("names", &Sets::names);
+  bind_labels<uint32_t>(m, "SharedLabels32");
+  bind_labels<uint64_t>(m, "SharedLabels64");
 }
 
 }  // namespace fpstore

@@ -1,0 +1,61 @@
+"""The members of sets, in the kernel: by brute force, at both sizes of numbers, and with what it refuses."""
+
+import numpy as np
+import pytest
+
+from fpstore import _kernel
+from fpstore.jobs.grouping import members_of
+
+KINDS = [np.uint32, np.uint64]
+
+
+def drawn_sets(rng, count):
+    """Return sets with numbers: many of one, some of several, one large."""
+    label = np.where(rng.random(count) < 0.6, np.arange(count), rng.integers(0, max(count // 4, 1), count))
+    label[rng.random(count) < 0.2] = count
+    return rng.permutation(2 * count + 1)[label]
+
+
+def by_brute_force(sets, documents):
+    groups = {}
+    for place in np.argsort(documents).tolist():
+        groups.setdefault(int(sets[place]), []).append(place)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 63, 64, 65, 1000, 70_000])
+def test_members_are_those_of_brute_force(kind, count):
+    rng = np.random.default_rng(count)
+    sets = drawn_sets(rng, count)
+    documents = rng.permutation(3 * count)[:count].astype(kind)
+    members, places = members_of(sets.astype(kind), documents)
+    groups = by_brute_force(sets, documents)
+    assert members.lims.tolist() == np.cumsum([0, *map(len, groups)]).tolist()
+    assert places.tolist() == [place for group in groups for place in group]
+    assert members.documents.dtype == np.uint64
+    assert members.documents.tolist() == documents[places].tolist()
+
+
+@pytest.mark.parametrize("kind", [np.uint32, np.uint64])
+def test_the_kernel_refuses_places_that_no_other_shares(kind):
+    shared = _kernel.shared_labels(np.array([7, 7, 3, 7], kind))
+    assert shared.places().tolist() == [0, 1, 3]
+    for places in ([0, 1, 4], [0, 2], [2**63]):
+        with pytest.raises(IndexError, match="no such place"):
+            shared.grouped(np.array(places, np.uint64))
+    lims, places = shared.grouped(np.array([3, 0], np.uint64))
+    assert (lims.tolist(), places.tolist()) == ([0, 2], [3, 0])
+    with pytest.raises(TypeError):
+        _kernel.shared_labels(np.zeros(3, np.int64))
+
+
+@pytest.mark.parametrize("kind", [np.uint32, np.uint64])
+@pytest.mark.parametrize("count", [0, 1, 2, 64, 100_000])
+def test_distinct_numbers(kind, count):
+    numbers = np.random.default_rng(count).permutation(3 * count)[:count].astype(kind)
+    assert _kernel.are_distinct(numbers)
+    for place in range(1, count, max(count // 5, 1)):
+        again = numbers.copy()
+        again[place] = numbers[place - 1]
+        assert not _kernel.are_distinct(again)

@@ -23,12 +23,13 @@ def by_brute_force(sets, documents):
     return [group for group in groups.values() if len(group) > 1]
 
 
+@pytest.mark.parametrize("other", KINDS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 63, 64, 65, 1000, 70_000])
-def test_members_are_those_of_brute_force(kind, count):
+def test_members_are_those_of_brute_force(kind, other, count):
     rng = np.random.default_rng(count)
     sets = drawn_sets(rng, count)
-    documents = rng.permutation(3 * count)[:count].astype(kind)
+    documents = rng.permutation(3 * count)[:count].astype(other) << other(4 if other is np.uint32 else 40)
     members, places = members_of(sets.astype(kind), documents)
     groups = by_brute_force(sets, documents)
     assert members.lims.tolist() == np.cumsum([0, *map(len, groups)]).tolist()
@@ -37,17 +38,15 @@ def test_members_are_those_of_brute_force(kind, count):
     assert members.documents.tolist() == documents[places].tolist()
 
 
-@pytest.mark.parametrize("kind", [np.uint32, np.uint64])
-def test_the_kernel_refuses_places_that_no_other_shares(kind):
-    shared = _kernel.shared_labels(np.array([7, 7, 3, 7], kind))
-    assert shared.places().tolist() == [0, 1, 3]
-    for places in ([0, 1, 4], [0, 2], [2**63]):
-        with pytest.raises(IndexError, match="no such place"):
-            shared.grouped(np.array(places, np.uint64))
-    lims, places = shared.grouped(np.array([3, 0], np.uint64))
-    assert (lims.tolist(), places.tolist()) == ([0, 2], [3, 0])
-    with pytest.raises(TypeError):
-        _kernel.shared_labels(np.zeros(3, np.int64))
+def test_the_kernel_refuses_other_columns():
+    labels = np.zeros(3, np.uint32)
+    with pytest.raises(ValueError, match="a label for each document"):
+        _kernel.documents_in_sets(labels, labels[:2])
+    for wrong in (labels.astype(np.int64), labels.astype(np.uint16), labels.astype(float), labels[::2]):
+        with pytest.raises(TypeError):
+            _kernel.documents_in_sets(wrong, labels)
+        with pytest.raises(TypeError):
+            _kernel.documents_in_sets(labels, wrong)
 
 
 @pytest.mark.parametrize("kind", [np.uint32, np.uint64])

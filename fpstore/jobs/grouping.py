@@ -46,14 +46,12 @@ def members_of(sets: Numbers, documents: Numbers) -> tuple[Members, Words]:
     Parameters
     ----------
     sets : ndarray of uint32 or uint64
-        A number of the set of each document. Memory is needed for three bits of each number up to the largest.
+        A number of the set of each document. Memory is needed for some bits of each number up to the largest.
     documents : ndarray of uint32 or uint64
         The numbers of the documents, which are distinct.
     """
-    shared = _kernel.shared_labels(sets)
-    places = shared.places()
-    lims, places = shared.grouped(taken(places, stable_order(taken(documents, places))))
-    return Members(lims.view(np.int64), filled(len(places), np.uint64, lambda piece: documents[places[piece]])), places
+    lims, members, places = _kernel.documents_in_sets(sets, documents)
+    return Members(lims.view(np.int64), members), places
 
 
 def represented(members: Members, ranks: npt.NDArray[Any]) -> Members:

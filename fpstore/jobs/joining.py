@@ -27,7 +27,6 @@ from fpstore.width import Distances, words_of
 BATCH_PAIRS = 1 << 18
 LEAST_ROWS = 1 << 15  # of a part of a table that a thread takes
 PARTS = 4  # of a sorted table for each thread
-TAG_BYTES = 2  # of a row of a sorted table, besides the row and a scratch array
 LINK_BYTES = 8  # of a row of a table that is searched as a whole
 UNBOUNDED = Resources(1 << 62, 1)
 
@@ -232,7 +231,7 @@ def _parts(sides: Sequence[Words], flips: int, resources: Resources) -> int:
     if flips:
         return 1
     count = sum(map(len, sides))
-    row = 16 * words_of(sides[0]) + TAG_BYTES
+    row = 16 * words_of(sides[0])  # in the table, and in a scratch array
     least = min(resources.threads, max(count // LEAST_ROWS, 1))
     needed = count * row * resources.threads // max(resources.memory, 1)
     return max(least, needed + 1 if needed else 1)

@@ -50,12 +50,10 @@ class TableSorter:
         self._rows = rows
         self._writable = writable
         room = len(rows) + _kernel.TAG_ROOM
-        if 2 * rows.nbytes + 2 * room <= memory:
-            self._out, self._scratch = (rows_like(rows, len(rows)) for _ in range(2))
-            self._tags: npt.NDArray[np.uint16] = np.empty(room, np.uint16)
+        if 2 * rows.nbytes <= memory:
+            self._out, self._scratch = rows_like(rows, len(rows)), rows_like(rows, room)
         else:
-            self._out, self._scratch = (array_on_disk(rows.shape, np.uint64) for _ in range(2))
-            self._tags = array_on_disk((room,), np.uint16)
+            self._out, self._scratch = (array_on_disk((count, *rows.shape[1:]), np.uint64) for count in (len(rows), room))
 
     def sorted(self, table: TableSpec) -> SortedTable:
         """Return the rows in the order of a table's buckets; what was returned before must not be used any more."""
@@ -68,7 +66,7 @@ class TableSorter:
         elif self._writable:
             ordered = self._out
             ordered[:] = self._rows
-        return _indexed(ordered, table, self._tags)
+        return _indexed(ordered, table, self._scratch)
 
 
 class SpanSorter:
@@ -86,13 +84,18 @@ class SpanSorter:
         self._rows, self._writable = rows, writable
         self._kept = rows_like(rows, min(len(rows), COPY_ROWS))
         self._out, self._scratch = rows_like(rows, 0), rows_like(rows, 0)
-        self._tags = np.empty(0, np.uint16)
 
     def _grow(self, least: int, used: int) -> None:
         """Make room for so many rows, and keep those that are used."""
         out = rows_like(self._rows, least)
         out[:used] = self._out[:used]
-        self._out, self._scratch = out, rows_like(self._rows, least)
+        self._out, self._scratch = out, rows_like(self._rows, least + _kernel.TAG_ROOM)
+
+    def _room(self, count: int) -> Words:
+        """Return what was needed for sorting so many rows and is not any more: the tags are put there."""
+        if len(self._scratch) < count + _kernel.TAG_ROOM:
+            self._scratch = rows_like(self._rows, count + _kernel.TAG_ROOM)
+        return self._scratch
 
     def sorted(self, table: TableSpec, span: Span, expected: int, stop: _kernel.Stop | None = None) -> SortedTable:
         """Return the rows in some buckets of a table, in the order of its buckets; the other buckets are empty.
@@ -114,7 +117,7 @@ class SpanSorter:
         in_order = table.permutation == identity(table.width.bits)
         if in_order and not self._writable:
             some = self._rows[place_of(self._rows, bounds[0]) : place_of(self._rows, bounds[1], "right")]
-            return self._indexed(some, table, stop)
+            return _indexed(some, table, self._room(len(some)), stop)
         permutation = np.frombuffer(table.permutation, np.uint8)
         count = 0
         for piece in in_pieces([self._rows]):
@@ -128,13 +131,7 @@ class SpanSorter:
         ordered = self._out[:count]
         if not in_order:
             _kernel.sort_keys(ordered, self._scratch[:count], max(table.prefix_bits, 1), stop)
-        return self._indexed(ordered, table, stop)
-
-    def _indexed(self, ordered: Words, table: TableSpec, stop: _kernel.Stop | None) -> SortedTable:
-        room = len(ordered) + _kernel.TAG_ROOM
-        if room > len(self._tags):
-            self._tags = np.empty(room * 9 // 8, np.uint16)
-        return _indexed(ordered, table, self._tags[:room], stop)
+        return _indexed(ordered, table, self._room(count), stop)
 
 
 def spans_of(rows: Words, table: TableSpec, count: int) -> list[Span]:
@@ -151,7 +148,9 @@ def spans_of(rows: Words, table: TableSpec, count: int) -> list[Span]:
     return [Span(*span) for span in pairwise(bounds)]
 
 
-def _indexed(ordered: Words, table: TableSpec, tags: npt.NDArray[np.uint16], stop: _kernel.Stop | None = None) -> SortedTable:
+def _indexed(ordered: Words, table: TableSpec, room: Words, stop: _kernel.Stop | None = None) -> SortedTable:
+    """Return a table with where its buckets begin, and tags, which are put into the room for as many rows and some more."""
     starts = np.empty((1 << table.prefix_bits) + 1, np.uint64)
+    tags = room.reshape(-1).view(np.uint16)[: len(ordered) + _kernel.TAG_ROOM]
     _kernel.index_rows(ordered, table.prefix_bits, starts, tags, stop)
     return SortedTable(ordered, starts, tags)

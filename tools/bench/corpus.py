@@ -67,15 +67,15 @@ def pairs(bench: Bench) -> Result:
 
 
 def clusters(bench: Bench) -> Result:
-    """Find the clusters of a set with families, beside all pairs of one without."""
+    """Find the clusters of a set with families, beside all pairs of one without; one thread."""
     out: Result = {}
     for log2 in bench.sizes(24):
         with _store(bench, data.uniform(bench.seed, log2)) as store:
             plain = bench.seconds(lambda: _count(store, 1)) / len(store)
-            alone = bench.seconds(lambda: store.clusters(RADIUS)) / len(store)
+            alone = bench.seconds(lambda: store.clusters(RADIUS, threads=1)) / len(store)
         shutil.rmtree(store.path)
         with _store(bench, families(bench.seed, log2)) as store:
-            took = bench.seconds(lambda: store.clusters(RADIUS)) / store.stats()["ids"]
+            took = bench.seconds(lambda: store.clusters(RADIUS, threads=1)) / store.stats()["ids"]
             found = store.clusters(RADIUS)
             if bench.smoke:
                 _check_clusters(store, found)

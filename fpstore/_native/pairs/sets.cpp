@@ -1,5 +1,9 @@
 #include "pairs/sets.hpp"
 
+#include <memory>
+
+#include "isa/kernels.hpp"
+
 namespace fpstore {
 
 namespace {
@@ -61,49 +65,105 @@ bool all_differ(const Number* numbers, uint64_t count, uint64_t most, Stopper* s
 }
 
 template <class Number>
-void add_shared(const Number* labels, uint64_t count, RankedBits* shared, Stopper* stop) {
-  std::vector<uint64_t> once(shared->bits.size());
+SharedLabels shared_labels(const Number* labels, uint64_t count, Stopper* stop) {
+  Number most = 0;
+  for (uint64_t i = 0; i < count; ++i) most = most < labels[i] ? labels[i] : most;
+  SharedLabels found{RankedBits(most), {}, 0};
+  std::vector<uint64_t> once(found.shared.bits.size());
   until_stopped(count, stop, [&](uint64_t i) {
     const uint64_t bit = uint64_t{1} << labels[i] % 64;
     uint64_t& seen = once[labels[i] / 64];
-    if (__builtin_expect(seen & bit, 0)) shared->add(labels[i]);
+    if (__builtin_expect((seen & bit) != 0, 0)) found.shared.add(labels[i]);
     seen |= bit;
   });
-}
-
-template <class Number>
-uint64_t places_with(const Number* labels, uint64_t count, const RankedBits& shared, uint64_t* places, Stopper* stop) {
-  uint64_t found = 0;
+  found.sizes.resize(found.shared.count());
   until_stopped(count, stop, [&](uint64_t i) {
-    if (!shared.has(labels[i])) return;
-    if (places) places[found] = i;
-    ++found;
+    if (!found.shared.has(labels[i])) return;
+    ++found.sizes[found.shared.rank(labels[i])];
+    ++found.count;
   });
   return found;
 }
 
-template <class Number>
-std::vector<uint64_t> group_places(const Number* labels, const RankedBits& shared, uint64_t sets, const uint64_t* places, uint64_t count,
-                                   uint64_t* grouped, Stopper* stop) {
-  constexpr uint64_t kNone = ~uint64_t{0};
-  std::vector<uint64_t> set_of(sets, kNone), lims(1);  // of the label with each rank
-  until_stopped(count, stop, [&](uint64_t i) {
-    uint64_t& set = set_of[shared.rank(labels[places[i]])];
-    if (set == kNone) {
-      set = lims.size();
-      lims.push_back(0);
-    }
-    ++lims[set];
-  });
-  // First where each set begins, and, when its places are written, where it ends.
-  uint64_t sum = 0;
-  for (uint64_t& lim : lims) {
-    const uint64_t size = lim;
-    lim = sum;
-    sum += size;
+namespace {
+
+// A document and its place, which are sorted by the document; in a word if both have 32 bits.
+struct Packed {
+  uint64_t both;
+
+  static Packed of(uint64_t document, uint64_t place) { return {document << 32 | place}; }
+  uint64_t document() const { return both >> 32; }
+  uint64_t place() const { return both & UINT32_MAX; }
+  static void sort(Packed* items, Packed* tmp, size_t n, Stopper* stop) { kernels(64).sort_keys(&items->both, &tmp->both, n, 64, stop); }
+};
+struct Unpacked {
+  uint64_t first, second;
+
+  static Unpacked of(uint64_t document, uint64_t place) { return {document, place}; }
+  uint64_t document() const { return first; }
+  uint64_t place() const { return second; }
+  static void sort(Unpacked* items, Unpacked* tmp, size_t n, Stopper* stop) {
+    kernels(64).sort_pairs(&items->first, &tmp->first, n, stop);
   }
-  until_stopped(count, stop, [&](uint64_t i) { grouped[lims[set_of[shared.rank(labels[places[i]])]]++] = places[i]; });
-  return lims;
+};
+
+// Sorts the documents of one label, most often very few.
+template <class Item>
+void sort_items(Item* items, Item* tmp, size_t n, Stopper* stop) {
+  constexpr size_t kFew = 24;
+  if (n > kFew) return Item::sort(items, tmp, n, stop);
+  for (size_t i = 1; i < n; ++i) {
+    const Item item = items[i];
+    size_t j = i;
+    for (; j > 0 && items[j - 1].document() > item.document(); --j) items[j] = items[j - 1];
+    items[j] = item;
+  }
+}
+
+template <class Item, class Number, class Document>
+void group_items(const Number* labels, const Document* documents, uint64_t count, const SharedLabels& found, SharedDocuments* out,
+                 Stopper* stop) {
+  const uint64_t sets = found.sizes.size();
+  std::vector<uint64_t> ends(sets);
+  uint64_t sum = 0, largest = sets;
+  for (uint64_t s = 0; s < sets; sum += found.sizes[s++]) {
+    ends[s] = sum;
+    largest = largest < found.sizes[s] ? found.sizes[s] : largest;
+  }
+  const std::unique_ptr<Item[]> items(new Item[found.count]), tmp(new Item[largest]);
+  until_stopped(count, stop, [&](uint64_t i) {
+    if (found.shared.has(labels[i])) items[ends[found.shared.rank(labels[i])]++] = Item::of(documents[i], i);
+  });
+  if (stop->ended) return;
+  const std::unique_ptr<Item[]> order(new Item[sets]);  // of the labels: their least documents
+  until_stopped(sets, stop, [&](uint64_t s) {
+    Item* const first = items.get() + (ends[s] - found.sizes[s]);
+    sort_items(first, tmp.get(), found.sizes[s], stop);
+    order[s] = Item::of(first->document(), s);
+  });
+  if (stop->ended) return;
+  sort_items(order.get(), tmp.get(), sets, stop);
+  out->lims.reserve(sets + 1);
+  out->lims.push_back(0);
+  uint64_t done = 0;
+  until_stopped(sets, stop, [&](uint64_t rank) {
+    const uint64_t s = order[rank].place();
+    for (uint64_t i = ends[s] - found.sizes[s]; i < ends[s]; ++i, ++done) {
+      out->documents[done] = items[i].document();
+      out->places[done] = items[i].place();
+    }
+    out->lims.push_back(done);
+  });
+}
+
+}  // namespace
+
+template <class Number, class Document>
+void group_documents(const Number* labels, const Document* documents, uint64_t count, const SharedLabels& found, SharedDocuments* out,
+                     Stopper* stop) {
+  const bool narrow = sizeof(Document) <= sizeof(uint32_t) && count <= UINT32_MAX;
+  if (narrow) group_items<Packed>(labels, documents, count, found, out, stop);
+  else group_items<Unpacked>(labels, documents, count, found, out, stop);
 }
 
 template void unite(uint32_t*, const uint64_t*, const uint64_t*, uint64_t);
@@ -112,12 +172,12 @@ template void name_sets(uint32_t*, uint64_t);
 template void name_sets(uint64_t*, uint64_t);
 
 template bool all_differ(const uint32_t*, uint64_t, uint64_t, Stopper*);
-template void add_shared(const uint32_t*, uint64_t, RankedBits*, Stopper*);
-template uint64_t places_with(const uint32_t*, uint64_t, const RankedBits&, uint64_t*, Stopper*);
-template std::vector<uint64_t> group_places(const uint32_t*, const RankedBits&, uint64_t, const uint64_t*, uint64_t, uint64_t*, Stopper*);
+template SharedLabels shared_labels(const uint32_t*, uint64_t, Stopper*);
 template bool all_differ(const uint64_t*, uint64_t, uint64_t, Stopper*);
-template void add_shared(const uint64_t*, uint64_t, RankedBits*, Stopper*);
-template uint64_t places_with(const uint64_t*, uint64_t, const RankedBits&, uint64_t*, Stopper*);
-template std::vector<uint64_t> group_places(const uint64_t*, const RankedBits&, uint64_t, const uint64_t*, uint64_t, uint64_t*, Stopper*);
+template SharedLabels shared_labels(const uint64_t*, uint64_t, Stopper*);
+template void group_documents(const uint32_t*, const uint32_t*, uint64_t, const SharedLabels&, SharedDocuments*, Stopper*);
+template void group_documents(const uint32_t*, const uint64_t*, uint64_t, const SharedLabels&, SharedDocuments*, Stopper*);
+template void group_documents(const uint64_t*, const uint32_t*, uint64_t, const SharedLabels&, SharedDocuments*, Stopper*);
+template void group_documents(const uint64_t*, const uint64_t*, uint64_t, const SharedLabels&, SharedDocuments*, Stopper*);
 
 }  // namespace fpstore

@@ -32,18 +32,25 @@ struct RankedBits {
 template <class Number>
 bool all_differ(const Number* numbers, uint64_t count, uint64_t most, Stopper* stop);
 
-// Adds the labels that two or more places have; each is below the bound.
-template <class Number>
-void add_shared(const Number* labels, uint64_t count, RankedBits* shared, Stopper* stop);
+// Documents that share a label with another one, label by label.
+struct SharedDocuments {
+  std::vector<uint64_t> lims;  // where each label begins, and the end; in the order of the least documents
+  uint64_t* documents;         // ascending for each label
+  uint64_t* places;            // of the documents among all
+};
 
-// Writes the places with these labels, ascending, unless `places` is null; returns how many there are.
+// How many documents share a label with another one, by the rank of the label among those that are shared.
+struct SharedLabels {
+  RankedBits shared;
+  std::vector<uint64_t> sizes;
+  uint64_t count = 0;
+};
 template <class Number>
-uint64_t places_with(const Number* labels, uint64_t count, const RankedBits& shared, uint64_t* places, Stopper* stop);
+SharedLabels shared_labels(const Number* labels, uint64_t count, Stopper* stop);
 
-// Writes `places` label by label, the labels in the order of their first place, and the places of each in their order; returns where the
-// labels begin, and the end. All labels there are among the `sets` shared ones.
-template <class Number>
-std::vector<uint64_t> group_places(const Number* labels, const RankedBits& shared, uint64_t sets, const uint64_t* places, uint64_t count,
-                                   uint64_t* grouped, Stopper* stop);
+// Brings together the documents, all different, that share a label; there is room for found.count of them in `out`.
+template <class Number, class Document>
+void group_documents(const Number* labels, const Document* documents, uint64_t count, const SharedLabels& found, SharedDocuments* out,
+                     Stopper* stop);
 
 }  // namespace fpstore

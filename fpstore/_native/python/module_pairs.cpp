@@ -299,62 +299,34 @@ bool are_distinct(Column<Number> numbers, const Stop* stop) {
   return differ;
 }
 
-// The places of labels that two or more have; it keeps the array of labels. The memory is that of three bits for each number up to the
-// largest label.
-template <class Number>
-struct SharedLabels {
-  Column<Number> labels;
-  RankedBits shared;
-  uint64_t sets = 0, count = 0;
-
-  SharedLabels(Column<Number> all, const Stop* stop) : labels(all), shared(most_of<Number>(labels)) {
-    Stopper stopping = stopper(stop);
-    {
-      ReleasedGil released;
-      add_shared(labels.data(), labels.size(), &shared, &stopping);
-      sets = shared.count();
-      count = places_with(labels.data(), labels.size(), shared, nullptr, &stopping);
-    }
-    raise_if(stopping);
+// The documents that share a label with another one: (where each label begins, and the end; the documents; their places).
+template <class Number, class Document>
+nb::tuple documents_in_sets(Column<Number> labels, Column<Document> documents, const Stop* stop) {
+  if (labels.size() != documents.size()) throw nb::value_error("a label for each document");
+  const uint64_t all = labels.size();
+  Stopper stopping = stopper(stop);
+  std::optional<SharedLabels> found;
+  {
+    ReleasedGil released;
+    found = shared_labels(labels.data(), all, &stopping);
   }
-
-  nb::object places(const Stop* stop) {
-    Stopper stopping = stopper(stop);
-    Buffer<uint64_t> out(count);
-    {
-      ReleasedGil released;
-      places_with(labels.data(), labels.size(), shared, out.get(), &stopping);
-    }
-    raise_if(stopping);
-    return out.array(count);
+  raise_if(stopping);
+  Buffer<uint64_t> members(found->count), places(found->count);
+  SharedDocuments out{{}, members.get(), places.get()};
+  {
+    ReleasedGil released;
+    group_documents(labels.data(), documents.data(), all, *found, &out, &stopping);
   }
+  raise_if(stopping);
+  Buffer<uint64_t> lims(out.lims.size());
+  memcpy(lims.get(), out.lims.data(), 8 * out.lims.size());
+  return nb::make_tuple(lims.array(out.lims.size()), members.array(found->count), places.array(found->count));
+}
 
-  // (where labels begin, and the end; the places) of all places in some order, brought together by their labels.
-  nb::tuple grouped(Words places, const Stop* stop) {
-    for (size_t i = 0; i < places.size(); ++i)
-      if (places.data()[i] >= labels.size() || !shared.has(labels.data()[places.data()[i]])) throw nb::index_error("no such place");
-    Stopper stopping = stopper(stop);
-    Buffer<uint64_t> out(places.size());
-    std::vector<uint64_t> lims;
-    {
-      ReleasedGil released;
-      lims = group_places(labels.data(), shared, sets, places.data(), places.size(), out.get(), &stopping);
-    }
-    raise_if(stopping);
-    Buffer<uint64_t> copy(lims.size());
-    memcpy(copy.get(), lims.data(), 8 * lims.size());
-    return nb::make_tuple(copy.array(lims.size()), out.array(places.size()));
-  }
-};
-
-template <class Number>
-void bind_labels(nb::module_& m, const char* name) {
-  m.def("are_distinct", &are_distinct<Number>, "numbers"_a.noconvert(), "stop"_a.none() = nb::none());
-  m.def("shared_labels", [](Column<Number> labels, const Stop* stop) { return new SharedLabels<Number>(labels, stop); },
-        "labels"_a.noconvert(), "stop"_a.none() = nb::none(), nb::rv_policy::take_ownership);
-  nb::class_<SharedLabels<Number>>(m, name)
-      .def("places", &SharedLabels<Number>::places, "stop"_a.none() = nb::none())
-      .def("grouped", &SharedLabels<Number>::grouped, "places"_a.noconvert(), "stop"_a.none() = nb::none());
+template <class Number, class Document>
+void bind_sets(nb::module_& m) {
+  m.def("documents_in_sets", &documents_in_sets<Number, Document>, "sets"_a.noconvert(), "documents"_a.noconvert(),
+        "stop"_a.none() = nb::none());
 }
 
 // Finds places among ascending rows.
@@ -434,8 +406,12 @@ void bind_pairs(nb::module_& m) {
       .def(nb::init<uint64_t>(), "count"_a)
       .def("unite", &Sets::unite_all, "a"_a.noconvert(), "b"_a.noconvert())
       .def("names", &Sets::names);
-  bind_labels<uint32_t>(m, "SharedLabels32");
-  bind_labels<uint64_t>(m, "SharedLabels64");
+  bind_sets<uint32_t, uint32_t>(m);
+  bind_sets<uint32_t, uint64_t>(m);
+  bind_sets<uint64_t, uint32_t>(m);
+  bind_sets<uint64_t, uint64_t>(m);
+  m.def("are_distinct", &are_distinct<uint32_t>, "numbers"_a.noconvert(), "stop"_a.none() = nb::none());
+  m.def("are_distinct", &are_distinct<uint64_t>, "numbers"_a.noconvert(), "stop"_a.none() = nb::none());
 }
 
 }  // namespace fpstore

@@ -78,15 +78,11 @@ def differs(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 def lists_of(lims: Lims) -> npt.NDArray[np.intp]:
     """Return for each element of a column of lists the number of its list."""
-    return repeated(np.arange(len(lims) - 1), lims)
-
-
-def repeated(values: npt.NDArray[Any], lims: Lims) -> npt.NDArray[Any]:
-    """Return a value for each list as often as the list has elements."""
-    out = np.empty(int(lims[-1]), values.dtype)
+    out = np.empty(int(lims[-1]), np.intp)
     for lists in spans_of_lists(lims):
-        sizes = np.diff(lims[lists.start : lists.stop + 1])
-        out[lims[lists.start] : lims[lists.stop]] = np.repeat(values[lists], sizes)
+        out[lims[lists.start] : lims[lists.stop]] = np.repeat(
+            np.arange(lists.start, lists.stop), np.diff(lims[lists.start : lists.stop + 1])
+        )
     return out
 
 

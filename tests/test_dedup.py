@@ -7,6 +7,8 @@ import signal
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -341,6 +343,9 @@ def test_types_of_columns_that_are_refused():
             fpstore.dedup(table, **arguments)
     with pytest.raises(InputError, match="a corpus is a path, several paths, or a table"):
         fpstore.dedup(5, text="t")
+    for column in (table["t"], pd.Series(["a", "b"]), pl.Series(["a", "b"])):
+        with pytest.raises(InputError, match="a corpus is a table, in which columns have names, got "):
+            fpstore.dedup(column, text="t")
 
 
 def test_clusters_do_not_replace_a_text(tmp_path):
@@ -371,6 +376,22 @@ def test_outputs_that_are_refused(tmp_path):
     assert (tmp_path / "there.csv").read_text() == "kept as it is"
     fpstore.dedup(path, tmp_path / "there.csv", fingerprint="h", overwrite=True)
     assert (tmp_path / "there.csv").read_text() == path.read_text()
+
+
+@pytest.mark.parametrize("text", [True, None])
+def test_an_output_in_a_folder_that_is_read(tmp_path, text):
+    """It was input of the next run."""
+    folder = tmp_path / "corpus"
+    (folder / "more").mkdir(parents=True)
+    (folder / "a.csv").write_text("h\n0000000000000001\n")
+    (folder / "a.txt").write_text("some words")
+    how = {"text": True} if text else {"fingerprint": "h"}
+    for output in (folder / "clean.csv", folder / "more" / "clean.csv", tmp_path / "corpus" / ".." / "corpus" / "clean.csv"):
+        with pytest.raises(InputError, match=r"is in .*corpus, and the next run would read it"):
+            fpstore.dedup(folder, output, **how)
+    with pytest.raises(InputError, match=r"is in .*corpus, and the next run would read it"):
+        fpstore.dedup(folder, tmp_path / "clean.csv", resume=folder / "kept", **how)
+    assert len(list(folder.rglob("*"))) == 3
 
 
 @pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
@@ -417,6 +438,18 @@ def test_command_line(folder: Path) -> None:
         (["--fingerprint-field", "hash", "--clusters", "out.csv"], "name the same file"),
     ):
         assert message in run("dedup", "hashes.csv", "out.csv", *arguments).stderr
+    for arguments, message in (
+        (["--radius", 70], "radius must be"),
+        (["--keep", "highest"], "needs score="),
+        (["--keep", "smallest"], "needs a column of ids"),
+        (["--text-field", "hash"], "name either the column of texts"),
+        (["--clusters", "c.tsv", "--rename", "url=id"], "no column 'url' to rename"),
+    ):
+        result = run("dedup", "hashes.csv", "out.csv", "--fingerprint-field", "hash", *arguments)
+        assert (result.exit_code, message in result.stderr) == (2, True), arguments
+    assert "known extensions: .parquet, .jsonl, .csv, .tsv\n" in failure(
+        "dedup", "c.npy", "out.npy", "--fingerprint-field", "hash"
+    )
     result = run("dedup", "notes", "out", "--text", "--json")
     assert "1 file left out, no words: notes/empty.md" not in result.stderr  # such a file is a row that is not compared
     assert "1 file left out, binary, not text: notes/picture.txt" in result.stderr

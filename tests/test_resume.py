@@ -283,7 +283,7 @@ def test_folders_of_others_are_left_alone(folder):
 
 def test_usage(folder):
     assert "--resume needs an output file" in failure("pairs", "s.fps", "--resume", code=2)
-    assert "is in notes, which is read" in failure("dedup", "notes", "notes/clean", "--text", "--resume")
+    assert "is in notes, and the next run would read it" in failure("dedup", "notes", "notes/clean", "--text", "--resume")
     assert killed([*command("pairs", "p"), "--resume"], 4)
     note = run(*command("pairs", "p"))
     assert note.exit_code == 0

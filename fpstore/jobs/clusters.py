@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Counts, Lims, Words
+from fpstore.aliases import Lims, Words
 from fpstore.arguments import check_choice
 from fpstore.errors import CorruptStoreError, InputError
 from fpstore.io.tables import Tabular, arrow_table
@@ -18,8 +18,7 @@ from fpstore.jobs.choices import GROUPINGS, REPRESENTATIVES
 from fpstore.jobs.grouping import Grouping, Numbers, grouped, members_of
 from fpstore.jobs.linking import connected
 from fpstore.jobs.pairs import join_design, rows_of
-from fpstore.lims import lims_of
-from fpstore.pieces import HALF_BITS, differs, filled, joined, lists_of, places_where, put, repeated, stable_order, taken
+from fpstore.pieces import HALF_BITS, differs, filled, places_where, put, stable_order, taken
 from fpstore.query.snapshot import Snapshot
 from fpstore.resources import Resources
 
@@ -168,44 +167,57 @@ def clusters_of(snapshot: Snapshot, grouping: Grouping, resources: Resources, ke
     resources.report("grouping", 0)
     fingerprints = rows if grouping.needs_fingerprints else None
     del rows  # documents take their place in memory
-    documents, counts = _documents(snapshot)
-    lims = None if counts is None else lims_of(counts)
-    if lims is not None:
-        sets = repeated(sets, lims)
-    if not _distinct(documents):  # a document of several fingerprints connects what they are connected with
-        total = len(documents)
-        sets, documents = _united(sets, documents)
-        _refuse_several(total - len(documents), grouping)
-    members, members_at = members_of(sets, documents)
+    documents = _documents(snapshot, sets, grouping.needs_fingerprints)
+    del sets
+    if not _distinct(documents.numbers):  # a document of several fingerprints connects what they are connected with
+        documents = _united(documents)
+        _refuse_several(snapshot.totals.ids - len(documents.numbers), grouping)
+    members, members_at = members_of(documents.sets, documents.numbers)
 
     def rows_of_members() -> Words:
         assert fingerprints is not None
-        return taken(fingerprints, members_at if lims is None else taken(lists_of(lims), members_at))
+        return taken(fingerprints, members_at if documents.owners is None else taken(documents.owners, members_at))
 
     members = grouped(members, grouping, rows_of_members, snapshot.names_of)
-    return Clusters(members.lims, snapshot.names_of(members.documents), len(documents))
+    return Clusters(members.lims, snapshot.names_of(members.documents), len(documents.numbers))
 
 
-def _documents(snapshot: Snapshot) -> tuple[npt.NDArray[Any], Counts | None]:
-    """Return the numbers of the documents of each fingerprint, and how many it has: None if each has one.
+class _Documents(NamedTuple):
+    """The documents of each fingerprint, one after the other."""
+
+    numbers: Numbers
+    sets: Numbers  # those of their fingerprints
+    owners: Numbers | None = None  # the places of their fingerprints, unless they are those of the documents, or not needed
+
+
+def _documents(snapshot: Snapshot, sets: Numbers, owned: bool) -> _Documents:
+    """Return the documents of a snapshot, with the sets of their fingerprints, and where these are if that is needed.
 
     Numbers of 32 bits take half of the memory.
     """
     count = snapshot.totals.ids
-    documents: npt.NDArray[Any] = np.empty(count, np.uint32)
-    sizes: list[Counts] = []
-    done, single = 0, True
-    for _, some, numbers in snapshot.groups():
-        if documents.dtype == np.uint32 and int(numbers.max()) >> HALF_BITS:
-            documents = documents.astype(np.uint64)
-        documents[done : done + len(numbers)] = numbers[: max(count - done, 0)]
-        done += len(numbers)
-        sizes.append(some.astype(np.uint32))
-        single = single and len(some) == len(numbers)
-    if done != count:
-        path = snapshot.generation.folder
-        raise CorruptStoreError(f"{path}: holds {done} rows, not {count}", path=path, expected=count, got=done)
-    return documents, None if single else joined(sizes)
+    numbers: npt.NDArray[Any] = np.empty(count, np.uint32)
+    single = count == len(sets)
+    of_documents = sets if single else np.empty(count, sets.dtype)
+    owners = np.empty(count, sets.dtype) if owned and not single else None
+    done = first = 0
+    for _, counts, some in snapshot.groups():
+        end, last, sizes = done + len(some), first + len(counts), counts.astype(np.int64)
+        if end > count or last > len(sets):
+            break
+        if numbers.dtype == np.uint32 and int(some.max()) >> HALF_BITS:
+            numbers = numbers.astype(np.uint64)
+        numbers[done:end] = some
+        if not single:
+            of_documents[done:end] = np.repeat(sets[first:last], sizes)
+        if owners is not None:
+            owners[done:end] = np.repeat(np.arange(first, last), sizes)
+        done, first = end, last
+    else:
+        if done == count:
+            return _Documents(numbers, of_documents, owners)
+    path = snapshot.generation.folder
+    raise CorruptStoreError(f"{path}: does not hold {count} rows", path=path, expected=count)
 
 
 def _distinct(documents: Numbers) -> bool:
@@ -223,14 +235,15 @@ def _refuse_several(count: int, grouping: Grouping) -> None:
         )
 
 
-def _united(sets: Numbers, documents: Numbers) -> tuple[Numbers, Numbers]:
-    """Return sets and documents, each document once, with the sets of those of the same number united."""
-    order = stable_order(documents)
-    first = differs(taken(documents, order))
+def _united(documents: _Documents) -> _Documents:
+    """Return each document once, with the sets of those of the same number united."""
+    numbers, sets, _ = documents
+    order = stable_order(numbers)
+    first = differs(taken(numbers, order))
     again = places_where(~first)
     united = _kernel.Sets(int(sets.max()) + 1)
     united.unite(*(taken(sets, taken(order, places)).astype(np.uint64) for places in (again, again - 1)))
     kept = np.zeros(len(sets), bool)
     put(kept, order[first], lambda _: True)
     names, left = united.names(), places_where(kept)
-    return filled(len(left), names.dtype, lambda piece: names[sets[left[piece]]]), taken(documents, left)
+    return _Documents(taken(numbers, left), filled(len(left), names.dtype, lambda piece: names[sets[left[piece]]]))

@@ -210,6 +210,7 @@ def dedup(
     ----------
     source : path, iterable of paths, or table
         Files of Parquet, JSON lines, CSV or TSV with a header, all of one format and with the same columns, or folders of them.
+        Blank lines are no rows, and are not copied.
         With ``text=True``, files and folders of texts, of which each file is a document and its path the id. Or a table of
         pyarrow, Polars or pandas (which needs pyarrow), or another object with the Arrow C stream interface.
     output : path-like, optional
@@ -285,7 +286,7 @@ def dedup(
     from fpstore.io.corpus import Chosen
     from fpstore.jobs.choices import Rules
     from fpstore.jobs.corpora import open_corpus
-    from fpstore.jobs.dedup import beside, check_output, chosen_columns, dedup_job, find_duplicates, kept_of
+    from fpstore.jobs.dedup import check_output, check_outside, chosen_columns, dedup_job, find_duplicates, kept_of
 
     check_progress(progress)
     how = Chosen(id=id, score=score, width=check_width(width))
@@ -294,7 +295,7 @@ def dedup(
     corpus = open_corpus(source, text is True)
     target = None if output is None else check_output(output, corpus, check_flag(overwrite, "overwrite"))
     resources = Resources(parse_memory(memory), parse_threads(threads), progress)
-    folder = None if resume is None else beside(corpus, check_path(resume, "resume"))
+    folder = None if resume is None else check_outside(corpus, check_path(resume, "resume"))
     with checkpoint_in(folder, lambda: job.identity(corpus)) as kept:
         found = find_duplicates(corpus, job, resources, kept)
         if target is not None:

@@ -37,7 +37,7 @@ from fpstore.io import check_fingerprint, check_fingerprints, check_id, check_id
 from fpstore.io.check import is_one
 from fpstore.jobs.between import join_of
 from fpstore.jobs.checkpoint import JobIdentity
-from fpstore.jobs.clusters import Clusters, clusters_of, grouping_of
+from fpstore.jobs.clusters import Clusters, clusters_identity, clusters_of, grouping_of
 from fpstore.jobs.pairs import Pairs, pairs_identity, pairs_of
 from fpstore.jobs.store_job import job_of, side_of
 from fpstore.query.advice import scan_advice, warn
@@ -488,10 +488,10 @@ class Store:
             0 to the width; by default the store's.
         duplicates : bool
             Also yield each fingerprint that several documents have, first of all, as a pair with itself at distance 0. Its
-            ``rows_of_ids`` and tables have each two of its ids once: n (n - 1) / 2 rows of n ids, 65,536 at a time.
+            ``rows_of_ids`` and tables list each pair of its ids once: n (n - 1) / 2 rows of n ids, 65,536 at a time.
         memory : int or str, optional
             For the fingerprints and the tables that are sorted, such as "8GiB"; by default a quarter of this machine's memory.
-            About 26 bytes for a fingerprint of 64 bits are enough for all. With less, tables are sorted a part after the
+            About 24 bytes for a fingerprint of 64 bits are enough for all. With less, tables are sorted a part after the
             other, and fingerprints that take more than half of it are mapped from a temporary file. Where a design compares
             buckets that differ (at large radii), a table is sorted as a whole, in temporary files if it does not fit.
         threads : int, optional
@@ -578,7 +578,7 @@ class Store:
         """
         job = job_of(self, radius, memory, threads, progress)
         grouping = grouping_of(job.radius, group, representative)
-        return job.done(resume, grouping.identity(), partial(clusters_of, job.snapshot, grouping, job.resources))
+        return job.done(resume, clusters_identity(grouping), partial(clusters_of, job.snapshot, grouping, job.resources))
 
     def join(
         self,

@@ -2,8 +2,6 @@
 
 import csv
 import json
-import resource
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -14,15 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 from commandline import failure, fine, run
 from near_pairs import brute, wanted_groups
-from test_full_disk import in_child
 
 import fpstore
 from fpstore import SimHash
-from fpstore.errors import InputError, StorageError, StoreExistsError
-from fpstore.hashing.corpus import TextCorpus
+from fpstore.errors import InputError, StoreExistsError
 from fpstore.io.corpus import Chosen
 from fpstore.io.corpus_tables import TableCorpus
-from fpstore.jobs.dedup import check_output
 from fpstore.width import WIDTHS, Width
 
 WORDS = [f"word{i}" for i in range(400)]
@@ -344,77 +339,18 @@ def test_types_of_columns_that_are_refused():
     with pytest.raises(InputError, match="a corpus is a path, several paths, or a table"):
         fpstore.dedup(5, text="t")
     for column in (table["t"], pd.Series(["a", "b"]), pl.Series(["a", "b"])):
-        with pytest.raises(InputError, match="a corpus is a table, in which columns have names, got "):
+        with pytest.raises(InputError, match="a corpus in memory is a table with named columns, got "):
             fpstore.dedup(column, text="t")
 
 
-def test_clusters_do_not_replace_a_text(tmp_path):
-    folder = tmp_path / "notes"
-    folder.mkdir()
-    for name in ("a.txt", "list.tsv"):
-        (folder / name).write_text("the same words in both of them")
-    listing = folder / "list.tsv"
-    with pytest.raises(InputError, match="is an input too"):
-        check_output(listing, TextCorpus(folder), overwrite=True, of_rows=False)
-    assert listing.read_text() == "the same words in both of them"
-
-
-def test_outputs_that_are_refused(tmp_path):
-    path = tmp_path / "corpus.csv"
-    path.write_text("h\n0000000000000001\n")
-    (tmp_path / "link.csv").symlink_to(path)
-    (tmp_path / "there.csv").write_text("kept as it is")
-    for output, kind, message in (
-        (path, InputError, "is an input too"),
-        (tmp_path / "link.csv", InputError, "is an input too"),
-        (tmp_path / "clean.parquet", InputError, r"name a \.csv file"),
-        (tmp_path / "none" / "clean.csv", StorageError, "no such folder"),
-        (tmp_path / "there.csv", StoreExistsError, "exists"),
-    ):
-        with pytest.raises(kind, match=message):
-            fpstore.dedup(path, output, fingerprint="h", overwrite=kind is InputError)
-    assert (tmp_path / "there.csv").read_text() == "kept as it is"
-    fpstore.dedup(path, tmp_path / "there.csv", fingerprint="h", overwrite=True)
-    assert (tmp_path / "there.csv").read_text() == path.read_text()
-
-
-@pytest.mark.parametrize("text", [True, None])
-def test_an_output_in_a_folder_that_is_read(tmp_path, text):
-    """It was input of the next run."""
-    folder = tmp_path / "corpus"
-    (folder / "more").mkdir(parents=True)
-    (folder / "a.csv").write_text("h\n0000000000000001\n")
-    (folder / "a.txt").write_text("some words")
-    how = {"text": True} if text else {"fingerprint": "h"}
-    for output in (folder / "clean.csv", folder / "more" / "clean.csv", tmp_path / "corpus" / ".." / "corpus" / "clean.csv"):
-        with pytest.raises(InputError, match=r"is in .*corpus, and the next run would read it"):
-            fpstore.dedup(folder, output, **how)
-    with pytest.raises(InputError, match=r"is in .*corpus, and the next run would read it"):
-        fpstore.dedup(folder, tmp_path / "clean.csv", resume=folder / "kept", **how)
-    assert len(list(folder.rglob("*"))) == 3
-
-
-@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
-def test_a_corpus_that_changes_meanwhile(tmp_path, form):
-    path = tmp_path / f"corpus.{form}"
-
-    def write(count):
-        if form == "parquet":
-            pq.write_table(pa.table({"h": pa.array(range(count), pa.uint64())}), path)
-        else:
-            lines = [f"{n:016x}" for n in range(count)]
-            path.write_text("h\n" + "\n".join(lines) + "\n" if form == "csv" else "".join(f'{{"h": "{h}"}}\n' for h in lines))
-
-    for later in (9, 11, 10, 0):
-        write(10)
-
-        def change(phase, done, total, later=later):
-            if phase == "clustering":
-                write(later)
-
-        with pytest.raises(InputError, match="changed while it was read"):
-            fpstore.dedup(path, tmp_path / f"clean.{form}", fingerprint="h", progress=change)
-        assert sorted(tmp_path.iterdir()) == [path]
+@pytest.mark.parametrize("most", [1, 100, 1 << 20])
+def test_parquet_in_batches_of_any_size(tmp_path, monkeypatch, most):
+    monkeypatch.setattr("fpstore.io.corpus_tables.BATCH_BYTES", most)
+    texts = ["some words", "others, which are longer " * 50, "some words"] * 20
+    pq.write_table(pa.table({"text": texts, "n": range(60)}), tmp_path / "c.parquet", row_group_size=7)
+    found = fpstore.dedup(tmp_path / "c.parquet", tmp_path / "clean.parquet", text="text")
+    assert found.kept.tolist() == [0, 1]
+    assert pq.read_table(tmp_path / "clean.parquet")["n"].to_pylist() == [0, 1]
 
 
 def test_command_line(folder: Path) -> None:
@@ -444,12 +380,15 @@ def test_command_line(folder: Path) -> None:
         (["--keep", "smallest"], "needs a column of ids"),
         (["--text-field", "hash"], "name either the column of texts"),
         (["--clusters", "c.tsv", "--rename", "url=id"], "no column 'url' to rename"),
+        (["--clusters", "c.pdf"], "unknown extension '.pdf'"),
+        (["--clusters", "./out.csv"], "name the same file"),
     ):
         result = run("dedup", "hashes.csv", "out.csv", "--fingerprint-field", "hash", *arguments)
         assert (result.exit_code, message in result.stderr) == (2, True), arguments
     assert "known extensions: .parquet, .jsonl, .csv, .tsv\n" in failure(
         "dedup", "c.npy", "out.npy", "--fingerprint-field", "hash"
     )
+    assert "or --clusters one in it" in failure("dedup", "notes", "out", "--text", "--clusters", "out/c.tsv")
     result = run("dedup", "notes", "out", "--text", "--json")
     assert "1 file left out, no words: notes/empty.md" not in result.stderr  # such a file is a row that is not compared
     assert "1 file left out, binary, not text: notes/picture.txt" in result.stderr
@@ -464,22 +403,3 @@ def test_sizes_of_clusters():
     assert clusters.histogram() == {"2": 2, "3": 1, "4-7": 2, "8-15": 2, "16-31": 1}
     assert [len(cluster) for cluster in clusters.largest(3)] == [16, 15, 8]
     assert fpstore.Clusters(np.zeros(1, np.int64), np.empty(0, np.uint64), 0).histogram() == {}
-
-
-@pytest.mark.parametrize("form", ["jsonl", "parquet"])
-def test_a_write_that_the_system_refuses_leaves_nothing(tmp_path, form):
-    path = tmp_path / f"corpus.{form}"
-    digits = [f"{value:016x}" for value in np.random.default_rng(1).integers(0, 2**64, 50_000, np.uint64).tolist()]
-    if form == "parquet":
-        pq.write_table(pa.table({"h": digits}), path)
-    else:
-        path.write_text("".join(f'{{"h": "{h}"}}\n' for h in digits))
-
-    def limited():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
-        with pytest.raises(StorageError, match="File too large"):
-            fpstore.dedup(path, tmp_path / f"clean.{form}", fingerprint="h", radius=0, threads=1)
-
-    in_child(limited)
-    assert sorted(tmp_path.iterdir()) == [path]

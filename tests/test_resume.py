@@ -247,12 +247,36 @@ def test_a_corpus_that_has_changed_is_refused(folder, change):
     assert killed(arguments, 4)
     if change == "file":
         Path("c.jsonl").touch()
-        assert "file c.jsonl was [" in failure(*arguments)
+        assert "file 1 was ['c.jsonl', " in failure(*arguments)
     elif change == "argument":
         assert "keep was 'first' when this job began, and is 'smallest'" in failure(*arguments, "--keep", "smallest")
     else:
         assert "fingerprinter was {" in failure(*arguments, "--shingle", "chars")
     assert list(Path("d.jsonl.resume").glob("rows-*"))
+
+
+def test_inputs_in_another_order_are_another_job(folder):
+    """The rows that were kept were taken for those of the other file."""
+    Path("d.jsonl").write_bytes(Path("c.jsonl").read_bytes().replace(b'"id": "i', b'"id": "j'))
+    options = ["out.jsonl", "--text-field", "text", "--id-field", "id", "--resume", "--threads", "1"]
+    assert killed(["dedup", "c.jsonl", "d.jsonl", *options], 4)
+    assert "file 1 was ['c.jsonl', " in failure("dedup", "d.jsonl", "c.jsonl", *options)
+    assert "file 2 was ['d.jsonl', " in failure("dedup", "c.jsonl", *options)
+
+
+def test_parts_that_begin_at_another_row_are_not_taken(folder):
+    """After a damaged part, one of an earlier run followed, which began elsewhere."""
+    options = ["c.jsonl", "out.jsonl", "--text-field", "text", "--id-field", "id", "--resume", "--threads", "1"]
+    fine("dedup", *options[:1], "whole.jsonl", *options[2:-3], "--quiet")
+    assert killed(["dedup", *options], 6)
+    parts = sorted(Path("out.jsonl.resume").glob("rows-*"), key=lambda path: int(path.stem.removeprefix("rows-")))
+    assert len(parts) > 2
+    with parts[1].open("r+b") as file:
+        file.truncate(50)
+    dedup_rows.KEPT_ROWS = 170  # as a test may set it: the fixture restores it
+    assert killed(["dedup", *options], 3)
+    assert run("dedup", *options).exit_code == 0
+    assert Path("out.jsonl").read_bytes() == Path("whole.jsonl").read_bytes()
 
 
 def test_a_second_process_is_refused(folder):
@@ -264,9 +288,9 @@ def test_a_second_process_is_refused(folder):
         child = os.fork()
         if not child:
             result = run(*arguments)
-            os._exit(int(result.exit_code != 1 or f"process {os.getppid()} is at this job" not in result.stderr))
+            os._exit(int(result.exit_code != 1 or f"process {os.getppid()} is running this job" not in result.stderr))
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        with pytest.raises(StoreLockedError, match="this process is at this job"):
+        with pytest.raises(StoreLockedError, match="this process is running this job"):
             next(store.pairs(threads=2, resume="p.tsv.resume"))
         batches.close()
     assert run(*arguments).exit_code == 0

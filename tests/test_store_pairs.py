@@ -114,7 +114,8 @@ def test_groupings_that_are_refused(tmp_path):
         assert list(store.clusters(1)) == [[5, 6]]
         for arguments in ({"group": "greedy"}, {"representative": "central"}):
             with pytest.raises(
-                InputError, match="needs documents of one fingerprint each, but there are 1 fingerprints more than documents"
+                InputError,
+                match="needs documents of one fingerprint each, but some have several: 1 fingerprints more than documents",
             ):
                 store.clusters(1, **arguments)
         for arguments in ({"group": "chains"}, {"representative": "highest"}):

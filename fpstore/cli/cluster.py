@@ -67,14 +67,14 @@ def cluster(
     $ fpstore cluster crawl.fps --output clusters.tsv --resume
     """
     import fpstore
-    from fpstore.jobs.clusters import clusters_of, grouping_of
+    from fpstore.jobs.clusters import clusters_identity, clusters_of, grouping_of
     from fpstore.jobs.store_job import job_of
 
     folder = options.folder(talk)
     with fpstore.open(store) as opened, Bars(talk.bars) as bars:
         job = job_of(opened, radius, options.memory, options.threads, bars)
         grouping = grouping_of(job.radius, group, representative)
-        keeping = resuming(folder, lambda: {**grouping.identity(), **job.identity}, talk)
+        keeping = resuming(folder, lambda: job.full_identity(clusters_identity(grouping)), talk)
         with keeping as kept, listing_writer(options.output, options.as_json, options.names) as writer:
             found = clusters_of(job.snapshot, grouping, job.resources, kept)
             write_listing(found, writer, bars)

@@ -134,7 +134,7 @@ def dedup(
     from fpstore.io.corpus import Chosen
     from fpstore.io.tables import renamed
     from fpstore.jobs.corpora import open_corpus
-    from fpstore.jobs.dedup import beside, check_output, chosen_columns, dedup_job, find_duplicates
+    from fpstore.jobs.dedup import check_output, check_outside, chosen_columns, dedup_job, find_duplicates
     from fpstore.resources import Resources, parse_memory, parse_threads
     from fpstore.width import check_width
 
@@ -156,15 +156,15 @@ def dedup(
     corpus = open_corpus(inputs, columns.text, list(suffix) or None, notices)
     target = check_output(output, corpus, force)
     listing = None if clusters is None else check_output(clusters, corpus, force, of_rows=False)
-    if listing == target:
-        raise click.UsageError("OUTPUT and --clusters name the same file")
+    if listing is not None and listing.resolve().is_relative_to(target.resolve()):
+        raise click.UsageError("OUTPUT and --clusters name the same file, or --clusters one in it")
     folder = folder_of(output, resume, talk)
     if folder is not None:
-        beside(corpus, folder)
+        check_outside(corpus, folder)
     with Bars(talk.bars, corpus) as bars, resuming(folder, lambda: job.identity(corpus), talk) as kept:
         resources = Resources(parse_memory(memory), parse_threads(threads), bars)
-        found = find_duplicates(corpus, job, resources, kept)
         with nullcontext() if listing is None else listing_writer(str(listing), False, names) as writer:
+            found = find_duplicates(corpus, job, resources, kept)
             if writer is not None:
                 write_listing(found.clusters, writer, bars)
             corpus.copy(found.kept, target, bars)

@@ -77,7 +77,7 @@ def join(
         bars = stack.enter_context(Bars(talk.bars))
         job = job_of(opened, radius, options.memory, options.threads, bars)
         side, identity = side_of(opened, theirs)
-        keeping = resuming(folder, lambda: {**job.identity, **identity()}, talk)
+        keeping = resuming(folder, lambda: job.full_identity(identity()), talk)
         with keeping as kept, pairs_writer(options, opened.width) as writer:
             found = sum(write_pairs(join_of(job.snapshot, side, job.radius, job.resources, kept), writer))
     talk.note(count(found, "pair") + " of fingerprints")

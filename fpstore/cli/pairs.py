@@ -34,7 +34,7 @@ COLUMNS = ("a", "b", "distance", "id_a", "id_b")
 @store_argument
 @pair_radius_option
 @click.option(
-    "--duplicates", is_flag=True, help="Also write each two documents with the same fingerprint, first and at distance 0."
+    "--duplicates", is_flag=True, help="Also write each pair of documents that share a fingerprint, first and at distance 0."
 )
 @job_options
 @talk_options
@@ -49,7 +49,7 @@ def pairs(
 
     Writes a line `a b distance id_a id_b` per pair of ids, the lesser fingerprint first, separated by tabs, without a
     header, with fingerprints in hexadecimal; with --json, an object per line. Documents with the same fingerprint are not
-    a pair, but with --duplicates each two of them are: n documents are n (n - 1) / 2 lines. fpstore cluster brings them
+    a pair, but with --duplicates each pair of them is: n documents are n (n - 1) / 2 lines. fpstore cluster brings them
     together in n.
 
     $ fpstore pairs crawl.fps --radius 2 --quiet
@@ -66,10 +66,11 @@ def pairs(
     folder = options.folder(talk)
     with fpstore.open(store) as opened, Bars(talk.bars) as bars:
         job = job_of(opened, radius, options.memory, options.threads, bars)
-        identity = {**pairs_identity(duplicates), **job.identity}
+        identity = job.full_identity(pairs_identity(duplicates))
         with resuming(folder, lambda: identity, talk) as kept, pairs_writer(options, opened.width) as writer:
             found, shared = write_pairs(pairs_of(job.snapshot, job.radius, job.resources, duplicates, kept), writer)
-        same = len(opened.ids) - len(opened)
+        totals = job.snapshot.totals
+        same = totals.ids - totals.fingerprints
     told = f"{count(found, 'pair')} of fingerprints"
     if duplicates:
         told += f"; {count(shared, 'fingerprint')} of several documents"

@@ -304,12 +304,12 @@ def is_json(output: str, as_json: bool) -> bool:
 
 def _writer(request: Request, json_lines: bool, with_ids: bool, width: int) -> AbstractContextManager[Write]:
     queries, names = request.queries, request.names
-    more = QueryColumns(bool(queries.input) or queries.with_queries, "document" if queries.text else "query_id")
+    query_columns = QueryColumns(bool(queries.input) or queries.with_queries, "document" if queries.text else "query_id")
     form = "jsonl" if json_lines else format_of(request.output, None)
     null = ends_with_null(queries.null, _have_lines(queries.input, request.rows), form)
     if json_lines:
-        return json_lines_writer(request.output, width, more, names, null)
-    columns = [*(["row"] if more.row else []), *([more.id] if with_ids else [])]
+        return json_lines_writer(request.output, width, query_columns, names, null)
+    columns = [*(["row"] if query_columns.row else []), *([query_columns.id] if with_ids else [])]
     return rows_writer(request.output, width, columns if queries.with_queries or form == "parquet" else [], names, null)
 
 
@@ -319,11 +319,11 @@ def _have_lines(inputs: Sequence[str], rows: Rows) -> bool:
 
 @contextmanager
 def rows_writer(
-    output: str, width: int, of_query: Sequence[str] = (), names: Mapping[str, str] | None = None, null: bool = False
+    output: str, width: int, query_columns: Sequence[str] = (), names: Mapping[str, str] | None = None, null: bool = False
 ) -> Iterator[Write]:
     """One row per id: the four columns, then those of the query: its ``row``, and its id by another name."""
     before = 0
-    with open_writer(output, columns=[*COLUMNS, *of_query], width=width, names=names, null=null) as writer:
+    with open_writer(output, columns=[*COLUMNS, *query_columns], width=width, names=names, null=null) as writer:
 
         def write(queries: Chunk, matches: Matches, own: Words | list[str] | None = None) -> int:
             nonlocal before
@@ -341,7 +341,7 @@ def rows_writer(
                 "id": ids,
             }
             query_ids: Any = queries.ids
-            for name in of_query:
+            for name in query_columns:
                 data[name] = of_query.astype(np.uint64) + np.uint64(before) if name == "row" else values_at(query_ids, of_query)
             before += len(matches)
             writer.write(data)
@@ -367,7 +367,7 @@ def _without(found: Sequence[Match], own: int | str) -> list[Match]:
 
 @contextmanager
 def json_lines_writer(
-    output: str, bits: int, more: QueryColumns = NOTHING_MORE, names: Mapping[str, str] | None = None, null: bool = False
+    output: str, bits: int, query_columns: QueryColumns = NOTHING_MORE, names: Mapping[str, str] | None = None, null: bool = False
 ) -> Iterator[Write]:
     """One object per query, even without a match; it begins with the columns of the query."""
     width, before, end = Width(bits), 0, "\0" if null else "\n"
@@ -378,13 +378,13 @@ def json_lines_writer(
             nonlocal before
             lines, rows = [], 0
             ids = queries.ids.tolist() if isinstance(queries.ids, np.ndarray) else queries.ids
-            fields = _fields(more, ids is not None, matches.more is not None, names)
+            fields = _fields(query_columns, ids is not None, matches.more is not None, names)
             fingerprint, distance, match_ids = (fields[name] for name in MATCH_FIELDS)
             texts = width.texts(check_fingerprints(queries.fingerprints, width))
             for number, (query, found) in enumerate(zip(texts, matches, strict=True)):
-                record: dict[str, Any] = {fields["row"]: before + number} if more.row else {}
+                record: dict[str, Any] = {fields["row"]: before + number} if query_columns.row else {}
                 if ids is not None:
-                    record[fields[more.id]] = ids[number]
+                    record[fields[query_columns.id]] = ids[number]
                 record[fields["query"]] = query
                 if own is not None:
                     found = _without(found, own[number])
@@ -404,8 +404,9 @@ def json_lines_writer(
         yield write
 
 
-def _fields(of_query: QueryColumns, with_ids: bool, with_more: bool, names: Mapping[str, str] | None) -> dict[str, str]:
+def _fields(query_columns: QueryColumns, with_ids: bool, with_more: bool, names: Mapping[str, str] | None) -> dict[str, str]:
     """Return what the fields of the objects are called, in the outer ones and in their matches."""
     more = ["more"] if with_more else []
-    fields = [*(["row"] if of_query.row else []), *([of_query.id] if with_ids else []), "query", "matches", *more, *MATCH_FIELDS]
+    of_query = [*(["row"] if query_columns.row else []), *([query_columns.id] if with_ids else [])]
+    fields = [*of_query, "query", "matches", *more, *MATCH_FIELDS]
     return dict(zip(fields, renamed(fields, names), strict=True))

@@ -55,5 +55,5 @@ def resuming(folder: Path | None, identity: Callable[[], JobIdentity], talk: Tal
         if folder.exists():
             interrupted.then = f"; what was done is in {shown(str(folder))}: the same command goes on with it"
         raise interrupted from None
-    if kept.resumed:
+    if kept.resumed and kept.reused:
         talk.note(kept.summary())

@@ -37,6 +37,9 @@ class FolderLock:
         self._given_back.atexit = False
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not _is_at(self.path, self._descriptor):  # its last owner has removed it
+                self._given_back()
+                raise refused(folder, "")
         except BlockingIOError:
             holder = os.pread(self._descriptor, 32, 0).decode("ascii", "replace").strip()
             self._given_back()
@@ -66,18 +69,26 @@ class WriterLock(FolderLock):
         super().__init__(folder, LOCK_FILE, _refused)
 
 
-def named(holder: str) -> str:
-    """Return how a message names the process with a number."""
-    return "this process" if holder == str(os.getpid()) else f"process {holder}"
+def process_name(number: str) -> str:
+    """Return how a message names the process with a number, which is not known before it has noted it."""
+    return "this process" if number == str(os.getpid()) else f"process {number}" if number else "another process"
 
 
 def _refused(folder: Path, holder: str) -> StoreLockedError:
     return StoreLockedError(
-        f"{folder}: {named(holder)} has it open for writing, and there is one writer at a time: insert, delete and merge in "
-        "that process, or wait until it has closed the store",
+        f"{folder}: {process_name(holder)} has it open for writing, and there is one writer at a time: insert, delete and "
+        "merge in that process, or wait until it has closed the store",
         path=folder,
         got=holder,
     )
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Return whether an open file is that which has this path now."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 _held: WeakSet[FolderLock] = WeakSet()

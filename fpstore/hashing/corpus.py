@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from fpstore.aliases import Progress
-from fpstore.arguments import check_path
+from fpstore.arguments import check_path, printable
 from fpstore.disk.folders import remove_tree, sync_folder
 from fpstore.disk.refusals import refused
 from fpstore.errors import InputError
 from fpstore.hashing.documents import Document, Notice, documents_of
 from fpstore.hashing.walk import Paths, Walk
-from fpstore.io.corpus import Chosen, Corpus, Flags, KeptRows, Part, Skip, state_of
+from fpstore.io.corpus import Chosen, Corpus, FileState, Flags, KeptRows, Part, Skip, state_of
 from fpstore.string_column import StringColumn
 
 PART_DOCUMENTS, PART_CHARS = 1024, 1 << 20
@@ -39,7 +39,7 @@ class TextCorpus(Corpus):
     def __init__(self, paths: Paths, suffixes: Iterable[str] | None = None, on_notice: Notice | None = None) -> None:
         self._walk = Walk(paths, suffixes, True, False, None)
         self._on_notice = on_notice
-        self._read: list[Path] = []
+        self._read: list[FileState] = []
         self.names = [str(path) for path in self._walk.paths]
         files = list(self._walk.files())
         self.paths = [str(file.path) for file in files]
@@ -48,9 +48,7 @@ class TextCorpus(Corpus):
         names = [top.name for top in self._tops]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise InputError(
-                f"two inputs have the name {twice!r}, so their copies would have one place: name a folder above them"
-            )
+            raise InputError(f"two inputs have the name {twice!r}, so their copies would collide: name a folder above them")
 
     def parts(self, chosen: Chosen, skipped: int = 0) -> Iterator[Part]:
         """Yield the texts and the ids of all files but some at the beginning, which are read to see whether they are texts."""
@@ -61,7 +59,7 @@ class TextCorpus(Corpus):
             self.bytes_done += file.size
             if document is None:
                 continue
-            self._read.append(document.path)
+            self._read.append(state_of(str(document.path)))
             if not skip.of([document]):
                 continue
             held.append(document)
@@ -73,10 +71,9 @@ class TextCorpus(Corpus):
             yield _part(held)
         skip.finish()
 
-    def states(self) -> dict[str, tuple[int, int, int]]:
-        """Return the size, the inode and the time of the last change of each file, by its path."""
-        states = ((str(file.path), state_of(str(file.path))) for file in self._walk.files())
-        return {path: (size, inode, time) for path, (_, inode, size, time) in states}
+    def states(self) -> list[FileState]:
+        """Return the state of each file, in order."""
+        return [state_of(str(file.path)) for file in self._walk.files()]
 
     def copy(self, kept: Flags, target: Any, progress: Progress | None = None) -> None:
         """Copy the files that are kept to a new folder, each under the path that it has in the folder that was given."""
@@ -85,12 +82,15 @@ class TextCorpus(Corpus):
         temporary = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}.tmp")
         try:
             temporary.mkdir()
-            for path in self._read:
+            for state in self._read:
                 if flags.take(1)[0]:
-                    place = temporary / self._relative(path)
+                    place = temporary / self._relative(Path(state.path))
                     place.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copyfile(path, place)
+                    shutil.copyfile(state.path, place)
+                    if state_of(state.path) != state:
+                        raise InputError(f"{printable(state.path)}: changed while it was read", path=state.path)
             flags.finish()
+            os.sync()  # all files at once: one after the other would take milliseconds each
             temporary.replace(folder)
             sync_folder(folder.parent)
         except OSError as error:

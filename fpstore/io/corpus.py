@@ -66,6 +66,15 @@ class Part(NamedTuple):
     scores: Scores | None = None
 
 
+class FileState(NamedTuple):
+    """The path of a file, its size, its inode, and the time of its last change in nanoseconds."""
+
+    path: str
+    size: int
+    inode: int
+    changed: int
+
+
 class Corpus(ABC):
     """Rows that are read more than once, each time in the same order.
 
@@ -107,8 +116,8 @@ class Corpus(ABC):
             A value has another type, a column is not there, or there are fewer rows than skipped ones.
         """
 
-    def states(self) -> dict[str, tuple[int, int, int]]:
-        """Return the size, the inode and the time of the last change of each file, by its path.
+    def states(self) -> list[FileState]:
+        """Return the state of each file, in order.
 
         Raises
         ------
@@ -176,9 +185,9 @@ class CorpusFiles(Corpus):
         self.bytes_total = sum(file.size or 0 for file in self.files)
         self._states = list(map(state_of, self.paths))
 
-    def states(self) -> dict[str, tuple[int, int, int]]:
-        """Return the size, the inode and the time of the last change of each file, by its path."""
-        return {path: (size, inode, time) for path, (_, inode, size, time) in zip(self.paths, self._states, strict=True)}
+    def states(self) -> list[FileState]:
+        """Return the state of each file, in order."""
+        return self._states
 
     def check_unchanged(self) -> None:
         """Raise InputError if a file is not the one that was there at first."""
@@ -187,11 +196,11 @@ class CorpusFiles(Corpus):
                 raise at(file.name, None, "changed while it was read")
 
 
-def state_of(path: str) -> tuple[int, int, int, int]:
-    """Return the device, the inode, the size and the time of the last change of a file."""
+def state_of(path: str) -> FileState:
+    """Return what tells a file from what it may be later."""
     with storage_errors(printable(path)):
         status = Path(path).stat()
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+    return FileState(path, status.st_size, status.st_ino, status.st_mtime_ns)
 
 
 class KeptRows:
@@ -219,7 +228,7 @@ class KeptRows:
             self._progress("copying", self._done, self._done)
 
     def _changed(self) -> None:
-        raise InputError(f"the input changed while it was read: {len(self._kept)} rows before, now another number")
+        raise InputError(f"the input changed while it was read: it had {len(self._kept)} rows, and has another number now")
 
 
 def part_of(columns: dict[str, list[Any]], chosen: Chosen, name: str, lines: Sequence[int]) -> Part:

@@ -112,7 +112,7 @@ class DelimitedCorpus(CorpusFiles):
         flags = KeptRows(kept, progress)
         self.check_unchanged()
         with Sink(target) as sink:
-            sink.write(next(self._records(self.files[0])).raw)
+            sink.write(self._header_of(self._records(self.files[0]), self.files[0]).raw)
             for file in self.files:
                 for records in self._batches(file):
                     some = flags.take(len(records)).tolist()
@@ -133,12 +133,19 @@ class DelimitedCorpus(CorpusFiles):
             raise at(file.name, None, "is empty: a first line with the names of the columns is expected")
         return first.cells
 
+    @staticmethod
+    def _header_of(records: Iterator[Record], file: InputFile) -> Record:
+        header = next(records, None)
+        if header is None:
+            raise at(file.name, None, "changed while it was read: it is empty now")
+        return header
+
     def _batches(self, file: InputFile) -> Iterator[list[Record]]:
         """Yield the rows below the header, some at a time."""
         held: list[Record] = []
         size = 0
         records = self._records(file)
-        next(records)
+        self._header_of(records, file)
         for record in records:
             if len(record.cells) != len(self._header):
                 raise at(file.name, record.line, f"has {len(record.cells)} cells, the header has {len(self._header)}")

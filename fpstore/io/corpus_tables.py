@@ -29,7 +29,7 @@ from fpstore.io.parquet import parquet_errors
 from fpstore.io.sink import Sink
 from fpstore.io.source import IdRule, at, located
 
-BATCH_ROWS = 1 << 14
+BATCH_ROWS, BATCH_BYTES = 1 << 14, 1 << 25  # that are read at once: whichever is reached first
 GROUP_ROWS, GROUP_BYTES = 1 << 18, 1 << 26  # of a row group that is written: whichever is reached first
 
 
@@ -120,6 +120,13 @@ def _groups_behind(metadata: Any, skip: Skip) -> tuple[list[int], int]:
     return list(range(first, metadata.num_row_groups)), done
 
 
+def _batch_rows(metadata: Any) -> int:
+    """Return how many rows to read at once: fewer where they are long, as long texts are."""
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    longest = max((group.total_byte_size // max(group.num_rows, 1) for group in groups), default=0)
+    return max(min(BATCH_ROWS, BATCH_BYTES // max(longest, 1)), 1)
+
+
 class ParquetCorpus(CorpusFiles):
     """Parquet files of one schema."""
 
@@ -182,10 +189,8 @@ class ParquetCorpus(CorpusFiles):
                 parquet = self._arrow.parquet.ParquetFile(file.path)
             with parquet:
                 groups, done = _groups_behind(parquet.metadata, skip)
-                rows, count = (
-                    parquet.iter_batches(BATCH_ROWS, row_groups=groups, columns=names),
-                    max(parquet.metadata.num_rows, 1),
-                )
+                count = max(parquet.metadata.num_rows, 1)
+                rows = parquet.iter_batches(_batch_rows(parquet.metadata), row_groups=groups, columns=names)
                 while True:
                     with self._errors(file.name):
                         batch = next(rows, None)
@@ -229,7 +234,7 @@ class TableCorpus(Corpus):
         except (TypeError, ValueError):  # a column of pyarrow, Polars or pandas has the interface, too
             kind = type(table).__name__
             raise InputError(
-                f"a corpus is a table, in which columns have names, got {kind}: put it into one", got=table
+                f"a corpus in memory is a table with named columns, got {kind}: make it a column of a table", got=table
             ) from None
 
     def parts(self, chosen: Chosen, skipped: int = 0) -> Iterator[Part]:

@@ -88,6 +88,7 @@ def given_rows(other: Any, ids: Any, width: Width) -> GivenRows:
         batches = list(other.of_width(width))
         rows = np.concatenate([width.empty(0), *(batch.fingerprints for batch in batches)])
         column = join_ids([batch.ids for batch in batches]) if other.has_ids else None
+        del batches
         return GivenRows(rows, column.texts() if isinstance(column, StringColumn) else _numbered(column, rows), width)
     one = is_one(other, width)
     rows = check_fingerprints([other] if one else other, width)
@@ -118,16 +119,24 @@ def _columns(
     # The smaller side may be looked up in the other, if that is a store whose tables serve the radius.
     turned = count < theirs
     stored, asked = (other, snapshot) if turned else (snapshot, other)
-    rows, left = (asked.rows, resources) if isinstance(asked, GivenRows) else rows_of(asked, resources)
+    rows, left = _held(asked, resources)
     design = plan_between(max(count, theirs), rows, radius, snapshot.width)
     if isinstance(stored, Snapshot) and _probes_are_faster(stored, len(rows), radius, design):
         for found in _probed(stored, rows, radius, left, kept):
             yield _turned(found, not turned)
         return
-    others, left = (stored.rows, left) if isinstance(stored, GivenRows) else rows_of(stored, left)
+    others, left = _held(stored, left)
     design = plan_between(len(others), rows, radius, snapshot.width, others)
     for found in pairs_between(rows, others, design, left, kept):
         yield _turned(found, not turned)
+
+
+def _held(side: Snapshot | GivenRows, resources: Resources) -> tuple[Words, Resources]:
+    """Return the fingerprints of a side, and what they leave of the resources."""
+    if isinstance(side, Snapshot):
+        return rows_of(side, resources)
+    memory = max(resources.memory - side.rows.nbytes, resources.memory // 4)
+    return side.rows, resources._replace(memory=memory)
 
 
 def _probed(stored: Snapshot, rows: Words, radius: int, resources: Resources, kept: Checkpoint | None) -> Iterator[PairColumns]:

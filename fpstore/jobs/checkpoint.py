@@ -5,22 +5,21 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from math import prod
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, NamedTuple, Self, TypeVar
+from typing import IO, Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore.disk.folders import sync_folder
-from fpstore.disk.locks import FolderLock, named
+from fpstore.disk.locks import FolderLock, process_name
 from fpstore.disk.refusals import refusing
 from fpstore.errors import InputError, StoreLockedError, show
 
-T = TypeVar("T")
 Arrays = Mapping[str, npt.NDArray[Any]]  # a batch: columns with names
 JobIdentity = Mapping[str, object]  # what tells one job from another, in words for people and values of JSON
 IDENTITY_FILE, LOCK_FILE = "job.json", "job.lock"
@@ -209,7 +208,7 @@ class Checkpoint:
             return None
         return found
 
-    def read(self, name: str) -> Iterator[dict[str, npt.NDArray[Any]]]:
+    def read(self, name: str) -> Generator[dict[str, npt.NDArray[Any]], None, None]:
         """Yield the batches of a part.
 
         Raises
@@ -222,9 +221,11 @@ class Checkpoint:
         """
         path = self.folder / f"{name}{PART}"
         batches = 0
+        if not path.exists():
+            raise FileNotFoundError(path)
         if path.is_dir():
             raise ValueError("a folder")
-        with path.open("rb") as file, refusing(path):
+        with refusing(path), path.open("rb") as file:
             if _read_line(file) != self._first_line(name):
                 raise ValueError("another part")
             while "columns" in (fields := _read_line(file)):
@@ -276,12 +277,6 @@ def checkpoint_in(folder: Path | None, identity: Callable[[], JobIdentity]) -> A
     return nullcontext() if folder is None else Checkpoint(folder, identity())
 
 
-def iterated(folder: Path | None, identity: JobIdentity, work: Callable[[Checkpoint | None], Iterator[T]]) -> Iterator[T]:
-    """Yield what some work yields, with a checkpoint in a folder if there is one."""
-    with checkpoint_in(folder, lambda: identity) as kept:
-        yield from work(kept)
-
-
 def _check_is_ours(folder: Path) -> None:
     begun = {LOCK_FILE, Path(IDENTITY_FILE).with_suffix(TEMPORARY).name}  # what a first run leaves that was killed at once
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
@@ -290,7 +285,9 @@ def _check_is_ours(folder: Path) -> None:
 
 
 def _locked(folder: Path, holder: str) -> StoreLockedError:
-    return StoreLockedError(f"{folder}: {named(holder)} is at this job: wait until it has ended", path=folder, got=holder)
+    return StoreLockedError(
+        f"{folder}: {process_name(holder)} is running this job: wait until it has ended", path=folder, got=holder
+    )
 
 
 def _read_line(file: IO[bytes]) -> dict[str, Any]:

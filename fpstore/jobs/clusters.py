@@ -24,7 +24,7 @@ from fpstore.resources import Resources
 
 SET_BYTES = 5  # of each fingerprint: the set that it is in, and a share of an index
 MOST_ROWS = 1 << 16  # of a listing that are made together
-DENSE = 64  # numbers of documents that are below so many times their count are told apart by a bit for each
+DENSE = 16  # numbers of documents that are below so many times their count are told apart by a bit for each
 
 
 class Clusters(Tabular):
@@ -159,6 +159,11 @@ def grouping_of(radius: int, group: str, representative: str) -> Grouping:
     )
 
 
+def clusters_identity(grouping: Grouping) -> dict[str, object]:
+    """Return what tells the job of finding clusters from others."""
+    return {"job": "clusters", **grouping._asdict()}
+
+
 def clusters_of(snapshot: Snapshot, grouping: Grouping, resources: Resources, kept: Checkpoint | None = None) -> Clusters:
     """Return the clusters of a snapshot; see :meth:`fpstore.Store.clusters`."""
     rows, left = rows_of(snapshot, resources)
@@ -231,7 +236,7 @@ def _refuse_several(count: int, grouping: Grouping) -> None:
     if grouping.needs_fingerprints:
         given = "group='greedy'" if grouping.group == "greedy" else "representative='central'"
         raise InputError(
-            f"{given} needs documents of one fingerprint each, but there are {count} fingerprints more than documents"
+            f"{given} needs documents of one fingerprint each, but some have several: {count} fingerprints more than documents"
         )
 
 

@@ -24,10 +24,10 @@ from fpstore.jobs.checkpoint import Checkpoint, JobIdentity
 from fpstore.jobs.choices import GROUPINGS, KEPT, UNKNOWN, Rules
 from fpstore.jobs.clusters import Clusters
 from fpstore.jobs.dedup_rows import read_documents
-from fpstore.jobs.grouping import Grouping, grouped, members_of
+from fpstore.jobs.grouping import Grouping, Numbers, grouped, members_of
 from fpstore.jobs.linking import connected
 from fpstore.jobs.pairs import join_design
-from fpstore.pieces import distinct_places, filled, places_where, put, taken
+from fpstore.pieces import HALF_BITS, distinct_places, filled, places_where, put, taken
 from fpstore.resources import Resources
 from fpstore.width import WORD_BITS
 
@@ -87,7 +87,7 @@ def chosen_columns(how: Chosen, text: str | bool | None, fingerprint: str | None
     return replace(how, text=text or None, fingerprint=fingerprint)
 
 
-def beside(corpus: Corpus, path: Path) -> Path:
+def check_outside(corpus: Corpus, path: Path) -> Path:
     """Return a path to write to; InputError if it is in a folder of the corpus, whose files would be others then."""
     for folder in corpus.folders:
         if path.resolve().is_relative_to(folder.resolve()):
@@ -102,7 +102,7 @@ def check_output(output: str | os.PathLike[str], corpus: Corpus, overwrite: bool
     path = check_path(output, "output")
     if path.is_file() and any(path.samefile(name) for name in corpus.paths if Path(name).exists()):
         raise InputError(f"{printable(output)}: is an input too", path=path)
-    beside(corpus, path)
+    check_outside(corpus, path)
     if of_rows and isinstance(corpus, TextCorpus):
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise StoreExistsError(f"{printable(output)} exists: texts are copied to a new folder", path=path)
@@ -141,7 +141,8 @@ class DedupJob(NamedTuple):
         chosen, rules = asdict(self.chosen), asdict(self.rules)
         chosen["width"] = self.chosen.width.bits
         maker = {} if self.fingerprinter is None else {"fingerprinter": self.fingerprinter.describe()}
-        return {"job": "dedup", **chosen, **rules, **maker, **{f"file {path}": state for path, state in corpus.states().items()}}
+        files = {f"file {number}": state for number, state in enumerate(corpus.states(), 1)}
+        return {"job": "dedup", **chosen, **rules, **maker, **files}
 
 
 def dedup_job(chosen: Chosen, rules: Rules, fingerprinter: Fingerprinter[str] | None) -> DedupJob:
@@ -176,7 +177,7 @@ def find_duplicates(corpus: Corpus, job: DedupJob, resources: Resources, kept: C
     fingerprints, places = distinct_places(documents.fingerprints)
     sets = connected(fingerprints, join_design(fingerprints, rules.radius, chosen.width), resources, kept)
     resources.report("grouping", 0)
-    members, _ = members_of(taken(sets, places), np.arange(len(rows), dtype=np.uint64))
+    members, _ = members_of(taken(sets, places), _numbers(len(rows)))
     members = grouped(
         members,
         Grouping(rules.radius, rules.group, rules.keep),
@@ -194,6 +195,11 @@ def find_duplicates(corpus: Corpus, job: DedupJob, resources: Resources, kept: C
     else:
         ids = _ids_of(documents.ids, members.documents)
     return Duplicates(flags, Clusters(members.lims, ids, len(flags)), len(flags) - len(rows))
+
+
+def _numbers(count: int) -> Numbers:
+    """Return 0, 1, ... as numbers of 32 bits, if that many do."""
+    return filled(count, np.uint32 if count <= 1 << HALF_BITS else np.uint64, lambda piece: np.arange(piece.start, piece.stop))
 
 
 def _ids_of(ids: IdColumn, numbers: Words) -> Words | list[str]:

@@ -64,37 +64,39 @@ class SavedRows:
 
     def __init__(self, kept: Checkpoint) -> None:
         self._kept = kept
-        self._parts = 0  # that are there, or written
         self.rows = 0  # in those that were there
 
     def before(self) -> Iterator[Read]:
         """Yield the rows that are there: up to the first part that is missing or damaged."""
-        while self._kept.count(name := f"rows-{self._parts}") is not None:
+        while self._kept.count(name := _name(self.rows)) is not None:
             for batch in self._kept.read(name):
                 self.rows += len(batch["known"])
                 yield _read_of(batch)
-            self._parts += 1
 
     def written(self, find: Callable[[], Iterator[Read]]) -> Iterator[Read]:
         """Yield the rows behind them, and write a part whenever enough were read."""
         held: list[Read] = []
-        rows = chars = 0
+        first, rows, chars = self.rows, 0, 0
         for read in find():
             held.append(read)
             rows, chars = rows + len(read.part.known), chars + read.chars
             yield read
             if rows >= KEPT_ROWS or chars >= KEPT_CHARS:
-                self._write(held)
-                held, rows, chars = [], 0, 0
+                self._write(first, held)
+                held, first, rows, chars = [], first + rows, 0, 0
         if held:
-            self._write(held)
+            self._write(first, held)
 
-    def _write(self, held: list[Read]) -> None:
-        part = self._kept.write(f"rows-{self._parts}")
+    def _write(self, first: int, held: list[Read]) -> None:
+        part = self._kept.write(_name(first))
         for read in held:
             part.append(_batch_of(read))
         part.finish()
-        self._parts += 1
+
+
+def _name(first: int) -> str:
+    """Return the name of the part that begins with a row: what was cut in another way before is never met."""
+    return f"rows-{first}"
 
 
 def _batch_of(read: Read) -> dict[str, npt.NDArray[Any]]:

@@ -46,7 +46,7 @@ def members_of(sets: Numbers, documents: Numbers) -> tuple[Members, Words]:
     Parameters
     ----------
     sets : ndarray of uint32 or uint64
-        A number of the set of each document. Memory is needed for some bits of each number up to the largest.
+        A number of the set of each document. It takes about three bits of memory for each number up to the largest.
     documents : ndarray of uint32 or uint64
         The numbers of the documents, which are distinct.
     """
@@ -138,16 +138,12 @@ class Grouping(NamedTuple):
 
     radius: int
     group: str
-    rule: str
+    representative: str
 
     @property
     def needs_fingerprints(self) -> bool:
         """Whether fingerprints of the members are compared."""
-        return self.group == "greedy" or self.rule == "central"
-
-    def identity(self) -> dict[str, object]:
-        """Return what tells the job of finding such clusters from others."""
-        return {"job": "clusters", **self._asdict()}
+        return self.group == "greedy" or self.representative == "central"
 
 
 def grouped(
@@ -171,16 +167,16 @@ def grouped(
     scores : ndarray, optional
         Those of all documents, for the rule "highest".
     """
-    if grouping.group == "connected" and grouping.rule == "first":
+    if grouping.group == "connected" and grouping.representative == "first":
         return members
     ranks: npt.NDArray[Any] = members.documents
     rows = fingerprints() if grouping.needs_fingerprints else None
-    if grouping.rule == "central":
+    if grouping.representative == "central":
         assert rows is not None
         ranks = distances_to_majority(rows, members.lims)
-    elif grouping.rule == "smallest":
+    elif grouping.representative == "smallest":
         ranks = _ranks_of_ids(ids(members.documents))
-    elif grouping.rule == "highest":
+    elif grouping.representative == "highest":
         assert scores is not None
         ranks = -taken(scores, members.documents)
     if grouping.group == "greedy":

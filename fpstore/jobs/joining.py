@@ -157,11 +157,13 @@ def _found(
         search = partial(start, number)
         parts = _parts(sides, design.flips[number], resources)
         spans = saved.whole(number, 1 << spec.prefix_bits)
-        if parts > 1:
+        if parts > 1 and spans is None:
+            spans = spans_of(max(sides, key=len), spec, parts)
+        if parts > 1 and spans is not None:
             sorters = []
-            spans = spans or spans_of(max(sides, key=len), spec, parts)
             starts = [partial(spans_of_sides.start, spec, search, span, parts) for span in spans]
         else:
+            parts = 1
             tables: list[SortedTable] = []
             if spans is None:
                 room = resources.memory // len(sides) - (LINK_BYTES * rows if linked else 0)

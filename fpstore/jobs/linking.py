@@ -18,8 +18,8 @@ def connected(
 ) -> npt.NDArray[np.uint32] | npt.NDArray[np.uint64]:
     """Return for each row of a set the first of those that it is connected with by pairs within the design's radius.
 
-    Connected are the rows of a pair, and what is connected with one that is connected. A table is searched from every row that
-    no search has reached, so its links connect the same rows as its pairs do; and the pairs of all tables are all pairs.
+    Connected are the rows of a pair, and what is connected with one that is connected. The links of a table connect the same rows
+    as its pairs do (docs/design.md, "Groups"), and the pairs of all tables are all pairs.
     """
     sets, index = _kernel.Sets(len(rows)), _kernel.RowIndex(rows)
     for links in links_within(rows, design, resources, kept):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -116,7 +116,7 @@ class _Kept(Generic[C]):
 class _Read(Generic[C]):
     """Results that are read from a part."""
 
-    def __init__(self, batches: Iterator[dict[str, Any]], count: int, make: Callable[..., C]) -> None:
+    def __init__(self, batches: Generator[dict[str, Any], None, None], count: int, make: Callable[..., C]) -> None:
         self._batches, self._left, self._make = batches, count, make
         self.done = False
 
@@ -124,5 +124,7 @@ class _Read(Generic[C]):
         """Return some."""
         columns = self._make(**next(self._batches))
         self._left -= 1
-        self.done = not self._left
+        if not self._left:
+            self.done = True
+            self._batches.close()  # and the file
         return columns

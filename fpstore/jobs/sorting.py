@@ -16,6 +16,7 @@ from fpstore.disk.temporary import array_on_disk
 from fpstore.width import WORD_BITS, leading_words, place_of, row_of_number, rows_like, words_of
 
 SAMPLED_ROWS = 1 << 12  # by which a table is cut into spans of about as many rows
+MOST_SHARES = 2  # of equal shares of the rows, that one bucket may hold
 
 
 class Span(NamedTuple):
@@ -134,8 +135,11 @@ class SpanSorter:
         return _indexed(ordered, table, self._room(count), stop)
 
 
-def spans_of(rows: Words, table: TableSpec, count: int) -> list[Span]:
-    """Return at most so many spans of the buckets of a table, which have about as many rows each."""
+def spans_of(rows: Words, table: TableSpec, count: int) -> list[Span] | None:
+    """Return at most so many spans of the buckets of a table, which have about as many rows each.
+
+    None if a bucket, which cannot be cut, has far more rows than that.
+    """
     sample = np.ascontiguousarray(rows[:: len(rows) // SAMPLED_ROWS + 1])
     permuted = rows_like(sample, len(sample))
     words = words_of(rows)
@@ -145,6 +149,8 @@ def spans_of(rows: Words, table: TableSpec, count: int) -> list[Span]:
     buckets = np.sort(leading_words(permuted) >> shift) if table.prefix_bits else np.zeros(len(permuted), np.uint64)
     cuts = buckets[np.arange(1, count) * len(buckets) // count] if len(buckets) else buckets
     bounds = sorted({0, *cuts.tolist(), 1 << table.prefix_bits})
+    if len(bounds) == 2 or np.unique(cuts, return_counts=True)[1].max() > MOST_SHARES:
+        return None
     return [Span(*span) for span in pairwise(bounds)]
 
 

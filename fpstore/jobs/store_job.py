@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from fpstore.aliases import Progress
@@ -11,7 +12,7 @@ from fpstore.arguments import check_path, check_progress
 from fpstore.design.families import check_radius
 from fpstore.errors import InputError
 from fpstore.jobs.between import GivenRows, given_rows
-from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, iterated
+from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, checkpoint_in
 from fpstore.query.snapshot import Snapshot
 from fpstore.resources import Resources, parse_memory, parse_threads
 from fpstore.width import Width
@@ -52,14 +53,22 @@ class StoreJob(NamedTuple):
     radius: int
     resources: Resources
 
-    def iterated(self, folder: Folder, identity: JobIdentity, work: Callable[[Checkpoint | None], Iterator[T]]) -> Iterator[T]:
-        """Yield what some work yields; with a folder, the work keeps what is done there until it has ended."""
-        return iterated(None if folder is None else check_path(folder, "resume"), {**identity, **self.identity}, work)
+    def full_identity(self, own: JobIdentity) -> JobIdentity:
+        """Return what tells this job from any other: its own arguments, and what it has of the store."""
+        return {**own, **self.identity}
 
-    def done(self, folder: Folder, identity: JobIdentity, work: Callable[[Checkpoint | None], T]) -> T:
+    def iterated(self, folder: Folder, own: JobIdentity, work: Callable[[Checkpoint | None], Iterator[T]]) -> Iterator[T]:
+        """Yield what some work yields; with a folder, the work keeps what is done there until it has ended."""
+        with self._checkpoint(folder, own) as kept:
+            yield from work(kept)
+
+    def done(self, folder: Folder, own: JobIdentity, work: Callable[[Checkpoint | None], T]) -> T:
         """Return what some work returns, likewise."""
-        (result,) = self.iterated(folder, identity, lambda kept: iter([work(kept)]))
-        return result
+        with self._checkpoint(folder, own) as kept:
+            return work(kept)
+
+    def _checkpoint(self, folder: Folder, own: JobIdentity) -> AbstractContextManager[Checkpoint | None]:
+        return checkpoint_in(None if folder is None else check_path(folder, "resume"), lambda: self.full_identity(own))
 
 
 def job_of(

@@ -6,7 +6,6 @@
 namespace fpstore {
 namespace {
 
-constexpr uint64_t kSplitFrom = 512;  // rows of a bucket that are worth bringing together by parts of their tags
 constexpr uint64_t kGroupRows = 32;   // about so many then have the same part
 constexpr uint64_t kBucketWork = 8;   // of looking at a bucket, in comparisons of a tag
 

@@ -129,6 +129,7 @@ struct LinkFlow {
       return i;
     };
     const uint8_t* const tags = reinterpret_cast<const uint8_t*>(table.tags + start);
+    const size_t before = sink->count;
     for (unsigned row = 0, seen = 0; row < n;) {
       const unsigned count = Isa::template near_pairs<Isa>(tags, n, &row, table.tag_mask, limit, left, right, kTagsAtOnce);
       for (unsigned i = 0; i < count; ++i) {
@@ -140,7 +141,10 @@ struct LinkFlow {
         if (!linked_before(table.tags[start + left[i]], table.tags[start + right[i]])) add(one, difference);
       }
       seen += count;
-      if (seen > kManyPairs * n && row < n) return false;
+      if (seen > kManyPairs * n && row < n) {
+        sink->count = before;  // the search links all rows of the group
+        return false;
+      }
     }
     return true;
   }

@@ -7,6 +7,7 @@
 namespace fpstore {
 
 constexpr unsigned kMostPartBits = kTagBits / 2;
+constexpr uint64_t kSplitFrom = 512;  // rows of a bucket that are worth bringing together by parts of their tags
 
 // Of a permuted table: the bits of a fingerprint that are its bucket, and those that are its tag. A pair meets in the table if its
 // rows differ in at most `flips` bits of the bucket, and in at most `both` of the two together. That some table has each pair within

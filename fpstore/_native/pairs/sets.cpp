@@ -31,7 +31,8 @@ void name_sets(Number* parents, uint64_t count) {
   for (uint64_t i = 0; i < count; ++i) parents[i] = parents[parents[i]];  // the parent comes before, and has its name
 }
 
-uint64_t RankedBits::count() {
+uint64_t RankedBits::rank_all() {
+  before.resize(bits.size());
   uint64_t sum = 0;
   for (size_t w = 0; w < bits.size(); ++w) {
     before[w] = sum;
@@ -55,12 +56,9 @@ void until_stopped(uint64_t count, Stopper* stop, Work work) {
 
 template <class Number>
 bool all_differ(const Number* numbers, uint64_t count, uint64_t most, Stopper* stop) {
-  RankedBits seen(most);
+  Bits seen(most);
   bool differ = true;
-  until_stopped(count, stop, [&](uint64_t i) {
-    differ &= !seen.has(numbers[i]);
-    seen.add(numbers[i]);
-  });
+  until_stopped(count, stop, [&](uint64_t i) { differ &= !seen.add(numbers[i]); });
   return differ;
 }
 
@@ -69,14 +67,13 @@ SharedLabels shared_labels(const Number* labels, uint64_t count, Stopper* stop) 
   Number most = 0;
   for (uint64_t i = 0; i < count; ++i) most = most < labels[i] ? labels[i] : most;
   SharedLabels found{RankedBits(most), {}, 0};
-  std::vector<uint64_t> once(found.shared.bits.size());
-  until_stopped(count, stop, [&](uint64_t i) {
-    const uint64_t bit = uint64_t{1} << labels[i] % 64;
-    uint64_t& seen = once[labels[i] / 64];
-    if (__builtin_expect((seen & bit) != 0, 0)) found.shared.add(labels[i]);
-    seen |= bit;
-  });
-  found.sizes.resize(found.shared.count());
+  {
+    Bits once(most);
+    until_stopped(count, stop, [&](uint64_t i) {
+      if (__builtin_expect(once.add(labels[i]), 0)) found.shared.add(labels[i]);
+    });
+  }
+  found.sizes.resize(found.shared.rank_all());
   until_stopped(count, stop, [&](uint64_t i) {
     if (!found.shared.has(labels[i])) return;
     ++found.sizes[found.shared.rank(labels[i])];
@@ -121,7 +118,7 @@ void sort_items(Item* items, Item* tmp, size_t n, Stopper* stop) {
 }
 
 template <class Item, class Number, class Document>
-void group_items(const Number* labels, const Document* documents, uint64_t count, const SharedLabels& found, SharedDocuments* out,
+void group_items(const Number* labels, const Document* documents, uint64_t count, const SharedLabels& found, const SharedDocuments& out,
                  Stopper* stop) {
   const uint64_t sets = found.sizes.size();
   std::vector<uint64_t> ends(sets);
@@ -143,23 +140,22 @@ void group_items(const Number* labels, const Document* documents, uint64_t count
   });
   if (stop->ended) return;
   sort_items(order.get(), tmp.get(), sets, stop);
-  out->lims.reserve(sets + 1);
-  out->lims.push_back(0);
   uint64_t done = 0;
+  out.lims[0] = 0;
   until_stopped(sets, stop, [&](uint64_t rank) {
     const uint64_t s = order[rank].place();
     for (uint64_t i = ends[s] - found.sizes[s]; i < ends[s]; ++i, ++done) {
-      out->documents[done] = items[i].document();
-      out->places[done] = items[i].place();
+      out.documents[done] = items[i].document();
+      out.places[done] = items[i].place();
     }
-    out->lims.push_back(done);
+    out.lims[rank + 1] = done;
   });
 }
 
 }  // namespace
 
 template <class Number, class Document>
-void group_documents(const Number* labels, const Document* documents, uint64_t count, const SharedLabels& found, SharedDocuments* out,
+void group_documents(const Number* labels, const Document* documents, uint64_t count, const SharedLabels& found, const SharedDocuments& out,
                      Stopper* stop) {
   const bool narrow = sizeof(Document) <= sizeof(uint32_t) && count <= UINT32_MAX;
   if (narrow) group_items<Packed>(labels, documents, count, found, out, stop);
@@ -175,9 +171,9 @@ template bool all_differ(const uint32_t*, uint64_t, uint64_t, Stopper*);
 template SharedLabels shared_labels(const uint32_t*, uint64_t, Stopper*);
 template bool all_differ(const uint64_t*, uint64_t, uint64_t, Stopper*);
 template SharedLabels shared_labels(const uint64_t*, uint64_t, Stopper*);
-template void group_documents(const uint32_t*, const uint32_t*, uint64_t, const SharedLabels&, SharedDocuments*, Stopper*);
-template void group_documents(const uint32_t*, const uint64_t*, uint64_t, const SharedLabels&, SharedDocuments*, Stopper*);
-template void group_documents(const uint64_t*, const uint32_t*, uint64_t, const SharedLabels&, SharedDocuments*, Stopper*);
-template void group_documents(const uint64_t*, const uint64_t*, uint64_t, const SharedLabels&, SharedDocuments*, Stopper*);
+template void group_documents(const uint32_t*, const uint32_t*, uint64_t, const SharedLabels&, const SharedDocuments&, Stopper*);
+template void group_documents(const uint32_t*, const uint64_t*, uint64_t, const SharedLabels&, const SharedDocuments&, Stopper*);
+template void group_documents(const uint64_t*, const uint32_t*, uint64_t, const SharedLabels&, const SharedDocuments&, Stopper*);
+template void group_documents(const uint64_t*, const uint64_t*, uint64_t, const SharedLabels&, const SharedDocuments&, Stopper*);
 
 }  // namespace fpstore

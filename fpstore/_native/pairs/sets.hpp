@@ -15,14 +15,26 @@ void unite(Number* parents, const uint64_t* a, const uint64_t* b, uint64_t count
 template <class Number>
 void name_sets(Number* parents, uint64_t count);
 
-// Some of the numbers below a bound, with the rank of each among them.
-struct RankedBits {
-  std::vector<uint64_t> bits, before;  // before[w]: how many there are in the words before w
+// Some of the numbers from 0 to `most`.
+struct Bits {
+  std::vector<uint64_t> bits;
 
-  explicit RankedBits(uint64_t bound) : bits(bound / 64 + 1), before(bound / 64 + 1) {}
-  void add(uint64_t i) { bits[i / 64] |= uint64_t{1} << i % 64; }
+  explicit Bits(uint64_t most) : bits(most / 64 + 1) {}
   bool has(uint64_t i) const { return bits[i / 64] >> i % 64 & 1; }
-  uint64_t count();  // of all; ranks are known from now on
+  // Whether it was there before.
+  bool add(uint64_t i) {
+    const uint64_t bit = uint64_t{1} << i % 64, before = bits[i / 64];
+    bits[i / 64] = before | bit;
+    return before & bit;
+  }
+};
+
+// The same, with the rank of each among them.
+struct RankedBits : Bits {
+  std::vector<uint64_t> before;  // how many there are in the words before each
+
+  using Bits::Bits;
+  uint64_t rank_all();  // returns how many there are
   uint64_t rank(uint64_t i) const {
     return before[i / 64] + static_cast<unsigned>(__builtin_popcountll(bits[i / 64] & ((uint64_t{1} << i % 64) - 1)));
   }
@@ -34,23 +46,23 @@ bool all_differ(const Number* numbers, uint64_t count, uint64_t most, Stopper* s
 
 // Documents that share a label with another one, label by label.
 struct SharedDocuments {
-  std::vector<uint64_t> lims;  // where each label begins, and the end; in the order of the least documents
-  uint64_t* documents;         // ascending for each label
-  uint64_t* places;            // of the documents among all
+  uint64_t* lims;       // where each label begins, and the end; in the order of the least documents
+  uint64_t* documents;  // ascending for each label
+  uint64_t* places;     // of the documents among all
 };
 
-// How many documents share a label with another one, by the rank of the label among those that are shared.
+// Labels that two or more documents have.
 struct SharedLabels {
   RankedBits shared;
-  std::vector<uint64_t> sizes;
-  uint64_t count = 0;
+  std::vector<uint64_t> sizes;  // how many documents each has, by its rank
+  uint64_t count = 0;           // of these documents
 };
 template <class Number>
 SharedLabels shared_labels(const Number* labels, uint64_t count, Stopper* stop);
 
-// Brings together the documents, all different, that share a label; there is room for found.count of them in `out`.
+// Brings together the documents, all different, that share a label; `out` has room for found.count of them, and for one limit more than labels.
 template <class Number, class Document>
-void group_documents(const Number* labels, const Document* documents, uint64_t count, const SharedLabels& found, SharedDocuments* out,
+void group_documents(const Number* labels, const Document* documents, uint64_t count, const SharedLabels& found, const SharedDocuments& out,
                      Stopper* stop);
 
 }  // namespace fpstore

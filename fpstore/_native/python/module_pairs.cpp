@@ -149,8 +149,9 @@ struct PairJoin : Batches {
   TagColumn tags;
   std::optional<Side> opposite;
   std::vector<TableRule> rules;
-  std::vector<uint64_t> places, groups;
-  std::vector<uint16_t> group_tags;
+  std::unique_ptr<uint64_t[]> places;  // where a large bucket is split
+  std::unique_ptr<uint16_t[]> group_tags;
+  std::vector<uint64_t> groups;
   Join join{};
   JoinPlace place{};
 
@@ -170,13 +171,17 @@ struct PairJoin : Batches {
     }
     rules = rules_of(bucket_masks, tag_masks, flips, both, words);
     if (first > end || end > starts.size() - 1) throw nb::value_error("no such buckets");
-    const uint64_t largest = largest_of(starts, first, end);
-    places.resize(largest);
-    group_tags.resize(largest + kSectionRoom / 2);
-    groups.resize((size_t{1} << kMostPartBits) + 1);
+    if (!opposite && rules.back().both == 1) {
+      const uint64_t largest = largest_of(starts, first, end);
+      if (largest >= kSplitFrom) {
+        places.reset(new uint64_t[largest]);
+        group_tags.reset(new uint16_t[largest + kSectionRoom / 2]);
+        groups.resize((size_t{1} << kMostPartBits) + 1);
+      }
+    }
     join = {{rows.data(), starts.data(), reinterpret_cast<const uint8_t*>(tags.data())},
             facing, opposite.has_value(),
-            {places.data(), group_tags.data(), groups.data()},
+            {places.get(), group_tags.get(), groups.data()},
             rules.data(), static_cast<unsigned>(rules.size() - 1), bits_of_buckets(starts), radius, tag_mask_of(tag_bits),
             permutation_of(permutation, true)};
     place.bucket = first;
@@ -217,8 +222,10 @@ struct Linking : Batches {
       stack.reset(new uint64_t[count_of(all)]);
     } else {
       const uint64_t largest = largest_of(starts, 0, buckets);
-      moved.reset(new uint64_t[largest * words]);
-      moved_tags.reset(new uint16_t[largest]);
+      if (rules.back().both == 1 && largest >= kSplitFrom) {
+        moved.reset(new uint64_t[largest * words]);
+        moved_tags.reset(new uint16_t[largest]);
+      }
     }
     table = {rows.data(), starts.data(), tags.data(), rules.data(), static_cast<unsigned>(rules.size() - 1), bits_of_buckets(starts),
              radius, tag_mask_of(tag_bits), permutation_of(permutation, true), {moved.get(), moved_tags.get(), groups.data()},
@@ -311,16 +318,15 @@ nb::tuple documents_in_sets(Column<Number> labels, Column<Document> documents, c
     found = shared_labels(labels.data(), all, &stopping);
   }
   raise_if(stopping);
-  Buffer<uint64_t> members(found->count), places(found->count);
-  SharedDocuments out{{}, members.get(), places.get()};
+  const size_t sets = found->sizes.size();
+  Buffer<uint64_t> lims(sets + 1), members(found->count), places(found->count);
+  const SharedDocuments out{lims.get(), members.get(), places.get()};
   {
     ReleasedGil released;
-    group_documents(labels.data(), documents.data(), all, *found, &out, &stopping);
+    group_documents(labels.data(), documents.data(), all, *found, out, &stopping);
   }
   raise_if(stopping);
-  Buffer<uint64_t> lims(out.lims.size());
-  memcpy(lims.get(), out.lims.data(), 8 * out.lims.size());
-  return nb::make_tuple(lims.array(out.lims.size()), members.array(found->count), places.array(found->count));
+  return nb::make_tuple(lims.array(sets + 1), members.array(found->count), places.array(found->count));
 }
 
 template <class Number, class Document>

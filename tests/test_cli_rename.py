@@ -54,8 +54,8 @@ def test_columns_get_other_names(folder: Path, command: tuple[object, ...], colu
 @pytest.mark.parametrize("output", ["-", "m.parquet", "m.csv"])
 def test_wrong_names_are_errors(folder: Path, command: tuple[object, ...], columns: list[str], output: str) -> None:
     here = f"(columns here: {', '.join(columns)})"
-    assert f"there is no column 'nothing' to rename {here}" in failure(*command, "-o", output, "--rename", "nothing=x")
-    assert "two columns would have one name" in failure(*command, "-o", output, "--rename", f"{columns[0]}={columns[1]}")
+    assert f"there is no column 'nothing' to rename {here}" in failure(*command, "-o", output, "--rename", "nothing=x", code=2)
+    assert "two columns would have one name" in failure(*command, "-o", output, "--rename", f"{columns[0]}={columns[1]}", code=2)
     for wrong in ("id", "=x", "id=", ""):
         assert "--rename: must be OLD=NEW, got" in failure(*command, "--rename", wrong, code=2)
     assert "renamed twice" in failure(*command, "--rename", "id=x", "--rename", "id=y", code=2)
@@ -105,12 +105,14 @@ def test_clusters_of_a_corpus(folder: Path) -> None:
     assert Path("c.csv").read_text().splitlines()[0] == "url,cluster,representative"
     Path("clean.parquet").unlink()
     assert "--rename is for the columns of --clusters" in failure(*command, "--rename", "id=url", code=2)
-    assert "no column 'url'" in failure(*command, "--clusters", "d.csv", "--rename", "url=id")
+    assert "no column 'url'" in failure(*command, "--clusters", "d.csv", "--rename", "url=id", code=2)
     assert not Path("clean.parquet").exists()
 
 
 def test_arrays_have_no_names(folder: Path) -> None:
-    assert "the npy format has no names of columns" in failure("export", "crawl.fps", "-o", "m.npy", "--rename", "fingerprint=x")
+    assert "the npy format has no names of columns" in failure(
+        "export", "crawl.fps", "-o", "m.npy", "--rename", "fingerprint=x", code=2
+    )
 
 
 def test_a_writer_takes_the_old_names(tmp_path: Path) -> None:

@@ -388,6 +388,7 @@ def test_command_line(folder: Path) -> None:
     assert "known extensions: .parquet, .jsonl, .csv, .tsv\n" in failure(
         "dedup", "c.npy", "out.npy", "--fingerprint-field", "hash"
     )
+    Path("out").mkdir()
     assert "or --clusters one in it" in failure("dedup", "notes", "out", "--text", "--clusters", "out/c.tsv")
     result = run("dedup", "notes", "out", "--text", "--json")
     assert "1 file left out, no words: notes/empty.md" not in result.stderr  # such a file is a row that is not compared

@@ -7,7 +7,16 @@ from typing import Any
 import click
 import numpy as np
 
-from fpstore.cli.options import Talk, json_option, null_option, output_option, rename_option, store_argument, talk_options
+from fpstore.cli.options import (
+    Talk,
+    json_option,
+    null_option,
+    output_option,
+    rename_option,
+    store_argument,
+    talk_options,
+    usage_errors,
+)
 from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb
 from fpstore.io import FORMATS, open_writer
@@ -48,7 +57,9 @@ def export(
     columns = ["fingerprint"] if plain else ["fingerprint", "id"]
     with fpstore.open(store) as opened, Bars(talk.bars) as bars:
         total, done = len(opened), 0
-        with open_writer(output, format=format_name, columns=columns, width=opened.width, names=names, null=null) as writer:
+        with usage_errors():
+            opening = open_writer(output, format=format_name, columns=columns, width=opened.width, names=names, null=null)
+        with opening as writer:
             for fingerprints, lims, ids in opened.items():
                 data: dict[str, Any] = {"fingerprint": fingerprints}
                 if not plain:

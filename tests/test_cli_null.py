@@ -80,7 +80,7 @@ def test_what_cannot_hold_zero_bytes_is_refused() -> None:
     for verb in (["probe"], ["scan", "-r", 0], ["nearest"]):
         assert "neither input nor output" in failure(verb[0], "s.fps", *verb[1:], "0x7", "-0", "-o", "m.parquet", code=2)
     assert "not for npy" in failure("probe", "s.fps", "--input", "a.npy", "--input", "a.tsv", "-0")
-    assert "not for npy" in failure("export", "s.fps", "-0", "-o", "m.npy")
+    assert "not for npy" in failure("export", "s.fps", "-0", "-o", "m.npy", code=2)
     assert "neither input nor output" in failure("ids", "s.fps", "a", "-0", "-o", "m.parquet", code=2)
     assert "--null needs --input" in failure("delete", "s.fps", "a", "-0", code=2)
 

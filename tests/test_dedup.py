@@ -389,7 +389,7 @@ def test_command_line(folder: Path) -> None:
         "dedup", "c.npy", "out.npy", "--fingerprint-field", "hash"
     )
     Path("out").mkdir()
-    assert "or --clusters one in it" in failure("dedup", "notes", "out", "--text", "--clusters", "out/c.tsv")
+    assert "or --clusters one in it" in failure("dedup", "notes", "out", "--text", "--clusters", "out/c.tsv", code=2)
     result = run("dedup", "notes", "out", "--text", "--json")
     assert "1 file left out, no words: notes/empty.md" not in result.stderr  # such a file is a row that is not compared
     assert "1 file left out, binary, not text: notes/picture.txt" in result.stderr

@@ -142,6 +142,23 @@ def test_signals_are_met_inside_a_join(met, name):
     assert met(lambda: call(1 << 18)) > 5
 
 
+def sets():
+    """Return calls that name, count or bring together the members of many sets."""
+    rng = np.random.default_rng(1)
+    labels, documents = rng.integers(0, 1 << 22, 1 << 22, np.uint32), rng.permutation(1 << 24).astype(np.uint32)
+    united = _kernel.Sets(1 << 25)
+    return {
+        "members": lambda: _kernel.documents_in_sets(labels, documents[: len(labels)]),
+        "distinct": lambda: _kernel.are_distinct(documents),
+        "names": united.names,
+    }
+
+
+@pytest.mark.parametrize("name", ["members", "distinct", "names"])
+def test_signals_are_met_inside_sets(met, name):
+    assert met(sets()[name]) > 5
+
+
 def test_signals_are_met_while_rows_are_grouped(met):
     """All rows are one set, and each is a group of its own."""
     rows = np.unique(np.random.default_rng(1).integers(0, 2**64, 1 << 14, dtype=np.uint64))

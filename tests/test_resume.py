@@ -407,6 +407,17 @@ def test_pairs_and_joins_that_are_left_in_the_middle(folder):
             next(store.join(given, 7, ids=["other", *ids[1:]], threads=2, resume="given"))
 
 
+def test_parts_that_were_read_are_closed(folder):
+    """Each stayed open until the end: a job of hundreds of parts met the limit of open files."""
+    assert killed([*command("pairs", "p"), "--resume"], 10)
+    assert len(list(Path("p.tsv.resume").glob("table-*.part"))) > 5
+    files = Path("/proc/self/fd")
+    with fpstore.open("s.fps") as store:
+        before = len(list(files.iterdir()))
+        opened = [len(list(files.iterdir())) for _ in store.pairs(threads=2, resume="p.tsv.resume")]
+    assert max(opened) <= before + 6
+
+
 def test_clusters_with_fewer_threads_than_before(folder):
     """Spans are others then: what fits is taken, the rest is searched again."""
 

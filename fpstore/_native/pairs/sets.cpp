@@ -26,11 +26,6 @@ void unite(Number* parents, const uint64_t* a, const uint64_t* b, uint64_t count
   }
 }
 
-template <class Number>
-void name_sets(Number* parents, uint64_t count) {
-  for (uint64_t i = 0; i < count; ++i) parents[i] = parents[parents[i]];  // the parent comes before, and has its name
-}
-
 uint64_t RankedBits::rank_all() {
   before.resize(bits.size());
   uint64_t sum = 0;
@@ -53,6 +48,12 @@ void until_stopped(uint64_t count, Stopper* stop, Work work) {
 }
 
 }  // namespace
+
+template <class Number>
+void name_sets(Number* parents, uint64_t count, Stopper* stop) {
+  // The parent comes before, and has its name.
+  until_stopped(count, stop, [&](uint64_t i) { parents[i] = parents[parents[i]]; });
+}
 
 template <class Number>
 bool all_differ(const Number* numbers, uint64_t count, uint64_t most, Stopper* stop) {
@@ -164,8 +165,8 @@ void group_documents(const Number* labels, const Document* documents, uint64_t c
 
 template void unite(uint32_t*, const uint64_t*, const uint64_t*, uint64_t);
 template void unite(uint64_t*, const uint64_t*, const uint64_t*, uint64_t);
-template void name_sets(uint32_t*, uint64_t);
-template void name_sets(uint64_t*, uint64_t);
+template void name_sets(uint32_t*, uint64_t, Stopper*);
+template void name_sets(uint64_t*, uint64_t, Stopper*);
 
 template bool all_differ(const uint32_t*, uint64_t, uint64_t, Stopper*);
 template SharedLabels shared_labels(const uint32_t*, uint64_t, Stopper*);

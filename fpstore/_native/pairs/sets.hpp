@@ -13,7 +13,7 @@ void unite(Number* parents, const uint64_t* a, const uint64_t* b, uint64_t count
 
 // Lets each parent be the least member of its set.
 template <class Number>
-void name_sets(Number* parents, uint64_t count);
+void name_sets(Number* parents, uint64_t count, Stopper* stop);
 
 // Some of the numbers from 0 to `most`.
 struct Bits {

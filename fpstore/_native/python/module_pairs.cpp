@@ -266,15 +266,17 @@ struct Sets {
   }
 
   // The least number of the set of each; the sets end with it.
-  nb::object names() {
+  nb::object names(const Stop* stop) {
     const InUse used(busy);
     const uint64_t n = count;
     count = 0;
+    Stopper stopping = stopper(stop);
     {
       ReleasedGil released;
-      name_sets(few.data(), few.size());
-      name_sets(many.data(), many.size());
+      name_sets(few.data(), few.size(), &stopping);
+      name_sets(many.data(), many.size(), &stopping);
     }
+    raise_if(stopping);
     return few.size() == n ? owned(std::move(few)) : owned(std::move(many));
   }
 
@@ -411,7 +413,7 @@ void bind_pairs(nb::module_& m) {
   nb::class_<Sets>(m, "Sets")
       .def(nb::init<uint64_t>(), "count"_a)
       .def("unite", &Sets::unite_all, "a"_a.noconvert(), "b"_a.noconvert())
-      .def("names", &Sets::names);
+      .def("names", &Sets::names, "stop"_a.none() = nb::none());
   bind_sets<uint32_t, uint32_t>(m);
   bind_sets<uint32_t, uint64_t>(m);
   bind_sets<uint64_t, uint32_t>(m);

@@ -90,7 +90,6 @@ class TextCorpus(Corpus):
                     if state_of(state.path) != state:
                         raise InputError(f"{printable(state.path)}: changed while it was read", path=state.path)
             flags.finish()
-            os.sync()  # all files at once: one after the other would take milliseconds each
             temporary.replace(folder)
             sync_folder(folder.parent)
         except OSError as error:

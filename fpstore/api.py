@@ -296,6 +296,8 @@ def dedup(
     target = None if output is None else check_output(output, corpus, check_flag(overwrite, "overwrite"))
     resources = Resources(parse_memory(memory), parse_threads(threads), progress)
     folder = None if resume is None else check_outside(corpus, check_path(resume, "resume"))
+    if folder is not None and target is not None and folder.resolve().is_relative_to(target.resolve()):
+        raise InputError(f"{folder}: is the output, or in it: name a folder beside it for resume=", path=folder)
     with checkpoint_in(folder, lambda: job.identity(corpus)) as kept:
         found = find_duplicates(corpus, job, resources, kept)
         if target is not None:

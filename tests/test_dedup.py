@@ -343,6 +343,24 @@ def test_types_of_columns_that_are_refused():
             fpstore.dedup(column, text="t")
 
 
+@pytest.mark.parametrize("kind", ["string_view", "binary_view", "list"])
+def test_parquet_with_views(tmp_path, kind):
+    """They failed after all the work: pyarrow cannot take some rows of a view."""
+    texts = ["one two three four", "one two three four", None, "six seven eight"]
+    kinds = {"string_view": pa.string_view(), "binary_view": pa.binary_view(), "list": pa.list_(pa.string_view())}
+    extra = [None if text is None else [text] if kind == "list" else text for text in texts]
+    table = pa.table({"text": pa.array(texts, pa.string_view()), "extra": pa.array(extra, kinds[kind])})
+    pq.write_table(table, tmp_path / "c.parquet")
+    for corpus in (tmp_path / "c.parquet", table):
+        fpstore.dedup(corpus, tmp_path / "clean.parquet", text="text", overwrite=True)
+        found = pq.read_table(tmp_path / "clean.parquet")
+        assert found["text"].to_pylist() == [texts[place] for place in (0, 2, 3)]
+        assert len(found["extra"]) == 3
+    odd = pa.table({"text": ["a", "b"], "m": pa.array([[("k", "v")], []], pa.map_(pa.string_view(), pa.string_view()))})
+    with pytest.raises(InputError, match=r"column 'm' has type map<.*, of which pyarrow cannot take some rows"):
+        fpstore.dedup(odd, text="text")
+
+
 @pytest.mark.parametrize("most", [1, 100, 1 << 20])
 def test_parquet_in_batches_of_any_size(tmp_path, monkeypatch, most):
     monkeypatch.setattr("fpstore.io.corpus_tables.BATCH_BYTES", most)

@@ -117,3 +117,21 @@ def test_a_write_that_the_system_refuses_leaves_nothing(tmp_path, form):
 
     in_child(limited)
     assert sorted(tmp_path.iterdir()) == [path]
+
+
+def test_folders_for_texts(tmp_path, monkeypatch):
+    folder, there = tmp_path / "notes", tmp_path / "there"
+    folder.mkdir()
+    there.mkdir()
+    (folder / "a.txt").write_text("some words")
+    (tmp_path / "link").symlink_to(there)
+    (tmp_path / "dangling").symlink_to(tmp_path / "new")
+    for output in ("link", "dangling", "x" * 250):
+        fpstore.dedup(folder, tmp_path / output, text=True)
+        assert (tmp_path / output / "a.txt").read_text() == "some words"
+    with pytest.raises(InputError, match="is the output, or in it"):
+        fpstore.dedup(folder, tmp_path / "o", text=True, resume=tmp_path / "o" / "kept")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(InputError, match="is the current folder"):
+        fpstore.dedup(folder, ".", text=True)

@@ -305,6 +305,18 @@ def test_folders_of_others_are_left_alone(folder):
     assert "is not the folder of a job" in failure(*command("pairs", "q"), "--resume")
 
 
+def test_a_refused_output_leaves_no_folder(folder):
+    """The folder of a job that never began stood in the way of the next one."""
+    Path("dir.tsv").mkdir()
+    for output in ("x.pdf", "dir.tsv"):
+        for verb in (("pairs", "s.fps"), ("cluster", "s.fps"), ("join", "s.fps", "few.fps")):
+            assert run(*verb, "--output", output, "--resume").exit_code == 2
+    wrong = run("dedup", "c.jsonl", "out.jsonl", "--text-field", "text", "--clusters", "dir.tsv", "--force", "--resume")
+    assert wrong.exit_code == 2
+    assert not list(Path().glob("*.resume"))
+    assert run("pairs", "s.fps", "--output", "x" * 247 + ".tsv").exit_code == 0
+
+
 def test_usage(folder):
     assert "--resume needs an output file" in failure("pairs", "s.fps", "--resume", code=2)
     assert "is in notes, and the next run would read it" in failure("dedup", "notes", "notes/clean", "--text", "--resume")

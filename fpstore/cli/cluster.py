@@ -74,6 +74,8 @@ def cluster(
     with fpstore.open(store) as opened, Bars(talk.bars) as bars:
         job = job_of(opened, radius, options.memory, options.threads, bars)
         grouping = grouping_of(job.radius, group, representative)
+        if folder is not None:
+            listing_writer(options.output, options.as_json, options.names).abort()  # its errors are told before a folder is made
         keeping = resuming(folder, lambda: job.full_identity(clusters_identity(grouping)), talk)
         with keeping as kept, listing_writer(options.output, options.as_json, options.names) as writer:
             found = clusters_of(job.snapshot, grouping, job.resources, kept)

@@ -31,6 +31,9 @@ from fpstore.cli.verb import Verb
 from fpstore.jobs.choices import GROUPINGS, KEPT, UNKNOWN, Rules
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fpstore.io.corpus import Corpus
     from fpstore.jobs.dedup import Duplicates
 
 SHOWN_FAMILIES, SHOWN_IDS = 5, 4
@@ -155,9 +158,7 @@ def dedup(
     notices = Notices()
     corpus = open_corpus(inputs, columns.text, list(suffix) or None, notices)
     target = check_output(output, corpus, force)
-    listing = None if clusters is None else check_output(clusters, corpus, force, of_rows=False)
-    if listing is not None and listing.resolve().is_relative_to(target.resolve()):
-        raise click.UsageError("OUTPUT and --clusters name the same file, or --clusters one in it")
+    listing = None if clusters is None else _listing(clusters, corpus, force, target, names)
     folder = folder_of(output, resume, talk)
     if folder is not None:
         check_outside(corpus, folder)
@@ -171,6 +172,17 @@ def dedup(
     notices.report(talk)
     summary = summary_of(found)
     print_json(summary) if as_json else print_summary(summary, output, rules.unknown)
+
+
+def _listing(clusters: str, corpus: Corpus, force: bool, target: Path, names: dict[str, str]) -> Path:
+    """Return the path of the list of clusters; an error of it is told before the work, and before a folder is made."""
+    from fpstore.jobs.dedup import check_output
+
+    listing = check_output(clusters, corpus, force, of_rows=False)
+    if listing.resolve().is_relative_to(target.resolve()):
+        raise click.UsageError("OUTPUT and --clusters name the same file, or --clusters one in it")
+    listing_writer(str(listing), False, names).abort()
+    return listing
 
 
 def summary_of(found: Duplicates) -> dict[str, Any]:

@@ -77,6 +77,8 @@ def join(
         bars = stack.enter_context(Bars(talk.bars))
         job = job_of(opened, radius, options.memory, options.threads, bars)
         side, identity = side_of(opened, theirs)
+        if folder is not None:
+            pairs_writer(options, opened.width).abort()  # what is wrong with the output is told before a folder is made
         keeping = resuming(folder, lambda: job.full_identity(identity()), talk)
         with keeping as kept, pairs_writer(options, opened.width) as writer:
             found = sum(write_pairs(join_of(job.snapshot, side, job.radius, job.resources, kept), writer))

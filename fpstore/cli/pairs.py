@@ -67,6 +67,8 @@ def pairs(
     with fpstore.open(store) as opened, Bars(talk.bars) as bars:
         job = job_of(opened, radius, options.memory, options.threads, bars)
         identity = job.full_identity(pairs_identity(duplicates))
+        if folder is not None:
+            pairs_writer(options, opened.width).abort()  # what is wrong with the output is told before a folder is made
         with resuming(folder, lambda: identity, talk) as kept, pairs_writer(options, opened.width) as writer:
             found, shared = write_pairs(pairs_of(job.snapshot, job.radius, job.resources, duplicates, kept), writer)
         totals = job.snapshot.totals

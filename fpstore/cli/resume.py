@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
@@ -31,8 +31,9 @@ def folder_of(output: str, wanted: bool, talk: Talk) -> Path | None:
             raise click.UsageError("--resume needs an output file: name one with --output", click.get_current_context())
         return None
     folder = Path(f"{output.rstrip('/')}{SUFFIX}")
-    if not wanted and folder.is_dir():
-        talk.note(f"{shown(str(folder))} is of a job that did not end; --resume goes on with it")
+    with suppress(OSError):  # a name that is too long for a folder may do for a file
+        if not wanted and folder.is_dir():
+            talk.note(f"{shown(str(folder))} is of a job that did not end; --resume goes on with it")
     return folder if wanted else None
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from fpstore.aliases import Progress
 from fpstore.arguments import check_path, printable
-from fpstore.disk.folders import remove_tree, sync_folder
+from fpstore.disk.folders import remove_tree, short_name, sync_folder
 from fpstore.disk.refusals import refused
 from fpstore.errors import InputError
 from fpstore.hashing.documents import Document, Notice, documents_of
@@ -21,6 +21,7 @@ from fpstore.io.corpus import Chosen, Corpus, FileState, Flags, KeptRows, Part, 
 from fpstore.string_column import StringColumn
 
 PART_DOCUMENTS, PART_CHARS = 1024, 1 << 20
+TEMPORARY_BYTES = len("..12345678.tmp")  # around a name
 
 
 class TextCorpus(Corpus):
@@ -78,8 +79,8 @@ class TextCorpus(Corpus):
     def copy(self, kept: Flags, target: Any, progress: Progress | None = None) -> None:
         """Copy the files that are kept to a new folder, each under the path that it has in the folder that was given."""
         flags = KeptRows(kept, progress)
-        folder = check_path(target, "the output")
-        temporary = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}.tmp")
+        folder = check_path(target, "the output").resolve()  # of a link, what it leads to
+        temporary = folder.with_name(f".{short_name(folder.name, TEMPORARY_BYTES)}.{os.urandom(4).hex()}.tmp")
         try:
             temporary.mkdir()
             for state in self._read:

@@ -71,12 +71,36 @@ def _seen(column_type: Any) -> Any:
     return views.get(str(column_type), column_type)
 
 
-def without_views(table: Any) -> Any:
-    """Return a table whose columns are no views, of which pyarrow cannot take some rows."""
+def without_views(schema: Any) -> Any:
+    """Return a schema whose columns are no views, of which pyarrow cannot take some rows.
+
+    Raises
+    ------
+    InputError
+        There is a column of another type of which it cannot.
+    """
     import pyarrow
 
-    schema = pyarrow.schema([field.with_type(_seen(field.type)) for field in table.schema], table.schema.metadata)
-    return table if schema == table.schema else table.cast(schema)
+    schema = pyarrow.schema([field.with_type(_seen(field.type)) for field in schema], schema.metadata)
+    for field in schema:
+        some = pyarrow.record_batch([pyarrow.nulls(2, field.type)], ["c"])
+        try:
+            some.filter(pyarrow.array([True, False]))
+        except pyarrow.ArrowNotImplementedError:
+            raise InputError(
+                f"column {field.name!r} has type {field.type}, of which pyarrow cannot take some rows: leave it out"
+            ) from None
+    return schema
+
+
+def cast_to(schema: Any, batch: Any) -> Any:
+    """Return a record batch with the types that a schema has for its columns."""
+    import pyarrow
+
+    plain = pyarrow.schema([schema.field(name) for name in batch.schema.names])
+    if batch.schema.equals(plain):
+        return batch
+    return pyarrow.Table.from_batches([batch]).cast(plain).combine_chunks().to_batches()[0]
 
 
 def find_column(schema: Any, name: str) -> Any:

@@ -12,6 +12,7 @@ from fpstore.aliases import Progress
 from fpstore.errors import InputError
 from fpstore.io.arrow import (
     FingerprintColumns,
+    cast_to,
     dense,
     find_column,
     id_kind,
@@ -146,6 +147,8 @@ class ParquetCorpus(CorpusFiles):
                         self._compression = metadata.row_group(0).column(0).compression
             if not schema.equals(self._schema):
                 raise at(file.name, None, f"has another schema than {self.files[0].name}")
+        with located(self.names[0]):
+            self._schema = without_views(self._schema)
 
     def parts(self, chosen: Chosen, skipped: int = 0) -> Iterator[Part]:
         """Yield the chosen columns of all rows but some at the beginning."""
@@ -199,7 +202,7 @@ class ParquetCorpus(CorpusFiles):
                     passed = min(skip.left, batch.num_rows)
                     skip.left -= passed
                     if passed < batch.num_rows:
-                        yield file.name, done + passed, batch.slice(passed)
+                        yield file.name, done + passed, cast_to(self._schema, batch.slice(passed))
                     done += batch.num_rows
                     self.bytes_done = before + (file.size or 0) * done // count
             before += file.size or 0
@@ -225,7 +228,9 @@ class TableCorpus(Corpus):
     def __init__(self, table: Any) -> None:
         self._arrow = import_pyarrow("the table", "a table")
         self._given = table
-        self.table = without_views(self._as_arrow(table))
+        arrow = self._as_arrow(table)
+        schema = without_views(arrow.schema)
+        self.table = arrow if schema == arrow.schema else arrow.cast(schema)
         self.bytes_total = self.table.nbytes
 
     def _as_arrow(self, table: Any) -> Any:

@@ -104,6 +104,8 @@ def check_output(output: str | os.PathLike[str], corpus: Corpus, overwrite: bool
         raise InputError(f"{printable(output)}: is an input too", path=path)
     check_outside(corpus, path)
     if of_rows and isinstance(corpus, TextCorpus):
+        if path.resolve() == Path.cwd():
+            raise InputError(f"{printable(output)}: is the current folder: name a new one", path=path)
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise StoreExistsError(f"{printable(output)} exists: texts are copied to a new folder", path=path)
     elif path.exists() and not overwrite:

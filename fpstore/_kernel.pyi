@@ -147,6 +147,9 @@ def union_groups(
     counts_b: NDArray[np.uint64],
     ids_b: NDArray[np.uint64],
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64]]: ...
+def normalize_texts(
+    text: bytes, offsets: NDArray[np.uint64], pages: NDArray[np.int32], entries: NDArray[np.uint32], pool: bytes
+) -> tuple[bytes, NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint32]]: ...
 def simhash(
     text: bytes, offsets: NDArray[np.uint64], words: bool, length: int, distinct: bool, seed: int
 ) -> NDArray[np.uint64]: ...

@@ -12,10 +12,10 @@ from fpstore import _kernel
 from fpstore.arguments import check_choice, check_flag, check_whole
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter
-from fpstore.hashing.normal import ascii_table, prepare
+from fpstore.hashing.normal import Prepared, ascii_table, char_map
 
 _MAX_SIZE = 255
-_BATCH_BYTES = 1 << 20
+_BATCH_CHARS = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,9 +126,9 @@ class SimHash(Fingerprinter[str]):
         True
         """
         if isinstance(text, str):
-            prepared = self._prepare(text)
-            value = int(self._hash([prepared])[0])
-            if not value and self._is_bare(prepared):
+            prepared = self._prepare([text])
+            value = int(self._hash(prepared)[0])
+            if not value and self._is_bare(prepared.data):
                 raise InputError(f"the text {show(text)} {self._lack()}", got=text)
             return value
         if isinstance(text, Mapping):
@@ -174,9 +174,10 @@ class SimHash(Fingerprinter[str]):
         parts: list[NDArray[np.uint64]] = []
         done = 0
         for batch in self._batches(texts):
-            part = self._hash(batch)
+            prepared = self._prepare(batch)
+            part = self._hash(prepared)
             for i in np.flatnonzero(part == 0).tolist() if empty == "refuse" else ():
-                if self._is_bare(batch[i]):
+                if self._is_bare(prepared.data[prepared.offsets[i] : prepared.offsets[i + 1]]):
                     raise InputError(f"item {done + i}: the text {self._lack()}", got=done + i)
             parts.append(part)
             done += len(batch)
@@ -203,7 +204,7 @@ class SimHash(Fingerprinter[str]):
         """
         if not isinstance(text, str):
             raise _not_text(text, "a text (str)")
-        return self._is_bare(self._prepare(text))
+        return self._is_bare(self._prepare([text]).data)
 
     def _is_bare(self, prepared: bytes) -> bool:
         return not prepared.translate(self._table).strip(b" ")
@@ -216,30 +217,28 @@ class SimHash(Fingerprinter[str]):
     def _table(self) -> bytes:
         return ascii_table(self.shingle == "words", self.casefold)
 
-    def _prepare(self, text: str) -> bytes:
-        return prepare(text, self.shingle == "words", self.normalize, self.casefold)
+    def _prepare(self, texts: list[str]) -> Prepared:
+        return char_map(self.shingle == "words", self.normalize, self.casefold).prepare(texts)
 
-    def _batches(self, texts: Iterable[str]) -> Iterator[list[bytes]]:
-        batch: list[bytes] = []
+    @staticmethod
+    def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
+        batch: list[str] = []
         held = 0
         for i, text in enumerate(texts):
             if not isinstance(text, str):
                 raise _not_text(text, f"item {i}: a text (str)")
-            prepared = self._prepare(text)
-            batch.append(prepared)
-            held += len(prepared) + 8
-            if held >= _BATCH_BYTES:
+            batch.append(text)
+            held += len(text) + 8
+            if held >= _BATCH_CHARS:
                 yield batch
                 batch, held = [], 0
         if batch:
             yield batch
 
-    def _hash(self, batch: list[bytes]) -> NDArray[np.uint64]:
-        offsets = np.zeros(len(batch) + 1, dtype=np.uint64)
-        np.cumsum([len(prepared) for prepared in batch], out=offsets[1:])
-        text = b"".join(batch).translate(self._table)
+    def _hash(self, prepared: Prepared) -> NDArray[np.uint64]:
+        text = prepared.data.translate(self._table)
         words, distinct = self.shingle == "words", self.weighting == "set"
-        fingerprints: NDArray[np.uint64] = _kernel.simhash(text, offsets, words, self.size, distinct, self.seed)
+        fingerprints: NDArray[np.uint64] = _kernel.simhash(text, prepared.offsets, words, self.size, distinct, self.seed)
         return fingerprints
 
     def _weighted(self, features: Iterable[tuple[str, float]]) -> int:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fpstore import _kernel
 from fpstore.aliases import Counts, Words
+from fpstore.disk.fork import around_fork
 
 # The characters beyond ASCII for which str.isspace() is true.
 _SPACES = "\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
@@ -163,6 +164,9 @@ def _composed_with() -> frozenset[str]:
 def char_map(words: bool, normalize: bool, casefold: bool) -> CharMap:
     """Return the normal forms for some parameters of `prepare`."""
     return CharMap(words, normalize, casefold)
+
+
+around_fork(in_child=char_map.cache_clear)  # a thread that is not in the child may have held a lock
 
 
 def nfkc(text: str) -> str:

@@ -28,7 +28,8 @@ def finished(prepared, how):
 def test_each_character(how):
     """Alone, and in a text of all of its page, which is taken character by character unless one of them depends on others.
 
-    Of the third plane these are the ideographs that have another form; beyond it are tags and private characters: a few are enough.
+    Of the third plane these are the ideographs that have another form; beyond it are tags and private characters, of which a few
+    are enough.
     """
     chars = list(map(chr, [*range(0x20000), *range(0x2F800, 0x2FA20), *range(0x2FA20, sys.maxunicode + 1, 251)]))
     pages = ["".join(chars[start : start + 256]) for start in range(0, len(chars), 256)]

@@ -302,6 +302,7 @@ def test_signed_and_decimal_fingerprints(tmp_path):
         ("", {"fingerprint": "h"}, r"corpus\.csv: is empty"),
         ("h\n", {"fingerprint": "h"}, r"corpus\.csv: no rows"),
         ("h,s\n0000000000000001,x\n", {"fingerprint": "h", "score": "s", "keep": "highest"}, "a score must be a number"),
+        ("h,s\n0000000000000001,1_0\n", {"fingerprint": "h", "score": "s", "keep": "highest"}, "a score must be a number"),
         ("h\n1\n", {"fingerprint": "h", "keep": "highest"}, "needs score="),
         ("h\n1\n", {"fingerprint": "h", "radius": 65}, "radius"),
         ("h\n1\n", {"fingerprint": "h", "width": 128, "signed": True}, "signed integers have 32 or 64 bits"),

@@ -311,7 +311,9 @@ def score_of(value: object) -> float:
     if value is None:
         return -math.inf
     try:
-        number = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
+        # A str with an underscore is a number for Python alone.
+        no_number = isinstance(value, bool) or (isinstance(value, str) and "_" in value)
+        number = math.nan if no_number else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if math.isnan(number):

@@ -62,7 +62,7 @@ def oracle(text, *, shingle="words", size=3, weighting="count", normalize=True, 
 
 def any_fingerprint(simhash, text):
     """Return the fingerprint of a text, 0 for one that has none."""
-    return int(simhash.fingerprints([text], empty="zero")[0])
+    return int(simhash.fingerprints([text], empty="mask")[0][0])
 
 
 # ---- the texts ----
@@ -124,7 +124,7 @@ def test_equals_the_oracle(text, parameters):
 @given(st.lists(TEXTS, max_size=8), PARAMETERS)
 def test_many_texts_equal_one_by_one(texts, parameters):
     simhash = SimHash(**parameters)
-    fingerprints = simhash.fingerprints((text for text in texts), empty="zero")
+    fingerprints = simhash.fingerprints((text for text in texts), empty="mask")[0]
     assert fingerprints.dtype == np.uint64
     assert fingerprints.tolist() == [any_fingerprint(simhash, text) for text in texts]
 
@@ -147,9 +147,9 @@ def test_a_text_without_words_has_no_fingerprint(text):
     with pytest.raises(InputError, match="has no words, and so no fingerprint: leave it out"):
         simhash.fingerprint(text)
     many = ["some words"] * 70_000 + [text, "more words"]
-    with pytest.raises(InputError, match="item 70000: the text has no words"):
+    with pytest.raises(InputError, match="item 70000: the text .* has no words"):
         simhash.fingerprints(many)
-    assert simhash.fingerprints(many, empty="zero")[-2:].tolist() == [0, simhash.fingerprint("more words")]
+    assert simhash.fingerprints(many, empty="mask")[0][-2:].tolist() == [0, simhash.fingerprint("more words")]
     with pytest.raises(InputError, match="empty must be one of refuse, zero, got 'skip'"):
         simhash.fingerprints(many, empty="skip")
     for features in ({}, []):
@@ -185,7 +185,7 @@ def test_a_long_text_does_not_disturb_the_short_ones_of_its_batch():
     texts = ["a b c d e", " ".join(random_words(60000, seed=1)), "", "a b c d e", "!", "\u00e9 t"]
     for weighting in ("count", "set"):
         simhash = SimHash(weighting=weighting)
-        assert simhash.fingerprints(texts, empty="zero").tolist() == [any_fingerprint(simhash, text) for text in texts]
+        assert simhash.fingerprints(texts, empty="mask")[0].tolist() == [any_fingerprint(simhash, text) for text in texts]
 
 
 def test_many_batches_keep_the_order():

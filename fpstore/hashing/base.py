@@ -1,21 +1,48 @@
 """The interface of all fingerprinters."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import Any, ClassVar, Generic, TypeVar
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, overload
 
 import numpy as np
-from numpy.typing import NDArray
+import numpy.typing as npt
+
+from fpstore.aliases import Words
+from fpstore.arguments import check_choice, check_whole
+from fpstore.errors import InputError
+from fpstore.threads import Job, Pool
+from fpstore.width import Width
 
 Item = TypeVar("Item")
+Flags = npt.NDArray[np.bool_]
+
+_MOST_THREADS = 256
+
+
+class Hashed(NamedTuple):
+    """The fingerprints of some items.
+
+    Attributes
+    ----------
+    rows : ndarray of uint64, shape (n,) or (n, words)
+        As `fpstore.width` describes them; zero for an item that has none.
+    known : ndarray of bool, shape (n,)
+        Whether an item has a fingerprint.
+    """
+
+    rows: Words
+    known: Flags
 
 
 class Fingerprinter(ABC, Generic[Item]):
-    """Makes 64-bit fingerprints of items of one kind: texts, images, vectors.
+    """Makes fingerprints of items of one kind: texts, images, vectors.
 
     Similar items get fingerprints that differ in few bits. A fingerprinter has no state but its parameters: the
     same name, version and parameters always give the same fingerprints. A change that would alter the fingerprint
-    of any item needs a new version.
+    of any item needs a new version. An item without content, such as an empty text, has no fingerprint.
 
     Attributes
     ----------
@@ -30,23 +57,102 @@ class Fingerprinter(ABC, Generic[Item]):
 
     @property
     @abstractmethod
+    def width(self) -> int:
+        """Bits of a fingerprint: 32, 64, 128 or 256."""
+
+    @property
+    @abstractmethod
     def parameters(self) -> dict[str, Any]:
         """The arguments that make an equal fingerprinter, as JSON values."""
 
     @abstractmethod
-    def fingerprint(self, item: Item, /) -> int:
-        """Return the fingerprint of one item, 0 to 2^64 - 1; InputError if the item is empty."""
+    def hashed(self, items: Sequence[Item], /) -> Hashed:
+        """Return the fingerprints of some items that fit into memory together, of types that `batches` has checked."""
 
     @abstractmethod
-    def fingerprints(self, items: Iterable[Item], /, *, empty: str = "refuse") -> NDArray[np.uint64]:
-        """Return the fingerprints of many items in order, uint64 of shape (n,); reads the items once.
+    def batches(self, items: Iterable[Item], /) -> Iterator[Sequence[Item]]:
+        """Cut items into batches that fit into memory; InputError names the position of one that has a wrong type."""
 
-        With ``empty="zero"``, an empty item gets 0 instead of an InputError.
+    @abstractmethod
+    def lack(self, item: Item, /) -> str:
+        """Say why an item has no fingerprint, as the rest of a sentence that begins with it."""
+
+    def fingerprint(self, item: Item, /) -> int:
+        """Return the fingerprint of one item.
+
+        Parameters
+        ----------
+        item : object
+            A text, an image or a vector.
+
+        Returns
+        -------
+        int
+            0 to 2^width - 1.
+
+        Raises
+        ------
+        InputError
+            The item has a wrong type, or no fingerprint; `is_empty` tells which have none.
         """
+        found = self._one(item)
+        if not found.known[0]:
+            raise InputError(self.lack(item), got=item)
+        return Width(self.width).numbers(found.rows)[0]
+
+    @overload
+    def fingerprints(
+        self, items: Iterable[Item], /, *, empty: Literal["refuse"] = ..., threads: int = ...
+    ) -> npt.NDArray[Any]: ...
+
+    @overload
+    def fingerprints(
+        self, items: Iterable[Item], /, *, empty: Literal["mask"], threads: int = ...
+    ) -> tuple[npt.NDArray[Any], Flags]: ...
+
+    def fingerprints(
+        self, items: Iterable[Item], /, *, empty: str = "refuse", threads: int = 1
+    ) -> npt.NDArray[Any] | tuple[npt.NDArray[Any], Flags]:
+        """Return the fingerprints of many items, which are read once, in order, a batch at a time.
+
+        Parameters
+        ----------
+        items : iterable
+            Texts, images or vectors.
+        empty : {"refuse", "mask"}
+            For an item that has no fingerprint: raise an error, or return a mask that tells which items have one.
+        threads : int
+            Batches that are worked on at the same time. The result does not depend on it.
+
+        Returns
+        -------
+        fingerprints : ndarray
+            uint32 or uint64 of shape (n,); above 64 bits uint8 of shape (n, width / 8), the most significant byte first.
+        known : ndarray of bool, shape (n,)
+            With ``empty="mask"`` only: whether an item has a fingerprint. The fingerprint of one that has none is 0.
+
+        Raises
+        ------
+        InputError
+            An item has a wrong type or, with ``empty="refuse"``, no fingerprint; the message has its position.
+        """
+        check_choice(empty, ("refuse", "mask"), "empty")
+        threads = check_whole(threads, 1, _MOST_THREADS, "threads")
+        width = Width(self.width)
+        parts: list[Hashed] = [Hashed(width.empty(0), np.empty(0, bool))]
+        done = 0
+        for batch, part in self._in_order(self.batches(items), threads):
+            if empty == "refuse" and not part.known.all():
+                place = int(np.argmin(part.known))
+                raise InputError(f"item {done + place}: {self.lack(batch[place])}", got=done + place)
+            parts.append(part)
+            done += len(batch)
+        found = width.outside(np.concatenate([part.rows for part in parts]))
+        return found if empty == "refuse" else (found, np.concatenate([part.known for part in parts]))
 
     def is_empty(self, item: Item, /) -> bool:
-        """Return whether an item is empty, and so has no fingerprint."""
-        return False
+        """Return whether an item has no fingerprint; InputError for a wrong type."""
+        return not self._one(item).known[0]
 
     def describe(self) -> dict[str, Any]:
         """Return a description as JSON values, from which `from_description` rebuilds the fingerprinter.
@@ -57,3 +163,27 @@ class Fingerprinter(ABC, Generic[Item]):
             ``name`` (str), ``version`` (int) and ``parameters`` (dict).
         """
         return {"name": self.name, "version": self.version, "parameters": self.parameters}
+
+    def _one(self, item: Item) -> Hashed:
+        (batch,) = self.batches([item])
+        return self.hashed(batch)
+
+    def _in_order(self, batches: Iterator[Sequence[Item]], threads: int) -> Iterator[tuple[Sequence[Item], Hashed]]:
+        """Yield each batch with its fingerprints; as many as there are threads are under way."""
+        if threads == 1:
+            for batch in batches:
+                yield batch, self.hashed(batch)
+            return
+        waiting: deque[tuple[Sequence[Item], Job[Hashed]]] = deque()
+        with Pool(threads) as pool:
+            try:
+                for batch in batches:
+                    waiting.append((batch, pool.submit(self.hashed, batch)))
+                    if len(waiting) > threads:
+                        first, job = waiting.popleft()
+                        yield first, job.result()
+                for first, job in waiting:
+                    yield first, job.result()
+            except BaseException:
+                pool.cancel()
+                raise

@@ -222,15 +222,12 @@ class DocumentReader:
             self._on_notice(path, reason)
 
     def _chunk(self, documents: list[Document]) -> Iterator[Chunk]:
-        fingerprints = self._fingerprinter.fingerprints((document.text for document in documents), empty="zero")
-        ids = [document.id for document in documents]
-        # Only an empty document, or a rare other one, has the fingerprint 0.
-        kept = np.ones(len(documents), dtype=bool)
-        for i in np.flatnonzero(fingerprints == 0):
-            if self._fingerprinter.is_empty(documents[i].text):
-                self.empty += 1
-                self._notify(documents[i].path, "empty")
-                kept[i] = False
+        found = self._fingerprinter.hashed([document.text for document in documents])
+        for i in np.flatnonzero(~found.known).tolist():
+            self.empty += 1
+            self._notify(documents[i].path, "empty")
+        kept = found.known
         if kept.any():
             self._made += int(kept.sum())
-            yield Chunk(fingerprints[kept], list(itertools.compress(ids, kept)))
+            ids = [document.id for document in documents]
+            yield Chunk(found.rows[kept], list(itertools.compress(ids, kept)))

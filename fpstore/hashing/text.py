@@ -1,18 +1,18 @@
 """Simhash: fingerprints of texts and of weighted features."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fpstore import _kernel
+from fpstore.aliases import Words
 from fpstore.arguments import check_choice, check_flag, check_whole
 from fpstore.errors import InputError, show
-from fpstore.hashing.base import Fingerprinter
-from fpstore.hashing.normal import Prepared, ascii_table, char_map
+from fpstore.hashing.base import Fingerprinter, Hashed
+from fpstore.hashing.normal import ascii_table, char_map
 
 _MAX_SIZE = 255
 _BATCH_CHARS = 1 << 20
@@ -94,6 +94,11 @@ class SimHash(Fingerprinter[str]):
         object.__setattr__(self, "seed", check_whole(self.seed, 0, 2**64 - 1, "seed"))
 
     @property
+    def width(self) -> int:
+        """64."""
+        return 64
+
+    @property
     def parameters(self) -> dict[str, Any]:
         """The arguments that make an equal fingerprinter."""
         return asdict(self)
@@ -126,105 +131,41 @@ class SimHash(Fingerprinter[str]):
         True
         """
         if isinstance(text, str):
-            prepared = self._prepare([text])
-            value = int(self._hash(prepared)[0])
-            if not value and self._is_bare(prepared.data):
-                raise InputError(f"the text {show(text)} {self._lack()}", got=text)
-            return value
+            return super().fingerprint(text)
         if isinstance(text, Mapping):
             return self._weighted(text.items())
         if isinstance(text, (bytes, bytearray, memoryview)) or not isinstance(text, Iterable):
             raise _not_text(text, "a text (str) or weighted features")
         return self._weighted(text)
 
-    def fingerprints(self, texts: Iterable[str], *, empty: str = "refuse") -> NDArray[np.uint64]:
-        """Return the fingerprints of many texts, computed in batches of about a megabyte.
-
-        Parameters
-        ----------
-        texts : iterable of str
-            Read once, in order. About a megabyte of text, or one text, is in memory at a time.
-        empty : {"refuse", "zero"}
-            For a text without words, which has no fingerprint: raise an error, or return 0 in its place. `is_empty`
-            recognizes such texts.
-
-        Returns
-        -------
-        ndarray of uint64, shape (n,)
-            The fingerprint of each text, as from `fingerprint`.
-
-        Raises
-        ------
-        InputError
-            `texts` is a single text, or an item is not a `str` or has no words; the message has its position.
-
-        Examples
-        --------
-        >>> from fpstore.hashing import SimHash
-        >>> SimHash().fingerprints(["one text", "another"]).dtype
-        dtype('uint64')
-        """
-        if isinstance(texts, (str, bytes, bytearray, memoryview, Mapping)) or not isinstance(texts, Iterable):
-            raise InputError(
-                f"fingerprints() takes an iterable of texts, got {type(texts).__name__}: "
-                "wrap a single text in a list or pass it to fingerprint()",
-                got=type(texts),
-            )
-        check_choice(empty, ("refuse", "zero"), "empty")
-        parts: list[NDArray[np.uint64]] = []
-        done = 0
-        for batch in self._batches(texts):
-            prepared = self._prepare(batch)
-            part = self._hash(prepared)
-            for i in np.flatnonzero(part == 0).tolist() if empty == "refuse" else ():
-                if self._is_bare(prepared.data[prepared.offsets[i] : prepared.offsets[i + 1]]):
-                    raise InputError(f"item {done + i}: the text {self._lack()}", got=done + i)
-            parts.append(part)
-            done += len(batch)
-        return np.concatenate(parts) if parts else np.empty(0, dtype=np.uint64)
-
-    def is_empty(self, text: str) -> bool:
-        """Return whether a text has no words (with chars: only white space), and so no fingerprint.
-
-        Parameters
-        ----------
-        text : str
-            A text.
-
-        Raises
-        ------
-        InputError
-            It is not a `str`.
-
-        Examples
-        --------
-        >>> from fpstore.hashing import SimHash
-        >>> SimHash().is_empty("?!"), SimHash(shingle="chars").is_empty("?!")
-        (True, False)
-        """
-        if not isinstance(text, str):
-            raise _not_text(text, "a text (str)")
-        return self._is_bare(self._prepare([text]).data)
-
-    def _is_bare(self, prepared: bytes) -> bool:
-        return not prepared.translate(self._table).strip(b" ")
-
-    def _lack(self) -> str:
+    def lack(self, item: str) -> str:
+        """Say that a text has no units."""
         unit = "words" if self.shingle == "words" else "characters but white space"
-        return f"has no {unit}, and so no fingerprint: leave it out (is_empty() finds such texts)"
+        return f"the text {show(item)} has no {unit}, and so no fingerprint: leave it out (is_empty() finds such texts)"
 
-    @property
-    def _table(self) -> bytes:
-        return ascii_table(self.shingle == "words", self.casefold)
+    def hashed(self, items: Sequence[str]) -> Hashed:
+        """Return the fingerprints of some texts."""
+        prepared = char_map(self.shingle == "words", self.normalize, self.casefold).prepare(items)
+        text = prepared.data.translate(self._table)
+        words, distinct = self.shingle == "words", self.weighting == "set"
+        rows: Words = _kernel.simhash(text, prepared.offsets, words, self.size, distinct, self.seed)
+        known = rows != 0
+        # Only an empty text, or a rare other one, has the fingerprint 0.
+        for i in np.flatnonzero(~known).tolist():
+            known[i] = bool(text[int(prepared.offsets[i]) : int(prepared.offsets[i + 1])].strip(b" "))
+        return Hashed(rows, known)
 
-    def _prepare(self, texts: list[str]) -> Prepared:
-        return char_map(self.shingle == "words", self.normalize, self.casefold).prepare(texts)
-
-    @staticmethod
-    def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
+    def batches(self, items: Iterable[str]) -> Iterator[list[str]]:
+        """Cut texts into batches of about a million characters."""
+        if isinstance(items, (str, bytes, bytearray, memoryview, Mapping)) or not isinstance(items, Iterable):
+            raise InputError(
+                f"fingerprints() takes an iterable of texts, got {type(items).__name__}: "
+                "wrap a single text in a list or pass it to fingerprint()",
+                got=type(items),
+            )
         batch: list[str] = []
         held = 0
-        for i, text in enumerate(texts):
+        for i, text in enumerate(items):
             if not isinstance(text, str):
                 raise _not_text(text, f"item {i}: a text (str)")
             batch.append(text)
@@ -235,11 +176,9 @@ class SimHash(Fingerprinter[str]):
         if batch:
             yield batch
 
-    def _hash(self, prepared: Prepared) -> NDArray[np.uint64]:
-        text = prepared.data.translate(self._table)
-        words, distinct = self.shingle == "words", self.weighting == "set"
-        fingerprints: NDArray[np.uint64] = _kernel.simhash(text, prepared.offsets, words, self.size, distinct, self.seed)
-        return fingerprints
+    @property
+    def _table(self) -> bytes:
+        return ascii_table(self.shingle == "words", self.casefold)
 
     def _weighted(self, features: Iterable[tuple[str, float]]) -> int:
         pairs = []

@@ -217,14 +217,11 @@ def _hashed(
 def _fingerprinted(part: Part, fingerprinter: Fingerprinter[str]) -> Read:
     """Return the fingerprints of the texts of a part; a text without words is not known."""
     assert part.texts is not None
-    rows, chars = fingerprinter.fingerprints(part.texts, empty="zero"), sum(map(len, part.texts))
-    empty = [place for place in np.flatnonzero(rows == 0).tolist() if fingerprinter.is_empty(part.texts[place])]
-    if not empty:
+    (rows, filled), chars = fingerprinter.hashed(part.texts), sum(map(len, part.texts))
+    if filled.all():
         return Read(part._replace(texts=None), rows, chars)
-    filled = np.ones(len(rows), bool)
-    filled[empty] = False
     known = part.known.copy()
-    known[np.flatnonzero(known)[empty]] = False
+    known[np.flatnonzero(known)[~filled]] = False
     ids = part.ids if part.ids is None else part.ids[filled] if isinstance(part.ids, np.ndarray) else part.ids.filter(filled)
     scores = part.scores if part.scores is None else part.scores[filled]
     return Read(Part(known, None, None, ids, scores), rows[filled], chars)

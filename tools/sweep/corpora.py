@@ -76,7 +76,7 @@ def draw_corpus(rng: Rng, shape: Shape, rows: Words, form: str) -> Corpus:
     if form == "texts":
         texts = draw_texts(rng, count)
         columns["key"], arguments["text"] = pa.array(texts, pa.string(), mask=nulls), "key"
-        rows = SimHash().fingerprints(texts, empty="zero")
+        rows, _ = SimHash().fingerprints(texts, empty="mask")
         nulls = nulls | np.array([not text for text in texts], bool)
     else:
         columns["key"], arguments["fingerprint"] = column_of(shape, rows, form, nulls), "key"

@@ -150,7 +150,7 @@ def test_a_text_without_words_has_no_fingerprint(text):
     with pytest.raises(InputError, match="item 70000: the text .* has no words"):
         simhash.fingerprints(many)
     assert simhash.fingerprints(many, empty="mask")[0][-2:].tolist() == [0, simhash.fingerprint("more words")]
-    with pytest.raises(InputError, match="empty must be one of refuse, zero, got 'skip'"):
+    with pytest.raises(InputError, match="empty must be one of refuse, mask, got 'skip'"):
         simhash.fingerprints(many, empty="skip")
     for features in ({}, []):
         with pytest.raises(InputError, match="without features has no fingerprint"):

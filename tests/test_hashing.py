@@ -147,7 +147,7 @@ def test_a_text_without_words_has_no_fingerprint(text):
     with pytest.raises(InputError, match="has no words, and so no fingerprint: leave it out"):
         simhash.fingerprint(text)
     many = ["some words"] * 70_000 + [text, "more words"]
-    with pytest.raises(InputError, match="item 70000: the text .* has no words"):
+    with pytest.raises(InputError, match=r"item 70000: the text .* has no words"):
         simhash.fingerprints(many)
     assert simhash.fingerprints(many, empty="mask")[0][-2:].tolist() == [0, simhash.fingerprint("more words")]
     with pytest.raises(InputError, match="empty must be one of refuse, mask, got 'skip'"):

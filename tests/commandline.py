@@ -75,6 +75,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "gone.txt").write_text(f"{IDS[0]}\nnobody\n")
     for name, part in (("a", FINGERPRINTS[:4]), ("b", FINGERPRINTS[4:]), ("queries", FINGERPRINTS[:2])):
         np.save(folder / f"{name}.npy", part)
+    (folder / "frequent.txt").write_text("the that in a")
     (folder / "notes").mkdir()
     (folder / "notes" / "one.txt").write_text(TEXT)
     (folder / "notes" / "two.txt").write_text(TEXT + "and an ending")

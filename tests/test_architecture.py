@@ -59,13 +59,14 @@ OWNERS = {
     "polars": ("io/tables.py",),
     "PIL": ("hashing/",),
     "imagehash": ("hashing/",),
-    "jieba": ("hashing/",),
+    "jieba": ("hashing/tokenizers.py",),
+    "regex": ("hashing/tokenizers.py",),
     "ctypes": ("disk/folders.py",),
     "mmap": ("format/column_table.py", "format/table.py", "format/log.py", "format/log_writer.py"),
     "xxhash": ("disk/folders.py", "disk/seal.py", "format/"),
 }
 DEPENDENCIES = {"bitarray", "click", "lmdb", "numpy", "rich", "xxhash", "zstandard"}
-EXTRAS = {"pyarrow", "pandas", "polars", "PIL", "imagehash", "jieba"}
+EXTRAS = {"pyarrow", "pandas", "polars", "PIL", "imagehash", "jieba", "regex"}
 
 
 def relative(path):
@@ -225,7 +226,7 @@ PUBLIC = {*fpstore.__all__, *fpstore.hashing.__all__, *fpstore.io.__all__}
 
 
 def is_verb(function):
-    return any("click.command" in ast.unparse(decorator) for decorator in function.decorator_list)
+    return any(".command(cls=" in ast.unparse(decorator) for decorator in function.decorator_list)
 
 
 def test_functions_fit_a_screen():

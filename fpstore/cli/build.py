@@ -34,8 +34,6 @@ from fpstore.cli.verb import Verb
 from fpstore.errors import InputError
 from fpstore.io import open_reader
 
-TEXT_WIDTH = 64
-
 
 @click.command(cls=Verb)
 @store_argument
@@ -122,6 +120,8 @@ def build(
     $ fpstore build pdq.fps pdq.tsv --width 256 --radius 31
     $ fpstore build notes.fps notes --text --suffix .txt --suffix .md
     $ fpstore build notes.fps notes --text --shingle chars --shingle-size 5 --weighting set --force
+    $ fpstore build notes.fps notes --text --width 128 --radius 10 --digits zero --feature-hash blake2b --force
+    $ fpstore build words.fps notes --text --tokenizer unicode --stop-words frequent.txt
     """
     import fpstore
 
@@ -136,10 +136,8 @@ def build(
     if text:
         if "-" in inputs:
             types.fail("--text reads files and folders, not standard input: write it to a file first")
-        if width != TEXT_WIDTH:
-            types.fail(f"--text makes fingerprints of {TEXT_WIDTH} bits, but --width is {width}")
         refuse(ROW_PARAMETERS, "does not go with --text")
-        options["fingerprinter"] = shingles.fingerprinter()
+        options["fingerprinter"] = shingles.fingerprinter(width)
         source = documents.reader(inputs, options["fingerprinter"], suffix, notices)
     else:
         refuse(documents.SIMHASH_PARAMETERS | documents.FOLDER_PARAMETERS, "needs --text")

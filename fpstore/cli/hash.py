@@ -8,7 +8,7 @@ import click
 
 from fpstore.cli import documents
 from fpstore.cli.documents import Shingles, shingle_options, suffix_option
-from fpstore.cli.options import Talk, json_option, output_option, talk_options
+from fpstore.cli.options import Talk, json_option, output_option, talk_options, width_option
 from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb, VerbGroup
 from fpstore.io import open_writer
@@ -25,6 +25,7 @@ def hash_() -> None:
 @hash_.command(cls=Verb)
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @suffix_option
+@width_option
 @shingle_options
 @output_option("Where to write: .tsv, .csv, .jsonl or .parquet")
 @json_option
@@ -32,6 +33,7 @@ def hash_() -> None:
 def text(
     paths: Sequence[str],
     suffix: Sequence[str],
+    width: int,
     shingles: Shingles,
     output: str,
     as_json: bool,
@@ -45,13 +47,15 @@ def text(
     $ fpstore hash text draft.txt notes
     $ fpstore hash text notes --suffix .txt --output notes.tsv --no-progress
     $ fpstore hash text notes --shingle chars --shingle-size 5 --weighting set --json --quiet
+    $ fpstore hash text notes --width 128 --digits zero --feature-hash blake2b
+    $ fpstore hash text notes --tokenizer unicode --stop-words frequent.txt
     """
     notices = documents.Notices()
-    chunks = documents.chunks(paths, shingles.fingerprinter(), suffix, notices)
+    chunks = documents.chunks(paths, shingles.fingerprinter(width), suffix, notices)
     done = 0
     with (
         Bars(talk.bars) as bars,
-        open_writer(output, format="jsonl" if as_json else None, columns=["fingerprint", "id"]) as writer,
+        open_writer(output, format="jsonl" if as_json else None, columns=["fingerprint", "id"], width=width) as writer,
     ):
         for chunk in chunks:
             writer.write(chunk)

@@ -85,6 +85,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     texts = [TEXT, TEXT + "and an ending", "something else altogether", TEXT]
     (folder / "pages.jsonl").write_text("".join(json.dumps({"text": t, "score": i}) + "\n" for i, t in enumerate(texts)))
     pq.write_table(pa.table({"id": IDS[:4], "text": texts}), folder / "corpus.parquet")
+    vectors = np.random.default_rng(1).normal(size=(len(IDS), 16)).astype(np.float32)
+    np.save(folder / "embeddings.npy", vectors)
+    pq.write_table(pa.table({"name": IDS, "embedding": list(vectors)}), folder / "embeddings.parquet")
     signed = FINGERPRINTS.view(np.int64).tolist()
     (folder / "hashes.csv").write_text("url,hash\n" + "".join(f"{i},{f}\n" for f, i in zip(signed, IDS, strict=True)))
     assert run("build", folder / "crawl.fps", folder / "crawl.tsv").exit_code == 0

@@ -54,7 +54,7 @@ OWNERS = {
     "bitarray": ("format/huffman.py",),
     "click": ("cli/",),
     "rich": ("cli/",),
-    "pyarrow": ("io/arrow.py", "io/tables.py"),
+    "pyarrow": ("io/arrow.py", "io/tables.py", "io/vectors.py"),
     "pandas": ("io/tables.py",),
     "polars": ("io/tables.py",),
     "PIL": ("hashing/",),

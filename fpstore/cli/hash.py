@@ -6,19 +6,21 @@ from collections.abc import Sequence
 
 import click
 
-from fpstore.cli import documents
+from fpstore.cli import documents, vectors
 from fpstore.cli.documents import Shingles, shingle_options, suffix_option
 from fpstore.cli.options import Talk, json_option, output_option, talk_options, width_option
 from fpstore.cli.progress import Bars
+from fpstore.cli.vectors import seed_option, vector_field_option
 from fpstore.cli.verb import Verb, VerbGroup
 from fpstore.io import open_writer
 
 
 @click.group(name="hash", cls=VerbGroup)
 def hash_() -> None:
-    """Make fingerprints of documents.
+    """Make fingerprints of documents or of vectors.
 
     $ fpstore hash text notes
+    $ fpstore hash vector embeddings.npy
     """
 
 
@@ -56,6 +58,50 @@ def text(
     with (
         Bars(talk.bars) as bars,
         open_writer(output, format="jsonl" if as_json else None, columns=["fingerprint", "id"], width=width) as writer,
+    ):
+        for chunk in chunks:
+            writer.write(chunk)
+            done += len(chunk.fingerprints)
+            bars("hashing", done)
+    notices.report(talk)
+
+
+@hash_.command(cls=Verb)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@vector_field_option
+@click.option("--id-field", metavar="NAME", help="Parquet column of the ids; by default id, if there is one.")
+@width_option
+@seed_option
+@output_option("Where to write: .tsv, .csv, .jsonl or .parquet")
+@json_option
+@talk_options
+def vector(
+    files: Sequence[str],
+    vector_field: str | None,
+    id_field: str | None,
+    width: int,
+    seed: int,
+    output: str,
+    as_json: bool,
+    talk: Talk,
+) -> None:
+    """Make fingerprints of vectors, such as embeddings, with hyperplane hashing.
+
+    A FILE is an array of shape (n, dimension) in .npy, or a .parquet file with a column of lists of numbers. Writes a
+    line `fingerprint id` per vector, separated by a tab, which fpstore build can read. Without ids, the number of the
+    vector is the id, from 0 over all files. With --json, writes objects with the fields fingerprint and id. A vector whose
+    components are all 0 has no fingerprint and is left out; NaN and infinity are errors.
+
+    $ fpstore hash vector embeddings.npy
+    $ fpstore hash vector embeddings.npy --width 256 --seed 7 --output embeddings.tsv --no-progress
+    $ fpstore hash vector embeddings.parquet --vector-field embedding --id-field name --json --quiet
+    """
+    notices = vectors.ZeroVectors()
+    chunks = vectors.reader(files, vectors.hyperplanes(width, seed), vector_field, (id_field, "auto"), notices)
+    done, columns = 0, ["fingerprint", "id"]
+    with (
+        Bars(talk.bars, chunks) as bars,
+        open_writer(output, format="jsonl" if as_json else None, columns=columns, width=width) as writer,
     ):
         for chunk in chunks:
             writer.write(chunk)

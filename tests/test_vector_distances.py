@@ -25,10 +25,10 @@ def distances(a, b):
 # ---- angles ----
 
 
-def pair_at(cosine, kind, rng):
-    """Return two vectors at an angle: dense ones of 48 components, or ones with two components other than 0."""
-    base = np.eye(48)[:2] if kind == "sparse" else np.linalg.qr(rng.normal(size=(48, 2)))[0].T
-    return base[0], cosine * base[0] + math.sqrt(1 - cosine**2) * base[1]
+def pair_at(cosine, kind, rng, dimension=48):
+    """Return two vectors at an angle: dense ones, or ones with two components other than 0."""
+    base = np.eye(dimension)[:2] if kind == "sparse" else np.linalg.qr(rng.normal(size=(dimension, 2)))[0].T
+    return np.array([base[0], cosine * base[0] + math.sqrt(1 - cosine**2) * base[1]])
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
@@ -37,7 +37,7 @@ def test_a_bit_differs_with_the_probability_of_the_angle(kind, cosine):
     rng = np.random.default_rng(1)
     differing, bits = 0, 0
     for seed in range(100):
-        a, b = HyperplaneHash(dimension=48, width=256, seed=seed).fingerprints(np.array(pair_at(cosine, kind, rng)))
+        a, b = HyperplaneHash(dimension=48, width=256, seed=seed).fingerprints(pair_at(cosine, kind, rng))
         differing += int(distances(a[None], b[None])[0])
         bits += 256
     assert stats.binomtest(differing, bits, math.acos(cosine) / math.pi).pvalue > ALPHA
@@ -46,20 +46,12 @@ def test_a_bit_differs_with_the_probability_of_the_angle(kind, cosine):
 @pytest.mark.parametrize("cosine", [0.95, 0.7])
 def test_distances_are_binomial(cosine):
     rng = np.random.default_rng(2)
-    found = []
-    for seed in range(1500):
-        a, b = HyperplaneHash(dimension=6, width=32, seed=seed).fingerprints(np.array(pair_at(cosine, "dense", rng))[:, :6])
-        found.append((a, b))
-    # Vectors are cut to six components: their angle is that of what is left.
-    rng = np.random.default_rng(2)
-    shares = []
-    for _ in range(1500):
-        a, b = np.array(pair_at(cosine, "dense", rng))[:, :6]
-        shares.append(math.acos(a @ b / math.sqrt((a @ a) * (b @ b))) / math.pi)
-    counts = distances(*np.array(found).T)
-    # The probability of at most so many, spread evenly over the step of the distribution: uniform if that is binomial.
-    below, at = stats.binom.cdf(counts - 1.0, 32, shares), stats.binom.pmf(counts, 32, shares)
-    assert stats.kstest(below + at * rng.random(len(counts)), "uniform").pvalue > ALPHA
+    hashers = [HyperplaneHash(dimension=6, width=32, seed=seed) for seed in range(600)]
+    found = np.array([hasher.fingerprints(pair_at(cosine, "dense", rng, 6)) for hasher in hashers])
+    counts, law = distances(*found.T), stats.binom(32, math.acos(cosine) / math.pi)
+    # The probability of fewer, and a random part of that of as many: uniform if the distances are binomial.
+    places = law.cdf(counts - 1.0) + law.pmf(counts) * rng.random(len(counts))
+    assert stats.kstest(places, "uniform").pvalue > ALPHA
 
 
 def test_bits_are_balanced_and_independent_of_each_other():
@@ -217,5 +209,5 @@ def test_what_has_no_unary_code_is_refused(items, message):
 
 def test_bounds_of_unary_codes_are_checked():
     for low, high in ((3, 3), (4, 3), (0, 2**31 + 1), (-(2**31) - 1, 0)):
-        with pytest.raises(InputError, match="(low|high) must be a whole number"):
+        with pytest.raises(InputError, match=r"(low|high) must be a whole number"):
             Unary(dimension=3, low=low, high=high)

@@ -57,9 +57,8 @@ class HyperplaneHash(VectorFingerprinter):
     M. Charikar, *Similarity estimation techniques from rounding algorithms*, STOC 2002, section 3.
 
     A weight is the sum of 64 uniform numbers of 16 bits less its mean. For vectors with two components other than 0 the
-    probability differs from θ / π by less than 0.0003, for those with more by less. With signs instead of such weights,
-    the vectors (1, 0, 0, ...) and (1, 1, 0, ...) would differ in half as many bits as they should or in as many again,
-    since half of the projections of the second are 0.
+    probability differs from θ / π by less than 0.0003, for those with more by less. Weights of 1 and -1 would not do: the
+    vectors (1, 0, 0, ...) and (2, 1, 0, ...), which are 27 degrees apart, would never differ.
 
     Examples
     --------

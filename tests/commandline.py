@@ -91,6 +91,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     signed = FINGERPRINTS.view(np.int64).tolist()
     (folder / "hashes.csv").write_text("url,hash\n" + "".join(f"{i},{f}\n" for f, i in zip(signed, IDS, strict=True)))
     assert run("build", folder / "crawl.fps", folder / "crawl.tsv").exit_code == 0
+    assert run("build", folder / "vectors.fps", folder / "embeddings.npy", "--vector", "-q").exit_code == 0
     for day in ("monday", "tuesday"):
         assert run("build", folder / f"{day}.fps", folder / "new.tsv", "-q").exit_code == 0
     for name, part in (("numbers", "a"), ("shard", "b")):

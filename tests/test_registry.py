@@ -34,7 +34,7 @@ def test_numpy_integers_are_described_as_integers():
 
 def test_unknown_names_versions_and_parameters_are_told_apart():
     good = SimHash().describe()
-    with pytest.raises(FormatVersionError, match="unknown fingerprinter 'phash': this fpstore knows simhash"):
+    with pytest.raises(FormatVersionError, match=r"unknown fingerprinter 'phash': this fpstore knows .*\bsimhash\b"):
         from_description({**good, "name": "phash"})
     with pytest.raises(FormatVersionError, match="unknown version 2") as caught:
         from_description({**good, "version": 2})

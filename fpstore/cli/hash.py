@@ -8,9 +8,9 @@ import click
 
 from fpstore.cli import documents, vectors
 from fpstore.cli.documents import Shingles, shingle_options, suffix_option
-from fpstore.cli.options import Talk, json_option, output_option, talk_options, width_option
+from fpstore.cli.options import Rows, Talk, json_option, output_option, talk_options
 from fpstore.cli.progress import Bars
-from fpstore.cli.vectors import seed_option, vector_field_option
+from fpstore.cli.vectors import Hyperplanes, hyperplane_options
 from fpstore.cli.verb import Verb, VerbGroup
 from fpstore.io import open_writer
 
@@ -68,19 +68,13 @@ def text(
 
 @hash_.command(cls=Verb)
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@vector_field_option
-@click.option("--id-field", metavar="NAME", help="Parquet column of the ids; by default id, if there is one.")
-@width_option
-@seed_option
+@hyperplane_options
 @output_option("Where to write: .tsv, .csv, .jsonl or .parquet")
 @json_option
 @talk_options
 def vector(
     files: Sequence[str],
-    vector_field: str | None,
-    id_field: str | None,
-    width: int,
-    seed: int,
+    hyperplanes: Hyperplanes,
     output: str,
     as_json: bool,
     talk: Talk,
@@ -97,11 +91,12 @@ def vector(
     $ fpstore hash vector embeddings.parquet --vector-field embedding --id-field name --json --quiet
     """
     notices = vectors.ZeroVectors()
-    chunks = vectors.reader(files, vectors.hyperplanes(width, seed), vector_field, (id_field, "auto"), notices)
+    rows = Rows(None, False, False, None, hyperplanes.id_field, "auto")
+    chunks = vectors.reader(files, hyperplanes.fingerprinter, hyperplanes.vector_field, rows, notices)
     done, columns = 0, ["fingerprint", "id"]
     with (
         Bars(talk.bars, chunks) as bars,
-        open_writer(output, format="jsonl" if as_json else None, columns=columns, width=width) as writer,
+        open_writer(output, format="jsonl" if as_json else None, columns=columns, width=hyperplanes.width) as writer,
     ):
         for chunk in chunks:
             writer.write(chunk)

@@ -39,6 +39,8 @@ def probe(request: asking.Request) -> int:
     $ tr "\n" "\0" < new.tsv | fpstore probe crawl.fps --input - --null
     $ fpstore probe notes.fps --text draft.txt
     $ fpstore probe notes.fps --text notes --suffix .txt --json
+    $ fpstore probe vectors.fps --vector embeddings.npy --with-queries
+    $ fpstore probe vectors.fps --vector embeddings.parquet --vector-field embedding --id-field name --json
     """
     import fpstore
 

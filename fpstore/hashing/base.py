@@ -50,10 +50,13 @@ class Fingerprinter(ABC, Generic[Item_contra]):
         The name of the algorithm, which a store remembers.
     version : int
         The version of the algorithm, from 1.
+    items : str
+        What it makes fingerprints of, in the plural, such as "texts" or "vectors".
     """
 
     name: ClassVar[str]
     version: ClassVar[int]
+    items: ClassVar[str] = "texts"
 
     @property
     @abstractmethod

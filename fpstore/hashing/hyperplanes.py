@@ -46,7 +46,7 @@ def weights(dimension: int, width: int, seed: int) -> npt.NDArray[np.float32]:
         part = slice(start, start + at_once)
         bits, components = np.divmod(np.arange(start, min(start + at_once, len(found)), dtype=np.uint64), np.uint64(dimension))
         first = (bits << np.uint64(32) | components) * np.uint64(_WORDS)
-        words = draws(seed, first[:, None] + np.arange(_WORDS, dtype=np.uint64))
+        words = draws(seed, np.add.outer(first, np.arange(_WORDS, dtype=np.uint64)))
         sums = sum(((words >> np.uint64(16 * quarter)) & np.uint64(0xFFFF)).sum(1) for quarter in range(_QUARTERS))
         found[part] = np.asarray(sums, np.int64) - _MIDDLE
     return found.reshape(width, dimension)

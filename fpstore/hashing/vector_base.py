@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, overload
+from typing import Any, ClassVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +53,7 @@ class Block(Sequence[Any]):
 class VectorFingerprinter(Fingerprinter[Any]):
     """The common part of fingerprinters of vectors."""
 
+    items: ClassVar[str] = "vectors"
     dimension: int
 
     def hashed(self, items: Sequence[Any]) -> Hashed:

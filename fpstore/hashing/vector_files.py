@@ -18,6 +18,10 @@ from fpstore.width import Width
 Notice = Callable[[str, int], object]
 
 
+def _nobody(path: str, number: int) -> None:
+    """Tell nobody of a vector without a fingerprint."""
+
+
 class VectorReader:
     """Files of vectors as chunks of fingerprints and ids: a reader like those of `fpstore.io`, for building a store.
 
@@ -87,7 +91,7 @@ class VectorReader:
         if not given:
             raise InputError("no files of vectors are given")
         self._files = [open_vectors(path, vector_field, id_field) for path in given]
-        self._id_type, self._on_notice = id_type, on_notice
+        self._id_type, self._on_notice = id_type, on_notice or _nobody
         self.fingerprinter = self._made(fingerprinter)
         self.bytes_total = sum(file.bytes_total for file in self._files)
         self.bytes_done = 0
@@ -125,16 +129,15 @@ class VectorReader:
 
     def _chunks(self, file: VectorFile, values: Array, ids: Ids, before: int, first: int) -> Iterator[Chunk]:
         """Yield the chunks of a piece, with so many vectors before the file, and so many in the file before the piece."""
-        for block in self.fingerprinter.blocks(values, first) if len(values) else ():
-            with located(file.name):
+        with located(file.name):
+            for block in self.fingerprinter.blocks(values, first):
                 rows, known = self.fingerprinter.hashed(block)
-            if self._on_notice is not None:
                 for place in np.flatnonzero(~known).tolist():
                     self._on_notice(file.name, block.first + place)
-            start = block.first - first
-            own: Any = None if ids is None else ids[start : start + len(block)]
-            if own is None:
-                own = np.arange(len(block), dtype=np.uint64) + np.uint64(before + block.first)
-            if known.any():
-                kept = list(compress(own, known)) if isinstance(own, list) else own[known]
-                yield Chunk(Width(self.fingerprinter.width).outside(rows[known]), kept)
+                start = block.first - first
+                own: Any = None if ids is None else ids[start : start + len(block)]
+                if own is None:
+                    own = np.arange(len(block), dtype=np.uint64) + np.uint64(before + block.first)
+                if known.any():
+                    kept = list(compress(own, known)) if isinstance(own, list) else own[known]
+                    yield Chunk(Width(self.fingerprinter.width).outside(rows[known]), kept)

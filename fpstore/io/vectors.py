@@ -123,12 +123,13 @@ class NpyVectors(VectorFile):
         self.rows, self.dimension = mapped.shape
 
     def _mapped(self) -> Array:
-        try:
-            with storage_errors(self.name):
-                mapped: Array = np.load(self.path, mmap_mode="r", allow_pickle=False)
-                return mapped
-        except (InputError, ValueError, EOFError) as error:
-            raise at(self.name, None, f"not a readable .npy file: {(str(error) or 'no header').splitlines()[0]}") from None
+        with storage_errors(self.name):
+            try:
+                mapped: Array = np.lib.format.open_memmap(self.path, mode="r")
+            except (ValueError, EOFError, SyntaxError, TypeError) as error:
+                reason = (str(error) or "no header").splitlines()[0]
+                raise at(self.name, None, f"not a readable .npy file: {reason}") from None
+            return mapped
 
     def pieces(self, rule: IdRule) -> Iterator[tuple[Array, Ids]]:
         """Yield slices of the mapped file."""

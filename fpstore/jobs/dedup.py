@@ -151,8 +151,8 @@ def dedup_job(chosen: Chosen, rules: Rules, fingerprinter: Fingerprinter[str] | 
     """Return the job of finding duplicates: by default, the fingerprints of texts are those of ``SimHash()``."""
     if fingerprinter is None and chosen.text is not None:
         fingerprinter = SimHash()
-    if fingerprinter is not None and not isinstance(fingerprinter, Fingerprinter):
-        raise InputError(f"fingerprinter must be one such as SimHash(), got {type(fingerprinter).__name__}")
+    if fingerprinter is not None and (not isinstance(fingerprinter, Fingerprinter) or fingerprinter.items != "texts"):
+        raise InputError(f"fingerprinter must be one of texts, such as SimHash(), got {type(fingerprinter).__name__}")
     if fingerprinter is not None:
         if chosen.text is None:
             raise InputError("a fingerprinter is for texts, and the corpus has fingerprints")

@@ -1,6 +1,9 @@
 """fpstore.HyperplaneHash: signs of projections without rounding, whatever the batches, types, layouts and orders of addition."""
 
 import math
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -99,8 +102,11 @@ def test_a_vector_on_a_plane_or_one_unit_beside_it(dtype, exponent):
         assert SMALL.fingerprint(above) == reference.hyperplane(PLANES, above.tolist())
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_vectors_nearly_on_planes_are_decided_without_rounding(dtype):
+@pytest.mark.parametrize(
+    ("dtype", "exponent"),
+    [*((np.float32, e) for e in (0, -90, 90)), *((np.float64, e) for e in (0, -90, -400, -990, 90, 400, 990))],
+)
+def test_vectors_nearly_on_planes_are_decided_without_rounding(dtype, exponent):
     """Each vector is moved onto one plane, as near as rounding allows: there float32 alone gets many signs wrong."""
     dimension, width = 40, 64
     normals = weights(dimension, width, 5).astype(np.float64)
@@ -108,9 +114,10 @@ def test_vectors_nearly_on_planes_are_decided_without_rounding(dtype):
     for _ in range(3):
         vectors -= ((vectors * normals).sum(1) / (normals * normals).sum(1))[:, None] * normals
     vectors = vectors.astype(dtype)
+    plain = np.packbits(vectors.astype(np.float32) @ normals.T.astype(np.float32) > 0, axis=1)
+    vectors *= dtype(2.0**exponent)
     expected = [reference.hyperplane(normals.astype(int).tolist(), v.tolist()) for v in vectors]
     assert numbers(HyperplaneHash(dimension=dimension, seed=5).fingerprints(vectors)) == expected
-    plain = np.packbits(vectors.astype(np.float32) @ normals.T.astype(np.float32) > 0, axis=1)
     assert numbers(plain) != expected
 
 
@@ -176,6 +183,30 @@ def test_the_order_of_additions_does_not_matter(monkeypatch):
     for piece in (1, 17, 600):
         monkeypatch.setattr(planes_module, "_PIECE", piece)
         assert (Hyperplanes(normals).sides(vectors, vectors, squares, known) == expected).all()
+
+
+OTHERS = """
+import numpy as np
+from fpstore import HyperplaneHash
+from fpstore.hashing.hyperplanes import weights
+normals = weights(200, 64, 0).astype(np.float64)
+vectors = np.random.default_rng(8).normal(size=(64, 200))
+for _ in range(2):
+    vectors -= ((vectors * normals).sum(1) / (normals * normals).sum(1))[:, None] * normals
+print(HyperplaneHash(dimension=200).fingerprints(np.float32(vectors)).tolist())
+"""
+
+
+def test_neither_the_kernels_of_the_library_nor_its_threads_matter():
+    """OpenBLAS has other products for other processors, and adds in other orders with more threads."""
+    settings_ = ({}, {"OPENBLAS_NUM_THREADS": "1"}, {"OPENBLAS_CORETYPE": "Nehalem"}, {"OPENBLAS_CORETYPE": "Haswell"})
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", OTHERS], env={**os.environ, **variables}, capture_output=True, text=True, check=True
+        ).stdout
+        for variables in settings_
+    }
+    assert len(found) == 1
 
 
 def test_a_mapped_file_is_taken(tmp_path):

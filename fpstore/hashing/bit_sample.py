@@ -60,7 +60,7 @@ class BitSample(VectorFingerprinter):
     >>> hasher = BitSample(dimension=1024, width=256)
     >>> a, b = hasher.fingerprints(vectors)
     >>> int(np.bitwise_count(a ^ b).sum())  # 64 * 256 / 1024 = 16 on average
-    16
+    18
     >>> bool((hasher.fingerprints(np.packbits(vectors, axis=1)) == [a, b]).all())
     True
     """

@@ -89,7 +89,8 @@ class Hyperplanes:
         known : ndarray of bool, shape (n,)
             Which vectors have components other than 0; the sides of others are of no interest.
         """
-        found = np.empty((len(values), len(self._normals)), np.bool_)
+        shape = (len(values), len(self._normals))
+        found, sure = np.empty(shape, np.bool_), np.empty(shape, np.bool_)
         with np.errstate(all="ignore"):
             lengths = np.sqrt(squares.astype(np.float64) * _LENGTH_SLACK + self._dimension * _LEAST_SINGLE)
             # Rounded up: the comparison is one of float32.
@@ -100,9 +101,9 @@ class Hyperplanes:
                 part = slice(start, start + at_once)
                 sums = self._products(singles[part])
                 np.greater(sums, 0, out=found[part])
-                unsure = ~(np.abs(sums, out=sums) > slack[part, None])
-                rows, bits = np.divmod(np.flatnonzero(unsure), len(self._normals))
-                found[rows + start, bits] = self._sides_again(values, rows + start, bits)
+                np.greater(np.abs(sums, out=sums), slack[part, None], out=sure[part])  # not if it is NaN
+        rows, bits = np.divmod(np.flatnonzero(~sure), len(self._normals))
+        found[rows, bits] = self._sides_again(values, rows, bits)
         return found
 
     def _products(self, singles: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

@@ -147,7 +147,7 @@ class HyperplaneHash(VectorFingerprinter):
         --------
         >>> from fpstore import HyperplaneHash
         >>> HyperplaneHash(dimension=384, width=256).radius(0.95, 0.99)
-        37
+        38
         """
         return least_radius(self.width, share_of_bits(cosine), recall)
 

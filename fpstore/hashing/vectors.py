@@ -118,7 +118,7 @@ class HyperplaneHash(VectorFingerprinter):
         --------
         >>> from fpstore import HyperplaneHash
         >>> round(HyperplaneHash(dimension=384).recall(0.95, 10), 3)
-        0.941
+        0.945
         """
         radius = check_whole(radius, 0, self.width, "radius")
         return at_most(radius, self.width, share_of_bits(cosine))

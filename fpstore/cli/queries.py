@@ -248,7 +248,7 @@ def _chunks(
 ) -> tuple[Any, int | None]:
     """Return chunks of queries (texts have their paths as ids), and their number if it is known."""
     if queries.vector:
-        refuse({"text", "suffix", "input", "null"}, "does not go with --vector")
+        refuse({"text", "suffix", "input"}, "does not go with --vector")
         if not queries.words:
             raise click.UsageError("--vector needs a file", click.get_current_context())
         made = fingerprinter_of(store, "vectors")

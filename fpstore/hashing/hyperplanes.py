@@ -52,7 +52,7 @@ def weights(dimension: int, width: int, seed: int) -> npt.NDArray[np.float32]:
     return found.reshape(width, dimension)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=2)
 def hyperplanes(dimension: int, width: int, seed: int) -> Hyperplanes:
     """Return the hyperplanes of a seed, which are kept."""
     return Hyperplanes(weights(dimension, width, seed))

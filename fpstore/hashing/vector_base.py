@@ -83,7 +83,7 @@ class VectorFingerprinter(Fingerprinter[Any]):
             arrays = _groups(items, self._block_rows)
         else:
             raise InputError(
-                f"fingerprints() takes an array of shape (n, {self._columns}), a column of Arrow or an iterable of vectors, "
+                f"fingerprints() takes an array of shape (n, {self.dimension}), a column of Arrow or an iterable of vectors, "
                 f"got {type(items).__name__} (a file.npy: numpy.load(path, mmap_mode='r'))",
                 got=type(items),
             )
@@ -98,12 +98,7 @@ class VectorFingerprinter(Fingerprinter[Any]):
 
     @property
     def _block_rows(self) -> int:
-        return max(_BLOCK_NUMBERS // self.dimension, 1)
-
-    @property
-    def _columns(self) -> int:
-        """The numbers in a row of an array."""
-        return self.dimension
+        return max(_BLOCK_NUMBERS // max(self.dimension, self.width), 1)
 
     @abstractmethod
     def _problem(self, values: Array) -> str:
@@ -116,7 +111,7 @@ class VectorFingerprinter(Fingerprinter[Any]):
     def _check_shape(self, values: Array) -> None:
         if values.ndim < 2 and not (values.ndim == 1 and values.dtype.kind == "O"):
             raise InputError(
-                f"fingerprints() takes many vectors, an array of shape (n, {self._columns}), got shape {values.shape}: "
+                f"fingerprints() takes many vectors, an array of shape (n, {self.dimension}), got shape {values.shape}: "
                 "pass a single vector to fingerprint()",
                 got=values.shape,
             )

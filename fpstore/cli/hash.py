@@ -8,7 +8,7 @@ import click
 
 from fpstore.cli import documents, vectors
 from fpstore.cli.documents import Shingles, shingle_options, suffix_option
-from fpstore.cli.options import Rows, Talk, json_option, output_option, talk_options
+from fpstore.cli.options import Rows, Talk, json_option, output_option, talk_options, width_option
 from fpstore.cli.progress import Bars
 from fpstore.cli.vectors import Hyperplanes, hyperplane_options
 from fpstore.cli.verb import Verb, VerbGroup

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import termios
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from commandline import COMMAND, failure_of, fine
 from speeds import crossed
 
 import fpstore
+from fpstore.cli.progress import Bars
 from fpstore.cli.signals import Interrupted, raised_as_exceptions
 
 
@@ -83,6 +85,30 @@ def test_a_second_signal_does_not_stop_the_removal_of_files() -> None:
             signal.raise_signal(signal.SIGINT)
         assert caught.value.signal == signal.SIGTERM
         assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_a_signal_that_other_code_ignores_is_raised_again() -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    bars, ended = Bars(False), []
+
+    def tick() -> None:
+        bars("reading", 1)
+        ended.append(True)
+
+    try:
+        with raised_as_exceptions():
+            with suppress(BaseException):  # as packages do that look for others
+                signal.raise_signal(signal.SIGTERM)
+            worker = threading.Thread(target=tick)
+            worker.start()
+            worker.join()
+            assert ended  # only the main thread is meant
+            with pytest.raises(Interrupted):
+                tick()
+        tick()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -423,3 +423,9 @@ def test_sizes_of_clusters():
     assert clusters.histogram() == {"2": 2, "3": 1, "4-7": 2, "8-15": 2, "16-31": 1}
     assert [len(cluster) for cluster in clusters.largest(3)] == [16, 15, 8]
     assert fpstore.Clusters(np.zeros(1, np.int64), np.empty(0, np.uint64), 0).histogram() == {}
+
+
+def test_quotes_of_other_programs_in_a_table_without_quoting(tmp_path):
+    (tmp_path / "c.tsv").write_text('text\tn\n"a word\nand another"\t5\n')
+    with pytest.raises(InputError, match=r"c\.tsv:2: has 1 cells, the header has 2: TSV has no quoted cells, write CSV"):
+        fpstore.dedup(tmp_path / "c.tsv", text="text")

@@ -35,7 +35,7 @@ def backup(store: str, path: str, force: bool, talk: Talk, as_json: bool) -> Non
 
     began = time.monotonic()
     with Bars(talk.bars) as bars, fpstore.open(store) as opened:
-        opened.backup(path, overwrite=force, progress=bars if talk.bars else None)
+        opened.backup(path, overwrite=force, progress=bars)
     if not as_json and talk.quiet:
         return
     with fpstore.open(path) as copied:

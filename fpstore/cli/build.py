@@ -158,7 +158,7 @@ def build(
         source = open_reader(inputs, width=width, **rows.arguments)
     began = time.monotonic()
     with Bars(talk.bars, source) as bars:
-        made = fpstore.build(store, source, width=width, overwrite=force, progress=bars if talk.bars else None, **options)
+        made = fpstore.build(store, source, width=width, overwrite=force, progress=bars, **options)
     with made:
         stats = made.stats()
     notices.report(talk)

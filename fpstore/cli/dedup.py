@@ -213,7 +213,7 @@ def print_summary(summary: dict[str, Any], output: str, unknown: str) -> None:
     ]
     if summary["not_compared"]:
         what = "kept" if unknown == "keep" else "removed"
-        rows.insert(1, ("not compared", f"{summary['not_compared']:,}", f"null, or without words; {what}"))
+        rows.insert(1, ("not compared", f"{summary['not_compared']:,}", f"null text or id, or no words; {what}"))
     print_table("Near-duplicates", ("", "", ""), rows, left=(0, 2))
     if summary["clusters"]:
         print_table("\nClusters by size", ("documents", "clusters"), [(size, f"{n:,}") for size, n in summary["sizes"].items()])

@@ -149,7 +149,7 @@ def insert(
                     counts.add(add(chunk))
                     bars("inserting", counts.done, getattr(source, "rows", None))
             if merge_at is not None:
-                opened.merge(at=merge_at, progress=bars if talk.bars else None)  # and waits for one in the background
+                opened.merge(at=merge_at, progress=bars)  # and waits for one in the background
             holds = {"fingerprints": len(opened), "ids": len(opened.ids)}
     notices.report(talk)
     if as_json and not (unmatched and output == "-"):

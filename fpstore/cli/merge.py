@@ -83,7 +83,7 @@ def merge(
                 at=at,
                 memory=memory,
                 threads=threads,
-                progress=bars if talk.bars else None,
+                progress=bars,
             )
         stats = opened.stats()
     merged = stats["generation"] != generation

@@ -112,7 +112,7 @@ def output_option(text: str, check: Callable[[click.Context, click.Parameter, st
         metavar="FILE",
         default="-",
         callback=check or check_output,
-        help=f"{text}; by default standard output.",
+        help=f"{text}; by default standard output. An existing file is replaced.",
     )
 
 

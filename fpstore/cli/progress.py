@@ -7,6 +7,8 @@ import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from fpstore.cli.signals import raise_again
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
@@ -53,7 +55,8 @@ class Bars:
             self._progress.stop()
 
     def __call__(self, phase: str, done: int, total: int | None = None) -> None:
-        """Show how far a phase is: ``done`` of ``total`` rows."""
+        """Show how far a phase is: ``done`` of ``total`` rows. A signal that somebody has ignored is raised again."""
+        raise_again()
         progress = self._progress
         if progress is None:
             return

@@ -51,9 +51,7 @@ def repair(
     if yes and output is not None:
         raise click.UsageError("--yes does not go with --output", click.get_current_context())
     with Bars(talk.bars) as bars:
-        report = fpstore.repair(
-            store, output, in_place=yes, lost=lost, memory=memory, threads=threads, progress=bars if talk.bars else None
-        )
+        report = fpstore.repair(store, output, in_place=yes, lost=lost, memory=memory, threads=threads, progress=bars)
     if as_json:
         print_json({**dataclasses.asdict(report), "complete": report.complete})
     elif not talk.quiet:

@@ -29,6 +29,21 @@ class Interrupted(BaseException):
         self.then = ""
 
 
+class _Raised:
+    """What was raised last, until the program ends."""
+
+    error: Interrupted | None = None
+
+
+def raise_again() -> None:
+    """In the main thread, raise the exception of a signal again.
+
+    Some code of other packages catches every exception, such as that which looks whether a package can be imported.
+    """
+    if _Raised.error is not None and threading.current_thread() is threading.main_thread():
+        raise _Raised.error
+
+
 @contextmanager
 def raised_as_exceptions() -> Iterator[None]:
     """Raise `Interrupted` in the main thread when SIGINT, SIGTERM or SIGHUP comes.
@@ -46,7 +61,8 @@ def raised_as_exceptions() -> Iterator[None]:
         now = time.monotonic()
         if now - last >= _PATIENCE_SECONDS:
             last = now
-            raise Interrupted(number)
+            _Raised.error = Interrupted(number)
+            raise _Raised.error
 
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     handled = [number for number in _SIGNALS if before[number] != signal.SIG_IGN]
@@ -55,6 +71,7 @@ def raised_as_exceptions() -> Iterator[None]:
     try:
         yield
     finally:
+        _Raised.error = None
         for number in handled:
             # The program is about to end; another signal must not change how.
             signal.signal(number, before[number] if last < 0 else signal.SIG_IGN)

@@ -42,7 +42,7 @@ def split(
     import fpstore
 
     with Bars(talk.bars) as bars, fpstore.open(store) as opened:
-        paths = opened.split(folder, bits, overwrite=force, memory=memory, threads=threads, progress=bars if talk.bars else None)
+        paths = opened.split(folder, bits, overwrite=force, memory=memory, threads=threads, progress=bars)
     rows = []
     for path in paths:
         with fpstore.open(path) as part:

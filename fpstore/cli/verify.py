@@ -33,7 +33,7 @@ def verify(store: str, as_json: bool, talk: Talk) -> None:
     unread = ""
     try:
         with Bars(talk.bars) as bars, fpstore.open(store) as opened:
-            report = opened.verify(progress=bars if talk.bars else None)
+            report = opened.verify(progress=bars)
     except (fpstore.CorruptStoreError, fpstore.FormatVersionError, fpstore.StoreNotFoundError) as error:
         if not looks_like_store(Path(store)):
             raise

@@ -148,7 +148,9 @@ class DelimitedCorpus(CorpusFiles):
         self._header_of(records, file)
         for record in records:
             if len(record.cells) != len(self._header):
-                raise at(file.name, record.line, f"has {len(record.cells)} cells, the header has {len(self._header)}")
+                quoted = not self._quoted and any(cell.startswith('"') for cell in record.cells)
+                advice = ": TSV has no quoted cells, write CSV if texts have line breaks or tabs" if quoted else ""
+                raise at(file.name, record.line, f"has {len(record.cells)} cells, the header has {len(self._header)}{advice}")
             held.append(record)
             size += len(record.raw)
             if size >= PART_BYTES:

@@ -199,7 +199,7 @@ def format_of(path: str | os.PathLike[str], format_name: str | None, formats: Se
     if name not in formats:
         raise InputError(
             f"{printable(os.fspath(path))}: unknown extension {show('.' + name if name else '')}; "
-            f"known extensions: {known}{' (or name the format)' if formats is FORMATS else ''}"
+            f"known extensions: {known}"
         )
     return name
 

@@ -23,7 +23,7 @@ from fpstore.errors import (
     StoreLockedError,
     StoreNotFoundError,
 )
-from fpstore.hashing import BitSample, HyperplaneHash, SimHash, Unary
+from fpstore.hashing import BitSample, HyperplaneHash, LongestSentences, SimHash, Unary
 from fpstore.jobs.clusters import Clusters, Deduplication
 from fpstore.jobs.pairs import Pair, Pairs
 from fpstore.query.ids import Ids
@@ -44,6 +44,7 @@ __all__ = [
     "HyperplaneHash",
     "Ids",
     "InputError",
+    "LongestSentences",
     "Match",
     "MatchList",
     "Matches",

@@ -127,6 +127,7 @@ def build(
     $ fpstore build notes.fps notes --text --suffix .txt --suffix .md
     $ fpstore build notes.fps notes --text --shingle chars --shingle-size 5 --weighting set --force
     $ fpstore build notes.fps notes --text --width 128 --radius 10 --digits zero --feature-hash blake2b --force
+    $ fpstore build copies.fps notes --text --longest-sentences 3 --radius 0
     $ fpstore build words.fps notes --text --tokenizer unicode --stop-words frequent.txt
     $ fpstore build vectors.fps embeddings.npy --vector --width 256 --radius 40 --seed 7
     $ fpstore build vectors.fps embeddings.parquet --vector --vector-field embedding --id-field name --force

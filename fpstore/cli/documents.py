@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fpstore.cli import types
-from fpstore.cli.options import Talk, grouped
+from fpstore.cli.options import Talk, grouped, refuse
 from fpstore.cli.output import count
 from fpstore.errors import InputError, StorageError
 from fpstore.format.manifest import is_store
 from fpstore.io import Chunk
 
 if TYPE_CHECKING:
-    from fpstore.hashing import DocumentReader, Fingerprinter, SimHash
+    from fpstore.hashing import DocumentReader, Fingerprinter, LongestSentences, SimHash
 
 FOLDER_PARAMETERS = {"suffix"}
 _SENTENCES = {
@@ -50,10 +50,15 @@ class Shingles:
     feature_hash: str
     tokenizer: str | None
     stop_words: str | None
+    longest_sentences: int | None
 
-    def fingerprinter(self, width: int = 64) -> SimHash:
+    def fingerprinter(self, width: int = 64) -> SimHash | LongestSentences:
         """Return the fingerprinter."""
-        from fpstore.hashing import SimHash
+        from fpstore.hashing import LongestSentences, SimHash
+
+        if self.longest_sentences is not None:
+            refuse(SIMHASH_PARAMETERS - {"longest_sentences"}, "does not go with --longest-sentences")
+            return LongestSentences(n=self.longest_sentences, width=width)
 
         return SimHash(
             shingle=self.shingle, size=self.shingle_size, weighting=self.weighting, width=width, hash=self.feature_hash,
@@ -105,6 +110,10 @@ shingle_options = grouped(
     click.option(
         "--stop-words", metavar="FILE", default=None,
         help="Only pieces with one of the words in this file count: adverts and menus have few.",
+    ),
+    click.option(
+        "--longest-sentences", type=types.whole(1, 255), default=None, metavar="N",
+        help="Instead of a simhash, hash the N longest sentences: copies with the same ones are found with radius 0.",
     ),
 )  # fmt: skip
 

@@ -50,6 +50,7 @@ def text(
     $ fpstore hash text notes --suffix .txt --output notes.tsv --no-progress
     $ fpstore hash text notes --shingle chars --shingle-size 5 --weighting set --json --quiet
     $ fpstore hash text notes --width 128 --digits zero --feature-hash blake2b
+    $ fpstore hash text notes --longest-sentences 3
     $ fpstore hash text notes --tokenizer unicode --stop-words frequent.txt
     """
     notices = documents.Notices()

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.bit_sample import BitSample
 from fpstore.hashing.registry import from_description
+from fpstore.hashing.sentences import LongestSentences
 from fpstore.hashing.text import SimHash
 from fpstore.hashing.unary import Unary
 from fpstore.hashing.vectors import HyperplaneHash
@@ -19,6 +20,7 @@ __all__ = [
     "DocumentReader",
     "Fingerprinter",
     "HyperplaneHash",
+    "LongestSentences",
     "SimHash",
     "Unary",
     "VectorReader",

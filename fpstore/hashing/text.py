@@ -16,6 +16,7 @@ from fpstore.arguments import check_choice, check_whole
 from fpstore.cached import cached_property
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter, Hashed
+from fpstore.hashing.batches import batches_of_texts, not_text
 from fpstore.hashing.features import HASHES, IN_KERNEL, check_hash, rows_of, shingles, unused_mask
 from fpstore.hashing.normal import CharTables, Encoded, NormalForm, char_map
 from fpstore.hashing.tokenizers import NAMED, Tokenizer, tokenizer_named
@@ -23,7 +24,6 @@ from fpstore.hashing.weights import FeatureWeights
 from fpstore.width import Width, check_width
 
 _MAX_SIZE = 255
-_BATCH_CHARS = 1 << 20
 
 WeightedFeatures = Mapping[str, float] | Iterable[tuple[str, float]]
 
@@ -187,7 +187,7 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
             In the order in which they first occur; empty for a text that has no fingerprint.
         """
         if not isinstance(text, str):
-            raise _not_text(text, "a text (str)")
+            raise not_text(text, "a text (str)")
         counts: dict[str, int] = {}
         for feature, count in self._pieces(text):
             counts[feature] = counts.get(feature, 0) + count
@@ -241,24 +241,9 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
         rows = np.concatenate([empty if row is None else row for row in found]) if found else empty[:0]
         return Hashed(rows, np.array([row is not None for row in found], bool))
 
-    def batches(self, items: Iterable[str | WeightedFeatures]) -> Iterator[list[str | WeightedFeatures]]:
+    def batches(self, items: Iterable[str | WeightedFeatures]) -> Iterator[Sequence[Any]]:
         """Cut texts into batches of about a million characters."""
-        if isinstance(items, (str, bytes, bytearray, memoryview, Mapping)) or not isinstance(items, Iterable):
-            raise InputError(
-                f"fingerprints() takes an iterable of texts, got {type(items).__name__}: "
-                "wrap a single text in a list or pass it to fingerprint()",
-                got=type(items),
-            )
-        batch: list[str | WeightedFeatures] = []
-        held = 0
-        for i, item in enumerate(items):
-            batch.append(item if isinstance(item, str) else _checked(item, i))
-            held += len(batch[-1]) + 8  # type: ignore[arg-type]
-            if held >= _BATCH_CHARS:
-                yield batch
-                batch, held = [], 0
-        if batch:
-            yield batch
+        return batches_of_texts(items, _checked)
 
     @cached_property
     def _form(self) -> NormalForm:
@@ -335,7 +320,7 @@ def _words(words: object) -> tuple[str, ...]:
 def _checked(item: object, place: int) -> Features:
     """Return given features, or raise InputError with the position of the item."""
     if isinstance(item, (bytes, bytearray, memoryview)) or not isinstance(item, Iterable):
-        raise _not_text(item, f"item {place}: a text (str) or weighted features")
+        raise not_text(item, f"item {place}: a text (str) or weighted features")
     pairs = Features()
     for i, pair in enumerate(item.items() if isinstance(item, Mapping) else item):
         if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not isinstance(pair[0], str):
@@ -351,11 +336,6 @@ def _checked(item: object, place: int) -> Features:
             )
         pairs.append((pair[0], weight))
     return pairs
-
-
-def _not_text(got: object, wanted: str) -> InputError:
-    advice = ": decode them first, as in data.decode('utf-8')" if isinstance(got, (bytes, bytearray, memoryview)) else ""
-    return InputError(f"expected {wanted}, got {type(got).__name__}{advice}", got=type(got))
 
 
 def _finite(value: object) -> float | None:

@@ -198,8 +198,7 @@ def format_of(path: str | os.PathLike[str], format_name: str | None, formats: Se
     name = Path(path).suffix.lower().removeprefix(".")
     if name not in formats:
         raise InputError(
-            f"{printable(os.fspath(path))}: unknown extension {show('.' + name if name else '')}; "
-            f"known extensions: {known}"
+            f"{printable(os.fspath(path))}: unknown extension {show('.' + name if name else '')}; known extensions: {known}"
         )
     return name
 

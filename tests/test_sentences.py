@@ -1,0 +1,90 @@
+"""LongestSentences against its description, and what it is for."""
+
+import re
+import unicodedata
+
+import numpy as np
+import pytest
+import xxhash
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fpstore
+from fpstore.errors import InputError
+from fpstore.hashing import LongestSentences, from_description
+
+PAGE = "\u9996\u9875\u3000\u65b0\u95fb\u3002{}\u7248\u6743\u6240\u6709\uff01"
+STORY = (
+    "\u4e00\u53ea\u72d0\u72f8\u770b\u89c1\u4e4c\u9e26\u53fc\u7740\u5976\u916a\u3002"
+    "\u5b83\u8d70\u5230\u6811\u4e0b\uff0c\u5f00\u59cb\u5938\u5956\u4e4c\u9e26\u3002"
+    "\u4e4c\u9e26\u5f20\u5f00\u4e86\u5634\u3002"
+)
+CHARACTERS = st.one_of(st.sampled_from("ab A.!?\n\u3002\uff0c\u4e2d\u0301"), st.characters(codec="utf-8"))
+
+
+def described(text, n):
+    """Return the signature that the docstring describes."""
+    sentences = re.split("[!?;\n\r\u2028\u2029\u2026\u3002\uff01\uff1b\uff1f]|\\.(?=\\s|$)", text)
+    forms = set()
+    for sentence in sentences:
+        folded = unicodedata.normalize("NFKC", sentence).casefold()
+        forms.add("".join(c for c in folded if re.match(r"\w", c) or unicodedata.category(c)[0] == "M"))
+    forms.discard("")
+    return "\n".join(sorted(sorted(forms), key=len, reverse=True)[:n])
+
+
+@settings(deadline=None)
+@given(
+    st.text(st.one_of(st.sampled_from("ab A.!?\n\u3002\uff0c\u4e2d\u0301"), st.characters(codec="utf-8")), max_size=60),
+    st.integers(1, 4),
+)
+def test_equals_its_description(text, n):
+    longest = LongestSentences(n=n)
+    wanted = described(text, n)
+    assert longest.is_empty(text) == (not wanted)
+    if wanted:
+        assert longest.fingerprint(text) == xxhash.xxh64_intdigest(wanted.encode())
+
+
+def test_a_copy_in_another_frame_is_found_and_another_text_is_not():
+    longest = LongestSentences()
+    assert (
+        longest.fingerprint(STORY)
+        == longest.fingerprint(PAGE.format(STORY))
+        == longest.fingerprint(STORY.replace("\uff0c", " , "))
+    )
+    assert longest.fingerprint(STORY) != longest.fingerprint(STORY.replace("\u72d0\u72f8", "\u72fc"))
+    assert longest.fingerprint("a b. c d. e f") == longest.fingerprint("e f. c d. a b. a b.")
+
+
+def test_of_sentences_of_one_length_the_first_in_order_are_taken():
+    assert LongestSentences(n=2).sentences("ccc! bbb! aaa! dd!") == ["aaa", "bbb"]
+
+
+def test_pinned():
+    assert LongestSentences().fingerprint(STORY) == 0x2D21A26FE6186FAE
+    assert LongestSentences(n=1, width=128, seed=3).fingerprint("one. two words") == 0x34086DBF49D8C98EAFC0C8916C317362
+
+
+def test_empty_texts_and_wrong_arguments():
+    longest = LongestSentences()
+    found, known = longest.fingerprints(["!!!", "a", ""], empty="mask")
+    assert (found[[0, 2]].tolist(), known.tolist()) == ([0, 0], [False, True, False])
+    with pytest.raises(InputError, match=r"item 1: .* has no words"):
+        longest.fingerprints(["a", "?"])
+    with pytest.raises(InputError, match="expected item 0: a text"):
+        longest.fingerprints([{"a": 1}])
+    for wrong, message in (({"n": 0}, "n must be"), ({"width": 8}, "width must be"), ({"seed": -1}, "seed must be")):
+        with pytest.raises(InputError, match=message):
+            LongestSentences(**wrong)
+
+
+def test_a_store_remembers_it(tmp_path):
+    longest = LongestSentences(n=2, width=128, seed=5)
+    assert from_description(longest.describe()) == longest
+    texts = [STORY, PAGE.format(STORY), "another text"]
+    with fpstore.build(
+        tmp_path / "s", longest.fingerprints(texts), np.arange(3, dtype=np.uint64), width=128, radius=0, fingerprinter=longest
+    ) as store:
+        (match,) = store.probe(from_description(store.fingerprinter).fingerprint(STORY))
+        assert match.ids == [0, 1]

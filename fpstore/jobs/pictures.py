@@ -88,9 +88,19 @@ def lines(series: Sequence[Sequence[float]], names: Sequence[str], title: str, h
     top = max(1, ceil(max(max(values) for values in logs)))
     every = ceil((top + 1) / 6)
     scale = Scale([t for t in range(-1, top + 1) if t % every == 0], lambda t: short(10**t), -1, -1, top)
+    return _two_lines(logs, names, title, scale, height)
+
+
+def shares(series: Sequence[Sequence[float]], names: Sequence[str], title: str, height: int = 200) -> Html:
+    """Return a picture of two lines of shares over the same places."""
+    scale = Scale((0, 0.25, 0.5, 0.75, 1), lambda share: f"{share:.0%}", 0, 0, 1)
+    return _two_lines(series, names, title, scale, height)
+
+
+def _two_lines(series: Sequence[Sequence[float]], names: Sequence[str], title: str, scale: Scale, height: int) -> Html:
     step = 100 / len(names)
     drawn = []
-    for values, kind in zip(logs, ("other", "main"), strict=True):
+    for values, kind in zip(series, ("other", "main"), strict=True):
         points = [(f"{(i + 0.5) * step:.3f}%", f"{scale.place(value, height):.1f}") for i, value in enumerate(values)]
         for (x1, y1), (x2, y2) in pairwise(points):
             drawn.append(element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=f"line {kind}"))

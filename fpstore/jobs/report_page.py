@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from fpstore.jobs.markup import Html, element, joined
+from fpstore.jobs.page_parts import boxes, few, figure, folded, keys, page, paragraph, section, size, table
 from fpstore.jobs.pictures import Bar, Scale, lines, lying_bars, standing_bars
 from fpstore.jobs.report import Codes, Family, Figures, Member, Skew
-from fpstore.jobs.report_style import STYLE
 
-# Nothing is loaded and nothing runs, whatever is in an id or a text.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 PARTS = {
     "tables": "Tables",
     "ids": "Ids",
@@ -27,18 +25,8 @@ LONG_ID = 160  # characters; of a longer one, both ends are shown
 
 def page_of(figures: Figures) -> str:
     """Return the page."""
-    head = joined(
-        [
-            element("meta", charset="utf-8"),
-            element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            element("meta", http_equiv="Content-Security-Policy", content=POLICY),
-            element("title", f"{figures.name}: report"),
-            element("style", Html(STYLE)),
-        ]
-    )
     sections = (_head, _sizes, _coding, _pairs, _clusters, _skew, _families)
-    body = element("main", *(section(figures) for section in sections))
-    return f"<!DOCTYPE html>\n{element('html', element('head', head), element('body', body), lang='en')}\n"
+    return page(f"{figures.name}: report", (part(figures) for part in sections))
 
 
 # Parts of the page
@@ -58,12 +46,11 @@ def _head(figures: Figures) -> Html:
         facts.append(("Bytes per fingerprint", f"{stats['bytes_per_fingerprint']['total']:.2f}"))
     if stats["delta"]["changes"]:
         facts.append(("Changes since the last merge", f"{stats['delta']['changes']:,}"))
-    boxes = [element("div", element("dt", name), element("dd", value)) for name, value in facts]
     return joined(
         [
             element("h1", element("bdi", figures.name)),
             element("p", "A store of fpstore: what it holds, what that takes, and how near its documents are.", class_="lead"),
-            element("dl", *boxes),
+            boxes(facts),
             element("p", _made(stats["fingerprinter"]), class_="note"),
         ]
     )
@@ -87,19 +74,19 @@ def _sizes(figures: Figures) -> Html:
     columns = ("Part", "Bytes", "Share", "per fingerprint")[: 3 if stats["ratio_to_limit"] is None else 4]
     limit = round(stats["limit_bits_per_fingerprint"] * stats["delta"]["tables"] / 8)
     bounds = [("Raw fingerprints", n * stats["width"] // 8), ("The least that any set of as many can take", limit)]
-    return _section(
+    return section(
         "Size",
-        _figure(lying_bars(bars, "Bytes by part of the store"), "Bytes on disk, by part."),
-        _table(columns, [row[: len(columns)] for row in rows]),
+        figure(lying_bars(bars, "Bytes by part of the store"), "Bytes on disk, by part."),
+        table(columns, [row[: len(columns)] for row in rows]),
         element("h3", "Against the raw fingerprints"),
         _against(stats),
-        _table(("One copy of the fingerprints", "Bytes"), [(name, f"{value:,}") for name, value in bounds]),
+        table(("One copy of the fingerprints", "Bytes"), [(name, f"{value:,}") for name, value in bounds]),
     )
 
 
 def _against(stats: dict[str, Any]) -> Html:
     if stats["ratio_to_limit"] is None:
-        return _paragraph("With fewer than 4,096 fingerprints, headers and pages outweigh the rest, so sizes say little here.")
+        return paragraph("With fewer than 4,096 fingerprints, headers and pages outweigh the rest, so sizes say little here.")
     one = HOLDING.get(stats["design"]["tables"][0]["kind"], "One table")
     bits, limit = stats["bits_per_fingerprint"], stats["limit_bits_per_fingerprint"]
     bars = [
@@ -112,7 +99,7 @@ def _against(stats: dict[str, Any]) -> Html:
         f"{told} {stats['ratio_to_limit']:.3f} times the limit, log₂ of the number of sets of this size, "
         f"and {stats['ratio_to_raw']:.1%} of the raw size."
     )
-    return _figure(lying_bars(bars, "Bits per fingerprint against the limit and the raw size"), words)
+    return figure(lying_bars(bars, "Bits per fingerprint against the limit and the raw size"), words)
 
 
 def _coding(figures: Figures) -> Html:
@@ -124,7 +111,7 @@ def _coding(figures: Figures) -> Html:
 def _code(codes: Codes, stats: dict[str, Any]) -> Html:
     pairs, title = sum(codes.counts.values()), "First differing bit"
     if not pairs:
-        return _section(title, _paragraph("The tables hold fewer than two fingerprints: there is nothing to code."))
+        return section(title, paragraph("The tables hold fewer than two fingerprints: there is nothing to code."))
     shown = range(min(codes.counts), max(codes.counts) + 1)
     mean = sum(codes.counts[h] * codes.bits[h] for h in codes.counts) / pairs
     words = (
@@ -136,13 +123,13 @@ def _code(codes: Codes, stats: dict[str, Any]) -> Html:
     counts = [Bar(str(h), codes.counts.get(h, 0), f"{codes.counts.get(h, 0):,} fingerprints") for h in shown]
     bits = [Bar(str(h), codes.bits.get(h, 0), f"{codes.bits.get(h, 0)} bits", other=True) for h in shown]
     rows = [(str(h), f"{n:,}", f"{n / pairs:.2%}", str(codes.bits[h])) for h, n in codes.counts.items()]
-    return _section(
+    return section(
         title,
-        _paragraph(words),
+        paragraph(words),
         _sampled("the successive fingerprints of some parts of the table" if codes.sampled else None),
-        _figure(standing_bars(counts, "Fingerprints by h"), "Fingerprints by h."),
-        _figure(standing_bars(bits, "Bits of the code by h", height=80), "Bits of the code by h."),
-        _folded(_table(("h", "Fingerprints", "Share", "Bits of the code"), rows)),
+        figure(standing_bars(counts, "Fingerprints by h"), "Fingerprints by h."),
+        figure(standing_bars(bits, "Bits of the code by h", height=80), "Bits of the code by h."),
+        folded(table(("h", "Fingerprints", "Share", "Bits of the code"), rows)),
     )
 
 
@@ -155,11 +142,11 @@ def _buckets(figures: Figures) -> Html:
         f"Table {found.table} sorts the fingerprints into buckets by {found.prefix_bits} bits, and a look-up reads some of them. "
         "Bits that are far from random make a few large buckets."
     )
-    return _section(
+    return section(
         "Buckets",
-        _paragraph(words),
-        _figure(standing_bars(bars, "Buckets by size"), "Buckets by the number of fingerprints in them."),
-        _folded(_table(("Fingerprints", "Buckets"), [(bar.name, f"{bar.value:,}") for bar in bars])),
+        paragraph(words),
+        figure(standing_bars(bars, "Buckets by size"), "Buckets by the number of fingerprints in them."),
+        folded(table(("Fingerprints", "Buckets"), [(bar.name, f"{bar.value:,}") for bar in bars])),
     )
 
 
@@ -168,7 +155,7 @@ def _pairs(figures: Figures) -> Html:
     title, same = "Pairs", stats["ids"] - stats["fingerprints"]
     again = f"{same:,} further {'id has' if same == 1 else 'ids have'} the fingerprint of another id."
     if found is None:
-        return _section(title, _paragraph(f"{again} Pairs of near fingerprints were left out of this report."))
+        return section(title, paragraph(f"{again} Pairs of near fingerprints were left out of this report."))
     total = sum(found.counts)
     words = f"{total:,} {'pair' if total == 1 else 'pairs'} of different fingerprints within radius {figures.radius}. {again}"
     if found.stopped:
@@ -177,41 +164,41 @@ def _pairs(figures: Figures) -> Html:
     bars += [Bar(str(d), n, f"{n:,} pairs") for d, n in enumerate(found.counts, 1)]
     rows = [("0", f"{same:,}", "further ids of a fingerprint")]
     rows += [(str(d), f"{n:,}", "pairs of fingerprints") for d, n in enumerate(found.counts, 1)]
-    keys = _keys("pairs of fingerprints", "further ids of a fingerprint")
-    table = _table(("Distance", "Number", ""), rows, left=(2,))
-    return _section(
+    colours = keys("pairs of fingerprints", "further ids of a fingerprint")
+    numbers = table(("Distance", "Number", ""), rows, left=(2,))
+    return section(
         title,
-        _paragraph(words),
-        _figure(standing_bars(bars, "Pairs by distance"), "By distance, in bits:", keys) if total or same else Html(),
-        table if len(rows) <= 12 else _folded(table),
+        paragraph(words),
+        figure(standing_bars(bars, "Pairs by distance"), "By distance, in bits:", colours) if total or same else Html(),
+        numbers if len(rows) <= 12 else folded(numbers),
     )
 
 
 def _clusters(figures: Figures) -> Html:
     found, title = figures.clusters, "Clusters"
     if found is None:
-        return _section(title, _paragraph("Clusters were left out of this report."))
+        return section(title, paragraph("Clusters were left out of this report."))
     if not len(found):
-        return _section(title, _paragraph(f"No two of {found.documents:,} documents are within radius {figures.radius}."))
+        return section(title, paragraph(f"No two of {found.documents:,} documents are within radius {figures.radius}."))
     share = found.duplicates / max(found.documents, 1)
     sizes = found.histogram()
     bars = [Bar(f"{_range(name)} documents", n, f"{n:,}") for name, n in sizes.items()]
-    return _section(
+    return section(
         title,
-        _paragraph(
+        paragraph(
             f"Of {found.documents:,} documents, {int(found.lims[-1]):,} are in {len(found):,} "
             f"{'cluster' if len(found) == 1 else 'clusters'} that chains of pairs within radius {figures.radius} connect. "
             f"One of each would stay: {found.duplicates:,} are duplicates ({share:.1%})."
         ),
-        _figure(lying_bars(bars, "Clusters by size"), "Clusters by the number of their documents."),
-        _folded(_table(("Documents", "Clusters"), [(_range(name), f"{n:,}") for name, n in sizes.items()])),
+        figure(lying_bars(bars, "Clusters by size"), "Clusters by the number of their documents."),
+        folded(table(("Documents", "Clusters"), [(_range(name), f"{n:,}") for name, n in sizes.items()])),
     )
 
 
 def _skew(figures: Figures) -> Html:
     skew, title = figures.skew, "Skew"
     if figures.stats["fingerprints"] < 2:
-        return _section(title, _paragraph("A single fingerprint, or none, has no skew."))
+        return section(title, paragraph("A single fingerprint, or none, has no skew."))
     ones = [Bar(str(bit), share, f"{share:.2%}") for bit, share in enumerate(skew.ones)]
     scale = Scale((0, 0.25, 0.5, 0.75, 1), lambda share: f"{share:.0%}", 0.5, 0, 1)
     far = max(skew.ones, key=lambda share: abs(share - 0.5))
@@ -219,12 +206,12 @@ def _skew(figures: Figures) -> Html:
         "A random bit is one in half of the fingerprints. The bit that is furthest from that is "
         f"bit {skew.ones.index(far)}: one in {far:.1%} of them. Bit 0 is the most significant."
     )
-    return _section(
+    return section(
         title,
-        _paragraph(words),
+        paragraph(words),
         _sampled(None if skew.sample is None else f"{skew.sample:,} fingerprints"),
-        _figure(standing_bars(ones, "Share of ones by bit", scale), "Share of ones, by bit."),
-        _folded(_table(("Bit", "Share of ones"), [(bar.name, bar.words) for bar in ones])),
+        figure(standing_bars(ones, "Share of ones by bit", scale), "Share of ones, by bit."),
+        folded(table(("Bit", "Share of ones"), [(bar.name, bar.words) for bar in ones])),
         _sharing(skew),
     )
 
@@ -242,8 +229,8 @@ def _sharing(skew: Skew) -> Html:
     return joined(
         [
             element("h3", "Shared leading bits"),
-            _figure(picture, caption, _keys("this store", "random bits")),
-            _folded(_table(("Leading bits", "Others", "of random bits", "times"), rows)),
+            figure(picture, caption, keys("this store", "random bits")),
+            folded(table(("Leading bits", "Others", "of random bits", "times"), rows)),
         ]
     )
 
@@ -252,7 +239,7 @@ def _families(figures: Figures) -> Html:
     if not figures.largest:
         return Html()
     parts = [
-        _paragraph(
+        paragraph(
             "The number before each document is its distance to the first one, in bits. In a long chain, it can be more than "
             f"{figures.radius}."
         ),
@@ -261,7 +248,7 @@ def _families(figures: Figures) -> Html:
     ]
     if figures.others:
         parts += [element("h3", "Some others"), *map(_family, figures.others)]
-    return _section("Families", *parts)
+    return section("Families", *parts)
 
 
 def _family(family: Family) -> Html:
@@ -282,69 +269,13 @@ def _member(member: Member) -> Html:
 # Pieces of parts
 
 
-def _section(title: str, *parts: Html) -> Html:
-    return element("section", element("h2", title), *parts)
-
-
-def _paragraph(words: str) -> Html:
-    return element("p", words)
-
-
 def _sampled(what: str | None) -> Html:
     return Html() if what is None else element("p", f"From a sample: {what}.", class_="note")
-
-
-def _figure(picture: Html, caption: str, keys: Html | None = None) -> Html:
-    return element("figure", element("figcaption", caption, " " if keys else "", keys or Html()), picture)
-
-
-def _keys(main: str, other: str) -> Html:
-    """Return the colours and what they stand for."""
-    first, second = element("span", class_="key"), element("span", class_="key other")
-    return joined([element("br"), first, main, " ", second, other])
-
-
-def _folded(table: Html) -> Html:
-    return element("details", element("summary", "Numbers"), table)
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[int] = ()) -> Html:
-    """Return a table of numbers, in a box that scrolls; the first column, and those of ``left``, hold words."""
-    words = {0, *left}
-    kinds = [None if number in words else "number" for number in range(len(columns))]
-    head = [element("th", name, scope="col", class_=kind) for name, kind in zip(columns, kinds, strict=True)]
-    lines_of = [
-        element(
-            "tr",
-            *(
-                element("th", cell, scope="row") if number == 0 else element("td", cell, class_=kind)
-                for number, (cell, kind) in enumerate(zip(row, kinds, strict=True))
-            ),
-        )
-        for row in rows
-    ]
-    table = element("table", element("thead", element("tr", *head)), element("tbody", *lines_of))
-    return element("div", table, class_="scroll", tabindex=0, role="group", aria_label=f"Table: {columns[0]}")
 
 
 def _range(name: str) -> str:
     """Return ``1024-2047`` with thousands separators and a dash."""
     return EN_DASH.join(f"{int(end):,}" for end in name.split("-"))
-
-
-def size(byte_count: float) -> str:
-    """Return a number of bytes for people, in powers of 1000."""
-    value = float(byte_count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:,.1f} TB"
-
-
-def few(value: float) -> str:
-    """Return a number that may be small, with as many digits as tell something."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def short_id(name: str) -> str:

@@ -88,6 +88,12 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     vectors = np.random.default_rng(1).normal(size=(len(IDS), 16)).astype(np.float32)
     np.save(folder / "embeddings.npy", vectors)
     pq.write_table(pa.table({"name": IDS, "embedding": list(vectors)}), folder / "embeddings.parquet")
+    (folder / "pairs.csv").write_text("a,b,label\na,b,1\na,far,1\na,c,0\n")
+    labelled = [{"text_a": "a b c d e f", "text_b": b, "label": n} for b, n in (("a b c d e g", 1), ("u v w x y z", 0))]
+    (folder / "labelled.jsonl").write_text("".join(json.dumps(row) + "\n" for row in labelled))
+    (folder / "stories").mkdir()
+    for name in ("one", "two", "three", "four"):
+        (folder / "stories" / f"{name}.txt").write_text("".join(f"Story {name} has {name} {i}. " for i in range(40)))
     signed = FINGERPRINTS.view(np.int64).tolist()
     (folder / "hashes.csv").write_text("url,hash\n" + "".join(f"{i},{f}\n" for f, i in zip(signed, IDS, strict=True)))
     assert run("build", folder / "crawl.fps", folder / "crawl.tsv").exit_code == 0

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import fpstore
+import fpstore.calibration
 import fpstore.hashing
 import fpstore.io
 
@@ -39,6 +40,7 @@ LAYERS = (
     ("building",),
     ("change",),
     ("care", "jobs"),
+    ("calibration",),
     ("store",),
     ("api",),
     ("__init__",),
@@ -128,7 +130,7 @@ def test_imports_point_down():
 
 
 @pytest.mark.parametrize(
-    "package", ["io", "hashing", "cli", "disk", "design", "format", "query", "building", "change", "care", "jobs"]
+    "package", ["io", "hashing", "cli", "disk", "design", "format", "query", "building", "change", "care", "jobs", "calibration"]
 )
 def test_packages_have_no_cycles(package):
     graph = {
@@ -222,7 +224,7 @@ def code_lines(first, last, text, inside):
     return sum(bool(lines[line - 1].strip()) for line in range(first, last + 1) if line not in docs)
 
 
-PUBLIC = {*fpstore.__all__, *fpstore.hashing.__all__, *fpstore.io.__all__}
+PUBLIC = {*fpstore.__all__, *fpstore.calibration.__all__, *fpstore.hashing.__all__, *fpstore.io.__all__}
 
 
 def is_verb(function):

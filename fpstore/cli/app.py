@@ -16,7 +16,9 @@ import click
 from fpstore import __version__
 from fpstore.cli.backup import backup
 from fpstore.cli.build import build
+from fpstore.cli.calibrate import calibrate
 from fpstore.cli.cluster import cluster
+from fpstore.cli.compare import compare
 from fpstore.cli.dedup import dedup
 from fpstore.cli.delete import delete
 from fpstore.cli.demo import demo
@@ -210,6 +212,8 @@ for _verb in (
     backup,
     repair,
     plan,
+    calibrate,
+    compare,
     hash_,
     demo,
 ):

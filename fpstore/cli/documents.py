@@ -179,13 +179,14 @@ def chunks(
         if path != "-":
             yield from reader([path], fingerprinter, suffixes, notices)
             continue
-        text = _standard_input()
+        text = standard_input()
         if fingerprinter.is_empty(text):
             raise InputError("standard input: no words to make a fingerprint of", path=path)
         yield Chunk(fingerprinter.hashed([text]).rows, [path])
 
 
-def _standard_input() -> str:
+def standard_input() -> str:
+    """Return the text that comes on standard input."""
     if sys.stdin is None:
         raise StorageError("standard input is closed")
     return sys.stdin.buffer.read().decode("utf-8-sig", "replace")

@@ -1,0 +1,6 @@
+"""Which fingerprint and which radius: how settings do on the documents of a user, and what pulls two texts apart."""
+
+from fpstore.calibration.comparison import Comparison, Feature
+from fpstore.calibration.job import Calibration, calibrate
+
+__all__ = ["Calibration", "Comparison", "Feature", "calibrate"]

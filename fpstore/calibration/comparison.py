@@ -1,0 +1,92 @@
+"""Two texts, and what pulls their fingerprints apart: features that only one has, or that weigh more in one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from fpstore.cached import cached_property
+from fpstore.hashing import SimHash
+
+
+class Feature(NamedTuple):
+    """A feature of two texts.
+
+    Attributes
+    ----------
+    text : str
+    weight_a, weight_b : float
+        Its weight in each text, 0 where it does not occur.
+    """
+
+    text: str
+    weight_a: float
+    weight_b: float
+
+    @property
+    def pull(self) -> float:
+        """The difference of both weights."""
+        return abs(self.weight_a - self.weight_b)
+
+
+class Comparison:
+    """The fingerprints and the features of two texts.
+
+    Parameters
+    ----------
+    fingerprinter : SimHash
+    text_a, text_b : str
+
+    Raises
+    ------
+    InputError
+        A text has no fingerprint.
+
+    Examples
+    --------
+    >>> from fpstore import SimHash
+    >>> from fpstore.calibration import Comparison
+    >>> found = Comparison(SimHash(size=1), "the quick brown fox", "the quick red fox")
+    >>> found.distance, found.shared, found.jaccard
+    (21, 3, 0.6)
+    >>> [(feature.text, feature.weight_a, feature.weight_b) for feature in found.differing]
+    [('brown', 1, 0), ('red', 0, 1)]
+    """
+
+    def __init__(self, fingerprinter: SimHash, text_a: str, text_b: str) -> None:
+        self.width = fingerprinter.width
+        self.fingerprint_a, self.fingerprint_b = fingerprinter.fingerprint(text_a), fingerprinter.fingerprint(text_b)
+        self.features_a: Mapping[str, float] = fingerprinter.features(text_a)
+        self.features_b: Mapping[str, float] = fingerprinter.features(text_b)
+
+    @property
+    def _names(self) -> list[str]:
+        return list({**self.features_a, **self.features_b})
+
+    @property
+    def distance(self) -> int:
+        """Bits in which the fingerprints differ."""
+        return (self.fingerprint_a ^ self.fingerprint_b).bit_count()
+
+    @property
+    def shared(self) -> int:
+        """Features that both texts have, with any weights."""
+        return len(self.features_a.keys() & self.features_b.keys())
+
+    @property
+    def jaccard(self) -> float:
+        """The resemblance: shared features by those of either text (A. Broder, SEQUENCES 1997, section 2)."""
+        return self.shared / len(self._names)
+
+    @property
+    def weighted_jaccard(self) -> float:
+        """The same with weights: the sum of the smaller weight of each feature by that of the greater one."""
+        pairs = [(self.features_a.get(name, 0), self.features_b.get(name, 0)) for name in self._names]
+        most = sum(max(pair) for pair in pairs)
+        return sum(min(pair) for pair in pairs) / most if most else 1.0
+
+    @cached_property
+    def differing(self) -> list[Feature]:
+        """The features whose weights differ, those with the greatest difference first."""
+        each = [Feature(name, self.features_a.get(name, 0), self.features_b.get(name, 0)) for name in self._names]
+        return sorted((one for one in each if one.pull), key=lambda one: (-one.pull, one.text))

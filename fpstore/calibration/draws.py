@@ -1,0 +1,53 @@
+"""Seeded random numbers that are the same on every machine and in every version of Python."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from fpstore import _kernel
+
+T = TypeVar("T")
+_MASK = 2**64 - 1
+
+
+class Draws:
+    """Random numbers of SplitMix64 (G. Steele, D. Lea, C. Flood, *Fast splittable pseudorandom number generators*, OOPSLA 2014).
+
+    Parameters
+    ----------
+    key : int or str
+        What is drawn for: equal keys give equal numbers.
+    """
+
+    def __init__(self, *key: int | str) -> None:
+        self._state = _kernel.xxh64("\0".join(map(str, key)).encode("utf-8", "surrogatepass"))
+
+    def word(self) -> int:
+        """Return a number below 2^64."""
+        self._state = (self._state + 0x9E3779B97F4A7C15) & _MASK
+        mixed = self._state
+        mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 & _MASK
+        mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & _MASK
+        return mixed ^ mixed >> 31
+
+    def below(self, end: int) -> int:
+        """Return a number from 0 to ``end`` - 1."""
+        return self.word() * end >> 64
+
+    def pick(self, some: Sequence[T]) -> T:
+        """Return one element."""
+        return some[self.below(len(some))]
+
+    def pick_other(self, some: Sequence[T], than: T) -> T | None:
+        """Return an element that differs from another one; None if none does."""
+        begin = self.below(len(some)) if some else 0
+        return next((one for step in range(len(some)) if (one := some[(begin + step) % len(some)]) != than), None)
+
+    def places(self, end: int, count: int) -> list[int]:
+        """Return distinct numbers below ``end``, ascending: ``count`` of them, or all (R. Floyd's algorithm)."""
+        chosen: set[int] = set()
+        for top in range(max(end - count, 0), end):
+            place = self.below(top + 1)
+            chosen.add(top if place in chosen else place)
+        return sorted(chosen)

@@ -1,0 +1,273 @@
+"""A calibration: from a corpus to a setting and a radius."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from fpstore.aliases import Progress
+from fpstore.arguments import check_progress, check_whole
+from fpstore.calibration.advice import Suggestion, Wish, suggestions
+from fpstore.calibration.measures import (
+    BOUND,
+    Distances,
+    Evidence,
+    evidence_of_changes,
+    evidence_of_labels,
+    measured,
+)
+from fpstore.calibration.perturbations import CHANGES, Change, parse_change
+from fpstore.calibration.samples import labelled_ids, labelled_texts, sample_of
+from fpstore.calibration.settings import SETTINGS, Setting, parse_setting
+from fpstore.errors import InputError, show
+from fpstore.hashing import Fingerprinter
+from fpstore.io.corpus import Chosen, Corpus
+from fpstore.jobs.corpora import open_corpus
+from fpstore.jobs.dedup import chosen_columns
+from fpstore.resources import Resources, parse_threads
+
+SAMPLE, COPIES, MOST_SAMPLE = 1500, 300, 10_000
+
+
+class Amounts(NamedTuple):
+    """How much is looked at: see :func:`calibrate`."""
+
+    sample: int = SAMPLE
+    copies: int = COPIES
+    resemblance: float = BOUND
+    seed: int = 0
+
+    def checked(self) -> Amounts:
+        """Return the same; InputError for a value out of range."""
+        if not 0 < self.resemblance <= 1:
+            raise InputError(f"resemblance must be a share up to 1, such as 0.5, got {show(self.resemblance)}")
+        return Amounts(
+            check_whole(self.sample, 2, MOST_SAMPLE, "sample"),
+            check_whole(self.copies, 1, MOST_SAMPLE, "copies"),
+            self.resemblance,
+            check_whole(self.seed, 0, 2**64 - 1, "seed"),
+        )
+
+
+class Facts(NamedTuple):
+    """What a calibration was made from.
+
+    Attributes
+    ----------
+    documents : int
+        The documents of the corpus that are not empty.
+    empty : int
+        Those that are null, or of white space only.
+    shortened : int
+        Documents of the sample of which only the first 262,144 characters were looked at.
+    """
+
+    documents: int
+    empty: int
+    shortened: int
+
+
+class Calibration(NamedTuple):
+    """How settings find near-duplicates, and a radius for each.
+
+    Attributes
+    ----------
+    facts : Facts
+    wish : Wish
+    evidence : Evidence
+        The texts, and which pairs are near-duplicates.
+    suggestions : list of Suggestion
+        One for each setting, the best first.
+    """
+
+    facts: Facts
+    wish: Wish
+    evidence: Evidence
+    suggestions: list[Suggestion]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON values: what ``fpstore calibrate --json`` prints."""
+        return {
+            **self.facts._asdict(),
+            "sample": self.evidence.documents,
+            "resembling_pairs": self.evidence.resembling.shape[1],
+            "for": {"documents": self.wish.documents, "recall": self.wish.recall, "false_pairs": self.wish.most_false},
+            "settings": list(map(_record, self.suggestions)),
+        }
+
+
+def _record(one: Suggestion) -> dict[str, Any]:
+    found = one.measured
+    price = None
+    if one.plan is not None:
+        price = {
+            "design": one.plan.name,
+            "bytes_per_fingerprint": one.plan.bytes_per_fingerprint,
+            "microseconds": one.plan.microseconds,
+        }
+    return {
+        "setting": found.setting.name,
+        "fingerprinter": found.setting.fingerprinter.describe(),
+        "width": found.width,
+        "radius": one.radius,
+        "recall": one.recall.value,
+        "recall_interval": one.recall.interval,
+        "false_pairs": one.false_pairs,
+        "false_pairs_upper": one.most_false,
+        "false_pairs_observed": one.observed,
+        "plan": price,
+        "strangers": _by_distance(found.strangers),
+        "different": None if found.different is None else _by_distance(found.different),
+        "duplicates": {name: _by_distance(each) for name, each in found.duplicates.items()},
+    }
+
+
+def _by_distance(found: Distances) -> dict[str, Any]:
+    return {"pairs": found.within(len(found.counts)).total, "no_fingerprint": found.missed, "by_distance": found.counts.tolist()}
+
+
+def calibrate(
+    source: Any = None,
+    *,
+    text: str | bool | None = None,
+    pairs: Any = None,
+    id: str | None = None,  # noqa: A002 (as in fpstore.dedup)
+    settings: Iterable[str | Fingerprinter[str]] = SETTINGS,
+    changes: Iterable[str] | None = None,
+    documents: int | None = None,
+    recall: float | None = None,
+    false_pairs: float | None = None,
+    sample: int = SAMPLE,
+    copies: int = COPIES,
+    resemblance: float = BOUND,
+    seed: int = 0,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Calibration:
+    """Measure which fingerprint and which radius find the near-duplicates of a corpus.
+
+    A random sample of the documents is taken. Copies of some are changed in known ways: near-duplicates. All other pairs of the
+    sample are strangers, unless they resemble each other. For each setting, the distances of both are counted.
+
+    Parameters
+    ----------
+    source : path, paths, or table, optional
+        As for :func:`fpstore.dedup`. May be left out if the pairs hold texts.
+    text : str or True, optional
+        The column of the texts; True if each file is a text.
+    pairs : path or table, optional
+        Pairs with labels, instead of changed copies. With `id` its columns are ``a``, ``b`` (ids of documents) and ``label``;
+        without, ``text_a``, ``text_b`` and ``label``. The label is 1 for near-duplicates, 0 for others.
+    id : str, optional
+        The column of the ids that the pairs name. Files that are texts have their paths as ids.
+    settings : iterable of str or Fingerprinter
+        Parameters of `SimHash`, such as ``"shingle=words,size=2"``, or fingerprinters of texts.
+    changes : iterable of str, optional
+        Kinds of changes with amounts, such as ``"words=2"`` or ``"typos=0.01"``.
+    documents : int, optional
+        The number of documents for which to choose; by default those of the corpus.
+    recall : float, optional
+        The share of near-duplicates to find: then the fewest false pairs are best.
+    false_pairs : float, optional
+        The most pairs of strangers within the radius. By default one for each hundred documents, if no recall is wanted.
+    sample : int
+        The most documents that are looked at, 2 to 10,000. All their pairs are compared: 1,500 have 1.1 million.
+    copies : int
+        The most copies for each kind of change.
+    resemblance : float
+        Documents with this share of shingles in common, or more, are not strangers.
+    seed : int
+        The same seed gives the same sample and the same copies, on every machine.
+    threads : int, optional
+        By default one per processor. The result does not depend on it.
+    progress : callable, optional
+        Called as ``progress(phase, done, total)``.
+
+    Returns
+    -------
+    Calibration
+
+    Raises
+    ------
+    InputError
+        There are fewer than two documents with text, no stranger, no near-duplicate, or an argument is wrong.
+    StorageError
+        A file cannot be read.
+
+    Notes
+    -----
+    Resemblance is that of A. Broder, *On the resemblance and containment of documents*, SEQUENCES 1997. Intervals are those of
+    E. B. Wilson, JASA 22 (1927), which take the pairs for independent; those of strangers are not quite.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from fpstore.calibration import calibrate
+    >>> texts = [" ".join(f"word{i * j % 97}" for j in range(80)) for i in range(1, 40)]
+    >>> found = calibrate(pa.table({"text": texts}), text="text", settings=["size=1", "size=2"], changes=["words=1"], threads=1)
+    >>> best = found.suggestions[0]
+    >>> best.measured.setting.name
+    'size=1'
+    >>> best.recall.total
+    39
+    """
+    amounts = Amounts(sample, copies, resemblance, seed).checked()
+    check_progress(progress)
+    if documents is not None:
+        check_whole(documents, 2, 2**64, "documents")
+    wish = Wish(0 if documents is None else documents, recall, false_pairs).checked()
+    made = [_setting(one) for one in settings]
+    if pairs is not None and changes is not None:
+        raise InputError("changes are made in copies of documents: leave them out with pairs, or leave out the pairs")
+    corpus = None if source is None else open_corpus(source, texts=text is True)
+    columns = None if corpus is None else chosen_columns(Chosen(id=id), text, None)
+    resources = Resources(0, parse_threads(threads), progress)
+    if pairs is not None:
+        facts, evidence = from_pairs(open_corpus(pairs, texts=False), corpus, columns, amounts)
+    elif corpus is not None and columns is not None:
+        ways = CHANGES if changes is None else [*map(parse_change, changes)]
+        facts, evidence = from_corpus(corpus, columns, ways, amounts, resources)
+    else:
+        raise InputError("there is nothing to measure: give a corpus, or pairs with labels")
+    return calibrated(facts, evidence, made, wish, resources)
+
+
+def _setting(one: object) -> Setting:
+    if isinstance(one, str):
+        return parse_setting(one)
+    if isinstance(one, Fingerprinter):
+        return Setting(f"{one.name} {', '.join(f'{key}={value}' for key, value in one.parameters.items())}".strip(), one)
+    raise InputError(f"a setting is a str such as 'shingle=words,size=2', or a fingerprinter of texts: got {show(one)}", got=one)
+
+
+def from_corpus(
+    corpus: Corpus, columns: Chosen, changes: Sequence[Change], amounts: Amounts, resources: Resources
+) -> tuple[Facts, Evidence]:
+    """Return what a sample of a corpus tells, with copies that are changed."""
+    found = sample_of(corpus, columns.text, amounts.sample, amounts.seed, resources.progress)
+    facts = Facts(found.documents, found.empty, found.shortened)
+    return facts, evidence_of_changes(found, changes, amounts.copies, amounts.seed, amounts.resemblance, resources)
+
+
+def from_pairs(pairs: Corpus, corpus: Corpus | None, columns: Chosen | None, amounts: Amounts) -> tuple[Facts, Evidence]:
+    """Return what pairs with labels tell: of texts, or of ids of the documents of a corpus."""
+    if corpus is None or columns is None:
+        found = labelled_texts(pairs)
+    elif columns.id is None:
+        raise InputError("pairs of ids need the column of the ids of the documents (id=, --id-field)")
+    else:
+        found = labelled_ids(pairs, corpus, columns)
+    return Facts(found.documents, found.empty, found.shortened), evidence_of_labels(found, amounts.resemblance)
+
+
+def calibrated(facts: Facts, evidence: Evidence, settings: list[Setting], wish: Wish, resources: Resources) -> Calibration:
+    """Return the calibration of some settings."""
+    if not settings:
+        raise InputError("no setting is given: leave them out to compare the usual ones")
+    found = []
+    for number, setting in enumerate(settings):
+        resources.report("measuring", number, len(settings))
+        found.append(measured(evidence, setting, resources.threads))
+    if not wish.documents:
+        wish = wish._replace(documents=max(facts.documents, 2))
+    return Calibration(facts, wish, evidence, suggestions(found, wish))

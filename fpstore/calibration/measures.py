@@ -1,0 +1,201 @@
+"""How far apart the fingerprints of near-duplicates and of strangers are, for each setting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fpstore.aliases import Words
+from fpstore.cached import cached_property
+from fpstore.calibration.draws import Draws
+from fpstore.calibration.perturbations import Change, Material
+from fpstore.calibration.rates import Rate, Tail
+from fpstore.calibration.resemblance import resembling_pairs
+from fpstore.calibration.rows import Counts, Places, all_distances, distances
+from fpstore.calibration.samples import LabelledPairs, Sample
+from fpstore.calibration.settings import Setting
+from fpstore.errors import InputError
+from fpstore.hashing.base import Flags
+from fpstore.resources import Resources
+from fpstore.width import Width
+
+LABELLED = "labelled"
+BOUND = 0.5
+
+
+class Evidence(NamedTuple):
+    """What the settings are measured on.
+
+    Attributes
+    ----------
+    texts : list of str
+        Documents, then copies of some.
+    documents : int
+        How many there are of the first: their pairs are strangers, unless they resemble each other.
+    duplicates : dict
+        For each way in which near-duplicates were made, the places of both texts: ndarray of intp, shape (2, pairs).
+    different : ndarray of intp, shape (2, pairs), optional
+        Pairs of which somebody said that they are no near-duplicates.
+    resembling : ndarray of intp, shape (2, pairs)
+        Pairs of documents that are not counted as strangers.
+    """
+
+    texts: list[str]
+    documents: int
+    duplicates: dict[str, Places]
+    different: Places | None
+    resembling: Places
+
+
+class Distances(NamedTuple):
+    """Pairs by the distance of their fingerprints.
+
+    Attributes
+    ----------
+    counts : ndarray of int64, shape (width + 1,)
+    missed : int
+        Pairs of which a text has no fingerprint.
+    """
+
+    counts: Counts
+    missed: int = 0
+
+    def within(self, radius: int) -> Rate:
+        """Return the share of pairs within a radius; a pair without a distance is not."""
+        return Rate(int(self.counts[: radius + 1].sum()), int(self.counts.sum()) + self.missed)
+
+
+class Measured:
+    """The distances of a setting.
+
+    Parameters
+    ----------
+    setting : Setting
+    duplicates : dict of Distances
+        For each way in which near-duplicates were made.
+    strangers : Distances
+        Of pairs of documents that do not resemble each other.
+    different : Distances, optional
+        Of pairs with the label 0.
+    """
+
+    def __init__(
+        self, setting: Setting, duplicates: dict[str, Distances], strangers: Distances, different: Distances | None
+    ) -> None:
+        self.setting, self.duplicates, self.strangers, self.different = setting, duplicates, strangers, different
+        self.width = setting.fingerprinter.width
+
+    @cached_property
+    def all_duplicates(self) -> Distances:
+        """Those of all near-duplicates."""
+        each = self.duplicates.values()
+        return Distances(np.sum([one.counts for one in each], axis=0), sum(one.missed for one in each))
+
+    @cached_property
+    def tail(self) -> Tail:
+        """The share of strangers within small radii."""
+        return Tail(self.strangers.counts)
+
+    def recall(self, radius: int) -> Rate:
+        """Return the share of all near-duplicates that a radius finds."""
+        return self.all_duplicates.within(radius)
+
+
+def evidence_of_changes(
+    sample: Sample, changes: Sequence[Change], copies: int, seed: int, bound: float, resources: Resources
+) -> Evidence:
+    """Return a sample of documents with copies that are changed in several ways.
+
+    Parameters
+    ----------
+    sample : Sample
+        At least two texts.
+    changes : sequence of Change
+    copies : int
+        The most copies of each kind: each of another document.
+    seed : int
+    bound : float
+        Documents whose resemblance is this or more are not strangers.
+    resources : Resources
+        Progress.
+
+    Raises
+    ------
+    InputError
+        There are fewer than two documents, or none can be changed.
+    """
+    if len(sample.texts) < 2:
+        raise InputError(
+            f"a calibration compares documents with each other: at least 2 with text are needed, got {len(sample.texts)}",
+            got=len(sample.texts),
+        )
+    material = Material(sample.texts)
+    texts, duplicates = list(sample.texts), dict[str, Places]()
+    keys = Draws(seed, "order")
+    order = [place for _, place in sorted((keys.word(), place) for place in range(len(sample.texts)))]
+    for number, change in enumerate(changes):
+        places, others = list[int](), list[str]()
+        for place in order:
+            copy = change.copy(material, place, seed) if len(places) < copies else None
+            if copy is not None:
+                places.append(place)
+                others.append(copy)
+        if places:
+            duplicates[change.name] = np.array([places, range(len(texts), len(texts) + len(others))], np.intp)
+            texts += others
+        resources.report("changing", number + 1, len(changes))
+    if not duplicates:
+        raise InputError("no document of the sample can be changed in any of these ways: they are too short, or have no numbers")
+    return Evidence(texts, len(sample.texts), duplicates, None, resembling_pairs(sample.texts, bound))
+
+
+def evidence_of_labels(found: LabelledPairs, bound: float) -> Evidence:
+    """Return the evidence of pairs with labels: strangers are all other pairs of their texts that do not resemble each other."""
+    labelled = {True: list[tuple[int, int]](), False: list[tuple[int, int]]()}
+    for a, b, duplicate in found.pairs:
+        labelled[duplicate].append((a, b))
+    same, different = (np.array(labelled[duplicate], np.intp).reshape(-1, 2).T for duplicate in (True, False))
+    ordered = np.sort(same, axis=0)
+    left_out = np.concatenate([ordered[:, ordered[0] != ordered[1]], resembling_pairs(found.texts, bound)], axis=1)
+    distinct = np.unique(left_out, axis=1)
+    return Evidence(found.texts, len(found.texts), {LABELLED: same}, different, distinct)
+
+
+def measured(evidence: Evidence, setting: Setting, threads: int) -> Measured:
+    """Return the distances of a setting.
+
+    Raises
+    ------
+    InputError
+        No two documents with fingerprints are strangers.
+    """
+    maker = setting.fingerprinter
+    width = maker.width
+    rows, known = _rows(evidence.texts, setting, threads)
+
+    def between(pairs: Places) -> Distances:
+        both = known[pairs[0]] & known[pairs[1]]
+        first, second = pairs[:, both]
+        counts = np.bincount(distances(rows[first], rows[second]), minlength=width + 1)
+        return Distances(counts, int(len(both) - both.sum()))
+
+    of_documents = np.flatnonzero(known[: evidence.documents])
+    strangers = all_distances(rows[of_documents], width) - between(evidence.resembling).counts
+    if not strangers.any():
+        raise InputError(
+            f"{setting.name}: all documents with fingerprints resemble each other, so nothing tells how near strangers are: "
+            "take a larger sample, or other documents"
+        )
+    different = None if evidence.different is None else between(evidence.different)
+    return Measured(
+        setting, {name: between(pairs) for name, pairs in evidence.duplicates.items()}, Distances(strangers), different
+    )
+
+
+def _rows(texts: list[str], setting: Setting, threads: int) -> tuple[Words, Flags]:
+    """Return the fingerprints of some texts as rows, and which texts have one."""
+    found, known = setting.fingerprinter.fingerprints(texts, empty="mask", threads=threads)
+    width = Width(setting.fingerprinter.width)
+    return (width.from_bytes(found) if width.words > 1 else found.astype(np.uint64)), known

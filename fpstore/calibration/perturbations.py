@@ -1,0 +1,280 @@
+"""Near-duplicates made from texts: typing errors, other words, other sentences, other numbers, boilerplate, and lost ends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from fpstore.calibration.draws import Draws
+from fpstore.calibration.spans import Span, is_unspaced, sentences, words
+from fpstore.errors import InputError, show
+
+MOST_CHANGED = 4  # one in so many words or sentences of a text may be changed: else the copy would be another text
+_POOL_WORDS, _POOL_TEXTS, _POOL_CHARS = 4096, 256, 1 << 14  # of a text, for the pool
+_ALPHABET = "abcdefghijklmnopqrstuvwxyz"
+_MONTHS = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
+_HAN_DIGITS = "\u4e00\u4e8c\u4e09\u56db\u4e94\u516d\u4e03\u516b\u4e5d"
+_NUMBER = re.compile(
+    r"(?P<date>(?<!\d)\d{4}(?P<mark>[-/.])\d{2}(?P=mark)\d{2}(?!\d))|(?P<digits>[0-9]+)"
+    rf"|\b(?P<month>{'|'.join(_MONTHS)})\b"
+    rf"|(?P<han>[{_HAN_DIGITS}\u3007\u5341\u767e\u5343\u842c\u4e07]++)(?=[\u5e74\u6708\u65e5\u53f7\u865f\u4eba\u91cc])"
+)
+_PUNCTUATION = re.compile(r"[^\w\s]")
+_OTHER_PUNCTUATION = (",", ";", ":", "-", "\u2014", "\u3001", "\uff0c", "\uff1b", "")
+_SPACES = re.compile(r"\s+")
+_OTHER_SPACES = (" ", "  ", "\n", "\t", "\u00a0")
+
+
+class Material:
+    """What changes take from the other texts of a corpus: words, characters, beginnings and ends.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        A sample of the corpus.
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.texts = texts
+        self.words = sorted({word for text in texts[:_POOL_TEXTS] for word in _some_words(text[:_POOL_CHARS])})
+        letters = {char for word in self.words for char in word if char.isalpha()}
+        self.unspaced = sorted(filter(is_unspaced, letters))
+        self.spaced = sorted(letters - set(self.unspaced)) or list(_ALPHABET)
+
+
+def _some_words(text: str) -> set[str]:
+    return {text[a:b] for a, b in words(text)[:_POOL_WORDS]}
+
+
+class _Case(NamedTuple):
+    """A text to change, how much, with which random numbers and which other texts; and the place of the text among those."""
+
+    text: str
+    amount: float
+    draws: Draws
+    material: Material
+    place: int
+
+    def count(self, of: int) -> int:
+        """Return how many of some things change: the amount, or a share, but at least one; 0 if that would be too many."""
+        if self.amount >= 1:
+            return int(self.amount) if self.amount * MOST_CHANGED <= of else 0
+        return max(1, round(self.amount * of)) if of else 0
+
+    def chosen(self, spans: Sequence[Span], count: int) -> list[Span]:
+        """Return some of the places in the text."""
+        return [spans[place] for place in self.draws.places(len(spans), count)]
+
+
+def _spliced(text: str, pieces: Iterable[tuple[Span, str]]) -> str:
+    """Return a text with other pieces at some places, which are ascending."""
+    out, done = [], 0
+    for (a, b), piece in pieces:
+        out += [text[done:a], piece]
+        done = b
+    return "".join([*out, text[done:]])
+
+
+def _typos(case: _Case) -> str:
+    """Substitute, swap or drop characters."""
+    chars = list(case.text)
+    places = [place for place, char in enumerate(chars) if char.isalnum()]
+    for chosen in case.draws.places(len(places), case.count(len(places))):
+        place = places[chosen]
+        kind, after = case.draws.below(3), place + 1
+        if kind == 0:
+            chars[place] = ""
+        elif kind == 1 and after < len(chars) and chars[after].isalnum() and chars[after] != chars[place]:
+            chars[place], chars[after] = chars[after], chars[place]
+        else:
+            letters = case.material.unspaced if is_unspaced(case.text[place]) else case.material.spaced
+            chars[place] = case.draws.pick_other(letters, chars[place]) or "x"
+    return "".join(chars)
+
+
+def _words(case: _Case) -> str:
+    """Put other words of the corpus in the place of words."""
+    spans = words(case.text)
+    chosen = case.chosen(spans, case.count(len(spans)))
+    return _spliced(case.text, [(span, _other_word(case, case.text[slice(*span)])) for span in chosen])
+
+
+def _other_word(case: _Case, word: str) -> str:
+    found = case.draws.pick_other(case.material.words, word)
+    return word[::-1] if found is None else found
+
+
+def _drop(case: _Case) -> str:
+    """Leave out sentences."""
+    spans = sentences(case.text)
+    return _spliced(case.text, [(span, "") for span in case.chosen(spans, case.count(len(spans)))])
+
+
+def _swap(case: _Case) -> str:
+    """Exchange sentences with the ones that follow them."""
+    spans = sentences(case.text)
+    pairs = [(spans[i], spans[i + 1]) for i in range(0, len(spans) - 1, 2)]
+    pieces = []
+    for place in case.draws.places(len(pairs), case.count(len(pairs))):
+        first, second = pairs[place]
+        pieces += [(first, case.text[slice(*second)]), (second, case.text[slice(*first)])]
+    return _spliced(case.text, pieces)
+
+
+def _repeat(case: _Case) -> str:
+    """Repeat sentences."""
+    spans = sentences(case.text)
+    return _spliced(case.text, [((b, b), case.text[a:b]) for a, b in case.chosen(spans, case.count(len(spans)))])
+
+
+def _numbers(case: _Case) -> str:
+    """Put other numbers of as many digits, other dates and other months in the place of numbers."""
+    found = list(_NUMBER.finditer(case.text))
+    share = min(case.amount, 1.0)
+    places = case.draws.places(len(found), max(1, round(share * len(found))) if found else 0)
+    return _spliced(case.text, [(found[place].span(), _other_number(found[place], case.draws)) for place in places])
+
+
+def _other_number(match: re.Match[str], draws: Draws) -> str:
+    old = match[0]
+    if match["date"]:
+        mark, year = match["mark"], 1900 + draws.below(150)
+        return f"{year}{mark}{1 + draws.below(12):02}{mark}{1 + draws.below(28):02}"
+    if match["month"]:
+        return draws.pick_other(_MONTHS, old) or old
+    digits = _HAN_DIGITS if match["han"] else "123456789"
+    # The first digit differs, and is not zero.
+    return (draws.pick_other(digits, old[0]) or digits[0]) + "".join(draws.pick(digits) for _ in old[1:])
+
+
+def _boilerplate(case: _Case) -> str:
+    """Put the beginning of another text before the text, and the end of one behind it."""
+    others = len(case.material.texts) - 1
+    length = max(1, round(case.amount * len(case.text) / 2))
+    if others < 1:
+        return case.text
+    head, foot = (case.material.texts[(case.place + 1 + case.draws.below(others)) % (others + 1)] for _ in range(2))
+    return f"{head[:length]}\n{case.text}\n{foot[-length:]}"
+
+
+def _truncate(case: _Case) -> str:
+    """Leave out the end."""
+    return case.text[: len(case.text) - round(min(case.amount, 1.0) * len(case.text))]
+
+
+def _case(case: _Case) -> str:
+    """Write words in capitals, or without them."""
+    spans = [(a, b) for a, b in words(case.text) if case.text[a:b].swapcase() != case.text[a:b]]
+    pieces = []
+    for a, b in case.chosen(spans, case.count(len(spans))):
+        word = case.text[a:b]
+        pieces.append(((a, b), word.upper() if word != word.upper() else word.lower()))
+    return _spliced(case.text, pieces)
+
+
+def _punctuation(case: _Case) -> str:
+    """Put other punctuation in the place of some, or none."""
+    spans = [match.span() for match in _PUNCTUATION.finditer(case.text)]
+    chosen = case.chosen(spans, case.count(len(spans)))
+    return _spliced(case.text, [((a, b), case.draws.pick_other(_OTHER_PUNCTUATION, case.text[a:b]) or "") for a, b in chosen])
+
+
+def _spaces(case: _Case) -> str:
+    """Put other white space in the place of some."""
+    spans = [match.span() for match in _SPACES.finditer(case.text)]
+    chosen = case.chosen(spans, case.count(len(spans)))
+    return _spliced(case.text, [((a, b), case.draws.pick_other(_OTHER_SPACES, case.text[a:b]) or " ") for a, b in chosen])
+
+
+_KINDS: dict[str, Callable[[_Case], str]] = {
+    "typos": _typos,
+    "words": _words,
+    "drop": _drop,
+    "swap": _swap,
+    "repeat": _repeat,
+    "numbers": _numbers,
+    "boilerplate": _boilerplate,
+    "truncate": _truncate,
+    "case": _case,
+    "punctuation": _punctuation,
+    "spaces": _spaces,
+}
+KINDS = tuple(_KINDS)
+_SHARES = {"numbers", "boilerplate", "truncate"}  # an amount of 1 is all of the text, not one thing
+
+
+class Change(NamedTuple):
+    """A way to make a near-duplicate.
+
+    Attributes
+    ----------
+    kind : str
+        One of :data:`KINDS`.
+    amount : float
+        From 1 on, the number of words, sentences or characters that change; below 1, their share. For ``numbers``,
+        ``boilerplate`` and ``truncate`` always a share: of the numbers, of the length of the text.
+    """
+
+    kind: str
+    amount: float
+
+    @property
+    def name(self) -> str:
+        """The kind and the amount, for people."""
+        share = self.amount < 1 or self.kind in _SHARES
+        return f"{self.kind} {100 * self.amount:.3g}%" if share else f"{self.kind} {int(self.amount)}"
+
+    def copy(self, material: Material, place: int, seed: int = 0) -> str | None:
+        """Return a changed copy of a text.
+
+        Parameters
+        ----------
+        material : Material
+            The texts, of which others give words and boilerplate.
+        place : int
+            The place of the text among them.
+        seed : int
+            The same seed gives the same copy on every machine.
+
+        Returns
+        -------
+        str or None
+            None if the text cannot be changed in this way: it has no numbers, or too few words or sentences. At most one in
+            :data:`MOST_CHANGED` is changed, unless a share says so.
+        """
+        text = material.texts[place]
+        made = _KINDS[self.kind](_Case(text, self.amount, Draws(seed, self.kind, str(self.amount), place), material, place))
+        return made if made != text and not made.isspace() and made else None
+
+
+def parse_change(text: str) -> Change:
+    """Return a change given as ``words=2`` or ``typos=0.01``; InputError says what is wrong."""
+    kind, _, given = text.partition("=")
+    if kind not in _KINDS:
+        raise InputError(
+            f"a change is one of {', '.join(KINDS)} with an amount, as words=2 or typos=0.01: got {show(text)}", got=text
+        )
+    try:
+        amount = float(given) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", given) else 0.0
+    except ValueError:
+        amount = 0.0
+    if kind in _SHARES and not 0 < amount <= 1:
+        raise InputError(f"{kind} takes a share above 0 and up to 1, as {kind}=0.1: got {show(text)}", got=text)
+    if not amount or (amount > 1 and amount != int(amount)):
+        raise InputError(
+            f"{kind} takes a whole number, or a share below 1, as {kind}=2 or {kind}=0.01: got {show(text)}", got=text
+        )
+    return Change(kind, amount)
+
+
+#: The changes of a calibration that names none.
+CHANGES = tuple(
+    map(
+        parse_change,
+        ("typos=0.01", "typos=0.03", "words=1", "words=2", "words=5", "drop=1", "swap=1", "repeat=1", "numbers=1",
+         "boilerplate=0.1", "truncate=0.1", "case=0.1", "punctuation=0.2", "spaces=0.1"),
+    )
+)  # fmt: skip

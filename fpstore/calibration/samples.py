@@ -1,0 +1,162 @@
+"""The texts that a calibration looks at: a random sample of a corpus, or pairs with labels."""
+
+from __future__ import annotations
+
+from itertools import compress
+from typing import NamedTuple
+
+import numpy as np
+
+from fpstore.aliases import Progress
+from fpstore.arguments import printable
+from fpstore.calibration.draws import Draws
+from fpstore.errors import InputError
+from fpstore.io.corpus import Chosen, Corpus, Part
+from fpstore.string_column import StringColumn
+
+LONGEST = 1 << 18  # characters of a text that are looked at
+TEXT_COLUMNS, ID_COLUMNS, LABEL = ("text_a", "text_b"), ("a", "b"), "label"
+
+
+class Sample(NamedTuple):
+    """Some texts of a corpus, in the order of the corpus.
+
+    Attributes
+    ----------
+    texts : list of str
+    documents : int
+        The texts of the corpus that are not empty.
+    empty : int
+        Those that are null, or of white space only.
+    shortened : int
+        Texts of the sample that are longer than 262,144 characters, of which only the beginning is looked at.
+    """
+
+    texts: list[str]
+    documents: int
+    empty: int
+    shortened: int
+
+
+class LabelledPairs(NamedTuple):
+    """Pairs of texts of which somebody said whether they are near-duplicates.
+
+    Attributes
+    ----------
+    texts : list of str
+    pairs : list of (int, int, bool)
+        The places of both texts, and whether they are near-duplicates.
+    documents : int
+        The texts of the corpus with ids, or those of the pairs.
+    empty, shortened : int
+        As in `Sample`, of the texts of the pairs.
+    """
+
+    texts: list[str]
+    pairs: list[tuple[int, int, bool]]
+    documents: int
+    empty: int
+    shortened: int
+
+
+def sample_of(corpus: Corpus, field: str | None, size: int, seed: int, progress: Progress | None = None) -> Sample:
+    """Return a random sample of the texts of a corpus, which is read once.
+
+    Parameters
+    ----------
+    corpus : Corpus
+    field : str, optional
+        The column of the texts; None for a corpus of files.
+    size : int
+        The most texts in the sample.
+    seed : int
+        The same seed gives the same sample of the same corpus.
+    progress : callable, optional
+
+    Notes
+    -----
+    Algorithm R: J. Vitter, *Random sampling with a reservoir*, ACM TOMS 11 (1985).
+    """
+    draws, held = Draws(seed, "sample"), list[tuple[int, str]]()
+    documents = empty = rows = 0
+    for part in corpus.parts(Chosen(text=field or "text")):
+        rows += len(part.known)
+        empty += len(part.known) - int(part.known.sum())
+        for text in part.texts or ():
+            if not text or text.isspace():
+                empty += 1
+                continue
+            place = documents if documents < size else draws.below(documents + 1)
+            if place < size:
+                held[place : place + 1] = [(documents, text)]
+            documents += 1
+        if progress is not None:
+            progress("reading", rows, None)
+    texts = [text for _, text in sorted(held)]
+    return Sample([text[:LONGEST] for text in texts], documents, empty, sum(len(text) > LONGEST for text in texts))
+
+
+def labelled_texts(pairs: Corpus) -> LabelledPairs:
+    """Return the pairs of a file with the columns ``text_a``, ``text_b`` and ``label``: 1 for near-duplicates, 0 for others."""
+    labels, sides = _labelled(pairs, TEXT_COLUMNS, ids=False)
+    places: dict[str, int] = {}
+    found = [
+        (places.setdefault(a, len(places)), places.setdefault(b, len(places)), d) for a, b, d in zip(*sides, labels, strict=True)
+    ]
+    return _checked(list(places), found, len(places), pairs)
+
+
+def labelled_ids(pairs: Corpus, corpus: Corpus, chosen: Chosen) -> LabelledPairs:
+    """Return the pairs of a file with the columns ``a``, ``b`` and ``label``, where a and b are ids of documents of a corpus."""
+    labels, (firsts, seconds) = _labelled(pairs, ID_COLUMNS, ids=True)
+    wanted = dict.fromkeys([*firsts, *seconds])
+    texts: dict[str, str] = {}
+    documents = 0
+    for part in corpus.parts(chosen):
+        assert part.texts is not None
+        documents += sum(bool(text.strip()) for text in part.texts)
+        texts |= {name: text for name, text in zip(_ids(part), part.texts, strict=True) if name in wanted}
+    missing = next((name for name in wanted if name not in texts), None)
+    if missing is not None:
+        raise InputError(f"{_name(pairs)}: no document of the corpus has the id {missing!r:.80}", got=missing)
+    places = {name: place for place, name in enumerate(texts)}
+    found = [(places[a], places[b], duplicate) for a, b, duplicate in zip(firsts, seconds, labels, strict=True)]
+    return _checked(list(texts.values()), found, documents, pairs)
+
+
+def _labelled(pairs: Corpus, columns: tuple[str, str], *, ids: bool) -> tuple[list[bool], list[list[str]]]:
+    """Return the labels and both sides of the pairs that have all three."""
+    sides, known, labels = [], [], list[float]()
+    for column in columns:
+        chosen = Chosen(id=column, score=LABEL) if ids else Chosen(text=column, score=LABEL)
+        parts = list(pairs.parts(chosen))
+        flags = np.concatenate([np.empty(0, bool), *(part.known for part in parts)])
+        values = iter([value for part in parts for value in (_ids(part) if ids else part.texts or ())])
+        scores = iter([score for part in parts for score in (part.scores.tolist() if part.scores is not None else ())])
+        rows = [(next(values), next(scores)) if flag else ("", -np.inf) for flag in flags]
+        sides.append([value for value, _ in rows])
+        labels = [score for _, score in rows]
+        known.append(flags)
+    both = known[0] & known[1] & np.isfinite(labels) if labels else np.empty(0, bool)
+    kept = list(compress(labels, both))
+    wrong = next((label for label in kept if label not in (0, 1)), None)
+    if wrong is not None:
+        raise InputError(f"{_name(pairs)}: the label must be 1 for near-duplicates and 0 for others, got {wrong:g}", got=wrong)
+    return [label == 1 for label in kept], [list(compress(side, both)) for side in sides]
+
+
+def _ids(part: Part) -> list[str]:
+    ids = part.ids
+    assert ids is not None
+    return ids.texts() if isinstance(ids, StringColumn) else list(map(str, np.asarray(ids).tolist()))
+
+
+def _checked(texts: list[str], pairs: list[tuple[int, int, bool]], documents: int, source: Corpus) -> LabelledPairs:
+    if not any(duplicate for _, _, duplicate in pairs):
+        raise InputError(f"{_name(source)}: no pair has the label 1: nothing tells which fingerprints find near-duplicates")
+    empty = sum(not text.strip() for text in texts)
+    return LabelledPairs([text[:LONGEST] for text in texts], pairs, documents, empty, sum(len(t) > LONGEST for t in texts))
+
+
+def _name(corpus: Corpus) -> str:
+    return ", ".join(map(printable, corpus.names[:3]))

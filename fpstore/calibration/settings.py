@@ -1,0 +1,73 @@
+"""The settings of fingerprinters that are compared: rows of data."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from typing import Any, NamedTuple
+
+from fpstore.errors import InputError, show
+from fpstore.hashing import Fingerprinter, SimHash
+
+#: The settings of a calibration that names none.
+SETTINGS = (
+    "shingle=words,size=1",
+    "shingle=words,size=2",
+    "shingle=words,size=3",
+    "shingle=words,size=1,weighting=set",
+    "shingle=chars,size=2",
+    "shingle=chars,size=3",
+    "shingle=chars,size=4",
+    "shingle=chars,size=5",
+    "shingle=chars,size=7",
+    "shingle=chars,size=4,weighting=set",
+)
+
+
+class Setting(NamedTuple):
+    """A fingerprinter of texts, and its name.
+
+    Attributes
+    ----------
+    name : str
+    fingerprinter : Fingerprinter of str
+    """
+
+    name: str
+    fingerprinter: Fingerprinter[str]
+
+
+def parse_setting(text: str) -> Setting:
+    """Return the setting of `SimHash` that is given as ``shingle=words,size=2``.
+
+    Parameters
+    ----------
+    text : str
+        Parameters of `SimHash` with values, separated by commas; all others have their defaults. A value is a JSON value where it
+        can be read as one, and a string where it cannot.
+
+    Raises
+    ------
+    InputError
+        A parameter is not known, is given twice, or has a value that `SimHash` refuses.
+    """
+    known = list(inspect.signature(SimHash).parameters)
+    given: dict[str, Any] = {}
+    for part in text.split(","):
+        name, equals, value = part.strip().partition("=")
+        if not equals or name not in known:
+            raise InputError(
+                f"a setting is a list such as shingle=words,size=2, of the parameters {', '.join(known)}: got {show(text)}",
+                got=text,
+            )
+        if name in given:
+            raise InputError(f"the setting {show(text)} has {name} twice", got=text)
+        given[name] = _value(value)
+    return Setting(text, SimHash(**given))
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

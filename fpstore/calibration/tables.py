@@ -1,0 +1,109 @@
+"""The figures of a calibration as cells of tables, for the terminal and for the page."""
+
+from __future__ import annotations
+
+from fpstore.calibration.advice import Suggestion, false_pairs
+from fpstore.calibration.job import Calibration
+from fpstore.calibration.measures import Measured
+from fpstore.calibration.rates import Rate
+from fpstore.jobs.page_parts import few
+from fpstore.width import WORD_BITS
+
+SUMMARY = ("setting", "width", "radius", "recall", "95%", "false pairs", "design", "bytes/fp", "µs")
+_SHOWN_RADII = (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)  # at 64 bits
+EN_DASH = "\u2013"
+
+
+def radii_of(width: int) -> list[int]:
+    """Return the radii that tables show: at 64 bits 0 to 8 and some up to 24, at other widths in proportion."""
+    return sorted({round(radius * width / WORD_BITS) for radius in _SHOWN_RADII})
+
+
+def percent(rate: Rate) -> str:
+    """Return a share in percent, with as many digits as its cases allow."""
+    return f"{rate.value:.1%}" if rate.total else ""
+
+
+def interval(rate: Rate) -> str:
+    """Return the ends of the confidence interval."""
+    low, high = rate.interval
+    return f"{100 * low:.1f}{EN_DASH}{100 * high:.1f}%"
+
+
+def pairs_expected(number: float, observed: bool) -> str:
+    """Return an expected number of pairs; one that is extrapolated begins with a tilde."""
+    digits = f"{number:,.0f}" if number >= 10 else f"{number:.1g}"
+    return digits if observed else f"~{digits}"
+
+
+def summary_rows(found: Calibration) -> list[tuple[str, ...]]:
+    """Return a row for each setting."""
+    return [_summary(one) for one in found.suggestions]
+
+
+def _summary(one: Suggestion) -> tuple[str, ...]:
+    first = (one.measured.setting.name, str(one.measured.width))
+    if one.radius is None or one.plan is None:
+        return (*first, "none", *[""] * (len(SUMMARY) - 3))
+    return (
+        *first,
+        str(one.radius),
+        percent(one.recall),
+        interval(one.recall),
+        pairs_expected(one.false_pairs, one.observed),
+        one.plan.name,
+        f"{one.plan.bytes_per_fingerprint:.1f}",
+        few(one.plan.microseconds) if one.plan.microseconds >= 0.05 else "<0.1",
+    )
+
+
+def recall_table(one: Measured) -> tuple[list[str], list[list[str]]]:
+    """Return headings and rows: for each kind of near-duplicates, the share that each radius finds."""
+    radii = radii_of(one.width)
+    rows = [[name, *(f"{each.within(r).value:.0%}" for r in radii)] for name, each in one.duplicates.items()]
+    if len(rows) > 1:
+        rows.append(["all", *(f"{one.recall(r).value:.0%}" for r in radii)])
+    if one.different is not None and one.different.within(0).total:
+        rows.append(["labelled different", *(f"{one.different.within(r).value:.0%}" for r in radii)])
+    return ["kind", *map(str, radii)], rows
+
+
+def false_pairs_table(one: Measured, documents: int) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return headings and rows: for each radius, the recall, the share of strangers, and the false pairs expected."""
+    rows: list[tuple[str, ...]] = []
+    for radius in range(max(radii_of(one.width)) + 1):
+        recall, rate = one.recall(radius), one.strangers.within(radius)
+        expected = pairs_expected(false_pairs(one, radius, documents), one.tail.is_observed(radius))
+        rows.append((str(radius), percent(recall), interval(recall), f"{rate.value:.2g}", f"{rate.interval[1]:.2g}", expected))
+    return ("radius", "recall", "95%", "strangers within", "at most (95%)", "false pairs"), rows
+
+
+def facts_of(found: Calibration) -> list[tuple[str, str]]:
+    """Return what was looked at, as names and values."""
+    evidence, facts = found.evidence, found.facts
+    pairs = sum(each.shape[1] for each in evidence.duplicates.values())
+    strangers = evidence.documents * (evidence.documents - 1) // 2 - evidence.resembling.shape[1]
+    out = [
+        ("documents", f"{facts.documents:,}"),
+        ("looked at", f"{evidence.documents:,}"),
+        ("near-duplicates", f"{pairs:,} pairs"),
+        ("strangers", f"{strangers:,} pairs"),
+    ]
+    if evidence.resembling.shape[1]:
+        out.append(("too alike to be strangers", f"{evidence.resembling.shape[1]:,} pairs"))
+    if facts.empty:
+        out.append(("empty, left out", f"{facts.empty:,}"))
+    if facts.shortened:
+        out.append(("shortened", f"{facts.shortened:,}"))
+    return out
+
+
+def wanted(found: Calibration) -> str:
+    """Return what the suggestions are for, as the rest of a sentence."""
+    wish = found.wish
+    parts = [f"{wish.documents:,} documents"]
+    if wish.recall is not None:
+        parts.append(f"recall of {wish.recall:.3g} or more")
+    if wish.most_false is not None:
+        parts.append(f"at most {pairs_expected(wish.most_false, True)} false pairs")
+    return ", ".join(parts)

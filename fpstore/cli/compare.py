@@ -1,0 +1,121 @@
+"""``fpstore compare``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fpstore.arguments import check_path, printable
+from fpstore.cli import types
+from fpstore.cli.documents import Shingles, shingle_options, standard_input
+from fpstore.cli.options import json_option
+from fpstore.cli.output import print_json, print_table
+from fpstore.cli.verb import Verb
+from fpstore.errors import InputError, one_line
+
+if TYPE_CHECKING:
+    from fpstore.calibration.comparison import Comparison
+
+SHOWN, SHOWN_CHARACTERS = 20, 60
+COLUMNS = ("feature", "in A", "in B")
+
+
+@click.command(cls=Verb)
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@shingle_options
+@click.option(
+    "--limit", type=types.COUNT, default=SHOWN, show_default=True, metavar="N",
+    help="Most differing features that are shown; JSON has all by default.",
+)  # fmt: skip
+@json_option
+def compare(a: str, b: str, shingles: Shingles, limit: int, as_json: bool) -> None:
+    """Compare two texts: their fingerprints, the distance, and the features that pull them apart.
+
+    A and B are text files; one of them may be - for standard input. Features are the pieces of a text that make its fingerprint,
+    with their weights. Those whose weights differ most come first. The resemblance is the share of features that both texts have;
+    weighted, that of the weights.
+
+    $ fpstore compare draft.txt notes/one.txt
+    $ fpstore compare draft.txt notes/one.txt --shingle chars --shingle-size 5 --weighting set --limit 5
+    $ cat notes/two.txt | fpstore compare - draft.txt --json
+    """
+    from fpstore.calibration.comparison import Comparison
+
+    if a == b == "-":
+        raise click.UsageError("only one of A and B can be standard input")
+    maker = shingles.fingerprinter()
+    text_a, text_b = _read(a), _read(b)
+    for name, text in ((a, text_a), (b, text_b)):
+        if maker.is_empty(text):
+            raise InputError(f"{_named(name)}: {maker.lack('')}".replace("the text '' has", "the text has"), path=name)
+    found = Comparison(maker, text_a, text_b)
+    if as_json:
+        print_json(_record(found, None if _is_default() else limit))
+    else:
+        _print(found, a, b, limit)
+
+
+def _is_default() -> bool:
+    source = click.get_current_context().get_parameter_source("limit")
+    return source is click.core.ParameterSource.DEFAULT
+
+
+def _named(path: str) -> str:
+    return "standard input" if path == "-" else printable(path)
+
+
+def _read(path: str) -> str:
+    """Return a text: a file that --text would take."""
+    if path == "-":
+        return standard_input()
+    from fpstore.hashing import iter_documents
+
+    if check_path(path).is_dir():
+        raise InputError(f"{printable(path)}: is a folder; name a text file in it", path=path)
+    (document,) = iter_documents(Path(path))
+    return document.text
+
+
+def _record(found: Comparison, limit: int | None) -> dict[str, Any]:
+    digits = found.width // 4
+    return {
+        "fingerprint_a": f"{found.fingerprint_a:0{digits}x}",
+        "fingerprint_b": f"{found.fingerprint_b:0{digits}x}",
+        "width": found.width,
+        "distance": found.distance,
+        "features_a": len(found.features_a),
+        "features_b": len(found.features_b),
+        "shared": found.shared,
+        "resemblance": found.jaccard,
+        "weighted_resemblance": found.weighted_jaccard,
+        "differing": [{"feature": text, "weight_a": a, "weight_b": b} for text, a, b in found.differing[:limit]],
+    }
+
+
+def _print(found: Comparison, a: str, b: str, limit: int) -> None:
+    digits = found.width // 4
+    only = [sum(not (one.weight_b, one.weight_a)[side] for one in found.differing) for side in (0, 1)]
+    both = len(found.differing) - sum(only)
+    rows = [
+        (f"A, {_named(a)}", f"{found.fingerprint_a:0{digits}x}", f"{len(found.features_a):,} features, {only[0]:,} only in A"),
+        (f"B, {_named(b)}", f"{found.fingerprint_b:0{digits}x}", f"{len(found.features_b):,} features, {only[1]:,} only in B"),
+        ("distance", f"{found.distance}", f"of {found.width} bits"),
+        ("shared", f"{found.shared:,}", f"features, of which {both:,} have different weights"),
+        ("resemblance", f"{found.jaccard:.3f}", f"{found.weighted_jaccard:.3f} weighted"),
+    ]
+    print_table("Two texts", ("", "", ""), rows, left=(0, 2))
+    if not found.differing:
+        return
+    shown = [(_shown(one.text), f"{one.weight_a:g}", f"{one.weight_b:g}") for one in found.differing[:limit]]
+    print_table("\nFeatures whose weights differ most", COLUMNS, shown)
+    if len(found.differing) > limit:
+        click.echo(f"and {len(found.differing) - limit:,} more: --limit shows them.")
+
+
+def _shown(feature: str) -> str:
+    """Return a feature on one line, without the rest of a long one."""
+    line = one_line(feature)
+    return line if len(line) <= SHOWN_CHARACTERS else line[: SHOWN_CHARACTERS - 1] + "…"

@@ -1,0 +1,1 @@
+"""A calibration over real texts of several kinds, beside other simhashes; run as `python tools/calibration`."""

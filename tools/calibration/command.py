@@ -1,0 +1,128 @@
+"""Measures settings of fpstore and other simhashes on real texts of several kinds.
+
+    python tools/calibration                                   # all corpora
+    python tools/calibration short classical --sample 600      # some
+    python tools/calibration --folder packages --json          # keep the downloads; print JSON
+
+Downloads the packages that tools/calibration/corpora.py names, with apt-get and pip. Prints tables in Markdown: the recall of
+near-duplicates at equal shares of strangers. Between two radii, recall and share are interpolated, as on a ROC curve.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from calibration.baselines import PackageSimhash, TextDedupSimhash
+from calibration.corpora import CORPORA, texts_of
+from fpstore.calibration.draws import Draws
+from fpstore.calibration.measures import BOUND, Distances, Evidence, Measured, evidence_of_changes, measured
+from fpstore.calibration.perturbations import CHANGES
+from fpstore.calibration.samples import LONGEST, Sample
+from fpstore.calibration.settings import SETTINGS, Setting, parse_setting
+from fpstore.resources import Resources, parse_threads
+
+RATES = (1e-3, 1e-4, 1e-5)
+SHOWN_RATE = 1e-4
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(prog="tools/calibration", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("corpora", nargs="*", metavar="CORPUS", help=f"which of {', '.join(CORPORA)}; by default all")
+    parser.add_argument("--sample", type=int, default=1500, help="documents of each")
+    parser.add_argument("--copies", type=int, default=200, help="copies of each kind of change")
+    parser.add_argument("--setting", action="append", help="parameters of SimHash; by default those of fpstore calibrate")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--folder", type=Path, help="where downloads are kept; by default they are not")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args(arguments)
+    unknown = sorted(set(options.corpora) - set(CORPORA))
+    if unknown:
+        parser.error(f"no corpus {', '.join(unknown)}: there are {', '.join(CORPORA)}")
+    settings = [*map(parse_setting, options.setting or SETTINGS), *_baselines()]
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        found = {name: _corpus(name, folder.resolve(), settings, options) for name in options.corpora or CORPORA}
+    if options.json:
+        print(json.dumps(found, indent=1))
+    else:
+        _print(found)
+    return 0
+
+
+def _baselines() -> list[Setting]:
+    return [Setting(made.name, made) for made in (PackageSimhash(), TextDedupSimhash())]
+
+
+def _corpus(name: str, folder: Path, settings: Sequence[Setting], options: argparse.Namespace) -> dict[str, Any]:
+    """Return the figures of a corpus."""
+    texts = texts_of(name, folder)
+    places = Draws(options.seed, name).places(len(texts), options.sample)
+    sample = Sample([texts[place][:LONGEST] for place in places], len(texts), 0, 0)
+    resources = Resources(0, parse_threads(options.threads))
+    evidence = evidence_of_changes(sample, CHANGES, options.copies, options.seed, BOUND, resources)
+    lengths = sorted(map(len, sample.texts))
+    return {
+        "package": CORPORA[name].package,
+        "documents": len(texts),
+        "sample": len(sample.texts),
+        "median_characters": lengths[len(lengths) // 2],
+        "resembling_pairs": evidence.resembling.shape[1],
+        "settings": {setting.name: _figures(evidence, setting, resources.threads) for setting in settings},
+    }
+
+
+def _figures(evidence: Evidence, setting: Setting, threads: int) -> dict[str, Any]:
+    found = measured(evidence, setting, threads)
+    return {
+        "recall_at_rate": {f"{rate:g}": recall_at(found, found.all_duplicates, rate) for rate in RATES},
+        "by_kind": {kind: recall_at(found, each, SHOWN_RATE) for kind, each in found.duplicates.items()},
+        "recall_by_radius": [found.recall(radius).value for radius in range(found.width // 2 + 1)],
+        "strangers_by_radius": [found.strangers.within(radius).value for radius in range(found.width // 2 + 1)],
+    }
+
+
+def recall_at(found: Measured, duplicates: Distances, rate: float) -> float:
+    """Return the recall where a share of strangers is within the radius, interpolated between two radii."""
+    share = recall = 0.0
+    for radius in range(found.width + 1):
+        next_share, next_recall = found.strangers.within(radius).value, duplicates.within(radius).value
+        if next_share > rate:
+            return recall + (next_recall - recall) * (rate - share) / (next_share - share)
+        share, recall = next_share, next_recall
+    return recall
+
+
+def _print(found: dict[str, dict[str, Any]]) -> None:
+    names = list(found)
+    print("| corpus | package | documents | sample | median length |\n|---|---|---|---|---|")
+    for name, each in found.items():
+        cells = (name, f"`{each['package']}`", f"{each['documents']:,}", f"{each['sample']:,}", f"{each['median_characters']:,}")
+        print("|", " | ".join(cells), "|")
+    settings = list(found[names[0]]["settings"])
+    for rate in RATES:
+        print(f"\nRecall where a share of {rate:g} of strangers is within the radius:\n")
+        print("| setting |", " | ".join(names), "|\n|---|" + "---|" * len(names))
+        for setting in settings:
+            values = [found[name]["settings"][setting]["recall_at_rate"][f"{rate:g}"] for name in names]
+            print(f"| `{setting}` |", " | ".join(f"{value:.1%}" for value in values), "|")
+    print(f"\nBy kind of change, the mean over corpora, at {SHOWN_RATE:g}:\n")
+    kinds = [change.name for change in CHANGES]
+    print("| setting |", " | ".join(kinds), "|\n|---|" + "---|" * len(kinds))
+    for setting in settings:
+        print(f"| `{setting}` |", " | ".join(_mean(found, setting, kind) for kind in kinds), "|")
+
+
+def _mean(found: dict[str, dict[str, Any]], setting: str, kind: str) -> str:
+    """Return the mean of the corpora in which there are such changes."""
+    values = [
+        each["settings"][setting]["by_kind"][kind] for each in found.values() if kind in each["settings"][setting]["by_kind"]
+    ]
+    return f"{sum(values) / len(values):.0%}" if values else ""

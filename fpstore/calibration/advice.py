@@ -37,6 +37,8 @@ class Wish(NamedTuple):
 
     def checked(self) -> Wish:
         """Return the same; InputError for a value out of range."""
+        if self.documents == 1:
+            raise InputError("the number of documents must be 2 or more: one has no pair", got=self.documents)
         if self.recall is not None and not 0 < self.recall <= 1:
             raise InputError(f"the recall must be a share up to 1, such as 0.95, got {show(self.recall)}", got=self.recall)
         if self.false_pairs is not None and not 0 < self.false_pairs < float("inf"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ _NUMBER = re.compile(
     rf"|\b(?P<month>{'|'.join(_MONTHS)})\b"
     rf"|(?P<han>[{_HAN_DIGITS}\u3007\u5341\u767e\u5343\u842c\u4e07]++)(?=[\u5e74\u6708\u65e5\u53f7\u865f\u4eba\u91cc])"
 )
-_PUNCTUATION = re.compile(r"[^\w\s]")
+_NO_WORD = re.compile(r"[^\w\s]")
 _OTHER_PUNCTUATION = (",", ";", ":", "-", "\u2014", "\u3001", "\uff0c", "\uff1b", "")
 _SPACES = re.compile(r"\s+")
 _OTHER_SPACES = (" ", "  ", "\n", "\t", "\u00a0")
@@ -177,7 +178,8 @@ def _case(case: _Case) -> str:
 
 def _punctuation(case: _Case) -> str:
     """Put other punctuation in the place of some, or none."""
-    spans = [match.span() for match in _PUNCTUATION.finditer(case.text)]
+    # Vowel signs of many scripts are neither word characters nor punctuation.
+    spans = [match.span() for match in _NO_WORD.finditer(case.text) if unicodedata.category(match[0])[0] in "PS"]
     chosen = case.chosen(spans, case.count(len(spans)))
     return _spliced(case.text, [((a, b), case.draws.pick_other(_OTHER_PUNCTUATION, case.text[a:b]) or "") for a, b in chosen])
 
@@ -257,10 +259,7 @@ def parse_change(text: str) -> Change:
         raise InputError(
             f"a change is one of {', '.join(KINDS)} with an amount, as words=2 or typos=0.01: got {show(text)}", got=text
         )
-    try:
-        amount = float(given) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", given) else 0.0
-    except ValueError:
-        amount = 0.0
+    amount = float(given) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", given) else 0.0
     if kind in _SHARES and not 0 < amount <= 1:
         raise InputError(f"{kind} takes a share above 0 and up to 1, as {kind}=0.1: got {show(text)}", got=text)
     if not amount or (amount > 1 and amount != int(amount)):

@@ -1,0 +1,233 @@
+"""`fpstore calibrate` and `fpstore compare` from end to end: inputs of every kind, outputs, the page in a browser, refusals."""
+
+import json
+import random
+import re
+import shutil
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from commandline import failure, fine, run
+from pages import Page, look
+
+from fpstore import SimHash
+from fpstore.calibration import calibrate
+from fpstore.calibration.perturbations import CHANGES
+
+QUICK = ["--setting", "size=1", "--setting", "shingle=chars,size=4", "--threads", "1", "-q"]
+
+
+def texts_of(count, seed=2):
+    rng = random.Random(seed)
+    vocabulary = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 9))) for _ in range(400)]
+    return ["".join(" ".join(rng.choices(vocabulary, k=9)).capitalize() + ". " for _ in range(12)) for _ in range(count)]
+
+
+TEXTS = texts_of(25)
+
+
+@pytest.fixture
+def corpora(tmp_path, monkeypatch):
+    """Make the same corpus in every format, and make its folder the current one."""
+    monkeypatch.chdir(tmp_path)
+    frame = pd.DataFrame({"name": [f"d/{place:02}.txt" for place in range(25)], "body": TEXTS})
+    frame.to_csv("c.csv", index=False)
+    frame.to_csv("c.tsv", index=False, sep="\t")
+    frame.to_json("c.jsonl", orient="records", lines=True)
+    pq.write_table(pa.table(frame), "c.parquet")
+    (tmp_path / "d").mkdir()
+    for name, text in zip(frame["name"], frame["body"], strict=True):
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_every_kind_of_corpus_gives_the_same(corpora):
+    found = [
+        json.loads(fine("calibrate", f"c.{form}", "--text-field", "body", *QUICK, "--json"))
+        for form in ("csv", "tsv", "jsonl", "parquet")
+    ]
+    found.append(json.loads(fine("calibrate", "d", "--text", "--suffix", ".txt", *QUICK, "--json")))
+    assert all(each == found[0] for each in found)
+    expected = calibrate("c.parquet", text="body", settings=["size=1", "shingle=chars,size=4"], threads=1).to_dict()
+    assert found[0] == json.loads(json.dumps(expected))
+    assert found[0]["documents"] == found[0]["sample"] == 25
+
+
+def test_the_table_says_what_the_json_says(corpora):
+    printed = fine("calibrate", "d", "--text", *QUICK, "--documents", "2M", "--recall", "0.8", "--seed", "3")
+    found = json.loads(fine("calibrate", "d", "--text", *QUICK, "--documents", "2M", "--recall", "0.8", "--seed", "3", "--json"))
+    assert printed.startswith("Settings for 2,000,000 documents, recall of 0.8 or more, the suggested one first\n")
+    for line, one in zip(printed.splitlines()[2:], found["settings"], strict=False):
+        cells = line.split()
+        assert cells[:4] == [one["setting"], "64", str(one["radius"]), f"{one['recall']:.1%}"]
+        assert one["recall"] >= 0.8
+        assert one["plan"]["design"] in cells
+    for change in CHANGES:
+        assert (change.name in printed) == (change.name in found["settings"][0]["duplicates"])
+    assert re.search(r"strangers +300 pairs", printed)
+    assert "~ is extrapolated" in printed
+
+
+def test_a_wish_that_nothing_meets_is_told(corpora):
+    printed = fine(
+        "calibrate", "d", "--text", *QUICK, "-n", "1e12", "--recall", "1", "--false-pairs", "0.001", "--change", "words=5"
+    )
+    assert [line.split()[1:] for line in printed.splitlines()[2:4]] == [["64", "none"]] * 2
+    assert "No setting meets the wish" in printed
+
+
+def test_labelled_pairs_from_files(corpora):
+    (corpora / "p.csv").write_text("a,b,label\nd/01.txt,d/01.txt,1\nd/02.txt,d/03.txt,0\n")
+    found = json.loads(fine("calibrate", "d", "--text", "--pairs", "p.csv", *QUICK, "--json"))
+    again = json.loads(
+        fine("calibrate", "c.csv", "--text-field", "body", "--id-field", "name", "--pairs", "p.csv", *QUICK, "--json")
+    )
+    assert found == again
+    assert [one["duplicates"]["labelled"]["by_distance"][0] for one in found["settings"]] == [1, 1]
+    maker = SimHash(size=1)
+    apart = (maker.fingerprint(TEXTS[2]) ^ maker.fingerprint(TEXTS[3])).bit_count()
+    (one,) = (one for one in found["settings"] if one["setting"] == "size=1")
+    assert one["different"]["by_distance"].index(1) == apart
+    assert "labelled different" in fine("calibrate", "d", "--text", "--pairs", "p.csv", *QUICK)
+
+
+def test_the_page_has_the_figures(corpora):
+    printed = fine("calibrate", "d", "--text", *QUICK, "-o", "p.html")
+    text = (corpora / "p.html").read_text()
+    page = Page(text)
+    found = json.loads(fine("calibrate", "d", "--text", *QUICK, "--json"))
+    rows = page.table("Settings")
+    assert [row[0] for row in rows] == [one["setting"] for one in found["settings"]]
+    assert [row[3] for row in rows] == [f"{one['recall']:.1%}" for one in found["settings"]]
+    assert f"{found['settings'][0]['setting']} with radius {found['settings'][0]['radius']}." in text
+    assert page.facts["Looked at"] == "25"
+    assert all(name in text for name in found["settings"][0]["duplicates"])
+    assert "<script" not in text
+    assert "http" not in text.replace("http-equiv", "")
+    assert fine("calibrate", "d", "--text", *QUICK, "-o", "-") == text
+    assert "p.html exists: --force" in failure("calibrate", "d", "--text", *QUICK, "-o", "p.html")
+    assert fine("calibrate", "d", "--text", *QUICK, "-o", "p.html", "--force") == printed
+    assert (corpora / "p.html").read_text() == text
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium")
+def test_the_page_in_a_browser(corpora):
+    fine("calibrate", "d", "--text", "-q", "-o", "many.html", "-n", "1e9")
+    (corpora / "p.csv").write_text("a,b,label\nd/01.txt,d/01.txt,1\nd/02.txt,d/03.txt,0\n")
+    fine(
+        "calibrate",
+        "d",
+        "--text",
+        "--pairs",
+        "p.csv",
+        "-q",
+        "-o",
+        "pairs.html",
+        "--setting",
+        "size=1",
+        "--recall",
+        "1",
+        "--false-pairs",
+        "1e-9",
+    )
+    seen, console = look(corpora, ["many.html", "pairs.html"])
+    assert console == []
+    assert len(seen) == 4
+    for name, found in seen.items():
+        assert (found["style"], found["scripts"], found["width"]) == ("grid", 0, int(name.split()[1])), name
+        assert found["scrolls"] <= found["width"], (name, found)
+        assert found["outside"] == [], name
+        assert len(found["boxes"]) >= 4, name
+        assert all(width > 0 and height > 0 for width, height in found["boxes"]), name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        ((), 2, "name files or folders"), (("d",), 2, "name either the column"), (("none", "--text"), 1, "none"),
+        (("d", "--text", "--setting", "size=0"), 2, "size must be"), (("d", "--text", "--change", "x"), 2, "a change is one of"),
+        (("d", "--text", "--recall", "2"), 2, "recall must be"), (("d", "--text", "--sample", "1"), 2, "from 2 to 10000"),
+        (("d", "--text", "--id-field", "x"), 2, "--id-field is for --pairs"), (("c.csv", "--suffix", ".a"), 2, "with --text"),
+        (("c.csv", "--text-field", "nothing"), 1, "nothing"),
+        (("d/01.txt", "--text"), 1, "at least 2 with text are needed, got 1"),
+        (("d", "--text", "--pairs", "c.csv", "--seed", "1"), 2, "--seed is for copies"),
+        (("d", "--text", "--json", "-o", "-"), 2, "both write to standard output"), (("--pairs", "c.csv"), 1, "text_a"),
+        (("--pairs", "c.csv", "--text-field", "x"), 2, "name files or folders"),
+        (("d", "--text", "--documents", "many"), 2, "not a number"),
+        (("d", "--text", "--documents", "1"), 2, "number of documents must be"),
+    ],
+)  # fmt: skip
+def test_wrong_use_is_refused(corpora, arguments, code, told):
+    assert told in failure("calibrate", *arguments, code=code)
+
+
+def test_empty_files_are_left_out(corpora):
+    (corpora / "d" / "empty.txt").write_text(" \n")
+    (corpora / "d" / "picture.txt").write_bytes(b"\0")
+    done = run("calibrate", "d", "--text", "--setting", "size=1")
+    assert (done.exit_code, "1 file left out, binary, not text: d/picture.txt" in done.stderr) == (0, True)
+    assert re.search(r"empty, left out +1$", done.stdout, re.MULTILINE)
+
+
+# --- compare --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pair(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("the cat sat on the mat and the dog")
+    (tmp_path / "b.txt").write_text("the cat sat on a mat and the dog\x07")
+    return tmp_path
+
+
+def test_compare_shows_what_differs(pair):
+    maker = SimHash(size=1)
+    a, b = (maker.fingerprint((pair / name).read_text()) for name in ("a.txt", "b.txt"))
+    found = json.loads(fine("compare", "a.txt", "b.txt", "--shingle-size", "1", "--json"))
+    assert found == {
+        "fingerprint_a": f"{a:016x}", "fingerprint_b": f"{b:016x}", "width": 64, "distance": (a ^ b).bit_count(),
+        "features_a": 7, "features_b": 8, "shared": 7, "resemblance": 7 / 8, "weighted_resemblance": 8 / 10,
+        "differing": [{"feature": "a", "weight_a": 0, "weight_b": 1}, {"feature": "the", "weight_a": 3, "weight_b": 2}],
+    }  # fmt: skip
+    printed = fine("compare", "a.txt", "b.txt", "--shingle-size", "1")
+    assert f"{a:016x}  7 features, 0 only in A" in printed
+    assert f"{b:016x}  8 features, 1 only in B" in printed
+    assert re.search(r"shared +7  features, of which 1 have different weights", printed)
+    assert re.search(r"the +3 +2$", printed, re.MULTILINE)
+
+
+def test_compare_is_the_same_from_standard_input(pair):
+    text = (pair / "b.txt").read_text()
+    assert fine("compare", "a.txt", "-", "--json", stdin=text) == fine("compare", "a.txt", "b.txt", "--json")
+    assert "B, standard input" in fine("compare", "a.txt", "-", stdin=text)
+
+
+def test_compare_of_equal_texts(pair):
+    printed = fine("compare", "a.txt", "a.txt")
+    assert re.search(r"distance +0  of 64 bits", printed)
+    assert re.search(r"resemblance +1.000  1.000 weighted", printed)
+    assert "differ most" not in printed
+
+
+def test_compare_shows_few_and_escapes_them(pair):
+    (pair / "c.txt").write_text("\u202e\x07" * 100)
+    options = ["--shingle", "chars", "--shingle-size", "90"]
+    printed = fine("compare", "a.txt", "c.txt", *options, "--limit", "1")
+    assert "and 2 more: --limit shows them." in printed
+    assert "\x07" not in fine("compare", "a.txt", "c.txt", *options)
+    assert max(map(len, fine("compare", "a.txt", "c.txt", *options).splitlines())) < 120
+    assert len(json.loads(fine("compare", "a.txt", "b.txt", "--json", "--limit", "3"))["differing"]) == 3
+    assert len(json.loads(fine("compare", "a.txt", "b.txt", "--json"))["differing"]) == 6
+
+
+def test_compare_refuses_what_is_no_text(pair):
+    (pair / "empty.txt").write_text("--")
+    (pair / "binary.txt").write_bytes(b"a\0b")
+    assert "empty.txt: the text has no words, and so no fingerprint" in failure("compare", "a.txt", "empty.txt")
+    assert "standard input: the text has no words" in failure("compare", "-", "a.txt", stdin="")
+    assert "NUL byte" in failure("compare", "a.txt", "binary.txt")
+    assert "is a folder" in failure("compare", "a.txt", ".")
+    assert "no such" in failure("compare", "a.txt", "none.txt").lower()
+    assert "only one of A and B" in failure("compare", "-", "-", code=2)

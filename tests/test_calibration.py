@@ -1,0 +1,370 @@
+"""Calibrations against brute force: distances, resemblance, intervals, tails, suggestions, samples and labels."""
+
+import random
+from itertools import combinations
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import scipy.stats
+
+import fpstore
+from fpstore.calibration import calibrate
+from fpstore.calibration.advice import Wish, false_pairs, suggestions
+from fpstore.calibration.measures import Distances, Evidence, Measured, evidence_of_changes, measured
+from fpstore.calibration.perturbations import CHANGES, parse_change
+from fpstore.calibration.rates import LEAST_MET, Rate, Tail
+from fpstore.calibration.resemblance import resemblance, resembling_pairs, shingles
+from fpstore.calibration.rows import all_distances, distances
+from fpstore.calibration.samples import LONGEST, Sample, sample_of
+from fpstore.calibration.settings import SETTINGS, Setting, parse_setting
+from fpstore.errors import InputError
+from fpstore.hashing import Fingerprinter, SimHash
+from fpstore.hashing.base import Hashed
+from fpstore.jobs.corpora import open_corpus
+from fpstore.resources import Resources
+from fpstore.width import WIDTHS, Width
+
+ONE_THREAD = Resources(0, 1)
+
+
+class Letters(Fingerprinter[str]):
+    """Fingerprints of any width: bit i tells whether the letter number i is in the text; none for a text without letters."""
+
+    name: ClassVar[str] = "letters"
+    version: ClassVar[int] = 1
+    parameters: ClassVar = {}
+
+    def __init__(self, bits):
+        self.bits = bits
+
+    @property
+    def width(self):
+        return self.bits
+
+    def number(self, text):
+        return sum(1 << (ord(char) * 37 % self.bits) for char in set(text) if char.isalpha())
+
+    def hashed(self, items):
+        values = [self.number(text) for text in items]
+        return Hashed(Width(self.bits).rows(values), np.array([value != 0 for value in values]))
+
+    def batches(self, items):
+        return SimHash().batches(items)
+
+    def lack(self, item):
+        return "no letters"
+
+
+def texts_of(count, seed=1, words=60):
+    rng = random.Random(seed)
+    vocabulary = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 9))) for _ in range(500)]
+    return [" ".join(rng.choices(vocabulary, k=words)) + "." for _ in range(count)]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("count", [0, 1, 2, 50, 1500])
+def test_distances_of_rows(width, count):
+    rng = random.Random(width + count)
+    values = [rng.getrandbits(width) & rng.getrandbits(width) for _ in range(count)]
+    if count > 100:
+        values[7:] = [values[place % 40] for place in range(7, count)]  # few are different, so that brute force is quick
+    rows = Width(width).rows(values)
+    table = {(a, b): (a ^ b).bit_count() for a in set(values) for b in set(values)}
+    counts = [0] * (width + 1)
+    for a, b in combinations(values, 2):
+        counts[table[a, b]] += 1
+    assert all_distances(rows, width).tolist() == counts
+    assert distances(rows, rows[::-1]).tolist() == [table[pair] for pair in zip(values, values[::-1], strict=True)]
+
+
+def shingles_of(text):
+    folded = " ".join(text.casefold().split())
+    return {folded[i : i + 5] for i in range(max(len(folded) - 4, 1))} if folded else set()
+
+
+def test_resembling_pairs_are_those_of_brute_force():
+    texts = [*texts_of(60), "", "a", "ab", "a", "abcde", "abcdef", "\u8fd9\u662f\u3002"]
+    texts += [text[: len(text) * part // 10] for part in (3, 5, 7, 9) for text in texts[:10]]
+    texts += [text.upper().replace(" ", "\n ") for text in texts[:3]]
+    sets = list(map(shingles_of, texts))
+    pairs = [(a, b) for a, b in combinations(range(len(texts)), 2) if sets[a] and sets[b]]
+    true = {(a, b): len(sets[a] & sets[b]) / len(sets[a] | sets[b]) for a, b in pairs}
+    for least in (0.3, 0.5, 0.9, 1.0):
+        found = set(map(tuple, resembling_pairs(texts, least).T.tolist()))
+        assert found == {pair for pair, share in true.items() if share >= least}
+        assert found
+    assert resemblance(shingles(texts[0]), shingles(texts[1])) == pytest.approx(true[0, 1])
+    assert resemblance(shingles(""), shingles("")) == 0
+
+
+@pytest.mark.parametrize(("found", "total"), [(0, 1), (1, 1), (0, 1000), (3, 10), (999, 1000), (123456, 10**6)])
+def test_intervals_are_wilsons(found, total):
+    expected = scipy.stats.binomtest(found, total).proportion_ci(method="wilson")
+    assert Rate(found, total).interval == pytest.approx((expected.low, expected.high), abs=1e-7)
+    assert Rate(found, total).value == found / total
+
+
+def test_without_cases_nothing_is_known():
+    assert Rate(0, 0).interval == (0, 1)
+    assert np.isnan(Rate(0, 0).value)
+
+
+@pytest.mark.parametrize("spread", [0.01, 0.1])
+def test_the_tail_is_observed_where_it_can_be_and_beta_binomial_below(spread):
+    rng = np.random.default_rng(3)
+    a = b = (1 / spread - 1) / 2
+    sample = rng.binomial(64, rng.beta(a, b, 200_000))
+    tail = Tail(np.bincount(sample, minlength=65))
+    for radius in range(65):
+        observed = np.sum(sample <= radius)
+        assert tail.is_observed(radius) == (observed >= LEAST_MET)
+        if observed >= LEAST_MET:
+            assert tail.share(radius) == observed / len(sample)
+        else:
+            true = scipy.stats.betabinom.cdf(radius, 64, a, b)
+            assert tail.share(radius) == pytest.approx(true, rel=1)  # at most twice, where nothing was observed
+    assert tail.share(64) == 1
+
+
+@pytest.mark.parametrize("counts", [[0] * 64 + [5], [7] + [0] * 64, [0] * 32 + [1] + [0] * 32, [1] * 65, [3] + [0] * 63 + [3]])
+def test_odd_tails_rise(counts):
+    shares = [Tail(np.array(counts)).share(radius) for radius in range(65)]
+    assert shares == sorted(shares)
+    assert 0 <= shares[0] <= shares[-1] == 1
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_distances_are_those_of_brute_force(width):
+    texts = [*texts_of(12, words=8), "...", "1 2 3 4 5 6 7 8 9"]
+    maker = Letters(width)
+    changes = [parse_change(text) for text in ("words=1", "typos=0.2", "truncate=0.4", "numbers=1")]
+    evidence = evidence_of_changes(Sample(texts, 14, 0, 0), changes, 10, 3, 0.5, ONE_THREAD)
+    found = measured(evidence, Setting("letters", maker), 1)
+    assert evidence.texts[:14] == texts
+    assert {name: pairs.shape[1] for name, pairs in evidence.duplicates.items()} == {
+        "words 1": 10, "typos 20%": 10, "truncate 40%": 10, "numbers 100%": 1,
+    }  # fmt: skip
+    for name, pairs in evidence.duplicates.items():
+        change = changes[[one.name for one in changes].index(name)]
+        counts, missed = [0] * (width + 1), 0
+        for place, other in pairs.T.tolist():
+            from fpstore.calibration.perturbations import Material
+
+            assert evidence.texts[other] == change.copy(Material(texts), place, 3)
+            a, b = maker.number(texts[place]), maker.number(evidence.texts[other])
+            counts[(a ^ b).bit_count()] += bool(a and b)
+            missed += not (a and b)
+        assert found.duplicates[name].counts.tolist() == counts
+        assert found.duplicates[name].missed == missed
+    strangers = [0] * (width + 1)
+    left_out = set(map(tuple, evidence.resembling.T.tolist()))
+    for a, b in combinations(range(14), 2):
+        values = [maker.number(texts[place]) for place in (a, b)]
+        if all(values) and (a, b) not in left_out:
+            strangers[(values[0] ^ values[1]).bit_count()] += 1
+    assert found.strangers.counts.tolist() == strangers
+    assert found.recall(width) == Rate(sum(found.all_duplicates.counts), 31)
+
+
+def test_texts_without_fingerprint_are_missed():
+    texts = [*texts_of(5), "!?! !?! !?!"]
+    evidence = Evidence([*texts, "?!?"], 6, {"any": np.array([[5, 0], [6, 0]])}, None, np.empty((2, 0), np.intp))
+    found = measured(evidence, parse_setting("shingle=words"), 1)
+    assert found.duplicates["any"].within(64) == Rate(1, 2)
+    assert found.strangers.within(64).total == 10
+    assert measured(evidence, parse_setting("shingle=chars,size=1"), 1).strangers.within(64).total == 15
+
+
+def made(strangers, duplicates, name="any", width=64):
+    counts = [np.bincount(values, minlength=width + 1) for values in (strangers, duplicates)]
+    return Measured(Setting(name, Letters(width)), {"all": Distances(counts[1])}, Distances(counts[0]), None)
+
+
+def test_suggestions_are_those_of_a_search():
+    rng = np.random.default_rng(1)
+    each = [made(rng.binomial(64, share, 5000), rng.binomial(64, 0.1, 300), str(share)) for share in (0.3, 0.4, 0.5)]
+    for wish in (Wish(1000), Wish(1000, None, 50), Wish(10**6, 0.9), Wish(1000, 0.5, 20.0), Wish(10**9, 0.99, 1.0)):
+        found = suggestions(each, wish)
+        assert {one.measured for one in found} == set(each)
+        for one in found:
+            allowed = [
+                r for r in range(65) if wish.most_false is None or false_pairs(one.measured, r, wish.documents) <= wish.most_false
+            ]
+            if wish.recall is not None:
+                good = [r for r in allowed if one.measured.recall(r).value >= wish.recall]
+            else:
+                best = max((one.measured.recall(r).value for r in allowed), default=2)
+                good = [r for r in allowed if one.measured.recall(r).value == best]
+            assert one.radius == (min(good) if good else None)
+            if good:
+                assert one.plan.design == fpstore.plan(wish.documents, one.radius)[0].design
+                assert one.false_pairs == wish.documents * (wish.documents - 1) / 2 * one.measured.tail.share(one.radius)
+        usable = [one for one in found if one.radius is not None]
+        assert found[: len(usable)] == usable
+    assert suggestions(each, Wish(10**9, 0.999999, 1e-9))[0].radius is None
+
+
+def test_the_suggestion_is_the_cheapest_of_those_that_are_as_good():
+    strangers = np.random.default_rng(1).binomial(64, 0.5, 5000)
+    near, far = np.full(300, 2), np.full(300, 8)
+    found = suggestions([made(strangers, far, "far"), made(strangers, near, "near")], Wish(10**7, None, 1e9))
+    assert [one.measured.setting.name for one in found] == ["near", "far"]
+    assert found[0].recall == found[1].recall == Rate(300, 300)
+    assert found[0].plan.microseconds < found[1].plan.microseconds
+
+
+def test_a_sample_is_random_and_the_same_again():
+    table = pa.table({"text": [*map(str, range(1000)), None, " \n", ""]})
+    found = [sample_of(open_corpus(table, texts=False), "text", 100, seed) for seed in (1, 1, 2)]
+    assert found[0] == found[1] != found[2]
+    assert found[0].documents == 1000
+    assert found[0].empty == 3
+    numbers = list(map(int, found[0].texts))
+    assert numbers == sorted(set(numbers))
+    assert len(numbers) == 100
+    assert 400 < np.mean(numbers) < 600
+    everything = sample_of(open_corpus(table, texts=False), "text", 5000, 1)
+    assert everything.texts == [*map(str, range(1000))]
+
+
+def test_long_texts_are_shortened():
+    table = pa.table({"text": ["a " * LONGEST, "b"]})
+    found = sample_of(open_corpus(table, texts=False), "text", 10, 1)
+    assert found.shortened == 1
+    assert [len(text) for text in found.texts] == [LONGEST, 1]
+
+
+def test_calibrations_are_the_same_again_and_threads_do_not_matter():
+    table = pa.table({"text": texts_of(80)})
+    first, again = (calibrate(table, text="text", sample=60, copies=20, threads=threads).to_dict() for threads in (1, 2))
+    assert first == again
+    assert [len(first["settings"]), first["sample"], first["documents"]] == [len(SETTINGS), 60, 80]
+    kinds = first["settings"][0]["duplicates"]
+    assert list(kinds) == [change.name for change in CHANGES if change.kind not in ("drop", "swap", "repeat", "numbers")]
+    assert all(each["pairs"] == 20 for each in kinds.values())
+    assert all(sum(one["strangers"]["by_distance"]) == 60 * 59 / 2 for one in first["settings"])
+
+
+def test_near_duplicates_of_the_corpus_are_no_strangers():
+    texts = texts_of(30)
+    found = calibrate(pa.table({"text": [*texts, *texts]}), text="text", settings=["size=1"], threads=1)
+    assert found.evidence.resembling.shape == (2, 30)
+    assert found.suggestions[0].measured.strangers.within(0).found == 0
+
+
+def test_settings_are_rows_of_data_or_fingerprinters():
+    table = pa.table({"text": texts_of(10)})
+    found = calibrate(table, text="text", settings=[Letters(256), SimHash(size=1), "size=2,casefold=false"], threads=1)
+    widths = {one.measured.setting.name: one.measured.width for one in found.suggestions}
+    assert widths.pop("letters") == 256
+    assert widths.pop("size=2,casefold=false") == 64
+    assert next(iter(widths)).startswith("simhash shingle=words, size=1")
+    assert parse_setting("size=2,casefold=false").fingerprinter == SimHash(size=2, casefold=False)
+    assert len({parse_setting(text).fingerprinter for text in SETTINGS}) == len(SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "of the parameters shingle, size"), ("sise=1", "of the parameters"), ("size", "of the parameters"),
+        ("size=1,size=2", "size twice"), ("size=0", "size must be"), ("shingle=bytes", "shingle must be"),
+        ("size=x", "size must be"),
+    ],
+)  # fmt: skip
+def test_wrong_settings_are_refused(text, told):
+    with pytest.raises(InputError, match=told):
+        parse_setting(text)
+
+
+STORIES = texts_of(6)
+
+
+@pytest.mark.parametrize("ids", [False, True])
+def test_labelled_pairs(ids):
+    a, b, c, d, e, f = STORIES
+    rows = [(a, a + " end", 1), (b, c, 0), (b, b, 1), (d, d.upper(), 1), (None, a, 1), (e, f, None), (e, f, 0)]
+    if ids:
+        known = {text: str(number) for number, text in enumerate(sorted({x for row in rows for x in row[:2] if x}))}
+        corpus = pa.table({"key": [*known.values(), "alone"], "body": [*known, "another text"]})
+        pairs = pa.table(
+            {"a": [known.get(x) for x, _, _ in rows], "b": [known[y] for _, y, _ in rows], "label": [n for *_, n in rows]}
+        )
+        found = calibrate(corpus, text="body", id="key", pairs=pairs, settings=["size=1"], threads=1)
+        assert found.facts.documents == 9
+    else:
+        pairs = pa.table({"text_a": [x for x, _, _ in rows], "text_b": [y for _, y, _ in rows], "label": [n for *_, n in rows]})
+        found = calibrate(pairs=pairs, settings=["size=1"], threads=1)
+    maker = SimHash(size=1)
+    one = found.suggestions[0].measured
+    apart = {
+        label: sorted((maker.fingerprint(x) ^ maker.fingerprint(y)).bit_count() for x, y, n in rows if n == label and x)
+        for label in (0, 1)
+    }
+    assert np.repeat(range(65), one.duplicates["labelled"].counts).tolist() == apart[1]
+    assert np.repeat(range(65), one.different.counts).tolist() == apart[0]
+    texts = found.evidence.texts
+    assert sorted(texts) == sorted({x for row in rows for x in row[:2] if x})
+    alike = {frozenset(row[:2]) for row in rows if row[2] == 1}
+    assert one.strangers.within(64).total == sum({x, y} not in alike for x, y in combinations(texts, 2))
+
+
+def test_wrong_labels_are_refused():
+    def refused(told, pairs, source=None, **arguments):
+        with pytest.raises(InputError, match=told):
+            calibrate(source, pairs=pa.table(pairs), **arguments)
+
+    refused("label must be 1", {"text_a": ["a"], "text_b": ["b"], "label": [0.5]})
+    refused("no pair has the label 1", {"text_a": ["a"], "text_b": ["b"], "label": [0]})
+    refused(
+        "no pair has the label 1",
+        {"text_a": pa.array([], "string"), "text_b": pa.array([], "string"), "label": pa.array([], "int64")},
+    )
+    refused("text_a", {"a": ["a"], "b": ["b"], "label": [1]})
+    corpus = pa.table({"key": ["1"], "body": ["text"]})
+    refused("no document of the corpus has the id '2'", {"a": ["1"], "b": ["2"], "label": [1]}, corpus, text="body", id="key")
+    refused("need the column of the ids", {"a": ["1"], "b": ["2"], "label": [1]}, corpus, text="body")
+    refused("changes are made in copies", {"text_a": ["a"], "text_b": ["b"], "label": [1]}, changes=["words=1"])
+
+
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [
+        ([], "at least 2 with text are needed, got 0"), (["one text"], "got 1"), ([None, " ", "one text"], "got 1"),
+        (["a", "b"], "no document of the sample can be changed"),
+        (["one two three four five"] * 3, "all documents with fingerprints"),
+        (["?!?!?!?!", "!?!?!?!?!?", "\u2014 \u2014"], "no document|resemble"),
+    ],
+)  # fmt: skip
+def test_too_little_is_refused(texts, told):
+    with pytest.raises(InputError, match=told):
+        calibrate(pa.table({"text": pa.array(texts, "string")}), text="text", settings=["shingle=words"], changes=["words=1"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"sample": 1}, "sample must be"), ({"copies": 0}, "copies must be"), ({"resemblance": 0}, "resemblance must be"),
+        ({"recall": 1.5}, "recall must be"), ({"false_pairs": 0}, "false pairs must be"), ({"documents": 1}, "documents must be"),
+        ({"settings": []}, "no setting is given"), ({"settings": [7]}, "a setting is a str"), ({"seed": -1}, "seed must be"),
+        ({"text": None}, "name either the column"), ({"progress": 1}, "progress must be"),
+        ({"changes": ["x=1"]}, "a change is one"),
+    ],
+)  # fmt: skip
+def test_wrong_arguments_are_refused(arguments, told):
+    with pytest.raises(InputError, match=told):
+        calibrate(pa.table({"text": texts_of(4)}), **{"text": "text", **arguments})
+
+
+def test_nothing_to_measure_is_refused():
+    with pytest.raises(InputError, match="nothing to measure"):
+        calibrate()
+
+
+def test_two_short_documents_are_enough():
+    found = calibrate(
+        pa.table({"text": ["one two three four", "five six seven eight nine"]}), text="text", changes=["words=1"], threads=1
+    )
+    assert {one.measured.strangers.within(64).total for one in found.suggestions} == {1}
+    assert all(one.recall.total == 2 for one in found.suggestions)

@@ -48,7 +48,7 @@ class Comparison:
     >>> from fpstore.calibration import Comparison
     >>> found = Comparison(SimHash(size=1), "the quick brown fox", "the quick red fox")
     >>> found.distance, found.shared, found.jaccard
-    (21, 3, 0.6)
+    (11, 3, 0.6)
     >>> [(feature.text, feature.weight_a, feature.weight_b) for feature in found.differing]
     [('brown', 1, 0), ('red', 0, 1)]
     """

@@ -203,13 +203,11 @@ def calibrate(
     --------
     >>> import pyarrow as pa
     >>> from fpstore.calibration import calibrate
-    >>> texts = [" ".join(f"word{i * j % 97}" for j in range(80)) for i in range(1, 40)]
-    >>> found = calibrate(pa.table({"text": texts}), text="text", settings=["size=1", "size=2"], changes=["words=1"], threads=1)
+    >>> texts = [f"Letter {i}: " + " ".join(f"word{i * 31 + j * j % 97}" for j in range(60)) for i in range(40)]
+    >>> found = calibrate(pa.table({"text": texts}), text="text", settings=["size=1", "size=3"], changes=["words=1"], threads=1)
     >>> best = found.suggestions[0]
-    >>> best.measured.setting.name
-    'size=1'
-    >>> best.recall.total
-    39
+    >>> best.measured.setting.name, best.radius, best.recall
+    ('size=1', 8, Rate(found=40, total=40))
     """
     amounts = Amounts(sample, copies, resemblance, seed).checked()
     check_progress(progress)

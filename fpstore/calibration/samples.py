@@ -77,7 +77,7 @@ def sample_of(corpus: Corpus, field: str | None, size: int, seed: int, progress:
     -----
     Algorithm R: J. Vitter, *Random sampling with a reservoir*, ACM TOMS 11 (1985).
     """
-    draws, held = Draws(seed, "sample"), list[tuple[int, str]]()
+    draws, held = Draws(seed, "sample"), list[tuple[int, str, bool]]()
     documents = empty = rows = 0
     for part in corpus.parts(Chosen(text=field or "text")):
         rows += len(part.known)
@@ -88,12 +88,12 @@ def sample_of(corpus: Corpus, field: str | None, size: int, seed: int, progress:
                 continue
             place = documents if documents < size else draws.below(documents + 1)
             if place < size:
-                held[place : place + 1] = [(documents, text)]
+                held[place : place + 1] = [(documents, text[:LONGEST], len(text) > LONGEST)]
             documents += 1
         if progress is not None:
             progress("reading", rows, None)
-    texts = [text for _, text in sorted(held)]
-    return Sample([text[:LONGEST] for text in texts], documents, empty, sum(len(text) > LONGEST for text in texts))
+    held.sort()
+    return Sample([text for _, text, _ in held], documents, empty, sum(shortened for _, _, shortened in held))
 
 
 def labelled_texts(pairs: Corpus) -> LabelledPairs:

@@ -44,9 +44,9 @@ class Scale(NamedTuple):
         return TOP + height * (1 - share)
 
 
-def lying_bars(bars: Sequence[Bar], title: str) -> Html:
-    """Return a picture of few bars, each with its name and its value above it."""
-    most = max((bar.value for bar in bars), default=0) or 1
+def lying_bars(bars: Sequence[Bar], title: str, most: float | None = None) -> Html:
+    """Return a picture of few bars, each with its name and its value above it; the longest, or a value, fills the width."""
+    most = most or max((bar.value for bar in bars), default=0) or 1
     rows = []
     for number, bar in enumerate(bars):
         top = number * ROW
@@ -83,7 +83,7 @@ def standing_bars(bars: Sequence[Bar], title: str, scale: Scale | None = None, h
 
 
 def lines(series: Sequence[Sequence[float]], names: Sequence[str], title: str, height: int = 200) -> Html:
-    """Return a picture of two lines over the same places, on a logarithmic scale; values below a tenth lie at its lower end."""
+    """Return a picture of two lines over the same numbers, on a logarithmic scale; values below a tenth lie at its lower end."""
     logs = [[log10(max(value, 0.1)) for value in values] for values in series]
     top = max(1, ceil(max(max(values) for values in logs)))
     every = ceil((top + 1) / 6)
@@ -92,7 +92,7 @@ def lines(series: Sequence[Sequence[float]], names: Sequence[str], title: str, h
 
 
 def shares(series: Sequence[Sequence[float]], names: Sequence[str], title: str, height: int = 200) -> Html:
-    """Return a picture of two lines of shares over the same places."""
+    """Return a picture of two lines of shares over the same numbers."""
     scale = Scale((0, 0.25, 0.5, 0.75, 1), lambda share: f"{share:.0%}", 0, 0, 1)
     return _two_lines(series, names, title, scale, height)
 
@@ -109,7 +109,7 @@ def _two_lines(series: Sequence[Sequence[float]], names: Sequence[str], title: s
     drawn += [
         element("text", name, x=f"{(i + 0.5) * step:.3f}%", y=TOP + height + 18, text_anchor="middle", class_="tick")
         for i, name in enumerate(names)
-        if i % every == every - 1
+        if int(name) % every == 0
     ]
     return _beside(scale, joined(drawn), title, height)
 

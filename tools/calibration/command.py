@@ -3,6 +3,7 @@
     python tools/calibration                                   # all corpora
     python tools/calibration short classical --sample 600      # some
     python tools/calibration --folder packages --json          # keep the downloads; print JSON
+    python tools/calibration --tails                           # how true extrapolated shares of strangers are
 
 Downloads the packages that tools/calibration/corpora.py names, with apt-get and pip. Prints tables in Markdown: the recall of
 near-duplicates at equal shares of strangers. Between two radii, recall and share are interpolated, as on a ROC curve.
@@ -19,6 +20,7 @@ from typing import Any
 
 from calibration.baselines import PackageSimhash, TextDedupSimhash
 from calibration.corpora import CORPORA, texts_of
+from calibration.tails import tails_of
 from fpstore.calibration.draws import Draws
 from fpstore.calibration.measures import BOUND, Distances, Evidence, Measured, evidence_of_changes, measured
 from fpstore.calibration.perturbations import CHANGES
@@ -40,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int)
     parser.add_argument("--folder", type=Path, help="where downloads are kept; by default they are not")
+    parser.add_argument("--tails", action="store_true", help="compare extrapolated shares of strangers with observed ones")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
     unknown = sorted(set(options.corpora) - set(CORPORA))
@@ -49,11 +52,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        found = {name: _corpus(name, folder.resolve(), settings, options) for name in options.corpora or CORPORA}
-    if options.json:
-        print(json.dumps(found, indent=1))
-    else:
-        _print(found)
+        folder, names = folder.resolve(), options.corpora or list(CORPORA)
+        if options.tails:
+            threads = parse_threads(options.threads)
+            tails = {name: tails_of(_cut(texts_of(name, folder)), options.seed, threads) for name in names}
+            print(json.dumps(tails, indent=1)) if options.json else _print_tails(tails)
+            return 0
+        found = {name: _corpus(name, folder, settings, options) for name in names}
+    print(json.dumps(found, indent=1)) if options.json else _print(found)
     return 0
 
 
@@ -63,9 +69,9 @@ def _baselines() -> list[Setting]:
 
 def _corpus(name: str, folder: Path, settings: Sequence[Setting], options: argparse.Namespace) -> dict[str, Any]:
     """Return the figures of a corpus."""
-    texts = texts_of(name, folder)
+    texts = _cut(texts_of(name, folder))
     places = Draws(options.seed, name).places(len(texts), options.sample)
-    sample = Sample([texts[place][:LONGEST] for place in places], len(texts), 0, 0)
+    sample = Sample([texts[place] for place in places], len(texts), 0, 0)
     resources = Resources(0, parse_threads(options.threads))
     evidence = evidence_of_changes(sample, CHANGES, options.copies, options.seed, BOUND, resources)
     lengths = sorted(map(len, sample.texts))
@@ -87,6 +93,10 @@ def _figures(evidence: Evidence, setting: Setting, threads: int) -> dict[str, An
         "recall_by_radius": [found.recall(radius).value for radius in range(found.width // 2 + 1)],
         "strangers_by_radius": [found.strangers.within(radius).value for radius in range(found.width // 2 + 1)],
     }
+
+
+def _cut(texts: list[str]) -> list[str]:
+    return [text[:LONGEST] for text in texts]
 
 
 def recall_at(found: Measured, duplicates: Distances, rate: float) -> float:
@@ -118,6 +128,14 @@ def _print(found: dict[str, dict[str, Any]]) -> None:
     print("| setting |", " | ".join(kinds), "|\n|---|" + "---|" * len(kinds))
     for setting in settings:
         print(f"| `{setting}` |", " | ".join(_mean(found, setting, kind) for kind in kinds), "|")
+
+
+def _print_tails(found: dict[str, list[dict[str, Any]]]) -> None:
+    print("| corpus | documents | setting | radius | extrapolated | observed |\n|---|---|---|---|---|---|")
+    for name, rows in found.items():
+        for row in rows:
+            shares = f"{row['extrapolated']:.1e} | {row['observed']:.1e}"
+            print(f"| {name} | {row['documents']:,} | `{row['setting']}` | {row['radius']} | {shares} |")
 
 
 def _mean(found: dict[str, dict[str, Any]], setting: str, kind: str) -> str:

@@ -28,7 +28,7 @@ _CLASSICS = re.compile(
     "\u300a(\u8a69\u7d93|\u8bba\u8bed|\u83dc\u6839\u8c2d|\u589e\u5e7f\u8d24\u6587|\u9053\u5fb7\u7ecf)"
 )  # titles: Songs, Analects, Caigentan, Zengguang, Daodejing
 _ROFF_COMMENT = re.compile(r'^[.\']\s*\\".*$', re.MULTILINE)
-_ROFF_REQUEST = re.compile(r"^[.'][^\n]*?(?:\s+([^\n]*))?$", re.MULTILINE)
+_ROFF_REQUEST = re.compile(r"^[.']\S*(?:[^\S\n]+([^\n]*))?$", re.MULTILINE)
 _ROFF_ESCAPE = re.compile(r"\\f(?:\[[^\]]*\]|\(..|.)|\\[&|^/,%]|\\s[-+]?\d")
 
 

@@ -1,0 +1,36 @@
+"""How true the extrapolated shares of strangers are: from few documents, and observed among many."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fpstore.calibration.draws import Draws
+from fpstore.calibration.measures import BOUND, Evidence, Measured, measured
+from fpstore.calibration.rates import LEAST_MET
+from fpstore.calibration.resemblance import resembling_pairs
+from fpstore.calibration.settings import parse_setting
+
+FEW, MANY = 200, 4000
+SETTINGS = ("shingle=words,size=1", "shingle=words,size=3", "shingle=chars,size=4")
+
+
+def tails_of(texts: list[str], seed: int, threads: int) -> list[dict[str, Any]]:
+    """Return for each setting the smallest radius within which many documents have ten pairs of strangers, and both shares."""
+    draws = Draws(seed, "tails")
+    many = [texts[place] for place in draws.places(len(texts), MANY)]
+    few = [many[place] for place in draws.places(len(many), FEW)]
+    out = []
+    for name in SETTINGS:
+        small, large = (_strangers(some, name, threads) for some in (few, many))
+        radius = next(r for r in range(large.width + 1) if large.strangers.within(r).found >= LEAST_MET)
+        observed, expected = large.strangers.within(radius).value, small.tail.share(radius)
+        out.append({"setting": name, "documents": len(many), "radius": radius, "extrapolated": expected, "observed": observed})
+    return out
+
+
+def _strangers(texts: list[str], name: str, threads: int) -> Measured:
+    nothing = np.empty((2, 0), np.intp)
+    evidence = Evidence(texts, len(texts), {"none": nothing}, None, resembling_pairs(texts, BOUND))
+    return measured(evidence, parse_setting(name), threads)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from typing import Any, NamedTuple
 
 from fpstore.errors import InputError, show
@@ -22,6 +23,9 @@ SETTINGS = (
     "shingle=chars,size=7",
     "shingle=chars,size=4,weighting=set",
 )
+
+
+_BETWEEN = re.compile(r",(?=\s*[a-z_]+=)")  # parameters: a value may hold commas, too
 
 
 class Setting(NamedTuple):
@@ -53,7 +57,7 @@ def parse_setting(text: str) -> Setting:
     """
     known = list(inspect.signature(SimHash).parameters)
     given: dict[str, Any] = {}
-    for part in text.split(","):
+    for part in _BETWEEN.split(text):
         name, equals, value = part.strip().partition("=")
         if not equals or name not in known:
             raise InputError(

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from fpstore.calibration.draws import Draws
-from fpstore.calibration.measures import BOUND, Evidence, Measured, measured
+from fpstore.calibration.measures import BOUND, Evidence, measured
 from fpstore.calibration.rates import LEAST_MET
 from fpstore.calibration.resemblance import resembling_pairs
 from fpstore.calibration.settings import parse_setting
 
-FEW, MANY = 200, 4000
+FEW, MANY = 200, 2000
 SETTINGS = ("shingle=words,size=1", "shingle=words,size=3", "shingle=chars,size=4")
 
 
@@ -22,15 +22,15 @@ def tails_of(texts: list[str], seed: int, threads: int) -> list[dict[str, Any]]:
     many = [texts[place] for place in draws.places(len(texts), MANY)]
     few = [many[place] for place in draws.places(len(many), FEW)]
     out = []
+    both = [_evidence(few), _evidence(many)]
     for name in SETTINGS:
-        small, large = (_strangers(some, name, threads) for some in (few, many))
+        small, large = (measured(evidence, parse_setting(name), threads) for evidence in both)
         radius = next(r for r in range(large.width + 1) if large.strangers.within(r).found >= LEAST_MET)
         observed, expected = large.strangers.within(radius).value, small.tail.share(radius)
         out.append({"setting": name, "documents": len(many), "radius": radius, "extrapolated": expected, "observed": observed})
     return out
 
 
-def _strangers(texts: list[str], name: str, threads: int) -> Measured:
-    nothing = np.empty((2, 0), np.intp)
-    evidence = Evidence(texts, len(texts), {"none": nothing}, None, resembling_pairs(texts, BOUND))
-    return measured(evidence, parse_setting(name), threads)
+def _evidence(texts: list[str]) -> Evidence:
+    """Return documents without any copies."""
+    return Evidence(texts, len(texts), {"none": np.empty((2, 0), np.intp)}, None, resembling_pairs(texts, BOUND))

@@ -174,7 +174,7 @@ def test_texts_without_fingerprint_are_missed():
     found = measured(evidence, parse_setting("shingle=words"), 1)
     assert found.duplicates["any"].within(64) == Rate(1, 2)
     assert found.strangers.within(64).total == 10
-    assert measured(evidence, parse_setting("shingle=chars,size=1"), 1).strangers.within(64).total == 15
+    assert measured(evidence, parse_setting("shingle=chars,size=1,punctuation=keep"), 1).strangers.within(64).total == 15
 
 
 def made(strangers, duplicates, name="any", width=64):
@@ -256,12 +256,12 @@ def test_near_duplicates_of_the_corpus_are_no_strangers():
 
 def test_settings_are_rows_of_data_or_fingerprinters():
     table = pa.table({"text": texts_of(10)})
-    found = calibrate(table, text="text", settings=[Letters(256), SimHash(size=1), "size=2,casefold=false"], threads=1)
+    found = calibrate(table, text="text", settings=[Letters(256), SimHash(size=1), "size=2,case=keep"], threads=1)
     widths = {one.measured.setting.name: one.measured.width for one in found.suggestions}
     assert widths.pop("letters") == 256
-    assert widths.pop("size=2,casefold=false") == 64
-    assert next(iter(widths)).startswith("simhash shingle=words, size=1")
-    assert parse_setting("size=2,casefold=false").fingerprinter == SimHash(size=2, casefold=False)
+    assert widths.pop("size=2,case=keep") == 64
+    assert next(iter(widths)).startswith("simhash shingle=auto, size=1")
+    assert parse_setting("size=2,case=keep").fingerprinter == SimHash(size=2, case="keep")
     assert len({parse_setting(text).fingerprinter for text in SETTINGS}) == len(SETTINGS)
 
 

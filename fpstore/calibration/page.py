@@ -19,6 +19,9 @@ from fpstore.jobs.page_parts import boxes, figure, folded, keys, page, paragraph
 from fpstore.jobs.pictures import Bar, lines, lying_bars, shares
 
 
+MOST_NAME = 26  # characters beside a bar on a narrow screen; the table below has the whole name
+
+
 def page_of(found: Calibration) -> str:
     """Return the page."""
     each = (_setting(one, found.wish.documents) for one in found.suggestions)
@@ -66,7 +69,9 @@ def _suggested(found: Calibration) -> Html:
 
 
 def _named(one: Suggestion) -> str:
-    return f"{one.measured.setting.name}, radius {one.radius}"
+    name = one.measured.setting.name
+    short = name if len(name) <= MOST_NAME else f"{name[: MOST_NAME - 1]}…"
+    return f"{short}, radius {one.radius}"
 
 
 def _setting(one: Suggestion, documents: int) -> Html:

@@ -12,16 +12,18 @@ from fpstore.hashing import Fingerprinter, SimHash
 
 #: The settings of a calibration that names none.
 SETTINGS = (
-    "shingle=words,size=1",
-    "shingle=words,size=2",
-    "shingle=words,size=3",
-    "shingle=words,size=1,weighting=set",
-    "shingle=chars,size=2",
+    "shingle=auto,size=1",
+    "shingle=auto,size=1,weighting=set",
+    "shingle=auto,size=1,weighting=count",
+    "shingle=auto,size=2",
+    "shingle=auto,size=3",
     "shingle=chars,size=3",
     "shingle=chars,size=4",
     "shingle=chars,size=5",
-    "shingle=chars,size=7",
-    "shingle=chars,size=4,weighting=set",
+    "shingle=chars,size=4,punctuation=remove,spaces=remove",
+    "shingle=auto,size=1,width=128",
+    "shingle=auto,size=2,width=128",
+    "shingle=chars,size=4,width=128",
 )
 
 

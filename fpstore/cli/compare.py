@@ -10,7 +10,7 @@ import click
 from fpstore.arguments import check_path, printable
 from fpstore.cli import types
 from fpstore.cli.documents import Shingles, shingle_options, standard_input
-from fpstore.cli.options import json_option
+from fpstore.cli.options import json_option, width_option
 from fpstore.cli.output import print_json, print_table
 from fpstore.cli.verb import Verb
 from fpstore.errors import InputError, one_line
@@ -26,12 +26,13 @@ COLUMNS = ("feature", "in A", "in B")
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
 @shingle_options
+@width_option
 @click.option(
     "--limit", type=types.COUNT, default=SHOWN, show_default=True, metavar="N",
     help="Most differing features that are shown; JSON has all by default.",
 )  # fmt: skip
 @json_option
-def compare(a: str, b: str, shingles: Shingles, limit: int, as_json: bool) -> None:
+def compare(a: str, b: str, shingles: Shingles, width: int, limit: int, as_json: bool) -> None:
     """Compare two texts: their fingerprints, the distance, and the features that pull them apart.
 
     A and B are text files; one of them may be - for standard input. Features are the pieces of a text that make its fingerprint,
@@ -39,14 +40,16 @@ def compare(a: str, b: str, shingles: Shingles, limit: int, as_json: bool) -> No
     weighted, that of the weights.
 
     $ fpstore compare draft.txt notes/one.txt
-    $ fpstore compare draft.txt notes/one.txt --shingle chars --shingle-size 5 --weighting set --limit 5
+    $ fpstore compare draft.txt notes/one.txt --shingle chars --shingle-size 5 --weighting set --digits zero --limit 5
+    $ fpstore compare draft.txt notes/one.txt --feature-hash blake2b --stop-words frequent.txt --width 128
+    $ fpstore compare draft.txt notes/one.txt --tokenizer unicode
     $ cat notes/two.txt | fpstore compare - draft.txt --json
     """
     from fpstore.calibration.comparison import Comparison
 
     if a == b == "-":
         raise click.UsageError("only one of A and B can be standard input")
-    maker = shingles.fingerprinter()
+    maker = shingles.fingerprinter(width)
     text_a, text_b = _read(a), _read(b)
     for name, text in ((a, text_a), (b, text_b)):
         if maker.is_empty(text):

@@ -8,14 +8,16 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
 import xxhash
 
-from fpstore.hashing import Fingerprinter, SimHash
+from fpstore.hashing import Fingerprinter
 from fpstore.hashing.base import Hashed
 
+BATCH = 256
 _NOT_WORD = re.compile(r"\W")
 
 
@@ -49,7 +51,9 @@ class Baseline(Fingerprinter[str]):
 
     def batches(self, items: Iterable[str]) -> Iterator[list[str]]:
         """Cut texts into batches."""
-        return SimHash().batches(items)
+        each = iter(items)
+        while batch := list(islice(each, BATCH)):
+            yield batch
 
     def lack(self, item: str) -> str:
         """Say that a text has no features."""

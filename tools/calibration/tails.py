@@ -13,7 +13,7 @@ from fpstore.calibration.resemblance import resembling_pairs
 from fpstore.calibration.settings import parse_setting
 
 FEW, MANY = 200, 2000
-SETTINGS = ("shingle=words,size=1", "shingle=words,size=3", "shingle=chars,size=4")
+SETTINGS = ("shingle=auto,size=1", "shingle=auto,size=2", "shingle=chars,size=4")
 
 
 def tails_of(texts: list[str], seed: int, threads: int) -> list[dict[str, Any]]:

@@ -217,8 +217,8 @@ def test_compare_shows_few_and_cuts_long_ones(pair):
     printed = fine("compare", "a.txt", "c.txt", *options, "--limit", "1")
     assert "and 3 more: --limit shows them." in printed
     assert max(map(len, fine("compare", "a.txt", "c.txt", *options).splitlines())) < 120
-    assert len(json.loads(fine("compare", "a.txt", "b.txt", "--json", "--limit", "3"))["differing"]) == 3
-    assert len(json.loads(fine("compare", "a.txt", "b.txt", "--json"))["differing"]) == 6
+    assert len(json.loads(fine("compare", "a.txt", "b.txt", "--shingle-size", "3", "--json", "--limit", "3"))["differing"]) == 3
+    assert len(json.loads(fine("compare", "a.txt", "b.txt", "--shingle-size", "3", "--json"))["differing"]) == 6
 
 
 def test_compare_refuses_what_is_no_text(pair):

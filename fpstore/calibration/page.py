@@ -18,7 +18,6 @@ from fpstore.jobs.markup import Html, element, joined
 from fpstore.jobs.page_parts import boxes, figure, folded, keys, page, paragraph, section, table
 from fpstore.jobs.pictures import Bar, lines, lying_bars, shares
 
-
 MOST_NAME = 26  # characters beside a bar on a narrow screen; the table below has the whole name
 
 

@@ -135,16 +135,7 @@ def test_many_signatures_are_compared():
     [
         *("api", "store", "design.planner", "design.families", "hashing.text", "io.check", "io.reader", "io.writers"),
         *("hashing.vectors", "hashing.bit_sample", "hashing.unary", "hashing.vector_files"),
-        "api",
-        "store",
-        "design.planner",
-        "design.families",
-        "hashing.text",
-        "calibration.job",
-        "calibration.comparison",
-        "io.check",
-        "io.reader",
-        "io.writers",
+        *("calibration.job", "calibration.comparison"),
     ],
 )
 def test_docstring_examples(name, tmp_path, monkeypatch):

@@ -47,7 +47,7 @@ def build(
     ----------
     path : path-like
         The folder to create.
-    fingerprints : array, sequence, iterable of arrays, or reader of ``fpstore.io``
+    fingerprints : array, sequence, iterable of arrays, or reader of ``fpstore.io`` or ``fpstore.hashing``
         Of 64 bits uint64, shape (n,); of 32 bits uint32; of 128 and 256 bits uint8, shape (n, width / 8), big-endian, or uint64,
         shape (n, width / 64), the most significant word first. At every width a sequence of int, bytes, rows of these arrays,
         or ``imagehash`` hashes; and an iterable of rows.
@@ -84,8 +84,7 @@ def build(
         again does likewise.
     fingerprinter : Fingerprinter or dict, optional
         The maker of the fingerprints: a :class:`fpstore.SimHash`, or its ``describe()``. The store remembers it, so that
-        probes can use the same.
-
+        probes can use the same. By default that of the reader, if it reads texts.
     index_ids : bool
         Index integer ids too, as strings always are: ``store.ids``, ``delete(ids=...)`` and ``upsert`` then take microseconds
         per id, not a pass over all ids. It takes about as many bytes per id as the id map.
@@ -115,6 +114,8 @@ def build(
     from fpstore.building.builder import Options, build_store
 
     target = check_path(path)
+    if fingerprinter is None:
+        fingerprinter = getattr(fingerprints, "fingerprinter", None)  # of a reader of texts
     overwrite = check_flag(overwrite, "overwrite")
     options = Options(
         radius=radius,
@@ -283,9 +284,9 @@ def dedup(
     >>> found.kept, list(found.clusters)
     (array([0, 2]), [['a', 'b']])
     """
+    from fpstore.hashing.corpora import open_corpus
     from fpstore.io.corpus import Chosen
     from fpstore.jobs.choices import Rules
-    from fpstore.jobs.corpora import open_corpus
     from fpstore.jobs.dedup import check_output, check_outside, chosen_columns, dedup_job, find_duplicates, kept_of
 
     check_progress(progress)

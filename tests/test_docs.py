@@ -67,6 +67,12 @@ def test_page_about_a_corpus_prints_what_is_shown(tmp_path):
     assert run_python(code, tmp_path) == shown
 
 
+def test_page_about_texts_prints_what_is_shown(tmp_path):
+    run_session("docs/texts.md", tmp_path)
+    (code,), (shown,) = blocks("docs/texts.md", "python"), blocks("docs/texts.md", "text")
+    assert run_python(code, tmp_path) == shown
+
+
 def run_session(page, folder):
     """Run the commands of a page in a shell, and compare what they print."""
     commands = session(page)
@@ -113,7 +119,18 @@ def test_many_signatures_are_compared():
 
 
 @pytest.mark.parametrize(
-    "name", ["api", "store", "design.planner", "design.families", "hashing.text", "io.check", "io.reader", "io.writers"]
+    "name",
+    [
+        "api",
+        "store",
+        "design.planner",
+        "design.families",
+        "hashing.text",
+        "hashing.text_reader",
+        "io.check",
+        "io.reader",
+        "io.writers",
+    ],
 )
 def test_docstring_examples(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

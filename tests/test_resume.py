@@ -360,9 +360,9 @@ class Counting(SimHash):
         super().__init__()
         self.seen = []
 
-    def fingerprints(self, texts, **how):
-        self.seen += texts
-        return super().fingerprints(texts, **how)
+    def hashed(self, items):
+        self.seen += items
+        return super().hashed(items)
 
 
 def test_no_text_of_a_finished_part_is_hashed_again(folder):

@@ -11,9 +11,8 @@ import click
 from fpstore.arguments import check_path
 from fpstore.building.target import lies_inside
 from fpstore.cli import documents, types
-from fpstore.cli.documents import Shingles, shingle_options, suffix_option
+from fpstore.cli.documents import Shingles, shingle_options
 from fpstore.cli.options import (
-    ROW_PARAMETERS,
     Rows,
     Talk,
     disk_budget_option,
@@ -30,11 +29,10 @@ from fpstore.cli.options import (
 )
 from fpstore.cli.output import count, print_json, shown, size
 from fpstore.cli.progress import Bars
+from fpstore.cli.texts import Texts, check_text_usage, text_options
 from fpstore.cli.verb import Verb
 from fpstore.errors import InputError
 from fpstore.io import open_reader
-
-TEXT_WIDTH = 64
 
 
 @click.command(cls=Verb)
@@ -81,7 +79,7 @@ TEXT_WIDTH = 64
     is_flag=True,
     help="Inputs are text files or folders of them; make their fingerprints with SimHash.",
 )
-@suffix_option
+@text_options
 @shingle_options
 @click.option("--force", is_flag=True, help="Replace an existing store once the new one is complete.")
 @talk_options
@@ -92,7 +90,7 @@ def build(
     width: int,
     rows: Rows,
     text: bool,
-    suffix: Sequence[str],
+    texts: Texts,
     shingles: Shingles,
     talk: Talk,
     force: bool,
@@ -104,7 +102,8 @@ def build(
     An INPUT is a file with the extension .npy, .u32 or .u64 (raw, little-endian), .tsv, .csv, .txt (a fingerprint of
     width / 4 hexadecimal digits, 16 by default, or 0x and fewer, then an optional id), .jsonl or .parquet; - is
     standard input. Without ids, the row number is the id. With --text, an INPUT is a text file or a folder, and the
-    path is the id.
+    path is the id. With --text-field, the fingerprints of the texts in a column are made, and rows without words are left
+    out.
 
     Above 64 bits, .npy has uint8 rows, as FAISS takes them, and Parquet has fixed_size_binary; both have the most
     significant byte first.
@@ -122,6 +121,7 @@ def build(
     $ fpstore build pdq.fps pdq.tsv --width 256 --radius 31
     $ fpstore build notes.fps notes --text --suffix .txt --suffix .md
     $ fpstore build notes.fps notes --text --shingle chars --shingle-size 5 --weighting set --force
+    $ fpstore build pages.fps corpus.parquet --text-field text --id-field id
     """
     import fpstore
 
@@ -131,18 +131,20 @@ def build(
     for path in inputs:
         if path != "-" and lies_inside(check_path(path), check_path(store)):
             raise InputError(f"{path}: lies inside {store}, which the build would replace: move it elsewhere", path=path)
-    notices = documents.Notices()
+    notices = texts.notices()
+    check_text_usage(inputs, text, texts)
     source: Any
-    if text:
-        if "-" in inputs:
-            types.fail("--text reads files and folders, not standard input: write it to a file first")
-        if width != TEXT_WIDTH:
-            types.fail(f"--text makes fingerprints of {TEXT_WIDTH} bits, but --width is {width}")
-        refuse(ROW_PARAMETERS, "does not go with --text")
-        options["fingerprinter"] = shingles.fingerprinter()
-        source = documents.reader(inputs, options["fingerprinter"], suffix, notices)
+    if text or texts.text_field is not None:
+        maker = options["fingerprinter"] = shingles.fingerprinter()
+        if width != maker.width:
+            given = "--text" if text else "--text-field"
+            types.fail(f"{given} makes fingerprints of {maker.width} bits, but --width is {width}")
+        if text:
+            source = texts.file_reader(inputs, maker, notices)
+        else:
+            source = texts.row_reader(inputs, maker, rows, notices, threads=options["threads"])
     else:
-        refuse(documents.SIMHASH_PARAMETERS | documents.FOLDER_PARAMETERS, "needs --text")
+        refuse(documents.SIMHASH_PARAMETERS, "needs --text or --text-field")
         documents.refuse_folders(inputs)
         source = open_reader(inputs, width=width, **rows.arguments)
     began = time.monotonic()

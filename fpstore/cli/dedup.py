@@ -134,9 +134,9 @@ def dedup(
     $ fpstore dedup notes clean --text --suffix .txt --shingle chars --shingle-size 5 --weighting set --threads 1 --quiet
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --id-field id --memory 4GiB --force --no-progress --resume
     """
+    from fpstore.hashing.corpora import open_corpus
     from fpstore.io.corpus import Chosen
     from fpstore.io.tables import renamed
-    from fpstore.jobs.corpora import open_corpus
     from fpstore.jobs.dedup import check_output, check_outside, chosen_columns, dedup_job, find_duplicates
     from fpstore.resources import Resources, parse_memory, parse_threads
     from fpstore.width import check_width

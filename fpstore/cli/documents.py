@@ -28,6 +28,7 @@ _SENTENCES = {
     "large": "too large",
     "rows": "rows, not one text",
     "empty": "no words",
+    "null": "no text",
 }
 _NAMED = 3
 
@@ -75,25 +76,26 @@ shingle_options = grouped(
 
 
 class Notices:
-    """Counts the files that are skipped, to name them once at the end."""
+    """Counts the files, or the rows, that are left out, to name the first of them once at the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, what: str = "file") -> None:
+        self._what = what
         self._seen: Counter[str] = Counter()
         self._first: dict[str, list[str]] = {}
 
-    def __call__(self, path: Path, reason: str) -> None:
-        """Count one file."""
+    def __call__(self, which: Path | int, reason: str) -> None:
+        """Count the file with a path, or the row with a number."""
         self._seen[reason] += 1
         names = self._first.setdefault(reason, [])
         if len(names) < _NAMED:
-            names.append(str(path))
+            names.append(f"row {which}" if isinstance(which, int) else str(which))
 
     def report(self, talk: Talk) -> None:
-        """Report the skipped files and the reasons."""
+        """Report how many were left out for each reason."""
         for reason, number in sorted(self._seen.items()):
             names = ", ".join(self._first[reason])
             more = f" and {number - _NAMED:,} more" if number > _NAMED else ""
-            talk.note(f"{count(number, 'file')} left out, {_SENTENCES[reason]}: {names}{more}")
+            talk.note(f"{count(number, self._what)} left out, {_SENTENCES[reason]}: {names}{more}")
 
 
 def reader(

@@ -36,6 +36,7 @@ from fpstore.cli.options import (
     threads_option,
 )
 from fpstore.cli.progress import Bars
+from fpstore.cli.texts import CHUNK_ROWS, Texts, text_options
 from fpstore.errors import InputError
 from fpstore.io import SUFFIXES, Chunk, check_fingerprints, open_reader, open_writer
 from fpstore.io.digits import Digits, check_signed, read_digits
@@ -68,7 +69,7 @@ class Queries:
     input: tuple[str, ...]
     with_queries: bool
     text: bool
-    suffix: tuple[str, ...]
+    texts: Texts
     null: bool
 
 
@@ -86,9 +87,34 @@ query_options = grouped(
         help="FP... are text files, folders of them, or - for standard input; "
         "make fingerprints in the same way as the store's.",
     ),
-    documents.suffix_option,
+    text_options,
     null_option("Lines of --input and of the output"),
 )  # fmt: skip
+
+
+class Asked(NamedTuple):
+    """Some queries, with their ids if they have any.
+
+    Attributes
+    ----------
+    fingerprints : ndarray
+    ids : ndarray of uint64 or list of str, optional
+    rows : ndarray of uint64, optional
+        Their rows in the input, if some of it are left out.
+    """
+
+    fingerprints: npt.NDArray[Any]
+    ids: Words | list[str] | None = None
+    rows: Words | None = None
+
+    def slice(self, start: int, end: int) -> Asked:
+        """Return some of them."""
+        ids = None if self.ids is None else self.ids[start:end]
+        return Asked(self.fingerprints[start:end], ids, None if self.rows is None else self.rows[start:end])
+
+    def rows_from(self, before: int) -> Words:
+        """Return their rows; by default those after so many others."""
+        return np.arange(before, before + len(self.fingerprints), dtype=np.uint64) if self.rows is None else self.rows
 
 
 class QueryColumns(NamedTuple):
@@ -164,8 +190,8 @@ def run(store: Store, request: Request, answer: Callable[[Words], Matches], scan
     if request.talk.quiet:
         refuse({"output"}, "does not go with --quiet, which writes nothing")
     types.usage_error_for_radius(request.radius, store.width)
-    notices = documents.Notices()
-    chunks, total = _chunks(store, request.queries, request.rows, notices)
+    notices = request.queries.texts.notices()
+    chunks, total = _chunks(store, request.queries, request.rows, notices, request.threads)
     json_lines = is_json(request.output, request.as_json)
     so_far = _SoFar()
     with ExitStack() as stack:
@@ -204,14 +230,14 @@ class _SoFar:
         self.rows = rows
 
 
-def _parts(chunks: Iterable[Chunk], most: int, so_far: _SoFar) -> Iterator[Chunk]:
+def _parts(chunks: Iterable[Chunk | Asked], most: int, so_far: _SoFar) -> Iterator[Asked]:
     """Yield the queries to answer at once: more while they have few matches, fewer while they have many."""
     at_once = FIRST_QUERIES
     for chunk in chunks:
-        start = 0
+        start, asked = 0, Asked(*chunk)
         while start < len(chunk.fingerprints):
             end = start + at_once
-            yield Chunk(chunk.fingerprints[start:end], None if chunk.ids is None else chunk.ids[start:end])
+            yield asked.slice(start, end)
             start = end
             if so_far.rows > MOST_ROWS:
                 at_once = max(1, at_once // 4)
@@ -219,7 +245,7 @@ def _parts(chunks: Iterable[Chunk], most: int, so_far: _SoFar) -> Iterator[Chunk
                 at_once = min(most, at_once * 4)
 
 
-def _count(queries: Chunk, matches: Matches) -> int:
+def _count(queries: Asked, matches: Matches) -> int:
     """Write nothing."""
     return len(matches.fingerprints)
 
@@ -233,14 +259,18 @@ def scan_notice(store: Store, radius: int | None, talk: Talk) -> bool:
     return True
 
 
-def _chunks(store: Store, queries: Queries, rows: Rows, notices: documents.Notices) -> tuple[Any, int | None]:
+def _chunks(
+    store: Store, queries: Queries, rows: Rows, notices: documents.Notices, threads: int | None
+) -> tuple[Any, int | None]:
     """Return chunks of queries (texts have their paths as ids), and their number if it is known."""
     if queries.text:
         refuse(ROW_PARAMETERS | {"input"}, "does not go with --text")
         if not queries.words:
             raise click.UsageError("--text needs a file", click.get_current_context())
-        return documents.chunks(queries.words, fingerprinter_of(store), queries.suffix, notices), None
+        return documents.chunks(queries.words, fingerprinter_of(store), queries.texts.suffix, notices), None
     refuse(documents.FOLDER_PARAMETERS, "needs --text")
+    if queries.texts.text_field is not None:
+        return _texts_of_rows(store, queries, rows, notices, threads), None
     if not queries.words and not queries.input:
         raise click.UsageError("give fingerprints, --input FILE or --text FILE", click.get_current_context())
     if queries.words or not queries.input:
@@ -255,6 +285,20 @@ def _chunks(store: Store, queries: Queries, rows: Rows, notices: documents.Notic
         return reader, reader.rows
     total = None if reader.rows is None else reader.rows + len(given)
     return _joined(given, reader), total
+
+
+def _texts_of_rows(
+    store: Store, queries: Queries, rows: Rows, notices: documents.Notices, threads: int | None
+) -> Iterator[Asked]:
+    """Return the texts of a column as queries."""
+    if queries.words or not queries.input:
+        raise click.UsageError(
+            "--text-field names a column of --input, and does not go with fingerprints as arguments", click.get_current_context()
+        )
+    refuse({"null"}, "does not go with --text-field")
+    options = {"threads": threads, "chunk_rows": CHUNK_ROWS}
+    reader = queries.texts.row_reader(queries.input, fingerprinter_of(store), rows, notices, **options)
+    return (Asked(chunk.fingerprints, None if reader.row_numbers else chunk.ids, places) for chunk, places in reader.placed())
 
 
 def _joined(given: Any, reader: Any) -> Iterator[Chunk]:
@@ -325,7 +369,7 @@ def rows_writer(
     before = 0
     with open_writer(output, columns=[*COLUMNS, *query_columns], width=width, names=names, null=null) as writer:
 
-        def write(queries: Chunk, matches: Matches, own: Words | list[str] | None = None) -> int:
+        def write(queries: Asked, matches: Matches, own: Words | list[str] | None = None) -> int:
             nonlocal before
             lims, ids = matches.ids()
             of_match = np.repeat(np.arange(len(matches.fingerprints)), np.diff(lims))
@@ -342,7 +386,7 @@ def rows_writer(
             }
             query_ids: Any = queries.ids
             for name in query_columns:
-                data[name] = of_query.astype(np.uint64) + np.uint64(before) if name == "row" else values_at(query_ids, of_query)
+                data[name] = queries.rows_from(before)[of_query] if name == "row" else values_at(query_ids, of_query)
             before += len(matches)
             writer.write(data)
             writer.flush()
@@ -374,15 +418,16 @@ def json_lines_writer(
     encode = json.JSONEncoder(ensure_ascii=False).encode
     with Sink(output) as sink:
 
-        def write(queries: Chunk, matches: Matches, own: Words | list[str] | None = None) -> int:
+        def write(queries: Asked, matches: Matches, own: Words | list[str] | None = None) -> int:
             nonlocal before
             lines, rows = [], 0
             ids = queries.ids.tolist() if isinstance(queries.ids, np.ndarray) else queries.ids
             fields = _fields(query_columns, ids is not None, matches.more is not None, names)
             fingerprint, distance, match_ids = (fields[name] for name in MATCH_FIELDS)
-            texts = width.texts(check_fingerprints(queries.fingerprints, width))
-            for number, (query, found) in enumerate(zip(texts, matches, strict=True)):
-                record: dict[str, Any] = {fields["row"]: before + number} if query_columns.row else {}
+            digits = width.texts(check_fingerprints(queries.fingerprints, width))
+            places = queries.rows_from(before).tolist()
+            for number, (query, found) in enumerate(zip(digits, matches, strict=True)):
+                record: dict[str, Any] = {fields["row"]: places[number]} if query_columns.row else {}
                 if ids is not None:
                     record[fields[query_columns.id]] = ids[number]
                 record[fields["query"]] = query

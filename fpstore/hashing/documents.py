@@ -135,6 +135,7 @@ class DocumentReader:
         Not known before the files are read.
     has_ids : bool
         True.
+    fingerprinter : Fingerprinter
     bytes_total : int
         The total size of the files to be read or skipped, from a walk at the first use.
     bytes_done : int
@@ -181,7 +182,7 @@ class DocumentReader:
         if on_notice is not None and not callable(on_notice):
             raise InputError(f"on_notice must be a function of (path, reason), got {show(on_notice)}")
         self._walk = Walk(paths, suffixes, recursive, follow_symlinks, max_bytes)
-        self._fingerprinter = fingerprinter
+        self.fingerprinter = fingerprinter
         self._on_notice = on_notice
         self._bytes_total: int | None = None
         self.bytes_done = self.skipped = self.empty = self._made = 0
@@ -222,7 +223,7 @@ class DocumentReader:
             self._on_notice(path, reason)
 
     def _chunk(self, documents: list[Document]) -> Iterator[Chunk]:
-        found = self._fingerprinter.hashed([document.text for document in documents])
+        found = self.fingerprinter.hashed([document.text for document in documents])
         for i in np.flatnonzero(~found.known).tolist():
             self.empty += 1
             self._notify(documents[i].path, "empty")

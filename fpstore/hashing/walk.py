@@ -37,8 +37,7 @@ class Skipped(NamedTuple):
 ROWS = tuple(suffix for suffix in SUFFIXES if suffix != ".txt")
 ROWS_SKIPPED = Skipped(
     "rows",
-    "holds rows, not one text: make a fingerprint of the text of each row (fpstore.SimHash in Python), or build from a column "
-    "of fingerprints without --text",
+    "holds rows, not one text: --text-field NAME (TextReader in Python) makes a fingerprint of the text in each row",
 )
 
 

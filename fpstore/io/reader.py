@@ -14,7 +14,19 @@ from fpstore.io.check import is_plain_integer
 from fpstore.io.digits import check_signed
 from fpstore.io.jsonl import JsonlSource
 from fpstore.io.parquet import ParquetSource
-from fpstore.io.source import FORMATS, LINE_FORMATS, Batch, Chunk, Fields, IdColumn, IdRule, IdType, InputFile, Source
+from fpstore.io.source import (
+    FORMATS,
+    LINE_FORMATS,
+    Batch,
+    BatchSource,
+    Chunk,
+    Fields,
+    IdColumn,
+    IdRule,
+    IdType,
+    InputFile,
+    Source,
+)
 from fpstore.io.text import Dialect, TextSource
 from fpstore.string_column import StringColumn
 from fpstore.width import WIDTH_64, Width, check_width
@@ -42,7 +54,7 @@ class Reader:
         The bits of a fingerprint.
     """
 
-    def __init__(self, sources: Sequence[Source], id_type: IdType, chunk_rows: int, width: Width = WIDTH_64) -> None:
+    def __init__(self, sources: Sequence[BatchSource], id_type: IdType, chunk_rows: int, width: Width = WIDTH_64) -> None:
         self._sources = sources
         self._id_type: IdType = id_type
         self._chunk_rows = chunk_rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,9 @@ from fpstore.errors import InputError, show
 from fpstore.hashing.corpus import TextCorpus
 from fpstore.hashing.documents import Notice
 from fpstore.hashing.walk import Walk
-from fpstore.io.corpus import Corpus
+from fpstore.io.corpus import Corpus, CorpusFiles, Rows
 from fpstore.io.corpus_rows import DelimitedCorpus, JsonlCorpus
-from fpstore.io.corpus_tables import ParquetCorpus, TableCorpus
+from fpstore.io.corpus_tables import BatchRows, ParquetCorpus, TableCorpus
 from fpstore.io.reader import format_of
 
 FORMATS = ("parquet", "jsonl", "csv", "tsv")
@@ -37,22 +37,40 @@ def open_corpus(source: Any, texts: bool, suffixes: Iterable[str] | None = None,
     if hasattr(source, "__arrow_c_stream__"):
         return TableCorpus(source)
     paths = paths_of(source)
-    corpus = TextCorpus(paths, suffixes, on_notice) if texts else _corpus_of_rows(paths)
+    corpus = TextCorpus(paths, suffixes, on_notice) if texts else _rows_of(paths)
     corpus.folders = [Path(path) for path in paths if Path(path).is_dir()]
     return corpus
 
 
-def _corpus_of_rows(paths: list[str]) -> Corpus:
-    """Return the corpus of some files of rows, and folders of them."""
-    files = [file for path in paths for file in _files(Path(path))]
-    forms = {format_of(file, None, FORMATS) for file in files}
+def open_rows(source: Any, format: str | None = None) -> Rows:  # noqa: A002 - the word that users know
+    """Return rows that are read once: of files, of folders of them, of standard input, or of a table.
+
+    Parameters
+    ----------
+    source : path, iterable of paths, or table
+        As for `open_corpus`; ``-`` is standard input. A stream of record batches is a table, too.
+    format : str, optional
+        One of :data:`FORMATS`; by default from the extension.
+    """
+    if hasattr(source, "__arrow_c_stream__"):
+        return BatchRows(source)
+    return _rows_of(paths_of(source, again=False), format, again=False)
+
+
+def _rows_of(paths: list[str], format_name: str | None = None, again: bool = True) -> CorpusFiles:
+    """Return the rows of some files, and of folders of them."""
+    files = [file for path in paths for file in _files(path)]
+    forms = {format_of(file, format_name, FORMATS) for file in files}
     if len(forms) > 1:
         raise InputError(f"files of one format are expected, got {', '.join(sorted(forms))}")
-    return _opener(forms.pop())(files)
+    form = forms.pop()
+    if form == "parquet":
+        return ParquetCorpus(files)
+    return JsonlCorpus(files, again) if form == "jsonl" else DelimitedCorpus(files, form, again)
 
 
-def paths_of(source: Any) -> list[str]:
-    """Return the paths of a caller; InputError for something else."""
+def paths_of(source: Any, again: bool = True) -> list[str]:
+    """Return the paths of a caller; InputError for something else, and for standard input where files are read again."""
     if isinstance(source, str | os.PathLike):
         source = [source]
     if isinstance(source, bytes) or not isinstance(source, Iterable):
@@ -61,17 +79,21 @@ def paths_of(source: Any) -> list[str]:
     paths = list(source)
     if not paths:
         raise InputError("no input was given")
-    if "-" in paths:
+    if paths.count("-") > 1:
+        raise InputError("standard input is named more than once")
+    if "-" in paths and again:
         raise InputError("a corpus is read more than once, which standard input cannot be: write it to a file")
     for path in paths:
-        check_path(path)
+        if path != "-":
+            check_path(path)
     return [os.fspath(path) for path in paths]
 
 
-def _files(path: Path) -> list[str]:
+def _files(given: str) -> list[str]:
     """Return a file, or those with rows in a folder and below it, in the order of their names."""
-    if not path.is_dir():
-        return [str(path)]
+    path = Path(given)
+    if given == "-" or not path.is_dir():
+        return [given]
     found = [str(file.path) for file in Walk(path, _SUFFIXES, True, False, None).files()]
     if not found:
         names = ", ".join(_SUFFIXES)
@@ -79,11 +101,3 @@ def _files(path: Path) -> list[str]:
             f"{printable(path)}: no {names} in this folder; --text (text=True) makes a document of each file", path=path
         )
     return found
-
-
-def _opener(form: str) -> Callable[[list[str]], Corpus]:
-    if form == "parquet":
-        return ParquetCorpus
-    if form == "jsonl":
-        return JsonlCorpus
-    return lambda files: DelimitedCorpus(files, form)

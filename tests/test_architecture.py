@@ -50,7 +50,7 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 # Where each of these may be imported from: paths relative to the package.
 OWNERS = {
     "lmdb": ("disk/sealed.py",),
-    "zstandard": ("building/sample.py", "format/string_records.py", "format/strings.py"),
+    "zstandard": ("io/packed.py", "building/sample.py", "format/string_records.py", "format/strings.py"),
     "bitarray": ("format/huffman.py",),
     "click": ("cli/",),
     "rich": ("cli/",),

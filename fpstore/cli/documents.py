@@ -26,6 +26,7 @@ FOLDER_PARAMETERS = {"suffix"}
 _SENTENCES = {
     "binary": "binary, not text",
     "large": "too large",
+    "damaged": "damaged compressed files",
     "rows": "rows, not one text",
     "empty": "no words",
     "null": "no text",

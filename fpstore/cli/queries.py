@@ -40,7 +40,7 @@ from fpstore.cli.texts import CHUNK_ROWS, Texts, text_options
 from fpstore.errors import InputError
 from fpstore.io import SUFFIXES, Chunk, check_fingerprints, open_reader, open_writer
 from fpstore.io.digits import Digits, check_signed, read_digits
-from fpstore.io.reader import format_of
+from fpstore.io.reader import format_of, format_of_input
 from fpstore.io.sink import Sink
 from fpstore.io.source import LINE_FORMATS
 from fpstore.io.tables import renamed, values_at
@@ -358,7 +358,7 @@ def _writer(request: Request, json_lines: bool, with_ids: bool, width: int) -> A
 
 
 def _have_lines(inputs: Sequence[str], rows: Rows) -> bool:
-    return any(format_of(path, rows.format) in LINE_FORMATS for path in inputs)
+    return any(format_of_input(path, rows.format) in LINE_FORMATS for path in inputs)
 
 
 @contextmanager

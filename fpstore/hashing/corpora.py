@@ -15,7 +15,7 @@ from fpstore.hashing.walk import Walk
 from fpstore.io.corpus import Corpus, CorpusFiles, Rows
 from fpstore.io.corpus_rows import DelimitedCorpus, JsonlCorpus
 from fpstore.io.corpus_tables import BatchRows, ParquetCorpus, TableCorpus
-from fpstore.io.reader import format_of
+from fpstore.io.reader import format_of_input
 
 FORMATS = ("parquet", "jsonl", "csv", "tsv")
 _SUFFIXES = tuple(f".{name}" for name in FORMATS)
@@ -60,7 +60,7 @@ def open_rows(source: Any, format: str | None = None) -> Rows:  # noqa: A002 - t
 def _rows_of(paths: list[str], format_name: str | None = None, again: bool = True) -> CorpusFiles:
     """Return the rows of some files, and of folders of them."""
     files = [file for path in paths for file in _files(path)]
-    forms = {format_of(file, format_name, FORMATS) for file in files}
+    forms = {format_of_input(file, format_name, FORMATS) for file in files}
     if len(forms) > 1:
         raise InputError(f"files of one format are expected, got {', '.join(sorted(forms))}")
     form = forms.pop()

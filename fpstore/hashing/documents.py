@@ -67,7 +67,8 @@ def iter_documents(
     ----------
     paths : path or iterable of paths
         Files and folders, in the order given; a path that is given twice is read twice. A symbolic link that is
-        named is followed. A store of fpstore inside a folder is skipped.
+        named is followed. A store of fpstore inside a folder is skipped. Files that gzip or zstandard compressed, such as
+        ``a.txt.gz``, are read as what they hold.
     suffixes : iterable of str, optional
         In folders, read only files whose names end with one of these, such as ``[".txt", ".md"]``; case does not
         matter. Files that are named are always read.
@@ -77,12 +78,12 @@ def iter_documents(
         Whether to follow symbolic links found in folders; otherwise they are skipped. A folder inside itself is
         entered once.
     max_bytes : int, optional
-        Larger files are not read.
+        Larger files are not read; by default 2^30. Of a compressed file, what it holds counts too.
     on_skip : callable, optional
         Called with the path and the reason of each file in a folder that is skipped: ``"binary"`` (a NUL byte in its
-        first 8 KiB), ``"large"`` (larger than `max_bytes`) or ``"rows"`` (the extension is that of a format of
-        `fpstore.io` other than .txt, such as .jsonl, and `suffixes` does not name it). Entries that are neither files nor
-        folders are ignored.
+        first 8 KiB), ``"large"`` (larger than `max_bytes`), ``"damaged"`` (a compressed file that cannot be decompressed) or
+        ``"rows"`` (the extension is that of a format of `fpstore.io` other than .txt, such as .jsonl, and `suffixes` does not
+        name it). Entries that are neither files nor folders are ignored.
 
     Yields
     ------
@@ -126,7 +127,7 @@ class DocumentReader:
     suffixes, recursive, follow_symlinks, max_bytes
         As in `iter_documents`.
     on_notice : callable, optional
-        Called with the path of each skipped file and the reason: ``"binary"``, ``"large"`` or ``"rows"`` as in
+        Called with the path of each skipped file and the reason: ``"binary"``, ``"large"``, ``"damaged"`` or ``"rows"`` as in
         `iter_documents`, or ``"empty"`` for a text without words, which has no fingerprint.
 
     Attributes

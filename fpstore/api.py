@@ -197,6 +197,7 @@ def dedup(
     fingerprinter: Any = None,
     decimal: bool = False,
     signed: bool = False,
+    encoding: str | None = None,
     memory: int | str | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -243,6 +244,9 @@ def dedup(
         Fingerprints in text are decimal, not hexadecimal.
     signed : bool
         Signed integers are read as the bits of fingerprints.
+    encoding : str, optional
+        That of files of lines and of texts: see :class:`fpstore.hashing.TextReader` and :func:`fpstore.hashing.iter_documents`.
+        Lines are written in UTF-8.
     memory : int or str, optional
         For the tables that are sorted to find near-duplicates, as for :meth:`fpstore.Store.pairs`. Fingerprints and ids
         are held besides.
@@ -290,10 +294,10 @@ def dedup(
     from fpstore.jobs.dedup import check_output, check_outside, chosen_columns, dedup_job, find_duplicates, kept_of
 
     check_progress(progress)
-    how = Chosen(id=id, score=score, width=check_width(width))
+    how = Chosen(id=id, score=score, width=check_width(width), encoding=encoding)
     chosen = chosen_columns(replace(how, decimal=decimal, signed=signed), text, fingerprint)
     job = dedup_job(chosen, Rules(radius, keep, group, unknown), fingerprinter)
-    corpus = open_corpus(source, text is True)
+    corpus = open_corpus(source, text is True, encoding=encoding)
     target = None if output is None else check_output(output, corpus, check_flag(overwrite, "overwrite"))
     resources = Resources(parse_memory(memory), parse_threads(threads), progress)
     folder = None if resume is None else check_outside(corpus, check_path(resume, "resume"))

@@ -52,6 +52,7 @@ OWNERS = {
     "lmdb": ("disk/sealed.py",),
     "zstandard": ("io/packed.py", "building/sample.py", "format/string_records.py", "format/strings.py"),
     "bitarray": ("format/huffman.py",),
+    "charset_normalizer": ("io/encodings.py",),
     "click": ("cli/",),
     "rich": ("cli/",),
     "pyarrow": ("io/arrow.py", "io/tables.py"),
@@ -64,7 +65,7 @@ OWNERS = {
     "mmap": ("format/column_table.py", "format/table.py", "format/log.py", "format/log_writer.py"),
     "xxhash": ("disk/folders.py", "disk/seal.py", "format/"),
 }
-DEPENDENCIES = {"bitarray", "click", "lmdb", "numpy", "rich", "xxhash", "zstandard"}
+DEPENDENCIES = {"bitarray", "charset_normalizer", "click", "lmdb", "numpy", "rich", "xxhash", "zstandard"}
 EXTRAS = {"pyarrow", "pandas", "polars", "PIL", "imagehash", "jieba"}
 
 

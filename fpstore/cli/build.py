@@ -121,6 +121,7 @@ def build(
     $ fpstore build pdq.fps pdq.tsv --width 256 --radius 31
     $ fpstore build notes.fps notes --text --suffix .txt --suffix .md
     $ fpstore build notes.fps notes --text --shingle chars --shingle-size 5 --weighting set --force
+    $ fpstore build drafts.fps draft.txt --text --encoding utf-8
     $ fpstore build pages.fps corpus.parquet --text-field text --id-field id
     """
     import fpstore

@@ -27,6 +27,7 @@ from fpstore.cli.options import (
 from fpstore.cli.output import count, print_json, print_table, shown, some_ids
 from fpstore.cli.progress import Bars
 from fpstore.cli.resume import folder_of, resume_option, resuming
+from fpstore.cli.texts import encoding_option
 from fpstore.cli.verb import Verb
 from fpstore.jobs.choices import GROUPINGS, KEPT, UNKNOWN, Rules
 
@@ -51,6 +52,7 @@ class CorpusColumns:
     score_field: str | None
     decimal: bool
     signed: bool
+    encoding: str | None
 
 
 columns_options = grouped(
@@ -63,6 +65,7 @@ columns_options = grouped(
     click.option("--score-field", metavar="NAME", help="Column or JSON field of numbers, for --keep highest."),
     click.option("--decimal", is_flag=True, help="Fingerprints in text are decimal, not hexadecimal."),
     click.option("--signed", is_flag=True, help="Signed integers are read as the bits of fingerprints."),
+    encoding_option,
 )
 rule_options = grouped(
     "rules",
@@ -132,6 +135,7 @@ def dedup(
     $ fpstore dedup pages.jsonl clean.jsonl --text-field text --score-field score --keep highest --unknown drop --json --force
     $ fpstore dedup hashes.csv clean.csv --fingerprint-field hash --decimal --signed --width 64 --radius 2 --group greedy
     $ fpstore dedup notes clean --text --suffix .txt --shingle chars --shingle-size 5 --weighting set --threads 1 --quiet
+    $ fpstore dedup pages.jsonl clean.jsonl --text-field text --encoding utf-8 --force --json
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --id-field id --memory 4GiB --force --no-progress --resume
     """
     from fpstore.hashing.corpora import open_corpus
@@ -150,13 +154,16 @@ def dedup(
     if clusters is None:
         refuse({"names"}, "is for the columns of --clusters")
     maker = None if columns.fingerprint_field else shingles.fingerprinter()
-    how = Chosen(None, None, columns.id_field, columns.score_field, check_width(width), columns.decimal, columns.signed)
+    how = Chosen(
+        id=columns.id_field, score=columns.score_field, width=check_width(width), decimal=columns.decimal, signed=columns.signed,
+        encoding=columns.encoding,
+    )  # fmt: skip
     with usage_errors():
         renamed(COLUMNS, names)  # told before the work
         chosen = chosen_columns(how, columns.text or columns.text_field, columns.fingerprint_field)
         job = dedup_job(chosen, rules, maker)
     notices = Notices()
-    corpus = open_corpus(inputs, columns.text, list(suffix) or None, notices)
+    corpus = open_corpus(inputs, columns.text, list(suffix) or None, notices, columns.encoding)
     target = check_output(output, corpus, force)
     listing = None if clusters is None else _listing(clusters, corpus, force, target, names)
     folder = folder_of(output, resume, talk)

@@ -79,6 +79,7 @@ def text(
     $ fpstore hash text draft.txt notes
     $ fpstore hash text notes --suffix .txt --output notes.tsv --no-progress
     $ fpstore hash text notes --shingle chars --shingle-size 5 --weighting set --json --quiet
+    $ fpstore hash text draft.txt --encoding utf-8
     $ fpstore hash text corpus.parquet --text-field text --id-field id --threads 2
     $ cat pages.jsonl | fpstore hash text - --text-field text --format jsonl --id-field score --id-type str --quiet
     """
@@ -86,7 +87,7 @@ def text(
     notices = texts.notices()
     if texts.text_field is None:
         refuse(FIELD_PARAMETERS, "needs --text-field")
-        chunks: Any = documents.chunks(paths, maker, texts.suffix, notices)
+        chunks: Any = documents.chunks(paths, maker, texts.suffix, notices, **texts.reading)
     else:
         refuse(documents.FOLDER_PARAMETERS, "does not go with --text-field")
         rows = Rows(reading.format, False, False, None, reading.id_field, reading.id_type)

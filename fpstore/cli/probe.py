@@ -40,6 +40,7 @@ def probe(request: asking.Request) -> int:
     $ tr "\n" "\0" < new.tsv | fpstore probe crawl.fps --input - --null
     $ fpstore probe notes.fps --text draft.txt
     $ fpstore probe notes.fps --text notes --suffix .txt --json
+    $ fpstore probe notes.fps --text draft.txt --encoding utf-8
     $ fpstore probe notes.fps --input corpus.parquet --text-field text --id-field id
     """
     import fpstore

@@ -36,7 +36,7 @@ from fpstore.cli.options import (
     threads_option,
 )
 from fpstore.cli.progress import Bars
-from fpstore.cli.texts import CHUNK_ROWS, Texts, text_options
+from fpstore.cli.texts import CHUNK_ROWS, READING_PARAMETERS, Texts, text_options
 from fpstore.errors import InputError
 from fpstore.io import SUFFIXES, Chunk, check_fingerprints, open_reader, open_writer
 from fpstore.io.digits import Digits, check_signed, read_digits
@@ -267,10 +267,13 @@ def _chunks(
         refuse(ROW_PARAMETERS | {"input"}, "does not go with --text")
         if not queries.words:
             raise click.UsageError("--text needs a file", click.get_current_context())
-        return documents.chunks(queries.words, fingerprinter_of(store), queries.texts.suffix, notices), None
+        return documents.chunks(
+            queries.words, fingerprinter_of(store), queries.texts.suffix, notices, **queries.texts.reading
+        ), None
     refuse(documents.FOLDER_PARAMETERS, "needs --text")
     if queries.texts.text_field is not None:
         return _texts_of_rows(store, queries, rows, notices, threads), None
+    refuse(READING_PARAMETERS, "needs --text or --text-field")
     if not queries.words and not queries.input:
         raise click.UsageError("give fingerprints, --input FILE or --text FILE", click.get_current_context())
     if queries.words or not queries.input:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fpstore.hashing import DocumentReader, Fingerprinter, TextReader
 
 FIELD_FORMATS = ("parquet", "jsonl", "csv", "tsv")
+READING_PARAMETERS = {"encoding"}
 OF_FINGERPRINTS = {"decimal", "signed", "fingerprint_field"}
 CHUNK_ROWS = 1 << 14  # that are hashed before the first are used
 
@@ -26,6 +27,7 @@ class Texts:
 
     suffix: tuple[str, ...]
     text_field: str | None
+    encoding: str | None
 
     def notices(self) -> Notices:
         """Return what counts the files or rows that are left out."""
@@ -33,7 +35,12 @@ class Texts:
 
     def file_reader(self, paths: Sequence[str], fingerprinter: Fingerprinter[Any], notices: Notices) -> DocumentReader:
         """Return the reader of files and folders, of which each file is a document."""
-        return reader(paths, fingerprinter, self.suffix, notices)
+        return reader(paths, fingerprinter, self.suffix, notices, **self.reading)
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """How texts are read, as arguments of readers."""
+        return {"encoding": self.encoding}
 
     def row_reader(
         self, paths: Sequence[str], fingerprinter: Fingerprinter[Any], rows: Rows, notices: Notices, **more: Any
@@ -48,10 +55,17 @@ class Texts:
             types.fail(f"--format {rows.format} has no column of texts: --text-field is for {', '.join(FIELD_FORMATS)}")
         return TextReader(
             paths, fingerprinter, text=self.text_field or "", id=rows.id_field, id_type=rows.id_type, format=rows.format,
-            on_notice=notices, **more,
+            on_notice=notices, **self.reading, **more,
         )  # fmt: skip
 
 
+encoding_option = click.option(
+    "--encoding",
+    type=types.ENCODING,
+    metavar="NAME",
+    help="Encoding of texts, and of files of lines with texts. By default what a byte order mark says, or UTF-8; that of a text "
+    "which is neither is guessed.",
+)
 text_options = grouped(
     "texts",
     Texts,
@@ -62,6 +76,7 @@ text_options = grouped(
         help="Column or JSON field of texts, of which fingerprints are made: in Parquet, JSON lines, CSV or TSV with a header, "
         "or folders of such files.",
     ),
+    encoding_option,
 )
 
 
@@ -75,3 +90,5 @@ def check_text_usage(inputs: Sequence[str], text: bool, texts: Texts) -> None:
         refuse(ROW_PARAMETERS, "does not go with --text")
     else:
         refuse(FOLDER_PARAMETERS, "needs --text")
+        if texts.text_field is None:
+            refuse(READING_PARAMETERS, "needs --text or --text-field")

@@ -21,7 +21,13 @@ FORMATS = ("parquet", "jsonl", "csv", "tsv")
 _SUFFIXES = tuple(f".{name}" for name in FORMATS)
 
 
-def open_corpus(source: Any, texts: bool, suffixes: Iterable[str] | None = None, on_notice: Notice | None = None) -> Corpus:
+def open_corpus(
+    source: Any,
+    texts: bool,
+    suffixes: Iterable[str] | None = None,
+    on_notice: Notice | None = None,
+    encoding: str | None = None,
+) -> Corpus:
     """Return the corpus that a caller gives.
 
     Parameters
@@ -31,18 +37,19 @@ def open_corpus(source: Any, texts: bool, suffixes: Iterable[str] | None = None,
         Arrow C stream interface.
     texts : bool
         Each file is one document.
-    suffixes, on_notice : optional
-        As for `TextCorpus`.
+    suffixes, on_notice, encoding : optional
+        As for `TextCorpus`; the encoding also as for `CorpusFiles`.
     """
     if hasattr(source, "__arrow_c_stream__"):
+        _refuse_encoding(encoding)
         return TableCorpus(source)
     paths = paths_of(source)
-    corpus = TextCorpus(paths, suffixes, on_notice) if texts else _rows_of(paths)
+    corpus = TextCorpus(paths, suffixes, on_notice, encoding) if texts else _rows_of(paths, encoding=encoding)
     corpus.folders = [Path(path) for path in paths if Path(path).is_dir()]
     return corpus
 
 
-def open_rows(source: Any, format: str | None = None) -> Rows:  # noqa: A002 - the word that users know
+def open_rows(source: Any, format: str | None = None, encoding: str | None = None) -> Rows:  # noqa: A002 - the word that users know
     """Return rows that are read once: of files, of folders of them, of standard input, or of a table.
 
     Parameters
@@ -51,13 +58,23 @@ def open_rows(source: Any, format: str | None = None) -> Rows:  # noqa: A002 - t
         As for `open_corpus`; ``-`` is standard input. A stream of record batches is a table, too.
     format : str, optional
         One of :data:`FORMATS`; by default from the extension.
+    encoding : str, optional
+        As for `CorpusFiles`.
     """
     if hasattr(source, "__arrow_c_stream__"):
+        _refuse_encoding(encoding)
         return BatchRows(source)
-    return _rows_of(paths_of(source, again=False), format, again=False)
+    return _rows_of(paths_of(source, again=False), format, again=False, encoding=encoding)
 
 
-def _rows_of(paths: list[str], format_name: str | None = None, again: bool = True) -> CorpusFiles:
+def _refuse_encoding(encoding: str | None) -> None:
+    if encoding is not None:
+        raise InputError(
+            "encoding= (--encoding) is for texts and files of lines: Parquet and tables have their own", got=encoding
+        )
+
+
+def _rows_of(paths: list[str], format_name: str | None = None, again: bool = True, encoding: str | None = None) -> CorpusFiles:
     """Return the rows of some files, and of folders of them."""
     files = [file for path in paths for file in _files(path)]
     forms = {format_of_input(file, format_name, FORMATS) for file in files}
@@ -65,8 +82,9 @@ def _rows_of(paths: list[str], format_name: str | None = None, again: bool = Tru
         raise InputError(f"files of one format are expected, got {', '.join(sorted(forms))}")
     form = forms.pop()
     if form == "parquet":
+        _refuse_encoding(encoding)
         return ParquetCorpus(files)
-    return JsonlCorpus(files, again) if form == "jsonl" else DelimitedCorpus(files, form, again)
+    return JsonlCorpus(files, again, encoding) if form == "jsonl" else DelimitedCorpus(files, form, again, encoding)
 
 
 def paths_of(source: Any, again: bool = True) -> list[str]:

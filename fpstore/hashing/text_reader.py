@@ -47,6 +47,8 @@ class TextReader(Reader):
         files, with the rows that are left out.
     format : {"parquet", "jsonl", "csv", "tsv"}, optional
         By default from the extension of each path; "tsv" for standard input.
+    encoding : str, optional
+        That of JSON lines, CSV and TSV; by default UTF-8, or what a byte order mark says.
     id_type : {"auto", "int", "str"}
         As for `fpstore.io.open_reader`.
     threads : int, optional
@@ -106,6 +108,7 @@ class TextReader(Reader):
         text: str,
         id: str | None = None,  # noqa: A002 - the word that users know
         format: str | None = None,  # noqa: A002
+        encoding: str | None = None,
         id_type: IdType = "auto",
         threads: int | None = None,
         chunk_rows: int = CHUNK_ROWS,
@@ -122,7 +125,7 @@ class TextReader(Reader):
         check_choice(id_type, get_args(IdType), "id_type")
         width = Width(fingerprinter.width)
         chosen = Chosen(text=text, id=id, width=width, every_id=True, alike_ids=id_type == "auto")
-        self._texts = _TextSource(open_rows(source, format), chosen, fingerprinter, parse_threads(threads), on_notice)
+        self._texts = _TextSource(open_rows(source, format, encoding), chosen, fingerprinter, parse_threads(threads), on_notice)
         self._texts.first_row = check_whole(first_row, 0, 2**64 - 1, "first_row")
         super().__init__([self._texts], id_type, check_whole(chunk_rows, 1, MOST_CHUNK_ROWS, "chunk_rows"), width)
         self.fingerprinter = fingerprinter

@@ -12,11 +12,12 @@ from fpstore.disk.refusals import refused
 from fpstore.errors import InputError, StorageError
 from fpstore.format.manifest import is_store
 from fpstore.io import SUFFIXES
+from fpstore.io.encodings import Decoded, check_encoding, decoded, is_wide, mark_of
 from fpstore.io.packed import inner_name, reading
+from fpstore.io.source import MOST_BYTES
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
-MOST_BYTES = 1 << 30  # of a text, which is held as a whole
 _HEAD_BYTES = 8192  # where a NUL byte is looked for
 _PART_BYTES = 1 << 20
 
@@ -54,8 +55,10 @@ class Walk:
         recursive: bool,
         follow_symlinks: bool,
         max_bytes: int | None,
+        encoding: str | None = None,
     ) -> None:
         self.paths = _check_paths(paths)
+        self.encoding = check_encoding(encoding)
         self._suffixes = None if suffixes is None else _check_suffixes(suffixes)
         self._recursive = check_flag(recursive, "recursive")
         self._follow = check_flag(follow_symlinks, "follow_symlinks")
@@ -77,6 +80,18 @@ class Walk:
             else:
                 yield File(path, found.st_size, named=True)
 
+    def text(self, file: File) -> Decoded | Skipped:
+        """Return the text of a file, or why it is skipped; for a named file, raise InputError instead of skipping it."""
+        data = self.read(file)
+        if isinstance(data, Skipped):
+            return data
+        found = decoded(data, self.encoding)
+        if found is not None:
+            return found
+        known = self.encoding or mark_of(data)
+        tried = "no encoding that is known explains its bytes" if known is None else f"its bytes are not {known}"
+        return _skip(file, Skipped("encoding", f"{tried}: name its encoding (encoding=, --encoding)"))
+
     def read(self, file: File) -> bytes | Skipped:
         """Return the content of a file, or why it is skipped; for a named file, raise InputError instead of skipping it."""
         data: bytes | Skipped
@@ -97,7 +112,7 @@ class Walk:
         try:
             read = reading(stream, printable(file.path), file.path, lambda _: None)
             parts = [read(_HEAD_BYTES)]
-            if b"\0" in parts[0]:
+            if b"\0" in parts[0] and not is_wide(parts[0], self.encoding):
                 return Skipped("binary", "a NUL byte in its first 8 KiB: not a text in UTF-8")
             held = len(parts[0])
             while parts[-1]:

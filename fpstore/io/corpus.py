@@ -18,6 +18,7 @@ from fpstore.arguments import printable
 from fpstore.errors import InputError, show
 from fpstore.io.check import MAX_U64, check_string_id
 from fpstore.io.digits import Digits, of_signed, read_digits
+from fpstore.io.encodings import check_encoding
 from fpstore.io.source import IdColumn, InputFile, at, mixed_ids, storage_errors
 from fpstore.io.wrong_width import too_large
 from fpstore.string_column import StringColumn
@@ -32,7 +33,7 @@ class Chosen:
     """The columns to read, None for those that are not wanted, and how fingerprints are written.
 
     A row without an id is not known; with ``every_id``, it is an error. Integers among strings become strings; with
-    ``alike_ids``, they are an error.
+    ``alike_ids``, they are an error. The encoding is that of files of lines and of texts, if it was named.
     """
 
     text: str | None = None
@@ -44,6 +45,7 @@ class Chosen:
     signed: bool = False
     every_id: bool = False
     alike_ids: bool = False
+    encoding: str | None = None
 
     @property
     def names(self) -> list[str]:
@@ -205,9 +207,12 @@ class CorpusFiles(Corpus):
     paths : sequence of str
     again : bool
         They are read more than once, which only regular files can be; otherwise ``-`` is standard input.
+    encoding : str, optional
+        That of files of lines; by default UTF-8, or what a byte order mark says.
     """
 
-    def __init__(self, paths: Sequence[str], again: bool = True) -> None:
+    def __init__(self, paths: Sequence[str], again: bool = True, encoding: str | None = None) -> None:
+        self.encoding = check_encoding(encoding)
         self.files = [InputFile(path) for path in paths]
         for file in self.files:
             if again and file.size is None:

@@ -18,7 +18,15 @@ PART_BYTES = 1 << 20
 _BLANK = b" \t\r\n"
 
 
-class JsonlCorpus(CorpusFiles):
+class _LineFiles(CorpusFiles):
+    """Files of lines."""
+
+    def _blocks(self, file: InputFile) -> Iterator[tuple[bytes, int]]:
+        """Yield whole lines in UTF-8, and the number of the first."""
+        return line_blocks(file, self._count, encoding=self.encoding)
+
+
+class JsonlCorpus(_LineFiles):
     """Files of JSON lines. A blank line is no row, and is not copied."""
 
     suffix = ".jsonl"
@@ -27,7 +35,7 @@ class JsonlCorpus(CorpusFiles):
         """Yield the chosen columns of all rows but some at the beginning."""
         self.bytes_done, skip = 0, Skip(skipped)
         for file in self.files:
-            for block, first in line_blocks(file, self._count):
+            for block, first in self._blocks(file):
                 rows, lines = [], []
                 filled = [row for row in enumerate(block.split(b"\n")[:-1], first) if row[1].strip(_BLANK)]
                 for number, line in skip.of(filled):
@@ -56,7 +64,7 @@ class JsonlCorpus(CorpusFiles):
         self.check_unchanged()
         with Sink(target) as sink:
             for file in self.files:
-                for block, _ in line_blocks(file, self._count):
+                for block, _ in self._blocks(file):
                     lines = [line for line in block.split(b"\n")[:-1] if line.strip(_BLANK)]
                     some = flags.take(len(lines)).tolist()
                     sink.write(b"".join([line + b"\n" for line, keep in zip(lines, some, strict=True) if keep]))
@@ -72,7 +80,7 @@ class Record(NamedTuple):
     cells: list[str]
 
 
-class DelimitedCorpus(CorpusFiles):
+class DelimitedCorpus(_LineFiles):
     """Files of delimited text, whose first row has the names of the columns. A cell in quotes may hold line breaks.
 
     Parameters
@@ -80,14 +88,14 @@ class DelimitedCorpus(CorpusFiles):
     paths : sequence of str
     dialect : {"csv", "tsv"}
         Cells are separated by commas, and may be quoted; or by tabs, and are as they stand.
-    again : bool
+    again, encoding
         As for `CorpusFiles`. The headers of files that are read once are read with their rows.
     """
 
     typed = False
 
-    def __init__(self, paths: Sequence[str], dialect: str, again: bool = True) -> None:
-        super().__init__(paths, again)
+    def __init__(self, paths: Sequence[str], dialect: str, again: bool = True, encoding: str | None = None) -> None:
+        super().__init__(paths, again, encoding)
         self._quoted = dialect == "csv"
         self.suffix = f".{dialect}"
         self._header: list[str] = []
@@ -166,7 +174,7 @@ class DelimitedCorpus(CorpusFiles):
 
         def lines() -> Iterator[str]:
             nonlocal line
-            for block, first in line_blocks(file, self._count):
+            for block, first in self._blocks(file):
                 for number, raw in enumerate(block.split(b"\n")[:-1], first):
                     taken.append(raw)
                     line = number
@@ -191,4 +199,6 @@ def _decoded(raw: bytes, name: str, line: int) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
-        raise at(name, line, f"not valid UTF-8: {show(raw.decode('utf-8', 'backslashreplace'))}") from None
+        raise at(
+            name, line, f"not valid UTF-8: {show(raw.decode('utf-8', 'backslashreplace'))}; --encoding (encoding=) names another"
+        ) from None

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
 from fpstore.errors import InputError
+from fpstore.io.encodings import transcoded
 from fpstore.io.packed import unpacked
 from fpstore.io.source import Batch, Fields, InputFile, Source, at, storage_errors
 
@@ -52,6 +53,7 @@ def line_blocks(
     block_bytes: int = BLOCK_BYTES,
     line_end: bytes = b"\n",
     arrives: bool = False,
+    encoding: str | None = None,
 ) -> Iterator[tuple[bytes, int]]:
     """Yield (whole lines, number of the first line). Each line has its end; a byte order mark is removed.
 
@@ -68,12 +70,17 @@ def line_blocks(
         A line feed or a zero byte.
     arrives : bool
         Yield the lines that have come, without waiting for a block of them.
+    encoding : str, optional
+        That of the file; by default UTF-8, or what a byte order mark says. Lines are yielded in UTF-8.
     """
     line = 1
     held: list[bytes] = []
     held_bytes = 0
     mark = _UTF8_BOM
     with _came(file, on_read) if arrives else unpacked(file, on_read) as read:
+        if not arrives:
+            with storage_errors(file.name):
+                read = transcoded(read, encoding, file.name)
         while True:
             with storage_errors(file.name):
                 data = read(block_bytes)

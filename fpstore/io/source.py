@@ -33,6 +33,7 @@ Ids = Words | list[str] | None
 IdColumn = Words | StringColumn | None
 
 STDIN_NAME = "<stdin>"
+MOST_BYTES = 1 << 30  # of a text, which is held as a whole
 
 
 class Chunk(NamedTuple):

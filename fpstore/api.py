@@ -198,6 +198,7 @@ def dedup(
     decimal: bool = False,
     signed: bool = False,
     encoding: str | None = None,
+    html: bool = False,
     memory: int | str | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -247,6 +248,8 @@ def dedup(
     encoding : str, optional
         That of files of lines and of texts: see :class:`fpstore.hashing.TextReader` and :func:`fpstore.hashing.iter_documents`.
         Lines are written in UTF-8.
+    html : bool
+        Texts are pages of HTML, which are compared by their titles and main texts. Needs trafilatura.
     memory : int or str, optional
         For the tables that are sorted to find near-duplicates, as for :meth:`fpstore.Store.pairs`. Fingerprints and ids
         are held besides.
@@ -289,12 +292,13 @@ def dedup(
     (array([0, 2]), [['a', 'b']])
     """
     from fpstore.hashing.corpora import open_corpus
+    from fpstore.hashing.html import check_html
     from fpstore.io.corpus import Chosen
     from fpstore.jobs.choices import Rules
     from fpstore.jobs.dedup import check_output, check_outside, chosen_columns, dedup_job, find_duplicates, kept_of
 
     check_progress(progress)
-    how = Chosen(id=id, score=score, width=check_width(width), encoding=encoding)
+    how = Chosen(id=id, score=score, width=check_width(width), encoding=encoding, html=check_html(html))
     chosen = chosen_columns(replace(how, decimal=decimal, signed=signed), text, fingerprint)
     job = dedup_job(chosen, Rules(radius, keep, group, unknown), fingerprinter)
     corpus = open_corpus(source, text is True, encoding=encoding)

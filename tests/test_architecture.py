@@ -61,12 +61,13 @@ OWNERS = {
     "PIL": ("hashing/",),
     "imagehash": ("hashing/",),
     "jieba": ("hashing/",),
+    "trafilatura": ("hashing/html.py",),
     "ctypes": ("disk/folders.py",),
     "mmap": ("format/column_table.py", "format/table.py", "format/log.py", "format/log_writer.py"),
     "xxhash": ("disk/folders.py", "disk/seal.py", "format/"),
 }
 DEPENDENCIES = {"bitarray", "charset_normalizer", "click", "lmdb", "numpy", "rich", "xxhash", "zstandard"}
-EXTRAS = {"pyarrow", "pandas", "polars", "PIL", "imagehash", "jieba"}
+EXTRAS = {"pyarrow", "pandas", "polars", "PIL", "imagehash", "jieba", "trafilatura"}
 
 
 def relative(path):
@@ -173,7 +174,21 @@ def test_the_package_only_re_exports():
 
 # Modules that cost milliseconds and that opening and probing a store do not need.
 HEAVY = {
-    *("click", "rich", "pyarrow", "pandas", "PIL", "imagehash", "jieba", "bitarray", "multiprocessing", "asyncio", "unittest"),
+    *(
+        "click",
+        "rich",
+        "pyarrow",
+        "pandas",
+        "PIL",
+        "imagehash",
+        "jieba",
+        "trafilatura",
+        "charset_normalizer",
+        "bitarray",
+        "multiprocessing",
+        "asyncio",
+        "unittest",
+    ),
     *("concurrent.futures", "logging", "shutil", "lzma", "bz2", "csv", "secrets", "random", "hashlib", "importlib.metadata"),
     *("fpstore.care.backup", "fpstore.building.builder", "fpstore.building.generation_writer", "fpstore.building.streaming"),
     *("fpstore.change.merge", "fpstore.change.join", "fpstore.change.split"),

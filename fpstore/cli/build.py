@@ -122,6 +122,7 @@ def build(
     $ fpstore build notes.fps notes --text --suffix .txt --suffix .md
     $ fpstore build notes.fps notes --text --shingle chars --shingle-size 5 --weighting set --force
     $ fpstore build drafts.fps draft.txt --text --encoding utf-8
+    $ fpstore build site.fps site --text --html
     $ fpstore build pages.fps corpus.parquet --text-field text --id-field id
     """
     import fpstore

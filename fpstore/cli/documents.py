@@ -130,6 +130,8 @@ def chunks(
     **more: Any,
 ) -> Iterator[Chunk]:
     """Yield fingerprints and paths of files, folders and ``-`` (standard input), in the order given."""
+    from fpstore.hashing.html import main_texts
+
     named = [path for path in paths if path != "-"]
     if len(named) == len(paths):
         yield from reader(paths, fingerprinter, suffixes, notices, **more)
@@ -140,6 +142,8 @@ def chunks(
             yield from reader([path], fingerprinter, suffixes, notices, **more)
             continue
         text = _standard_input(notices, more.get("encoding"))
+        if more.get("html"):
+            text = main_texts([text])[0]
         if fingerprinter.is_empty(text):
             raise InputError("standard input: no words to make a fingerprint of", path=path)
         yield Chunk(check_fingerprints([fingerprinter.fingerprint(text)]), [path])

@@ -80,6 +80,7 @@ def text(
     $ fpstore hash text notes --suffix .txt --output notes.tsv --no-progress
     $ fpstore hash text notes --shingle chars --shingle-size 5 --weighting set --json --quiet
     $ fpstore hash text draft.txt --encoding utf-8
+    $ fpstore hash text site --html
     $ fpstore hash text corpus.parquet --text-field text --id-field id --threads 2
     $ cat pages.jsonl | fpstore hash text - --text-field text --format jsonl --id-field score --id-type str --quiet
     """

@@ -122,6 +122,7 @@ def insert(
     $ fpstore insert crawl.fps new.tsv --upsert
     $ fpstore insert notes.fps notes --text --suffix .txt --json --no-progress
     $ fpstore insert notes.fps draft.txt --text --encoding utf-8
+    $ fpstore insert notes.fps site --text --html
     $ fpstore insert notes.fps corpus.parquet --text-field text --id-field id
     """
     import fpstore

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fpstore.hashing import DocumentReader, Fingerprinter, TextReader
 
 FIELD_FORMATS = ("parquet", "jsonl", "csv", "tsv")
-READING_PARAMETERS = {"encoding"}
+READING_PARAMETERS = {"encoding", "html"}
 OF_FINGERPRINTS = {"decimal", "signed", "fingerprint_field"}
 CHUNK_ROWS = 1 << 14  # that are hashed before the first are used
 
@@ -28,6 +28,7 @@ class Texts:
     suffix: tuple[str, ...]
     text_field: str | None
     encoding: str | None
+    html: bool
 
     def notices(self) -> Notices:
         """Return what counts the files or rows that are left out."""
@@ -40,7 +41,7 @@ class Texts:
     @property
     def reading(self) -> dict[str, Any]:
         """How texts are read, as arguments of readers."""
-        return {"encoding": self.encoding}
+        return {"encoding": self.encoding, "html": self.html}
 
     def row_reader(
         self, paths: Sequence[str], fingerprinter: Fingerprinter[Any], rows: Rows, notices: Notices, **more: Any
@@ -66,6 +67,9 @@ encoding_option = click.option(
     help="Encoding of texts, and of files of lines with texts. By default what a byte order mark says, or UTF-8; that of a text "
     "which is neither is guessed.",
 )
+html_option = click.option(
+    "--html", is_flag=True, help="Texts are pages of HTML; make fingerprints of their titles and main texts. Needs fpstore[html]."
+)
 text_options = grouped(
     "texts",
     Texts,
@@ -77,6 +81,7 @@ text_options = grouped(
         "or folders of such files.",
     ),
     encoding_option,
+    html_option,
 )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from fpstore.arguments import check_whole
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter, Hashed
+from fpstore.hashing.html import check_html, main_texts
 from fpstore.hashing.walk import File, Paths, Skipped, Walk
 from fpstore.io import Chunk
 from fpstore.resources import MOST_THREADS
@@ -29,6 +30,7 @@ SENTENCES = {
     "encoding": "of no known encoding",
     "rows": "rows, not one text",
     "empty": "no words",
+    "html": "no main text",
     "null": "no text",
 }
 
@@ -159,11 +161,14 @@ class DocumentReader:
         The most documents in a chunk; a chunk also ends when it holds 4 million characters.
     suffixes, recursive, follow_symlinks, max_bytes, encoding
         As in `iter_documents`.
+    html : bool
+        The files are pages of HTML: of each, the title and the main text count. Needs trafilatura.
     threads : int
         Chunks of which fingerprints are made at the same time. The result does not depend on it.
     on_notice : callable, optional
         Called with the path of each skipped file and the reason: ``"binary"``, ``"large"``, ``"damaged"``, ``"encoding"`` or
-        ``"rows"`` as in `iter_documents`, or ``"empty"`` for a text without words, which has no fingerprint. Also with the path
+        ``"rows"`` as in `iter_documents`, or ``"empty"`` for a text without words, which has no fingerprint
+        (``"html"`` for a page without a main text). Also with the path
         of a file that is read and ``"read as NAME"``, if its encoding was guessed, or ``"replaced"``, if it has bytes that are
         not UTF-8.
 
@@ -181,7 +186,7 @@ class DocumentReader:
     skipped : int
         Files that were binary, damaged, of no known encoding, files of rows, or larger than `max_bytes`.
     empty : int
-        Texts without words.
+        Texts without words, and pages without a main text.
 
     Raises
     ------
@@ -213,6 +218,7 @@ class DocumentReader:
         follow_symlinks: bool = False,
         max_bytes: int | None = None,
         encoding: str | None = None,
+        html: bool = False,
         threads: int = 1,
         on_notice: Notice | None = None,
     ) -> None:
@@ -222,6 +228,7 @@ class DocumentReader:
         if on_notice is not None and not callable(on_notice):
             raise InputError(f"on_notice must be a function of (path, reason), got {show(on_notice)}")
         self._walk = Walk(paths, suffixes, recursive, follow_symlinks, max_bytes, encoding)
+        self._html = check_html(html)
         self._threads = check_whole(threads, 1, MOST_THREADS, "threads")
         self.fingerprinter = fingerprinter
         self._on_notice = on_notice
@@ -266,7 +273,8 @@ class DocumentReader:
         yield held
 
     def _hashed(self, documents: list[Document]) -> tuple[list[Document], Hashed]:
-        return documents, self.fingerprinter.hashed([document.text for document in documents])
+        texts = [document.text for document in documents]
+        return documents, self.fingerprinter.hashed(main_texts(texts) if self._html else texts)
 
     def _skip(self, path: Path, reason: str) -> None:
         self.skipped += 1
@@ -280,8 +288,9 @@ class DocumentReader:
     def _chunk(self, documents: list[Document], found: Hashed) -> Iterator[Chunk]:
         for i in np.flatnonzero(~found.known).tolist():
             self.empty += 1
-            self._reasons["empty"] += 1
-            self._notify(documents[i].path, "empty")
+            reason = "html" if self._html else "empty"
+            self._reasons[reason] += 1
+            self._notify(documents[i].path, reason)
         kept = found.known
         if kept.any():
             self._made += int(kept.sum())

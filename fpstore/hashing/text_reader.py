@@ -14,6 +14,7 @@ from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.corpora import open_rows
 from fpstore.hashing.hashed_rows import Read, hashed_rows
+from fpstore.hashing.html import check_html
 from fpstore.io.corpus import Chosen, Flags, Rows
 from fpstore.io.reader import CHUNK_ROWS, MOST_CHUNK_ROWS, Reader
 from fpstore.io.source import Batch, BatchSource, Chunk, IdColumn, IdRule, IdType, located
@@ -49,6 +50,8 @@ class TextReader(Reader):
         By default from the extension of each path; "tsv" for standard input.
     encoding : str, optional
         That of JSON lines, CSV and TSV; by default UTF-8, or what a byte order mark says.
+    html : bool
+        The texts are pages of HTML: of each, the title and the main text count. Needs trafilatura.
     id_type : {"auto", "int", "str"}
         As for `fpstore.io.open_reader`.
     threads : int, optional
@@ -58,7 +61,8 @@ class TextReader(Reader):
     first_row : int
         The number of the first row.
     on_notice : callable, optional
-        Called with the number of each row that is left out and the reason: ``"null"``, or ``"empty"`` for a text without words.
+        Called with the number of each row that is left out and the reason: ``"null"``, ``"empty"`` for a text without words, or
+        ``"html"`` for a page without a main text.
 
     Attributes
     ----------
@@ -72,7 +76,7 @@ class TextReader(Reader):
     next_row : int
         The number of the row after those read so far.
     null, empty : int
-        Rows left out so far, because the text is null, or has no words.
+        Rows left out so far, because the text is null, or has no words (a page no main text).
     bytes_total, bytes_done : int or None
         As for `fpstore.io.Reader`.
     width : int
@@ -86,7 +90,7 @@ class TextReader(Reader):
     StorageError
         A file is missing or cannot be read.
     MissingExtraError
-        Parquet or a table without pyarrow.
+        Parquet or a table without pyarrow, HTML without trafilatura.
 
     Examples
     --------
@@ -109,6 +113,7 @@ class TextReader(Reader):
         id: str | None = None,  # noqa: A002 - the word that users know
         format: str | None = None,  # noqa: A002
         encoding: str | None = None,
+        html: bool = False,
         id_type: IdType = "auto",
         threads: int | None = None,
         chunk_rows: int = CHUNK_ROWS,
@@ -124,7 +129,7 @@ class TextReader(Reader):
             raise InputError(f"on_notice must be a function of (row, reason), got {show(on_notice)}")
         check_choice(id_type, get_args(IdType), "id_type")
         width = Width(fingerprinter.width)
-        chosen = Chosen(text=text, id=id, width=width, every_id=True, alike_ids=id_type == "auto")
+        chosen = Chosen(text=text, id=id, width=width, every_id=True, alike_ids=id_type == "auto", html=check_html(html))
         self._texts = _TextSource(open_rows(source, format, encoding), chosen, fingerprinter, parse_threads(threads), on_notice)
         self._texts.first_row = check_whole(first_row, 0, 2**64 - 1, "first_row")
         super().__init__([self._texts], id_type, check_whole(chunk_rows, 1, MOST_CHUNK_ROWS, "chunk_rows"), width)
@@ -257,5 +262,6 @@ class _TextSource(BatchSource):
         self.null += len(given) - int(np.count_nonzero(given))
         self.empty += int(np.count_nonzero(empty))
         if self._on_notice is not None:
+            lack = "html" if self._chosen.html else "empty"
             for place in np.flatnonzero(~known).tolist():
-                self._on_notice(first + place, "empty" if empty[place] else "null")
+                self._on_notice(first + place, lack if empty[place] else "null")

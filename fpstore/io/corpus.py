@@ -33,7 +33,8 @@ class Chosen:
     """The columns to read, None for those that are not wanted, and how fingerprints are written.
 
     A row without an id is not known; with ``every_id``, it is an error. Integers among strings become strings; with
-    ``alike_ids``, they are an error. The encoding is that of files of lines and of texts, if it was named.
+    ``alike_ids``, they are an error. The encoding is that of files of lines and of texts, if it was named. With
+    ``html``, texts are pages of HTML, of which the main text counts.
     """
 
     text: str | None = None
@@ -46,6 +47,7 @@ class Chosen:
     every_id: bool = False
     alike_ids: bool = False
     encoding: str | None = None
+    html: bool = False
 
     @property
     def names(self) -> list[str]:

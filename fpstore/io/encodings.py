@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -23,6 +24,9 @@ _SAMPLE_BYTES = 1 << 16  # around the first byte that is not UTF-8
 _LEAST_BYTES = 64  # that are not ASCII: fewer tell nothing of an encoding with several bytes per character
 _LEAST_SHARE = 0.2  # of bytes that such an encoding saves as characters
 _WESTERN = "cp1252"
+_MEANT_WESTERN = ("iso8859-1", "ascii")  # as all browsers read them
+_DECLARATION = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?([\w.:-]+)""", re.IGNORECASE)
+_DECLARED_BYTES = 1024
 _MOST_REPLACED = 10  # one character in so many
 
 
@@ -73,8 +77,8 @@ def is_wide(head: bytes, encoding: str | None) -> bool:
 def decoded(data: bytes, encoding: str | None = None) -> Decoded | None:
     """Return the text that some bytes are, without a byte order mark, or None if no encoding explains them.
 
-    Without a mark or a name, they are UTF-8 if they can be. Otherwise the encoding is guessed; if there is no good guess and
-    only a few bytes are not UTF-8, these are replaced by U+FFFD.
+    Without a mark or a name, they are UTF-8 if they can be. Otherwise the encoding is what a page says of itself, or guessed. If
+    there is no good guess and only a few bytes are not UTF-8, these are replaced by U+FFFD.
 
     Parameters
     ----------
@@ -89,7 +93,7 @@ def decoded(data: bytes, encoding: str | None = None) -> Decoded | None:
         if known != UTF8 or encoding is not None:
             return None
         first = error.start if isinstance(error, UnicodeDecodeError) else 0
-    guess = _guessed(data[max(first - _SAMPLE_BYTES // 2, 0) :][:_SAMPLE_BYTES])
+    guess = _declared(data) or _guessed(data[max(first - _SAMPLE_BYTES // 2, 0) :][:_SAMPLE_BYTES])
     if guess is not None:
         try:
             return Decoded(data.decode(guess), guess, guessed=True)
@@ -98,6 +102,18 @@ def decoded(data: bytes, encoding: str | None = None) -> Decoded | None:
     text = data.decode(UTF8, "replace")
     replaced = text.count("\ufffd") - data.count("\ufffd".encode())
     return None if replaced * _MOST_REPLACED > len(text) else Decoded(text, UTF8, replaced=replaced)
+
+
+def _declared(data: bytes) -> str | None:
+    """Return the encoding that a page of HTML or XML names at its beginning, if there is one."""
+    found = _DECLARATION.search(data[:_DECLARED_BYTES])
+    if found is None:
+        return None
+    try:
+        name = check_encoding(found[1].decode("ascii"))
+    except InputError:
+        return None
+    return _WESTERN if name in _MEANT_WESTERN else None if name == UTF8 else name
 
 
 def _guessed(sample: bytes) -> str | None:

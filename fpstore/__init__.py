@@ -23,7 +23,7 @@ from fpstore.errors import (
     StoreLockedError,
     StoreNotFoundError,
 )
-from fpstore.hashing import SimHash
+from fpstore.hashing import BitSample, HyperplaneHash, SimHash, Unary
 from fpstore.jobs.clusters import Clusters, Deduplication
 from fpstore.jobs.pairs import Pair, Pairs
 from fpstore.query.ids import Ids
@@ -33,6 +33,7 @@ from fpstore.store import Store
 __version__ = "0.2.0"
 
 __all__ = [
+    "BitSample",
     "ClosedStoreError",
     "Clusters",
     "CorruptStoreError",
@@ -40,6 +41,7 @@ __all__ = [
     "Design",
     "FormatVersionError",
     "FpstoreError",
+    "HyperplaneHash",
     "Ids",
     "InputError",
     "Match",
@@ -62,6 +64,7 @@ __all__ = [
     "StoreLockedError",
     "StoreNotFoundError",
     "TableSpec",
+    "Unary",
     "build",
     "dedup",
     "open",

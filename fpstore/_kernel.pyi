@@ -147,13 +147,26 @@ def union_groups(
     counts_b: NDArray[np.uint64],
     ids_b: NDArray[np.uint64],
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64]]: ...
-def normalize_texts(
-    text: bytes, offsets: NDArray[np.uint64], pages: NDArray[np.int32], entries: NDArray[np.uint32], pool: bytes
-) -> tuple[bytes, NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint32]]: ...
 def simhash(
-    text: bytes, offsets: NDArray[np.uint64], words: bool, length: int, distinct: bool, seed: int
-) -> NDArray[np.uint64]: ...
-def simhash_weighted(hashes: NDArray[np.uint64], weights: NDArray[np.float64]) -> int: ...
+    text: bytes,
+    offsets: NDArray[np.uint64],
+    table: bytes,
+    pages: NDArray[np.int32],
+    entries: NDArray[np.uint32],
+    pool: bytes,
+    words: bool,
+    length: int,
+    counting: str,
+    hashing: str,
+    seed: int,
+    row_words: int,
+    weighted: NDArray[np.uint64],
+    weights: NDArray[np.uint32],
+    other_weight: int,
+    stops: NDArray[np.uint64],
+) -> tuple[NDArray[np.uint64], NDArray[np.uint8], NDArray[np.uint32]]: ...
+def feature_rows(features: bytes, offsets: NDArray[np.uint64], hashing: str, seed: int, row_words: int) -> NDArray[np.uint64]: ...
+def simhash_weighted(rows: NDArray[np.uint64], weights: NDArray[np.float64], row_words: int) -> NDArray[np.uint64]: ...
 
 # What several classes have alike; the kernel has no such classes.
 class _Header:

@@ -124,7 +124,7 @@ def build(
         memory=memory,
         threads=threads,
         block_bytes=block_bytes,
-        fingerprinter=None if fingerprinter is None else _described(fingerprinter),
+        fingerprinter=None if fingerprinter is None else _described(fingerprinter, width),
         disk_budget=None if disk_budget is None else parse_size(disk_budget, "disk_budget"),
         storage=storage,
         prefer=prefer,
@@ -135,14 +135,19 @@ def build(
     return Store(target)
 
 
-def _described(fingerprinter: Any) -> dict[str, Any]:
+def _described(fingerprinter: Any, width: int) -> dict[str, Any]:
     """Return the description of a fingerprinter, or raise InputError if a store could not use it later."""
     from fpstore.hashing import from_description
 
     try:
-        return from_description(fingerprinter.describe() if hasattr(fingerprinter, "describe") else fingerprinter).describe()
+        made = from_description(fingerprinter.describe() if hasattr(fingerprinter, "describe") else fingerprinter)
     except FormatVersionError as error:
         raise InputError(f"fingerprinter: {error}", got=fingerprinter) from None
+    if made.width != width:
+        raise InputError(
+            f"fingerprinter: it makes {made.width} bits, the store has width={width}", expected=width, got=made.width
+        )
+    return made.describe()
 
 
 def open(

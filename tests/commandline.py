@@ -75,6 +75,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "gone.txt").write_text(f"{IDS[0]}\nnobody\n")
     for name, part in (("a", FINGERPRINTS[:4]), ("b", FINGERPRINTS[4:]), ("queries", FINGERPRINTS[:2])):
         np.save(folder / f"{name}.npy", part)
+    (folder / "frequent.txt").write_text("the that in a")
     (folder / "notes").mkdir()
     (folder / "notes" / "one.txt").write_text(TEXT)
     (folder / "notes" / "two.txt").write_text(TEXT + "and an ending")
@@ -87,9 +88,13 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     texts = [TEXT, TEXT + "and an ending", "something else altogether", TEXT]
     (folder / "pages.jsonl").write_text("".join(json.dumps({"text": t, "score": i}) + "\n" for i, t in enumerate(texts)))
     pq.write_table(pa.table({"id": IDS[:4], "text": texts}), folder / "corpus.parquet")
+    vectors = np.random.default_rng(1).normal(size=(len(IDS), 16)).astype(np.float32)
+    np.save(folder / "embeddings.npy", vectors)
+    pq.write_table(pa.table({"name": IDS, "embedding": list(vectors)}), folder / "embeddings.parquet")
     signed = FINGERPRINTS.view(np.int64).tolist()
     (folder / "hashes.csv").write_text("url,hash\n" + "".join(f"{i},{f}\n" for f, i in zip(signed, IDS, strict=True)))
     assert run("build", folder / "crawl.fps", folder / "crawl.tsv").exit_code == 0
+    assert run("build", folder / "vectors.fps", folder / "embeddings.npy", "--vector", "-q").exit_code == 0
     for day in ("monday", "tuesday"):
         assert run("build", folder / f"{day}.fps", folder / "new.tsv", "-q").exit_code == 0
     for name, part in (("numbers", "a"), ("shard", "b")):

@@ -55,19 +55,20 @@ OWNERS = {
     "charset_normalizer": ("io/encodings.py",),
     "click": ("cli/",),
     "rich": ("cli/",),
-    "pyarrow": ("io/arrow.py", "io/tables.py"),
+    "pyarrow": ("io/arrow.py", "io/tables.py", "io/vectors.py"),
     "pandas": ("io/tables.py",),
     "polars": ("io/tables.py",),
     "PIL": ("hashing/",),
     "imagehash": ("hashing/",),
-    "jieba": ("hashing/",),
+    "jieba": ("hashing/tokenizers.py",),
+    "regex": ("hashing/tokenizers.py",),
     "trafilatura": ("hashing/html.py",),
     "ctypes": ("disk/folders.py",),
     "mmap": ("format/column_table.py", "format/table.py", "format/log.py", "format/log_writer.py"),
     "xxhash": ("disk/folders.py", "disk/seal.py", "format/"),
 }
 DEPENDENCIES = {"bitarray", "charset_normalizer", "click", "lmdb", "numpy", "rich", "xxhash", "zstandard"}
-EXTRAS = {"pyarrow", "pandas", "polars", "PIL", "imagehash", "jieba", "trafilatura"}
+EXTRAS = {"pyarrow", "pandas", "polars", "PIL", "imagehash", "jieba", "regex", "trafilatura"}
 
 
 def relative(path):
@@ -241,7 +242,7 @@ PUBLIC = {*fpstore.__all__, *fpstore.hashing.__all__, *fpstore.io.__all__}
 
 
 def is_verb(function):
-    return any("click.command" in ast.unparse(decorator) for decorator in function.decorator_list)
+    return any(".command(cls=" in ast.unparse(decorator) for decorator in function.decorator_list)
 
 
 def test_functions_fit_a_screen():

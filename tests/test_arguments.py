@@ -345,10 +345,20 @@ def test_every_argument_of_simhash_and_of_the_document_reader(here):
         "shingle": set(),
         "size": {"1", "numpy 1", "99"},
         "weighting": set(),
-        "normalize": FLAGS,
-        "casefold": FLAGS,
+        "width": set(),
+        "hash": set(),
         "seed": {"0", "1", "numpy 1", "99", "2000"},
+        "normalize": FLAGS,
+        "case": set(),
+        "punctuation": set(),
+        "marks": set(),
+        "digits": set(),
+        "spaces": set(),
+        "stop_words": {"list", "dict"},
+        "weights": NONE,
+        "tokenizer": NONE,
     }
+    assert names(fpstore.SimHash) == set(table)
     sweep(fpstore.SimHash, {}, table)
     Path("a.txt").write_text("words")
     table = {

@@ -1,31 +1,58 @@
 """Normal forms of texts, character by character in the kernel, against those of whole texts by Python."""
 
-import itertools
 import sys
 import threading
 import unicodedata
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fpstore import _kernel
-from fpstore.hashing.normal import CharMap, ascii_table, char_map, prepare
+from fpstore.hashing import SimHash, normal
+from fpstore.hashing.normal import AS_THEY_ARE, CharMap, NormalForm, encoded
 
-HOW = list(itertools.product((True, False), repeat=3))  # words, normalize, casefold
-MARKS = "\u0301\u0308\u0323\u3099\uff9e\u0e48\u094d\u1161\u11a8"  # what depends on the character before it
-STARTS = "aeo\u00e9\u1ea1\u30cf\uff8a\uac00\u1100\u0915\u212b\ufdfa\u4e2d\uff0c\U0001f600\ud800\u0130\u1e9e\u3000 .G"
+FORMS = [
+    NormalForm(units=units, normalize=normalize, case=case, punctuation=punctuation, marks=marks, digits=digits, spaces=spaces)
+    for units, normalize, case, punctuation, marks, digits, spaces in (
+        ("auto", True, "fold", "space", "keep", "keep", "single"),
+        ("words", True, "fold", "space", "punctuation", "zero", "single"),
+        ("words", False, "lower", "keep", "keep", "keep", "single"),
+        ("auto", True, "lower", "remove", "punctuation", "zero", "single"),
+        ("chars", True, "fold", "keep", "keep", "keep", "single"),
+        ("chars", True, "keep", "space", "keep", "zero", "remove"),
+        ("chars", False, "lower", "remove", "punctuation", "keep", "remove"),
+    )
+]
+MARKS = "\u0301\u0308\u0323\u3099\uff9e\u0e48\u0e38\u094d\u093c\u1161\u11a8\u0316"  # what may depend on the characters before
+STARTS = (
+    "aeo\u00e9\u1ea1\u30cf\uff8a\uac00\u1100\u0915\u212b\ufdfa\u4e2d\uff0c\U0001f600\ud800\u0130\u1e9e\u3000 .G\u03a3\u0e01\u0663"
+)
 
 
-def finished(prepared, how):
-    """Return texts after the steps that are left for later."""
-    bounds = prepared.offsets.tolist()
-    return [prepared.data[start:end].translate(ascii_table(how[0], how[2])) for start, end in itertools.pairwise(bounds)]
+def simhash_of(form):
+    return SimHash(
+        shingle=form.units, size=1 if form.units == "chars" else 2, normalize=form.normalize, case=form.case,
+        punctuation=form.punctuation, marks=form.marks, digits=form.digits, spaces=form.spaces,
+    )  # fmt: skip
 
 
-@pytest.mark.parametrize("how", HOW)
-def test_each_character(how):
+def by_python(simhash, texts):
+    """Return fingerprints of texts whose normal forms Python has made."""
+    forms = encoded([simhash._form.of(text) for text in texts])
+    rows, states, missing = simhash._kernel_rows(forms, AS_THEY_ARE)
+    assert len(missing) == 0
+    return rows.tolist(), (states == 0).tolist()
+
+
+def by_kernel(simhash, texts):
+    rows, known = simhash.hashed(texts)
+    return rows.tolist(), known.tolist()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_each_character(form):
     """Alone, and in a text of all of its page, which is taken character by character unless one of them depends on others.
 
     Of the third plane these are the ideographs that have another form; beyond it are tags and private characters, of which a few
@@ -33,34 +60,84 @@ def test_each_character(how):
     """
     chars = list(map(chr, [*range(0x20000), *range(0x2F800, 0x2FA20), *range(0x2FA20, sys.maxunicode + 1, 251)]))
     pages = ["".join(chars[start : start + 256]) for start in range(0, len(chars), 256)]
+    simhash = simhash_of(form)
     for texts in (chars, pages):
-        wanted = [prepare(text, *how).translate(ascii_table(how[0], how[2])) for text in texts]
-        assert finished(char_map(*how).prepare(texts), how) == wanted
+        assert by_kernel(simhash, texts) == by_python(simhash, texts)
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(st.one_of(st.sampled_from(MARKS + STARTS), st.characters(codec=None)), max_size=12), max_size=6))
 def test_any_texts(texts):
-    for how in HOW:
-        wanted = [prepare(text, *how).translate(ascii_table(how[0], how[2])) for text in texts]
-        assert finished(char_map(*how).prepare(texts), how) == wanted
+    for form in FORMS:
+        simhash = simhash_of(form)
+        assert by_kernel(simhash, texts) == by_python(simhash, texts)
 
 
-def test_what_is_composed_is_left_to_python():
-    for text in ("e\u0301", "\u1100\u1161", "\uff8a\uff9e", "a\u0323\u0307"):
-        assert char_map(False, True, True).prepare([text]).data == unicodedata.normalize("NFKC", text).encode()
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("e\u0301", True),  # composed
+        ("\u1100\u1161", True),
+        ("\uff8a\uff9e", True),
+        ("a\u0316\u094d", True),  # marks in another order
+        ("\u0915\u094d\u0937", False),
+        ("\u0e01\u0e38\u0e48", False),  # marks in their order
+        ("\u00e9\u4e2d\uff0c", False),
+    ],
+)
+def test_what_depends_on_neighbours_is_left_to_python(text, left):
+    simhash = SimHash(shingle="chars", size=1)
+    chars, states = CharMap(simhash._form), []
+
+    def work(texts, tables):
+        found = simhash._kernel_rows(texts, tables)
+        if not len(found[2]):
+            states.append(found[1].tolist())
+        return found
+
+    rows, known = chars.hashed([text], work)
+    assert states[0] == [2 if left else 0]
+    assert (rows.tolist(), known.tolist()) == by_python(simhash, [text])
+
+
+def test_the_form_says_what_a_text_becomes():
+    def of(text, **given):
+        return SimHash(**given)._form.of(text)
+
+    assert of("  The QUICK \u2460 \u4e2d\u6587\uff01 caf\u00e9s") == "the quick 1 \u4e2d \u6587 caf\u00e9s"
+    assert of("a-b  c", punctuation="remove") == "ab c"
+    assert of("a-b  c", punctuation="keep", shingle="words") == "a-b c"
+    assert of("5 May 1987, \u0665", digits="zero") == "0 may 0000 0"
+    assert of("a b\u3000c.", shingle="chars", spaces="remove", punctuation="keep") == "abc."
+    hindi = "\u0928\u092e\u0938\u094d\u0924\u0947"
+    assert of(hindi) == of(hindi, shingle="words") == hindi
+    assert of(hindi, marks="punctuation") == "\u0928\u092e\u0938 \u0924"
+    assert of("\u039f\u03a3 \u0130", case="lower") == "\u03bf\u03c2 i\u0307"
+
+
+def test_scripts_without_spaces_by_the_names_of_their_characters():
+    unspaced = ("CJK UNIFIED", "CJK COMPAT", "HIRAGANA", "KATAKANA", "THAI", "LAO", "TIBETAN", "MYANMAR", "KHMER", "BOPOMOFO")
+    spaced = ("LATIN", "GREEK", "CYRILLIC", "ARABIC", "HEBREW", "DEVANAGARI", "HANGUL SYLLABLE", "ETHIOPIC", "MONGOLIAN", "TAMIL")
+    for point in [*range(0x3400), *range(0x3400, 0x32000, 7)]:
+        char = chr(point)
+        name = unicodedata.name(char, "")
+        if name.startswith(unspaced) and char.isalpha():
+            assert normal.is_unspaced(char), name
+        if name.startswith(spaced):
+            assert not normal.is_unspaced(char), name
 
 
 def test_threads_that_meet_new_characters_at_once():
     """Pages are added while other threads read those that are there."""
-    chars = CharMap(True, True, True)
+    simhash = SimHash(shingle="chars", size=1)
+    chars = CharMap(simhash._form)
     texts = [chr(point) * 3 for point in range(0x80, 0x3000, 7)]
-    wanted = [prepare(text, True, True, True) for text in texts]
+    wanted = by_python(simhash, texts)[0]
     found: list[bool] = []
 
     def work(shift):
         some, of_some = texts[shift:] + texts[:shift], wanted[shift:] + wanted[:shift]
-        prepared = [chars.prepare([text]).data for text in some]
-        found.append(prepared == of_some)
+        found.append([chars.hashed([text], simhash._kernel_rows)[0].tolist()[0] for text in some] == of_some)
 
     threads = [threading.Thread(target=work, args=(shift,)) for shift in (0, 100, 400, 900)]
     for thread in threads:
@@ -71,24 +148,23 @@ def test_threads_that_meet_new_characters_at_once():
 
 
 def test_the_kernel_refuses_what_it_would_read_outside():
-    pages, entries = np.full(0x1100, -1, np.int32), np.zeros(256, np.uint32)
+    given = (False, 1, "count", "xxh64", 0, 1, np.empty(0, np.uint64), np.empty(0, np.uint32), 1, np.empty(0, np.uint64))
+    table, pages, entries = bytes(range(128)), np.full(0x1100, -1, np.int32), np.zeros(256, np.uint32)
     text, offsets = "\u00e9".encode(), np.array([0, 2], np.uint64)
-    assert _kernel.normalize_texts(text, offsets, pages, entries, b"")[3].tolist() == [0]
+
+    def call(table=table, pages=pages, entries=entries, pool=b"abcde"):
+        return _kernel.simhash(text, offsets, table, pages, entries, pool, *given)
+
+    assert call()[2].tolist() == [0]
     pages[0] = 0
-    assert _kernel.normalize_texts(text, offsets, pages, entries, b"")[0] == text
-    entries[0xE9] = 1 << 30 | 1 << 24 | 4
-    assert _kernel.normalize_texts(text, offsets, pages, entries, b"abcde")[0] == b"e"
+    assert call()[0].tolist() == [_kernel.xxh64(text)]
+    entries[0xE9] = 4 << 29 | 1 << 23 | 4
+    assert call()[0].tolist() == [_kernel.xxh64(b"e")]
     for wrong, message in (
-        ((text, offsets, pages, entries, b"abcd"), "the pool is too short"),
-        ((text, offsets, pages, entries[:-1], b"abcde"), "entries are missing"),
-        ((text, offsets, pages[:-1], entries, b"abcde"), "a page for each"),
-        ((text, offsets[::-1].copy(), pages, entries, b"abcde"), "offsets descend"),
-        ((text, offsets + np.uint64(1), pages, entries, b"abcde"), "past the text"),
-        ((text, offsets[:0], pages, entries, b"abcde"), "offsets have a start"),
+        ({"table": table[:127]}, "a byte for each ASCII"),
+        ({"pool": b"abcd"}, "the pool is too short"),
+        ({"entries": entries[:-1]}, "entries are missing"),
+        ({"pages": pages[:-1]}, "a page for each"),
     ):
         with pytest.raises(ValueError, match=message):
-            _kernel.normalize_texts(*wrong)
-    # Bytes that are no UTF-8: each text ends where it ends.
-    for size in range(1, 5):
-        cut = "\U0001f600".encode()[:size]
-        _kernel.normalize_texts(cut, np.array([0, size], np.uint64), np.zeros(0x1100, np.int32), np.zeros(256, np.uint32), b"")
+            call(**wrong)

@@ -21,6 +21,7 @@ def test_examples_of_help_run(verb: str, folder: Path) -> None:
     if verb in ("", "build"):
         shutil.rmtree("crawl.fps")
         shutil.rmtree("notes.fps")
+        shutil.rmtree("vectors.fps")
     found = examples(command.help)
     assert found
     for line in found:

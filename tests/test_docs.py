@@ -4,6 +4,7 @@ import doctest
 import importlib
 import inspect
 import itertools
+import math
 import os
 import re
 import shutil
@@ -39,6 +40,23 @@ def test_readme_python_example_prints_what_is_shown(tmp_path):
 def test_tutorial_runs(tmp_path):
     for _ in range(2):  # it can be run again
         assert "distance" in run_python("\n".join(blocks("docs/tutorial.md", "python")), tmp_path)
+
+
+def test_page_about_vectors_runs_and_has_true_figures(tmp_path):
+    (code,) = blocks("docs/vectors.md", "python")
+    radius, found = map(int, run_python(code, tmp_path).split())
+    assert found > 950  # of 1000, at a recall of 99%
+    page = (ROOT / "docs" / "vectors.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (0\.\d+) \| (.*) \|$", page, flags=re.MULTILINE)
+    assert len(rows) == 4
+    for cosine, cells in rows:
+        cells = cells.split(" | ")
+        for width, shown, far in zip((64, 128, 256), cells[::2], cells[1::2], strict=True):
+            hasher = fpstore.HyperplaneHash(dimension=1, width=width)
+            mean, radius = shown.split(", ")
+            assert int(radius) == hasher.radius(float(cosine), 0.99)
+            assert float(mean) == round(width * math.acos(float(cosine)) / math.pi, 1)
+            assert float(far) == pytest.approx(hasher.recall(0.5, int(radius)), rel=0.35)
 
 
 def session(page):
@@ -121,15 +139,9 @@ def test_many_signatures_are_compared():
 @pytest.mark.parametrize(
     "name",
     [
-        "api",
-        "store",
-        "design.planner",
-        "design.families",
-        "hashing.text",
+        *("api", "store", "design.planner", "design.families", "hashing.text", "io.check", "io.reader", "io.writers"),
+        *("hashing.vectors", "hashing.bit_sample", "hashing.unary", "hashing.vector_files"),
         "hashing.text_reader",
-        "io.check",
-        "io.reader",
-        "io.writers",
     ],
 )
 def test_docstring_examples(name, tmp_path, monkeypatch):

@@ -5,25 +5,20 @@ import pickle
 
 import numpy as np
 import pytest
+from simhash_oracle import DEFAULTS
 
 from fpstore.errors import FormatVersionError, InputError
 from fpstore.hashing import Fingerprinter, SimHash, from_description
 
+OTHERS = {
+    "shingle": "words", "size": 255, "weighting": "set", "width": 128, "hash": "blake2b", "seed": 2**64 - 1, "normalize": False,
+    "case": "keep",
+    "punctuation": "remove", "marks": "punctuation", "digits": "zero", "spaces": "single", "stop_words": ["the", "of"],
+    "weights": {"hashes": "AQAAAAAAAAA=", "weights": "BwA=", "other": 9}, "tokenizer": None,
+}  # fmt: skip
 
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {"shingle": "words", "size": 3, "weighting": "count", "normalize": True, "casefold": True, "seed": 0},
-        {
-            "shingle": "chars",
-            "size": 255,
-            "weighting": "set",
-            "normalize": False,
-            "casefold": False,
-            "seed": 2**64 - 1,
-        },
-    ],
-)
+
+@pytest.mark.parametrize("parameters", [DEFAULTS | {"stop_words": [], "weights": None, "tokenizer": None}, OTHERS])
 def test_a_description_survives_json_and_rebuilds_the_fingerprinter(parameters):
     simhash = SimHash(**parameters)
     description = json.loads(json.dumps(simhash.describe()))
@@ -39,7 +34,7 @@ def test_numpy_integers_are_described_as_integers():
 
 def test_unknown_names_versions_and_parameters_are_told_apart():
     good = SimHash().describe()
-    with pytest.raises(FormatVersionError, match="unknown fingerprinter 'phash': this fpstore knows simhash"):
+    with pytest.raises(FormatVersionError, match=r"unknown fingerprinter 'phash': this fpstore knows .*\bsimhash\b"):
         from_description({**good, "name": "phash"})
     with pytest.raises(FormatVersionError, match="unknown version 2") as caught:
         from_description({**good, "version": 2})

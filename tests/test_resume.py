@@ -358,10 +358,10 @@ class Counting(SimHash):
 
     def __init__(self):
         super().__init__()
-        self.seen = []
+        object.__setattr__(self, "seen", [])
 
     def hashed(self, items):
-        self.seen += items
+        self.seen.extend(items)
         return super().hashed(items)
 
 

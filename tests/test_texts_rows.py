@@ -313,7 +313,6 @@ def test_wrong_arguments_are_refused(tmp_path, monkeypatch, source, options, mes
         (["build", "x.fps", "p.jsonl", "--text-field", "t", "--suffix", ".txt"], "--suffix needs --text"),
         (["build", "x.fps", "p.jsonl", "--text-field", "t", "--format", "npy"], "--format npy has no column of texts"),
         (["build", "x.fps", "p.jsonl", "--shingle", "chars"], "--shingle needs --text or --text-field"),
-        (["build", "x.fps", "p.jsonl", "--text-field", "t", "--width", "32"], "--text-field makes fingerprints of 64 bits"),
         (["hash", "text", "p.jsonl", "--id-field", "i"], "--id-field needs --text-field"),
         (["hash", "text", "p.jsonl", "--threads", "2"], "--threads needs --text-field"),
         (["hash", "text", "p.jsonl", "--text-field", "t", "--suffix", ".txt"], "--suffix does not go with --text-field"),

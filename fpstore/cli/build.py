@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import click
@@ -11,6 +12,7 @@ import click
 from fpstore.arguments import check_path
 from fpstore.building.target import lies_inside
 from fpstore.cli import documents, types
+from fpstore.cli import vectors as vector_files
 from fpstore.cli.documents import Shingles, shingle_options
 from fpstore.cli.options import (
     Rows,
@@ -29,7 +31,8 @@ from fpstore.cli.options import (
 )
 from fpstore.cli.output import count, print_json, shown, size
 from fpstore.cli.progress import Bars
-from fpstore.cli.texts import Texts, check_text_usage, text_options
+from fpstore.cli.texts import READING_PARAMETERS, Texts, check_text_usage, text_options
+from fpstore.cli.vectors import VECTOR_PARAMETERS, Vectors, ZeroVectors, vector_options
 from fpstore.cli.verb import Verb
 from fpstore.errors import InputError
 from fpstore.io import open_reader
@@ -81,6 +84,7 @@ from fpstore.io import open_reader
 )
 @text_options
 @shingle_options
+@vector_options
 @click.option("--force", is_flag=True, help="Replace an existing store once the new one is complete.")
 @talk_options
 @json_option
@@ -92,18 +96,20 @@ def build(
     text: bool,
     texts: Texts,
     shingles: Shingles,
+    vectors: Vectors,
     talk: Talk,
     force: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Build the store STORE, which is a folder, from fingerprints and ids, or from texts.
+    """Build the store STORE, which is a folder, from fingerprints and ids, from texts, or from vectors.
 
     An INPUT is a file with the extension .npy, .u32 or .u64 (raw, little-endian), .tsv, .csv, .txt (a fingerprint of
     width / 4 hexadecimal digits, 16 by default, or 0x and fewer, then an optional id), .jsonl or .parquet; - is
     standard input. Without ids, the row number is the id. With --text, an INPUT is a text file or a folder, and the
     path is the id. With --text-field, the fingerprints of the texts in a column are made, and rows without words are left
-    out.
+    out. With --vector, an INPUT is an array of shape (n, dimension) in .npy, or a .parquet file with a column of lists of
+    numbers.
 
     Above 64 bits, .npy has uint8 rows, as FAISS takes them, and Parquet has fixed_size_binary; both have the most
     significant byte first.
@@ -121,6 +127,10 @@ def build(
     $ fpstore build pdq.fps pdq.tsv --width 256 --radius 31
     $ fpstore build notes.fps notes --text --suffix .txt --suffix .md
     $ fpstore build notes.fps notes --text --shingle chars --shingle-size 5 --weighting set --force
+    $ fpstore build notes.fps notes --text --width 128 --radius 10 --digits zero --feature-hash blake2b --force
+    $ fpstore build words.fps notes --text --tokenizer unicode --stop-words frequent.txt
+    $ fpstore build vectors.fps embeddings.npy --vector --width 256 --radius 40 --seed 7
+    $ fpstore build vectors.fps embeddings.parquet --vector --vector-field embedding --id-field name --force
     $ fpstore build drafts.fps draft.txt --text --encoding utf-8
     $ fpstore build site.fps site --text --html
     $ fpstore build pages.fps corpus.parquet --text-field text --id-field id
@@ -133,18 +143,20 @@ def build(
     for path in inputs:
         if path != "-" and lies_inside(check_path(path), check_path(store)):
             raise InputError(f"{path}: lies inside {store}, which the build would replace: move it elsewhere", path=path)
-    notices = texts.notices()
-    check_text_usage(inputs, text, texts)
+    notices, zeros = texts.notices(), ZeroVectors()
     source: Any
-    if text or texts.text_field is not None:
-        maker = options["fingerprinter"] = shingles.fingerprinter()
-        if width != maker.width:
-            given = "--text" if text else "--text-field"
-            types.fail(f"{given} makes fingerprints of {maker.width} bits, but --width is {width}")
-        if text:
-            source = texts.file_reader(inputs, maker, notices)
-        else:
-            source = texts.row_reader(inputs, maker, rows, notices, threads=options["threads"])
+    if not vectors.vector:
+        refuse(VECTOR_PARAMETERS, "needs --vector")
+        check_text_usage(inputs, text, texts)
+    if vectors.vector:
+        source = _vector_reader(inputs, text or texts.text_field is not None, width, vectors, rows, zeros)
+        options["fingerprinter"] = source.fingerprinter
+    elif text:
+        options["fingerprinter"] = shingles.fingerprinter(width)
+        source = texts.file_reader(inputs, options["fingerprinter"], notices, options["threads"])
+    elif texts.text_field is not None:
+        options["fingerprinter"] = shingles.fingerprinter(width)
+        source = texts.row_reader(inputs, options["fingerprinter"], rows, notices, threads=options["threads"])
     else:
         refuse(documents.SIMHASH_PARAMETERS, "needs --text or --text-field")
         documents.refuse_folders(inputs)
@@ -155,10 +167,19 @@ def build(
     with made:
         stats = made.stats()
     notices.report(talk)
+    zeros.report(talk)
     if as_json:
         print_json(stats)
     elif not talk.quiet:
         click.echo(f"{shown(store)}: {summary(stats)}, {time.monotonic() - began:.1f} s")
+
+
+def _vector_reader(inputs: Sequence[str], text: bool, width: int, vectors: Vectors, rows: Rows, notices: ZeroVectors) -> Any:
+    if text:
+        types.fail("--vector does not go with --text: give one of them")
+    refuse(documents.SIMHASH_PARAMETERS | documents.FOLDER_PARAMETERS | READING_PARAMETERS, "needs --text")
+    made = partial(vector_files.fingerprinter, width=width, seed=vectors.seed)
+    return vector_files.reader(inputs, made, vectors.vector_field, rows, notices)
 
 
 def summary(stats: dict[str, Any]) -> str:

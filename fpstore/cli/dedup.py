@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from fpstore.width import Width
 
 SHOWN_FAMILIES, SHOWN_IDS = 5, 4
-_READING = {"decimal", "signed", "width"}
+_READING = {"decimal", "signed"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,11 +144,12 @@ def dedup(
     the rows that are kept to OUTPUT, in the same format, with all their columns, in the same order. With --text, copies files.
     Then prints what was found.
 
-    $ fpstore dedup corpus.parquet clean.parquet --text-field text --weighting set --clusters clusters.parquet --rename id=url
+    $ fpstore dedup corpus.parquet clean.parquet --text-field text --clusters clusters.parquet --rename id=url
     $ fpstore dedup pages.jsonl clean.jsonl --text-field text --score-field score --keep highest --unknown drop --json --force
     $ fpstore dedup hashes.csv clean.csv --fingerprint-field hash --decimal --signed --width 64 --radius 2 --group greedy
     $ fpstore dedup notes clean --text --suffix .txt --shingle chars --shingle-size 5 --weighting set --threads 1 --quiet
     $ fpstore dedup pages.jsonl clean.jsonl --text-field text --encoding utf-8 --html --force --json
+    $ fpstore dedup notes cleaner --text --tokenizer unicode --stop-words frequent.txt --digits zero --feature-hash fnv1a
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --id-field id --memory 4GiB --force --no-progress --resume
     """
     from fpstore.hashing.corpora import open_corpus
@@ -165,7 +166,7 @@ def dedup(
         refuse({"suffix"}, "is for folders of texts: with --text")
     if clusters is None:
         refuse({"names"}, "is for the columns of --clusters")
-    maker = None if columns.fingerprint_field else shingles.fingerprinter()
+    maker = None if columns.fingerprint_field else shingles.fingerprinter(width)
     how = columns.chosen(check_width(width))
     with usage_errors():
         renamed(COLUMNS, names)  # told before the work

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from fpstore.cli.options import Talk, grouped
 from fpstore.cli.output import count
 from fpstore.errors import InputError
 from fpstore.format.manifest import is_store
-from fpstore.io import Chunk, check_fingerprints
+from fpstore.io import Chunk
 from fpstore.io.encodings import decoded
 from fpstore.io.packed import unpacked
 from fpstore.io.source import MOST_BYTES, InputFile
@@ -23,7 +23,6 @@ from fpstore.io.source import MOST_BYTES, InputFile
 if TYPE_CHECKING:
     from fpstore.hashing import DocumentReader, Fingerprinter, SimHash
 
-SIMHASH_PARAMETERS = {"shingle", "shingle_size", "weighting"}
 FOLDER_PARAMETERS = {"suffix"}
 _NOTES = {"replaced": "with bytes that are not UTF-8, which were replaced"}
 _NAMED = 3
@@ -45,29 +44,65 @@ class Shingles:
     shingle: str
     shingle_size: int
     weighting: str
+    digits: str
+    feature_hash: str
+    tokenizer: str | None
+    stop_words: str | None
 
-    def fingerprinter(self) -> SimHash:
+    def fingerprinter(self, width: int = 64) -> SimHash:
         """Return the fingerprinter."""
         from fpstore.hashing import SimHash
 
-        return SimHash(shingle=self.shingle, size=self.shingle_size, weighting=self.weighting)
+        return SimHash(
+            shingle=self.shingle, size=self.shingle_size, weighting=self.weighting, width=width, hash=self.feature_hash,
+            digits=self.digits, stop_words=self._stop_words(), tokenizer=self.tokenizer,
+        )  # fmt: skip
 
+    def _stop_words(self) -> tuple[str, ...]:
+        if self.stop_words is None:
+            return ()
+        from fpstore.hashing import iter_documents
+
+        words = tuple(next(iter_documents([self.stop_words])).text.split())
+        if not words:
+            raise InputError(f"{self.stop_words}: no words", path=self.stop_words)
+        return words
+
+
+SIMHASH_PARAMETERS = {field.name for field in fields(Shingles)}
 
 shingle_options = grouped(
     "shingles",
     Shingles,
     click.option(
-        "--shingle", type=click.Choice(["words", "chars"]), default="words", show_default=True,
-        help="Unit of the overlapping pieces of a text.",
+        "--shingle", type=click.Choice(["auto", "words", "chars"]), default="auto", show_default=True,
+        help="Unit of the overlapping pieces of a text. With auto, words, and characters of scripts without spaces.",
     ),
     click.option(
-        "--shingle-size", type=types.whole(1, 255), default=3, show_default=True, metavar="N",
+        "--shingle-size", type=types.whole(1, 255), default=1, show_default=True, metavar="N",
         help="Number of units in a piece, 1 to 255.",
     ),
     click.option(
-        "--weighting", type=click.Choice(["count", "set"]), default="count", show_default=True,
-        help="Count each occurrence of a piece (count), or each distinct piece once (set), so that a piece which a table or a "
-        "menu repeats does not outweigh the rest.",
+        "--weighting", type=click.Choice(["count", "log", "set"]), default="log", show_default=True,
+        help="The weight of a piece: how often it occurs (count), the number of binary digits of that (log), so that a piece "
+        "which a table or a menu repeats does not outweigh the rest, or 1 (set).",
+    ),
+    click.option(
+        "--digits", type=click.Choice(["keep", "zero"]), default="keep", show_default=True,
+        help="zero makes all digits alike, so that texts which differ in dates and numbers only are the same.",
+    ),
+    click.option(
+        "--feature-hash", type=click.Choice(["xxh64", "fnv1a", "md5", "blake2b"]), default="xxh64", show_default=True,
+        help="Hash of a piece; md5 and blake2b are slow.",
+    ),
+    click.option(
+        "--tokenizer", type=click.Choice(["jieba", "unicode"]), default=None,
+        help="What cuts the text: unicode finds words by the rules of Unicode (extra: unicode), jieba weighted Chinese keywords "
+        "(extra: jieba).",
+    ),
+    click.option(
+        "--stop-words", metavar="FILE", default=None,
+        help="Only pieces with one of the words in this file count: adverts and menus have few.",
     ),
 )  # fmt: skip
 
@@ -146,7 +181,7 @@ def chunks(
             text = main_texts([text])[0]
         if fingerprinter.is_empty(text):
             raise InputError("standard input: no words to make a fingerprint of", path=path)
-        yield Chunk(check_fingerprints([fingerprinter.fingerprint(text)]), [path])
+        yield Chunk(fingerprinter.hashed([text]).rows, [path])
 
 
 def _standard_input(notices: Notices, encoding: str | None) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from fpstore.cli import documents
+from fpstore.cli import documents, vectors
 from fpstore.cli.documents import Shingles, shingle_options
 from fpstore.cli.options import (
     Rows,
@@ -22,9 +22,11 @@ from fpstore.cli.options import (
     refuse,
     talk_options,
     threads_option,
+    width_option,
 )
 from fpstore.cli.progress import Bars
 from fpstore.cli.texts import CHUNK_ROWS, Texts, text_options
+from fpstore.cli.vectors import Hyperplanes, hyperplane_options
 from fpstore.cli.verb import Verb, VerbGroup
 from fpstore.io import open_writer
 
@@ -36,20 +38,24 @@ class Reading:
     """Which texts are read, and how."""
 
     texts: Texts
+    width: int
     format: str | None
     id_field: str | None
     id_type: str
     threads: int | None
 
 
-reading_options = grouped("reading", Reading, text_options, format_option, id_field_option, id_type_option, threads_option)
+reading_options = grouped(
+    "reading", Reading, text_options, width_option, format_option, id_field_option, id_type_option, threads_option
+)
 
 
 @click.group(name="hash", cls=VerbGroup)
 def hash_() -> None:
-    """Make fingerprints of documents.
+    """Make fingerprints of documents or of vectors.
 
     $ fpstore hash text notes
+    $ fpstore hash vector embeddings.npy
     """
 
 
@@ -79,12 +85,14 @@ def text(
     $ fpstore hash text draft.txt notes
     $ fpstore hash text notes --suffix .txt --output notes.tsv --no-progress
     $ fpstore hash text notes --shingle chars --shingle-size 5 --weighting set --json --quiet
+    $ fpstore hash text notes --width 128 --digits zero --feature-hash blake2b
+    $ fpstore hash text notes --tokenizer unicode --stop-words frequent.txt
     $ fpstore hash text draft.txt --encoding utf-8
     $ fpstore hash text site --html
     $ fpstore hash text corpus.parquet --text-field text --id-field id --threads 2
     $ cat pages.jsonl | fpstore hash text - --text-field text --format jsonl --id-field score --id-type str --quiet
     """
-    texts, maker = reading.texts, shingles.fingerprinter()
+    texts, maker = reading.texts, shingles.fingerprinter(reading.width)
     notices = texts.notices()
     if texts.text_field is None:
         refuse(FIELD_PARAMETERS, "needs --text-field")
@@ -96,7 +104,46 @@ def text(
     done = 0
     with (
         Bars(talk.bars, chunks if texts.text_field is not None else None) as bars,
-        open_writer(output, format="jsonl" if as_json else None, columns=["fingerprint", "id"]) as writer,
+        open_writer(output, format="jsonl" if as_json else None, columns=["fingerprint", "id"], width=reading.width) as writer,
+    ):
+        for chunk in chunks:
+            writer.write(chunk)
+            done += len(chunk.fingerprints)
+            bars("hashing", done)
+    notices.report(talk)
+
+
+@hash_.command(cls=Verb)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@hyperplane_options
+@output_option("Where to write: .tsv, .csv, .jsonl or .parquet")
+@json_option
+@talk_options
+def vector(
+    files: Sequence[str],
+    hyperplanes: Hyperplanes,
+    output: str,
+    as_json: bool,
+    talk: Talk,
+) -> None:
+    """Make fingerprints of vectors, such as embeddings, with hyperplane hashing.
+
+    A FILE is an array of shape (n, dimension) in .npy, or a .parquet file with a column of lists of numbers. Writes a
+    line `fingerprint id` per vector, separated by a tab, which fpstore build can read. Without ids, the number of the
+    vector is the id, from 0 over all files. With --json, writes objects with the fields fingerprint and id. A vector whose
+    components are all 0 has no fingerprint and is left out; NaN and infinity are errors.
+
+    $ fpstore hash vector embeddings.npy
+    $ fpstore hash vector embeddings.npy --width 256 --seed 7 --output embeddings.tsv --no-progress
+    $ fpstore hash vector embeddings.parquet --vector-field embedding --id-field name --json --quiet
+    """
+    notices = vectors.ZeroVectors()
+    rows = Rows(None, False, False, None, hyperplanes.id_field, "auto")
+    chunks = vectors.reader(files, hyperplanes.fingerprinter, hyperplanes.vector_field, rows, notices)
+    done, columns = 0, ["fingerprint", "id"]
+    with (
+        Bars(talk.bars, chunks) as bars,
+        open_writer(output, format="jsonl" if as_json else None, columns=columns, width=hyperplanes.width) as writer,
     ):
         for chunk in chunks:
             writer.write(chunk)

@@ -135,7 +135,7 @@ def insert(
         width = known.width
         source: Any
         if text:
-            source = texts.file_reader(inputs, queries.fingerprinter_of(known), notices)
+            source = texts.file_reader(inputs, queries.fingerprinter_of(known), notices, threads)
         elif texts.text_field is not None:
             options = {"threads": threads, "chunk_rows": CHUNK_ROWS, "first_row": _first_row(known, rows)}
             source = texts.row_reader(inputs, queries.fingerprinter_of(known), rows, notices, **options)

@@ -38,6 +38,7 @@ def nearest(request: asking.Request) -> int:
     $ fpstore nearest notes.fps --text draft.txt --encoding utf-8 -k 2
     $ fpstore nearest notes.fps --text site --html -k 2
     $ fpstore nearest notes.fps --input corpus.parquet --text-field text --id-field id -k 2
+    $ fpstore nearest vectors.fps --vector embeddings.parquet --vector-field embedding -k 2
     """
     import fpstore
 

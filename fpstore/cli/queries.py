@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.aliases import Bytes, Lims, Words
-from fpstore.cli import documents, types
+from fpstore.cli import documents, types, vectors
 from fpstore.cli.options import (
     ID_PARAMETERS,
     ROW_PARAMETERS,
@@ -70,6 +70,8 @@ class Queries:
     with_queries: bool
     text: bool
     texts: Texts
+    vector: bool
+    vector_field: str | None
     null: bool
 
 
@@ -88,6 +90,11 @@ query_options = grouped(
         "make fingerprints in the same way as the store's.",
     ),
     text_options,
+    click.option(
+        "--vector", is_flag=True,
+        help="FP... are .npy or .parquet files of vectors; make fingerprints in the same way as the store's.",
+    ),
+    vectors.vector_field_option,
     null_option("Lines of --input and of the output"),
 )  # fmt: skip
 
@@ -190,15 +197,17 @@ def run(store: Store, request: Request, answer: Callable[[Words], Matches], scan
     if request.talk.quiet:
         refuse({"output"}, "does not go with --quiet, which writes nothing")
     types.usage_error_for_radius(request.radius, store.width)
-    notices = request.queries.texts.notices()
-    chunks, total = _chunks(store, request.queries, request.rows, notices, request.threads)
+    notices, zeros = request.queries.texts.notices(), vectors.ZeroVectors()
+    chunks, total = _chunks(store, request.queries, request.rows, notices, zeros, request.threads)
     json_lines = is_json(request.output, request.as_json)
     so_far = _SoFar()
     with ExitStack() as stack:
         bars = stack.enter_context(Bars(request.talk.bars, chunks if hasattr(chunks, "bytes_total") else None))
         begun = iter(chunks)
         first = list(islice(begun, 1))  # it tells whether the queries have ids
-        with_ids = first[0].ids is not None if first else request.queries.text or "query_id" in request.names
+        with_ids = (
+            first[0].ids is not None if first else request.queries.text or request.queries.vector or "query_id" in request.names
+        )
         writer = nullcontext(_count) if request.talk.quiet else _writer(request, json_lines, with_ids, store.width)
         write = stack.enter_context(writer)
         for part in _parts(chain(first, begun), SCANNED_AT_ONCE if scanning else CHUNK_QUERIES, so_far):
@@ -208,6 +217,7 @@ def run(store: Store, request: Request, answer: Callable[[Words], Matches], scan
             if so_far.found and request.talk.quiet:
                 return MATCHED
     notices.report(request.talk)
+    zeros.report(request.talk)
     if so_far.cut_off:
         few = f"{so_far.cut_off:,} {'query has' if so_far.cut_off == 1 else 'queries have'}"
         request.talk.note(f"{few} more matches than --limit {request.most}: only the nearest are written")
@@ -260,9 +270,21 @@ def scan_notice(store: Store, radius: int | None, talk: Talk) -> bool:
 
 
 def _chunks(
-    store: Store, queries: Queries, rows: Rows, notices: documents.Notices, threads: int | None
+    store: Store,
+    queries: Queries,
+    rows: Rows,
+    notices: documents.Notices,
+    zeros: vectors.ZeroVectors,
+    threads: int | None,
 ) -> tuple[Any, int | None]:
     """Return chunks of queries (texts have their paths as ids), and their number if it is known."""
+    if queries.vector:
+        refuse({"text", "suffix", "input"}, "does not go with --vector")
+        if not queries.words:
+            raise click.UsageError("--vector needs a file", click.get_current_context())
+        made = fingerprinter_of(store, "vectors")
+        return vectors.reader(queries.words, made, queries.vector_field, rows, zeros), None
+    refuse({"vector_field"}, "needs --vector")
     if queries.text:
         refuse(ROW_PARAMETERS | {"input"}, "does not go with --text")
         if not queries.words:
@@ -328,17 +350,22 @@ def _parse_word(word: str, expected: Digits) -> int:
         raise click.UsageError(f"{error}{hint}", click.get_current_context()) from None
 
 
-def fingerprinter_of(store: Store) -> Any:
-    """Return the fingerprinter of a store."""
+def fingerprinter_of(store: Store, items: str = "texts") -> Any:
+    """Return the fingerprinter of a store, which is one of texts or of vectors."""
     from fpstore.hashing import from_description
 
     if store.fingerprinter is None:
         raise InputError(
             f"{store.path}: this store does not know how its fingerprints were made, "
-            "so it cannot be asked for texts: probe it with fingerprints, or build it with --text",
+            f"so it cannot be asked for {items}: probe it with fingerprints, or build it with --{items[:-1]}",
             path=store.path,
         )
-    return from_description(store.fingerprinter)
+    found = from_description(store.fingerprinter)
+    if found.items != items:
+        raise InputError(
+            f"{store.path}: this store was made of {found.items}, so it cannot be asked for {items}", path=store.path
+        )
+    return found
 
 
 def is_json(output: str, as_json: bool) -> bool:

@@ -33,6 +33,7 @@ def scan(request: asking.Request) -> int:
     $ fpstore scan notes.fps --text draft.txt --encoding utf-8 -r 16
     $ fpstore scan notes.fps --text site --html -r 16
     $ fpstore scan notes.fps --input corpus.parquet --text-field text --id-field id -r 16
+    $ fpstore scan vectors.fps --vector embeddings.parquet --vector-field embedding -r 8
     """
     import fpstore
 

@@ -11,6 +11,7 @@ import click
 from fpstore.cli import types
 from fpstore.cli.documents import FOLDER_PARAMETERS, Notices, reader, suffix_option
 from fpstore.cli.options import ROW_PARAMETERS, Rows, grouped, refuse
+from fpstore.resources import parse_threads
 
 if TYPE_CHECKING:
     from fpstore.hashing import DocumentReader, Fingerprinter, TextReader
@@ -34,9 +35,11 @@ class Texts:
         """Return what counts the files or rows that are left out."""
         return Notices("file" if self.text_field is None else "row")
 
-    def file_reader(self, paths: Sequence[str], fingerprinter: Fingerprinter[Any], notices: Notices) -> DocumentReader:
+    def file_reader(
+        self, paths: Sequence[str], fingerprinter: Fingerprinter[Any], notices: Notices, threads: int | None
+    ) -> DocumentReader:
         """Return the reader of files and folders, of which each file is a document."""
-        return reader(paths, fingerprinter, self.suffix, notices, **self.reading)
+        return reader(paths, fingerprinter, self.suffix, notices, threads=parse_threads(threads), **self.reading)
 
     @property
     def reading(self) -> dict[str, Any]:

@@ -1,22 +1,42 @@
-"""From documents to fingerprints: fingerprinters, their descriptions, and readers of text files and of columns of texts."""
+"""From documents and vectors to fingerprints: fingerprinters, their descriptions, and readers of texts and of vectors."""
 
 from typing import TYPE_CHECKING, Any
 
 from fpstore.hashing.base import Fingerprinter
+from fpstore.hashing.bit_sample import BitSample
 from fpstore.hashing.registry import from_description
 from fpstore.hashing.text import SimHash
+from fpstore.hashing.unary import Unary
+from fpstore.hashing.vectors import HyperplaneHash
 
 if TYPE_CHECKING:
     from fpstore.hashing.documents import Document, DocumentReader, iter_documents
     from fpstore.hashing.text_reader import TextReader
+    from fpstore.hashing.vector_files import VectorReader
 
-__all__ = ["Document", "DocumentReader", "Fingerprinter", "SimHash", "TextReader", "from_description", "iter_documents"]
+__all__ = [
+    "BitSample",
+    "Document",
+    "DocumentReader",
+    "Fingerprinter",
+    "HyperplaneHash",
+    "SimHash",
+    "TextReader",
+    "Unary",
+    "VectorReader",
+    "from_description",
+    "iter_documents",
+]
 
 
 def __getattr__(name: str) -> Any:
-    """Load the readers on first use: `import fpstore` needs only the fingerprinters."""
+    """Load the readers of files on first use: `import fpstore` needs only the fingerprinters."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "VectorReader":
+        from fpstore.hashing.vector_files import VectorReader
+
+        return VectorReader
     from fpstore.hashing import documents, text_reader
 
     return getattr(text_reader if name == "TextReader" else documents, name)

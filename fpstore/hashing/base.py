@@ -16,7 +16,7 @@ from fpstore.errors import InputError
 from fpstore.threads import Job, Pool
 from fpstore.width import Width
 
-Item = TypeVar("Item")
+Item_contra = TypeVar("Item_contra", contravariant=True)
 Flags = npt.NDArray[np.bool_]
 
 _MOST_THREADS = 256
@@ -37,7 +37,7 @@ class Hashed(NamedTuple):
     known: Flags
 
 
-class Fingerprinter(ABC, Generic[Item]):
+class Fingerprinter(ABC, Generic[Item_contra]):
     """Makes fingerprints of items of one kind: texts, images, vectors.
 
     Similar items get fingerprints that differ in few bits. A fingerprinter has no state but its parameters: the
@@ -50,10 +50,13 @@ class Fingerprinter(ABC, Generic[Item]):
         The name of the algorithm, which a store remembers.
     version : int
         The version of the algorithm, from 1.
+    items : str
+        What it makes fingerprints of, in the plural, such as "texts" or "vectors".
     """
 
     name: ClassVar[str]
     version: ClassVar[int]
+    items: ClassVar[str] = "texts"
 
     @property
     @abstractmethod
@@ -66,18 +69,18 @@ class Fingerprinter(ABC, Generic[Item]):
         """The arguments that make an equal fingerprinter, as JSON values."""
 
     @abstractmethod
-    def hashed(self, items: Sequence[Item], /) -> Hashed:
+    def hashed(self, items: Sequence[Any], /) -> Hashed:
         """Return the fingerprints of some items that fit into memory together, of types that `batches` has checked."""
 
     @abstractmethod
-    def batches(self, items: Iterable[Item], /) -> Iterator[Sequence[Item]]:
+    def batches(self, items: Iterable[Item_contra], /) -> Iterator[Sequence[Any]]:
         """Cut items into batches that fit into memory; InputError names the position of one that has a wrong type."""
 
     @abstractmethod
-    def lack(self, item: Item, /) -> str:
+    def lack(self, item: Item_contra, /) -> str:
         """Say why an item has no fingerprint, as the rest of a sentence that begins with it."""
 
-    def fingerprint(self, item: Item, /) -> int:
+    def fingerprint(self, item: Item_contra, /) -> int:
         """Return the fingerprint of one item.
 
         Parameters
@@ -102,16 +105,16 @@ class Fingerprinter(ABC, Generic[Item]):
 
     @overload
     def fingerprints(
-        self, items: Iterable[Item], /, *, empty: Literal["refuse"] = ..., threads: int = ...
+        self, items: Iterable[Item_contra], /, *, empty: Literal["refuse"] = ..., threads: int = ...
     ) -> npt.NDArray[Any]: ...
 
     @overload
     def fingerprints(
-        self, items: Iterable[Item], /, *, empty: Literal["mask"], threads: int = ...
+        self, items: Iterable[Item_contra], /, *, empty: Literal["mask"], threads: int = ...
     ) -> tuple[npt.NDArray[Any], Flags]: ...
 
     def fingerprints(
-        self, items: Iterable[Item], /, *, empty: str = "refuse", threads: int = 1
+        self, items: Iterable[Item_contra], /, *, empty: str = "refuse", threads: int = 1
     ) -> npt.NDArray[Any] | tuple[npt.NDArray[Any], Flags]:
         """Return the fingerprints of many items, which are read once, in order, a batch at a time.
 
@@ -150,7 +153,7 @@ class Fingerprinter(ABC, Generic[Item]):
         found = width.outside(np.concatenate([part.rows for part in parts]))
         return found if empty == "refuse" else (found, np.concatenate([part.known for part in parts]))
 
-    def is_empty(self, item: Item, /) -> bool:
+    def is_empty(self, item: Item_contra, /) -> bool:
         """Return whether an item has no fingerprint; InputError for a wrong type."""
         return not self._one(item).known[0]
 
@@ -164,17 +167,17 @@ class Fingerprinter(ABC, Generic[Item]):
         """
         return {"name": self.name, "version": self.version, "parameters": self.parameters}
 
-    def _one(self, item: Item) -> Hashed:
+    def _one(self, item: Item_contra) -> Hashed:
         (batch,) = self.batches([item])
         return self.hashed(batch)
 
-    def _in_order(self, batches: Iterator[Sequence[Item]], threads: int) -> Iterator[tuple[Sequence[Item], Hashed]]:
+    def _in_order(self, batches: Iterator[Sequence[Any]], threads: int) -> Iterator[tuple[Sequence[Any], Hashed]]:
         """Yield each batch with its fingerprints; as many as there are threads are under way."""
         if threads == 1:
             for batch in batches:
                 yield batch, self.hashed(batch)
             return
-        waiting: deque[tuple[Sequence[Item], Job[Hashed]]] = deque()
+        waiting: deque[tuple[Sequence[Any], Job[Hashed]]] = deque()
         with Pool(threads) as pool:
             try:
                 for batch in batches:

@@ -1,155 +1,247 @@
-"""The normal form of a text, from which shingles are made; part of version 1 of `SimHash`."""
+"""The normal form of a text, from which features are made; part of version 1 of `SimHash`."""
 
-import re
+from __future__ import annotations
+
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
 from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fpstore import _kernel
 from fpstore.aliases import Counts, Words
+from fpstore.arguments import check_choice, check_flag
 from fpstore.disk.fork import around_fork
+from fpstore.errors import InputError
 
-# The characters beyond ASCII for which str.isspace() is true.
-_SPACES = "\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
-_SEPARATOR = re.compile(r"[^\x00-\x7f\w]")
 _PAGE = 256  # code points whose normal forms are found together
-_REPLACED, _UNKNOWN = 1 << 30, 2 << 30  # kinds of entries: see _native/text/normal.hpp
+_SAME, _UNIT, _SPACE, _REMOVED, _REPLACED, _UNKNOWN = (kind << 29 for kind in range(6))  # see _native/text/normal.hpp
+_FORM_SHIFT = 23
 _MOST_FORM = 63  # bytes
+_ASCII_REMOVED = 0xFF
 _LAST_PAIR = 0x1E000  # no canonical decomposition into two characters is at or above it
 _HANGUL_VOWELS, _HANGUL_TAILS = range(0x1161, 0x1176), range(0x11A8, 0x11C3)
 _SAMPLE_STEP = 512
 _SAMPLE = 16
 
+#: Scripts that are written without spaces between words, as ranges of code points: Thai, Lao, Tibetan, Myanmar, Khmer, kana,
+#: bopomofo, and ideographs with their marks.
+_UNSPACED = (
+    (0x0E00, 0x0FFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x19E0, 0x19FF), (0x1A20, 0x1AAF), (0x2E80, 0x2FDF), (0x3005, 0x3007),
+    (0x3021, 0x3029), (0x3038, 0x303B), (0x3041, 0x312F), (0x31A0, 0x31BF), (0x31F0, 0x31FF), (0x3400, 0x4DBF), (0x4E00, 0x9FFF),
+    (0xA9E0, 0xA9FF), (0xAA60, 0xAA7F), (0xF900, 0xFAFF), (0xFF66, 0xFF9F), (0x16FE0, 0x18D0F), (0x1AFF0, 0x1B2FF),
+    (0x20000, 0x3FFFF),
+)  # fmt: skip
+
+
+def is_unspaced(char: str) -> bool:
+    """Return whether a character belongs to a script that is written without spaces."""
+    point = ord(char)
+    return any(first <= point <= last for first, last in _UNSPACED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormalForm:
+    r"""What a text becomes before it is cut into features.
+
+    In this order: NFKC (if `normalize`); case; then each character is a word character (``str.isalnum``, ``_``, or a mark), white
+    space (``str.isspace``) or punctuation (all others), and what stands for each is joined. Runs of spaces become one space, and
+    those at the ends none.
+
+    Parameters
+    ----------
+    units : {"auto", "words", "chars"}
+        With auto, spaces are put around each letter and mark of a script that is written without them, so that it is a word.
+    normalize : bool
+        Whether to apply NFKC.
+    case : {"fold", "lower", "keep"}
+        ``str.casefold``, ``str.lower``, or nothing.
+    punctuation : {"space", "keep", "remove"}
+        What stands for it: a space, itself, or nothing.
+    marks : {"keep", "punctuation"}
+        Whether marks (category M), such as vowel signs, are word characters or punctuation.
+    digits : {"keep", "zero"}
+        Decimal digits: themselves, or ``0``.
+    spaces : {"single", "remove"}
+        White space: a space, or nothing.
+    """
+
+    units: str
+    normalize: bool
+    case: str
+    punctuation: str
+    marks: str
+    digits: str
+    spaces: str
+
+    def __post_init__(self) -> None:
+        check_flag(self.normalize, "normalize")
+        check_choice(self.case, ("fold", "lower", "keep"), "case")
+        check_choice(self.punctuation, ("space", "keep", "remove"), "punctuation")
+        check_choice(self.marks, ("keep", "punctuation"), "marks")
+        check_choice(self.digits, ("keep", "zero"), "digits")
+        check_choice(self.spaces, ("single", "remove"), "spaces")
+        if self.spaces == "remove" and self.units != "chars":
+            raise InputError("spaces='remove' needs shingle='chars': words are what spaces separate", got=self.spaces)
+
+    def of(self, text: str) -> str:
+        """Return the normal form of a text."""
+        return " ".join(self.translated(text).split())
+
+    def translated(self, text: str) -> str:
+        """Return it with all of its spaces."""
+        if self.normalize and not text.isascii():
+            text = nfkc(text)
+        if self.case != "keep":
+            text = text.casefold() if self.case == "fold" else text.lower()
+        return text.translate(_pieces(self))
+
+    def piece(self, char: str) -> str:
+        """Return what stands for a character of which case and NFKC are done."""
+        if char.isspace():
+            return " " if self.spaces == "single" else ""
+        is_mark = self.marks == "keep" and unicodedata.category(char)[0] == "M"
+        if not (char.isalnum() or char == "_" or is_mark):
+            return {"space": " ", "keep": char, "remove": ""}[self.punctuation]
+        if char.isdecimal():
+            return "0" if self.digits == "zero" else char
+        return f" {char} " if self.units == "auto" and is_unspaced(char) else char
+
+
+class _Pieces(dict[int, str]):
+    """What stands for each character, found when it is first met."""
+
+    def __init__(self, form: NormalForm) -> None:
+        super().__init__()
+        self._form = form
+
+    def __missing__(self, point: int) -> str:
+        self[point] = piece = self._form.piece(chr(point))
+        return piece
+
 
 @cache
-def ascii_table(words: bool, casefold: bool) -> bytes:
-    """Return the table for ``bytes.translate`` that finishes `prepare`: separators to spaces, case folded.
-
-    It does not change bytes beyond ASCII, nor bytes that `prepare` has already folded, so texts may be joined before
-    it is applied.
-    """
-    out = bytearray(range(256))
-    for code in range(128):
-        char = chr(code)
-        is_separator = not (char.isalnum() or char == "_") if words else char.isspace()
-        out[code] = ord(" " if is_separator else char.lower() if casefold else char)
-    return bytes(out)
+def _pieces(form: NormalForm) -> _Pieces:
+    return _Pieces(form)
 
 
-def prepare(text: str, words: bool, normalize: bool, casefold: bool) -> bytes:
-    r"""Return the UTF-8 bytes of a text, normalized except for the steps left to `ascii_table` and the kernel.
-
-    The whole normal form is: NFKC (if ``normalize``); ``str.casefold`` (if ``casefold``); a space for every character
-    that is not a word character (``\w`` of `re`; with ``words``) or that is white space (``str.isspace``; without);
-    one space for each run of spaces, and none at either end; UTF-8, in which a lone surrogate takes three bytes
-    (``surrogatepass``). ASCII is its own NFKC, so such a text needs nothing here. The kernel handles the runs.
-    """
-    if text.isascii():
-        return text.encode("ascii")
-    if normalize:
-        text = nfkc(text)
-    if casefold:
-        text = text.casefold()
-    if words:
-        text = _SEPARATOR.sub(" ", text)
-    else:
-        for space in _SPACES:
-            text = text.replace(space, " ")
-    return text.encode("utf-8", "surrogatepass")
-
-
-class Prepared(NamedTuple):
-    """Texts as `prepare` returns them, one after the other: text i is at ``offsets[i]:offsets[i + 1]``."""
-
-    data: bytes
-    offsets: Words
-
-
-class _CharTables(NamedTuple):
+class CharTables(NamedTuple):
     """Normal forms of characters, as the kernel takes them."""
 
+    ascii: bytes
     pages: NDArray[np.int32]
     entries: Counts
     pool: bytes
 
 
+class Encoded(NamedTuple):
+    """Texts in UTF-8, one after the other: text i is at ``offsets[i]:offsets[i + 1]``; lone surrogates take three bytes."""
+
+    data: bytes
+    offsets: Words
+
+
+def encoded(texts: Sequence[str]) -> Encoded:
+    """Return texts as bytes."""
+    parts = [text.encode("utf-8", "surrogatepass") for text in texts]
+    offsets = np.zeros(len(parts) + 1, np.uint64)
+    np.cumsum(list(map(len, parts)), out=offsets[1:])
+    return Encoded(b"".join(parts), offsets)
+
+
+#: Each character as it is.
+AS_THEY_ARE = CharTables(bytes(range(128)), np.zeros(0x110000 // _PAGE, np.int32), np.zeros(_PAGE, np.uint32), b"")
+
+Work = Callable[[Encoded, CharTables], tuple[Words, NDArray[np.uint8], Counts]]
+
+
 class CharMap:
     """Normal forms of single characters, found when they are first met: most texts need no more.
 
-    A character whose form depends on its neighbours is none of them: one that starts, decomposed, with a combining mark or with
-    what may be composed with the character before it. Of all others, the forms of the characters of a text are, one after the
-    other, that of the text: nothing is reordered or composed across their bounds (Unicode Standard Annex 15).
+    Of a character whose form depends on its neighbours there is none: one that may be composed with the character before it, or
+    changes and starts, decomposed, with a combining mark. The forms of the characters of a text of others are, one after the
+    other, that of the text, if marks are in the order of their combining classes (Unicode Standard Annex 15, section 9).
     """
 
-    def __init__(self, words: bool, normalize: bool, casefold: bool) -> None:
-        self._how = words, normalize, casefold
+    def __init__(self, form: NormalForm) -> None:
+        self._form = form
         self._lock = Lock()
         none = np.empty(0, np.uint32)
-        self._tables = _CharTables(np.full(0x110000 // _PAGE, -1, np.int32), none, b"")
+        table = bytes(self._ascii(chr(code)) for code in range(128))
+        self._tables = CharTables(table, np.full(0x110000 // _PAGE, -1, np.int32), none, b"")
 
-    def prepare(self, texts: Sequence[str]) -> Prepared:
-        """Return what `prepare` returns for each of some texts."""
-        parts = [text.encode("utf-8", "surrogatepass") for text in texts]
-        offsets = _offsets(list(map(len, parts)))
-        data = b"".join(parts)
-        if data.isascii():
-            return Prepared(data, offsets)
+    def hashed(self, texts: Sequence[str], work: Work) -> tuple[Words, NDArray[np.bool_]]:
+        """Return what the kernel makes of the normal forms of texts.
+
+        Parameters
+        ----------
+        texts : sequence of str
+        work : callable
+            Makes fingerprints of texts with tables: rows, the state of each text (`_native/text/simhash.hpp`) and missing pages.
+
+        Returns
+        -------
+        rows : ndarray of uint64
+        known : ndarray of bool
+            Whether a text has features.
+        """
+        given = encoded(texts)
         while True:
-            found, ends, unknown, missing = _kernel.normalize_texts(data, offsets, *self._tables)
+            rows, states, missing = work(given, self._tables)
             if not len(missing):
                 break
             self._add(missing.tolist())
-        if not len(unknown):
-            return Prepared(found, np.concatenate([np.zeros(1, np.uint64), ends]))
-        bounds = [0, *ends.tolist()]
-        parts = [found[start:end] for start, end in pairwise(bounds)]
-        for place in unknown.tolist():
-            parts[place] = prepare(texts[place], *self._how)
-        return Prepared(b"".join(parts), _offsets(list(map(len, parts))))
+        places = np.flatnonzero(states == _STATE_UNKNOWN)
+        if len(places):
+            forms = [self._form.of(texts[place]) for place in places.tolist()]
+            rows[places], states[places], _ = work(encoded(forms), AS_THEY_ARE)
+        return rows, states == _STATE_KNOWN
+
+    def _ascii(self, char: str) -> int:
+        piece = self._form.piece(char if self._form.case == "keep" else char.lower())
+        return ord(piece) if piece else _ASCII_REMOVED
 
     def _add(self, missing: list[int]) -> None:
         """Find the forms of the characters in some pages."""
         with self._lock:
-            pages, entries, pool = self._tables
+            table, pages, entries, pool = self._tables
             pages, longer = pages.copy(), bytearray(pool)
             more: list[int] = []
             for page in missing:
                 if pages[page] < 0:
                     pages[page] = (len(entries) + len(more)) // _PAGE
                     more += [self._entry(chr(point), longer) for point in range(page * _PAGE, (page + 1) * _PAGE)]
-            self._tables = _CharTables(pages, np.concatenate([entries, np.array(more, np.uint32)]), bytes(longer))
+            self._tables = CharTables(table, pages, np.concatenate([entries, np.array(more, np.uint32)]), bytes(longer))
 
     def _entry(self, char: str, pool: bytearray) -> int:
-        if self._how[1] and _depends(char):
+        if self._form.case == "lower" and char == "\u03a3":  # the letter before or behind it decides
             return _UNKNOWN
-        form = prepare(char, *self._how)
-        if form == char.encode("utf-8", "surrogatepass"):
-            return 0
+        piece, changes, combining = self._form.translated(char), False, 0
+        if self._form.normalize:
+            changes, combining = unicodedata.normalize("NFKC", char) != char, unicodedata.combining(char)
+            first = unicodedata.normalize("NFKD", char)[0]
+            if first in _composed_with() or (changes and unicodedata.combining(first)):
+                return _UNKNOWN
+        if not changes:
+            kinds = {char: _SAME, f" {char} ": _UNIT, " ": _SPACE, "": _REMOVED}
+            if piece in kinds:
+                return kinds[piece] | combining
+            if combining:
+                return _UNKNOWN
+        form = piece.encode("utf-8", "surrogatepass")
         if len(form) > _MOST_FORM:
             return _UNKNOWN
         place = pool.find(form)
         if place < 0:
             place = len(pool)
             pool += form
-        return _REPLACED | len(form) << 24 | place
+        return _REPLACED | len(form) << _FORM_SHIFT | place
 
 
-def _offsets(sizes: list[int]) -> Words:
-    offsets = np.zeros(len(sizes) + 1, np.uint64)
-    np.cumsum(sizes, out=offsets[1:])
-    return offsets
-
-
-def _depends(char: str) -> bool:
-    """Return whether the NFKC form of a text may not be that of a character in it beside those of its neighbours."""
-    first = unicodedata.normalize("NFKD", char)[0]
-    return unicodedata.combining(first) != 0 or first in _composed_with()
+_STATE_KNOWN, _STATE_UNKNOWN = 0, 2
 
 
 @cache
@@ -161,9 +253,9 @@ def _composed_with() -> frozenset[str]:
 
 
 @cache
-def char_map(words: bool, normalize: bool, casefold: bool) -> CharMap:
-    """Return the normal forms for some parameters of `prepare`."""
-    return CharMap(words, normalize, casefold)
+def char_map(form: NormalForm) -> CharMap:
+    """Return the normal forms of characters."""
+    return CharMap(form)
 
 
 around_fork(in_child=char_map.cache_clear)  # a thread that is not in the child may have held a lock

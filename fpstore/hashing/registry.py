@@ -5,9 +5,13 @@ from typing import Any
 
 from fpstore.errors import FormatVersionError, InputError, show
 from fpstore.hashing.base import Fingerprinter
+from fpstore.hashing.bit_sample import BitSample
 from fpstore.hashing.text import SimHash
+from fpstore.hashing.unary import Unary
+from fpstore.hashing.vectors import HyperplaneHash
 
-_KNOWN: dict[str, type[Fingerprinter[Any]]] = {kind.name: kind for kind in (SimHash,)}
+_KINDS: tuple[type[Fingerprinter[Any]], ...] = (SimHash, HyperplaneHash, BitSample, Unary)
+_KNOWN: dict[str, type[Fingerprinter[Any]]] = {kind.name: kind for kind in _KINDS}
 
 
 def from_description(description: Mapping[str, Any]) -> Fingerprinter[Any]:

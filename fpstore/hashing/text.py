@@ -1,63 +1,95 @@
 """Simhash: fingerprints of texts and of weighted features."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Words
-from fpstore.arguments import check_choice, check_flag, check_whole
+from fpstore.aliases import Counts, Words
+from fpstore.arguments import check_choice, check_whole
+from fpstore.cached import cached_property
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter, Hashed
-from fpstore.hashing.normal import ascii_table, char_map
+from fpstore.hashing.features import HASHES, IN_KERNEL, check_hash, rows_of, shingles, unused_mask
+from fpstore.hashing.normal import CharTables, Encoded, NormalForm, char_map
+from fpstore.hashing.tokenizers import NAMED, Tokenizer, tokenizer_named
+from fpstore.hashing.weights import FeatureWeights
+from fpstore.width import Width, check_width
 
 _MAX_SIZE = 255
 _BATCH_CHARS = 1 << 20
 
+WeightedFeatures = Mapping[str, float] | Iterable[tuple[str, float]]
+
+
+class Features(list[tuple[str, float]]):
+    """Features with weights that were given in place of a text."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class SimHash(Fingerprinter[str]):
+class SimHash(Fingerprinter[str | WeightedFeatures]):
     r"""Simhash of texts: the similarity-preserving fingerprint of near-duplicate detection.
 
-    A text is cut into overlapping *shingles*. Each is hashed to 64 bits, and bit i of the fingerprint is 1 if bit i is
-    1 in more than half of the hashes (a tie gives 0). A small edit changes few shingles and so flips few bits;
-    unrelated texts differ in about 32 bits.
+    A text is cut into overlapping *shingles*. Each is hashed, and bit i of the fingerprint is 1 if the shingles whose hashes have
+    bit i weigh more than half of all (a tie gives 0). A small edit changes few shingles and so flips few bits; unrelated texts
+    differ in about half of the bits.
 
-    Version 1 is, exactly: the text is converted to the Unicode form NFKC (if `normalize`), then ``str.casefold`` is
-    applied (if `casefold`). With words, characters that are not word characters (``\w`` of `re`) are separators: the
-    text becomes its maximal runs of word characters, joined by single spaces. With chars, each run of white space
-    (``str.isspace``) becomes one space, and spaces at the ends are removed. The result is encoded as UTF-8, a lone
-    surrogate as three bytes (``surrogatepass``), so that every `str` can be encoded. A shingle is the bytes of `size`
-    successive words with the spaces between them, or of `size` successive code points; its hash is XXH64 with the
-    seed. A text of fewer units than `size` is one shingle. A text without units has no fingerprint and is refused;
-    `is_empty` recognizes it. Bit 63 of the fingerprint comes from bit 63 of the hashes, and so on.
+    Version 1 is, exactly: the text becomes its normal form, as `fpstore.hashing.normal.NormalForm` says. Units are words, which
+    are what single spaces separate in it, or characters. With ``shingle="auto"``, each character of a script that is written
+    without spaces (Chinese, Japanese, Thai) is a word of its own. A shingle is `size` successive units, words with spaces between
+    them, in UTF-8, a lone surrogate as three bytes (``surrogatepass``). A text of fewer units than `size` is one shingle. A text
+    without units has no fingerprint; `is_empty` tells which texts have none. The first 64 bits of the hash are XXH64 with the
+    seed, if `hash` says no other; `fpstore.hashing.features.rows_of` has the rest.
 
-    Use ``shingle="chars"`` for scripts without spaces between words (Chinese, Japanese, Thai), and for those whose vowel
-    signs are not word characters (Hindi). The Unicode tables are those of the running Python: two versions of Python
-    may give different fingerprints to a text with characters that one of them does not know.
+    The Unicode tables are those of the running Python: two versions of Python may give different fingerprints to a text with
+    characters that one of them does not know.
 
     Parameters
     ----------
-    shingle : {"words", "chars"}
+    shingle : {"auto", "words", "chars"}
         The unit.
     size : int
         Units in a shingle, 1 to 255.
-    weighting : {"count", "set"}
-        Count each occurrence of a shingle, or each distinct shingle once.
-    normalize : bool
-        Whether to apply NFKC.
-    casefold : bool
-        Whether to fold case.
+    weighting : {"count", "log", "set"}
+        The weight of a shingle: how often it occurs; the number of binary digits of that, which is 1 + floor(log2); or 1.
+    width : int
+        Bits of a fingerprint: 32, 64, 128 or 256.
+    hash : {"xxh64", "fnv1a", "md5", "blake2b"}
+        The hash of a shingle. MD5 and BLAKE2b take about a microsecond for each shingle; MD5 has up to 128 bits.
     seed : int
-        Seed of XXH64, 0 to 2^64 - 1.
+        Seed of XXH64, or key of BLAKE2b, 0 to 2^64 - 1.
+    normalize : bool
+        Whether to apply the Unicode form NFKC.
+    case : {"fold", "lower", "keep"}
+        Fold case, change to lower case, or neither.
+    punctuation : {"space", "keep", "remove"}
+        What stands for characters that are neither word characters nor white space.
+    marks : {"keep", "punctuation"}
+        Whether combining marks, such as the vowel signs of Hindi, are word characters or punctuation.
+    digits : {"keep", "zero"}
+        ``"zero"`` makes all decimal digits alike, so that texts that differ in dates and counts only are the same.
+    spaces : {"single", "remove"}
+        What stands for white space; ``"remove"`` is for characters only.
+    stop_words : iterable of str
+        If there are any, only shingles with one of them count: adverts and menus have few (Theobald, Siddharth, Paepcke,
+        *SpotSigs*, SIGIR 2008). Words only. They are compared with the words of the normal form.
+    weights : FeatureWeights, optional
+        Weights of shingles, by which the others are multiplied; see `learn_weights`.
+    tokenizer : {"jieba", "unicode"} or callable, optional
+        Cuts the text. ``"unicode"`` finds the words of Unicode Standard Annex 29 (package regex), and `size` makes shingles of
+        them. ``"jieba"`` finds Chinese keywords with TF-IDF weights of 1 to 5 (package jieba), each a feature. A callable takes
+        the text and returns features, or pairs of a feature and a weight; a store cannot remember it.
 
     Raises
     ------
     InputError
-        A parameter has the wrong type or is out of range.
+        A parameter has the wrong type, is out of range, or does not go with another; or a package is not installed.
 
     Notes
     -----
@@ -67,95 +99,149 @@ class SimHash(Fingerprinter[str]):
     Examples
     --------
     >>> from fpstore.hashing import SimHash
-    >>> simhash = SimHash(size=2)
+    >>> simhash = SimHash()
     >>> a = simhash.fingerprint("the quick brown fox jumps over the lazy dog")
     >>> a == simhash.fingerprint("The quick brown fox -- jumps over the lazy dog!")
     True
     >>> (a ^ simhash.fingerprint("the quick brown fox jumps over the lazy cat")).bit_count()
-    9
+    6
     """
 
     name: ClassVar[str] = "simhash"
     version: ClassVar[int] = 1
 
-    shingle: str = "words"
-    size: int = 3
-    weighting: str = "count"
-    normalize: bool = True
-    casefold: bool = True
+    shingle: str = "auto"
+    size: int = 1
+    weighting: str = "log"
+    width: int = 64
+    hash: str = "xxh64"
     seed: int = 0
+    normalize: bool = True
+    case: str = "fold"
+    punctuation: str = "space"
+    marks: str = "keep"
+    digits: str = "keep"
+    spaces: str = "single"
+    stop_words: tuple[str, ...] = ()
+    weights: FeatureWeights | None = None
+    tokenizer: str | Tokenizer | None = None
 
     def __post_init__(self) -> None:
-        check_choice(self.shingle, ("words", "chars"), "shingle")
-        check_choice(self.weighting, ("count", "set"), "weighting")
-        for name in ("normalize", "casefold"):
-            object.__setattr__(self, name, check_flag(getattr(self, name), name))
-        object.__setattr__(self, "size", check_whole(self.size, 1, _MAX_SIZE, "size"))
-        object.__setattr__(self, "seed", check_whole(self.seed, 0, 2**64 - 1, "seed"))
+        check_choice(self.shingle, ("auto", "words", "chars"), "shingle")
+        check_choice(self.weighting, ("count", "log", "set"), "weighting")
+        check_choice(self.hash, tuple(HASHES), "hash")
+        _set(self, size=check_whole(self.size, 1, _MAX_SIZE, "size"), seed=check_whole(self.seed, 0, 2**64 - 1, "seed"))
+        _set(self, width=check_width(self.width).bits)
+        check_hash(self.hash, self.width, self.seed)
+        _set(self, stop_words=_words(self.stop_words))
+        if isinstance(self.weights, Mapping):
+            _set(self, weights=FeatureWeights.of_json(self.weights))
+        elif not isinstance(self.weights, FeatureWeights | None):
+            raise InputError(f"weights must be those of learn_weights(), got {show(self.weights)}", got=self.weights)
+        if self.tokenizer is not None and not callable(self.tokenizer):
+            check_choice(self.tokenizer, tuple(NAMED), "tokenizer")
+            tokenizer_named(self.tokenizer)
+        if self.stop_words and (self.shingle == "chars" or self.tokenizer not in (None, "unicode")):
+            raise InputError("stop_words need shingles of words", got=self.stop_words)
+        _ = self._form
 
-    @property
-    def width(self) -> int:
-        """64."""
-        return 64
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The arguments that make an equal fingerprinter."""
-        return asdict(self)
-
-    def fingerprint(self, text: str | Mapping[str, float] | Iterable[tuple[str, float]]) -> int:
-        """Return the fingerprint of a text or of weighted features.
+    @classmethod
+    def of_simhash_package(cls, width: int = 64) -> SimHash:
+        """Return what makes the fingerprints of ``Simhash(text, f=width)`` of the package ``simhash``, bit for bit.
 
         Parameters
         ----------
-        text : str, mapping of str to float, or iterable of (str, float)
-            A text; or features with weights. Of the parameters, only `seed` applies to features: each feature is hashed
-            unchanged (UTF-8, ``surrogatepass``), and bit i is 1 if the weights of the hashes that have it sum to more
-            than those of the others. Weights may be negative. Features may repeat; their order does not matter.
-
-        Returns
-        -------
-        int
-            0 to 2^64 - 1.
-
-        Raises
-        ------
-        InputError
-            The argument is none of these; it is a text without words (with chars: of white space only) or a collection
-            without features, which have no fingerprint; or a weight, or the sum of their magnitudes, is not finite.
+        width : int
+            32, 64 or 128.
 
         Examples
         --------
         >>> from fpstore.hashing import SimHash
-        >>> SimHash().fingerprint({"fox": 2.0, "dog": 1.0}) == SimHash().fingerprint({"fox": 1.0})
-        True
+        >>> SimHash.of_simhash_package().fingerprint([("aaa", 1), ("bbb", 1)])
+        57087923692560392
         """
-        if isinstance(text, str):
-            return super().fingerprint(text)
-        if isinstance(text, Mapping):
-            return self._weighted(text.items())
-        if isinstance(text, (bytes, bytearray, memoryview)) or not isinstance(text, Iterable):
-            raise _not_text(text, "a text (str) or weighted features")
-        return self._weighted(text)
+        return cls(
+            shingle="chars", size=4, weighting="count", hash="md5", width=width,
+            normalize=False, case="lower", punctuation="remove", marks="punctuation", spaces="remove",
+        )  # fmt: skip
 
-    def lack(self, item: str) -> str:
-        """Say that a text has no units."""
-        unit = "words" if self.shingle == "words" else "characters but white space"
-        return f"the text {show(item)} has no {unit}, and so no fingerprint: leave it out (is_empty() finds such texts)"
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The arguments that make an equal fingerprinter; InputError if the tokenizer is a function."""
+        if callable(self.tokenizer):
+            raise InputError("a tokenizer that is a function cannot be remembered: make the fingerprints yourself and pass them")
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        weights = None if self.weights is None else self.weights.as_json()
+        return values | {"stop_words": list(self.stop_words), "weights": weights}
 
-    def hashed(self, items: Sequence[str]) -> Hashed:
+    def features(self, text: str) -> dict[str, int]:
+        """Return the features of a text with their weights.
+
+        Parameters
+        ----------
+        text : str
+
+        Returns
+        -------
+        dict of str to int
+            In the order in which they first occur; empty for a text that has no fingerprint.
+        """
+        if not isinstance(text, str):
+            raise _not_text(text, "a text (str)")
+        counts: dict[str, int] = {}
+        for feature, count in self._pieces(text):
+            counts[feature] = counts.get(feature, 0) + count
+        if self.weighting != "count":
+            counts = {feature: 1 if self.weighting == "set" else count.bit_length() for feature, count in counts.items()}
+        if self.weights is not None:
+            learnt = self.weights.of(self._keys(counts))
+            counts = {feature: count * int(weight) for (feature, count), weight in zip(counts.items(), learnt, strict=True)}
+        return counts
+
+    def learn_weights(self, texts: Iterable[str], most: int = 4096) -> SimHash:
+        """Return a fingerprinter that weighs features by how rare they are in a sample of the corpus.
+
+        Parameters
+        ----------
+        texts : iterable of str
+            A sample, such as 10,000 documents.
+        most : int
+            The number of frequent features whose weights are kept, 1 to 65,536. They are part of the fingerprinter, and a store
+            remembers them in its manifest, about 14 bytes each. All rarer ones weigh as much as one that a single text has.
+
+        Returns
+        -------
+        SimHash
+            The same one with `weights`.
+
+        Raises
+        ------
+        InputError
+            No text has features.
+        """
+        plain = replace(self, weights=None)
+        documents = (np.unique(plain._keys(found)) for text in texts if (found := plain.features(text)))
+        return replace(self, weights=FeatureWeights.learn(documents, most))
+
+    def lack(self, item: str | WeightedFeatures) -> str:
+        """Say that a text has no features."""
+        if not isinstance(item, str):
+            return "a collection without features has no fingerprint: leave it out"
+        unit = "features" if self.tokenizer else "characters" if self.shingle == "chars" else "words"
+        stop = " next to a stop word" if self.stop_words else ""
+        return f"the text {show(item)} has no {unit}{stop}, and so no fingerprint: leave it out (is_empty() finds such texts)"
+
+    def hashed(self, items: Sequence[str | WeightedFeatures]) -> Hashed:
         """Return the fingerprints of some texts."""
-        prepared = char_map(self.shingle == "words", self.normalize, self.casefold).prepare(items)
-        text = prepared.data.translate(self._table)
-        words, distinct = self.shingle == "words", self.weighting == "set"
-        rows: Words = _kernel.simhash(text, prepared.offsets, words, self.size, distinct, self.seed)
-        known = rows != 0
-        # Only an empty text, or a rare other one, has the fingerprint 0.
-        for i in np.flatnonzero(~known).tolist():
-            known[i] = bool(text[int(prepared.offsets[i]) : int(prepared.offsets[i + 1])].strip(b" "))
-        return Hashed(rows, known)
+        if self.tokenizer is None and self.hash in IN_KERNEL and all(isinstance(item, str) for item in items):
+            rows, known = char_map(self._form).hashed(items, self._kernel_rows)  # type: ignore[arg-type]
+            return Hashed(rows & unused_mask(Width(self.width)) if self.width < 64 else rows, known)
+        found = [self._signs(self.features(item).items() if isinstance(item, str) else item) for item in items]  # type: ignore[arg-type]
+        empty = Width(self.width).rows([0])
+        rows = np.concatenate([empty if row is None else row for row in found]) if found else empty[:0]
+        return Hashed(rows, np.array([row is not None for row in found], bool))
 
-    def batches(self, items: Iterable[str]) -> Iterator[list[str]]:
+    def batches(self, items: Iterable[str | WeightedFeatures]) -> Iterator[list[str | WeightedFeatures]]:
         """Cut texts into batches of about a million characters."""
         if isinstance(items, (str, bytes, bytearray, memoryview, Mapping)) or not isinstance(items, Iterable):
             raise InputError(
@@ -163,45 +249,108 @@ class SimHash(Fingerprinter[str]):
                 "wrap a single text in a list or pass it to fingerprint()",
                 got=type(items),
             )
-        batch: list[str] = []
+        batch: list[str | WeightedFeatures] = []
         held = 0
-        for i, text in enumerate(items):
-            if not isinstance(text, str):
-                raise _not_text(text, f"item {i}: a text (str)")
-            batch.append(text)
-            held += len(text) + 8
+        for i, item in enumerate(items):
+            batch.append(item if isinstance(item, str) else _checked(item, i))
+            held += len(batch[-1]) + 8  # type: ignore[arg-type]
             if held >= _BATCH_CHARS:
                 yield batch
                 batch, held = [], 0
         if batch:
             yield batch
 
-    @property
-    def _table(self) -> bytes:
-        return ascii_table(self.shingle == "words", self.casefold)
+    @cached_property
+    def _form(self) -> NormalForm:
+        return NormalForm(
+            units=self.shingle, normalize=self.normalize, case=self.case, punctuation=self.punctuation, marks=self.marks,
+            digits=self.digits, spaces=self.spaces,
+        )  # fmt: skip
 
-    def _weighted(self, features: Iterable[tuple[str, float]]) -> int:
-        pairs = []
-        for i, pair in enumerate(features):
-            if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not isinstance(pair[0], str):
-                raise InputError(
-                    f"feature {i}: must be a pair of a str and a weight, got {show(pair)}; "
-                    "to fingerprint several texts call fingerprints()",
-                    got=pair,
-                )
-            weight = _finite(pair[1])
-            if weight is None:
-                raise InputError(f"feature {show(pair[0])}: a weight must be a finite number, got {show(pair[1])}", got=pair[1])
-            pairs.append((_kernel.xxh64(pair[0].encode("utf-8", "surrogatepass"), self.seed), weight))
+    @cached_property
+    def _stops(self) -> Words:
+        return np.unique(self._keys(self.stop_words))
+
+    def _keys(self, features: Iterable[str]) -> Words:
+        """Return the first words of the hashes of features, by which their weights are known."""
+        rows = rows_of(features, self.hash, self.seed, Width(max(self.width, 64)))
+        return np.ascontiguousarray(rows.reshape(len(rows), -1)[:, 0])
+
+    def _kernel_rows(self, texts: Encoded, tables: CharTables) -> tuple[Words, npt.NDArray[np.uint8], Counts]:
+        none = np.empty(0, np.uint64)
+        hashes, weights, other = none, np.empty(0, np.uint32), 1
+        if self.weights is not None:
+            hashes, weights, other = self.weights.hashes, self.weights.weights, self.weights.other
+        return _kernel.simhash(
+            *texts, tables.ascii, tables.pages, tables.entries, tables.pool, self.shingle != "chars",
+            self.size, self.weighting, self.hash, self.seed, Width(self.width).words,
+            hashes, weights, other, self._stops if self.stop_words else none,
+        )  # fmt: skip
+
+    def _pieces(self, text: str) -> Iterator[tuple[str, int]]:
+        """Yield the features of a text as they occur, each with its weight."""
+        if callable(self.tokenizer) or self.tokenizer == "jieba":
+            cut = self.tokenizer if callable(self.tokenizer) else tokenizer_named(self.tokenizer)
+            yield from ((found, 1) if isinstance(found, str) else found for found in cut(text))
+            return
+        if self.tokenizer is not None:
+            form = " ".join(tokenizer_named(self.tokenizer)(replace(self._form, units="words", punctuation="keep").of(text)))
+        else:
+            form = self._form.of(text)
+        for shingle in shingles(form, self.shingle != "chars", self.size, frozenset(self.stop_words)):
+            yield shingle, 1
+
+    def _signs(self, features: Iterable[tuple[str, float]]) -> Words | None:
+        """Return the fingerprint of weighted features as a row; None if there are none."""
+        pairs = list(features)
         if not pairs:
-            raise InputError("a collection without features has no fingerprint: leave it out")
-        # Sums of floats depend on the order of their terms.
-        pairs.sort()
-        hashes = np.array([value for value, _ in pairs], dtype=np.uint64)
-        weights = np.array([weight for _, weight in pairs], dtype=np.float64)
-        if not math.isfinite(sum(abs(weight) for _, weight in pairs)):
+            return None
+        width = Width(self.width)
+        rows = rows_of((feature for feature, _ in pairs), self.hash, self.seed, width)
+        weights = np.array([weight for _, weight in pairs], np.float64)
+        if not math.isfinite(sum(map(abs, weights.tolist()))):
             raise InputError("the sum of the magnitudes of the weights is not finite: scale them down")
-        return int(_kernel.simhash_weighted(hashes, weights))
+        # Sums of floats depend on the order of their terms.
+        order = np.lexsort((weights, *rows.reshape(len(rows), -1).T))
+        signs: Words = _kernel.simhash_weighted(np.ascontiguousarray(rows[order]), weights[order], width.words)
+        return signs
+
+
+def _set(simhash: SimHash, **values: Any) -> None:
+    """Set parameters in the form in which they are kept."""
+    for name, value in values.items():
+        object.__setattr__(simhash, name, value)
+
+
+def _words(words: object) -> tuple[str, ...]:
+    if isinstance(words, (str, bytes)) or not isinstance(words, Iterable):
+        raise InputError(f"stop_words must be a list of words, got {show(words)}", got=words)
+    checked = tuple(words)
+    for word in checked:
+        if not isinstance(word, str):
+            raise InputError(f"a stop word must be a str, got {show(word)}", got=word)
+    return checked
+
+
+def _checked(item: object, place: int) -> Features:
+    """Return given features, or raise InputError with the position of the item."""
+    if isinstance(item, (bytes, bytearray, memoryview)) or not isinstance(item, Iterable):
+        raise _not_text(item, f"item {place}: a text (str) or weighted features")
+    pairs = Features()
+    for i, pair in enumerate(item.items() if isinstance(item, Mapping) else item):
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not isinstance(pair[0], str):
+            raise InputError(
+                f"item {place}: feature {i}: must be a pair of a str and a weight, got {show(pair)}; "
+                "to fingerprint several texts call fingerprints()",
+                got=pair,
+            )
+        weight = _finite(pair[1])
+        if weight is None:
+            raise InputError(
+                f"item {place}: feature {show(pair[0])}: a weight must be a finite number, got {show(pair[1])}", got=pair[1]
+            )
+        pairs.append((pair[0], weight))
+    return pairs
 
 
 def _not_text(got: object, wanted: str) -> InputError:

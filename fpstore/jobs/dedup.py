@@ -29,7 +29,7 @@ from fpstore.jobs.linking import connected
 from fpstore.jobs.pairs import join_design
 from fpstore.pieces import HALF_BITS, distinct_places, filled, places_where, put, taken
 from fpstore.resources import Resources
-from fpstore.width import WORD_BITS
+from fpstore.width import WORD_BITS, Width
 
 PATHS_TEXT, PATHS_ID = "text", "id"  # where each file is a document
 DECODED = 1 << 16  # ids that are made strings together
@@ -149,13 +149,15 @@ class DedupJob(NamedTuple):
 
 def dedup_job(chosen: Chosen, rules: Rules, fingerprinter: Fingerprinter[str] | None) -> DedupJob:
     """Return the job of finding duplicates: by default, the fingerprints of texts are those of ``SimHash()``."""
-    check_rules(rules, chosen)
     if fingerprinter is None and chosen.text is not None:
         fingerprinter = SimHash()
-    if (chosen.text is None) != (fingerprinter is None):
-        raise InputError("a fingerprinter is for texts, and the corpus has fingerprints")
-    if fingerprinter is not None and not isinstance(fingerprinter, Fingerprinter):
-        raise InputError(f"fingerprinter must be one such as SimHash(), got {type(fingerprinter).__name__}")
+    if fingerprinter is not None and (not isinstance(fingerprinter, Fingerprinter) or fingerprinter.items != "texts"):
+        raise InputError(f"fingerprinter must be one of texts, such as SimHash(), got {type(fingerprinter).__name__}")
+    if fingerprinter is not None:
+        if chosen.text is None:
+            raise InputError("a fingerprinter is for texts, and the corpus has fingerprints")
+        chosen = replace(chosen, width=Width(fingerprinter.width))
+    check_rules(rules, chosen)
     return DedupJob(chosen, rules, fingerprinter)
 
 

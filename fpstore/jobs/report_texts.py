@@ -86,6 +86,7 @@ def _known(description: Mapping[str, Any] | None) -> Fingerprinter[str] | None:
     if description is None:
         return None
     try:
-        return from_description(description)
+        found = from_description(description)
     except FpstoreError:
         return None
+    return found if found.items == "texts" else None

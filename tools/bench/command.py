@@ -40,6 +40,7 @@ from bench import (
     plots,
     probing,
     skew,
+    vectors,
 )
 from bench.harness import Bench, Options, Result, machine, versions
 
@@ -74,6 +75,7 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "column-costs": column_prices.column_prices,
     "ranking": planning.ranking,
     "sweep": kernel.sweep,
+    "hyperplanes": vectors.hyperplanes,
     "billion": billion.billion,
     "billion-pairs": corpus.billion_pairs,
     "plots": plots.plots,

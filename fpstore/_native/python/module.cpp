@@ -4,8 +4,6 @@
 #include "format/xxh64.hpp"
 #include "python/module.hpp"
 #include "search/results.hpp"
-#include "text/normal.hpp"
-#include "text/simhash.hpp"
 
 #include <stdexcept>
 
@@ -267,59 +265,6 @@ nb::tuple gather_ids(nb::list records, Words keys, Words record, Counts ranks, u
   return nb::make_tuple(lims.array(n + 1), ids.array(total));
 }
 
-// Fingerprints of normalised texts, given as one UTF-8 buffer and len(texts) + 1 offsets.
-void check_texts(const nb::bytes& text, const Words& offsets) {
-  for (size_t i = 0; i + 1 < offsets.size(); ++i)
-    if (offsets.data()[i] > offsets.data()[i + 1]) throw nb::value_error("offsets descend");
-  if (offsets.size() && offsets.data()[offsets.size() - 1] > text.size()) throw nb::value_error("offsets run past the text");
-}
-
-template <class T>
-nb::object array_of(const std::vector<T>& values) {
-  Buffer<T> out(values.size());
-  if (!values.empty()) memcpy(out.get(), values.data(), sizeof(T) * values.size());
-  return out.array(values.size());
-}
-
-// (texts, their ends, those whose normal form is not known, pages of code points that are missing); see text/normal.hpp.
-nb::tuple normalize_texts(nb::bytes text, Words offsets, nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> pages,
-                          Counts entries, nb::bytes pool) {
-  check_texts(text, offsets);
-  if (!offsets.size()) throw nb::value_error("offsets have a start");
-  if (pages.size() != kCodePoints / kPagePoints) throw nb::value_error("a page for each 256 code points");
-  for (size_t i = 0; i < pages.size(); ++i)
-    if (pages.data()[i] >= 0 && (static_cast<size_t>(pages.data()[i]) + 1) * kPagePoints > entries.size())
-      throw nb::value_error("entries are missing");
-  for (size_t i = 0; i < entries.size(); ++i) {
-    const uint32_t entry = entries.data()[i];
-    if (entry >> 30 == static_cast<uint32_t>(CharKind::replaced) && (entry & 0xFFFFFF) + (entry >> 24 & 0x3F) > pool.size())
-      throw nb::value_error("the pool is too short");
-  }
-  Normalized found;
-  {
-    ReleasedGil released;
-    found = normalize({pages.data(), entries.data(), reinterpret_cast<const uint8_t*>(pool.c_str())},
-                      reinterpret_cast<const uint8_t*>(text.c_str()), offsets.data(), offsets.size() - 1);
-  }
-  return nb::make_tuple(nb::bytes(reinterpret_cast<const char*>(found.text.data()), found.text.size()), array_of(found.ends),
-                        array_of(found.unknown), array_of(found.missing));
-}
-
-nb::object simhash(nb::bytes text, Words offsets, bool words, unsigned length, bool distinct, uint64_t seed) {
-  const size_t n = offsets.size() ? offsets.size() - 1 : 0;
-  check_texts(text, offsets);
-  if (length < 1) throw nb::value_error("shingle length is at least 1");
-  Buffer<uint64_t> out(n);
-  bool fine;
-  {
-    ReleasedGil released;
-    fine = simhash_texts(reinterpret_cast<const uint8_t*>(text.c_str()), offsets.data(), n,
-                         SimhashOptions{words, length, distinct, seed}, out.get());
-  }
-  if (!fine) raise("MemoryLimitError", "out of memory while hashing texts: hash shorter ones", nb::dict());
-  return out.array(n);
-}
-
 std::vector<std::string> available() {
   std::vector<std::string> names;
   for (const char* name : {"scalar", "avx2", "avx512"})
@@ -383,12 +328,6 @@ NB_MODULE(_kernel, m) {
   m.def("unpack_record", &unpack_record, "record"_a, "seed"_a, "path"_a);
   m.def("gather_ids", &gather_ids, "records"_a, nb::arg("keys").noconvert(), nb::arg("record").noconvert(),
         nb::arg("ranks").noconvert(), "seed"_a, "path"_a);
-  m.def("normalize_texts", &normalize_texts, "text"_a, "offsets"_a.noconvert(), "pages"_a.noconvert(), "entries"_a.noconvert(), "pool"_a);
-  m.def("simhash", &simhash, "text"_a, nb::arg("offsets").noconvert(), "words"_a, "length"_a, "distinct"_a, "seed"_a);
-  m.def("simhash_weighted", [](Words hashes, Doubles weights) {
-    if (hashes.size() != weights.size()) throw nb::value_error("one weight a hash");
-    return simhash_weighted(hashes.data(), weights.data(), hashes.size());
-  }, nb::arg("hashes").noconvert(), nb::arg("weights").noconvert());
   bind_tables(m);
   bind_columns(m);
   bind_encoder(m);
@@ -396,5 +335,6 @@ NB_MODULE(_kernel, m) {
   bind_log(m);
   bind_strings(m);
   bind_pairs(m);
+  bind_text(m);
   bind_delta(m);
 }

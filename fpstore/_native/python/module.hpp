@@ -228,4 +228,7 @@ void bind_strings(nb::module_& m);
 // Adds what finds the pairs of a set, and what they connect (module_pairs.cpp).
 void bind_pairs(nb::module_& m);
 
+// Adds what makes fingerprints of texts (module_text.cpp).
+void bind_text(nb::module_& m);
+
 }  // namespace fpstore

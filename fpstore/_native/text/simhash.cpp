@@ -1,131 +1,15 @@
 #include "text/simhash.hpp"
 
+#include <algorithm>
+#include <memory>
 #include <new>
-#include <vector>
 
-#include "format/xxh64.hpp"
+#include "text/counters.hpp"
+#include "text/hash_counts.hpp"
 
 namespace fpstore {
 
 namespace {
-
-// Counts set bits per position over many words with vertical counters: plane i holds bit i of all 64 counts. Words are taken
-// sixteen at a time through a tree of carry-save adders (Harley and Seal), so that only one carry in sixteen words ripples.
-class BitCounter {
- public:
-  void add(uint64_t word) {
-    group_[added_++ % kGroup] = word;
-    if (added_ % kGroup == 0) ripple(add_tree(group_, 3), 4);
-  }
-
-  // The positions whose bit is set in more than half of the words, by a comparison of all 64 counts with half their number at once.
-  uint64_t majority() {
-    for (unsigned i = 0; i < added_ % kGroup; ++i) ripple(group_[i], 0);
-    const uint64_t half = added_ / 2;
-    uint64_t above = 0, equal = ~uint64_t{0};
-    for (unsigned i = added_ ? 64 - first_bit(added_) : 0; i-- > 0;) {
-      const uint64_t bit = uint64_t{0} - ((half >> i) & 1);
-      above |= equal & planes_[i] & ~bit;
-      equal &= ~(planes_[i] ^ bit);
-    }
-    return above;
-  }
-
- private:
-  static constexpr unsigned kGroup = 16;
-
-  // Adds two words to plane i; what they carry counts for plane i + 1.
-  uint64_t add_two(unsigned i, uint64_t a, uint64_t b) {
-    const uint64_t u = planes_[i] ^ a;
-    const uint64_t carry = (planes_[i] & a) | (u & b);
-    planes_[i] = u ^ b;
-    return carry;
-  }
-  // Adds the 2 << i words at w to the planes from 0 to i.
-  uint64_t add_tree(const uint64_t* w, unsigned i) {
-    if (i == 0) return add_two(0, w[0], w[1]);
-    const uint64_t low = add_tree(w, i - 1);
-    return add_two(i, low, add_tree(w + (1u << i), i - 1));
-  }
-  void ripple(uint64_t carry, unsigned i) {
-    for (; carry; ++i) {
-      const uint64_t next = planes_[i] & carry;
-      planes_[i] ^= carry;
-      carry = next;
-    }
-  }
-
-  uint64_t planes_[64] = {};
-  uint64_t group_[kGroup];
-  uint64_t added_ = 0;
-};
-
-// A set of hashes: open addressing with linear probing, at most half full, 0 kept apart.
-class HashSet {
- public:
-  // Makes the set empty, with room for the given number of hashes, or for a part of a large one: it grows.
-  void clear(size_t expected) {
-    unsigned bits = kLeastBits;
-    while (bits < kMostFirstBits && (size_t{1} << bits) < expected * 2) ++bits;
-    slots_.assign(size_t{1} << bits, 0);
-    shift_ = 64 - bits;
-    used_ = 0;
-    has_zero_ = false;
-  }
-
-  // True when the hash was not in the set.
-  bool insert(uint64_t hash) {
-    if (hash == 0) {
-      const bool fresh = !has_zero_;
-      has_zero_ = true;
-      return fresh;
-    }
-    if (!place(hash)) return false;
-    if (++used_ * 2 > slots_.size()) grow();
-    return true;
-  }
-
- private:
-  static constexpr unsigned kLeastBits = 9;
-  static constexpr unsigned kMostFirstBits = 16;
-
-  bool place(uint64_t hash) {
-    const size_t mask = slots_.size() - 1;
-    size_t i = (hash * salt_) >> shift_;
-    for (; slots_[i]; i = (i + 1) & mask)
-      if (slots_[i] == hash) return false;
-    slots_[i] = hash;
-    return true;
-  }
-  void grow() {
-    std::vector<uint64_t> old(slots_.size() * 2, 0);
-    old.swap(slots_);
-    --shift_;
-    for (uint64_t hash : old)
-      if (hash) place(hash);
-  }
-
-  std::vector<uint64_t> slots_;
-  // An address, different in every process: XXH64 is no secret, and a text made to fill one run of slots would cost the square
-  // of its length.
-  uint64_t salt_ = (reinterpret_cast<uintptr_t>(this) * xxh::kP1) | 1;
-  unsigned shift_ = 64;
-  size_t used_ = 0;
-  bool has_zero_ = false;
-};
-
-// Copies size bytes with runs of spaces made one and none at either end; returns how many were kept.
-size_t squeeze(const uint8_t* text, size_t size, uint8_t* out) {
-  size_t n = 0;
-  bool in_text = false;
-  for (size_t i = 0; i < size; ++i) {
-    const bool is_text = text[i] != ' ';
-    out[n] = text[i];
-    n += is_text | in_text;
-    in_text = is_text;
-  }
-  return n - (n != 0 && !in_text);
-}
 
 // The start of the word behind the one at p. Needs a space behind every word, and reads at most 7 bytes past it.
 struct NextWord {
@@ -150,49 +34,185 @@ struct NextChar {
   }
 };
 
-constexpr size_t kPadding = 8;  // what must follow a squeezed text: a space, and bytes that may be read
+struct Xxh64 {
+  uint64_t seed;
+  uint64_t operator()(const uint8_t* data, size_t size) const { return xxh64(data, size, seed); }
+};
 
-// Calls use(hash) for every shingle of the squeezed text, which is not empty.
-template <class Next, class Use>
-void each_shingle(const uint8_t* text, size_t size, unsigned length, uint64_t seed, Next next, Use use) {
-  const uint8_t* const end = text + size + Next::kGap;
-  const uint8_t* back = text;   // the shingle's first unit
-  const uint8_t* front = text;  // the unit behind its last
-  for (unsigned i = 0; i < length && front < end; ++i) front = next(front);
-  use(xxh64(back, front - back - Next::kGap, seed));
-  while (front < end) {
-    back = next(back);
-    front = next(front);
-    use(xxh64(back, front - back - Next::kGap, seed));
+// Fowler, Noll and Vo's hash of 64 bits, variant 1a.
+struct Fnv1a {
+  uint64_t operator()(const uint8_t* data, size_t size) const {
+    uint64_t hash = 0xCBF29CE484222325u;
+    for (size_t i = 0; i < size; ++i) hash = (hash ^ data[i]) * 0x100000001B3u;
+    return hash;
   }
-}
+};
+
+// Weights by hash, with open addressing; at most half full.
+class WeightTable {
+ public:
+  explicit WeightTable(const FeatureWeights& weights) : other_(weights.other) {
+    unsigned bits = 1;
+    while ((size_t{1} << bits) < weights.count * 2) ++bits;
+    slots_.resize(size_t{1} << bits);
+    shift_ = 64 - bits;
+    for (size_t i = 0; i < weights.count; ++i) {
+      size_t at = weights.hashes[i] >> shift_;
+      while (slots_[at].weight) at = (at + 1) & (slots_.size() - 1);
+      slots_[at] = {weights.hashes[i], uint64_t{weights.weights[i]} + 1};
+    }
+  }
+  uint64_t of(uint64_t hash) const {
+    for (size_t at = hash >> shift_; slots_[at].weight; at = (at + 1) & (slots_.size() - 1))
+      if (slots_[at].hash == hash) return slots_[at].weight - 1;
+    return other_;
+  }
+
+ private:
+  struct Slot {
+    uint64_t hash = 0, weight = 0;  // one more than it is: none is 0
+  };
+  std::vector<Slot> slots_;
+  unsigned shift_;
+  uint64_t other_;
+};
+
+// Fingerprints of texts, one after the other, with one set of options.
+class Simhash {
+ public:
+  explicit Simhash(const SimhashOptions& options) : options_(options), weights_(options.weights) {}
+
+  // False when the text has no features.
+  bool make(const NormalText& text, uint64_t* row) {
+    if (text.size() == 0) return false;
+    return options_.words ? with_units(text, row, NextWord{}) : with_units(text, row, NextChar{});
+  }
+
+ private:
+  template <class Next>
+  bool with_units(const NormalText& text, uint64_t* row, Next next) {
+    return options_.hash == FeatureHash::xxh64 ? with_hash(text, row, next, Xxh64{options_.seed}) : with_hash(text, row, next, Fnv1a{});
+  }
+
+  template <class Next, class Hash>
+  bool with_hash(const NormalText& text, uint64_t* row, Next next, Hash hash) {
+    const auto run = [&](auto use) {
+      if (Next::kGap && options_.stop_count)
+        each_with_stop(text, next, hash, use);
+      else
+        each_shingle(text, next, hash, use);
+    };
+    if (options_.weights.count || options_.weights.other != 1 || options_.counting == Counting::log) {
+      seen_.clear(text.size());
+      run([&](uint64_t h) { seen_.insert(h); });
+      seen_.each([&](uint64_t h, uint64_t count) { add_weighted(h, weight_of(h, count)); });
+      if (!weighed_) return false;
+      for (unsigned w = 0; w < options_.row_words; ++w) row[w] = weighted_[w].take_majority();
+      weighed_ = 0;
+      return true;
+    }
+    uint64_t added = 0;
+    const auto add = [&](uint64_t h) {
+      ++added;
+      if (options_.row_words == 1) return plain_[0].add(h);
+      uint64_t words[kMostRowWords];
+      feature_row(h, options_.row_words, words);
+      for (unsigned w = 0; w < options_.row_words; ++w) plain_[w].add(words[w]);
+    };
+    if (options_.counting == Counting::distinct) {
+      seen_.clear(text.size());
+      run([&](uint64_t h) {
+        if (seen_.insert(h)) add(h);
+      });
+    } else {
+      run(add);
+    }
+    for (unsigned w = 0; w < options_.row_words; ++w) {
+      row[w] = plain_[w].majority(added);
+      plain_[w].clear();
+    }
+    return added != 0;
+  }
+
+  uint64_t weight_of(uint64_t hash, uint64_t count) const {
+    const uint64_t times = options_.counting == Counting::distinct ? 1
+                           : options_.counting == Counting::log    ? 64 - first_bit(count)
+                                                                   : count;
+    return std::min(times, kMostTimes) * weights_.of(hash);
+  }
+  void add_weighted(uint64_t hash, uint64_t weight) {
+    weighed_ += weight;
+    uint64_t words[kMostRowWords];
+    feature_row(hash, options_.row_words, words);
+    for (unsigned w = 0; w < options_.row_words; ++w) weighted_[w].add(words[w], weight);
+  }
+
+  // Calls use(hash) for every shingle of a text, which is not empty.
+  template <class Next, class Hash, class Use>
+  void each_shingle(const NormalText& text, Next next, Hash hash, Use use) {
+    const uint8_t* const end = text.data() + text.size() + Next::kGap;
+    const uint8_t* back = text.data();   // the shingle's first unit
+    const uint8_t* front = text.data();  // the unit behind its last
+    for (unsigned i = 0; i < options_.length && front < end; ++i) front = next(front);
+    use(hash(back, static_cast<size_t>(front - back) - Next::kGap));
+    while (front < end) {
+      back = next(back);
+      front = next(front);
+      use(hash(back, static_cast<size_t>(front - back) - Next::kGap));
+    }
+  }
+
+  // The same for the shingles that have a stop word.
+  template <class Next, class Hash, class Use>
+  void each_with_stop(const NormalText& text, Next next, Hash hash, Use use) {
+    const uint8_t* const end = text.data() + text.size() + Next::kGap;
+    const uint8_t *back = text.data(), *front = back, *stop = nullptr;  // of the last stop word
+    unsigned units = 0;
+    while (front < end) {
+      const uint8_t* const behind = next(front);
+      if (std::binary_search(options_.stops, options_.stops + options_.stop_count,
+                             hash(front, static_cast<size_t>(behind - front) - Next::kGap)))
+        stop = front;
+      front = behind;
+      if (++units > options_.length) back = next(back);
+      if ((units >= options_.length || front >= end) && stop >= back && stop)
+        use(hash(back, static_cast<size_t>(front - back) - Next::kGap));
+    }
+  }
+
+  static constexpr uint64_t kMostTimes = uint64_t{1} << 24;
+
+  const SimhashOptions& options_;
+  WeightTable weights_;
+  HashCounts seen_;
+  BitCounter plain_[kMostRowWords];
+  WeightCounter weighted_[kMostRowWords];
+  uint64_t weighed_ = 0;  // in the text under way
+};
 
 }  // namespace
 
-bool simhash_texts(const uint8_t* text, const uint64_t* offsets, uint64_t n, const SimhashOptions& options,
-                   uint64_t* fingerprints) {
+void feature_row(uint64_t hash, unsigned row_words, uint64_t* row) {
+  row[0] = hash;
+  for (unsigned w = 1; w < row_words; ++w) row[w] = xxh::avalanche(hash + w * xxh::kP1);
+}
+
+uint64_t feature_hash(FeatureHash hash, const uint8_t* data, size_t size, uint64_t seed) {
+  return hash == FeatureHash::xxh64 ? Xxh64{seed}(data, size) : Fnv1a{}(data, size);
+}
+
+bool simhash_texts(const CharMap& map, const uint8_t* text, const uint64_t* offsets, uint64_t n, const SimhashOptions& options,
+                   uint64_t* rows, TextState* states, std::vector<bool>* missing) {
   try {
-    std::vector<uint8_t> squeezed;
-    HashSet seen;
+    const auto simhash = std::make_unique<Simhash>(options);  // larger than a stack may be
+    NormalText normal;
     for (uint64_t i = 0; i < n; ++i) {
-      const size_t raw_size = offsets[i + 1] - offsets[i];
-      if (squeezed.size() < raw_size + kPadding) squeezed.resize(raw_size + kPadding);
-      const size_t size = squeeze(text + offsets[i], raw_size, squeezed.data());
-      memset(squeezed.data() + size, ' ', kPadding);
-      BitCounter counter;
-      const auto run = [&](auto next) {
-        if (size == 0) return;
-        if (options.distinct) {
-          seen.clear(size);
-          each_shingle(squeezed.data(), size, options.length, options.seed, next, [&](uint64_t hash) {
-            if (seen.insert(hash)) counter.add(hash);
-          });
-        } else {
-          each_shingle(squeezed.data(), size, options.length, options.seed, next, [&](uint64_t hash) { counter.add(hash); });
-        }
-      };
-      options.words ? run(NextWord{}) : run(NextChar{});
-      fingerprints[i] = counter.majority();
+      uint64_t* const row = rows + i * options.row_words;
+      std::fill_n(row, options.row_words, 0);
+      if (!normal.set(map, text + offsets[i], text + offsets[i + 1], missing))
+        states[i] = TextState::unknown;
+      else
+        states[i] = simhash->make(normal, row) ? TextState::known : TextState::empty;
     }
     return true;
   } catch (const std::bad_alloc&) {
@@ -200,14 +220,16 @@ bool simhash_texts(const uint8_t* text, const uint64_t* offsets, uint64_t n, con
   }
 }
 
-uint64_t simhash_weighted(const uint64_t* hashes, const double* weights, uint64_t n) {
-  double sums[64] = {};
+void simhash_weighted(const uint64_t* rows, const double* weights, uint64_t n, unsigned row_words, uint64_t* result) {
+  double sums[64 * kMostRowWords] = {};
+  const unsigned bits = 64 * row_words;
   for (uint64_t i = 0; i < n; ++i)
-    for (unsigned b = 0; b < 64; ++b) sums[b] += (hashes[i] >> b) & 1 ? weights[i] : -weights[i];
-  uint64_t result = 0;
-  for (unsigned b = 0; b < 64; ++b)
-    if (sums[b] > 0) result |= uint64_t{1} << b;
-  return result;
+    for (unsigned b = 0; b < bits; ++b) sums[b] += (rows[i * row_words + b / 64] >> b % 64) & 1 ? weights[i] : -weights[i];
+  for (unsigned w = 0; w < row_words; ++w) {
+    result[w] = 0;
+    for (unsigned b = 0; b < 64; ++b)
+      if (sums[w * 64 + b] > 0) result[w] |= uint64_t{1} << b;
+  }
 }
 
 }  // namespace fpstore

@@ -1,27 +1,57 @@
-// Charikar's simhash (STOC 2002) over features hashed with XXH64.
+// Charikar's simhash (STOC 2002) of texts: features, their hashes, and the signs of the sums of weighted bits.
 #pragma once
-#include "format/common.hpp"
+#include "text/normal.hpp"
 
 namespace fpstore {
+
+enum class Counting : uint32_t {
+  each,      // the weight of a feature is how often it occurs
+  distinct,  // 1
+  log,       // how many binary digits that number has
+};
+enum class FeatureHash : uint32_t { xxh64, fnv1a };
+
+// Weights of features by their hashes, which ascend; others have one weight.
+struct FeatureWeights {
+  const uint64_t* hashes = nullptr;
+  const uint32_t* weights = nullptr;
+  size_t count = 0;
+  uint32_t other = 1;
+};
 
 struct SimhashOptions {
   bool words;       // a shingle is `length` successive words, else `length` successive code points
   unsigned length;  // at least 1
-  bool distinct;    // each different shingle counts once, else each occurrence
-  uint64_t seed;    // of XXH64
+  Counting counting;
+  FeatureHash hash;
+  uint64_t seed;       // of XXH64
+  unsigned row_words;  // of a fingerprint: 1, 2 or 4
+  FeatureWeights weights;
+  const uint64_t* stops = nullptr;  // ascending hashes of words: if there are any, shingles without one of them do not count
+  size_t stop_count = 0;
 };
 
-// fingerprints[i] of the UTF-8 bytes [offsets[i], offsets[i + 1]) of text, for i < n; the offsets ascend and lie in the text.
-//
-// Runs of spaces count as one space, and those at either end of a text as none: words are what spaces separate. A shingle is
-// hashed as the bytes it spans, the spaces inside it too. A text shorter than one shingle is one feature, an empty one gives 0.
-// Bit i of a fingerprint is set when it is set in more than half of the hashes. Works in memory of the longest text, and with
-// distinct of its different shingles. False when memory runs out.
-bool simhash_texts(const uint8_t* text, const uint64_t* offsets, uint64_t n, const SimhashOptions& options,
-                   uint64_t* fingerprints);
+constexpr unsigned kMostRowWords = 4;
 
-// Bit i of the result is the sign of the sum, in the order given, of +weight over hashes with the bit set and -weight over the
+// What became of a text.
+enum class TextState : uint8_t { known, empty, unknown };
+
+// Fingerprints of the texts [offsets[i], offsets[i + 1]), i < n, as row_words words each, and what became of each text. A text
+// without features is empty; that of an unknown normal form has to be normalised by others. Pages of the map that are missing are
+// noted: then the results are of no use.
+//
+// A shingle is hashed as the bytes it spans in the normal form, with the spaces in it. A text shorter than one shingle is one
+// feature. Bit i of a fingerprint is set when features whose hashes have it weigh more than half of all. Works in memory of the
+// longest text and its different shingles. False when memory runs out.
+bool simhash_texts(const CharMap& map, const uint8_t* text, const uint64_t* offsets, uint64_t n, const SimhashOptions& options,
+                   uint64_t* rows, TextState* states, std::vector<bool>* missing);
+
+// The words of a feature's hash, from its first: the others are mixed from it.
+void feature_row(uint64_t hash, unsigned row_words, uint64_t* row);
+uint64_t feature_hash(FeatureHash hash, const uint8_t* data, size_t size, uint64_t seed);
+
+// Bit i of the result is the sign of the sum, in the order given, of +weight over rows with the bit set and -weight over the
 // others; a zero sum gives 0.
-uint64_t simhash_weighted(const uint64_t* hashes, const double* weights, uint64_t n);
+void simhash_weighted(const uint64_t* rows, const double* weights, uint64_t n, unsigned row_words, uint64_t* result);
 
 }  // namespace fpstore

@@ -1,0 +1,128 @@
+// Fingerprints of texts.
+#include "python/module.hpp"
+#include "text/simhash.hpp"
+
+namespace fpstore {
+
+namespace {
+
+using Places = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+const uint8_t* data_of(const nb::bytes& bytes) { return reinterpret_cast<const uint8_t*>(bytes.c_str()); }
+
+// Texts, or other byte strings: string i is at [offsets[i], offsets[i + 1]). Returns how many there are.
+size_t count_of_texts(const nb::bytes& text, const Words& offsets) {
+  if (!offsets.size()) throw nb::value_error("offsets have a start");
+  for (size_t i = 0; i + 1 < offsets.size(); ++i)
+    if (offsets.data()[i] > offsets.data()[i + 1]) throw nb::value_error("offsets descend");
+  if (offsets.data()[offsets.size() - 1] > text.size()) throw nb::value_error("offsets run past the text");
+  return offsets.size() - 1;
+}
+
+void check_ascending(const Words& hashes, const char* what) {
+  for (size_t i = 1; i < hashes.size(); ++i)
+    if (hashes.data()[i - 1] >= hashes.data()[i]) throw nb::value_error(what);
+}
+
+CharMap char_map(const nb::bytes& ascii, const Places& pages, const Counts& entries, const nb::bytes& pool) {
+  if (ascii.size() != 128) throw nb::value_error("a byte for each ASCII character");
+  if (pages.size() != kCodePoints / kPagePoints) throw nb::value_error("a page for each 256 code points");
+  for (size_t i = 0; i < pages.size(); ++i)
+    if (pages.data()[i] >= 0 && (static_cast<size_t>(pages.data()[i]) + 1) * kPagePoints > entries.size())
+      throw nb::value_error("entries are missing");
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const uint32_t entry = entries.data()[i];
+    if (entry >> kKindShift == static_cast<uint32_t>(CharKind::replaced) &&
+        (entry & kPlaceMask) + (entry >> kFormShift & kFormMask) > pool.size())
+      throw nb::value_error("the pool is too short");
+  }
+  return {data_of(ascii), pages.data(), entries.data(), data_of(pool)};
+}
+
+unsigned checked_row_words(unsigned words) {
+  if (words != 1 && words != 2 && words != 4) throw nb::value_error("a fingerprint has 1, 2 or 4 words");
+  return words;
+}
+
+FeatureHash hash_named(const std::string& name) {
+  if (name == "xxh64") return FeatureHash::xxh64;
+  if (name == "fnv1a") return FeatureHash::fnv1a;
+  throw nb::value_error("the kernel has xxh64 and fnv1a");
+}
+
+Counting counting_named(const std::string& name) {
+  if (name == "count") return Counting::each;
+  if (name == "set") return Counting::distinct;
+  if (name == "log") return Counting::log;
+  throw nb::value_error("features are counted by count, set or log");
+}
+
+nb::object flags_of(const std::vector<bool>& flags) {
+  Buffer<uint32_t> out(flags.size());
+  size_t n = 0;
+  for (size_t i = 0; i < flags.size(); ++i)
+    if (flags[i]) out.get()[n++] = static_cast<uint32_t>(i);
+  return out.array(n);
+}
+
+// (fingerprints, what became of each text, missing pages of the map); see text/simhash.hpp.
+nb::tuple simhash(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, Counts entries, nb::bytes pool, bool words, unsigned length,
+                  const std::string& counting, const std::string& hash, uint64_t seed, unsigned row_words, Words weighted, Counts weights,
+                  uint32_t other_weight, Words stops) {
+  const size_t n = count_of_texts(text, offsets);
+  const CharMap map = char_map(ascii, pages, entries, pool);
+  if (length < 1) throw nb::value_error("shingle length is at least 1");
+  if (weighted.size() != weights.size()) throw nb::value_error("a weight for each feature");
+  check_ascending(weighted, "hashes of weighted features ascend");
+  check_ascending(stops, "hashes of stop words ascend");
+  const SimhashOptions options{words,
+                               length,
+                               counting_named(counting),
+                               hash_named(hash),
+                               seed,
+                               checked_row_words(row_words),
+                               {weighted.data(), weights.data(), weighted.size(), other_weight},
+                               stops.data(),
+                               stops.size()};
+  Buffer<uint64_t> rows(n * row_words);
+  Buffer<uint8_t> states(n);
+  std::vector<bool> missing(kCodePoints / kPagePoints);
+  bool fine;
+  {
+    ReleasedGil released;
+    fine = simhash_texts(map, data_of(text), offsets.data(), n, options, rows.get(), reinterpret_cast<TextState*>(states.get()), &missing);
+  }
+  if (!fine) raise("MemoryLimitError", "out of memory while hashing texts: hash shorter ones", nb::dict());
+  return nb::make_tuple(rows.array(n, row_words), states.array(n), flags_of(missing));
+}
+
+// The rows of the hashes of features.
+nb::object feature_rows(nb::bytes features, Words offsets, const std::string& hash, uint64_t seed, unsigned row_words) {
+  const size_t n = count_of_texts(features, offsets);
+  const FeatureHash kind = hash_named(hash);
+  Buffer<uint64_t> rows(n * checked_row_words(row_words));
+  for (size_t i = 0; i < n; ++i) {
+    const uint64_t start = offsets.data()[i];
+    feature_row(feature_hash(kind, data_of(features) + start, offsets.data()[i + 1] - start, seed), row_words, rows.get() + i * row_words);
+  }
+  return rows.array(n, row_words);
+}
+
+nb::object weighted_signs(Rows rows, Doubles weights, unsigned row_words) {
+  if (rows.size() != weights.size() * checked_row_words(row_words)) throw nb::value_error("a weight for each row");
+  Buffer<uint64_t> row(row_words);
+  simhash_weighted(rows.data(), weights.data(), weights.size(), row_words, row.get());
+  return row.array(1, row_words);
+}
+
+}  // namespace
+
+void bind_text(nb::module_& m) {
+  m.def("simhash", &simhash, "text"_a, "offsets"_a.noconvert(), "table"_a, "pages"_a.noconvert(), "entries"_a.noconvert(), "pool"_a,
+        "words"_a, "length"_a, "counting"_a, "hashing"_a, "seed"_a, "row_words"_a, "weighted"_a.noconvert(), "weights"_a.noconvert(),
+        "other_weight"_a, "stops"_a.noconvert());
+  m.def("feature_rows", &feature_rows, "features"_a, "offsets"_a.noconvert(), "hashing"_a, "seed"_a, "row_words"_a);
+  m.def("simhash_weighted", &weighted_signs, "rows"_a.noconvert(), "weights"_a.noconvert(), "row_words"_a);
+}
+
+}  // namespace fpstore

@@ -1,0 +1,112 @@
+// Sums of bits over many words, at each position: what a simhash is the sign of.
+#pragma once
+#include <cstring>
+
+#include "format/common.hpp"
+
+namespace fpstore {
+
+// Counts set bits per position over many words with vertical counters: plane i holds bit i of all 64 counts. Words are taken
+// sixteen at a time through a tree of carry-save adders (Harley and Seal), so that only one carry in sixteen words ripples.
+class BitCounter {
+ public:
+  void add(uint64_t word) {
+    group_[added_++ % kGroup] = word;
+    if (added_ % kGroup == 0) ripple(add_tree(group_, 3), 4);
+  }
+
+  // Adds its counts, times 2 to the power of `shift`, to others.
+  void add_to(BitCounter* other, unsigned shift) {
+    finish();
+    for (unsigned i = 0; i + shift < kPlanes; ++i) other->ripple(planes_[i], i + shift);
+  }
+
+  // The positions whose bit is set in more than half of `total`, by a comparison of all 64 counts with that at once.
+  uint64_t majority(uint64_t total) {
+    finish();
+    const uint64_t half = total / 2;
+    uint64_t above = 0, equal = ~uint64_t{0};
+    for (unsigned i = total ? 64 - first_bit(total) : 0; i-- > 0;) {
+      const uint64_t bit = uint64_t{0} - ((half >> i) & 1);
+      above |= equal & planes_[i] & ~bit;
+      equal &= ~(planes_[i] ^ bit);
+    }
+    return above;
+  }
+
+  void clear() {
+    memset(planes_, 0, sizeof planes_);
+    added_ = 0;
+  }
+
+ private:
+  static constexpr unsigned kGroup = 16, kPlanes = 64;
+
+  // Adds two words to plane i; what they carry counts for plane i + 1.
+  uint64_t add_two(unsigned i, uint64_t a, uint64_t b) {
+    const uint64_t u = planes_[i] ^ a;
+    const uint64_t carry = (planes_[i] & a) | (u & b);
+    planes_[i] = u ^ b;
+    return carry;
+  }
+  // Adds the 2 << i words at w to the planes from 0 to i.
+  uint64_t add_tree(const uint64_t* w, unsigned i) {
+    if (i == 0) return add_two(0, w[0], w[1]);
+    const uint64_t low = add_tree(w, i - 1);
+    return add_two(i, low, add_tree(w + (1u << i), i - 1));
+  }
+  void ripple(uint64_t carry, unsigned i) {
+    for (; carry && i < kPlanes; ++i) {
+      const uint64_t next = planes_[i] & carry;
+      planes_[i] ^= carry;
+      carry = next;
+    }
+  }
+
+  void finish() {
+    for (unsigned i = 0; i < added_ % kGroup; ++i) ripple(group_[i], 0);
+    added_ = 0;
+  }
+
+  uint64_t planes_[kPlanes] = {};
+  uint64_t group_[kGroup];
+  uint64_t added_ = 0;
+};
+
+
+// The same with weights, by a counter for each bit of a weight: most weights have few.
+class WeightCounter {
+ public:
+  static constexpr unsigned kWeightBits = 48;
+
+  // A weight has at most kWeightBits; all together have 63.
+  void add(uint64_t word, uint64_t weight) {
+    used_ |= weight;
+    total_ += weight;
+    for (; weight; weight &= weight - 1) counters_[__builtin_ctzll(weight)].add(word);
+  }
+
+  // The positions whose bit is set in words of more than half of the weight; then nothing is counted.
+  uint64_t take_majority() {
+    const uint64_t found = used_ == 1 ? counters_[0].majority(total_) : of_all();
+    for (; used_; used_ &= used_ - 1) counters_[__builtin_ctzll(used_)].clear();
+    total_ = 0;
+    return found;
+  }
+
+ private:
+  uint64_t of_all() {
+    BitCounter sum;
+    for (uint64_t left = used_; left; left &= left - 1) {
+      const unsigned bit = static_cast<unsigned>(__builtin_ctzll(left));
+      counters_[bit].add_to(&sum, bit);
+    }
+    return sum.majority(total_);
+  }
+
+  BitCounter counters_[kWeightBits];
+  uint64_t used_ = 0;
+  uint64_t total_ = 0;
+};
+
+}  // namespace fpstore

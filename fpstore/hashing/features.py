@@ -1,0 +1,76 @@
+"""Features of texts: overlapping pieces, and the rows of their hashes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from fpstore import _kernel
+from fpstore.aliases import Words
+from fpstore.errors import InputError
+from fpstore.hashing.normal import encoded
+from fpstore.width import WIDTHS, Width
+
+#: Hashes of features, and the widest fingerprint that each makes.
+HASHES = {"xxh64": WIDTHS[-1], "fnv1a": WIDTHS[-1], "md5": 128, "blake2b": WIDTHS[-1]}
+IN_KERNEL = ("xxh64", "fnv1a")
+SEEDED = ("xxh64", "blake2b")
+
+
+def shingles(text: str, words: bool, size: int, stop_words: frozenset[str] = frozenset()) -> Iterator[str]:
+    """Yield the shingles of a text in its normal form, in order.
+
+    Parameters
+    ----------
+    text : str
+    words : bool
+        Whether units are words, with single spaces between them, rather than characters.
+    size : int
+        Units in a shingle. A text of fewer is one shingle, and an empty text has none.
+    stop_words : frozenset of str
+        If there are any, shingles without one of them are left out.
+    """
+    units: Sequence[str] = text.split() if words else text
+    joint = " " if words else ""
+    for start in range(max(len(units) - size + 1, 1) if units else 0):
+        some = units[start : start + size]
+        if not stop_words or not stop_words.isdisjoint(some):
+            yield joint.join(some)
+
+
+def rows_of(features: Iterable[str], hash_: str, seed: int, width: Width) -> Words:
+    """Return the hashes of features as rows of fingerprints.
+
+    Up to 64 bits these are the first bits of XXH64 or FNV-1a. Above, each further word k of 64 bits is mixed from the hash h as
+    the last steps of XXH64 mix h + k * 0x9E3779B185EBCA87. MD5 gives its last bits, as the package ``simhash`` has them. BLAKE2b
+    is made with a digest as long as the fingerprint, and with the seed as a key of eight bytes, little-endian, unless it is 0.
+    """
+    some = list(features)
+    if hash_ in IN_KERNEL:
+        rows: Words = _kernel.feature_rows(*encoded(some), hash_, seed, width.words)
+        return rows & unused_mask(width) if width.bits < 64 else rows
+    import hashlib
+
+    parts = [feature.encode("utf-8", "surrogatepass") for feature in some]
+    if hash_ == "md5":
+        digests = [hashlib.md5(part, usedforsecurity=False).digest()[-width.bytes :] for part in parts]
+    else:
+        key = seed.to_bytes(8, "little") if seed else b""
+        digests = [hashlib.blake2b(part, digest_size=width.bytes, key=key).digest() for part in parts]
+    return width.from_bytes(np.frombuffer(b"".join(digests), np.uint8))
+
+
+def unused_mask(width: Width) -> np.uint64:
+    """Return the bits of a row of 32 bits that are used."""
+    return np.uint64(2**64 - 2 ** (64 - min(width.bits, 64)))
+
+
+def check_hash(name: str, width: int, seed: int) -> None:
+    """Refuse a width or a seed that a hash does not have; InputError."""
+    if width > HASHES[name]:
+        raise InputError(
+            f"hash={name!r} has {HASHES[name]} bits, width is {width}: use xxh64 or blake2b", expected=HASHES[name], got=width
+        )
+    if seed and name not in SEEDED:
+        raise InputError(f"hash={name!r} has no seed: use xxh64 or blake2b, or seed=0", expected=0, got=seed)

@@ -1,0 +1,168 @@
+"""What the fingerprinters of vectors have in common: arrays, columns of Arrow and iterables cut into blocks of rows."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, ClassVar, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.arguments import check_whole
+from fpstore.errors import InputError, show
+from fpstore.hashing.base import Fingerprinter, Flags, Hashed
+from fpstore.io.convert import unmasked
+from fpstore.io.vectors import arrays_of_column, is_arrow
+from fpstore.width import Width, check_width
+
+Array = npt.NDArray[Any]
+
+MOST_DIMENSIONS = 1 << 16
+_BLOCK_NUMBERS = 1 << 20  # of a block
+
+
+class Block(Sequence[Any]):
+    """Some vectors, one after the other, and the position of the first among all.
+
+    Parameters
+    ----------
+    values : ndarray, shape (n, numbers)
+    first : int
+    """
+
+    def __init__(self, values: Array, first: int = 0) -> None:
+        self.values, self.first = values, first
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @overload
+    def __getitem__(self, place: int) -> Any: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Any]: ...
+    def __getitem__(self, place: int | slice) -> Any:
+        return self.values[place]
+
+    def refuse(self, place: int, reason: str) -> InputError:
+        """Return the error for one of the vectors."""
+        return InputError(f"vector {self.first + place}: {reason}", got=self.first + place)
+
+
+class VectorFingerprinter(Fingerprinter[Any]):
+    """The common part of fingerprinters of vectors."""
+
+    items: ClassVar[str] = "vectors"
+    dimension: int
+
+    def hashed(self, items: Sequence[Any]) -> Hashed:
+        """Return the fingerprints of some vectors: a block of `batches`, an array of rows, or a list."""
+        if not len(items):
+            return Hashed(Width(self.width).empty(0), np.empty(0, np.bool_))
+        if not isinstance(items, Block):
+            items = Block(self._checked(items, 0))
+        data, known = self._hash(items)
+        return Hashed(Width(self.width).from_bytes(data), known)
+
+    def batches(self, items: Iterable[Any]) -> Iterator[Block]:
+        """Cut vectors into blocks of about a million numbers."""
+        return self.blocks(items, 0)
+
+    def blocks(self, items: Iterable[Any], first: int) -> Iterator[Block]:
+        """Cut vectors into blocks, where so many others come before the first."""
+        if hasattr(items, "to_arrow"):  # a column of Polars
+            items = items.to_arrow()
+        if is_arrow(items):
+            arrays: Iterable[Any] = arrays_of_column(items, self._block_rows)
+        elif isinstance(items, np.ndarray):
+            items = unmasked(items)
+            self._check_shape(items)
+            arrays = (items[start : start + self._block_rows] for start in range(0, len(items), self._block_rows))
+        elif isinstance(items, Iterable) and not isinstance(items, (str, bytes, bytearray, memoryview, dict)):
+            arrays = _groups(items, self._block_rows)
+        else:
+            raise InputError(
+                f"fingerprints() takes an array of shape (n, {self.dimension}), a column of Arrow or an iterable of vectors, "
+                f"got {type(items).__name__} (a file.npy: numpy.load(path, mmap_mode='r'))",
+                got=type(items),
+            )
+        for array in arrays:
+            block = Block(self._checked(array, first), first)
+            yield block
+            first += len(block)
+
+    def lack(self, item: Any) -> str:
+        """Say that a vector has no fingerprint."""
+        return f"the vector {show(item)} has no fingerprint: leave it out (is_empty() finds such vectors)"
+
+    @property
+    def _block_rows(self) -> int:
+        return max(_BLOCK_NUMBERS // max(self.dimension, self.width), 1)
+
+    @abstractmethod
+    def _problem(self, values: Array) -> str:
+        """Say why an array of one dimension or two has a type or a number of columns that vectors cannot have, or nothing."""
+
+    @abstractmethod
+    def _hash(self, block: Block) -> tuple[npt.NDArray[np.uint8], Flags]:
+        """Return the bytes of the fingerprints, shape (n, width / 8), and which vectors have one."""
+
+    def _check_shape(self, values: Array) -> None:
+        if values.ndim < 2 and not (values.ndim == 1 and values.dtype.kind == "O"):
+            raise InputError(
+                f"fingerprints() takes many vectors, an array of shape (n, {self.dimension}), got shape {values.shape}: "
+                "pass a single vector to fingerprint()",
+                got=values.shape,
+            )
+
+    def _checked(self, values: Any, first: int) -> Array:
+        """Return vectors as an array of two dimensions; InputError names the position of the first that is wrong."""
+        array = _as_array(values)
+        if array is not None and array.ndim == 2:
+            problem = self._problem(array)
+            if not problem:
+                return array
+            if array is values:
+                raise InputError(f"vector {first}: {problem}", got=first)
+        for place, vector in enumerate(values):
+            one = _as_array(vector)
+            problem = "not a vector of numbers" if one is None or one.ndim != 1 else self._problem(one)
+            if problem:
+                raise InputError(f"vector {first + place}: {problem}; got {show(vector)}", got=first + place)
+        raise InputError(f"vectors {first} to {first + len(values) - 1} have different types: make them one array", got=first)
+
+
+def check_dimension(value: object, least: int, most: int = MOST_DIMENSIONS) -> int:
+    """Return a number of dimensions."""
+    return check_whole(value, least, most, "dimension")
+
+
+def check_seed(value: object) -> int:
+    """Return a seed."""
+    return check_whole(value, 0, 2**64 - 1, "seed")
+
+
+def check_bits(value: object) -> int:
+    """Return a width."""
+    return check_width(value).bits
+
+
+def packed(bits: Flags) -> npt.NDArray[np.uint8]:
+    """Return bits, shape (n, width), as bytes, the first bit the highest."""
+    return np.packbits(np.ascontiguousarray(bits).reshape(-1)).reshape(len(bits), bits.shape[1] // 8)
+
+
+def _groups(items: Iterable[Any], count: int) -> Iterator[list[Any]]:
+    left = iter(items)
+    while group := list(islice(left, count)):
+        yield group
+
+
+def _as_array(values: Any) -> Array | None:
+    try:
+        if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind == "O":
+            values = list(values)  # of arrays, as a column of pandas has them
+        return unmasked(np.asanyarray(values))
+    except (ValueError, TypeError, OverflowError):  # of different lengths, or not numbers
+        return None

@@ -1,0 +1,119 @@
+"""Weights of features, learnt from a sample of a corpus."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from fpstore.aliases import Counts, Words
+from fpstore.arguments import check_whole
+from fpstore.errors import InputError, show
+
+MOST_WEIGHT = 2**16 - 1
+MOST_FEATURES = 2**16
+_STEPS = 16  # of a weight, for each doubling of the documents per document that has the feature
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureWeights:
+    """Weights of the most frequent features; all others weigh the same.
+
+    The weight of a feature is its inverse document frequency (Sparck Jones, *A statistical interpretation of term specificity*,
+    1972): 1 + 16 log2(N / documents that have it), rounded. Features are known by their hashes.
+
+    Attributes
+    ----------
+    hashes : ndarray of uint64, shape (n,)
+        Ascending.
+    weights : ndarray of uint32, shape (n,)
+        0 to 65,535.
+    other : int
+        The weight of all other features.
+    """
+
+    hashes: Words
+    weights: Counts
+    other: int
+
+    @classmethod
+    def learn(cls, documents: Iterable[Words], most: int) -> Self:
+        """Count documents.
+
+        Parameters
+        ----------
+        documents : iterable of ndarray of uint64
+            The hashes of the features of each document, in any order, each once.
+        most : int
+            Features to keep.
+
+        Raises
+        ------
+        InputError
+            There are no documents.
+        """
+        most = check_whole(most, 1, MOST_FEATURES, "most")
+        hashes, counts, number = np.empty(0, np.uint64), np.empty(0, np.int64), 0
+        held: list[Words] = []
+        for document in documents:
+            number += 1
+            held.append(document)
+            if sum(map(len, held)) > max(len(hashes), 1 << 20):
+                hashes, counts = _added(hashes, counts, held)
+                held = []
+        if not number:
+            raise InputError("no text has features: weights cannot be learnt from none")
+        hashes, counts = _added(hashes, counts, held)
+        kept = np.sort(np.lexsort((hashes, -counts))[:most])
+        return cls(hashes[kept], np.array([_weight(number, int(count)) for count in counts[kept]], np.uint32), _weight(number, 1))
+
+    def of(self, hashes: Words) -> Counts:
+        """Return the weights of features by their hashes."""
+        if not len(self.hashes):
+            return np.full(len(hashes), self.other, np.uint32)
+        places = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
+        return np.where(self.hashes[places] == hashes, self.weights[places], np.uint32(self.other))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FeatureWeights) and self.as_json() == other.as_json()
+
+    def __hash__(self) -> int:
+        return hash((self.hashes.tobytes(), self.weights.tobytes(), self.other))
+
+    def __repr__(self) -> str:
+        return f"<weights of {len(self.hashes)} features, {self.other} for others>"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return JSON values: little-endian arrays in base 64, and the weight of others."""
+        parts = (self.hashes.astype("<u8"), self.weights.astype("<u2"))
+        hashes, weights = (base64.b64encode(part.tobytes()).decode() for part in parts)
+        return {"hashes": hashes, "weights": weights, "other": self.other}
+
+    @classmethod
+    def of_json(cls, value: Mapping[str, Any]) -> Self:
+        """Return the weights that `as_json` describes; InputError for other values."""
+        try:
+            hashes = np.frombuffer(base64.b64decode(value["hashes"], validate=True), "<u8")
+            weights = np.frombuffer(base64.b64decode(value["weights"], validate=True), "<u2")
+            other = check_whole(value["other"], 0, MOST_WEIGHT, "other")
+        except (KeyError, TypeError, ValueError, binascii.Error):
+            raise InputError(f"weights of features are hashes, weights and other, got {show(value)}", got=value) from None
+        if len(hashes) != len(weights) or len(hashes) > MOST_FEATURES or not (hashes[1:] > hashes[:-1]).all():
+            raise InputError("the hashes of weighted features ascend, and each has a weight", got=value)
+        return cls(hashes.astype(np.uint64), weights.astype(np.uint32), other)
+
+
+def _added(hashes: Words, counts: Any, held: list[Words]) -> tuple[Words, Any]:
+    """Return hashes and counts with those of more documents."""
+    found, number = np.unique(np.concatenate([hashes, *held]), return_counts=True)
+    number[np.searchsorted(found, hashes)] += counts - 1
+    return found, number
+
+
+def _weight(number: int, count: int) -> int:
+    return min(1 + round(_STEPS * math.log2(number / count)), MOST_WEIGHT)

@@ -1,0 +1,92 @@
+"""SimHash as its docstring says, one step after the other: what the kernel must equal."""
+
+import hashlib
+import re
+import unicodedata
+
+import xxhash
+
+from fpstore.hashing.normal import is_unspaced
+
+DEFAULTS = {
+    "shingle": "auto", "size": 1, "weighting": "log", "width": 64, "hash": "xxh64", "seed": 0, "normalize": True,
+    "case": "fold", "punctuation": "space", "marks": "keep", "digits": "keep", "spaces": "single", "stop_words": (),
+}  # fmt: skip
+
+
+def form_of(text, given):
+    if given["normalize"]:
+        text = unicodedata.normalize("NFKC", text)
+    text = {"fold": text.casefold, "lower": text.lower, "keep": lambda: text}[given["case"]]()
+    out = []
+    for char in text:
+        mark = given["marks"] == "keep" and unicodedata.category(char) in ("Mn", "Mc", "Me")
+        if char.isspace():
+            out.append(" " if given["spaces"] == "single" else "")
+        elif not mark and not re.match(r"\w", char):
+            out.append({"space": " ", "keep": char, "remove": ""}[given["punctuation"]])
+        elif re.match(r"\d", char):
+            out.append(char if given["digits"] == "keep" else "0")
+        else:
+            out.append(f" {char} " if given["shingle"] == "auto" and is_unspaced(char) else char)
+    return re.sub(" +", " ", "".join(out)).strip(" ")
+
+
+def shingles_of(text, **parameters):
+    given = DEFAULTS | parameters
+    form = form_of(text, given)
+    units, joint = (list(form), "") if given["shingle"] == "chars" else (form.split(" "), " ")
+    if form == "":
+        return []
+    size = given["size"]
+    some = [units[i : i + size] for i in range(max(1, len(units) - size + 1))]
+    stops = set(given["stop_words"])
+    return [joint.join(shingle) for shingle in some if not stops or stops & set(shingle)]
+
+
+def avalanche(h):
+    h = (h ^ h >> 33) * 0xC2B2AE3D27D4EB4F % 2**64
+    h = (h ^ h >> 29) * 0x165667B19E3779F9 % 2**64
+    return h ^ h >> 32
+
+
+def hash_of(feature, given):
+    """Return the hash of a feature as a number of `width` bits."""
+    data, width = feature.encode("utf-8", "surrogatepass"), given["width"]
+    if given["hash"] == "md5":
+        return int.from_bytes(hashlib.md5(data).digest(), "big") % 2**width
+    if given["hash"] == "blake2b":
+        key = given["seed"].to_bytes(8, "little") if given["seed"] else b""
+        return int.from_bytes(hashlib.blake2b(data, digest_size=width // 8, key=key).digest(), "big")
+    if given["hash"] == "xxh64":
+        h = xxhash.xxh64_intdigest(data, given["seed"])
+    else:
+        h = 0xCBF29CE484222325
+        for byte in data:
+            h = (h ^ byte) * 0x100000001B3 % 2**64
+    words = [h] + [avalanche((h + k * 0x9E3779B185EBCA87) % 2**64) for k in range(1, width // 64)]
+    return sum(word << 64 * (len(words) - 1 - i) for i, word in enumerate(words)) >> max(64 - width, 0)
+
+
+def sign_bits(features, **parameters):
+    given = DEFAULTS | parameters
+    sums = [0] * given["width"]
+    for feature, weight in features:
+        value = hash_of(feature, given)
+        for bit in range(given["width"]):
+            sums[bit] += weight if value >> bit & 1 else -weight
+    return sum(1 << bit for bit, total in enumerate(sums) if total > 0)
+
+
+def weights_of(text, **parameters):
+    """Return the features with their weights."""
+    given = DEFAULTS | parameters
+    counts: dict[str, int] = {}
+    for shingle in shingles_of(text, **parameters):
+        counts[shingle] = counts.get(shingle, 0) + 1
+    rule = {"count": lambda n: n, "set": lambda n: 1, "log": lambda n: len(bin(n)) - 2}[given["weighting"]]
+    return {shingle: rule(count) for shingle, count in counts.items()}
+
+
+def oracle(text, **parameters):
+    return sign_bits(weights_of(text, **parameters).items(), **parameters)

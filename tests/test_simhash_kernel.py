@@ -1,0 +1,86 @@
+"""The kernel of SimHash, called with what Python would not give it."""
+
+import numpy as np
+import pytest
+import xxhash
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fpstore import _kernel
+from fpstore.hashing import SimHash
+from fpstore.hashing.normal import AS_THEY_ARE, char_map
+
+
+def xxh64(text):
+    return xxhash.xxh64_intdigest(text.encode())
+
+
+def kernel(text, offsets, tables=AS_THEY_ARE, **given):
+    """Call the kernel with arguments of which some are given."""
+    none = np.empty(0, np.uint64)
+    values = {
+        "words": True, "length": 1, "counting": "count", "hashing": "xxh64", "seed": 0, "row_words": 1, "weighted": none,
+        "weights": np.empty(0, np.uint32), "other_weight": 1, "stops": none,
+    } | given  # fmt: skip
+    return _kernel.simhash(text, offsets, tables.ascii, tables.pages, tables.entries, tables.pool, **values)
+
+
+def test_the_kernel_checks_its_arguments():
+    offsets, two = np.array([0, 3], dtype=np.uint64), np.array([5, 5], np.uint64)
+    for text, limits, changed, message in (
+        (b"abc", offsets[::-1].copy(), {}, "descend"),
+        (b"ab", offsets, {}, "past the text"),
+        (b"abc", offsets[:0], {}, "offsets have a start"),
+        (b"abc", offsets, {"length": 0}, "at least 1"),
+        (b"abc", offsets, {"row_words": 3}, "1, 2 or 4 words"),
+        (b"abc", offsets, {"counting": "each"}, "count, set or log"),
+        (b"abc", offsets, {"hashing": "md5"}, "xxh64 and fnv1a"),
+        (b"abc", offsets, {"stops": two}, "stop words ascend"),
+        (b"abc", offsets, {"weighted": two}, "a weight for each"),
+        (b"abc", offsets, {"weighted": two, "weights": np.ones(2, np.uint32)}, "weighted features ascend"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            kernel(text, limits, **changed)
+    assert len(kernel(b"", offsets[:1])[0]) == 0
+    with pytest.raises(ValueError, match="a weight for each row"):
+        _kernel.simhash_weighted(offsets, np.zeros(1), 1)
+
+
+@settings(deadline=None)
+@given(
+    st.binary(max_size=200), st.integers(1, 4), st.booleans(), st.sampled_from(["count", "log", "set"]),
+    st.sampled_from(["auto", "words", "chars"]),
+)  # fmt: skip
+def test_the_kernel_takes_any_bytes(data, length, words, counting, units):
+    offsets = np.array([0, len(data) // 2, len(data) // 2, len(data)], dtype=np.uint64)
+    stops = np.array([7], np.uint64)
+    for tables in (AS_THEY_ARE, char_map(SimHash(shingle=units)._form)._tables):
+        rows, states, _ = kernel(data, offsets, tables, length=length, words=words, counting=counting, row_words=4, stops=stops)
+        assert rows.shape == (3, 4)
+        assert states[1] == 1
+
+
+def word_with_hash_zero():
+    """Return the eight bytes whose XXH64 with seed 0 is 0: every step of that hash has an inverse."""
+    p1, p2, p4 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x85EBCA77C2B2AE63
+    p5, modulus = 0x27D4EB2F165667C5, 2**64
+
+    def turn_right(x, bits):
+        return (x >> bits | x << (64 - bits)) % modulus
+
+    # The avalanche takes 0 to 0 only: the state before it is 0.
+    lane = turn_right((0 - p4) * pow(p1, -1, modulus) % modulus, 27) ^ (p5 + 8)
+    word = turn_right(lane * pow(p1, -1, modulus) % modulus, 31) * pow(p2, -1, modulus) % modulus
+    return word.to_bytes(8, "little")
+
+
+def test_a_hash_of_zero_is_counted_once_in_a_set():
+    zero = word_with_hash_zero()
+    assert xxhash.xxh64_intdigest(zero) == 0
+    assert b" " not in zero
+    for others in (["a"], ["a", "b"], ["a", "b", "c"]):
+        text = b" ".join([zero, zero, zero, *(other.encode() for other in others)])
+        hashes = [0, *map(xxh64, others)]
+        majority = sum(1 << i for i in range(64) if sum(h >> i & 1 for h in hashes) * 2 > len(hashes))
+        offsets = np.array([0, len(text)], dtype=np.uint64)
+        assert kernel(text, offsets, counting="set")[0].tolist() == [majority]

@@ -9,8 +9,8 @@ BUILD = """
     import json, resource, sys
     from fpstore.cli import main
 
-    arguments = ["build", sys.argv[2], sys.argv[1], "--text-field", "text", "--id-field", "n", "--memory", "64MiB", "--threads", "2"]
-    main([*arguments, "-q"], standalone_mode=False)
+    fields = ["--text-field", "text", "--id-field", "n"]
+    main(["build", sys.argv[2], sys.argv[1], *fields, "--memory", "64MiB", "--threads", "2", "-q"], standalone_mode=False)
     import fpstore
     with fpstore.open(sys.argv[2]) as store:
         print(json.dumps([len(store.ids), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss]))

@@ -47,7 +47,7 @@ def build(
     ----------
     path : path-like
         The folder to create.
-    fingerprints : array, sequence, iterable of arrays, or reader of ``fpstore.io``
+    fingerprints : array, sequence, iterable of arrays, or reader of ``fpstore.io`` or ``fpstore.hashing``
         Of 64 bits uint64, shape (n,); of 32 bits uint32; of 128 and 256 bits uint8, shape (n, width / 8), big-endian, or uint64,
         shape (n, width / 64), the most significant word first. At every width a sequence of int, bytes, rows of these arrays,
         or ``imagehash`` hashes; and an iterable of rows.
@@ -84,8 +84,7 @@ def build(
         again does likewise.
     fingerprinter : Fingerprinter or dict, optional
         The maker of the fingerprints: a :class:`fpstore.SimHash`, or its ``describe()``. The store remembers it, so that
-        probes can use the same.
-
+        probes can use the same. By default that of the reader, if it reads texts.
     index_ids : bool
         Index integer ids too, as strings always are: ``store.ids``, ``delete(ids=...)`` and ``upsert`` then take microseconds
         per id, not a pass over all ids. It takes about as many bytes per id as the id map.
@@ -115,6 +114,8 @@ def build(
     from fpstore.building.builder import Options, build_store
 
     target = check_path(path)
+    if fingerprinter is None:
+        fingerprinter = getattr(fingerprints, "fingerprinter", None)  # of a reader of texts
     overwrite = check_flag(overwrite, "overwrite")
     options = Options(
         radius=radius,
@@ -201,6 +202,8 @@ def dedup(
     fingerprinter: Any = None,
     decimal: bool = False,
     signed: bool = False,
+    encoding: str | None = None,
+    html: bool = False,
     memory: int | str | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -247,6 +250,11 @@ def dedup(
         Fingerprints in text are decimal, not hexadecimal.
     signed : bool
         Signed integers are read as the bits of fingerprints.
+    encoding : str, optional
+        That of files of lines and of texts: see :class:`fpstore.hashing.TextReader` and :func:`fpstore.hashing.iter_documents`.
+        Lines are written in UTF-8.
+    html : bool
+        Texts are pages of HTML, which are compared by their titles and main texts. Needs trafilatura.
     memory : int or str, optional
         For the tables that are sorted to find near-duplicates, as for :meth:`fpstore.Store.pairs`. Fingerprints and ids
         are held besides.
@@ -288,16 +296,17 @@ def dedup(
     >>> found.kept, list(found.clusters)
     (array([0, 2]), [['a', 'b']])
     """
+    from fpstore.hashing.corpora import open_corpus
+    from fpstore.hashing.html import check_html
     from fpstore.io.corpus import Chosen
     from fpstore.jobs.choices import Rules
-    from fpstore.jobs.corpora import open_corpus
     from fpstore.jobs.dedup import check_output, check_outside, chosen_columns, dedup_job, find_duplicates, kept_of
 
     check_progress(progress)
-    how = Chosen(id=id, score=score, width=check_width(width))
+    how = Chosen(id=id, score=score, width=check_width(width), encoding=encoding, html=check_html(html))
     chosen = chosen_columns(replace(how, decimal=decimal, signed=signed), text, fingerprint)
     job = dedup_job(chosen, Rules(radius, keep, group, unknown), fingerprinter)
-    corpus = open_corpus(source, text is True)
+    corpus = open_corpus(source, text is True, encoding=encoding)
     target = None if output is None else check_output(output, corpus, check_flag(overwrite, "overwrite"))
     resources = Resources(parse_memory(memory), parse_threads(threads), progress)
     folder = None if resume is None else check_outside(corpus, check_path(resume, "resume"))

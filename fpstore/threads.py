@@ -10,6 +10,7 @@ import _thread
 import atexit
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -18,6 +19,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from fpstore.errors import StorageError
 
+S = TypeVar("S")
 T = TypeVar("T")
 WAIT_SECONDS = 0.05  # between two checks for signals
 
@@ -201,6 +203,35 @@ class Pool:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.shutdown()
+
+
+def in_order(work: Callable[[S], T], items: Iterable[S], threads: int, waiting: int = 1) -> Iterator[T]:
+    """Yield the results of some work on each item, in order, done by threads while items are taken.
+
+    Parameters
+    ----------
+    work : callable
+    items : iterable
+    threads : int
+        With 1, the work is done by this thread, when its result is asked for.
+    waiting : int
+        For each thread, how many items are taken before the first result must be there.
+    """
+    if threads == 1:
+        yield from map(work, items)
+        return
+    jobs: deque[Job[T]] = deque()
+    with Pool(threads) as pool:
+        try:
+            for item in items:
+                jobs.append(pool.submit(work, item))
+                if len(jobs) > waiting * threads:
+                    yield jobs.popleft().result()
+            while jobs:
+                yield jobs.popleft().result()
+        except BaseException:
+            pool.cancel()
+            raise
 
 
 _pools: set[Pool] = set()

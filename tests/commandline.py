@@ -81,6 +81,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "notes" / "two.txt").write_text(TEXT + "and an ending")
     (folder / "notes" / "empty.md").write_text("")
     (folder / "notes" / "picture.txt").write_bytes(b"\x89PNG\0\0")
+    (folder / "site").mkdir()
+    page = f"<html><head><title>A page</title></head><body><nav>Home</nav><article><p>{TEXT}</p></article></body></html>"
+    (folder / "site" / "page.html").write_text(page)
     (folder / "draft.txt").write_text(TEXT.replace("everybody", "everybody", 1) + "and another ending")
     texts = [TEXT, TEXT + "and an ending", "something else altogether", TEXT]
     (folder / "pages.jsonl").write_text("".join(json.dumps({"text": t, "score": i}) + "\n" for i, t in enumerate(texts)))

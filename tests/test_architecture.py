@@ -52,8 +52,9 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 # Where each of these may be imported from: paths relative to the package.
 OWNERS = {
     "lmdb": ("disk/sealed.py",),
-    "zstandard": ("building/sample.py", "format/string_records.py", "format/strings.py"),
+    "zstandard": ("io/packed.py", "building/sample.py", "format/string_records.py", "format/strings.py"),
     "bitarray": ("format/huffman.py",),
+    "charset_normalizer": ("io/encodings.py",),
     "click": ("cli/",),
     "rich": ("cli/",),
     "pyarrow": ("io/arrow.py", "io/tables.py", "io/vectors.py"),
@@ -63,12 +64,13 @@ OWNERS = {
     "imagehash": ("hashing/",),
     "jieba": ("hashing/tokenizers.py",),
     "regex": ("hashing/tokenizers.py",),
+    "trafilatura": ("hashing/html.py",),
     "ctypes": ("disk/folders.py",),
     "mmap": ("format/column_table.py", "format/table.py", "format/log.py", "format/log_writer.py"),
     "xxhash": ("disk/folders.py", "disk/seal.py", "format/"),
 }
-DEPENDENCIES = {"bitarray", "click", "lmdb", "numpy", "rich", "xxhash", "zstandard"}
-EXTRAS = {"pyarrow", "pandas", "polars", "PIL", "imagehash", "jieba", "regex"}
+DEPENDENCIES = {"bitarray", "charset_normalizer", "click", "lmdb", "numpy", "rich", "xxhash", "zstandard"}
+EXTRAS = {"pyarrow", "pandas", "polars", "PIL", "imagehash", "jieba", "regex", "trafilatura"}
 
 
 def relative(path):
@@ -175,7 +177,21 @@ def test_the_package_only_re_exports():
 
 # Modules that cost milliseconds and that opening and probing a store do not need.
 HEAVY = {
-    *("click", "rich", "pyarrow", "pandas", "PIL", "imagehash", "jieba", "bitarray", "multiprocessing", "asyncio", "unittest"),
+    *(
+        "click",
+        "rich",
+        "pyarrow",
+        "pandas",
+        "PIL",
+        "imagehash",
+        "jieba",
+        "trafilatura",
+        "charset_normalizer",
+        "bitarray",
+        "multiprocessing",
+        "asyncio",
+        "unittest",
+    ),
     *("concurrent.futures", "logging", "shutil", "lzma", "bz2", "csv", "secrets", "random", "hashlib", "importlib.metadata"),
     *("fpstore.care.backup", "fpstore.building.builder", "fpstore.building.generation_writer", "fpstore.building.streaming"),
     *("fpstore.change.merge", "fpstore.change.join", "fpstore.change.split"),

@@ -151,7 +151,6 @@ def test_bad_arguments_are_one_line(arguments: Sequence[object], message: str, f
         (["probe", "crawl.fps", "f" * 64], "64 hexadecimal digits, a fingerprint of 256 bits, but this store holds 64 bits"),
         (["delete", "crawl.fps", "--fingerprints", "f" * 8], "8 hexadecimal digits, a fingerprint of 32 bits, but this store"),
         (["build", "x.fps", "crawl.tsv", "--width", 16], "--width: width must be one of 32, 64, 128, 256, got '16'"),
-        (["build", "x.fps", "notes", "--text", "--width", 128], "--text makes fingerprints of 64 bits, but --width is 128"),
         (["plan", "2^24", "--width", "wide"], "--width: width must be one of 32, 64, 128, 256, got 'wide'"),
         (["insert", "crawl.fps", "new.tsv", "--merge-at", "nan"], "--merge-at: the share must be a positive number"),
         (["insert", "crawl.fps", "new.tsv", "--unmatched", "-r", 99], "--radius: must be"),

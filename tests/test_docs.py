@@ -85,6 +85,12 @@ def test_page_about_a_corpus_prints_what_is_shown(tmp_path):
     assert run_python(code, tmp_path) == shown
 
 
+def test_page_about_texts_prints_what_is_shown(tmp_path):
+    run_session("docs/texts.md", tmp_path)
+    (code,), (shown,) = blocks("docs/texts.md", "python"), blocks("docs/texts.md", "text")
+    assert run_python(code, tmp_path) == shown
+
+
 def run_session(page, folder):
     """Run the commands of a page in a shell, and compare what they print."""
     commands = session(page)
@@ -136,6 +142,7 @@ def test_many_signatures_are_compared():
         *("api", "store", "design.planner", "design.families", "hashing.text", "io.check", "io.reader", "io.writers"),
         *("hashing.vectors", "hashing.bit_sample", "hashing.unary", "hashing.vector_files"),
         *("calibration.job", "calibration.comparison"),
+        "hashing.text_reader",
     ],
 )
 def test_docstring_examples(name, tmp_path, monkeypatch):

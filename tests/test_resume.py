@@ -38,7 +38,7 @@ def parts(monkeypatch):
     monkeypatch.setattr(between, "PROBED_ROWS", 100)
     monkeypatch.setattr(dedup_rows, "KEPT_ROWS", 100)
     monkeypatch.setattr("fpstore.io.corpus_rows.PART_BYTES", 1 << 12)
-    monkeypatch.setattr("fpstore.io.lines.line_blocks.__defaults__", (1 << 14, b"\n", False))
+    monkeypatch.setattr("fpstore.io.lines.line_blocks.__defaults__", (1 << 14, b"\n", False, None))
 
 
 @pytest.fixture

@@ -13,9 +13,8 @@ from fpstore.arguments import check_path
 from fpstore.building.target import lies_inside
 from fpstore.cli import documents, types
 from fpstore.cli import vectors as vector_files
-from fpstore.cli.documents import Shingles, shingle_options, suffix_option
+from fpstore.cli.documents import Shingles, shingle_options
 from fpstore.cli.options import (
-    ROW_PARAMETERS,
     Rows,
     Talk,
     disk_budget_option,
@@ -32,6 +31,7 @@ from fpstore.cli.options import (
 )
 from fpstore.cli.output import count, print_json, shown, size
 from fpstore.cli.progress import Bars
+from fpstore.cli.texts import READING_PARAMETERS, Texts, check_text_usage, text_options
 from fpstore.cli.vectors import VECTOR_PARAMETERS, Vectors, ZeroVectors, vector_options
 from fpstore.cli.verb import Verb
 from fpstore.errors import InputError
@@ -82,7 +82,7 @@ from fpstore.io import open_reader
     is_flag=True,
     help="Inputs are text files or folders of them; make their fingerprints with SimHash.",
 )
-@suffix_option
+@text_options
 @shingle_options
 @vector_options
 @click.option("--force", is_flag=True, help="Replace an existing store once the new one is complete.")
@@ -94,7 +94,7 @@ def build(
     width: int,
     rows: Rows,
     text: bool,
-    suffix: Sequence[str],
+    texts: Texts,
     shingles: Shingles,
     vectors: Vectors,
     talk: Talk,
@@ -107,8 +107,9 @@ def build(
     An INPUT is a file with the extension .npy, .u32 or .u64 (raw, little-endian), .tsv, .csv, .txt (a fingerprint of
     width / 4 hexadecimal digits, 16 by default, or 0x and fewer, then an optional id), .jsonl or .parquet; - is
     standard input. Without ids, the row number is the id. With --text, an INPUT is a text file or a folder, and the
-    path is the id. With --vector, an INPUT is an array of shape (n, dimension) in .npy, or a .parquet file with a column
-    of lists of numbers.
+    path is the id. With --text-field, the fingerprints of the texts in a column are made, and rows without words are left
+    out. With --vector, an INPUT is an array of shape (n, dimension) in .npy, or a .parquet file with a column of lists of
+    numbers.
 
     Above 64 bits, .npy has uint8 rows, as FAISS takes them, and Parquet has fixed_size_binary; both have the most
     significant byte first.
@@ -131,6 +132,9 @@ def build(
     $ fpstore build words.fps notes --text --tokenizer unicode --stop-words frequent.txt
     $ fpstore build vectors.fps embeddings.npy --vector --width 256 --radius 40 --seed 7
     $ fpstore build vectors.fps embeddings.parquet --vector --vector-field embedding --id-field name --force
+    $ fpstore build drafts.fps draft.txt --text --encoding utf-8
+    $ fpstore build site.fps site --text --html
+    $ fpstore build pages.fps corpus.parquet --text-field text --id-field id
     """
     import fpstore
 
@@ -140,21 +144,22 @@ def build(
     for path in inputs:
         if path != "-" and lies_inside(check_path(path), check_path(store)):
             raise InputError(f"{path}: lies inside {store}, which the build would replace: move it elsewhere", path=path)
-    notices, zeros = documents.Notices(), ZeroVectors()
+    notices, zeros = texts.notices(), ZeroVectors()
     source: Any
     if not vectors.vector:
         refuse(VECTOR_PARAMETERS, "needs --vector")
+        check_text_usage(inputs, text, texts)
     if vectors.vector:
-        source = _vector_reader(inputs, text, width, vectors, rows, zeros)
+        source = _vector_reader(inputs, text or texts.text_field is not None, width, vectors, rows, zeros)
         options["fingerprinter"] = source.fingerprinter
     elif text:
-        if "-" in inputs:
-            types.fail("--text reads files and folders, not standard input: write it to a file first")
-        refuse(ROW_PARAMETERS, "does not go with --text")
         options["fingerprinter"] = shingles.fingerprinter(width)
-        source = documents.reader(inputs, options["fingerprinter"], suffix, notices)
+        source = texts.file_reader(inputs, options["fingerprinter"], notices, options["threads"])
+    elif texts.text_field is not None:
+        options["fingerprinter"] = shingles.fingerprinter(width)
+        source = texts.row_reader(inputs, options["fingerprinter"], rows, notices, threads=options["threads"])
     else:
-        refuse(documents.SIMHASH_PARAMETERS | documents.FOLDER_PARAMETERS, "needs --text")
+        refuse(documents.SIMHASH_PARAMETERS, "needs --text or --text-field")
         documents.refuse_folders(inputs)
         source = open_reader(inputs, width=width, **rows.arguments)
     began = time.monotonic()
@@ -173,7 +178,7 @@ def build(
 def _vector_reader(inputs: Sequence[str], text: bool, width: int, vectors: Vectors, rows: Rows, notices: ZeroVectors) -> Any:
     if text:
         types.fail("--vector does not go with --text: give one of them")
-    refuse(documents.SIMHASH_PARAMETERS | documents.FOLDER_PARAMETERS, "needs --text")
+    refuse(documents.SIMHASH_PARAMETERS | documents.FOLDER_PARAMETERS | READING_PARAMETERS, "needs --text")
     made = partial(vector_files.fingerprinter, width=width, seed=vectors.seed)
     return vector_files.reader(inputs, made, vectors.vector_field, rows, notices)
 

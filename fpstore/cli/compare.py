@@ -9,7 +9,7 @@ import click
 
 from fpstore.arguments import check_path, printable
 from fpstore.cli import types
-from fpstore.cli.documents import Shingles, shingle_options, standard_input
+from fpstore.cli.documents import Notices, Shingles, shingle_options, standard_input
 from fpstore.cli.options import json_option, width_option
 from fpstore.cli.output import print_json, print_table
 from fpstore.cli.verb import Verb
@@ -73,7 +73,7 @@ def _named(path: str) -> str:
 def _read(path: str) -> str:
     """Return a text: a file that --text would take."""
     if path == "-":
-        return standard_input()
+        return standard_input(Notices())
     from fpstore.hashing import iter_documents
 
     if check_path(path).is_dir():

@@ -27,14 +27,16 @@ from fpstore.cli.options import (
 from fpstore.cli.output import count, print_json, print_table, shown, some_ids
 from fpstore.cli.progress import Bars
 from fpstore.cli.resume import folder_of, resume_option, resuming
+from fpstore.cli.texts import encoding_option, html_option
 from fpstore.cli.verb import Verb
 from fpstore.jobs.choices import GROUPINGS, KEPT, UNKNOWN, Rules
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fpstore.io.corpus import Corpus
+    from fpstore.io.corpus import Chosen, Corpus
     from fpstore.jobs.dedup import Duplicates
+    from fpstore.width import Width
 
 SHOWN_FAMILIES, SHOWN_IDS = 5, 4
 _READING = {"decimal", "signed"}
@@ -51,6 +53,18 @@ class CorpusColumns:
     score_field: str | None
     decimal: bool
     signed: bool
+    encoding: str | None
+    html: bool
+
+    def chosen(self, width: Width) -> Chosen:
+        """Return how columns are read, without the texts and fingerprints."""
+        from fpstore.hashing.html import check_html
+        from fpstore.io.corpus import Chosen
+
+        return Chosen(
+            id=self.id_field, score=self.score_field, width=width, decimal=self.decimal, signed=self.signed,
+            encoding=self.encoding, html=check_html(self.html),
+        )  # fmt: skip
 
 
 columns_options = grouped(
@@ -63,6 +77,8 @@ columns_options = grouped(
     click.option("--score-field", metavar="NAME", help="Column or JSON field of numbers, for --keep highest."),
     click.option("--decimal", is_flag=True, help="Fingerprints in text are decimal, not hexadecimal."),
     click.option("--signed", is_flag=True, help="Signed integers are read as the bits of fingerprints."),
+    encoding_option,
+    html_option,
 )
 rule_options = grouped(
     "rules",
@@ -133,18 +149,18 @@ def dedup(
     $ fpstore dedup hashes.csv clean.csv --fingerprint-field hash --decimal --signed --width 64 --radius 2 --group greedy
     $ fpstore dedup notes clean --text --suffix .txt --shingle chars --shingle-size 5 --weighting set --threads 1 --quiet
     $ fpstore dedup notes uncopied --text --longest-sentences 3 --radius 0
+    $ fpstore dedup pages.jsonl clean.jsonl --text-field text --encoding utf-8 --html --force --json
     $ fpstore dedup notes cleaner --text --tokenizer unicode --stop-words frequent.txt --digits zero --feature-hash fnv1a
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --id-field id --memory 4GiB --force --no-progress --resume
     """
-    from fpstore.io.corpus import Chosen
+    from fpstore.hashing.corpora import open_corpus
     from fpstore.io.tables import renamed
-    from fpstore.jobs.corpora import open_corpus
     from fpstore.jobs.dedup import check_output, check_outside, chosen_columns, dedup_job, find_duplicates
     from fpstore.resources import Resources, parse_memory, parse_threads
     from fpstore.width import check_width
 
     if columns.fingerprint_field:
-        refuse(SIMHASH_PARAMETERS, "is for texts, not for fingerprints")
+        refuse(SIMHASH_PARAMETERS | {"html"}, "is for texts, not for fingerprints")
     else:
         refuse(_READING, "is for a column of fingerprints")
     if not columns.text:
@@ -152,13 +168,13 @@ def dedup(
     if clusters is None:
         refuse({"names"}, "is for the columns of --clusters")
     maker = None if columns.fingerprint_field else shingles.fingerprinter(width)
-    how = Chosen(None, None, columns.id_field, columns.score_field, check_width(width), columns.decimal, columns.signed)
+    how = columns.chosen(check_width(width))
     with usage_errors():
         renamed(COLUMNS, names)  # told before the work
         chosen = chosen_columns(how, columns.text or columns.text_field, columns.fingerprint_field)
         job = dedup_job(chosen, rules, maker)
     notices = Notices()
-    corpus = open_corpus(inputs, columns.text, list(suffix) or None, notices)
+    corpus = open_corpus(inputs, columns.text, list(suffix) or None, notices, columns.encoding)
     target = check_output(output, corpus, force)
     listing = None if clusters is None else _listing(clusters, corpus, force, target, names)
     folder = folder_of(output, resume, talk)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -14,21 +13,20 @@ import click
 from fpstore.cli import types
 from fpstore.cli.options import Talk, grouped, refuse
 from fpstore.cli.output import count
-from fpstore.errors import InputError, StorageError
+from fpstore.errors import InputError
 from fpstore.format.manifest import is_store
 from fpstore.io import Chunk
+from fpstore.io.encodings import decoded
+from fpstore.io.packed import unpacked
+from fpstore.io.source import MOST_BYTES, InputFile
 
 if TYPE_CHECKING:
     from fpstore.hashing import DocumentReader, Fingerprinter, LongestSentences, SimHash
 
 FOLDER_PARAMETERS = {"suffix"}
-_SENTENCES = {
-    "binary": "binary, not text",
-    "large": "too large",
-    "rows": "rows, not one text",
-    "empty": "no words",
-}
+_NOTES = {"replaced": "with bytes that are not UTF-8, which were replaced"}
 _NAMED = 3
+_PART_BYTES = 1 << 20
 
 suffix_option = click.option(
     "--suffix",
@@ -119,25 +117,29 @@ shingle_options = grouped(
 
 
 class Notices:
-    """Counts the files that are skipped, to name them once at the end."""
+    """Counts the files, or the rows, that are left out, to name the first of them once at the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, what: str = "file") -> None:
+        self._what = what
         self._seen: Counter[str] = Counter()
         self._first: dict[str, list[str]] = {}
 
-    def __call__(self, path: Path, reason: str) -> None:
-        """Count one file."""
+    def __call__(self, which: Path | int, reason: str) -> None:
+        """Count the file with a path, or the row with a number."""
         self._seen[reason] += 1
         names = self._first.setdefault(reason, [])
         if len(names) < _NAMED:
-            names.append(str(path))
+            names.append(f"row {which}" if isinstance(which, int) else str(which))
 
     def report(self, talk: Talk) -> None:
-        """Report the skipped files and the reasons."""
+        """Report how many were left out for each reason, and in which encodings others were read."""
+        from fpstore.hashing.documents import SENTENCES
+
         for reason, number in sorted(self._seen.items()):
             names = ", ".join(self._first[reason])
             more = f" and {number - _NAMED:,} more" if number > _NAMED else ""
-            talk.note(f"{count(number, 'file')} left out, {_SENTENCES[reason]}: {names}{more}")
+            what = f"left out, {SENTENCES[reason]}" if reason in SENTENCES else _NOTES.get(reason, f"not in UTF-8, {reason}")
+            talk.note(f"{count(number, self._what)} {what}: {names}{more}")
 
 
 def reader(
@@ -145,11 +147,12 @@ def reader(
     fingerprinter: Fingerprinter[Any],
     suffixes: Sequence[str],
     notices: Notices,
+    **more: Any,
 ) -> DocumentReader:
-    """Return the reader of files and folders."""
+    """Return the reader of files and folders; ``more`` has further arguments of `DocumentReader`."""
     from fpstore.hashing import DocumentReader
 
-    return DocumentReader(paths, fingerprinter, suffixes=list(suffixes) or None, on_notice=notices)
+    return DocumentReader(paths, fingerprinter, suffixes=list(suffixes) or None, on_notice=notices, **more)
 
 
 def refuse_folders(paths: Sequence[str]) -> None:
@@ -168,25 +171,39 @@ def chunks(
     fingerprinter: Fingerprinter[Any],
     suffixes: Sequence[str],
     notices: Notices,
+    **more: Any,
 ) -> Iterator[Chunk]:
     """Yield fingerprints and paths of files, folders and ``-`` (standard input), in the order given."""
+    from fpstore.hashing.html import main_texts
+
     named = [path for path in paths if path != "-"]
     if len(named) == len(paths):
-        yield from reader(paths, fingerprinter, suffixes, notices)
+        yield from reader(paths, fingerprinter, suffixes, notices, **more)
         return
-    reader(named, fingerprinter, suffixes, notices)  # reports a missing path before any output
+    reader(named, fingerprinter, suffixes, notices, **more)  # reports a missing path before any output
     for path in paths:
         if path != "-":
-            yield from reader([path], fingerprinter, suffixes, notices)
+            yield from reader([path], fingerprinter, suffixes, notices, **more)
             continue
-        text = standard_input()
+        text = standard_input(notices, more.get("encoding"))
+        if more.get("html"):
+            text = main_texts([text])[0]
         if fingerprinter.is_empty(text):
             raise InputError("standard input: no words to make a fingerprint of", path=path)
         yield Chunk(fingerprinter.hashed([text]).rows, [path])
 
 
-def standard_input() -> str:
-    """Return the text that comes on standard input."""
-    if sys.stdin is None:
-        raise StorageError("standard input is closed")
-    return sys.stdin.buffer.read().decode("utf-8-sig", "replace")
+def standard_input(notices: Notices, encoding: str | None = None) -> str:
+    """Return the text that standard input is."""
+    data = b""
+    with unpacked(InputFile("-"), lambda _: None) as read:
+        while part := read(_PART_BYTES):
+            data += part
+            if len(data) > MOST_BYTES:
+                raise InputError(f"standard input: more than {MOST_BYTES} bytes, too large for one text", path="-")
+    found = decoded(data, encoding)
+    if found is None:
+        raise InputError("standard input: no encoding explains its bytes: name it with --encoding", path="-")
+    if found.guessed or found.replaced:
+        notices(Path("-"), f"read as {found.encoding}" if found.guessed else "replaced")
+    return found.text

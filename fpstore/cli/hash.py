@@ -3,16 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import click
 
 from fpstore.cli import documents, vectors
-from fpstore.cli.documents import Shingles, shingle_options, suffix_option
-from fpstore.cli.options import Rows, Talk, json_option, output_option, talk_options, width_option
+from fpstore.cli.documents import Shingles, shingle_options
+from fpstore.cli.options import (
+    Rows,
+    Talk,
+    format_option,
+    grouped,
+    id_field_option,
+    id_type_option,
+    json_option,
+    output_option,
+    refuse,
+    talk_options,
+    threads_option,
+    width_option,
+)
 from fpstore.cli.progress import Bars
+from fpstore.cli.texts import CHUNK_ROWS, Texts, text_options
 from fpstore.cli.vectors import Hyperplanes, hyperplane_options
 from fpstore.cli.verb import Verb, VerbGroup
 from fpstore.io import open_writer
+
+FIELD_PARAMETERS = {"format", "id_field", "id_type", "threads"}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Which texts are read, and how."""
+
+    texts: Texts
+    width: int
+    format: str | None
+    id_field: str | None
+    id_type: str
+    threads: int | None
+
+
+reading_options = grouped(
+    "reading", Reading, text_options, width_option, format_option, id_field_option, id_type_option, threads_option
+)
 
 
 @click.group(name="hash", cls=VerbGroup)
@@ -26,16 +61,14 @@ def hash_() -> None:
 
 @hash_.command(cls=Verb)
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
-@suffix_option
-@width_option
+@reading_options
 @shingle_options
 @output_option("Where to write: .tsv, .csv, .jsonl or .parquet")
 @json_option
 @talk_options
 def text(
     paths: Sequence[str],
-    suffix: Sequence[str],
-    width: int,
+    reading: Reading,
     shingles: Shingles,
     output: str,
     as_json: bool,
@@ -46,19 +79,33 @@ def text(
     A PATH is a file, a folder, or - for standard input. Writes a line `fingerprint path` per file, separated by a
     tab, which fpstore build can read. With --json, writes objects with the fields fingerprint and id (the path).
 
+    With --text-field, a PATH is a file of rows, and each row with words has a line; the id is that of --id-field, or the
+    number of the row, counted from 0.
+
     $ fpstore hash text draft.txt notes
     $ fpstore hash text notes --suffix .txt --output notes.tsv --no-progress
     $ fpstore hash text notes --shingle chars --shingle-size 5 --weighting set --json --quiet
     $ fpstore hash text notes --width 128 --digits zero --feature-hash blake2b
     $ fpstore hash text notes --longest-sentences 3
     $ fpstore hash text notes --tokenizer unicode --stop-words frequent.txt
+    $ fpstore hash text draft.txt --encoding utf-8
+    $ fpstore hash text site --html
+    $ fpstore hash text corpus.parquet --text-field text --id-field id --threads 2
+    $ cat pages.jsonl | fpstore hash text - --text-field text --format jsonl --id-field score --id-type str --quiet
     """
-    notices = documents.Notices()
-    chunks = documents.chunks(paths, shingles.fingerprinter(width), suffix, notices)
+    texts, maker = reading.texts, shingles.fingerprinter(reading.width)
+    notices = texts.notices()
+    if texts.text_field is None:
+        refuse(FIELD_PARAMETERS, "needs --text-field")
+        chunks: Any = documents.chunks(paths, maker, texts.suffix, notices, **texts.reading)
+    else:
+        refuse(documents.FOLDER_PARAMETERS, "does not go with --text-field")
+        rows = Rows(reading.format, False, False, None, reading.id_field, reading.id_type)
+        chunks = texts.row_reader(paths, maker, rows, notices, threads=reading.threads, chunk_rows=CHUNK_ROWS)
     done = 0
     with (
-        Bars(talk.bars) as bars,
-        open_writer(output, format="jsonl" if as_json else None, columns=["fingerprint", "id"], width=width) as writer,
+        Bars(talk.bars, chunks if texts.text_field is not None else None) as bars,
+        open_writer(output, format="jsonl" if as_json else None, columns=["fingerprint", "id"], width=reading.width) as writer,
     ):
         for chunk in chunks:
             writer.write(chunk)

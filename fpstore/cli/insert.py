@@ -16,9 +16,7 @@ import click
 import numpy as np
 
 from fpstore.cli import documents, queries, types
-from fpstore.cli.documents import suffix_option
 from fpstore.cli.options import (
-    ROW_PARAMETERS,
     Rows,
     Talk,
     json_option,
@@ -32,6 +30,7 @@ from fpstore.cli.options import (
 from fpstore.cli.output import complain, count, print_json, shown
 from fpstore.cli.progress import Bars
 from fpstore.cli.signals import Interrupted
+from fpstore.cli.texts import Texts, check_text_usage, text_options
 from fpstore.cli.verb import Verb
 from fpstore.disk.refusals import NOTHING_CHANGED
 from fpstore.errors import FpstoreError, InputError, ScanWarning
@@ -68,7 +67,7 @@ UNMATCHED_PARAMETERS = {"radius", "output", "threads"}
 @output_option("With --unmatched, where to write the matches: .tsv, .csv, .jsonl or .parquet")
 @row_options
 @click.option("--text", is_flag=True, help="Inputs are text files or folders; make fingerprints in the same way as the store's.")
-@suffix_option
+@text_options
 @click.option(
     "--sync",
     type=click.Choice(["commit", "batch", "none"]),
@@ -94,7 +93,7 @@ def insert(
     output: str,
     rows: Rows,
     text: bool,
-    suffix: Sequence[str],
+    texts: Texts,
     sync: str,
     merge_at: float | None,
     threads: int | None,
@@ -122,19 +121,27 @@ def insert(
     $ fpstore insert crawl.fps signed.csv --decimal --signed
     $ fpstore insert crawl.fps new.tsv --upsert
     $ fpstore insert notes.fps notes --text --suffix .txt --json --no-progress
+    $ fpstore insert notes.fps draft.txt --text --encoding utf-8
+    $ fpstore insert notes.fps site --text --html
+    $ fpstore insert notes.fps corpus.parquet --text-field text --id-field id
     """
     import fpstore
 
-    _check_usage(inputs, unmatched, upsert, text)
-    notices = documents.Notices()
+    _check_usage(inputs, unmatched, upsert, text, texts)
+    notices = texts.notices()
     began = time.monotonic()
     with fpstore.open(store) as known:
         queries.scan_notice(known, radius, talk)
         width = known.width
-        source: Any = documents.reader(inputs, queries.fingerprinter_of(known), suffix, notices) if text else None
-    if source is None:
-        source = open_reader(inputs, chunk_rows=CHUNK_ROWS, width=Width(width, stored=True), **rows.arguments)
-    counts = _Counts("changed" if upsert else "inserted")
+        source: Any
+        if text:
+            source = texts.file_reader(inputs, queries.fingerprinter_of(known), notices, threads)
+        elif texts.text_field is not None:
+            options = {"threads": threads, "chunk_rows": CHUNK_ROWS, "first_row": _first_row(known, rows)}
+            source = texts.row_reader(inputs, queries.fingerprinter_of(known), rows, notices, **options)
+        else:
+            source = open_reader(inputs, chunk_rows=CHUNK_ROWS, width=Width(width, stored=True), **rows.arguments)
+    counts = _Counts("changed" if upsert else "inserted", getattr(source, "row_numbers", False))
     matches = _writer_of_matches(output, as_json, width) if unmatched else nullcontext()
     with _told(counts), Bars(talk.bars, source) as bars, matches as write:
         chunks = _begun(source)
@@ -155,26 +162,28 @@ def insert(
     if as_json and not (unmatched and output == "-"):
         print_json({"rows": counts.done, counts.what: counts.inserted, **holds})
     elif not talk.quiet:
-        line = (
-            f"{shown(store)}: {count(counts.inserted, 'row')} of {counts.done:,} {counts.what}, {time.monotonic() - began:.1f} s"
-        )
-        if unmatched and output == "-":
-            complain(line)
-        else:
-            click.echo(line)
+        tell = complain if unmatched and output == "-" else click.echo
+        inserted = f"{count(counts.inserted, 'row')} of {counts.done:,}"
+        tell(f"{shown(store)}: {inserted} {counts.what}, {time.monotonic() - began:.1f} s")
 
 
-def _check_usage(inputs: Sequence[str], unmatched: bool, upsert: bool, text: bool) -> None:
+def _first_row(store: Store, rows: Rows) -> int:
+    """Return the number that the next row of a store has whose ids are row numbers; InputError if it needs others."""
+    totals = store.snapshot().totals
+    if rows.id_field is not None:
+        return 0
+    if totals.id_kind != "row" and totals.ids:
+        raise InputError(f"{store.path}: its ids are no row numbers: name the column of the ids with --id-field", path=store.path)
+    return totals.next_row
+
+
+def _check_usage(inputs: Sequence[str], unmatched: bool, upsert: bool, text: bool, texts: Texts) -> None:
     if unmatched and upsert:
         types.fail("--upsert does not go with --unmatched: give one of them")
     if not unmatched:
-        refuse(UNMATCHED_PARAMETERS, "needs --unmatched")
-    if text:
-        if "-" in inputs:
-            types.fail("--text reads files and folders, not standard input: write it to a file first")
-        refuse(ROW_PARAMETERS, "does not go with --text")
-    else:
-        refuse(documents.FOLDER_PARAMETERS, "needs --text")
+        refuse(UNMATCHED_PARAMETERS - ({"threads"} if texts.text_field is not None else set()), "needs --unmatched")
+    check_text_usage(inputs, text, texts)
+    if not text and texts.text_field is None:
         documents.refuse_folders(inputs)
 
 
@@ -183,6 +192,7 @@ class _Counts:
     """The rows of the chunks that are in the store."""
 
     what: str  # happened to them: an upsert changes which fingerprint an id has
+    row_numbers: bool = False  # are the ids: they go on with each command
     ids_before: int = 0
     done: int = 0
     inserted: int = 0
@@ -202,7 +212,7 @@ class _Counts:
 
     def said(self) -> str:
         """Say what is in the store, and how to go on."""
-        with_ids = self.chunk is not None and self.chunk.ids is not None
+        with_ids = self.chunk is not None and self.chunk.ids is not None and not self.row_numbers
         again = "repeat the command: a row that is stored is not added again" if with_ids else "insert only the rows after these"
         return f"; before that, {count(self.inserted, 'row')} of the first {self.done:,} were {self.what}; {again}"
 
@@ -261,5 +271,5 @@ def _add_unmatched(store: Store, write: queries.Write, radius: int | None, threa
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ScanWarning)  # it was noted before
         matches = store.probe_insert_many(chunk.fingerprints, chunk.ids, radius, threads=threads)
-    write(Chunk(chunk.fingerprints, None), matches, chunk.ids)
+    write(queries.Asked(chunk.fingerprints), matches, chunk.ids)
     return int(np.count_nonzero(matches.inserted))  # type: ignore[arg-type]

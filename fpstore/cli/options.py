@@ -219,17 +219,24 @@ class Rows:
         return dataclasses.asdict(self)
 
 
+format_option = click.option(
+    "--format",
+    type=click.Choice(FORMATS),
+    help="Format of the input; by default from its extension, and tsv for standard input.",
+)
+id_field_option = click.option(
+    "--id-field", metavar="NAME", help="JSON field or column of the ids, likewise; by default id, and of texts the row number."
+)
+id_type_option = click.option(
+    "--id-type", type=click.Choice(["auto", "int", "str"]), default="auto", show_default=True, help="Type of the ids."
+)
 ID_PARAMETERS = {"id_field", "id_type"}
 ROW_PARAMETERS = {"format", "decimal", "signed", "fingerprint_field", *ID_PARAMETERS}
 
 row_options = grouped(
     "rows",
     Rows,
-    click.option(
-        "--format",
-        type=click.Choice(FORMATS),
-        help="Format of the input; by default from its extension, and tsv for standard input.",
-    ),
+    format_option,
     click.option("--decimal", is_flag=True, help="Fingerprints in text are decimal, not hexadecimal."),
     click.option(
         "--signed",
@@ -242,8 +249,6 @@ row_options = grouped(
         help="JSON field, Parquet column, or column in the header of a CSV or TSV file, of the fingerprints; "
         "by default fingerprint.",
     ),
-    click.option("--id-field", metavar="NAME", help="JSON field or column of the ids, likewise; by default id."),
-    click.option(
-        "--id-type", type=click.Choice(["auto", "int", "str"]), default="auto", show_default=True, help="Type of the ids."
-    ),
-)  # fmt: skip
+    id_field_option,
+    id_type_option,
+)

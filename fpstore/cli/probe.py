@@ -17,7 +17,8 @@ def probe(request: asking.Request) -> int:
     fingerprints in hexadecimal. With --json, writes an object per query: {"query": ..., "matches":
     [{"fingerprint": ..., "distance": ..., "ids": [...]}]}; with --text it begins with "document", which Parquet has
     as a column. With --input, JSON and Parquet also have the "row" of the query, counted from 0 over all queries, and its
-    "query_id" if the input has ids. Lines have these as further columns with --with-queries.
+    "query_id" if the input has ids. Lines have these as further columns with --with-queries. With --text-field, the queries
+    are the texts in a column of --input; a row without words has no answer.
 
     Lines that come through a pipe, a socket or a terminal are answered at once. So a program can hold this open, write a
     line and read a line: with --json, each query has one, even without a match.
@@ -39,6 +40,9 @@ def probe(request: asking.Request) -> int:
     $ tr "\n" "\0" < new.tsv | fpstore probe crawl.fps --input - --null
     $ fpstore probe notes.fps --text draft.txt
     $ fpstore probe notes.fps --text notes --suffix .txt --json
+    $ fpstore probe notes.fps --text draft.txt --encoding utf-8
+    $ fpstore probe notes.fps --text site --html
+    $ fpstore probe notes.fps --input corpus.parquet --text-field text --id-field id
     $ fpstore probe vectors.fps --vector embeddings.npy --with-queries
     $ fpstore probe vectors.fps --vector embeddings.parquet --vector-field embedding --id-field name --json
     """

@@ -36,10 +36,11 @@ from fpstore.cli.options import (
     threads_option,
 )
 from fpstore.cli.progress import Bars
+from fpstore.cli.texts import CHUNK_ROWS, READING_PARAMETERS, Texts, text_options
 from fpstore.errors import InputError
 from fpstore.io import SUFFIXES, Chunk, check_fingerprints, open_reader, open_writer
 from fpstore.io.digits import Digits, check_signed, read_digits
-from fpstore.io.reader import format_of
+from fpstore.io.reader import format_of, format_of_input
 from fpstore.io.sink import Sink
 from fpstore.io.source import LINE_FORMATS
 from fpstore.io.tables import renamed, values_at
@@ -68,7 +69,7 @@ class Queries:
     input: tuple[str, ...]
     with_queries: bool
     text: bool
-    suffix: tuple[str, ...]
+    texts: Texts
     vector: bool
     vector_field: str | None
     null: bool
@@ -88,7 +89,7 @@ query_options = grouped(
         help="FP... are text files, folders of them, or - for standard input; "
         "make fingerprints in the same way as the store's.",
     ),
-    documents.suffix_option,
+    text_options,
     click.option(
         "--vector", is_flag=True,
         help="FP... are .npy or .parquet files of vectors; make fingerprints in the same way as the store's.",
@@ -96,6 +97,31 @@ query_options = grouped(
     vectors.vector_field_option,
     null_option("Lines of --input and of the output"),
 )  # fmt: skip
+
+
+class Asked(NamedTuple):
+    """Some queries, with their ids if they have any.
+
+    Attributes
+    ----------
+    fingerprints : ndarray
+    ids : ndarray of uint64 or list of str, optional
+    rows : ndarray of uint64, optional
+        Their rows in the input, if some of it are left out.
+    """
+
+    fingerprints: npt.NDArray[Any]
+    ids: Words | list[str] | None = None
+    rows: Words | None = None
+
+    def slice(self, start: int, end: int) -> Asked:
+        """Return some of them."""
+        ids = None if self.ids is None else self.ids[start:end]
+        return Asked(self.fingerprints[start:end], ids, None if self.rows is None else self.rows[start:end])
+
+    def rows_from(self, before: int) -> Words:
+        """Return their rows; by default those after so many others."""
+        return np.arange(before, before + len(self.fingerprints), dtype=np.uint64) if self.rows is None else self.rows
 
 
 class QueryColumns(NamedTuple):
@@ -171,8 +197,8 @@ def run(store: Store, request: Request, answer: Callable[[Words], Matches], scan
     if request.talk.quiet:
         refuse({"output"}, "does not go with --quiet, which writes nothing")
     types.usage_error_for_radius(request.radius, store.width)
-    notices, zeros = documents.Notices(), vectors.ZeroVectors()
-    chunks, total = _chunks(store, request.queries, request.rows, notices, zeros)
+    notices, zeros = request.queries.texts.notices(), vectors.ZeroVectors()
+    chunks, total = _chunks(store, request.queries, request.rows, notices, zeros, request.threads)
     json_lines = is_json(request.output, request.as_json)
     so_far = _SoFar()
     with ExitStack() as stack:
@@ -214,14 +240,14 @@ class _SoFar:
         self.rows = rows
 
 
-def _parts(chunks: Iterable[Chunk], most: int, so_far: _SoFar) -> Iterator[Chunk]:
+def _parts(chunks: Iterable[Chunk | Asked], most: int, so_far: _SoFar) -> Iterator[Asked]:
     """Yield the queries to answer at once: more while they have few matches, fewer while they have many."""
     at_once = FIRST_QUERIES
     for chunk in chunks:
-        start = 0
+        start, asked = 0, Asked(*chunk)
         while start < len(chunk.fingerprints):
             end = start + at_once
-            yield Chunk(chunk.fingerprints[start:end], None if chunk.ids is None else chunk.ids[start:end])
+            yield asked.slice(start, end)
             start = end
             if so_far.rows > MOST_ROWS:
                 at_once = max(1, at_once // 4)
@@ -229,7 +255,7 @@ def _parts(chunks: Iterable[Chunk], most: int, so_far: _SoFar) -> Iterator[Chunk
                 at_once = min(most, at_once * 4)
 
 
-def _count(queries: Chunk, matches: Matches) -> int:
+def _count(queries: Asked, matches: Matches) -> int:
     """Write nothing."""
     return len(matches.fingerprints)
 
@@ -244,7 +270,12 @@ def scan_notice(store: Store, radius: int | None, talk: Talk) -> bool:
 
 
 def _chunks(
-    store: Store, queries: Queries, rows: Rows, notices: documents.Notices, zeros: vectors.ZeroVectors
+    store: Store,
+    queries: Queries,
+    rows: Rows,
+    notices: documents.Notices,
+    zeros: vectors.ZeroVectors,
+    threads: int | None,
 ) -> tuple[Any, int | None]:
     """Return chunks of queries (texts have their paths as ids), and their number if it is known."""
     if queries.vector:
@@ -258,8 +289,13 @@ def _chunks(
         refuse(ROW_PARAMETERS | {"input"}, "does not go with --text")
         if not queries.words:
             raise click.UsageError("--text needs a file", click.get_current_context())
-        return documents.chunks(queries.words, fingerprinter_of(store), queries.suffix, notices), None
+        return documents.chunks(
+            queries.words, fingerprinter_of(store), queries.texts.suffix, notices, **queries.texts.reading
+        ), None
     refuse(documents.FOLDER_PARAMETERS, "needs --text")
+    if queries.texts.text_field is not None:
+        return _texts_of_rows(store, queries, rows, notices, threads), None
+    refuse(READING_PARAMETERS, "needs --text or --text-field")
     if not queries.words and not queries.input:
         raise click.UsageError("give fingerprints, --input FILE or --text FILE", click.get_current_context())
     if queries.words or not queries.input:
@@ -274,6 +310,20 @@ def _chunks(
         return reader, reader.rows
     total = None if reader.rows is None else reader.rows + len(given)
     return _joined(given, reader), total
+
+
+def _texts_of_rows(
+    store: Store, queries: Queries, rows: Rows, notices: documents.Notices, threads: int | None
+) -> Iterator[Asked]:
+    """Return the texts of a column as queries."""
+    if queries.words or not queries.input:
+        raise click.UsageError(
+            "--text-field names a column of --input, and does not go with fingerprints as arguments", click.get_current_context()
+        )
+    refuse({"null"}, "does not go with --text-field")
+    options = {"threads": threads, "chunk_rows": CHUNK_ROWS}
+    reader = queries.texts.row_reader(queries.input, fingerprinter_of(store), rows, notices, **options)
+    return (Asked(chunk.fingerprints, None if reader.row_numbers else chunk.ids, places) for chunk, places in reader.placed())
 
 
 def _joined(given: Any, reader: Any) -> Iterator[Chunk]:
@@ -338,7 +388,7 @@ def _writer(request: Request, json_lines: bool, with_ids: bool, width: int) -> A
 
 
 def _have_lines(inputs: Sequence[str], rows: Rows) -> bool:
-    return any(format_of(path, rows.format) in LINE_FORMATS for path in inputs)
+    return any(format_of_input(path, rows.format) in LINE_FORMATS for path in inputs)
 
 
 @contextmanager
@@ -349,7 +399,7 @@ def rows_writer(
     before = 0
     with open_writer(output, columns=[*COLUMNS, *query_columns], width=width, names=names, null=null) as writer:
 
-        def write(queries: Chunk, matches: Matches, own: Words | list[str] | None = None) -> int:
+        def write(queries: Asked, matches: Matches, own: Words | list[str] | None = None) -> int:
             nonlocal before
             lims, ids = matches.ids()
             of_match = np.repeat(np.arange(len(matches.fingerprints)), np.diff(lims))
@@ -366,7 +416,7 @@ def rows_writer(
             }
             query_ids: Any = queries.ids
             for name in query_columns:
-                data[name] = of_query.astype(np.uint64) + np.uint64(before) if name == "row" else values_at(query_ids, of_query)
+                data[name] = queries.rows_from(before)[of_query] if name == "row" else values_at(query_ids, of_query)
             before += len(matches)
             writer.write(data)
             writer.flush()
@@ -398,15 +448,16 @@ def json_lines_writer(
     encode = json.JSONEncoder(ensure_ascii=False).encode
     with Sink(output) as sink:
 
-        def write(queries: Chunk, matches: Matches, own: Words | list[str] | None = None) -> int:
+        def write(queries: Asked, matches: Matches, own: Words | list[str] | None = None) -> int:
             nonlocal before
             lines, rows = [], 0
             ids = queries.ids.tolist() if isinstance(queries.ids, np.ndarray) else queries.ids
             fields = _fields(query_columns, ids is not None, matches.more is not None, names)
             fingerprint, distance, match_ids = (fields[name] for name in MATCH_FIELDS)
-            texts = width.texts(check_fingerprints(queries.fingerprints, width))
-            for number, (query, found) in enumerate(zip(texts, matches, strict=True)):
-                record: dict[str, Any] = {fields["row"]: before + number} if query_columns.row else {}
+            digits = width.texts(check_fingerprints(queries.fingerprints, width))
+            places = queries.rows_from(before).tolist()
+            for number, (query, found) in enumerate(zip(digits, matches, strict=True)):
+                record: dict[str, Any] = {fields["row"]: places[number]} if query_columns.row else {}
                 if ids is not None:
                     record[fields[query_columns.id]] = ids[number]
                 record[fields["query"]] = query

@@ -30,6 +30,9 @@ def scan(request: asking.Request) -> int:
     $ fpstore scan crawl.fps --input new.tsv -r 8 --rename query_id=url --rename id=near --output matches.parquet
     $ tr "\n" "\0" < new.tsv | fpstore scan crawl.fps --input - -r 8 --null
     $ fpstore scan notes.fps --text notes --suffix .txt -r 16
+    $ fpstore scan notes.fps --text draft.txt --encoding utf-8 -r 16
+    $ fpstore scan notes.fps --text site --html -r 16
+    $ fpstore scan notes.fps --input corpus.parquet --text-field text --id-field id -r 16
     $ fpstore scan vectors.fps --vector embeddings.parquet --vector-field embedding -r 8
     """
     import fpstore

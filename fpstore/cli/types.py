@@ -12,6 +12,7 @@ from fpstore.arguments import check_share
 from fpstore.design.block_bytes import BLOCK_BYTES
 from fpstore.design.families import check_design
 from fpstore.errors import InputError, show
+from fpstore.io.encodings import check_encoding
 from fpstore.resources import MOST_THREADS, parse_memory, parse_size
 from fpstore.width import WIDTHS, check_width
 
@@ -96,8 +97,13 @@ def _suffix(text: str) -> str:
     return text
 
 
+def _encoding(text: str) -> str | None:
+    return check_encoding(text)
+
+
 BLOCK = Checked("integer", _block_bytes)
 BUDGET = Checked("size", lambda text: parse_size(text, "the size"))
+ENCODING = Checked("text", _encoding)
 MEMORY = Checked("size", parse_memory)
 RADIUS = whole(0, WIDTHS[-1])
 COUNT = whole(1, 2**63 - 1)

@@ -1,4 +1,4 @@
-"""From documents and vectors to fingerprints: fingerprinters, their descriptions, folders of texts and files of vectors."""
+"""From documents and vectors to fingerprints: fingerprinters, their descriptions, and readers of texts and of vectors."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from fpstore.hashing.vectors import HyperplaneHash
 
 if TYPE_CHECKING:
     from fpstore.hashing.documents import Document, DocumentReader, iter_documents
+    from fpstore.hashing.text_reader import TextReader
     from fpstore.hashing.vector_files import VectorReader
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "HyperplaneHash",
     "LongestSentences",
     "SimHash",
+    "TextReader",
     "Unary",
     "VectorReader",
     "from_description",
@@ -37,6 +39,6 @@ def __getattr__(name: str) -> Any:
         from fpstore.hashing.vector_files import VectorReader
 
         return VectorReader
-    from fpstore.hashing import documents
+    from fpstore.hashing import documents, text_reader
 
-    return getattr(documents, name)
+    return getattr(text_reader if name == "TextReader" else documents, name)

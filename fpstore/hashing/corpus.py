@@ -34,11 +34,19 @@ class TextCorpus(Corpus):
     suffixes : iterable of str, optional
         In folders, read only files whose names end with one of these.
     on_notice : callable, optional
-        Called with the path of each file that is skipped, and the reason.
+        Called with the path of each file that is skipped, and the reason, and as by `DocumentReader`.
+    encoding : str, optional
+        As for `iter_documents`.
     """
 
-    def __init__(self, paths: Paths, suffixes: Iterable[str] | None = None, on_notice: Notice | None = None) -> None:
-        self._walk = Walk(paths, suffixes, True, False, None)
+    def __init__(
+        self,
+        paths: Paths,
+        suffixes: Iterable[str] | None = None,
+        on_notice: Notice | None = None,
+        encoding: str | None = None,
+    ) -> None:
+        self._walk = Walk(paths, suffixes, True, False, None, encoding)
         self._on_notice = on_notice
         self._read: list[FileState] = []
         self.names = [str(path) for path in self._walk.paths]
@@ -56,7 +64,7 @@ class TextCorpus(Corpus):
         self.bytes_done, self._read, skip = 0, [], Skip(skipped)
         held: list[Document] = []
         chars = 0
-        for file, document in documents_of(self._walk, self._on_notice):
+        for file, document in documents_of(self._walk, self._on_notice, self._on_notice):
             self.bytes_done += file.size
             if document is None:
                 continue

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -10,13 +11,28 @@ import numpy as np
 
 from fpstore.arguments import check_whole
 from fpstore.errors import InputError, show
-from fpstore.hashing.base import Fingerprinter
+from fpstore.hashing.base import Fingerprinter, Hashed
+from fpstore.hashing.html import check_html, main_texts
 from fpstore.hashing.walk import File, Paths, Skipped, Walk
 from fpstore.io import Chunk
+from fpstore.resources import MOST_THREADS
+from fpstore.threads import in_order
 
 Notice = Callable[[Path, str], None]
 
 _CHUNK_CHARS = 1 << 22
+
+#: Why files and rows are left out.
+SENTENCES = {
+    "binary": "binary, not text",
+    "large": "too large",
+    "damaged": "damaged compressed files",
+    "encoding": "of no known encoding",
+    "rows": "rows, not one text",
+    "empty": "no words",
+    "html": "no main text",
+    "null": "no text",
+}
 
 
 class Document(NamedTuple):
@@ -30,26 +46,40 @@ class Document(NamedTuple):
     path : pathlib.Path
         The same, to open the file with.
     text : str
-        Its content: UTF-8 without a byte order mark, with U+FFFD for bytes that are not UTF-8.
+        Its content, without a byte order mark.
+    encoding : str
+        The encoding that it was read in, as Python calls it.
+    guessed : bool
+        Whether that was guessed.
+    replaced : int
+        Characters U+FFFD in it that stand for bytes that are not UTF-8.
     """
 
     id: str
     path: Path
     text: str
+    encoding: str = "utf-8"
+    guessed: bool = False
+    replaced: int = 0
 
 
-def documents_of(walk: Walk, on_skip: Notice | None) -> Iterator[tuple[File, Document | None]]:
-    """Yield each file with its document, or with None if it is skipped, after calling `on_skip`."""
+def documents_of(walk: Walk, on_skip: Notice | None, on_note: Notice | None = None) -> Iterator[tuple[File, Document | None]]:
+    """Yield each file with its document, or with None if it is skipped, after calling `on_skip`.
+
+    What was guessed or replaced is told to `on_note`, as `DocumentReader` has it.
+    """
     for file in walk.files():
-        data = walk.read(file)
-        if isinstance(data, Skipped):
+        found = walk.text(file)
+        if isinstance(found, Skipped):
             if on_skip is not None:
-                on_skip(file.path, data.reason)
+                on_skip(file.path, found.reason)
             yield file, None
         else:
+            if on_note is not None and (found.guessed or found.replaced):
+                on_note(file.path, f"read as {found.encoding}" if found.guessed else "replaced")
             # The str of a name that is not UTF-8 has lone surrogates; an id has none, so that it can be stored.
             name = os.fsencode(file.path.as_posix()).decode("utf-8", "backslashreplace")
-            yield file, Document(name, file.path, data.decode("utf-8-sig", "replace"))
+            yield file, Document(name, file.path, *found)
 
 
 def iter_documents(
@@ -59,6 +89,7 @@ def iter_documents(
     recursive: bool = True,
     follow_symlinks: bool = False,
     max_bytes: int | None = None,
+    encoding: str | None = None,
     on_skip: Notice | None = None,
 ) -> Iterator[Document]:
     """Read text files, and those in folders in the order of their names.
@@ -67,7 +98,8 @@ def iter_documents(
     ----------
     paths : path or iterable of paths
         Files and folders, in the order given; a path that is given twice is read twice. A symbolic link that is
-        named is followed. A store of fpstore inside a folder is skipped.
+        named is followed. A store of fpstore inside a folder is skipped. Files that gzip or zstandard compressed, such as
+        ``a.txt.gz``, are read as what they hold.
     suffixes : iterable of str, optional
         In folders, read only files whose names end with one of these, such as ``[".txt", ".md"]``; case does not
         matter. Files that are named are always read.
@@ -77,12 +109,16 @@ def iter_documents(
         Whether to follow symbolic links found in folders; otherwise they are skipped. A folder inside itself is
         entered once.
     max_bytes : int, optional
-        Larger files are not read.
+        Larger files are not read; by default 2^30. Of a compressed file, what it holds counts too.
+    encoding : str, optional
+        That of all files. By default, a byte order mark says which of UTF-8, UTF-16 and UTF-32 it is; without one it is UTF-8 if
+        it can be, and is guessed from the bytes otherwise. If there is no good guess, bytes that are not UTF-8 are replaced by
+        U+FFFD if they are few, at most one in ten characters, or the file is skipped.
     on_skip : callable, optional
         Called with the path and the reason of each file in a folder that is skipped: ``"binary"`` (a NUL byte in its
-        first 8 KiB), ``"large"`` (larger than `max_bytes`) or ``"rows"`` (the extension is that of a format of
-        `fpstore.io` other than .txt, such as .jsonl, and `suffixes` does not name it). Entries that are neither files nor
-        folders are ignored.
+        first 8 KiB), ``"large"`` (larger than `max_bytes`), ``"damaged"`` (a compressed file that cannot be decompressed),
+        ``"encoding"`` (no encoding explains it) or ``"rows"`` (the extension is that of a format of `fpstore.io` other than .txt,
+        such as .jsonl, and `suffixes` does not name it). Entries that are neither files nor folders are ignored.
 
     Yields
     ------
@@ -106,7 +142,7 @@ def iter_documents(
     ...     [document.text for document in iter_documents(folder, suffixes=[".txt"])]
     ['some text']
     """
-    walk = Walk(paths, suffixes, recursive, follow_symlinks, max_bytes)
+    walk = Walk(paths, suffixes, recursive, follow_symlinks, max_bytes, encoding)
     return (document for _, document in documents_of(walk, on_skip) if document is not None)
 
 
@@ -123,11 +159,18 @@ class DocumentReader:
         A fingerprinter of texts, such as `SimHash`.
     chunk_documents : int
         The most documents in a chunk; a chunk also ends when it holds 4 million characters.
-    suffixes, recursive, follow_symlinks, max_bytes
+    suffixes, recursive, follow_symlinks, max_bytes, encoding
         As in `iter_documents`.
+    html : bool
+        The files are pages of HTML: of each, the title and the main text count. Needs trafilatura.
+    threads : int
+        Chunks of which fingerprints are made at the same time. The result does not depend on it.
     on_notice : callable, optional
-        Called with the path of each skipped file and the reason: ``"binary"``, ``"large"`` or ``"rows"`` as in
-        `iter_documents`, or ``"empty"`` for a text without words, which has no fingerprint.
+        Called with the path of each skipped file and the reason: ``"binary"``, ``"large"``, ``"damaged"``, ``"encoding"`` or
+        ``"rows"`` as in `iter_documents`, or ``"empty"`` for a text without words, which has no fingerprint
+        (``"html"`` for a page without a main text). Also with the path
+        of a file that is read and ``"read as NAME"``, if its encoding was guessed, or ``"replaced"``, if it has bytes that are
+        not UTF-8.
 
     Attributes
     ----------
@@ -135,14 +178,15 @@ class DocumentReader:
         Not known before the files are read.
     has_ids : bool
         True.
+    fingerprinter : Fingerprinter
     bytes_total : int
         The total size of the files to be read or skipped, from a walk at the first use.
     bytes_done : int
         The total size of those done so far.
     skipped : int
-        Files that were binary, files of rows, or larger than `max_bytes`.
+        Files that were binary, damaged, of no known encoding, files of rows, or larger than `max_bytes`.
     empty : int
-        Texts without words.
+        Texts without words, and pages without a main text.
 
     Raises
     ------
@@ -173,6 +217,9 @@ class DocumentReader:
         recursive: bool = True,
         follow_symlinks: bool = False,
         max_bytes: int | None = None,
+        encoding: str | None = None,
+        html: bool = False,
+        threads: int = 1,
         on_notice: Notice | None = None,
     ) -> None:
         self._chunk_documents = check_whole(chunk_documents, 1, 1 << 30, "chunk_documents")
@@ -180,10 +227,13 @@ class DocumentReader:
             raise InputError(f"fingerprinter must be one such as SimHash(), got {type(fingerprinter).__name__}")
         if on_notice is not None and not callable(on_notice):
             raise InputError(f"on_notice must be a function of (path, reason), got {show(on_notice)}")
-        self._walk = Walk(paths, suffixes, recursive, follow_symlinks, max_bytes)
-        self._fingerprinter = fingerprinter
+        self._walk = Walk(paths, suffixes, recursive, follow_symlinks, max_bytes, encoding)
+        self._html = check_html(html)
+        self._threads = check_whole(threads, 1, MOST_THREADS, "threads")
+        self.fingerprinter = fingerprinter
         self._on_notice = on_notice
         self._bytes_total: int | None = None
+        self._reasons: Counter[str] = Counter()
         self.bytes_done = self.skipped = self.empty = self._made = 0
 
     @property
@@ -194,38 +244,53 @@ class DocumentReader:
         return self._bytes_total
 
     def __iter__(self) -> Iterator[Chunk]:
+        self._reasons.clear()
         self.bytes_done = self.skipped = self.empty = self._made = 0
+        for documents, found in in_order(self._hashed, self._batches(), self._threads):
+            yield from self._chunk(documents, found)
+        if not self._made:
+            left_out = ""
+            if self.skipped or self.empty:
+                reasons = [
+                    f"{number:,} {'without words' if reason == 'empty' else SENTENCES[reason]}"
+                    for reason, number in sorted(self._reasons.items())
+                ]
+                left_out = f": left out {', '.join(reasons)}"
+            raise InputError(f"{self._walk.names}: no text to make a fingerprint of{left_out}")
+
+    def _batches(self) -> Iterator[list[Document]]:
         held: list[Document] = []
         chars = 0
-        for file, document in documents_of(self._walk, self._skip):
+        for file, document in documents_of(self._walk, self._skip, self._notify):
             self.bytes_done += file.size
             if document is None:
                 continue
             held.append(document)
             chars += len(document.text)
             if len(held) >= self._chunk_documents or chars >= _CHUNK_CHARS:
-                yield from self._chunk(held)
+                yield held
                 held, chars = [], 0
-        yield from self._chunk(held)
-        if not self._made:
-            left_out = (
-                f": {self.skipped} binary, large or of rows, {self.empty} without words" if self.skipped or self.empty else ""
-            )
-            raise InputError(f"{self._walk.names}: no text to make a fingerprint of{left_out}")
+        yield held
+
+    def _hashed(self, documents: list[Document]) -> tuple[list[Document], Hashed]:
+        texts = [document.text for document in documents]
+        return documents, self.fingerprinter.hashed(main_texts(texts) if self._html else texts)
 
     def _skip(self, path: Path, reason: str) -> None:
         self.skipped += 1
+        self._reasons[reason] += 1
         self._notify(path, reason)
 
     def _notify(self, path: Path, reason: str) -> None:
         if self._on_notice is not None:
             self._on_notice(path, reason)
 
-    def _chunk(self, documents: list[Document]) -> Iterator[Chunk]:
-        found = self._fingerprinter.hashed([document.text for document in documents])
+    def _chunk(self, documents: list[Document], found: Hashed) -> Iterator[Chunk]:
         for i in np.flatnonzero(~found.known).tolist():
             self.empty += 1
-            self._notify(documents[i].path, "empty")
+            reason = "html" if self._html else "empty"
+            self._reasons[reason] += 1
+            self._notify(documents[i].path, reason)
         kept = found.known
         if kept.any():
             self._made += int(kept.sum())

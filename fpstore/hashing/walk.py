@@ -5,17 +5,21 @@ import stat
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
-from fpstore.arguments import check_flag, check_path, check_whole
+from fpstore.arguments import check_flag, check_path, check_whole, printable
 from fpstore.disk.refusals import refused
 from fpstore.errors import InputError, StorageError
 from fpstore.format.manifest import is_store
 from fpstore.io import SUFFIXES
+from fpstore.io.encodings import Decoded, check_encoding, decoded, is_wide, mark_of
+from fpstore.io.packed import inner_name, reading
+from fpstore.io.source import MOST_BYTES
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 _HEAD_BYTES = 8192  # where a NUL byte is looked for
+_PART_BYTES = 1 << 20
 
 
 class File(NamedTuple):
@@ -37,8 +41,7 @@ class Skipped(NamedTuple):
 ROWS = tuple(suffix for suffix in SUFFIXES if suffix != ".txt")
 ROWS_SKIPPED = Skipped(
     "rows",
-    "holds rows, not one text: make a fingerprint of the text of each row (fpstore.SimHash in Python), or build from a column "
-    "of fingerprints without --text",
+    "holds rows, not one text: --text-field NAME (TextReader in Python) makes a fingerprint of the text in each row",
 )
 
 
@@ -52,12 +55,14 @@ class Walk:
         recursive: bool,
         follow_symlinks: bool,
         max_bytes: int | None,
+        encoding: str | None = None,
     ) -> None:
         self.paths = _check_paths(paths)
+        self.encoding = check_encoding(encoding)
         self._suffixes = None if suffixes is None else _check_suffixes(suffixes)
         self._recursive = check_flag(recursive, "recursive")
         self._follow = check_flag(follow_symlinks, "follow_symlinks")
-        self._max_bytes = None if max_bytes is None else check_whole(max_bytes, 0, 2**63 - 1, "max_bytes")
+        self._max_bytes = MOST_BYTES if max_bytes is None else check_whole(max_bytes, 0, 2**63 - 1, "max_bytes")
 
     @property
     def names(self) -> str:
@@ -75,24 +80,49 @@ class Walk:
             else:
                 yield File(path, found.st_size, named=True)
 
+    def text(self, file: File) -> Decoded | Skipped:
+        """Return the text of a file, or why it is skipped; for a named file, raise InputError instead of skipping it."""
+        data = self.read(file)
+        if isinstance(data, Skipped):
+            return data
+        found = decoded(data, self.encoding)
+        if found is not None:
+            return found
+        known = self.encoding or mark_of(data)
+        tried = "no encoding that is known explains its bytes" if known is None else f"its bytes are not {known}"
+        return _skip(file, Skipped("encoding", f"{tried}: name its encoding (encoding=, --encoding)"))
+
     def read(self, file: File) -> bytes | Skipped:
         """Return the content of a file, or why it is skipped; for a named file, raise InputError instead of skipping it."""
         data: bytes | Skipped
-        if file.path.suffix.lower() in ROWS and (file.named or self._suffixes is None):
+        if Path(inner_name(file.path)).suffix.lower() in ROWS and (file.named or self._suffixes is None):
             return _skip(file, ROWS_SKIPPED)
         try:
             with file.path.open("rb") as stream:
-                size = os.fstat(stream.fileno()).st_size
-                if self._max_bytes is not None and size > self._max_bytes:
-                    data = Skipped("large", f"{size} bytes, more than max_bytes={self._max_bytes}")
-                elif b"\0" in stream.read(_HEAD_BYTES):
-                    data = Skipped("binary", "a NUL byte in its first 8 KiB: not a text in UTF-8")
-                else:
-                    stream.seek(0)
-                    data = stream.read()
+                data = self._content(stream, file)
         except OSError as error:
             raise _refused(file.path, error) from error
         return _skip(file, data) if isinstance(data, Skipped) else data
+
+    def _content(self, stream: BinaryIO, file: File) -> bytes | Skipped:
+        """Return what a file holds, or why it is skipped; it is not read further than the limit."""
+        size = os.fstat(stream.fileno()).st_size
+        if size > self._max_bytes:
+            return Skipped("large", f"{size} bytes, more than max_bytes={self._max_bytes}")
+        try:
+            read = reading(stream, printable(file.path), file.path, lambda _: None)
+            parts = [read(_HEAD_BYTES)]
+            if b"\0" in parts[0] and not is_wide(parts[0], self.encoding):
+                return Skipped("binary", "a NUL byte in its first 8 KiB: not a text in UTF-8")
+            held = len(parts[0])
+            while parts[-1]:
+                if held > self._max_bytes:
+                    return Skipped("large", f"more than max_bytes={self._max_bytes} when decompressed")
+                parts.append(read(_PART_BYTES))
+                held += len(parts[-1])
+        except InputError as error:
+            return Skipped("damaged", str(error).removeprefix(f"{printable(file.path)}: "))
+        return b"".join(parts)
 
     def _folder(self, top: Path, found: os.stat_result) -> Iterator[File]:
         # A stack of open folders instead of a recursion: a tree may be deeper than Python's stack.
@@ -100,7 +130,7 @@ class Walk:
         while open_folders:
             for path, entry in open_folders[-1][0]:
                 if stat.S_ISREG(entry.st_mode):
-                    if self._suffixes is None or path.name.lower().endswith(self._suffixes):
+                    if self._takes(path.name):
                         yield File(path, entry.st_size, named=False)
                 elif self._recursive and stat.S_ISDIR(entry.st_mode) and not _holds_a_store(path):
                     identity = (entry.st_dev, entry.st_ino)
@@ -109,6 +139,12 @@ class Walk:
                         break
             else:
                 open_folders.pop()
+
+    def _takes(self, name: str) -> bool:
+        """Whether a file in a folder is read; the extension of a compressed file is not looked at."""
+        return (
+            self._suffixes is None or name.lower().endswith(self._suffixes) or inner_name(name).lower().endswith(self._suffixes)
+        )
 
     def _entries(self, folder: Path) -> list[tuple[Path, os.stat_result]]:
         try:

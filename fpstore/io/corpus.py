@@ -1,4 +1,4 @@
-"""A corpus: rows that are read once for some of their columns, and again to copy those that are kept as they are."""
+"""Rows that are read for some of their columns; a corpus is read again, to copy those that are kept as they are."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from fpstore.arguments import printable
 from fpstore.errors import InputError, show
 from fpstore.io.check import MAX_U64, check_string_id
 from fpstore.io.digits import Digits, of_signed, read_digits
-from fpstore.io.source import IdColumn, InputFile, at, storage_errors
+from fpstore.io.encodings import check_encoding
+from fpstore.io.source import IdColumn, InputFile, at, mixed_ids, storage_errors
 from fpstore.io.wrong_width import too_large
 from fpstore.string_column import StringColumn
 from fpstore.width import WIDTH_64, Width
@@ -29,7 +30,12 @@ Scores = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Chosen:
-    """The columns to read, None for those that are not wanted, and how fingerprints are written."""
+    """The columns to read, None for those that are not wanted, and how fingerprints are written.
+
+    A row without an id is not known; with ``every_id``, it is an error. Integers among strings become strings; with
+    ``alike_ids``, they are an error. The encoding is that of files of lines and of texts, if it was named. With
+    ``html``, texts are pages of HTML, of which the main text counts.
+    """
 
     text: str | None = None
     fingerprint: str | None = None
@@ -38,11 +44,21 @@ class Chosen:
     width: Width = WIDTH_64
     decimal: bool = False
     signed: bool = False
+    every_id: bool = False
+    alike_ids: bool = False
+    encoding: str | None = None
+    html: bool = False
 
     @property
     def names(self) -> list[str]:
         """The columns that are read."""
         return [name for name in dict.fromkeys((self.text, self.fingerprint, self.id, self.score)) if name is not None]
+
+    @property
+    def needed(self) -> list[str]:
+        """The columns in which a null makes a row unknown."""
+        columns = (self.text, self.fingerprint, None if self.every_id else self.id)
+        return [name for name in columns if name is not None]
 
 
 class Part(NamedTuple):
@@ -75,28 +91,22 @@ class FileState(NamedTuple):
     changed: int
 
 
-class Corpus(ABC):
-    """Rows that are read more than once, each time in the same order.
+class Rows(ABC):
+    """Rows that are read in order, for some of their columns.
 
     Attributes
     ----------
     names : sequence of str
         The files, for messages.
-    paths : sequence of str
-        Their paths.
-    folders : sequence of Path
-        Those in which the files were found: a file that is written there would be read by the next run.
-    suffix : str, optional
-        The extension of a file that is written.
+    typed : bool
+        Whether ids have a type of their own; in delimited text, all are strings.
     bytes_total : int or None
     bytes_done : int
         How much the reading under way has read.
     """
 
     names: Sequence[str] = ()
-    paths: Sequence[str] = ()
-    folders: Sequence[Path] = ()
-    suffix: str | None = None
+    typed = True
     bytes_total: int | None = None
     bytes_done: int = 0
 
@@ -115,6 +125,27 @@ class Corpus(ABC):
         InputError
             A value has another type, a column is not there, or there are fewer rows than skipped ones.
         """
+
+    def _count(self, size: int) -> None:
+        self.bytes_done += size
+
+
+class Corpus(Rows):
+    """Rows that can be read more than once, each time in the same order.
+
+    Attributes
+    ----------
+    paths : sequence of str
+        The paths of the files.
+    folders : sequence of Path
+        Those in which the files were found: a file that is written there would be read by the next run.
+    suffix : str, optional
+        The extension of a file that is written.
+    """
+
+    paths: Sequence[str] = ()
+    folders: Sequence[Path] = ()
+    suffix: str | None = None
 
     def states(self) -> list[FileState]:
         """Return the state of each file, in order.
@@ -145,9 +176,6 @@ class Corpus(ABC):
         StorageError
         """
 
-    def _count(self, size: int) -> None:
-        self.bytes_done += size
-
 
 class Skip:
     """Counts rows that are passed over.
@@ -174,16 +202,27 @@ class Skip:
 
 
 class CorpusFiles(Corpus):
-    """Rows of one or more regular files."""
+    """Rows of one or more files.
 
-    def __init__(self, paths: Sequence[str]) -> None:
+    Parameters
+    ----------
+    paths : sequence of str
+    again : bool
+        They are read more than once, which only regular files can be; otherwise ``-`` is standard input.
+    encoding : str, optional
+        That of files of lines; by default UTF-8, or what a byte order mark says.
+    """
+
+    def __init__(self, paths: Sequence[str], again: bool = True, encoding: str | None = None) -> None:
+        self.encoding = check_encoding(encoding)
         self.files = [InputFile(path) for path in paths]
         for file in self.files:
-            if file.size is None:
+            if again and file.size is None:
                 raise at(file.name, None, "must be a regular file, because it is read more than once")
         self.names, self.paths = [file.name for file in self.files], [file.path for file in self.files]
-        self.bytes_total = sum(file.size or 0 for file in self.files)
-        self._states = list(map(state_of, self.paths))
+        sizes = [file.size for file in self.files if file.size is not None]
+        self.bytes_total = sum(sizes) if len(sizes) == len(self.files) else None
+        self._states = list(map(state_of, self.paths)) if again else []
 
     def states(self) -> list[FileState]:
         """Return the state of each file, in order."""
@@ -245,9 +284,8 @@ def part_of(columns: dict[str, list[Any]], chosen: Chosen, name: str, lines: Seq
         The line of each row in it.
     """
     known = np.ones(len(lines), bool)
-    for column in (chosen.text, chosen.fingerprint, chosen.id):
-        if column is not None:
-            known &= np.fromiter((value is not None for value in columns[column]), bool, len(lines))
+    for column in chosen.needed:
+        known &= np.fromiter((value is not None for value in columns[column]), bool, len(lines))
 
     def converted(column: str, convert: Callable[[Any], Any]) -> list[Any]:
         out = []
@@ -265,7 +303,12 @@ def part_of(columns: dict[str, list[Any]], chosen: Chosen, name: str, lines: Seq
         numbers = converted(chosen.fingerprint, lambda value: _fingerprint(value, chosen))
         part = part._replace(fingerprints=chosen.width.rows(numbers))
     if chosen.id is not None:
-        part = part._replace(ids=_ids(converted(chosen.id, _id)))
+        ids = converted(chosen.id, _id)
+        if chosen.alike_ids and len(set(map(type, ids))) > 1:
+            place = next(place for place, value in enumerate(ids) if type(value) is not type(ids[0]))
+            line = lines[int(np.flatnonzero(known)[place])]
+            raise at(name, line, f"{chosen.id}: {mixed_ids(type(ids[place]).__name__)}")
+        part = part._replace(ids=_ids(ids))
     if chosen.score is not None:
         part = part._replace(scores=np.array(converted(chosen.score, score_of), np.float64))
     return part
@@ -295,6 +338,8 @@ def _fingerprint(value: object, chosen: Chosen) -> int:
 def _id(value: object) -> int | str:
     if isinstance(value, str):
         return check_string_id(value)
+    if value is None:
+        raise InputError("the id is null or empty")
     if type(value) is int and 0 <= value <= MAX_U64:
         return value
     raise InputError(f"an id must be a string or an integer from 0 to 2^64-1, got {type(value).__name__} {show(value)}")

@@ -18,7 +18,15 @@ PART_BYTES = 1 << 20
 _BLANK = b" \t\r\n"
 
 
-class JsonlCorpus(CorpusFiles):
+class _LineFiles(CorpusFiles):
+    """Files of lines."""
+
+    def _blocks(self, file: InputFile) -> Iterator[tuple[bytes, int]]:
+        """Yield whole lines in UTF-8, and the number of the first."""
+        return line_blocks(file, self._count, encoding=self.encoding)
+
+
+class JsonlCorpus(_LineFiles):
     """Files of JSON lines. A blank line is no row, and is not copied."""
 
     suffix = ".jsonl"
@@ -27,7 +35,7 @@ class JsonlCorpus(CorpusFiles):
         """Yield the chosen columns of all rows but some at the beginning."""
         self.bytes_done, skip = 0, Skip(skipped)
         for file in self.files:
-            for block, first in line_blocks(file, self._count):
+            for block, first in self._blocks(file):
                 rows, lines = [], []
                 filled = [row for row in enumerate(block.split(b"\n")[:-1], first) if row[1].strip(_BLANK)]
                 for number, line in skip.of(filled):
@@ -56,7 +64,7 @@ class JsonlCorpus(CorpusFiles):
         self.check_unchanged()
         with Sink(target) as sink:
             for file in self.files:
-                for block, _ in line_blocks(file, self._count):
+                for block, _ in self._blocks(file):
                     lines = [line for line in block.split(b"\n")[:-1] if line.strip(_BLANK)]
                     some = flags.take(len(lines)).tolist()
                     sink.write(b"".join([line + b"\n" for line, keep in zip(lines, some, strict=True) if keep]))
@@ -72,7 +80,7 @@ class Record(NamedTuple):
     cells: list[str]
 
 
-class DelimitedCorpus(CorpusFiles):
+class DelimitedCorpus(_LineFiles):
     """Files of delimited text, whose first row has the names of the columns. A cell in quotes may hold line breaks.
 
     Parameters
@@ -80,28 +88,32 @@ class DelimitedCorpus(CorpusFiles):
     paths : sequence of str
     dialect : {"csv", "tsv"}
         Cells are separated by commas, and may be quoted; or by tabs, and are as they stand.
+    again, encoding
+        As for `CorpusFiles`. The headers of files that are read once are read with their rows.
     """
 
-    def __init__(self, paths: Sequence[str], dialect: str) -> None:
-        super().__init__(paths)
+    typed = False
+
+    def __init__(self, paths: Sequence[str], dialect: str, again: bool = True, encoding: str | None = None) -> None:
+        super().__init__(paths, again, encoding)
         self._quoted = dialect == "csv"
         self.suffix = f".{dialect}"
-        self._header = self._names(self.files[0])
-        for file in self.files[1:]:
-            if self._names(file) != self._header:
-                raise at(file.name, 1, f"has other columns than {self.files[0].name}")
+        self._header: list[str] = []
+        if again:
+            for file in self.files:
+                self._check_header(next(self._records(file), None), file)
+            self.bytes_done = 0
 
     def parts(self, chosen: Chosen, skipped: int = 0) -> Iterator[Part]:
         """Yield the chosen columns of all rows but some at the beginning."""
         self.bytes_done, skip = 0, Skip(skipped)
         for file in self.files:
-            with located(file.name):
-                places = {name: self._place(name) for name in chosen.names}
-            for records in map(skip.of, self._batches(file)):
+            for records in map(skip.of, self._batches(file, chosen.names)):
                 if not records:
                     continue
                 columns: dict[str, list[Any]] = {}
-                for name, place in places.items():
+                for name in chosen.names:
+                    place = self._place(name)
                     cells = [record.cells[place] for record in records]
                     columns[name] = cells if name == chosen.text else [cell or None for cell in cells]
                 yield part_of(columns, chosen, file.name, [record.line for record in records])
@@ -112,7 +124,7 @@ class DelimitedCorpus(CorpusFiles):
         flags = KeptRows(kept, progress)
         self.check_unchanged()
         with Sink(target) as sink:
-            sink.write(self._header_of(self._records(self.files[0]), self.files[0]).raw)
+            sink.write(self._check_header(next(self._records(self.files[0]), None), self.files[0]).raw)
             for file in self.files:
                 for records in self._batches(file):
                     some = flags.take(len(records)).tolist()
@@ -126,26 +138,24 @@ class DelimitedCorpus(CorpusFiles):
             raise InputError(f"{what} named {name!r} (columns here: {', '.join(self._header[:8])})")
         return self._header.index(name)
 
-    def _names(self, file: InputFile) -> list[str]:
-        first = next(self._records(file), None)
-        self.bytes_done = 0
-        if first is None:
-            raise at(file.name, None, "is empty: a first line with the names of the columns is expected")
-        return first.cells
-
-    @staticmethod
-    def _header_of(records: Iterator[Record], file: InputFile) -> Record:
-        header = next(records, None)
+    def _check_header(self, header: Record | None, file: InputFile) -> Record:
+        """Return the first row of a file, which has the names of the columns; those of the first file are those of all."""
         if header is None:
-            raise at(file.name, None, "changed while it was read: it is empty now")
+            raise at(file.name, None, "is empty: a first line with the names of the columns is expected")
+        self._header = self._header or header.cells
+        if header.cells != self._header:
+            raise at(file.name, header.line, f"has other columns than {self.files[0].name}")
         return header
 
-    def _batches(self, file: InputFile) -> Iterator[list[Record]]:
-        """Yield the rows below the header, some at a time."""
+    def _batches(self, file: InputFile, names: Sequence[str] = ()) -> Iterator[list[Record]]:
+        """Yield the rows below the header, some at a time; InputError if the header lacks one of some names."""
         held: list[Record] = []
         size = 0
         records = self._records(file)
-        self._header_of(records, file)
+        self._check_header(next(records, None), file)
+        with located(file.name):
+            for name in names:
+                self._place(name)
         for record in records:
             if len(record.cells) != len(self._header):
                 quoted = not self._quoted and any(cell.startswith('"') for cell in record.cells)
@@ -166,7 +176,7 @@ class DelimitedCorpus(CorpusFiles):
 
         def lines() -> Iterator[str]:
             nonlocal line
-            for block, first in line_blocks(file, self._count):
+            for block, first in self._blocks(file):
                 for number, raw in enumerate(block.split(b"\n")[:-1], first):
                     taken.append(raw)
                     line = number
@@ -191,4 +201,6 @@ def _decoded(raw: bytes, name: str, line: int) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
-        raise at(name, line, f"not valid UTF-8: {show(raw.decode('utf-8', 'backslashreplace'))}") from None
+        raise at(
+            name, line, f"not valid UTF-8: {show(raw.decode('utf-8', 'backslashreplace'))}; --encoding (encoding=) names another"
+        ) from None

@@ -24,7 +24,7 @@ from fpstore.io.arrow import (
     plain_type,
     without_views,
 )
-from fpstore.io.corpus import Chosen, Corpus, CorpusFiles, Flags, KeptRows, Part, Scores, Skip, score_of
+from fpstore.io.corpus import Chosen, Corpus, CorpusFiles, Flags, KeptRows, Part, Rows, Scores, Skip, score_of
 from fpstore.io.corpus_rows import PART_BYTES
 from fpstore.io.parquet import parquet_errors
 from fpstore.io.sink import Sink
@@ -68,8 +68,8 @@ class ArrowColumns:
     def part(self, batch: Any, done: int) -> Part:
         """Return the chosen columns of a batch that has so many rows before it."""
         chosen, known = self._chosen, np.ones(batch.num_rows, bool)
-        for name in (chosen.text, chosen.fingerprint, chosen.id):
-            if name is not None and batch.column(name).null_count:
+        for name in chosen.needed:
+            if batch.column(name).null_count:
                 known &= batch.column(name).is_valid().to_numpy(zero_copy_only=False)
         if known.all():
             return self._converted(batch, known, done)
@@ -263,3 +263,51 @@ class TableCorpus(Corpus):
         if kind == "pandas":
             return self._given[kept]
         return self._given.filter(kept) if kind == "polars" else kept_rows(self.table, kept)
+
+
+class BatchRows(Rows):
+    """The rows of a table in memory, or of a stream of record batches, of which one is held at a time.
+
+    Parameters
+    ----------
+    table : object
+        A table, a record batch or a record batch reader of pyarrow, a data frame of Polars or pandas, or another object with
+        ``__arrow_c_stream__``.
+    """
+
+    names = ("the table",)
+
+    def __init__(self, table: Any) -> None:
+        self._arrow = import_pyarrow("the table", "a table")
+        self._given = table
+        self._spent = False
+
+    def parts(self, chosen: Chosen, skipped: int = 0) -> Iterator[Part]:
+        """Yield the chosen columns of all rows but some at the beginning."""
+        skip, done = Skip(skipped), 0
+        with self._stream() as stream:
+            for name in chosen.names:
+                find_column(stream.schema, name)
+            schema = without_views(self._arrow.schema([stream.schema.field(name) for name in chosen.names]))
+            columns = ArrowColumns(schema, chosen)
+            for given in stream:
+                batch = cast_to(schema, given.select(chosen.names)) if given.num_rows else given
+                passed = min(skip.left, batch.num_rows)
+                skip.left -= passed
+                if passed < batch.num_rows:
+                    for start, some in in_pieces(batch.slice(passed)):
+                        yield columns.part(some, done + passed + start)
+                done += batch.num_rows
+        skip.finish()
+
+    def _stream(self) -> Any:
+        reader = self._arrow.RecordBatchReader
+        if isinstance(self._given, reader):
+            if self._spent:
+                raise InputError("a record batch reader can be read only once: make a table of it, or another reader")
+            self._spent = True
+        try:
+            return reader.from_stream(self._given)
+        except (TypeError, ValueError):  # a column of pyarrow, Polars or pandas has the interface, too
+            kind = type(self._given).__name__
+            raise InputError(f"rows in memory are a table with named columns, got {kind}: make it a column of a table") from None

@@ -4,10 +4,12 @@ import fcntl
 import os
 import select
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
 from fpstore.errors import InputError
+from fpstore.io.encodings import transcoded
+from fpstore.io.packed import unpacked
 from fpstore.io.source import Batch, Fields, InputFile, Source, at, storage_errors
 
 BLOCK_BYTES = 1 << 20
@@ -51,31 +53,37 @@ def line_blocks(
     block_bytes: int = BLOCK_BYTES,
     line_end: bytes = b"\n",
     arrives: bool = False,
+    encoding: str | None = None,
 ) -> Iterator[tuple[bytes, int]]:
     """Yield (whole lines, number of the first line). Each line has its end; a byte order mark is removed.
+
+    A file that is compressed is read as what it holds, unless its lines are taken as they come.
 
     Parameters
     ----------
     file : InputFile
     on_read : callable
-        Called with the number of bytes of each read.
+        Called with the number of bytes of each read of the file.
     block_bytes : int
         Bytes to read at a time.
     line_end : bytes
         A line feed or a zero byte.
     arrives : bool
         Yield the lines that have come, without waiting for a block of them.
+    encoding : str, optional
+        That of the file; by default UTF-8, or what a byte order mark says. Lines are yielded in UTF-8.
     """
     line = 1
     held: list[bytes] = []
     held_bytes = 0
     mark = _UTF8_BOM
-    with file.open() as stream:
-        read = reading_what_came(stream) if arrives else stream.read
+    with _came(file, on_read) if arrives else unpacked(file, on_read) as read:
+        if not arrives:
+            with storage_errors(file.name):
+                read = transcoded(read, encoding, file.name)
         while True:
             with storage_errors(file.name):
                 data = read(block_bytes)
-            on_read(len(data))
             end = data.rfind(line_end) + 1
             if data and not end:
                 held.append(data)
@@ -95,6 +103,20 @@ def line_blocks(
                 return
             held = [data[end:]]
             held_bytes = len(held[0])
+
+
+@contextmanager
+def _came(file: InputFile, on_read: Callable[[int], None]) -> Iterator[Callable[[int], bytes]]:
+    """Open a stream, and return the function that reads what has come."""
+    with file.open() as stream:
+        read_next = reading_what_came(stream)
+
+        def read(size: int) -> bytes:
+            data = read_next(size)
+            on_read(len(data))
+            return data
+
+        yield read
 
 
 def reading_what_came(stream: BinaryIO) -> Callable[[int], bytes]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from fpstore.errors import MissingExtraError
 
-INSTALLED_AS = {"pyarrow": "'fpstore[parquet]'"}  # otherwise by its own name
+INSTALLED_AS = {"pyarrow": "'fpstore[parquet]'", "trafilatura": "'fpstore[html]'"}  # otherwise by its own name
 
 
 def import_package(name: str, what: str, path: str | None = None) -> Any:

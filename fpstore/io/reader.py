@@ -13,8 +13,21 @@ from fpstore.io.binary import RAW_BITS, NpySource, RawSource
 from fpstore.io.check import is_plain_integer
 from fpstore.io.digits import check_signed
 from fpstore.io.jsonl import JsonlSource
+from fpstore.io.packed import inner_name, refuse_packed
 from fpstore.io.parquet import ParquetSource
-from fpstore.io.source import FORMATS, LINE_FORMATS, Batch, Chunk, Fields, IdColumn, IdRule, IdType, InputFile, Source
+from fpstore.io.source import (
+    FORMATS,
+    LINE_FORMATS,
+    Batch,
+    BatchSource,
+    Chunk,
+    Fields,
+    IdColumn,
+    IdRule,
+    IdType,
+    InputFile,
+    Source,
+)
 from fpstore.io.text import Dialect, TextSource
 from fpstore.string_column import StringColumn
 from fpstore.width import WIDTH_64, Width, check_width
@@ -42,7 +55,7 @@ class Reader:
         The bits of a fingerprint.
     """
 
-    def __init__(self, sources: Sequence[Source], id_type: IdType, chunk_rows: int, width: Width = WIDTH_64) -> None:
+    def __init__(self, sources: Sequence[BatchSource], id_type: IdType, chunk_rows: int, width: Width = WIDTH_64) -> None:
         self._sources = sources
         self._id_type: IdType = id_type
         self._chunk_rows = chunk_rows
@@ -203,6 +216,17 @@ def format_of(path: str | os.PathLike[str], format_name: str | None, formats: Se
     return name
 
 
+def format_of_input(path: str | os.PathLike[str], format_name: str | None, formats: Sequence[str] = FORMATS) -> str:
+    """Return :func:`format_of` a file that is read, which may be compressed."""
+    if format_name is not None or os.fspath(path) == "-":
+        return format_of(path, format_name, formats)
+    inner = Path(path).with_name(inner_name(path)) if Path(path).name else path
+    found = format_of(inner, None, formats)
+    if found not in LINE_FORMATS:
+        refuse_packed(path, printable(os.fspath(path)), found)
+    return found
+
+
 def refuse_without_lines(format_name: str) -> None:
     """Raise InputError for zero bytes as the ends of lines in a format without lines."""
     if format_name not in LINE_FORMATS:
@@ -228,7 +252,7 @@ def open_reader(
     Parameters
     ----------
     paths : path or iterable of paths
-        ``"-"`` is standard input.
+        ``"-"`` is standard input. Text and JSON lines may be compressed by gzip or zstandard, as in ``a.tsv.gz``.
     format : str, optional
         One of `FORMATS`, for all paths; by default from each path's extension, and "tsv" for standard input.
     decimal : bool
@@ -322,7 +346,7 @@ def open_reader(
 
 def _open_source(path: str | os.PathLike[str], format_name: str | None, fields: Fields, rows: int) -> Source:
     file = InputFile(path)  # first: a file that is missing matters more than its extension
-    name = format_of(path, format_name)
+    name = format_of_input(path, format_name)
     if fields.null:
         refuse_without_lines(name)
     if name == "npy" or name in RAW_BITS:

@@ -33,6 +33,7 @@ Ids = Words | list[str] | None
 IdColumn = Words | StringColumn | None
 
 STDIN_NAME = "<stdin>"
+MOST_BYTES = 1 << 30  # of a text, which is held as a whole
 
 
 class Chunk(NamedTuple):
@@ -130,11 +131,7 @@ class IdRule:
         if self.kind is None:
             self.kind = kind
         elif self.asked == "auto" and self.kind != kind:
-            words = {"int": "integers", "str": "strings"}
-            raise InputError(
-                f"the id is of type {kind}, but earlier ids are {words[self.kind]}; "
-                "give the id type explicitly (id_type='str', --id-type str)"
-            )
+            raise InputError(mixed_ids(kind))
 
     def integer(self, text: str) -> int:
         """Parse an integer id; the message for a guessed type says how to choose the type."""
@@ -146,6 +143,14 @@ class IdRule:
             raise InputError(
                 f"{error}, but earlier ids are integers; give the id type explicitly (id_type='str', --id-type str)"
             ) from None
+
+
+def mixed_ids(kind: str) -> str:
+    """Return what is wrong with an id of this type, ``int`` or ``str``, after ids of the other."""
+    words = {"int": "strings", "str": "integers"}
+    return (
+        f"the id is of type {kind}, but earlier ids are {words[kind]}; give the id type explicitly (id_type='str', --id-type str)"
+    )
 
 
 class InputFile:
@@ -208,7 +213,7 @@ def _arrives(mode: int) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode)
 
 
-class Source(ABC):
+class BatchSource(ABC):
     """One input of a `Reader`: yields its rows in batches of at most some number of rows."""
 
     #: Whether ids have a type of their own (JSON, Parquet), so that it is not guessed from text.
@@ -216,17 +221,24 @@ class Source(ABC):
     #: Whether its rows are wanted as they come.
     arrives = False
 
-    def __init__(self, file: InputFile) -> None:
-        self.file = file
-        self.name = file.name
+    def __init__(self, name: str, bytes_total: int | None) -> None:
+        self.name = name
         self.rows: int | None = None
         self.has_ids: bool | None = None
-        self.bytes_total = file.size
+        self.bytes_total = bytes_total
         self.bytes_done = 0
 
     @abstractmethod
     def batches(self, rule: IdRule) -> Iterator[Batch]:
         """Read from the start."""
+
+
+class Source(BatchSource):
+    """A file of fingerprints."""
+
+    def __init__(self, file: InputFile) -> None:
+        super().__init__(file.name, file.size)
+        self.file = file
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any, NamedTuple
@@ -13,17 +12,15 @@ import numpy.typing as npt
 from fpstore.aliases import Words
 from fpstore.errors import InputError
 from fpstore.hashing.base import Fingerprinter
+from fpstore.hashing.hashed_rows import Read, hashed_rows
 from fpstore.io.check import is_plain_integer
 from fpstore.io.corpus import Chosen, Corpus, Flags, Part, Scores
-from fpstore.io.corpus_rows import DelimitedCorpus
 from fpstore.io.source import IdColumn, join_ids
 from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.pieces import joined
 from fpstore.resources import Resources
 from fpstore.string_column import StringColumn
-from fpstore.threads import Job, Pool
 
-WAITING_PARTS = 4  # for each thread: what is read while others are hashed
 KEPT_ROWS, KEPT_CHARS = 1 << 20, 1 << 26  # of texts, in a part of a checkpoint: whichever comes first
 DECIDED = 1 << 16  # ids that are looked at together
 READ = "rows were read"
@@ -36,22 +33,6 @@ class Documents(NamedTuple):
     fingerprints: Words
     ids: IdColumn
     scores: Scores | None
-
-
-class Read(NamedTuple):
-    """Rows that were read and hashed; the part has neither texts nor fingerprints any more.
-
-    Attributes
-    ----------
-    part : Part
-    fingerprints : Words
-    chars : int
-        The length of the texts.
-    """
-
-    part: Part
-    fingerprints: Words
-    chars: int = 0
 
 
 class SavedRows:
@@ -156,7 +137,7 @@ def read_documents(
     if not done:
         raise InputError(f"{', '.join(corpus.names[:3])}: no rows")
     ids = join_ids([read.part.ids for read in reads]) if chosen.id is not None else None
-    if isinstance(corpus, DelimitedCorpus):
+    if not corpus.typed:
         ids = _decided(ids)
     scores = [read.part.scores for read in reads if read.part.scores is not None]
     return Documents(
@@ -172,9 +153,9 @@ def _rows(
 ) -> Iterator[Read]:
     """Yield all rows: first those that were read before."""
     if saved is None:
-        return _hashed(corpus, chosen, fingerprinter, threads)
+        return hashed_rows(corpus, chosen, fingerprinter, threads)
     # The rest begins behind the rows that were there, which are known when they have been taken.
-    return chain(saved.before(), saved.written(lambda: _hashed(corpus, chosen, fingerprinter, threads, saved.rows)))
+    return chain(saved.before(), saved.written(lambda: hashed_rows(corpus, chosen, fingerprinter, threads, saved.rows)))
 
 
 def _decided(ids: IdColumn) -> IdColumn:
@@ -189,39 +170,3 @@ def _decided(ids: IdColumn) -> IdColumn:
             return ids
         numbers[start : start + DECIDED] = list(map(int, texts))
     return numbers
-
-
-def _hashed(
-    corpus: Corpus, chosen: Chosen, fingerprinter: Fingerprinter[str] | None, threads: int, skipped: int = 0
-) -> Iterator[Read]:
-    """Yield the rows of a corpus with the fingerprints of the known ones, made by threads while others are read."""
-    if fingerprinter is None:
-        for part in corpus.parts(chosen, skipped):
-            assert part.fingerprints is not None
-            yield Read(part._replace(fingerprints=None), part.fingerprints)
-        return
-    waiting: deque[Job[Read]] = deque()
-    with Pool(threads) as pool:
-        try:
-            for part in corpus.parts(chosen, skipped):
-                waiting.append(pool.submit(_fingerprinted, part, fingerprinter))
-                if len(waiting) > WAITING_PARTS * threads:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        except BaseException:
-            pool.cancel()
-            raise
-
-
-def _fingerprinted(part: Part, fingerprinter: Fingerprinter[str]) -> Read:
-    """Return the fingerprints of the texts of a part; a text without words is not known."""
-    assert part.texts is not None
-    (rows, filled), chars = fingerprinter.hashed(part.texts), sum(map(len, part.texts))
-    if filled.all():
-        return Read(part._replace(texts=None), rows, chars)
-    known = part.known.copy()
-    known[np.flatnonzero(known)[~filled]] = False
-    ids = part.ids if part.ids is None else part.ids[filled] if isinstance(part.ids, np.ndarray) else part.ids.filter(filled)
-    scores = part.scores if part.scores is None else part.scores[filled]
-    return Read(Part(known, None, None, ids, scores), rows[filled], chars)

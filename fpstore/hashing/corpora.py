@@ -1,0 +1,121 @@
+"""What a caller gives as a corpus: files of rows, folders of them, folders of texts, or a table in memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from fpstore.arguments import check_path, printable
+from fpstore.errors import InputError, show
+from fpstore.hashing.corpus import TextCorpus
+from fpstore.hashing.documents import Notice
+from fpstore.hashing.walk import Walk
+from fpstore.io.corpus import Corpus, CorpusFiles, Rows
+from fpstore.io.corpus_rows import DelimitedCorpus, JsonlCorpus
+from fpstore.io.corpus_tables import BatchRows, ParquetCorpus, TableCorpus
+from fpstore.io.reader import format_of_input
+
+FORMATS = ("parquet", "jsonl", "csv", "tsv")
+_SUFFIXES = tuple(f".{name}" for name in FORMATS)
+
+
+def open_corpus(
+    source: Any,
+    texts: bool,
+    suffixes: Iterable[str] | None = None,
+    on_notice: Notice | None = None,
+    encoding: str | None = None,
+) -> Corpus:
+    """Return the corpus that a caller gives.
+
+    Parameters
+    ----------
+    source : path, iterable of paths, or table
+        Files of one format of :data:`FORMATS`, and folders of them; with ``texts``, files and folders of texts; or what has the
+        Arrow C stream interface.
+    texts : bool
+        Each file is one document.
+    suffixes, on_notice, encoding : optional
+        As for `TextCorpus`; the encoding also as for `CorpusFiles`.
+    """
+    if hasattr(source, "__arrow_c_stream__"):
+        _refuse_encoding(encoding)
+        return TableCorpus(source)
+    paths = paths_of(source)
+    corpus = TextCorpus(paths, suffixes, on_notice, encoding) if texts else _rows_of(paths, encoding=encoding)
+    corpus.folders = [Path(path) for path in paths if Path(path).is_dir()]
+    return corpus
+
+
+def open_rows(source: Any, format: str | None = None, encoding: str | None = None) -> Rows:  # noqa: A002 - the word that users know
+    """Return rows that are read once: of files, of folders of them, of standard input, or of a table.
+
+    Parameters
+    ----------
+    source : path, iterable of paths, or table
+        As for `open_corpus`; ``-`` is standard input. A stream of record batches is a table, too.
+    format : str, optional
+        One of :data:`FORMATS`; by default from the extension.
+    encoding : str, optional
+        As for `CorpusFiles`.
+    """
+    if hasattr(source, "__arrow_c_stream__"):
+        _refuse_encoding(encoding)
+        return BatchRows(source)
+    return _rows_of(paths_of(source, again=False), format, again=False, encoding=encoding)
+
+
+def _refuse_encoding(encoding: str | None) -> None:
+    if encoding is not None:
+        raise InputError(
+            "encoding= (--encoding) is for texts and files of lines: Parquet and tables have their own", got=encoding
+        )
+
+
+def _rows_of(paths: list[str], format_name: str | None = None, again: bool = True, encoding: str | None = None) -> CorpusFiles:
+    """Return the rows of some files, and of folders of them."""
+    files = [file for path in paths for file in _files(path)]
+    forms = {format_of_input(file, format_name, FORMATS) for file in files}
+    if len(forms) > 1:
+        raise InputError(f"files of one format are expected, got {', '.join(sorted(forms))}")
+    form = forms.pop()
+    if form == "parquet":
+        _refuse_encoding(encoding)
+        return ParquetCorpus(files)
+    return JsonlCorpus(files, again, encoding) if form == "jsonl" else DelimitedCorpus(files, form, again, encoding)
+
+
+def paths_of(source: Any, again: bool = True) -> list[str]:
+    """Return the paths of a caller; InputError for something else, and for standard input where files are read again."""
+    if isinstance(source, str | os.PathLike):
+        source = [source]
+    if isinstance(source, bytes) or not isinstance(source, Iterable):
+        kinds = "a path, several paths, or a table with the Arrow C stream interface (pyarrow, polars, pandas)"
+        raise InputError(f"a corpus is {kinds}, got {type(source).__name__} {show(source)}", got=source)
+    paths = list(source)
+    if not paths:
+        raise InputError("no input was given")
+    if paths.count("-") > 1:
+        raise InputError("standard input is named more than once")
+    if "-" in paths and again:
+        raise InputError("a corpus is read more than once, which standard input cannot be: write it to a file")
+    for path in paths:
+        if path != "-":
+            check_path(path)
+    return [os.fspath(path) for path in paths]
+
+
+def _files(given: str) -> list[str]:
+    """Return a file, or those with rows in a folder and below it, in the order of their names."""
+    path = Path(given)
+    if given == "-" or not path.is_dir():
+        return [given]
+    found = [str(file.path) for file in Walk(path, _SUFFIXES, True, False, None).files()]
+    if not found:
+        names = ", ".join(_SUFFIXES)
+        raise InputError(
+            f"{printable(path)}: no {names} in this folder; --text (text=True) makes a document of each file", path=path
+        )
+    return found

@@ -1,0 +1,74 @@
+"""Rows that are read and hashed: the fingerprints of their texts are made by threads while others are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from fpstore.aliases import Words
+from fpstore.hashing.base import Fingerprinter
+from fpstore.hashing.html import main_texts
+from fpstore.io.corpus import Chosen, Flags, Part, Rows
+from fpstore.threads import in_order
+
+WAITING_PARTS = 4  # for each thread: what is read while others are hashed
+
+
+class Read(NamedTuple):
+    """Rows that were read and hashed; the part has neither texts nor fingerprints any more.
+
+    Attributes
+    ----------
+    part : Part
+    fingerprints : Words
+    chars : int
+        The length of the texts.
+    given : ndarray of bool, shape (rows,), optional
+        The rows that have a text, with words or without.
+    """
+
+    part: Part
+    fingerprints: Words
+    chars: int = 0
+    given: Flags | None = None
+
+
+def hashed_rows(
+    rows: Rows, chosen: Chosen, fingerprinter: Fingerprinter[str] | None, threads: int, skipped: int = 0
+) -> Iterator[Read]:
+    """Yield rows with the fingerprints of the known ones.
+
+    Parameters
+    ----------
+    rows : Rows
+    chosen : Chosen
+    fingerprinter : Fingerprinter, optional
+        Makes the fingerprints of texts; without it, the rows have a column of fingerprints.
+    threads : int
+    skipped : int
+        Rows at the beginning of which nothing is wanted.
+    """
+    parts = rows.parts(chosen, skipped)
+    if fingerprinter is None:
+        for part in parts:
+            assert part.fingerprints is not None
+            yield Read(part._replace(fingerprints=None), part.fingerprints)
+        return
+    yield from in_order(partial(_fingerprinted, fingerprinter, chosen.html), parts, threads, WAITING_PARTS)
+
+
+def _fingerprinted(fingerprinter: Fingerprinter[str], html: bool, part: Part) -> Read:
+    """Return the fingerprints of the texts of a part; a text without words is not known."""
+    assert part.texts is not None
+    texts, chars = main_texts(part.texts) if html else part.texts, sum(map(len, part.texts))
+    rows, filled = fingerprinter.hashed(texts)
+    if filled.all():
+        return Read(part._replace(texts=None), rows, chars, part.known)
+    known = part.known.copy()
+    known[np.flatnonzero(known)[~filled]] = False
+    ids = part.ids if part.ids is None else part.ids[filled] if isinstance(part.ids, np.ndarray) else part.ids.filter(filled)
+    scores = part.scores if part.scores is None else part.scores[filled]
+    return Read(Part(known, None, None, ids, scores), rows[filled], chars, part.known)

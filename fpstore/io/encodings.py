@@ -1,0 +1,191 @@
+"""Which encoding a text has: by its byte order mark, as it was named, UTF-8 if it is that, or guessed."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from fpstore.errors import InputError, show
+from fpstore.io.source import at
+
+UTF8 = "utf-8"
+#: Byte order marks; that of UTF-32 comes first, because it begins with that of UTF-16.
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+    (codecs.BOM_UTF8, "utf-8-sig"),
+)
+_MARK_BYTES = 4
+_SAMPLE_BYTES = 1 << 16  # around the first byte that is not UTF-8
+_LEAST_BYTES = 64  # that are not ASCII: fewer tell nothing of an encoding with several bytes per character
+_LEAST_SHARE = 0.2  # of bytes that such an encoding saves as characters
+_WESTERN = "cp1252"
+_MEANT_WESTERN = ("iso8859-1", "ascii")  # as all browsers read them
+_DECLARATION = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?([\w.:-]+)""", re.IGNORECASE)
+_DECLARED_BYTES = 1024
+_MOST_REPLACED = 10  # one character in so many
+
+
+class Decoded(NamedTuple):
+    """A text, and how it was decoded.
+
+    Attributes
+    ----------
+    text : str
+    encoding : str
+        As Python calls it.
+    guessed : bool
+        Whether nothing but its bytes said so.
+    replaced : int
+        Characters U+FFFD that stand for bytes that are not UTF-8.
+    """
+
+    text: str
+    encoding: str
+    guessed: bool = False
+    replaced: int = 0
+
+
+def check_encoding(name: str | None) -> str | None:
+    """Return the name that Python has for an encoding of texts, or None; InputError if there is none."""
+    if name is None:
+        return None
+    try:
+        found = codecs.lookup(name)
+        "".encode(found.name)  # some codecs make other things than texts
+    except (LookupError, TypeError, ValueError):
+        raise InputError(
+            f"encoding must be the name of one, such as utf-8, cp1252 or shift_jis, got {show(name)}", got=name
+        ) from None
+    return found.name
+
+
+def mark_of(head: bytes) -> str | None:
+    """Return the encoding that a byte order mark says, if there is one."""
+    return next((encoding for mark, encoding in _MARKS if head.startswith(mark)), None)
+
+
+def is_wide(head: bytes, encoding: str | None) -> bool:
+    """Whether a text may have zero bytes, because its characters have two or four."""
+    return (encoding or mark_of(head) or "").startswith(("utf-16", "utf-32"))
+
+
+def decoded(data: bytes, encoding: str | None = None) -> Decoded | None:
+    """Return the text that some bytes are, without a byte order mark, or None if no encoding explains them.
+
+    Without a mark or a name, they are UTF-8 if they can be. Otherwise the encoding is what a page says of itself, or guessed. If
+    there is no good guess and only a few bytes are not UTF-8, these are replaced by U+FFFD.
+
+    Parameters
+    ----------
+    data : bytes
+    encoding : str, optional
+        It is this one.
+    """
+    known = encoding or mark_of(data) or UTF8
+    try:
+        return Decoded(data.decode(known).removeprefix("\ufeff"), known)
+    except UnicodeError as error:
+        if known != UTF8 or encoding is not None:
+            return None
+        first = error.start if isinstance(error, UnicodeDecodeError) else 0
+    guess = _declared(data) or _guessed(data[max(first - _SAMPLE_BYTES // 2, 0) :][:_SAMPLE_BYTES])
+    if guess is not None:
+        try:
+            return Decoded(data.decode(guess), guess, guessed=True)
+        except UnicodeError:  # the sample does not have all of its characters
+            pass
+    text = data.decode(UTF8, "replace")
+    replaced = text.count("\ufffd") - data.count("\ufffd".encode())
+    return None if replaced * _MOST_REPLACED > len(text) else Decoded(text, UTF8, replaced=replaced)
+
+
+def _declared(data: bytes) -> str | None:
+    """Return the encoding that a page of HTML or XML names at its beginning, if there is one."""
+    found = _DECLARATION.search(data[:_DECLARED_BYTES])
+    if found is None:
+        return None
+    try:
+        name = check_encoding(found[1].decode("ascii"))
+    except InputError:
+        return None
+    return _WESTERN if name in _MEANT_WESTERN else None if name == UTF8 else name
+
+
+def _guessed(sample: bytes) -> str | None:
+    """Return the encoding that explains some bytes well, if one does."""
+    import charset_normalizer
+
+    if _is_mostly_utf8(sample):
+        return None
+    found = charset_normalizer.from_bytes(sample)
+    best = found.best()
+    if best is None:
+        return None
+    many = len(sample) - len(sample.translate(None, bytes(range(128, 256)))) >= _LEAST_BYTES
+    if not best.coherence and not (best.multi_byte_usage > _LEAST_SHARE and many):
+        return None
+    for match in found:  # of encodings that differ in a few letters, the most common one
+        alike = match.chaos <= best.chaos and 0 < best.coherence <= 2 * match.coherence
+        if alike and _WESTERN in (match.encoding, *match.could_be_from_charset):
+            return _WESTERN
+    return best.encoding
+
+
+def _is_mostly_utf8(sample: bytes) -> bool:
+    """Whether there are characters of several bytes of UTF-8, and many more of them than bytes that are not."""
+    text = sample.decode(UTF8, "replace")
+    wrong = text.count("\ufffd")
+    return len(text) - len(text.encode("ascii", "ignore")) > _MOST_REPLACED * wrong
+
+
+def transcoded(read: Callable[[int], bytes], encoding: str | None, name: str) -> Callable[[int], bytes]:
+    """Return a function that reads a stream as UTF-8.
+
+    Parameters
+    ----------
+    read : callable
+        Reads up to so many bytes of the stream.
+    encoding : str, optional
+        That of the stream; by default, what its byte order mark says. Without one, it is not changed.
+    name : str
+        What messages call the stream.
+
+    Returns
+    -------
+    callable
+        Raises InputError for bytes that are not of the encoding.
+    """
+    head = b""
+    while len(head) < _MARK_BYTES and (more := read(_MARK_BYTES - len(head))):
+        head += more
+    known = encoding or mark_of(head) or UTF8
+
+    def read_on(size: int) -> bytes:
+        nonlocal head
+        data, head = head[:size], head[size:]
+        return data + (read(size - len(data)) if size > len(data) else b"")
+
+    if known in (UTF8, "utf-8-sig"):
+        return read_on
+    decoder = codecs.getincrementaldecoder(known)("strict")
+    done = False
+
+    def read_text(size: int) -> bytes:
+        nonlocal done
+        text = ""
+        while not text and not done:
+            data = read_on(size)
+            done = not data
+            try:
+                text = decoder.decode(data, final=done)
+                out = text.encode(UTF8)
+            except UnicodeError as error:
+                raise at(name, None, f"not valid {known}: {error}; name another --encoding (encoding=)") from None
+        return out if text else b""
+
+    return read_text

@@ -1,0 +1,127 @@
+"""Pages of HTML: titles and main texts, in files, folders and columns."""
+
+import json
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from commandline import failure, fine, run
+
+import fpstore
+from fpstore import SimHash
+from fpstore.errors import InputError, MissingExtraError
+from fpstore.hashing import DocumentReader, TextReader, iter_documents
+from fpstore.hashing.html import main_texts
+
+SENTENCES = "".join(f"The {number} foxes jump over the lazy dogs of the village near the river. " for number in range(30))
+MENUS = [
+    f"<nav><ul>{''.join(f'<li><a href=/{n}{i}>{n} item {i}</a></li>' for i in range(30))}</ul></nav>" for n in ("red", "blue")
+]
+
+
+def page(menu, title="Foxes and dogs", text=SENTENCES, more=""):
+    return (
+        f"<!DOCTYPE html><html><head>{more}<title>{title}</title><script>var x = 1;</script></head><body>{menu}"
+        f"<article><h1>News of today</h1><p>{text}</p></article><footer>Imprint and contact</footer></body></html>"
+    )
+
+
+EMPTY = "<html><head><title>Nothing</title></head><body></body></html>"
+
+
+def test_the_title_and_the_main_text_count():
+    first, second, other, empty, none = main_texts([page(MENUS[0]), page(MENUS[1]), page("", "Cats"), EMPTY, ""])
+    assert first == second
+    assert first.startswith("Foxes and dogs\n")
+    assert SENTENCES.strip() in first
+    for left_out in ("item", "var x", "Imprint", "<"):
+        assert left_out not in first
+    assert other == first.replace("Foxes and dogs", "Cats", 1)
+    assert (empty, none) == ("", "")
+
+
+def test_broken_pages_are_read_or_have_no_text():
+    deep = "<div>" * 3000 + "deep" + "</div>" * 3000
+    assert (
+        len(main_texts(["<p", "<html><body><p>" + SENTENCES, deep, "\x00\x01", "<?xml version='1.0' encoding='x'?><a/>", "]]>"]))
+        == 6
+    )
+    assert SENTENCES.strip() in main_texts(["<html><body><p>" + SENTENCES])[0]
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("site").mkdir()
+    Path("site/a.html").write_text(page(MENUS[0]))
+    Path("site/b.htm").write_text(page(MENUS[1]))
+    Path("site/empty.html").write_text(EMPTY)
+    rows = [{"url": "a", "page": page(MENUS[0])}, {"url": "e", "page": EMPTY}, {"url": "b", "page": page(MENUS[1])}]
+    Path("p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path
+
+
+def test_every_verb_takes_pages(site):
+    done = run("build", "s.fps", "site", "--text", "--html")
+    assert (done.exit_code, done.stderr) == (0, "fpstore: 1 file left out, no main text: site/empty.html\n")
+    with fpstore.open("s.fps") as store:
+        assert list(store) == [SimHash().fingerprint(main_texts([page("")])[0])]
+    done = run("insert", "s.fps", "p.jsonl", "--text-field", "page", "--id-field", "url", "--html", "-q")
+    assert done.exit_code == 0
+    done = run("probe", "s.fps", "--input", "p.jsonl", "--text-field", "page", "--id-field", "url", "--html", "-r", 0, "--json")
+    assert done.stderr == "fpstore: 1 row left out, no main text: row 1\n"
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(one["row"], one["query_id"], one["matches"][0]["ids"]) for one in found] == [
+        (0, "a", ["site/a.html", "site/b.htm", "a", "b"]),
+        (2, "b", ["site/a.html", "site/b.htm", "a", "b"]),
+    ]
+    assert len(fine("probe", "s.fps", "--text", "site/a.html", "--html", "-r", 0).splitlines()) == 4
+    lines = fine("hash", "text", "p.jsonl", "--text-field", "page", "--html", "-q").splitlines()
+    assert [line.split("\t")[1] for line in lines] == ["0", "2"]
+    assert fine("hash", "text", "-", "--html", stdin=page("")).split("\t")[0] == lines[0].split("\t")[0]
+    assert "no words" in failure("hash", "text", "-", "--html", stdin=EMPTY)
+
+
+def test_dedup_compares_main_texts(site):
+    summary = json.loads(fine("dedup", "p.jsonl", "clean.jsonl", "--text-field", "page", "--html", "--json", "--unknown", "drop"))
+    assert (summary["kept"], summary["not_compared"], summary["removed"]) == (1, 1, 2)
+    assert json.loads(fine("dedup", "site", "clean", "--text", "--html", "--json"))["kept"] == 2
+    assert fpstore.dedup("p.jsonl", text="page", html=True, radius=0).kept.tolist() == [0, 1]
+    assert fpstore.dedup("p.jsonl", text="page", radius=0).kept.tolist() == [0, 1, 2]
+    assert "--html is for texts" in failure("dedup", "p.jsonl", "c.jsonl", "--fingerprint-field", "h", "--html", code=2)
+
+
+def test_readers_count_pages_without_a_main_text(site):
+    told = []
+    reader = DocumentReader("site", SimHash(), html=True, threads=2, on_notice=lambda path, why: told.append((path.name, why)))
+    assert [chunk.ids for chunk in reader] == [["site/a.html", "site/b.htm"]]
+    assert (told, reader.empty) == ([("empty.html", "html")], 1)
+    table = pa.table({"page": [EMPTY, None]})
+    with pytest.raises(InputError, match="no text to make a fingerprint of, 2 rows"):
+        list(TextReader(table, SimHash(), text="page", html=True))
+    for wrong in (1, "yes"):
+        with pytest.raises(InputError, match="html"):
+            TextReader(table, SimHash(), text="page", html=wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "codec", "words"),
+    [("iso-8859-1", "cp1252", "Größe"), ("windows-1251", "cp1251", "привет мир"), ("Shift_JIS", "shift_jis", "日本語")],
+)
+def test_pages_say_their_encoding(site, name, codec, words):
+    Path("x.html").write_bytes(page("", more=f'<meta charset="{name}">', text=SENTENCES + words).encode(codec))
+    (document,) = iter_documents("x.html")
+    assert words in document.text
+    assert (document.encoding, document.guessed) == (codec, True)
+
+
+def test_without_trafilatura_the_message_says_what_to_install(site, monkeypatch):
+    monkeypatch.setitem(sys.modules, "trafilatura", None)
+    for make in (
+        lambda: DocumentReader("site", SimHash(), html=True),
+        lambda: TextReader("p.jsonl", SimHash(), text="page", html=True),
+        lambda: fpstore.dedup("p.jsonl", text="page", html=True),
+    ):
+        with pytest.raises(MissingExtraError, match=r"pip install 'fpstore\[html\]'"):
+            make()

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import scipy.stats
-from fpstore.jobs.corpora import open_corpus
 
 import fpstore
 from fpstore.calibration import calibrate
@@ -23,6 +22,7 @@ from fpstore.calibration.settings import SETTINGS, Setting, parse_setting
 from fpstore.errors import InputError
 from fpstore.hashing import Fingerprinter, SimHash
 from fpstore.hashing.base import Hashed
+from fpstore.hashing.corpora import open_corpus
 from fpstore.resources import Resources
 from fpstore.width import WIDTHS, Width
 

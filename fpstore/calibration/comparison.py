@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from fpstore.cached import cached_property
-from fpstore.hashing import SimHash
+from fpstore.hashing import LongestSentences, SimHash
 
 
 class Feature(NamedTuple):
@@ -34,7 +34,7 @@ class Comparison:
 
     Parameters
     ----------
-    fingerprinter : SimHash
+    fingerprinter : SimHash or LongestSentences
     text_a, text_b : str
 
     Raises
@@ -53,7 +53,7 @@ class Comparison:
     [('brown', 1, 0), ('red', 0, 1)]
     """
 
-    def __init__(self, fingerprinter: SimHash, text_a: str, text_b: str) -> None:
+    def __init__(self, fingerprinter: SimHash | LongestSentences, text_a: str, text_b: str) -> None:
         self.width = fingerprinter.width
         self.fingerprint_a, self.fingerprint_b = fingerprinter.fingerprint(text_a), fingerprinter.fingerprint(text_b)
         self.features_a: Mapping[str, float] = fingerprinter.features(text_a)

@@ -21,8 +21,8 @@ from fpstore.calibration.samples import labelled_ids, labelled_texts, sample_of
 from fpstore.calibration.settings import SETTINGS, Setting, parse_setting
 from fpstore.errors import InputError, show
 from fpstore.hashing import Fingerprinter
+from fpstore.hashing.corpora import open_corpus
 from fpstore.io.corpus import Chosen, Corpus
-from fpstore.jobs.corpora import open_corpus
 from fpstore.jobs.dedup import chosen_columns
 from fpstore.resources import Resources, parse_threads
 

@@ -196,8 +196,8 @@ def _calibration(
     from fpstore.calibration.job import calibrated, from_corpus, from_pairs
     from fpstore.calibration.perturbations import CHANGES, parse_change
     from fpstore.calibration.settings import SETTINGS, parse_setting
+    from fpstore.hashing.corpora import open_corpus
     from fpstore.io.corpus import Chosen as Columns
-    from fpstore.jobs.corpora import open_corpus
     from fpstore.jobs.dedup import chosen_columns
     from fpstore.resources import Resources, parse_threads
 

@@ -83,6 +83,10 @@ class LongestSentences(Fingerprinter[str]):
         forms = {_FORM.of(sentence) for sentence in _ENDS.split(text)} - {""}
         return sorted(forms, key=lambda form: (-len(form), form))[: self.n]
 
+    def features(self, text: str) -> dict[str, int]:
+        """Return these sentences, each with the weight 1."""
+        return dict.fromkeys(self.sentences(text), 1)
+
     def lack(self, item: str) -> str:
         """Say that a text has no words."""
         return f"the text {show(item)} has no words, and so no fingerprint: leave it out (is_empty() finds such texts)"

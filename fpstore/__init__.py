@@ -23,7 +23,7 @@ from fpstore.errors import (
     StoreLockedError,
     StoreNotFoundError,
 )
-from fpstore.hashing import BitSample, HyperplaneHash, LongestSentences, SimHash, Unary
+from fpstore.hashing import BitSample, HyperplaneHash, ImageHash, LongestSentences, SimHash, Unary
 from fpstore.jobs.clusters import Clusters, Deduplication
 from fpstore.jobs.pairs import Pair, Pairs
 from fpstore.query.ids import Ids
@@ -43,6 +43,7 @@ __all__ = [
     "FpstoreError",
     "HyperplaneHash",
     "Ids",
+    "ImageHash",
     "InputError",
     "LongestSentences",
     "Match",

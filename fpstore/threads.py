@@ -19,8 +19,8 @@ from typing import Any, Generic, Self, TypeVar
 
 from fpstore.errors import StorageError
 
-S = TypeVar("S")
 T = TypeVar("T")
+Item = TypeVar("Item")
 WAIT_SECONDS = 0.05  # between two checks for signals
 
 
@@ -205,8 +205,8 @@ class Pool:
         self.shutdown()
 
 
-def in_order(work: Callable[[S], T], items: Iterable[S], threads: int, waiting: int = 1) -> Iterator[T]:
-    """Yield the results of some work on each item, in order, done by threads while items are taken.
+def in_order(work: Callable[[Item], T], items: Iterable[Item], threads: int, waiting: int = 1) -> Iterator[tuple[Item, T]]:
+    """Yield each item with what some work makes of it, in order; threads do it while items are taken.
 
     Parameters
     ----------
@@ -218,17 +218,20 @@ def in_order(work: Callable[[S], T], items: Iterable[S], threads: int, waiting: 
         For each thread, how many items are taken before the first result must be there.
     """
     if threads == 1:
-        yield from map(work, items)
+        for item in items:
+            yield item, work(item)
         return
-    jobs: deque[Job[T]] = deque()
+    jobs: deque[tuple[Item, Job[T]]] = deque()
     with Pool(threads) as pool:
         try:
             for item in items:
-                jobs.append(pool.submit(work, item))
+                jobs.append((item, pool.submit(work, item)))
                 if len(jobs) > waiting * threads:
-                    yield jobs.popleft().result()
+                    first, job = jobs.popleft()
+                    yield first, job.result()
             while jobs:
-                yield jobs.popleft().result()
+                first, job = jobs.popleft()
+                yield first, job.result()
         except BaseException:
             pool.cancel()
             raise

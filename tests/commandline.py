@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
+from PIL import Image
 
 from fpstore.cli import main
 
@@ -85,6 +86,12 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     page = f"<html><head><title>A page</title></head><body><nav>Home</nav><article><p>{TEXT}</p></article></body></html>"
     (folder / "site" / "page.html").write_text(page)
     (folder / "draft.txt").write_text(TEXT.replace("everybody", "everybody", 1) + "and another ending")
+    (folder / "photos").mkdir()
+    drawn = Image.radial_gradient("L").crop((20, 0, 220, 120))
+    for name, angle in (("one", 0), ("two", 1), ("three", 90)):
+        drawn.rotate(angle).save(folder / "photos" / f"{name}.png")
+    drawn.resize((150, 90)).save(folder / "new.png")
+    (folder / "photos" / "readme.txt").write_text("no picture")
     texts = [TEXT, TEXT + "and an ending", "something else altogether", TEXT]
     (folder / "pages.jsonl").write_text("".join(json.dumps({"text": t, "score": i}) + "\n" for i, t in enumerate(texts)))
     pq.write_table(pa.table({"id": IDS[:4], "text": texts}), folder / "corpus.parquet")
@@ -107,6 +114,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert run("build", folder / f"{name}.fps", folder / f"{part}.npy", "-q").exit_code == 0
     with chdir(folder):
         assert run("build", "notes.fps", "notes", "--text", "-q").exit_code == 0
+        assert run("build", "photos.fps", "photos", "--image", "-q").exit_code == 0
     return folder
 
 

@@ -60,8 +60,9 @@ OWNERS = {
     "pyarrow": ("io/arrow.py", "io/tables.py", "io/vectors.py"),
     "pandas": ("io/tables.py",),
     "polars": ("io/tables.py",),
-    "PIL": ("hashing/",),
-    "imagehash": ("hashing/",),
+    "PIL": ("hashing/image.py", "hashing/image_open.py"),
+    "imagehash": ("hashing/image.py",),
+    "pdqhash": ("hashing/image.py",),
     "jieba": ("hashing/tokenizers.py",),
     "regex": ("hashing/tokenizers.py",),
     "trafilatura": ("hashing/html.py",),
@@ -70,7 +71,7 @@ OWNERS = {
     "xxhash": ("disk/folders.py", "disk/seal.py", "format/"),
 }
 DEPENDENCIES = {"bitarray", "charset_normalizer", "click", "lmdb", "numpy", "rich", "xxhash", "zstandard"}
-EXTRAS = {"pyarrow", "pandas", "polars", "PIL", "imagehash", "jieba", "regex", "trafilatura"}
+EXTRAS = {"pyarrow", "pandas", "polars", "PIL", "imagehash", "pdqhash", "jieba", "regex", "trafilatura"}
 
 
 def relative(path):
@@ -184,6 +185,7 @@ HEAVY = {
         "pandas",
         "PIL",
         "imagehash",
+        "pdqhash",
         "jieba",
         "trafilatura",
         "charset_normalizer",
@@ -195,7 +197,7 @@ HEAVY = {
     *("concurrent.futures", "logging", "shutil", "lzma", "bz2", "csv", "secrets", "random", "hashlib", "importlib.metadata"),
     *("fpstore.care.backup", "fpstore.building.builder", "fpstore.building.generation_writer", "fpstore.building.streaming"),
     *("fpstore.change.merge", "fpstore.change.join", "fpstore.change.split"),
-    *("fpstore.io.reader", "fpstore.io.writers", "fpstore.hashing.documents", "fpstore.cli"),
+    *("fpstore.io.reader", "fpstore.io.writers", "fpstore.hashing.documents", "fpstore.hashing.image_reader", "fpstore.cli"),
 }
 
 

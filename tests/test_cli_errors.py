@@ -80,7 +80,7 @@ def test_bad_build_input_is_one_line_and_leaves_nothing(arguments: Sequence[obje
         (["build", "notes", "crawl.tsv"], "notes exists and is not an fpstore store: choose another path\\n"),
         (["backup", "crawl.fps", "notes"], "notes exists and is not an fpstore store: choose another path\\n"),
         (["build", "x.fps", "crawl.fps"], "crawl.fps: is a store: fpstore merge adds"),
-        (["build", "x.fps", "crawl.fps", "--text"], "crawl.fps: is a store, not a folder of texts"),
+        (["build", "x.fps", "crawl.fps", "--text"], "crawl.fps: is a store, not a folder of files to make fingerprints of"),
         (["build", "x.fps", "notes", "--text", "--suffix", ".none"], "notes \\(only .none\\): no text"),
         (["build", "no/such/folder.fps", "crawl.tsv"], "no/such: no such folder"),
         (["build", "/sys/new.fps", "crawl.tsv"], "/sys/new.fps: cannot write"),

@@ -143,6 +143,7 @@ def test_many_signatures_are_compared():
         *("hashing.vectors", "hashing.bit_sample", "hashing.unary", "hashing.vector_files"),
         *("calibration.job", "calibration.comparison"),
         "hashing.text_reader",
+        *("hashing.image", "hashing.image_reader"),
     ],
 )
 def test_docstring_examples(name, tmp_path, monkeypatch):

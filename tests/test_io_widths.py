@@ -2,9 +2,11 @@
 
 import random
 
+import imagehash
 import numpy as np
 import pyarrow as pa
 import pytest
+from PIL import Image
 
 from fpstore.errors import InputError
 from fpstore.io import check_fingerprint, check_fingerprints, format_fingerprint, parse_fingerprint
@@ -58,12 +60,16 @@ def test_every_kind_of_array_and_list_becomes_the_same_rows(bits):
         "memoryviews": list(map(memoryview, pieces)),
         "void scalars": list(data.view(f"V{bits // 8}").reshape(-1)),
         "list of rows": list(data),
+        "hexadecimal digits": [f"{value:0{bits // 4}x}" for value in values],
+        "digits after 0x": [f"{value:#x}" for value in values],
+        "array of digits": np.array([f"{value:0{bits // 4}X}" for value in values]),
+        "array of objects that are digits": np.array([f"{value:0{bits // 4}X}" for value in values], object),
         "image hashes": [Bits(value, bits) for value in values],
         "bool arrays": [Bits(value, bits).hash for value in values],
         "a mixture": [
             make(value)
             for value, make in zip(
-                values, [int, lambda v: v.to_bytes(bits // 8, "big"), lambda v: Bits(v, bits)] * 99, strict=False
+                values, [int, lambda v: v.to_bytes(bits // 8, "big"), lambda v: Bits(v, bits), hex] * 99, strict=False
             )
         ],
         "Arrow": pa.array(pieces, pa.binary(bits // 8)),
@@ -111,6 +117,7 @@ def test_one_fingerprint_of_any_kind_is_a_number(bits):
         data = value.to_bytes(bits // 8, "big")
         row = np.frombuffer(data, np.uint8)
         kinds = [value, data, bytearray(data), memoryview(data), row, Bits(value, bits), Bits(value, bits).hash]
+        kinds += [hex(value), f"{value:0{bits // 4}X}", np.str_(f"{value:0{bits // 4}x}")]
         if bits <= 64:
             kinds.append(np.dtype(f"u{bits // 8}").type(value))
         else:
@@ -121,10 +128,8 @@ def test_one_fingerprint_of_any_kind_is_a_number(bits):
 
 @pytest.mark.parametrize("size", [8, 16])
 def test_image_hashes_read_as_they_print(size):
-    imagehash = pytest.importorskip("imagehash")
-    image = pytest.importorskip("PIL.Image")
     rng, width = np.random.default_rng(size), Width(size * size)
-    pictures = [image.fromarray(rng.integers(0, 256, (64, 80), np.uint8)) for _ in range(4)]
+    pictures = [Image.fromarray(rng.integers(0, 256, (64, 80), np.uint8)) for _ in range(4)]
     makers = (imagehash.phash, imagehash.dhash, imagehash.average_hash, imagehash.whash)
     hashes = [
         make(picture, hash_size=size) for picture in pictures for make in makers if make is not imagehash.whash or size == 8
@@ -132,6 +137,8 @@ def test_image_hashes_read_as_they_print(size):
     expected = [int(str(value), 16) for value in hashes]
     assert [check_fingerprint(value, width) for value in hashes] == expected
     assert width.numbers(check_fingerprints(hashes, width)) == expected
+    assert width.numbers(check_fingerprints(list(map(str, hashes)), width)) == expected
+    assert width.numbers(check_fingerprints(np.array([value.hash.ravel() for value in hashes]), width)) == expected
     assert [format_fingerprint(value, width.bits) for value in hashes] == list(map(str, hashes))
     assert [parse_fingerprint(str(value), width=width.bits) for value in hashes] == expected
     wanted = 128 if size == 8 else 64
@@ -153,6 +160,14 @@ def test_an_image_hash_of_no_width_is_refused_with_the_widths():
 
 
 # What is refused, in whole lines
+
+KINDS = "a fingerprint is an int from 0 to 2^{} - 1, {} hexadecimal digits, {} bytes, or an image hash of {} bits, got {}"
+
+
+def few(text, bits):
+    wanted = bits // 4
+    reason = f"it has {len(text)} of {wanted} hexadecimal digits: write all {wanted}, or 0x before fewer"
+    return f"{text!r} is not a fingerprint: {reason}"
 
 
 def advice(bits):
@@ -246,17 +261,14 @@ LISTS = [
     ),
     (
         128,
-        ["00"],
-        (
-            "fingerprints must be integers 0 to 2^128-1, or 16 bytes each, or image hashes, got str '00' at position 0, shape "
-            "(1,): int(text, 16) reads hexadecimal digits"
-        ),
+        ["ab"],
+        "the fingerprint at position 0: " + few("ab", 128),
     ),
     (
         256,
         [None],
         (
-            "fingerprints must be integers 0 to 2^256-1, or 32 bytes each, or image hashes, "
+            "fingerprints must be integers 0 to 2^256-1, or 64 hexadecimal digits or 32 bytes each, or image hashes, "
             "got NoneType None at position 0, shape (1,)"
         ),
     ),
@@ -279,17 +291,10 @@ def test_other_widths_are_named_with_the_one_that_is_wanted(bits, values, messag
         (64, bytes(32), other("a fingerprint of 256 bits (bytes, length 32)", 256, 64)),
         (256, bytes(5), "a fingerprint of 256 bits has 32 bytes, got 5 (bytes, length 5)"),
         (128, np.zeros(32, np.uint8), other("a fingerprint of 256 bits (dtype uint8, shape (32,))", 256, 128)),
-        (256, -1, "a fingerprint is an int from 0 to 2^256 - 1, 32 bytes, or an image hash of 256 bits, got int -1"),
-        (64, True, "a fingerprint is an int from 0 to 2^64 - 1, 8 bytes, or an image hash of 64 bits, got bool True"),
-        (
-            64,
-            "ff",
-            (
-                "a fingerprint is an int from 0 to 2^64 - 1, 8 bytes, or an image hash of 64 bits, got str 'ff': "
-                "int(text, 16) reads hexadecimal digits"
-            ),
-        ),
-        (64, 1.0, "a fingerprint is an int from 0 to 2^64 - 1, 8 bytes, or an image hash of 64 bits, got float 1.0"),
+        (256, -1, KINDS.format(256, 64, 32, 256, "int -1")),
+        (64, True, KINDS.format(64, 16, 8, 64, "bool True")),
+        (64, 1.0, KINDS.format(64, 16, 8, 64, "float 1.0")),
+        (64, "ff", few("ff", 64)),
     ],
 )
 def test_one_fingerprint_of_another_width_is_named(bits, value, message):

@@ -12,7 +12,7 @@ import numpy as np
 from fpstore.aliases import Words
 from fpstore.errors import InputError, show
 from fpstore.io import check_fingerprints, check_ids
-from fpstore.io.check import is_row
+from fpstore.io.check import is_image_hash, is_row
 from fpstore.io.source import Batch
 from fpstore.string_column import StringColumn
 from fpstore.width import Width
@@ -118,8 +118,8 @@ def _is_list_of_arrays(source: object, width: Width | None = None) -> bool:
 
 
 def _is_one_row(part: Any, width: Width) -> bool:
-    """Whether an item is an array that is one fingerprint."""
-    return isinstance(part, np.ndarray) and is_row(part, width)
+    """Whether an item is an array, or an image hash, that is one fingerprint."""
+    return is_row(part, width) if isinstance(part, np.ndarray) else is_image_hash(part)
 
 
 def _is_array(part: object) -> bool:

@@ -12,8 +12,10 @@ import click
 from fpstore.arguments import check_path
 from fpstore.building.target import lies_inside
 from fpstore.cli import documents, types
+from fpstore.cli import images as pictures
 from fpstore.cli import vectors as vector_files
 from fpstore.cli.documents import Shingles, shingle_options
+from fpstore.cli.images import Images, image_options
 from fpstore.cli.options import (
     Rows,
     Talk,
@@ -82,9 +84,16 @@ from fpstore.io import open_reader
     is_flag=True,
     help="Inputs are text files or folders of them; make their fingerprints with SimHash.",
 )
+@click.option(
+    "--image",
+    is_flag=True,
+    help="Inputs are pictures or folders of them; make their fingerprints with an image hash, whose width and usual radius "
+    "are the defaults.",
+)
 @text_options
 @shingle_options
 @vector_options
+@image_options
 @click.option("--force", is_flag=True, help="Replace an existing store once the new one is complete.")
 @talk_options
 @json_option
@@ -94,22 +103,24 @@ def build(
     width: int,
     rows: Rows,
     text: bool,
+    image: bool,
     texts: Texts,
     shingles: Shingles,
     vectors: Vectors,
+    images: Images,
     talk: Talk,
     force: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Build the store STORE, which is a folder, from fingerprints and ids, from texts, or from vectors.
+    """Build the store STORE, which is a folder, from fingerprints and ids, from texts, pictures or vectors.
 
     An INPUT is a file with the extension .npy, .u32 or .u64 (raw, little-endian), .tsv, .csv, .txt (a fingerprint of
     width / 4 hexadecimal digits, 16 by default, or 0x and fewer, then an optional id), .jsonl or .parquet; - is
     standard input. Without ids, the row number is the id. With --text, an INPUT is a text file or a folder, and the
-    path is the id. With --text-field, the fingerprints of the texts in a column are made, and rows without words are left
-    out. With --vector, an INPUT is an array of shape (n, dimension) in .npy, or a .parquet file with a column of lists of
-    numbers.
+    path is the id; with --image, a picture or a folder of them. With --text-field, the fingerprints of the texts in a
+    column are made, and rows without words are left out. With --vector, an INPUT is an array of shape (n, dimension) in
+    .npy, or a .parquet file with a column of lists of numbers.
 
     Above 64 bits, .npy has uint8 rows, as FAISS takes them, and Parquet has fixed_size_binary; both have the most
     significant byte first.
@@ -135,9 +146,14 @@ def build(
     $ fpstore build drafts.fps draft.txt --text --encoding utf-8
     $ fpstore build site.fps site --text --html
     $ fpstore build pages.fps corpus.parquet --text-field text --id-field id
+    $ fpstore build photos.fps photos --image
+    $ fpstore build photos.fps photos --image --image-hash pdq --min-quality 20 --frame all --force
     """
     import fpstore
 
+    if image:
+        pictures.check_usage(inputs, text)
+    width = pictures.settle(images if image else None, width, options)
     types.usage_error_for_design(options["design"], options["radius"], width)
     if options["block_bytes"] is None:
         del options["block_bytes"]
@@ -148,8 +164,11 @@ def build(
     source: Any
     if not vectors.vector:
         refuse(VECTOR_PARAMETERS, "needs --vector")
-        check_text_usage(inputs, text, texts)
-    if vectors.vector:
+        if not image:
+            check_text_usage(inputs, text, texts)
+    if image:
+        source = pictures.reader(inputs, options["fingerprinter"], texts.suffix, notices, options["threads"])
+    elif vectors.vector:
         source = _vector_reader(inputs, text or texts.text_field is not None, width, vectors, rows, zeros)
         options["fingerprinter"] = source.fingerprinter
     elif text:

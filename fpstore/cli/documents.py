@@ -163,7 +163,8 @@ def refuse_folders(paths: Sequence[str]) -> None:
                 f"{path}: is a store: fpstore merge adds stores to one another, fpstore export writes the rows of one", path=path
             )
         if Path(path).is_dir():
-            raise InputError(f"{path}: is a folder; --text makes fingerprints of the text files in it", path=path)
+            advice = "--text makes fingerprints of the text files in it, --image of the pictures"
+            raise InputError(f"{path}: is a folder; {advice}", path=path)
 
 
 def chunks(

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from fpstore.cli import documents, vectors
+from fpstore.cli import images as pictures
 from fpstore.cli.documents import Shingles, shingle_options
 from fpstore.cli.options import (
     Rows,
@@ -147,6 +148,47 @@ def vector(
         open_writer(output, format="jsonl" if as_json else None, columns=columns, width=hyperplanes.width) as writer,
     ):
         for chunk in chunks:
+            writer.write(chunk)
+            done += len(chunk.fingerprints)
+            bars("hashing", done)
+    notices.report(talk)
+
+
+@hash_.command(cls=Verb)
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@pictures.reading_options
+@output_option("Where to write: .tsv, .csv, .jsonl or .parquet")
+@json_option
+@talk_options
+def image(
+    paths: Sequence[str],
+    reading: pictures.Reading,
+    output: str,
+    as_json: bool,
+    talk: Talk,
+) -> None:
+    """Make fingerprints of pictures with ImageHash or PDQ.
+
+    A PATH is a picture of any format that Pillow reads, a folder of them, or - for standard input. Writes a line
+    `fingerprint path` per picture, separated by a tab, which fpstore build can read. With --json, writes objects with
+    the fields fingerprint and id (the path). The width is 256 with pdq, and otherwise 64 by default.
+
+    Pictures are turned upright as their Exif data say. Files in folders that are no pictures, or are broken, and
+    pictures without a fingerprint (blank ones) are left out, and named at the end.
+
+    $ fpstore hash image new.png photos
+    $ fpstore hash image photos --image-hash difference --width 256 --suffix .png --output photos.tsv --no-progress
+    $ fpstore hash image photos --image-hash pdq --min-quality 20 --frame all --threads 2 --json --quiet
+    """
+    fingerprinter = reading.images.fingerprinter(reading.width)
+    notices = documents.Notices()
+    form = "jsonl" if as_json else None
+    done = 0
+    with (
+        Bars(talk.bars) as bars,
+        open_writer(output, format=form, columns=["fingerprint", "id"], width=fingerprinter.width) as writer,
+    ):
+        for chunk in pictures.chunks(paths, fingerprinter, reading.suffix, notices, reading.threads):
             writer.write(chunk)
             done += len(chunk.fingerprints)
             bars("hashing", done)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from fpstore.cli import documents, queries, types
+from fpstore.cli import documents, images, queries, types
 from fpstore.cli.options import (
     Rows,
     Talk,
@@ -67,6 +67,7 @@ UNMATCHED_PARAMETERS = {"radius", "output", "threads"}
 @output_option("With --unmatched, where to write the matches: .tsv, .csv, .jsonl or .parquet")
 @row_options
 @click.option("--text", is_flag=True, help="Inputs are text files or folders; make fingerprints in the same way as the store's.")
+@click.option("--image", is_flag=True, help="Inputs are pictures or folders of them; make fingerprints in the same way.")
 @text_options
 @click.option(
     "--sync",
@@ -93,6 +94,7 @@ def insert(
     output: str,
     rows: Rows,
     text: bool,
+    image: bool,
     texts: Texts,
     sync: str,
     merge_at: float | None,
@@ -100,7 +102,7 @@ def insert(
     talk: Talk,
     as_json: bool,
 ) -> None:
-    """Add fingerprints and ids, or texts, to a store; inputs are as for fpstore build.
+    """Add fingerprints and ids, texts, or pictures, to a store; inputs are as for fpstore build.
 
     When this returns, the rows are durable, and every process that has the store open finds them. With --unmatched,
     a row is inserted only if the store has nothing within the radius; for the other rows, lines `query fingerprint
@@ -124,17 +126,20 @@ def insert(
     $ fpstore insert notes.fps draft.txt --text --encoding utf-8
     $ fpstore insert notes.fps site --text --html
     $ fpstore insert notes.fps corpus.parquet --text-field text --id-field id
+    $ fpstore insert photos.fps new.png photos --image
     """
     import fpstore
 
-    _check_usage(inputs, unmatched, upsert, text, texts)
+    _check_usage(inputs, unmatched, upsert, text, image, texts)
     notices = texts.notices()
     began = time.monotonic()
     with fpstore.open(store) as known:
         queries.scan_notice(known, radius, talk)
         width = known.width
         source: Any
-        if text:
+        if image:
+            source = images.reader(inputs, queries.fingerprinter_of(known, "pictures"), texts.suffix, notices, threads)
+        elif text:
             source = texts.file_reader(inputs, queries.fingerprinter_of(known), notices, threads)
         elif texts.text_field is not None:
             options = {"threads": threads, "chunk_rows": CHUNK_ROWS, "first_row": _first_row(known, rows)}
@@ -177,11 +182,14 @@ def _first_row(store: Store, rows: Rows) -> int:
     return totals.next_row
 
 
-def _check_usage(inputs: Sequence[str], unmatched: bool, upsert: bool, text: bool, texts: Texts) -> None:
+def _check_usage(inputs: Sequence[str], unmatched: bool, upsert: bool, text: bool, image: bool, texts: Texts) -> None:
     if unmatched and upsert:
         types.fail("--upsert does not go with --unmatched: give one of them")
     if not unmatched:
         refuse(UNMATCHED_PARAMETERS - ({"threads"} if texts.text_field is not None else set()), "needs --unmatched")
+    if image:
+        images.check_usage(inputs, text)
+        return
     check_text_usage(inputs, text, texts)
     if not text and texts.text_field is None:
         documents.refuse_folders(inputs)

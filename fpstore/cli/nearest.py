@@ -39,6 +39,7 @@ def nearest(request: asking.Request) -> int:
     $ fpstore nearest notes.fps --text site --html -k 2
     $ fpstore nearest notes.fps --input corpus.parquet --text-field text --id-field id -k 2
     $ fpstore nearest vectors.fps --vector embeddings.parquet --vector-field embedding -k 2
+    $ fpstore nearest photos.fps --image new.png -k 3
     """
     import fpstore
 

@@ -45,6 +45,7 @@ def probe(request: asking.Request) -> int:
     $ fpstore probe notes.fps --input corpus.parquet --text-field text --id-field id
     $ fpstore probe vectors.fps --vector embeddings.npy --with-queries
     $ fpstore probe vectors.fps --vector embeddings.parquet --vector-field embedding --id-field name --json
+    $ fpstore probe photos.fps --image new.png
     """
     import fpstore
 

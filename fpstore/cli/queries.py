@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.aliases import Bytes, Lims, Words
-from fpstore.cli import documents, types, vectors
+from fpstore.cli import documents, images, types, vectors
 from fpstore.cli.options import (
     ID_PARAMETERS,
     ROW_PARAMETERS,
@@ -56,6 +56,7 @@ MOST_ROWS = 1 << 20  # of matches held at once, as estimated from the queries be
 JSON_LINES = ".jsonl"
 MATCHED, UNMATCHED = 0, 1  # exit codes, as those of grep
 COLUMNS = ("query", "fingerprint", "distance", "id")
+_OPTIONS = {"texts": "--text", "pictures": "--image", "vectors": "--vector"}  # by what a fingerprinter takes
 MATCH_FIELDS = ("fingerprint", "distance", "ids")  # of JSON
 
 Write = Callable[..., int]  # of the queries, their matches and, if own rows are left out of these, their ids
@@ -69,10 +70,21 @@ class Queries:
     input: tuple[str, ...]
     with_queries: bool
     text: bool
+    image: bool
     texts: Texts
     vector: bool
     vector_field: str | None
     null: bool
+
+    @property
+    def of_files(self) -> bool:
+        """Whether each file is a query, whose path is its id."""
+        return self.text or self.image
+
+    @property
+    def have_ids(self) -> bool:
+        """Whether each query has an id for sure."""
+        return self.of_files or self.vector
 
 
 query_options = grouped(
@@ -89,6 +101,7 @@ query_options = grouped(
         help="FP... are text files, folders of them, or - for standard input; "
         "make fingerprints in the same way as the store's.",
     ),
+    click.option("--image", is_flag=True, help="The same with pictures."),
     text_options,
     click.option(
         "--vector", is_flag=True,
@@ -198,16 +211,19 @@ def run(store: Store, request: Request, answer: Callable[[Words], Matches], scan
         refuse({"output"}, "does not go with --quiet, which writes nothing")
     types.usage_error_for_radius(request.radius, store.width)
     notices, zeros = request.queries.texts.notices(), vectors.ZeroVectors()
-    chunks, total = _chunks(store, request.queries, request.rows, notices, zeros, request.threads)
+    chunks: Any
+    chunks, total = (
+        (_pictures(store, request, notices), None)
+        if request.queries.image
+        else _chunks(store, request.queries, request.rows, notices, zeros, request.threads)
+    )
     json_lines = is_json(request.output, request.as_json)
     so_far = _SoFar()
     with ExitStack() as stack:
         bars = stack.enter_context(Bars(request.talk.bars, chunks if hasattr(chunks, "bytes_total") else None))
         begun = iter(chunks)
         first = list(islice(begun, 1))  # it tells whether the queries have ids
-        with_ids = (
-            first[0].ids is not None if first else request.queries.text or request.queries.vector or "query_id" in request.names
-        )
+        with_ids = first[0].ids is not None if first else request.queries.have_ids or "query_id" in request.names
         writer = nullcontext(_count) if request.talk.quiet else _writer(request, json_lines, with_ids, store.width)
         write = stack.enter_context(writer)
         for part in _parts(chain(first, begun), SCANNED_AT_ONCE if scanning else CHUNK_QUERIES, so_far):
@@ -326,6 +342,18 @@ def _texts_of_rows(
     return (Asked(chunk.fingerprints, None if reader.row_numbers else chunk.ids, places) for chunk, places in reader.placed())
 
 
+def _pictures(store: Store, request: Request, notices: documents.Notices) -> Iterator[Chunk]:
+    """Return chunks of the fingerprints of pictures, with their paths as ids."""
+    queries = request.queries
+    refuse(
+        ROW_PARAMETERS | {"input", "text", "vector", "vector_field", "text_field", *READING_PARAMETERS},
+        "does not go with --image",
+    )
+    if not queries.words:
+        raise click.UsageError("--image needs a file", click.get_current_context())
+    return images.chunks(queries.words, fingerprinter_of(store, "pictures"), queries.texts.suffix, notices, request.threads)
+
+
 def _joined(given: Any, reader: Any) -> Iterator[Chunk]:
     """Yield the fingerprints of the command line, then those of files: without ids, which the first ones do not have."""
     yield Chunk(given, None)
@@ -346,26 +374,28 @@ def _parse_word(word: str, expected: Digits) -> int:
         hint = ""
         with suppress(OSError, ValueError):
             if word and Path(word).exists():
-                hint = "; --text is for text files, --input for files of fingerprints"
+                hint = "; --text is for text files, --image for pictures, --input for files of fingerprints"
         raise click.UsageError(f"{error}{hint}", click.get_current_context()) from None
 
 
 def fingerprinter_of(store: Store, items: str = "texts") -> Any:
-    """Return the fingerprinter of a store, which is one of texts or of vectors."""
+    """Return the fingerprinter of a store, which is one of texts, of pictures or of vectors."""
     from fpstore.hashing import from_description
 
     if store.fingerprinter is None:
         raise InputError(
-            f"{store.path}: this store does not know how its fingerprints were made, "
-            f"so it cannot be asked for {items}: probe it with fingerprints, or build it with --{items[:-1]}",
+            f"{store.path}: this store does not know how its fingerprints were made, so it cannot be asked for {items}: "
+            f"probe it with fingerprints, or build it with {_OPTIONS[items]}",
             path=store.path,
         )
-    found = from_description(store.fingerprinter)
-    if found.items != items:
+    made = from_description(store.fingerprinter)
+    if made.items != items:
         raise InputError(
-            f"{store.path}: this store was made of {found.items}, so it cannot be asked for {items}", path=store.path
+            f"{store.path}: the fingerprints of this store were made of {made.items} ({made.name}), so it cannot be asked for "
+            f"{items}: {_OPTIONS[made.items]} asks for {made.items}",
+            path=store.path,
         )
-    return found
+    return made
 
 
 def is_json(output: str, as_json: bool) -> bool:
@@ -378,7 +408,7 @@ def is_json(output: str, as_json: bool) -> bool:
 
 def _writer(request: Request, json_lines: bool, with_ids: bool, width: int) -> AbstractContextManager[Write]:
     queries, names = request.queries, request.names
-    query_columns = QueryColumns(bool(queries.input) or queries.with_queries, "document" if queries.text else "query_id")
+    query_columns = QueryColumns(bool(queries.input) or queries.with_queries, "document" if queries.of_files else "query_id")
     form = "jsonl" if json_lines else format_of(request.output, None)
     null = ends_with_null(queries.null, _have_lines(queries.input, request.rows), form)
     if json_lines:

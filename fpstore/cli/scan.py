@@ -34,6 +34,7 @@ def scan(request: asking.Request) -> int:
     $ fpstore scan notes.fps --text site --html -r 16
     $ fpstore scan notes.fps --input corpus.parquet --text-field text --id-field id -r 16
     $ fpstore scan vectors.fps --vector embeddings.parquet --vector-field embedding -r 8
+    $ fpstore scan photos.fps --image new.png --radius 12
     """
     import fpstore
 

@@ -1,9 +1,11 @@
-"""From documents and vectors to fingerprints: fingerprinters, their descriptions, and readers of texts and of vectors."""
+"""From texts, pictures and vectors to fingerprints: fingerprinters, their descriptions, and readers of files."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.bit_sample import BitSample
+from fpstore.hashing.image import ImageHash
 from fpstore.hashing.registry import from_description
 from fpstore.hashing.sentences import LongestSentences
 from fpstore.hashing.text import SimHash
@@ -12,6 +14,7 @@ from fpstore.hashing.vectors import HyperplaneHash
 
 if TYPE_CHECKING:
     from fpstore.hashing.documents import Document, DocumentReader, iter_documents
+    from fpstore.hashing.image_reader import ImageReader
     from fpstore.hashing.text_reader import TextReader
     from fpstore.hashing.vector_files import VectorReader
 
@@ -21,6 +24,8 @@ __all__ = [
     "DocumentReader",
     "Fingerprinter",
     "HyperplaneHash",
+    "ImageHash",
+    "ImageReader",
     "LongestSentences",
     "SimHash",
     "TextReader",
@@ -30,15 +35,15 @@ __all__ = [
     "iter_documents",
 ]
 
+_MODULES = {
+    "ImageReader": "image_reader",
+    "TextReader": "text_reader",
+    "VectorReader": "vector_files",
+}  # the others are in documents
+
 
 def __getattr__(name: str) -> Any:
     """Load the readers of files on first use: `import fpstore` needs only the fingerprinters."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "VectorReader":
-        from fpstore.hashing.vector_files import VectorReader
-
-        return VectorReader
-    from fpstore.hashing import documents, text_reader
-
-    return getattr(text_reader if name == "TextReader" else documents, name)
+    return getattr(import_module(f"fpstore.hashing.{_MODULES.get(name, 'documents')}"), name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, overload
 
@@ -13,7 +12,7 @@ import numpy.typing as npt
 from fpstore.aliases import Words
 from fpstore.arguments import check_choice, check_whole
 from fpstore.errors import InputError
-from fpstore.threads import Job, Pool
+from fpstore.threads import in_order
 from fpstore.width import Width
 
 Item_contra = TypeVar("Item_contra", contravariant=True)
@@ -51,7 +50,7 @@ class Fingerprinter(ABC, Generic[Item_contra]):
     version : int
         The version of the algorithm, from 1.
     items : str
-        What it makes fingerprints of, in the plural, such as "texts" or "vectors".
+        What it makes fingerprints of, in the plural: "texts", "pictures" or "vectors".
     """
 
     name: ClassVar[str]
@@ -98,9 +97,9 @@ class Fingerprinter(ABC, Generic[Item_contra]):
         InputError
             The item has a wrong type, or no fingerprint; `is_empty` tells which have none.
         """
-        found = self._one(item)
+        batch, found = self._one(item)
         if not found.known[0]:
-            raise InputError(self.lack(item), got=item)
+            raise InputError(self.lack(batch[0]), got=item)
         return Width(self.width).numbers(found.rows)[0]
 
     @overload
@@ -144,7 +143,7 @@ class Fingerprinter(ABC, Generic[Item_contra]):
         width = Width(self.width)
         parts: list[Hashed] = [Hashed(width.empty(0), np.empty(0, bool))]
         done = 0
-        for batch, part in self._in_order(self.batches(items), threads):
+        for batch, part in in_order(self.hashed, self.batches(items), threads):
             if empty == "refuse" and not part.known.all():
                 place = int(np.argmin(part.known))
                 raise InputError(f"item {done + place}: {self.lack(batch[place])}", got=done + place)
@@ -155,7 +154,7 @@ class Fingerprinter(ABC, Generic[Item_contra]):
 
     def is_empty(self, item: Item_contra, /) -> bool:
         """Return whether an item has no fingerprint; InputError for a wrong type."""
-        return not self._one(item).known[0]
+        return not self._one(item)[1].known[0]
 
     def describe(self) -> dict[str, Any]:
         """Return a description as JSON values, from which `from_description` rebuilds the fingerprinter.
@@ -167,26 +166,6 @@ class Fingerprinter(ABC, Generic[Item_contra]):
         """
         return {"name": self.name, "version": self.version, "parameters": self.parameters}
 
-    def _one(self, item: Item_contra) -> Hashed:
+    def _one(self, item: Item_contra) -> tuple[Sequence[Any], Hashed]:
         (batch,) = self.batches([item])
-        return self.hashed(batch)
-
-    def _in_order(self, batches: Iterator[Sequence[Any]], threads: int) -> Iterator[tuple[Sequence[Any], Hashed]]:
-        """Yield each batch with its fingerprints; as many as there are threads are under way."""
-        if threads == 1:
-            for batch in batches:
-                yield batch, self.hashed(batch)
-            return
-        waiting: deque[tuple[Sequence[Any], Job[Hashed]]] = deque()
-        with Pool(threads) as pool:
-            try:
-                for batch in batches:
-                    waiting.append((batch, pool.submit(self.hashed, batch)))
-                    if len(waiting) > threads:
-                        first, job = waiting.popleft()
-                        yield first, job.result()
-                for first, job in waiting:
-                    yield first, job.result()
-            except BaseException:
-                pool.cancel()
-                raise
+        return batch, self.hashed(batch)

@@ -32,6 +32,11 @@ SENTENCES = {
     "empty": "no words",
     "html": "no main text",
     "null": "no text",
+    "other": "no picture",
+    "broken": "broken pictures",
+    "blank": "blank pictures",
+    "quality": "too low a quality for PDQ",
+    "small": "too few pixels",
 }
 
 
@@ -77,9 +82,13 @@ def documents_of(walk: Walk, on_skip: Notice | None, on_note: Notice | None = No
         else:
             if on_note is not None and (found.guessed or found.replaced):
                 on_note(file.path, f"read as {found.encoding}" if found.guessed else "replaced")
-            # The str of a name that is not UTF-8 has lone surrogates; an id has none, so that it can be stored.
-            name = os.fsencode(file.path.as_posix()).decode("utf-8", "backslashreplace")
-            yield file, Document(name, file.path, *found)
+            yield file, Document(id_of(file.path), file.path, *found)
+
+
+def id_of(path: Path) -> str:
+    """Return the id of a file."""
+    # The str of a name that is not UTF-8 has lone surrogates; an id has none, so that it can be stored.
+    return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")
 
 
 def iter_documents(
@@ -223,8 +232,8 @@ class DocumentReader:
         on_notice: Notice | None = None,
     ) -> None:
         self._chunk_documents = check_whole(chunk_documents, 1, 1 << 30, "chunk_documents")
-        if not isinstance(fingerprinter, Fingerprinter):
-            raise InputError(f"fingerprinter must be one such as SimHash(), got {type(fingerprinter).__name__}")
+        if not isinstance(fingerprinter, Fingerprinter) or fingerprinter.items != "texts":
+            raise InputError(f"fingerprinter must be one of texts such as SimHash(), got {type(fingerprinter).__name__}")
         if on_notice is not None and not callable(on_notice):
             raise InputError(f"on_notice must be a function of (path, reason), got {show(on_notice)}")
         self._walk = Walk(paths, suffixes, recursive, follow_symlinks, max_bytes, encoding)
@@ -272,9 +281,9 @@ class DocumentReader:
                 held, chars = [], 0
         yield held
 
-    def _hashed(self, documents: list[Document]) -> tuple[list[Document], Hashed]:
+    def _hashed(self, documents: list[Document]) -> Hashed:
         texts = [document.text for document in documents]
-        return documents, self.fingerprinter.hashed(main_texts(texts) if self._html else texts)
+        return self.fingerprinter.hashed(main_texts(texts) if self._html else texts)
 
     def _skip(self, path: Path, reason: str) -> None:
         self.skipped += 1

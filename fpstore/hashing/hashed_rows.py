@@ -57,7 +57,8 @@ def hashed_rows(
             assert part.fingerprints is not None
             yield Read(part._replace(fingerprints=None), part.fingerprints)
         return
-    yield from in_order(partial(_fingerprinted, fingerprinter, chosen.html), parts, threads, WAITING_PARTS)
+    for _, read in in_order(partial(_fingerprinted, fingerprinter, chosen.html), parts, threads, WAITING_PARTS):
+        yield read
 
 
 def _fingerprinted(fingerprinter: Fingerprinter[str], html: bool, part: Part) -> Read:

@@ -6,12 +6,13 @@ from typing import Any
 from fpstore.errors import FormatVersionError, InputError, show
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.bit_sample import BitSample
+from fpstore.hashing.image import ImageHash
 from fpstore.hashing.sentences import LongestSentences
 from fpstore.hashing.text import SimHash
 from fpstore.hashing.unary import Unary
 from fpstore.hashing.vectors import HyperplaneHash
 
-_KINDS: tuple[type[Fingerprinter[Any]], ...] = (SimHash, LongestSentences, HyperplaneHash, BitSample, Unary)
+_KINDS: tuple[type[Fingerprinter[Any]], ...] = (SimHash, LongestSentences, ImageHash, HyperplaneHash, BitSample, Unary)
 _KNOWN: dict[str, type[Fingerprinter[Any]]] = {kind.name: kind for kind in _KINDS}
 
 

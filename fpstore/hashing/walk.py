@@ -92,6 +92,12 @@ class Walk:
         tried = "no encoding that is known explains its bytes" if known is None else f"its bytes are not {known}"
         return _skip(file, Skipped("encoding", f"{tried}: name its encoding (encoding=, --encoding)"))
 
+    def too_large(self, file: File) -> Skipped | None:
+        """Return why a file is skipped if it is larger than allowed; for a named file, raise InputError instead."""
+        if file.size <= self._max_bytes:
+            return None
+        return _skip(file, _large(file.size, self._max_bytes))
+
     def read(self, file: File) -> bytes | Skipped:
         """Return the content of a file, or why it is skipped; for a named file, raise InputError instead of skipping it."""
         data: bytes | Skipped
@@ -108,7 +114,7 @@ class Walk:
         """Return what a file holds, or why it is skipped; it is not read further than the limit."""
         size = os.fstat(stream.fileno()).st_size
         if size > self._max_bytes:
-            return Skipped("large", f"{size} bytes, more than max_bytes={self._max_bytes}")
+            return _large(size, self._max_bytes)
         try:
             read = reading(stream, printable(file.path), file.path, lambda _: None)
             parts = [read(_HEAD_BYTES)]
@@ -162,6 +168,10 @@ def _stat(path: Path, *, follow: bool = True) -> os.stat_result:
         raise _refused(path, error) from error
 
 
+def _large(size: int, most: int) -> Skipped:
+    return Skipped("large", f"{size} bytes, more than max_bytes={most}")
+
+
 def _skip(file: File, skipped: Skipped) -> Skipped:
     if file.named:
         raise InputError(f"{file.path}: {skipped.sentence}", path=file.path)
@@ -189,7 +199,7 @@ def _check_paths(paths: Paths) -> list[Path]:
         checked.append(Path(path))
         mode = _stat(checked[-1]).st_mode
         if _holds_a_store(checked[-1]):
-            raise InputError(f"{path}: is a store, not a folder of texts", path=path)
+            raise InputError(f"{path}: is a store, not a folder of files to make fingerprints of", path=path)
         if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
             raise InputError(f"{path}: neither a file nor a folder", path=path)
     return checked

@@ -12,7 +12,7 @@ from fpstore.aliases import Words
 from fpstore.arguments import MAX_ID_BYTES
 from fpstore.errors import InputError, show
 from fpstore.io.convert import as_array, texts_of, unmasked
-from fpstore.io.digits import rows_of_digits
+from fpstore.io.digits import Digits, read_digits, rows_of_digits
 from fpstore.io.wrong_width import too_large, wrong_width
 from fpstore.width import WIDTH_64, WIDTHS, WORD_BITS, Width, check_width
 
@@ -86,7 +86,7 @@ def is_one(value: object, width: Width = WIDTH_64) -> bool:
     """Return whether a value is one fingerprint, where many are taken too."""
     if isinstance(value, np.ndarray):
         return is_row(value, width)
-    return isinstance(value, int | np.integer | bytes | bytearray | memoryview | np.void) or is_image_hash(value)
+    return isinstance(value, int | np.integer | str | bytes | bytearray | memoryview | np.void) or is_image_hash(value)
 
 
 def is_row(value: npt.NDArray[Any], width: Width) -> bool:
@@ -103,9 +103,9 @@ def check_fingerprint(value: object, width: Width = WIDTH_64) -> int:
 
     Parameters
     ----------
-    value : int, numpy unsigned integer, bytes, array or ImageHash
-        A number; or big-endian bytes, as ``bytes`` or a uint8 array; or bits, the most significant first: a bool array of
-        any shape, or an object that has one as ``hash``.
+    value : int, numpy unsigned integer, str, bytes, array or ImageHash
+        A number; or hexadecimal digits, ``width / 4`` of them or, after ``0x``, fewer; or big-endian bytes, as ``bytes`` or a
+        uint8 array; or bits, the most significant first: a bool array of any shape, or an object that has one as ``hash``.
     width : Width
 
     Raises
@@ -121,11 +121,13 @@ def check_fingerprint(value: object, width: Width = WIDTH_64) -> int:
             return number
         if number >= 0:
             raise InputError(f"the fingerprint does not fit: {too_large(number, width)}", got=value)
+    if isinstance(value, str):
+        return read_digits(value, Digits(width))
     data = _as_bytes(value, width)
     if data is not None:
         return int.from_bytes(data, "big")
-    kinds = f"an int from 0 to 2^{width.bits} - 1, {width.bytes} bytes, or an image hash of {width.bits} bits"
-    raise InputError(f"a fingerprint is {kinds}, got {type(value).__name__} {show(value)}{_advice(value)}", got=value)
+    kinds = f"an int from 0 to 2^{width.bits} - 1, {width.digits} hexadecimal digits, {width.bytes} bytes, or an image hash"
+    raise InputError(f"a fingerprint is {kinds} of {width.bits} bits, got {type(value).__name__} {show(value)}", got=value)
 
 
 def format_fingerprint(value: int, width: int = 64) -> str:
@@ -167,7 +169,7 @@ def check_fingerprints(values: object, width: Width = WIDTH_64) -> Words:
         uint8 of shape (n, bits / 8) or as a bytes or void dtype, shape (n,); words, most significant first, as uint64 of shape
         (n, bits / 64), for widths of 128 and 256; or bits as bool, shape (n, bits). Or a sequence, or
         an array of dtype object, of what `check_fingerprint` takes. Or a column of pyarrow, polars or pandas that converts itself
-        to one of these; its strings are hexadecimal digits. Nulls are refused.
+        to one of these. Strings are hexadecimal digits. Nulls are refused.
     width : Width
 
     Returns
@@ -178,7 +180,8 @@ def check_fingerprints(values: object, width: Width = WIDTH_64) -> Words:
     Raises
     ------
     InputError
-        For another width, and for signed arrays, floats, negatives, strings and other shapes; the message names dtype and shape.
+        For another width, and for signed arrays, floats, negatives, strings of anything else, and other shapes; the message
+        names dtype and shape.
 
     Examples
     --------
@@ -188,7 +191,9 @@ def check_fingerprints(values: object, width: Width = WIDTH_64) -> Words:
     array = as_array(values)
     if array is None:
         return _rows_of_list(_as_list(values, "fingerprints"), width)
-    texts = None if isinstance(values, np.ndarray) else texts_of(array)
+    texts = array.tolist() if array.dtype.kind in "UT" and array.ndim == 1 else None
+    if texts is None and not isinstance(values, np.ndarray):
+        texts = texts_of(array)
     if texts is not None:
         return rows_of_digits(texts, width)
     if array.dtype.kind == "O" and array.ndim == 1:
@@ -238,6 +243,8 @@ def _rows_of_list(items: list[object], width: Width) -> Words:
         return _rows_of_numbers(cast(list[int], items), width)
     if kinds == {bytes} and set(map(len, cast(list[bytes], items))) == {width.bytes}:
         return width.from_bytes(np.frombuffer(b"".join(cast(list[bytes], items)), np.uint8))
+    if kinds and all(issubclass(kind, str) for kind in kinds):
+        return rows_of_digits(cast(list[str], items), width)
     if all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds):
         return _rows_of_numbers(list(map(int, cast(list[int], items))), width)
     parts: list[bytes] = []
@@ -246,6 +253,9 @@ def _rows_of_list(items: list[object], width: Width) -> Words:
             if item < 0 or int(item) >> width.bits:
                 raise _not_below(int(item), index, width)
             parts.append(int(item).to_bytes(width.bytes, "big"))
+            continue
+        if isinstance(item, str):
+            parts.append(width.to_bytes(rows_of_digits([item], width, index)).tobytes())
             continue
         data = _as_bytes(item, width, f" at position {index}")
         parts.append(_refuse_item(items, index, "fingerprint", width) if data is None else data)
@@ -428,11 +438,7 @@ def _refuse_item(items: list[object], index: int, what: str, width: Width = WIDT
     if isinstance(item, list | tuple | np.ndarray):
         shape = f"({len(items)}, {len(item)})" if np.ndim(item) else f"({len(items)},)"
         raise InputError(f"{what}s must be 1-D, got {received}: shape {shape}", got=item)
-    kinds = f"integers 0 to 2^{width.bits}-1, or " + ("strings" if what == "id" else f"{width.bytes} bytes each, or image hashes")
-    advice = _advice(item) if what == "fingerprint" else ""
-    raise InputError(f"{what}s must be {kinds}, got {received}, shape ({len(items)},){advice}", got=item)
-
-
-def _advice(value: object) -> str:
-    """Return what to do with a fingerprint in hexadecimal digits."""
-    return ": int(text, 16) reads hexadecimal digits" if isinstance(value, str) else ""
+    others = "strings" if what == "id" else f"{width.digits} hexadecimal digits or {width.bytes} bytes each, or image hashes"
+    raise InputError(
+        f"{what}s must be integers 0 to 2^{width.bits}-1, or {others}, got {received}, shape ({len(items)},)", got=item
+    )

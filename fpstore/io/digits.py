@@ -139,15 +139,15 @@ def negative(expected: Digits) -> str:
     return "it is negative" + (" (for the bits of signed integers use signed=True, --signed)" if can else "")
 
 
-def rows_of_digits(texts: list[str], width: Width) -> Words:
-    """Return fingerprints in hexadecimal digits as rows; the error names the place of the first that is none."""
+def rows_of_digits(texts: list[str], width: Width, first: int = 0) -> Words:
+    """Return fingerprints in hexadecimal digits as rows; an error names the place, from ``first``, of one that is none."""
     if set(map(len, texts)) == {width.digits}:
         with suppress(ValueError):
             data = bytes.fromhex("".join(texts))
             if len(data) == len(texts) * width.bytes:  # it skips blanks
                 return width.from_bytes(np.frombuffer(data, np.uint8))
     expected, numbers = Digits(width), []
-    for place, text in enumerate(texts):
+    for place, text in enumerate(texts, first):
         try:
             numbers.append(read_digits(text, expected))
         except InputError as error:

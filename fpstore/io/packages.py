@@ -7,7 +7,14 @@ from typing import Any
 
 from fpstore.errors import MissingExtraError
 
-INSTALLED_AS = {"pyarrow": "'fpstore[parquet]'", "trafilatura": "'fpstore[html]'"}  # otherwise by its own name
+# What installs a package; otherwise its own name does.
+INSTALLED_AS = {
+    "pyarrow": "'fpstore[parquet]'",
+    "PIL": "'fpstore[image]'",
+    "imagehash": "'fpstore[image]'",
+    "trafilatura": "'fpstore[html]'",
+    "pdqhash": "'fpstore[pdq]'",
+}
 
 
 def import_package(name: str, what: str, path: str | None = None) -> Any:

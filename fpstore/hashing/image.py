@@ -1,0 +1,256 @@
+"""Perceptual hashes: fingerprints of pictures, by the packages ImageHash and pdqhash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from fpstore.aliases import Bytes
+from fpstore.arguments import check_choice, check_whole
+from fpstore.errors import InputError, show
+from fpstore.hashing.base import Fingerprinter, Hashed
+from fpstore.hashing.image_open import Given, frames, given, refusals
+from fpstore.io.packages import import_package
+from fpstore.width import Width, check_width
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from fpstore.hashing.image_open import Picture
+
+METHODS = ("average", "difference", "difference-vertical", "perceptual", "wavelet", "color", "pdq")
+FRAMES = ("first", "all")
+PDQ_QUALITY = 50  # the least that the authors of PDQ recommend
+
+_FUNCTIONS = {
+    "average": "average_hash",
+    "difference": "dhash",
+    "difference-vertical": "dhash_vertical",
+    "perceptual": "phash",
+    "wavelet": "whash",
+    "color": "colorhash",
+}
+_WIDTHS = {"color": (64,), "pdq": (256,)}
+_SQUARES = (64, 256)  # of the other methods: 8 x 8 and 16 x 16 bits
+_COLOR_BITS = 4  # for each of 14 shares of colours: 56 bits, the most below 64
+# What tools/image_distances shows: nearly all copies that are scaled, compressed or blurred, and about 1 % of other pairs.
+_RADII = {"average": 5, "difference": 8, "difference-vertical": 8, "perceptual": 10, "wavelet": 4, "color": 2}
+_PDQ_RADIUS = 31
+_BATCH_PICTURES, _BATCH_BYTES = 16, 1 << 26
+
+
+class Lack(NamedTuple):
+    """Why a picture has no fingerprint: a word, and the rest of a sentence that begins with the picture."""
+
+    reason: str
+    sentence: str
+
+
+_BLANK = Lack("blank", "is blank: all brightnesses that the method compares are equal")
+
+
+@dataclass(frozen=True, init=False)
+class ImageHash(Fingerprinter["Picture"]):
+    """Perceptual hashes of pictures: similar pictures get fingerprints that differ in few bits.
+
+    A picture is an image of Pillow, a path (str or PathLike), the content of a file (bytes), or a file that is open for
+    reading bytes. It is turned upright as its Exif orientation says, and hashed by the package ImageHash or pdqhash: the
+    fingerprint is the number ``int(str(hash), 16)`` of the former's object, and the number that the bits of the latter make, the
+    first the highest.
+
+    =====================  ==========  =====================================================================================
+    method                 widths      a bit is 1 if
+    =====================  ==========  =====================================================================================
+    average                64, 256     a brightness of 8 x 8 (16 x 16) ones is above their mean
+    difference             64, 256     a brightness is above that to its left
+    difference-vertical    64, 256     a brightness is above that over it
+    perceptual             64, 256     a coefficient of the cosine transform is above the median of the lowest ones
+    wavelet                64, 256     a coefficient of the Haar transform is above the median of the lowest ones
+    color                  64          not compared: 14 shares of colours, 4 binary digits each, after 8 bits that are 0
+    pdq                    256         a coefficient of the cosine transform is above the median: the PDQ of Facebook
+    =====================  ==========  =====================================================================================
+
+    A picture has no fingerprint if its bits would tell nothing. That is so if it is blank: all values that the method compares
+    are equal, and the bits would be 0 for each such picture, or come from errors of rounding (with ``color``, no picture is
+    blank). It is so if the quality that PDQ gives it is below `min_quality`, and for ``wavelet`` if a side has fewer than 8 (16)
+    pixels. Transparency is ignored, as the packages do, and so are brightnesses above 255 of pictures of 16 or 32 bits.
+
+    Parameters
+    ----------
+    method : str
+        One of the table.
+    width : int, optional
+        Bits; by default 256 for ``pdq``, else 64. A colour hash has 14 times as many bits as each share, which is never a width
+        of a store; so it is a number of 56 bits in 64, and its distances are those of the package with ``binbits=4``.
+    frame : {"first", "all"}
+        Of a file of several frames (an animation, the pages of a TIFF): hash the first one, or refuse the file here, while
+        `fpstore.hashing.ImageReader` hashes each. An image of Pillow is the frame that it shows.
+    min_quality : int, optional
+        For ``pdq`` only: the least quality, 0 to 100; by default 50, as its authors recommend. Below, a picture has too few
+        edges to be told from others.
+
+    Attributes
+    ----------
+    usual_radius : int
+        A radius to begin with: 31 for ``pdq``, as its authors recommend; see ``docs/images.md`` for the others.
+
+    Raises
+    ------
+    InputError
+        A parameter has the wrong type or is out of range, or the method does not have the width. `fingerprint` and
+        `fingerprints`: an item is no picture, is broken, or is larger than the limits of Pillow
+        (``PIL.Image.MAX_IMAGE_PIXELS``); its attribute ``reason`` is "other", "broken" or "large".
+    MissingExtraError
+        A package is not installed: ``pip install 'fpstore[image]'``, and for ``pdq`` ``'fpstore[pdq]'``.
+    StorageError
+        A file is missing or cannot be read.
+
+    Notes
+    -----
+    J. Buchner, *ImageHash* (the package); N. Krawetz, *Looks Like It*, 2011 (average, difference, perceptual); Facebook,
+    *The TMK+PDQF Video-Hashing Algorithm and the PDQ Image-Hashing Algorithm*, 2019, section 4 (PDQ), with its thresholds.
+    Other versions of the packages, or of Pillow's decoders, may give other fingerprints.
+
+    Examples
+    --------
+    >>> from PIL import Image
+    >>> from fpstore.hashing import ImageHash
+    >>> picture = Image.linear_gradient("L").rotate(30)
+    >>> small = picture.resize((100, 100))
+    >>> perceptual = ImageHash(method="perceptual")
+    >>> (perceptual.fingerprint(picture) ^ perceptual.fingerprint(small)).bit_count() <= perceptual.usual_radius
+    True
+    """
+
+    name: ClassVar[str] = "image-hash"
+    version: ClassVar[int] = 1
+    items: ClassVar[str] = "pictures"
+
+    method: str = "perceptual"
+    width: int = 64
+    frame: str = "first"
+    min_quality: int | None = None
+
+    def __init__(
+        self, *, method: str = "perceptual", width: int | None = None, frame: str = "first", min_quality: int | None = None
+    ) -> None:
+        check_choice(method, METHODS, "method")
+        if method != "pdq" and min_quality is not None:
+            raise InputError(f"min_quality is for the method pdq: {method} has no quality", got=min_quality)
+        if method == "pdq":
+            min_quality = check_whole(PDQ_QUALITY if min_quality is None else min_quality, 0, 100, "min_quality")
+        values = {
+            "method": method,
+            "width": _check_method_width(method, width),
+            "frame": check_choice(frame, FRAMES, "frame"),
+            "min_quality": min_quality,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The arguments that make an equal fingerprinter."""
+        return asdict(self)
+
+    @property
+    def usual_radius(self) -> int:
+        """A radius to begin with."""
+        return _PDQ_RADIUS if self.method == "pdq" else _RADII[self.method] * self.width // 64
+
+    def lack(self, item: Picture | Given) -> str:
+        """Say why a picture has no fingerprint."""
+        picture = given(item)
+        (found,) = self.of_frames(picture, every=False)
+        assert isinstance(found, Lack)
+        return f"{picture.name} {found.sentence}: leave it out (is_empty() finds such pictures)"
+
+    def hashed(self, items: Sequence[Picture | Given]) -> Hashed:
+        """Return the fingerprints of some pictures."""
+        found = [self._of_one(given(item)) for item in items]
+        known = np.array([not isinstance(value, Lack) for value in found], bool)
+        return Hashed(Width(self.width).rows(0 if isinstance(value, Lack) else value for value in found), known)
+
+    def batches(self, items: Iterable[Picture]) -> Iterator[list[Any]]:
+        """Cut pictures into batches of at most 16; images of Pillow are decoded here, since threads cannot share their files."""
+        if isinstance(items, str | bytes | bytearray | memoryview) or not isinstance(items, Iterable) or hasattr(items, "read"):
+            raise InputError(
+                f"fingerprints() takes an iterable of pictures, got {type(items).__name__}: "
+                "wrap a single picture in a list or pass it to fingerprint()",
+                got=type(items),
+            )
+        batch: list[Given] = []
+        held = 0
+        for place, item in enumerate(items):
+            batch.append(given(item, place))
+            source = batch[-1].source
+            held += len(source) if isinstance(source, bytes) else 4 * getattr(source, "width", 0) * getattr(source, "height", 0)
+            if len(batch) >= _BATCH_PICTURES or held >= _BATCH_BYTES:
+                yield batch
+                batch, held = [], 0
+        if batch:
+            yield batch
+
+    def of_frames(self, picture: Given, *, every: bool) -> list[int | Lack]:
+        """Return the fingerprint of the first frame or of every one, or why it has none; InputError as in `refusals`."""
+        with refusals(picture.place + picture.name, picture.path):
+            return [self._of_image(image) for image in frames(picture.source, every=every)]
+
+    def _of_one(self, picture: Given) -> int | Lack:
+        found = self.of_frames(picture, every=self.frame == "all")
+        if len(found) > 1:
+            asked = f"has {len(found)} frames, and frame='all' asks for each"
+            raise InputError(
+                f"{picture.place}{picture.name}: {asked}: read it with ImageReader, or take frame='first'", got=len(found)
+            )
+        return found[0]
+
+    def _of_image(self, image: Image) -> int | Lack:
+        if not (image.width and image.height):
+            return Lack("blank", "has no pixels")
+        if self.method == "pdq":
+            return self._pdq(image)
+        function = getattr(import_package("imagehash", "ImageHash"), _FUNCTIONS[self.method])
+        if self.method == "color":
+            return int(str(function(image, binbits=_COLOR_BITS)), 16)
+        size = 8 if self.width == 64 else 16
+        if self.method == "wavelet" and min(image.size) < size:
+            return Lack("small", f"has {image.width} x {image.height} pixels, and the method wavelet needs {size} x {size}")
+        grey = image.convert("L")
+        return _BLANK if self._is_blank(grey, size) else int(str(function(grey, hash_size=size)), 16)
+
+    def _is_blank(self, grey: Image, size: int) -> bool:
+        """Whether all values that the method compares are equal."""
+        if self.method == "wavelet":
+            low, high = grey.getextrema()
+            return low == high
+        shapes = {"perceptual": (4 * size, 4 * size), "difference": (size + 1, size), "difference-vertical": (size, size + 1)}
+        lanczos = import_package("PIL.Image", "ImageHash").Resampling.LANCZOS
+        values: Bytes = np.asarray(grey.resize(shapes.get(self.method, (size, size)), lanczos))
+        if self.method == "difference":
+            return bool((values[:, 1:] == values[:, :-1]).all())
+        if self.method == "difference-vertical":
+            return bool((values[1:] == values[:-1]).all())
+        return bool(values.min() == values.max())
+
+    def _pdq(self, image: Image) -> int | Lack:
+        bits, quality = import_package("pdqhash", "ImageHash with the method pdq").compute(np.asarray(image.convert("RGB")))
+        assert self.min_quality is not None
+        if quality < self.min_quality or not quality:
+            return Lack("quality", f"has the quality {quality} for PDQ, below min_quality={self.min_quality}")
+        return int.from_bytes(np.packbits(np.asarray(bits, bool)).tobytes(), "big")
+
+
+def _check_method_width(method: str, width: object) -> int:
+    widths = _WIDTHS.get(method, _SQUARES)
+    if width is None:
+        return widths[0]
+    bits = check_width(width).bits
+    if bits not in widths:
+        why = ": it has 14 numbers of equal size, and 56 bits are the most below 64" if method == "color" else ""
+        known = " or ".join(map(str, widths))
+        raise InputError(f"the method {method} has {known} bits{why}, got width={show(width)}", expected=widths, got=width)
+    return bits

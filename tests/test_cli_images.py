@@ -1,0 +1,154 @@
+"""Pictures on the command line, from real files to matches."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commandline import COMMAND, failure, fine, run
+from drawing import animation, encoded, scene
+
+import fpstore
+from fpstore import ImageHash
+
+
+@pytest.fixture
+def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make a folder of pictures and step into its parent."""
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for seed in range(6):
+        (folder / f"{seed}.png").write_bytes(encoded(scene(seed)))
+    (folder / "moving.gif").write_bytes(animation(3))
+    (folder / "cut.jpg").write_bytes(encoded(scene(1), "JPEG")[:1500])
+    (folder / "notes.txt").write_text("no picture")
+    (tmp_path / "new.jpg").write_bytes(encoded(scene(2).resize((200, 150)), "JPEG"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+NAMES = [*(f"photos/{seed}.png" for seed in range(6)), "photos/moving.gif"]
+NOTES = "fpstore: 1 file left out, broken pictures: photos/cut.jpg\nfpstore: 1 file left out, no picture: photos/notes.txt\n"
+
+
+@pytest.mark.parametrize(
+    "options", [(), ("--image-hash", "pdq", "--min-quality", 1), ("--image-hash", "average", "--width", 256)]
+)
+def test_hash_image_writes_what_build_reads(photos: Path, options: tuple[object, ...]) -> None:
+    result = run("hash", "image", "photos", *options)
+    assert (result.exit_code, result.stderr) == (0, NOTES)
+    rows = [line.split("\t") for line in result.stdout.splitlines()]
+    assert [name for _, name in rows] == NAMES
+    hasher = ImageHash(
+        method={(): "perceptual"}.get(options) or str(options[1]),
+        width=256 if options else 64,
+        min_quality=1 if "pdq" in options else None,
+    )
+    assert [int(digits, 16) for digits, _ in rows] == [hasher.fingerprint(name) for name in NAMES]
+    assert {len(digits) for digits, _ in rows} == {hasher.width // 4}
+    Path("rows.tsv").write_text(result.stdout)
+    fine("build", "rows.fps", "rows.tsv", "--width", hasher.width, "-q")
+    assert fine("hash", "image", "photos", *options, "--threads", 1, "-q") == result.stdout
+    objects = [json.loads(line) for line in fine("hash", "image", "photos", *options, "--json", "-q").splitlines()]
+    assert [[each["fingerprint"], each["id"]] for each in objects] == rows
+
+
+def test_hash_image_reads_standard_input(photos: Path) -> None:
+    def ask(path: str, *options: str) -> subprocess.CompletedProcess[bytes]:
+        data = Path(path).read_bytes()
+        return subprocess.run([*COMMAND, "hash", "image", *options], input=data, capture_output=True, check=False)
+
+    expected = fine("hash", "image", "photos/1.png", "new.jpg", "photos/0.png").splitlines()
+    done = ask("new.jpg", "photos/1.png", "-", "photos/0.png")
+    assert done.stdout.decode().replace("\t-\n", "\tnew.jpg\n").splitlines() == expected
+    assert [line.split(b"\t")[1] for line in ask("photos/moving.gif", "-", "--frame", "all").stdout.splitlines()] == [
+        b"-#0", b"-#1", b"-#2",
+    ]  # fmt: skip
+    refused = ask("photos/notes.txt", "-")
+    assert (refused.returncode, refused.stdout) == (1, b"")
+    assert refused.stderr.startswith(b"fpstore: standard input: is no picture of a format")
+
+
+def test_a_store_of_pictures_is_built_asked_and_extended(photos: Path) -> None:
+    built = run("build", "photos.fps", "photos", "--image")
+    assert (built.exit_code, built.stderr) == (0, NOTES)
+    with fpstore.open("photos.fps") as store:
+        assert (store.width, store.radius) == (64, ImageHash().usual_radius)
+        assert fpstore.hashing.from_description(store.fingerprinter) == ImageHash()
+    line = fine("probe", "photos.fps", "--image", "new.jpg").splitlines()
+    assert [row.split("\t")[3] for row in line] == ["photos/2.png"]
+    (found,) = (json.loads(text) for text in fine("nearest", "photos.fps", "--image", "new.jpg", "--json").splitlines())
+    assert found["document"] == "new.jpg"
+    assert found["matches"][0]["ids"] == ["photos/2.png"]
+    assert len(fine("scan", "photos.fps", "--image", "photos", "-r", 0, "-q", code=0)) == 0
+    fine("insert", "photos.fps", "new.jpg", "--image", "-q")
+    again = fine("probe", "photos.fps", "--image", "photos/2.png", "-r", 9).splitlines()
+    assert {row.split("\t")[3] for row in again} == {"photos/2.png", "new.jpg"}
+    told = json.loads(fine("insert", "photos.fps", "photos", "--image", "--suffix", ".png", "--json"))
+    assert (told["rows"], told["inserted"]) == (6, 0)
+
+
+def test_width_and_radius_follow_the_hash_unless_they_are_given(photos: Path) -> None:
+    for options, width, radius in (
+        (("--image-hash", "pdq"), 256, 31),
+        (("--image-hash", "pdq", "--radius", 20), 256, 20),
+        (("--width", 256), 256, ImageHash(width=256).usual_radius),
+        (("--width", 64, "--radius", 3), 64, 3),
+        (("--image-hash", "color"), 64, ImageHash(method="color").usual_radius),
+    ):
+        fine("build", "s.fps", "photos", "--image", *options, "--force", "-q")
+        with fpstore.open("s.fps") as store:
+            assert (store.width, store.radius) == (width, radius)
+            assert store.fingerprinter is not None
+            assert store.fingerprinter["parameters"]["width"] == width
+
+
+def test_all_frames_are_remembered_by_the_store(photos: Path) -> None:
+    fine("build", "s.fps", "photos", "--image", "--frame", "all", "-q")
+    with fpstore.open("s.fps") as store:
+        assert len(store.ids) == 9
+    (photos / "still.png").write_bytes(encoded(scene(2, (64, 48))))
+    assert "photos/moving.gif#2" in fine("probe", "s.fps", "--image", "still.png")
+    shutil.copy("photos/moving.gif", "again.gif")
+    fine("insert", "s.fps", "again.gif", "--image", "-q")
+    assert fine("ids", "s.fps", "again.gif#0", "again.gif#1", "again.gif#2").count("again.gif") == 3
+
+
+def test_what_does_not_go_together_is_a_usage_error(photos: Path) -> None:
+    fine("build", "p.fps", "photos", "--image", "-q")
+    fine("build", "t.fps", "photos/notes.txt", "--text", "-q")
+    np.save("rows.npy", np.arange(3, dtype=np.uint64))
+    fine("build", "n.fps", "rows.npy", "-q")
+    for words, message in (
+        (("build", "x", "photos", "--image", "--text"), "--image does not go with --text"),
+        (("build", "x", "-", "--image"), "not standard input"),
+        (("build", "x", "photos", "--image", "--decimal"), "--decimal does not go with --image"),
+        (("build", "x", "photos", "--image", "--shingle", "chars"), "--shingle does not go with --image"),
+        (("build", "x", "rows.npy", "--image-hash", "pdq"), "--image-hash needs --image"),
+        (("build", "x", "photos", "--image", "--image-hash", "pdq", "--width", 64), "the method pdq has 256 bits, got width=64"),
+        (("build", "x", "photos", "--image", "--min-quality", 3), "min_quality is for the method pdq"),
+        (("probe", "p.fps", "--image"), "--image needs a file"),
+        (("probe", "p.fps", "--image", "new.jpg", "--input", "rows.npy"), "--input does not go with --image"),
+        (("insert", "p.fps", "-", "--image"), "not standard input"),
+    ):
+        result = run(*words)
+        assert result.exit_code == 2
+        assert message in result.stderr, result.stderr
+    for words, message in (
+        (("probe", "t.fps", "--image", "new.jpg"), "were made of texts (simhash), so it cannot be asked for pictures"),
+        (("probe", "p.fps", "--text", "photos/notes.txt"), "were made of pictures (image-hash), so it cannot be asked for texts"),
+        (("insert", "p.fps", "photos/notes.txt", "--text"), "were made of pictures (image-hash)"),
+        (("insert", "t.fps", "new.jpg", "--image"), "were made of texts (simhash)"),
+        (
+            ("nearest", "n.fps", "--image", "new.jpg"),
+            "cannot be asked for pictures: probe it with fingerprints, or build it",
+        ),
+        (("probe", "p.fps", "--image", "photos/notes.txt"), "is no picture of a format that Pillow reads"),
+        (("hash", "image", "photos/cut.jpg"), "the picture is broken"),
+        (("build", "x", "photos", "--image", "--suffix", ".txt"), "no picture to make a fingerprint of: 1 not pictures"),
+    ):
+        assert message in failure(*words)
+    assert "--image of the pictures" in failure("build", "x", "photos")
+    assert not Path("x").exists()

@@ -1,0 +1,161 @@
+"""fpstore.hashing.ImageReader: folders of pictures as a reader of fingerprints and ids."""
+
+import os
+
+import numpy as np
+import pytest
+from drawing import animation, encoded, scene
+from PIL import Image
+
+import fpstore
+from fpstore.errors import InputError, StorageError
+from fpstore.hashing import DocumentReader, ImageHash, ImageReader, SimHash
+from fpstore.width import Width
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    """Make a folder of pictures and of what is none, and step into its parent."""
+    files = {
+        "a/one.png": encoded(scene(1)),
+        "a/two.JPG": encoded(scene(2), "JPEG"),
+        "b.gif": animation(3),
+        "blank.png": encoded(Image.new("L", (50, 50), 200)),
+        "cut.jpg": encoded(scene(3), "JPEG")[:2000],
+        "empty.png": b"",
+        "no extension": encoded(scene(4), "WEBP"),
+        "rows.tsv": b"0123456789abcdef\tid\n",
+        "text.txt": b"some text",
+    }
+    for name, data in files.items():
+        path = tmp_path / "photos" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def everything(reader):
+    chunks = list(reader)
+    return [name for chunk in chunks for name in chunk.ids], np.concatenate([chunk.fingerprints for chunk in chunks]).tolist()
+
+
+PICTURES = ["photos/a/one.png", "photos/a/two.JPG", "photos/b.gif", "photos/no extension"]
+LEFT_OUT = [
+    ("blank.png", "blank"),
+    ("cut.jpg", "broken"),
+    ("empty.png", "broken"),
+    ("rows.tsv", "other"),
+    ("text.txt", "other"),
+]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7])
+@pytest.mark.parametrize("hasher", [ImageHash(), ImageHash(method="pdq", min_quality=1)], ids=["perceptual", "pdq"])
+def test_a_folder_is_read_in_the_order_of_names_and_what_is_left_out_is_told(tree, hasher, threads):
+    notices = []
+    reader = ImageReader("photos", hasher, threads=threads, on_notice=lambda path, why: notices.append((path.name, why)))
+    for _ in range(2):
+        notices.clear()
+        ids, rows = everything(reader)
+        assert ids == PICTURES
+        numbers = [hasher.fingerprint(path) for path in PICTURES]
+        assert rows == Width(hasher.width).rows(numbers).tolist()
+        assert [(name, "blank" if why == "quality" else why) for name, why in notices] == LEFT_OUT
+        assert (reader.skipped, reader.broken, reader.empty) == (2, 2, 1)
+        assert reader.bytes_done == reader.bytes_total == sum(p.stat().st_size for p in tree.rglob("*") if p.is_file())
+
+
+def test_each_frame_has_an_id_of_its_own(tree):
+    ids, rows = everything(ImageReader("photos", ImageHash(frame="all"), threads=2))
+    assert ids == [*PICTURES[:2], "photos/b.gif#0", "photos/b.gif#1", "photos/b.gif#2", PICTURES[3]]
+    with Image.open("photos/b.gif") as image:
+        for number in range(3):
+            image.seek(number)
+            assert rows[2 + number] == ImageHash().fingerprint(image)
+
+
+def test_chunks_end_after_so_many_fingerprints(tree):
+    sizes = [len(chunk.ids) for chunk in ImageReader("photos", ImageHash(frame="all"), 2)]
+    assert sizes == [2, 3, 1]
+
+
+def test_suffixes_and_sizes_choose_files(tree):
+    assert everything(ImageReader("photos", ImageHash(), suffixes=[".png"]))[0] == [PICTURES[0]]
+    notices = []
+    size = (tree / PICTURES[3]).stat().st_size
+    assert size < (tree / PICTURES[0]).stat().st_size
+    reader = ImageReader("photos", ImageHash(), max_bytes=size, on_notice=lambda path, why: notices.append((path.name, why)))
+    assert PICTURES[0] not in everything(reader)[0]
+    assert ("one.png", "large") in notices
+    with pytest.raises(InputError, match=r"one\.png: [0-9]+ bytes, more than max_bytes=1000"):
+        list(ImageReader([PICTURES[0]], ImageHash(), max_bytes=1000))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_named_files_must_be_pictures(tree, threads):
+    for name, message in (
+        ("text.txt", "is no picture of a format that Pillow reads"),
+        ("cut.jpg", "the picture is broken"),
+        ("empty.png", "the picture is broken"),
+    ):
+        with pytest.raises(InputError, match=rf"{name}: {message}"):
+            list(ImageReader([PICTURES[0], f"photos/{name}"], ImageHash(), threads=threads))
+    with pytest.raises(InputError, match=r"blank\.png: no picture to make a fingerprint of: 0 not pictures.* 1 blank"):
+        list(ImageReader("photos/blank.png", ImageHash(), threads=threads))
+
+
+def test_huge_pictures_in_folders_are_counted(tree, monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 20_000)
+    notices = []
+    reader = ImageReader("photos", ImageHash(), on_notice=lambda path, why: notices.append((path.name, why)))
+    assert everything(reader)[0] == ["photos/b.gif"]
+    assert ("one.png", "large") in notices
+    assert reader.skipped == 6
+
+
+def test_a_picture_that_says_to_be_huge_is_never_decoded(tree):
+    data = bytearray(encoded(scene(1), "BMP"))
+    data[18:26] = (60_000).to_bytes(4, "little") * 2
+    (tree / "photos" / "bomb.bmp").write_bytes(data)
+    notices = []
+    everything(ImageReader("photos", ImageHash(), on_notice=lambda path, why: notices.append((path.name, why))))
+    assert ("bomb.bmp", "large") in notices
+
+
+def test_loops_of_links_end(tree):
+    (tree / "photos" / "loop").symlink_to(tree / "photos")
+    ids, _ = everything(ImageReader("photos", ImageHash(), follow_symlinks=True))
+    assert ids == PICTURES
+
+
+def test_names_that_are_not_utf8_make_ids_that_are(tree):
+    (tree / "photos" / os.fsdecode(b"caf\xe9.png")).write_bytes(encoded(scene(9)))
+    assert "photos/caf\\xe9.png" in everything(ImageReader("photos", ImageHash()))[0]
+
+
+def test_unreadable_files_are_storage_errors(tree, with_mode):
+    with with_mode(tree / PICTURES[0], 0), pytest.raises(StorageError, match=r"one\.png: Permission denied"):
+        list(ImageReader("photos", ImageHash(), threads=2))
+    with pytest.raises(StorageError, match="nowhere"):
+        ImageReader("nowhere", ImageHash())
+
+
+def test_wrong_arguments_are_refused(tree):
+    for options, message in (
+        ({"chunk_pictures": 0}, "chunk_pictures must be"),
+        ({"threads": 0}, "threads must be"),
+        ({"on_notice": 1}, "on_notice must be a function"),
+        ({"fingerprinter": SimHash()}, "fingerprinter must be one of pictures such as ImageHash"),
+    ):
+        with pytest.raises(InputError, match=message):
+            ImageReader(**{"paths": "photos", "fingerprinter": ImageHash(), **options})
+    with pytest.raises(InputError, match="fingerprinter must be one of texts such as SimHash"):
+        DocumentReader("photos", ImageHash())
+
+
+def test_a_store_is_built_from_the_reader(tree):
+    hasher = ImageHash(method="pdq", min_quality=1)
+    with fpstore.build("s.fps", ImageReader("photos", hasher), width=256, radius=31, fingerprinter=hasher) as store:
+        (match,) = store.probe(hasher.fingerprint(scene(1)))
+        assert match.ids == ["photos/a/one.png"]

@@ -94,7 +94,9 @@ def test_a_file_of_rows_is_not_one_text(folder: Path, name: str) -> None:
         assert f"{name}: holds rows, not one text" in failure(*verb)
     assert not Path("x.fps").exists()
     assert len(fpstore.open("notes.fps")) == 2
-    assert "more: no text to make a fingerprint of: 1 binary, large or of rows" in failure("build", "x.fps", "more", "--text")
+    assert "more: no text to make a fingerprint of; left out: 1 (rows, not one text)" in failure(
+        "build", "x.fps", "more", "--text"
+    )
     Path("more/a.txt").write_text("some words")
     result = run("build", "x.fps", "more", "--text")
     assert result.stderr == f"fpstore: 1 file left out, rows, not one text: more/{name}\n"
@@ -114,7 +116,7 @@ def test_a_folder_without_text_is_refused(folder: Path) -> None:
     before = sorted(Path().rglob("*"))
     for verb in (["build", "x.fps", "pictures", "--text"], ["hash", "text", "pictures", "-o", "x.tsv"]):
         message = failure(*verb)
-        assert "pictures: no text to make a fingerprint of: 5 binary, large or of rows, 2 without words" in message
+        assert "pictures: no text to make a fingerprint of; left out: 5 (binary, not text), 2 (no words)" in message
     assert "hollow: no text to make a fingerprint of\n" in failure("build", "x.fps", "hollow", "--text")
     assert "marks.txt: no text" in failure("probe", "notes.fps", "pictures/marks.txt", "--text")
     assert "no words" in failure("probe", "notes.fps", "-", "--text", stdin="!!!")

@@ -204,7 +204,7 @@ def test_the_reader_tells_of_skipped_and_empty_files(tree):
     assert chunk.fingerprints.all()
     assert sorted(notices) == [("A.TXT", "replaced"), ("a0.txt", "empty"), ("binary.txt", "binary"), ("c\u00e9.txt", "empty")]
     assert (reader.skipped, reader.empty) == (1, 2)
-    with pytest.raises(InputError, match=r"corpus/a0\.txt: no text to make a fingerprint of: left out 1 without words"):
+    with pytest.raises(InputError, match=r"corpus/a0\.txt: no text to make a fingerprint of; left out: 1 \(no words\)"):
         list(DocumentReader("corpus/a0.txt", SimHash()))
 
 

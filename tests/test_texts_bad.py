@@ -33,7 +33,7 @@ def pictures(place):
     return Path("pictures")
 
 
-LEFT_OUT = "left out 2 binary, not text, 1 without words, 1 rows, not one text"
+LEFT_OUT = "left out: 2 (binary, not text), 1 (no words), 1 (rows, not one text)"
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_folder_without_texts_is_an_error_that_says_why(pictures, arguments):
         before = len(store)
     flag = () if arguments[0] == "hash" else ("--text",)
     message = failure(*arguments, "pictures", *flag)
-    assert message == f"fpstore: pictures: no text to make a fingerprint of: {LEFT_OUT}\n"
+    assert message == f"fpstore: pictures: no text to make a fingerprint of; {LEFT_OUT}\n"
     assert not Path("x.fps").exists()
     with fpstore.open("n.fps") as store:
         assert len(store) == before

@@ -88,7 +88,7 @@ def test_what_no_encoding_explains_is_left_out_and_told(tmp_path, monkeypatch):
     assert "b.txt: its bytes are not utf-16" in failure("hash", "text", "notes/b.txt")
     assert "b.txt: its bytes are not utf-8: name its encoding" in failure("hash", "text", "notes/b.txt", "--encoding", "utf-8")
     Path("notes/c.txt").unlink()
-    assert "no text to make a fingerprint of: left out 2 of no known encoding" in failure(
+    assert "no text to make a fingerprint of; left out: 2 (of no known encoding)" in failure(
         "build", "n.fps", "notes", "--text", "--force"
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -38,6 +38,9 @@ from fpstore.cli.vectors import VECTOR_PARAMETERS, Vectors, ZeroVectors, vector_
 from fpstore.cli.verb import Verb
 from fpstore.errors import InputError
 from fpstore.io import open_reader
+
+if TYPE_CHECKING:
+    from fpstore.hashing import Fingerprinter
 
 
 @click.command(cls=Verb)
@@ -171,12 +174,9 @@ def build(
     elif vectors.vector:
         source = _vector_reader(inputs, text or texts.text_field is not None, width, vectors, rows, zeros)
         options["fingerprinter"] = source.fingerprinter
-    elif text:
+    elif text or texts.text_field is not None:
         options["fingerprinter"] = shingles.fingerprinter(width)
-        source = texts.file_reader(inputs, options["fingerprinter"], notices, options["threads"])
-    elif texts.text_field is not None:
-        options["fingerprinter"] = shingles.fingerprinter(width)
-        source = texts.row_reader(inputs, options["fingerprinter"], rows, notices, threads=options["threads"])
+        source = _text_reader(inputs, texts, options["fingerprinter"], rows, notices, options["threads"])
     else:
         refuse(documents.SIMHASH_PARAMETERS, "needs --text or --text-field")
         documents.refuse_folders(inputs)
@@ -192,6 +192,14 @@ def build(
         print_json(stats)
     elif not talk.quiet:
         click.echo(f"{shown(store)}: {summary(stats)}, {time.monotonic() - began:.1f} s")
+
+
+def _text_reader(
+    inputs: Sequence[str], texts: Texts, maker: Fingerprinter[Any], rows: Rows, notices: documents.Notices, threads: int | None
+) -> Any:
+    if texts.text_field is None:
+        return texts.file_reader(inputs, maker, notices, threads)
+    return texts.row_reader(inputs, maker, rows, notices, threads=threads)
 
 
 def _vector_reader(inputs: Sequence[str], text: bool, width: int, vectors: Vectors, rows: Rows, notices: ZeroVectors) -> Any:

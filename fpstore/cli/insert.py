@@ -136,14 +136,15 @@ def insert(
     with fpstore.open(store) as known:
         queries.scan_notice(known, radius, talk)
         width = known.width
+        make = partial(queries.fingerprinter_of, known, "pictures" if image else "texts")
         source: Any
         if image:
-            source = images.reader(inputs, queries.fingerprinter_of(known, "pictures"), texts.suffix, notices, threads)
+            source = images.reader(inputs, make(), texts.suffix, notices, threads)
         elif text:
-            source = texts.file_reader(inputs, queries.fingerprinter_of(known), notices, threads)
+            source = texts.file_reader(inputs, make(), notices, threads)
         elif texts.text_field is not None:
-            options = {"threads": threads, "chunk_rows": CHUNK_ROWS, "first_row": _first_row(known, rows)}
-            source = texts.row_reader(inputs, queries.fingerprinter_of(known), rows, notices, **options)
+            more = {"threads": threads, "chunk_rows": CHUNK_ROWS, "first_row": _first_row(known, rows)}
+            source = texts.row_reader(inputs, make(), rows, notices, **more)
         else:
             source = open_reader(inputs, chunk_rows=CHUNK_ROWS, width=Width(width, stored=True), **rows.arguments)
     counts = _Counts("changed" if upsert else "inserted", getattr(source, "row_numbers", False))
@@ -151,9 +152,7 @@ def insert(
     with _told(counts), Bars(talk.bars, source) as bars, matches as write:
         chunks = _begun(source)
         with fpstore.open(store, "r+", sync=sync, merge_at=merge_at) as opened:
-            add: Callable[[Chunk], int] = partial(_upsert if upsert else _add, opened)
-            if write is not None:
-                add = partial(_add_unmatched, opened, write, radius, threads)
+            add = _adding(opened, upsert, partial(_add_unmatched, opened, write, radius, threads) if write is not None else None)
             # The number of ids tells whether a chunk is in, unless ids move: then it is counted when its step has ended.
             with nullcontext() if upsert else _counting(counts, opened):
                 for chunk in chunks:
@@ -168,8 +167,7 @@ def insert(
         print_json({"rows": counts.done, counts.what: counts.inserted, **holds})
     elif not talk.quiet:
         tell = complain if unmatched and output == "-" else click.echo
-        inserted = f"{count(counts.inserted, 'row')} of {counts.done:,}"
-        tell(f"{shown(store)}: {inserted} {counts.what}, {time.monotonic() - began:.1f} s")
+        tell(f"{shown(store)}: {counts}, {time.monotonic() - began:.1f} s")
 
 
 def _first_row(store: Store, rows: Rows) -> int:
@@ -218,6 +216,9 @@ class _Counts:
         if inserted:
             self.add(inserted)
 
+    def __str__(self) -> str:
+        return f"{count(self.inserted, 'row')} of {self.done:,} {self.what}"
+
     def said(self) -> str:
         """Say what is in the store, and how to go on."""
         with_ids = self.chunk is not None and self.chunk.ids is not None and not self.row_numbers
@@ -263,6 +264,11 @@ def _begun(source: Iterable[Chunk]) -> Iterator[Chunk]:
     """Read the first rows, before the store is opened for writing: an input that is wrong from the start changes nothing."""
     chunks = iter(source)
     return chain(list(islice(chunks, 1)), chunks)
+
+
+def _adding(store: Store, upsert: bool, unmatched: Callable[[Chunk], int] | None) -> Callable[[Chunk], int]:
+    """Return what puts a chunk into a store, and returns how many rows were new."""
+    return unmatched or partial(_upsert if upsert else _add, store)
 
 
 def _add(store: Store, chunk: Chunk) -> int:

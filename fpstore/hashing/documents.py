@@ -260,11 +260,8 @@ class DocumentReader:
         if not self._made:
             left_out = ""
             if self.skipped or self.empty:
-                reasons = [
-                    f"{number:,} {'without words' if reason == 'empty' else SENTENCES[reason]}"
-                    for reason, number in sorted(self._reasons.items())
-                ]
-                left_out = f": left out {', '.join(reasons)}"
+                reasons = (f"{number:,} ({SENTENCES[reason]})" for reason, number in sorted(self._reasons.items()))
+                left_out = f"; left out: {', '.join(reasons)}"
             raise InputError(f"{self._walk.names}: no text to make a fingerprint of{left_out}")
 
     def _batches(self) -> Iterator[list[Document]]:

@@ -56,7 +56,7 @@ def _joined(store: fpstore.Store, others: data.Words) -> int:
 
 def dedup(bench: Bench) -> Result:
     """Remove the near-duplicates from real texts in Parquet: documentation and sources of this machine; beside their parts."""
-    texts = _texts(SMOKE_BYTES if bench.smoke else MOST_BYTES)
+    texts = texts_here(SMOKE_BYTES if bench.smoke else MOST_BYTES)
     source, clean = bench.folder / "corpus.parquet", bench.folder / "clean.parquet"
     pq.write_table(pa.table({"id": np.arange(len(texts)), "text": texts}), source)
     size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
@@ -116,7 +116,7 @@ def _package(texts: list[str]) -> float:
     return time.perf_counter() - began
 
 
-def _texts(most: int) -> list[str]:
+def texts_here(most: int) -> list[str]:
     """Return the texts of the documentation and of Python's packages on this machine, in the order of their paths."""
     folders = [Path("/usr/share/doc"), Path("/usr/include"), *(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib"))]
     out, size = [], 0

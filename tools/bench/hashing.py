@@ -1,0 +1,86 @@
+"""Operation on fingerprints of texts: bytes hashed per second, beside the package simhash (hash)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from calibration import corpora
+
+import fpstore
+from bench.cleaning import texts_here
+from bench.harness import Bench, Result, ratio
+from bench.rivals import MissingError
+
+MOST_BYTES, SMOKE_BYTES = 64 << 20, 1 << 18
+MOST_CHARS = 20_000  # of a text that the rival takes: with a feature more than 255 times it fails under NumPy 2
+RIVAL_TEXTS = 200
+CHINESE_REPEATS = 8
+SMOKE_CHINESE = ["\u72d0\u72f8\u770b\u89c1\u4e4c\u9e26\u53fc\u7740\u5976\u916a\uff0c\u98de\u8d70\u4e86\u3002" * 9] * 99
+
+SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
+    "english": {
+        "the default": {},
+        "characters 4": {"shingle": "chars", "size": 4, "weighting": "count"},
+        "characters 4, log": {"shingle": "chars", "size": 4},
+        "words 3": {"shingle": "words", "size": 3, "weighting": "count"},
+        "the default, 128 bits": {"width": 128},
+        "the default, 256 bits": {"width": 256},
+    },
+    "chinese": {
+        "the default": {},
+        "characters 2": {"shingle": "chars", "size": 2, "weighting": "count"},
+    },
+}
+
+
+def hash_(bench: Bench) -> Result:
+    """Hash real texts with one thread and with two: sources and documentation of this machine; Chinese ones from Debian."""
+    english = texts_here(SMOKE_BYTES if bench.smoke else MOST_BYTES)
+    chinese = SMOKE_CHINESE if bench.smoke else _chinese(bench) * CHINESE_REPEATS
+    out: Result = {}
+    for language, texts in (("english", english), ("chinese", chinese)):
+        size = _bytes(texts)
+        for name, parameters in SETTINGS[language].items():
+            one, two = (_seconds(bench, fpstore.SimHash(**parameters), texts, threads) for threads in (1, 2))
+            out[f"{language}, {name}"] = {
+                "bytes": size,
+                "megabytes_per_second": round(size / one / 1e6, 1),
+                "two_threads_faster": ratio(one, two),
+            }
+    try:
+        out["package simhash"] = _package(bench, [text[:MOST_CHARS] for text in english[:: max(len(english) // RIVAL_TEXTS, 1)]])
+    except MissingError as error:
+        out["package simhash"] = str(error)
+    return out
+
+
+def _seconds(bench: Bench, simhash: fpstore.SimHash, texts: list[str], threads: int) -> float:
+    return bench.seconds(lambda: simhash.fingerprints(texts, empty="mask", threads=threads))
+
+
+def _chinese(bench: Bench) -> list[str]:
+    return [text for name in ("chinese", "classical") for text in corpora.texts_of(name, bench.folder)]
+
+
+def _package(bench: Bench, texts: list[str]) -> Result:
+    """Compare with the package on the same texts: its default features are four successive word characters, counted."""
+    try:
+        import simhash
+    except ImportError as error:
+        raise MissingError("simhash is missing: pip install 'fpstore[bench]'") from error
+    same, own = fpstore.SimHash.of_simhash_package(), fpstore.SimHash(shingle="chars", size=4, weighting="count")
+    taken = [text for text in texts if max(same.features(text).values(), default=0) < 256]
+    if same.fingerprints(taken).tolist() != [simhash.Simhash(text).value for text in taken]:
+        raise AssertionError("the package simhash makes other fingerprints")
+    theirs = bench.seconds(lambda: [simhash.Simhash(text).value for text in taken])
+    ours = bench.seconds(lambda: own.fingerprints(taken, empty="mask"))
+    return {
+        "texts": len(taken),
+        "megabytes_per_second": round(_bytes(taken) / theirs / 1e6, 3),
+        "characters_4_faster": ratio(theirs, ours, 1),
+    }
+
+
+def _bytes(texts: Sequence[str]) -> int:
+    return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)

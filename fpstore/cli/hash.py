@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,7 @@ from fpstore.cli.progress import Bars
 from fpstore.cli.texts import CHUNK_ROWS, Texts, text_options
 from fpstore.cli.vectors import Hyperplanes, hyperplane_options
 from fpstore.cli.verb import Verb, VerbGroup
-from fpstore.io import open_writer
+from fpstore.io import Chunk, open_writer
 
 FIELD_PARAMETERS = {"format", "id_field", "id_type", "threads"}
 
@@ -103,15 +103,7 @@ def text(
         refuse(documents.FOLDER_PARAMETERS, "does not go with --text-field")
         rows = Rows(reading.format, False, False, None, reading.id_field, reading.id_type)
         chunks = texts.row_reader(paths, maker, rows, notices, threads=reading.threads, chunk_rows=CHUNK_ROWS)
-    done = 0
-    with (
-        Bars(talk.bars, chunks if texts.text_field is not None else None) as bars,
-        open_writer(output, format="jsonl" if as_json else None, columns=["fingerprint", "id"], width=reading.width) as writer,
-    ):
-        for chunk in chunks:
-            writer.write(chunk)
-            done += len(chunk.fingerprints)
-            bars("hashing", done)
+    _write(chunks, reading.width, output, as_json, talk)
     notices.report(talk)
 
 
@@ -142,15 +134,7 @@ def vector(
     notices = vectors.ZeroVectors()
     rows = Rows(None, False, False, None, hyperplanes.id_field, "auto")
     chunks = vectors.reader(files, hyperplanes.fingerprinter, hyperplanes.vector_field, rows, notices)
-    done, columns = 0, ["fingerprint", "id"]
-    with (
-        Bars(talk.bars, chunks) as bars,
-        open_writer(output, format="jsonl" if as_json else None, columns=columns, width=hyperplanes.width) as writer,
-    ):
-        for chunk in chunks:
-            writer.write(chunk)
-            done += len(chunk.fingerprints)
-            bars("hashing", done)
+    _write(chunks, hyperplanes.width, output, as_json, talk)
     notices.report(talk)
 
 
@@ -182,14 +166,20 @@ def image(
     """
     fingerprinter = reading.images.fingerprinter(reading.width)
     notices = documents.Notices()
-    form = "jsonl" if as_json else None
-    done = 0
+    chunks = pictures.chunks(paths, fingerprinter, reading.suffix, notices, reading.threads)
+    _write(chunks, fingerprinter.width, output, as_json, talk)
+    notices.report(talk)
+
+
+def _write(chunks: Iterable[Chunk], width: int, output: str, as_json: bool, talk: Talk) -> None:
+    """Write fingerprints and ids as they come."""
+    form, done = "jsonl" if as_json else None, 0
+    source: Any = chunks if hasattr(chunks, "bytes_done") else None
     with (
-        Bars(talk.bars) as bars,
-        open_writer(output, format=form, columns=["fingerprint", "id"], width=fingerprinter.width) as writer,
+        Bars(talk.bars, source) as bars,
+        open_writer(output, format=form, columns=["fingerprint", "id"], width=width) as writer,
     ):
-        for chunk in pictures.chunks(paths, fingerprinter, reading.suffix, notices, reading.threads):
+        for chunk in chunks:
             writer.write(chunk)
             done += len(chunk.fingerprints)
             bars("hashing", done)
-    notices.report(talk)

@@ -19,7 +19,7 @@ from fpstore.design.tables import TableSpec
 from fpstore.errors import InputError
 from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.jobs.saved_parts import SavedSpans, Task
-from fpstore.jobs.sorting import SortedTable, Span, SpanSorter, TableSorter, spans_of
+from fpstore.jobs.sorting import ROOM, SortedTable, Span, SpanSorter, TableSorter, spans_of
 from fpstore.resources import Resources
 from fpstore.threads import Job, Pool
 from fpstore.width import Distances, words_of
@@ -233,7 +233,7 @@ def _parts(sides: Sequence[Words], flips: int, resources: Resources) -> int:
     if flips:
         return 1
     count = sum(map(len, sides))
-    row = 16 * words_of(sides[0])  # in the table, and in a scratch array
+    row = 2 * ROOM * words_of(sides[0])  # bytes in the table, and in a scratch array
     least = min(resources.threads, max(count // LEAST_ROWS, 1))
     needed = count * row * resources.threads // max(resources.memory, 1)
     return max(least, needed + 1 if needed else 1)

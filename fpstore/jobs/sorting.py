@@ -16,6 +16,7 @@ from fpstore.disk.temporary import array_on_disk
 from fpstore.width import WORD_BITS, leading_words, place_of, row_of_number, rows_like, words_of
 
 SAMPLED_ROWS = 1 << 12  # by which a table is cut into spans of about as many rows
+ROOM = 9  # eighths of the rows that a span is expected to have, for which there is room
 MOST_SHARES = 2  # of equal shares of the rows, that one bucket may hold
 
 
@@ -126,7 +127,7 @@ class SpanSorter:
                 raise InterruptedError
             more = _kernel.permute_select(piece, permutation, *bounds, self._kept)
             if count + more > len(self._out):
-                self._grow(max(count + more, expected) * 9 // 8, count)
+                self._grow(max(count + more, expected) * ROOM // 8, count)
             self._out[count : count + more] = self._kept[:more]
             count += more
         ordered = self._out[:count]

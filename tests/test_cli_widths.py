@@ -9,9 +9,8 @@ import pytest
 from commandline import failure, fine, folder, prepared
 from test_io_widths import advice, numbers
 
-from fpstore.cli import delete, queries
+from fpstore.cli import delete, match_writers, queries
 from fpstore.cli.given_ids import lines_of
-from fpstore.io import Chunk
 from fpstore.query.matches import Matches
 from fpstore.width import WIDTHS, Width
 
@@ -41,11 +40,11 @@ def test_fingerprints_are_given_as_arguments_and_lines(bits, tmp_path):
 def test_matches_are_written_with_the_digits_of_their_width(bits, tmp_path):
     width, values = Width(bits), numbers(bits, 2)
     path = tmp_path / "out.jsonl"
-    with queries.json_lines_writer(str(path), bits) as write:
+    with match_writers.json_lines_writer(str(path), bits) as write:
         rows = width.rows(values)
         lims = np.array([0, *[1] * len(values)])
         found = Matches(lims, rows[1:2], np.array([3], np.uint8), lambda matched: (np.array([0, 1]), ["a"]), width, rows)
-        write(Chunk(width.outside(rows), None), found)
+        write(match_writers.Asked(width.outside(rows)), found)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["query"] for line in lines] == [width.text(value) for value in values]
     assert lines[0]["matches"] == [{"fingerprint": width.text(values[1]), "distance": 3, "ids": ["a"]}]

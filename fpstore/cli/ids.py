@@ -8,7 +8,7 @@ from typing import Any
 import click
 import numpy as np
 
-from fpstore.cli import queries
+from fpstore.cli import match_writers
 from fpstore.cli.given_ids import given_ids, lines_of
 from fpstore.cli.options import Talk, ends_with_null, json_option, null_option, output_option, store_argument, talk_options
 from fpstore.cli.output import count
@@ -43,7 +43,7 @@ def ids(store: str, words: Sequence[str], inputs: Sequence[str], output: str, as
 
     if not words and not inputs:
         raise click.UsageError("give ids, or --input FILE", click.get_current_context())
-    as_json = queries.is_json(output, as_json)
+    as_json = match_writers.is_json(output, as_json)
     form = "jsonl" if as_json else format_of(output, None)
     writes_null = ends_with_null(null, bool(inputs), form)
     lines = lines_of(inputs, null)

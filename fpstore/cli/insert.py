@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from fpstore.cli import documents, images, queries, types
+from fpstore.cli import documents, images, match_writers, queries, types
 from fpstore.cli.options import (
     Rows,
     Talk,
@@ -255,9 +255,9 @@ def _told(counts: _Counts) -> Iterator[None]:
         raise interrupted from None
 
 
-def _writer_of_matches(output: str, as_json: bool, width: int) -> AbstractContextManager[queries.Write | None]:
-    json_lines = queries.is_json(output, as_json and output == "-")
-    return queries.json_lines_writer(output, width) if json_lines else queries.rows_writer(output, width)
+def _writer_of_matches(output: str, as_json: bool, width: int) -> AbstractContextManager[match_writers.Write | None]:
+    json_lines = match_writers.is_json(output, as_json and output == "-")
+    return match_writers.json_lines_writer(output, width) if json_lines else match_writers.rows_writer(output, width)
 
 
 def _begun(source: Iterable[Chunk]) -> Iterator[Chunk]:
@@ -281,9 +281,9 @@ def _upsert(store: Store, chunk: Chunk) -> int:
     return store.upsert(chunk.fingerprints, chunk.ids)
 
 
-def _add_unmatched(store: Store, write: queries.Write, radius: int | None, threads: int | None, chunk: Chunk) -> int:
+def _add_unmatched(store: Store, write: match_writers.Write, radius: int | None, threads: int | None, chunk: Chunk) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ScanWarning)  # it was noted before
         matches = store.probe_insert_many(chunk.fingerprints, chunk.ids, radius, threads=threads)
-    write(queries.Asked(chunk.fingerprints), matches, chunk.ids)
+    write(match_writers.Asked(chunk.fingerprints), matches, chunk.ids)
     return int(np.count_nonzero(matches.inserted))  # type: ignore[arg-type]

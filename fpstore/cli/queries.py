@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
-from itertools import chain, compress, islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
-import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Bytes, Lims, Words
+from fpstore.aliases import Words
 from fpstore.cli import documents, images, types, vectors
+from fpstore.cli.match_writers import Asked, QueryColumns, Write, is_json, json_lines_writer, rows_writer
 from fpstore.cli.options import (
     ID_PARAMETERS,
     ROW_PARAMETERS,
@@ -38,14 +37,12 @@ from fpstore.cli.options import (
 from fpstore.cli.progress import Bars
 from fpstore.cli.texts import CHUNK_ROWS, READING_PARAMETERS, Texts, text_options
 from fpstore.errors import InputError
-from fpstore.io import SUFFIXES, Chunk, check_fingerprints, open_reader, open_writer
+from fpstore.io import Chunk, open_reader
 from fpstore.io.digits import Digits, check_signed, read_digits
 from fpstore.io.reader import format_of, format_of_input
-from fpstore.io.sink import Sink
 from fpstore.io.source import LINE_FORMATS
-from fpstore.io.tables import renamed, values_at
 from fpstore.query.advice import scan_advice
-from fpstore.query.matches import Match, Matches
+from fpstore.query.matches import Matches
 from fpstore.store import Store
 from fpstore.width import Width
 
@@ -53,13 +50,8 @@ CHUNK_QUERIES = 1 << 20  # a large batch meets the same places of the tables
 SCANNED_AT_ONCE = 1 << 10  # more would not be faster, and a signal waits until all have met a part of the table
 FIRST_QUERIES = 1 << 8
 MOST_ROWS = 1 << 20  # of matches held at once, as estimated from the queries before
-JSON_LINES = ".jsonl"
 MATCHED, UNMATCHED = 0, 1  # exit codes, as those of grep
-COLUMNS = ("query", "fingerprint", "distance", "id")
 _OPTIONS = {"texts": "--text", "pictures": "--image", "vectors": "--vector"}  # by what a fingerprinter takes
-MATCH_FIELDS = ("fingerprint", "distance", "ids")  # of JSON
-
-Write = Callable[..., int]  # of the queries, their matches and, if own rows are left out of these, their ids
 
 
 @dataclass(frozen=True)
@@ -110,49 +102,6 @@ query_options = grouped(
     vectors.vector_field_option,
     null_option("Lines of --input and of the output"),
 )  # fmt: skip
-
-
-class Asked(NamedTuple):
-    """Some queries, with their ids if they have any.
-
-    Attributes
-    ----------
-    fingerprints : ndarray
-    ids : ndarray of uint64 or list of str, optional
-    rows : ndarray of uint64, optional
-        Their rows in the input, if some of it are left out.
-    """
-
-    fingerprints: npt.NDArray[Any]
-    ids: Words | list[str] | None = None
-    rows: Words | None = None
-
-    def slice(self, start: int, end: int) -> Asked:
-        """Return some of them."""
-        ids = None if self.ids is None else self.ids[start:end]
-        return Asked(self.fingerprints[start:end], ids, None if self.rows is None else self.rows[start:end])
-
-    def rows_from(self, before: int) -> Words:
-        """Return their rows; by default those after so many others."""
-        return np.arange(before, before + len(self.fingerprints), dtype=np.uint64) if self.rows is None else self.rows
-
-
-class QueryColumns(NamedTuple):
-    """Columns of the output that tell of a query, besides its fingerprint.
-
-    Attributes
-    ----------
-    row : bool
-        Its place among all queries, from 0, as ``row``.
-    id : str
-        The name of its id, if it has one: ``query_id``, of a text ``document``.
-    """
-
-    row: bool
-    id: str
-
-
-NOTHING_MORE = QueryColumns(row=False, id="query_id")
 
 
 @dataclass(frozen=True)
@@ -398,14 +347,6 @@ def fingerprinter_of(store: Store, items: str = "texts") -> Any:
     return made
 
 
-def is_json(output: str, as_json: bool) -> bool:
-    """Whether JSON lines are wanted; a usage error if ``--json`` and the extension contradict each other."""
-    suffix = "" if output == "-" else Path(output).suffix.lower()
-    if as_json and suffix in SUFFIXES and suffix != JSON_LINES:
-        raise click.UsageError(f"--json does not go with an output named *{suffix}", click.get_current_context())
-    return as_json or suffix == JSON_LINES
-
-
 def _writer(request: Request, json_lines: bool, with_ids: bool, width: int) -> AbstractContextManager[Write]:
     queries, names = request.queries, request.names
     query_columns = QueryColumns(bool(queries.input) or queries.with_queries, "document" if queries.of_files else "query_id")
@@ -419,99 +360,3 @@ def _writer(request: Request, json_lines: bool, with_ids: bool, width: int) -> A
 
 def _have_lines(inputs: Sequence[str], rows: Rows) -> bool:
     return any(format_of_input(path, rows.format) in LINE_FORMATS for path in inputs)
-
-
-@contextmanager
-def rows_writer(
-    output: str, width: int, query_columns: Sequence[str] = (), names: Mapping[str, str] | None = None, null: bool = False
-) -> Iterator[Write]:
-    """One row per id: the four columns, then those of the query: its ``row``, and its id by another name."""
-    before = 0
-    with open_writer(output, columns=[*COLUMNS, *query_columns], width=width, names=names, null=null) as writer:
-
-        def write(queries: Asked, matches: Matches, own: Words | list[str] | None = None) -> int:
-            nonlocal before
-            lims, ids = matches.ids()
-            of_match = np.repeat(np.arange(len(matches.fingerprints)), np.diff(lims))
-            of_query = np.repeat(np.arange(len(matches)), np.diff(matches.lims))[of_match]
-            if own is not None:
-                others = _of_others(ids, matches.distances[of_match], of_query, own)
-                ids = list(compress(ids, others)) if isinstance(ids, list) else ids[others]
-                of_match, of_query = of_match[others], of_query[others]
-            data: dict[str, Any] = {
-                "query": queries.fingerprints[of_query],
-                "fingerprint": matches.fingerprints[of_match],
-                "distance": matches.distances[of_match],
-                "id": ids,
-            }
-            query_ids: Any = queries.ids
-            for name in query_columns:
-                data[name] = queries.rows_from(before)[of_query] if name == "row" else values_at(query_ids, of_query)
-            before += len(matches)
-            writer.write(data)
-            writer.flush()
-            return len(of_match)
-
-        yield write
-
-
-def _of_others(ids: Words | list[str], distances: Bytes, of_query: Lims, own: Words | list[str]) -> npt.NDArray[np.bool_]:
-    """Return which rows are not the query's own: its fingerprint with its id."""
-    others = np.ones(len(ids), bool)
-    for row in np.flatnonzero(distances == 0).tolist():
-        others[row] = ids[row] != own[of_query[row]]
-    return others
-
-
-def _without(found: Sequence[Match], own: int | str) -> list[Match]:
-    """Return matches without the query's own row."""
-    kept = [match._replace(ids=[i for i in match.ids if i != own]) if match.distance == 0 else match for match in found]  # type: ignore[arg-type]
-    return [match for match in kept if match.ids]
-
-
-@contextmanager
-def json_lines_writer(
-    output: str, bits: int, query_columns: QueryColumns = NOTHING_MORE, names: Mapping[str, str] | None = None, null: bool = False
-) -> Iterator[Write]:
-    """One object per query, even without a match; it begins with the columns of the query."""
-    width, before, end = Width(bits), 0, "\0" if null else "\n"
-    encode = json.JSONEncoder(ensure_ascii=False).encode
-    with Sink(output) as sink:
-
-        def write(queries: Asked, matches: Matches, own: Words | list[str] | None = None) -> int:
-            nonlocal before
-            lines, rows = [], 0
-            ids = queries.ids.tolist() if isinstance(queries.ids, np.ndarray) else queries.ids
-            fields = _fields(query_columns, ids is not None, matches.more is not None, names)
-            fingerprint, distance, match_ids = (fields[name] for name in MATCH_FIELDS)
-            digits = width.texts(check_fingerprints(queries.fingerprints, width))
-            places = queries.rows_from(before).tolist()
-            for number, (query, found) in enumerate(zip(digits, matches, strict=True)):
-                record: dict[str, Any] = {fields["row"]: places[number]} if query_columns.row else {}
-                if ids is not None:
-                    record[fields[query_columns.id]] = ids[number]
-                record[fields["query"]] = query
-                if own is not None:
-                    found = _without(found, own[number])
-                record[fields["matches"]] = [
-                    {fingerprint: width.text(match.fingerprint), distance: match.distance, match_ids: match.ids}
-                    for match in found
-                ]
-                if matches.more is not None:
-                    record[fields["more"]] = bool(matches.more[number])
-                rows += sum(len(match.ids) for match in found)
-                lines.append(encode(record) + end)
-            before += len(matches)
-            sink.write("".join(lines).encode("utf-8"))
-            sink.flush()
-            return rows
-
-        yield write
-
-
-def _fields(query_columns: QueryColumns, with_ids: bool, with_more: bool, names: Mapping[str, str] | None) -> dict[str, str]:
-    """Return what the fields of the objects are called, in the outer ones and in their matches."""
-    more = ["more"] if with_more else []
-    of_query = [*(["row"] if query_columns.row else []), *([query_columns.id] if with_ids else [])]
-    fields = [*of_query, "query", "matches", *more, *MATCH_FIELDS]
-    return dict(zip(fields, renamed(fields, names), strict=True))

@@ -370,6 +370,9 @@ def test_every_argument_of_simhash_and_of_the_document_reader(here):
         "follow_symlinks": FLAGS,
         "max_bytes": NONE | {"0", "1", "numpy 1", "99", "2000"},
         "on_notice": NONE,
+        "encoding": NONE,
+        "html": FLAGS,
+        "threads": {"1", "numpy 1", "99"},
     }
     assert names(DocumentReader.__init__) == set(table)
     sweep(DocumentReader, {"paths": ["a.txt"], "fingerprinter": fpstore.SimHash()}, table)

@@ -308,7 +308,7 @@ def test_signed_and_decimal_fingerprints(tmp_path):
         ("h\n1\n", {"fingerprint": "h", "width": 128, "signed": True}, "signed integers have 32 or 64 bits"),
         ("h\n1\n", {"text": "h", "signed": True}, "is for a column of fingerprints"),
         ("h\n1\n", {"text": "h", "decimal": True}, "is for a column of fingerprints"),
-        ("h\n1\n", {"text": "h", "fingerprinter": "x"}, "fingerprinter must be one such as"),
+        ("h\n1\n", {"text": "h", "fingerprinter": "x"}, "fingerprinter must be one of texts, such as"),
         ("h\n1\n", {"fingerprint": "h", "fingerprinter": SimHash()}, "a fingerprinter is for texts"),
         ("h\n1\n", {"fingerprint": "h", "keep": "smallest"}, "needs a column of ids"),
         ("h\n1\n", {"fingerprint": "h", "keep": "best"}, "keep must be one of"),

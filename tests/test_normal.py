@@ -37,4 +37,4 @@ def test_a_hostile_run_of_marks_takes_linear_time():
     text = "a" + "\u0301\u0316" * n
     assert normal.nfkc(text) == "\u00e1" + "\u0316" * n + "\u0301" * (n - 1)
     a, above, below = (xxhash.xxh64_intdigest(char.encode()) for char in "\u00e1\u0301\u0316")
-    assert SimHash(shingle="chars", size=1).fingerprint(text) == below & (above | a)
+    assert SimHash(shingle="chars", weighting="count").fingerprint(text) == below & (above | a)

@@ -40,7 +40,7 @@ def good(request, tmp_path_factory):
     bits, design = DESIGNS[request.param]
     path, numbers = tmp_path_factory.mktemp("good") / "s", numbers_of(bits)
     ids = [f"d{i % 2500}" for i in range(len(numbers))]
-    fpstore.build(path, numbers, ids, width=bits, design=design, radius=3, fingerprinter=fpstore.SimHash()).close()
+    fpstore.build(path, numbers, ids, width=bits, design=design, radius=3, fingerprinter=fpstore.SimHash(width=bits)).close()
     return path, request.param, content(path)
 
 

@@ -24,11 +24,12 @@ def test_contains_and_getitem(tmp_path):
                 assert isinstance(caught.value, fpstore.NotStoredError)
                 assert caught.value.got == value
                 assert str(caught.value) == f"the fingerprint {value} is not stored"
+        assert f"{5:016x}" in store
         for other in ("5", 5.0, -1, 2**64, None, True):
             for use in (store.__getitem__, store.__contains__):
                 with pytest.raises(
                     fpstore.InputError,
-                    match=r"a fingerprint is an int from 0 to 2\^64 - 1|takes 65 bits, but this store holds 64",
+                    match=r"a fingerprint is an int from 0 to 2\^64 - 1|takes 65 bits|it has 1 of 16 hexadecimal",
                 ):
                     use(other)
 

@@ -40,6 +40,16 @@ def total_memory() -> int:
         return total
 
 
+def shown_size(byte_count: float) -> str:
+    """Return a number of bytes for people, in powers of 1000."""
+    value = float(byte_count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:,.1f} TB"
+
+
 def parse_size(size: int | str, what: str = "size") -> int:
     """Return a number of bytes from an int or a string such as ``2GiB``, ``500 MB`` or ``1048576``."""
     if isinstance(size, int) and not isinstance(size, bool):

@@ -31,13 +31,14 @@ from fpstore.cli.options import (
     threads_option,
     width_option,
 )
-from fpstore.cli.output import count, print_json, shown, size
+from fpstore.cli.output import count, print_json, shown
 from fpstore.cli.progress import Bars
 from fpstore.cli.texts import READING_PARAMETERS, Texts, check_text_usage, text_options
 from fpstore.cli.vectors import VECTOR_PARAMETERS, Vectors, ZeroVectors, vector_options
 from fpstore.cli.verb import Verb
 from fpstore.errors import InputError
 from fpstore.io import open_reader
+from fpstore.resources import shown_size
 
 if TYPE_CHECKING:
     from fpstore.hashing import Fingerprinter
@@ -220,7 +221,7 @@ def summary(stats: dict[str, Any]) -> str:
         count(stats["ids"], "id") + (" (row numbers)" if stats["id_kind"] == "row" else ""),
         f"radius {stats['radius']}",
         f"{stats['design']['name']} ({count(len(stats['design']['tables']), 'table')})",
-        size(taken),
+        shown_size(taken),
     ]
     if fingerprints >= TELLING:
         parts.append(f"{taken / fingerprints:.1f} bytes per fingerprint")

@@ -72,16 +72,6 @@ def shown(path: str) -> str:
     return printable(path)
 
 
-def size(byte_count: float) -> str:
-    """Return a number of bytes for people, in powers of 1000."""
-    value = float(byte_count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:,.1f} TB"
-
-
 def count(number: int, noun: str) -> str:
     """Return a number with its noun, in the singular or plural."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -9,10 +9,11 @@ import click
 
 from fpstore.cli import types
 from fpstore.cli.options import disk_budget_option, json_option, prefer_option, storage_option, width_option
-from fpstore.cli.output import count, print_json, print_table, size
+from fpstore.cli.output import count, print_json, print_table
 from fpstore.cli.verb import Verb
 from fpstore.design.families import SCAN, lookup_radius
 from fpstore.errors import InputError, show
+from fpstore.resources import shown_size
 
 if TYPE_CHECKING:
     from fpstore.design.estimates import Plan
@@ -161,7 +162,7 @@ def _row(p: Plan, n: int) -> tuple[str, ...]:
         p.name,
         str(len(p.design.tables)),
         f"{p.bytes_per_fingerprint:.1f}" if n else "",
-        size(p.disk_bytes),
+        shown_size(p.disk_bytes),
         f"{p.lookups:,}",
         _decimal(p.candidates),
         _decimal(p.microseconds),

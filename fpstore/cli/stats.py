@@ -7,8 +7,9 @@ from typing import Any
 import click
 
 from fpstore.cli.options import json_option, store_argument
-from fpstore.cli.output import count, print_json, print_table, shown, size
+from fpstore.cli.output import count, print_json, print_table, shown
 from fpstore.cli.verb import Verb
+from fpstore.resources import shown_size
 
 _PARTS = {
     "tables": "tables",
@@ -72,7 +73,10 @@ def _print_store(store: str, found: dict[str, Any]) -> None:
         *([("block", f"{found['block_bytes']} bytes")] if _has_blocks(found) else []),
         ("fingerprinter", made or "unknown"),
         ("generation", str(found["generation"])),
-        ("delta", f"{count(found['delta']['changes'], 'change')}, {size(found['delta']['memory'])} of memory in each process"),
+        (
+            "delta",
+            f"{count(found['delta']['changes'], 'change')}, {shown_size(found['delta']['memory'])} of memory in each process",
+        ),
         ("format version", str(found["format_version"])),
     ]
     if found["merge_error"]:
@@ -91,7 +95,7 @@ def _print_bytes(found: dict[str, Any]) -> None:
     taken = found["bytes"]
     columns = ("part", "bytes", "", "bytes/fingerprint") if n >= TELLING else ("part", "bytes", "")
     rows = [
-        (name, f"{taken[key]:,}", size(taken[key]), f"{taken[key] / max(n, 1):.2f}")[: len(columns)]
+        (name, f"{taken[key]:,}", shown_size(taken[key]), f"{taken[key] / max(n, 1):.2f}")[: len(columns)]
         for key, name in _PARTS.items()
         if key in taken
     ]

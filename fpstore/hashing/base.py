@@ -12,13 +12,12 @@ import numpy.typing as npt
 from fpstore.aliases import Words
 from fpstore.arguments import check_choice, check_whole
 from fpstore.errors import InputError
+from fpstore.resources import MOST_THREADS
 from fpstore.threads import in_order
 from fpstore.width import Width
 
 Item_contra = TypeVar("Item_contra", contravariant=True)
 Flags = npt.NDArray[np.bool_]
-
-_MOST_THREADS = 256
 
 
 class Hashed(NamedTuple):
@@ -139,7 +138,7 @@ class Fingerprinter(ABC, Generic[Item_contra]):
             An item has a wrong type or, with ``empty="refuse"``, no fingerprint; the message has its position.
         """
         check_choice(empty, ("refuse", "mask"), "empty")
-        threads = check_whole(threads, 1, _MOST_THREADS, "threads")
+        threads = check_whole(threads, 1, MOST_THREADS, "threads")
         width = Width(self.width)
         parts: list[Hashed] = [Hashed(width.empty(0), np.empty(0, bool))]
         done = 0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from fpstore.errors import InputError
+
+Item = TypeVar("Item")
 
 _BATCH_CHARS = 1 << 20
 
@@ -41,12 +43,18 @@ def batches_of_texts(items: Iterable[Any], otherwise: Callable[[object, int], An
             "wrap a single text in a list or pass it to fingerprint()",
             got=type(items),
         )
-    batch: list[Any] = []
+    texts = (item if isinstance(item, str) else otherwise(item, place) for place, item in enumerate(items))
+    return batched(texts, lambda text: len(text) + 8, _BATCH_CHARS)
+
+
+def batched(items: Iterable[Item], weigh: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
+    """Cut items into batches, each of which ends with the item that brings its weight to `most`."""
+    batch: list[Item] = []
     held = 0
-    for place, item in enumerate(items):
-        batch.append(item if isinstance(item, str) else otherwise(item, place))
-        held += len(batch[-1]) + 8
-        if held >= _BATCH_CHARS:
+    for item in items:
+        batch.append(item)
+        held += weigh(item)
+        if held >= most:
             yield batch
             batch, held = [], 0
     if batch:

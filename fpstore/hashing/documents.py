@@ -241,16 +241,13 @@ class DocumentReader:
         self._threads = check_whole(threads, 1, MOST_THREADS, "threads")
         self.fingerprinter = fingerprinter
         self._on_notice = on_notice
-        self._bytes_total: int | None = None
         self._reasons: Counter[str] = Counter()
         self.bytes_done = self.skipped = self.empty = self._made = 0
 
     @property
     def bytes_total(self) -> int:
         """The sizes of all files, in bytes."""
-        if self._bytes_total is None:
-            self._bytes_total = sum(file.size for file in self._walk.files())
-        return self._bytes_total
+        return self._walk.bytes_total
 
     def __iter__(self) -> Iterator[Chunk]:
         self._reasons.clear()

@@ -12,6 +12,7 @@ from fpstore.aliases import Bytes
 from fpstore.arguments import check_choice, check_whole
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter, Hashed
+from fpstore.hashing.batches import batched
 from fpstore.hashing.image_open import Given, frames, given, refusals
 from fpstore.io.packages import import_package
 from fpstore.width import Width, check_width
@@ -39,7 +40,7 @@ _COLOR_BITS = 4  # for each of 14 shares of colours: 56 bits, the most below 64
 # What tools/image_distances shows: nearly all copies that are scaled, compressed or blurred, and about 1 % of other pairs.
 _RADII = {"average": 5, "difference": 8, "difference-vertical": 8, "perceptual": 10, "wavelet": 4, "color": 2}
 _PDQ_RADIUS = 31
-_BATCH_PICTURES, _BATCH_BYTES = 16, 1 << 26
+_BATCH_BYTES, _LEAST_BYTES = 1 << 26, 1 << 22
 
 
 class Lack(NamedTuple):
@@ -182,17 +183,7 @@ class ImageHash(Fingerprinter["Picture"]):
                 "wrap a single picture in a list or pass it to fingerprint()",
                 got=type(items),
             )
-        batch: list[Given] = []
-        held = 0
-        for place, item in enumerate(items):
-            batch.append(given(item, place))
-            source = batch[-1].source
-            held += len(source) if isinstance(source, bytes) else 4 * getattr(source, "width", 0) * getattr(source, "height", 0)
-            if len(batch) >= _BATCH_PICTURES or held >= _BATCH_BYTES:
-                yield batch
-                batch, held = [], 0
-        if batch:
-            yield batch
+        return batched((given(item, place) for place, item in enumerate(items)), _held, _BATCH_BYTES)
 
     def of_frames(self, picture: Given, *, every: bool) -> list[int | Lack]:
         """Return the fingerprint of the first frame or of every one, or why it has none; InputError as in `refusals`."""
@@ -242,6 +233,13 @@ class ImageHash(Fingerprinter["Picture"]):
         if quality < self.min_quality or not quality:
             return Lack("quality", f"has the quality {quality} for PDQ, below min_quality={self.min_quality}")
         return int.from_bytes(np.packbits(np.asarray(bits, bool)).tobytes(), "big")
+
+
+def _held(picture: Given) -> int:
+    """Return the bytes that a picture holds or, if more, a sixteenth of a batch."""
+    source = picture.source
+    taken = len(source) if isinstance(source, bytes) else 4 * getattr(source, "width", 0) * getattr(source, "height", 0)
+    return max(taken, _LEAST_BYTES)
 
 
 def _check_method_width(method: str, width: object) -> int:

@@ -11,10 +11,9 @@ from fpstore.hashing.image import ImageHash, Lack
 from fpstore.hashing.image_open import Given
 from fpstore.hashing.walk import File, Paths, Skipped, Walk
 from fpstore.io import Chunk
+from fpstore.resources import MOST_THREADS
 from fpstore.threads import in_order
 from fpstore.width import Width
-
-_MOST_THREADS = 256
 
 
 class ImageReader:
@@ -97,27 +96,24 @@ class ImageReader:
         on_notice: Notice | None = None,
     ) -> None:
         self._chunk_pictures = check_whole(chunk_pictures, 1, 1 << 30, "chunk_pictures")
-        self._threads = check_whole(threads, 1, _MOST_THREADS, "threads")
+        self._threads = check_whole(threads, 1, MOST_THREADS, "threads")
         if not isinstance(fingerprinter, ImageHash):
             raise InputError(f"fingerprinter must be one of pictures such as ImageHash(), got {type(fingerprinter).__name__}")
         if on_notice is not None and not callable(on_notice):
             raise InputError(f"on_notice must be a function of (path, reason), got {show(on_notice)}")
         self._walk = Walk(paths, suffixes, recursive, follow_symlinks, max_bytes)
-        self._fingerprinter = fingerprinter
+        self.fingerprinter = fingerprinter
         self._on_notice = on_notice
-        self._bytes_total: int | None = None
         self.bytes_done = self.skipped = self.broken = self.empty = 0
 
     @property
     def bytes_total(self) -> int:
         """The sizes of all files, in bytes."""
-        if self._bytes_total is None:
-            self._bytes_total = sum(file.size for file in self._walk.files())
-        return self._bytes_total
+        return self._walk.bytes_total
 
     def __iter__(self) -> Iterator[Chunk]:
         self.bytes_done = self.skipped = self.broken = self.empty = 0
-        width = Width(self._fingerprinter.width)
+        width = Width(self.fingerprinter.width)
         numbers: list[int] = []
         ids: list[str] = []
         made = False
@@ -148,8 +144,8 @@ class ImageReader:
         if skipped is not None:
             return skipped
         try:
-            every = self._fingerprinter.frame == "all"
-            return self._fingerprinter.of_frames(Given(file.path, os.fspath(file.path)), every=every)
+            every = self.fingerprinter.frame == "all"
+            return self.fingerprinter.of_frames(Given(file.path, os.fspath(file.path)), every=every)
         except InputError as error:
             reason = getattr(error, "reason", None)
             if file.named or reason is None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from fpstore.arguments import check_flag, check_path, check_whole, printable
+from fpstore.cached import cached_property
 from fpstore.disk.refusals import refused
 from fpstore.errors import InputError, StorageError
 from fpstore.format.manifest import is_store
@@ -70,6 +71,11 @@ class Walk:
         shown = ", ".join(map(str, self.paths[:3]))
         more = f" and {len(self.paths) - 3} more" if len(self.paths) > 3 else ""
         return shown + more + (f" (only {', '.join(self._suffixes)})" if self._suffixes else "")
+
+    @cached_property
+    def bytes_total(self) -> int:
+        """The sizes of all files, from a walk at the first use."""
+        return sum(file.size for file in self.files())
 
     def files(self) -> Iterator[File]:
         """Yield the files to read: named ones in the order given, those in a folder in the order of names."""

@@ -60,12 +60,14 @@ class FeatureWeights:
         most = check_whole(most, 1, MOST_FEATURES, "most")
         hashes, counts, number = np.empty(0, np.uint64), np.empty(0, np.int64), 0
         held: list[Words] = []
+        waiting = 0
         for document in documents:
             number += 1
             held.append(document)
-            if sum(map(len, held)) > max(len(hashes), 1 << 20):
+            waiting += len(document)
+            if waiting > max(len(hashes), 1 << 20):
                 hashes, counts = _added(hashes, counts, held)
-                held = []
+                held, waiting = [], 0
         if not number:
             raise InputError("no text has features: weights cannot be learnt from none")
         hashes, counts = _added(hashes, counts, held)

@@ -76,16 +76,6 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[
     return element("div", whole, class_="scroll", tabindex=0, role="group", aria_label=f"Table: {columns[0]}")
 
 
-def size(byte_count: float) -> str:
-    """Return a number of bytes for people, in powers of 1000."""
-    value = float(byte_count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:,.1f} TB"
-
-
 def few(value: float) -> str:
     """Return a number that may be small, with as many digits as tell something."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

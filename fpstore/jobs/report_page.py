@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from fpstore.jobs.markup import Html, element, joined
-from fpstore.jobs.page_parts import boxes, few, figure, folded, keys, page, paragraph, section, size, table
+from fpstore.jobs.page_parts import boxes, few, figure, folded, keys, page, paragraph, section, table
 from fpstore.jobs.pictures import Bar, Scale, lines, lying_bars, standing_bars
 from fpstore.jobs.report import Codes, Family, Figures, Member, Skew
+from fpstore.resources import shown_size
 
 PARTS = {
     "tables": "Tables",
@@ -40,7 +41,7 @@ def _head(figures: Figures) -> Html:
         ("Width", f"{stats['width']} bits"),
         ("Radius", str(stats["radius"])),
         ("Design", stats["design"]["name"]),
-        ("Bytes on disk", size(stats["bytes"]["total"])),
+        ("Bytes on disk", shown_size(stats["bytes"]["total"])),
     ]
     if stats["ratio_to_limit"] is not None:
         facts.append(("Bytes per fingerprint", f"{stats['bytes_per_fingerprint']['total']:.2f}"))
@@ -66,7 +67,9 @@ def _made(description: dict[str, Any] | None) -> str:
 def _sizes(figures: Figures) -> Html:
     stats, taken = figures.stats, figures.stats["bytes"]
     n, total = stats["fingerprints"], max(taken["total"], 1)
-    bars = [Bar(name, taken[key], f"{size(taken[key])}, {taken[key] / total:.1%}") for key, name in PARTS.items() if taken[key]]
+    bars = [
+        Bar(name, taken[key], f"{shown_size(taken[key])}, {taken[key] / total:.1%}") for key, name in PARTS.items() if taken[key]
+    ]
     named = {"tables": PARTS["tables"], "keys": "of these, keys in memory", **PARTS, "total": "All"}
     rows = [
         (name, f"{taken[key]:,}", f"{taken[key] / total:.1%}", f"{taken[key] / max(n, 1):.2f}") for key, name in named.items()

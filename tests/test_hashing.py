@@ -5,6 +5,9 @@ import random
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 import xxhash
 from hypothesis import HealthCheck, example, given, settings
@@ -376,7 +379,44 @@ def test_bytes_are_to_be_decoded_first(data):
         SimHash().fingerprints(data)
 
 
-@pytest.mark.parametrize("wrong", [None, 5, 1.5, object()])
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(["the fox", None, "a crow"]),
+        pa.chunked_array([["the fox"], [None, "a crow"]], pa.large_string()),
+        pa.array(["the fox", None, "a crow"]).dictionary_encode(),
+        pl.Series(["the fox", None, "a crow"]),
+        pd.Series(["the fox", None, "a crow"]),
+        pd.Series(["the fox", float("nan"), "a crow"], dtype=object),
+        pd.Series(["the fox", None, "a crow"], dtype="string"),
+        np.array(["the fox", None, "a crow"], object),
+    ],
+    ids=lambda column: f"{type(column).__module__}-{getattr(column, 'dtype', '')}",
+)
+def test_columns_of_texts(column):
+    simhash = SimHash(size=2)
+    found, known = simhash.fingerprints(column, empty="mask")
+    assert found.tolist() == [simhash.fingerprint("the fox"), 0, simhash.fingerprint("a crow")]
+    assert known.tolist() == [True, False, True]
+    with pytest.raises(InputError, match="item 1: the text '' has no words"):
+        simhash.fingerprints(column)
+
+
+def test_long_columns_are_read_in_parts():
+    texts = [f"fox {n} of many" for n in range(5000)]
+    assert (SimHash().fingerprints(pa.array(texts)) == SimHash().fingerprints(texts)).all()
+
+
+def test_none_for_a_text_without_fingerprint():
+    assert SimHash().fingerprint("...", empty="none") is None
+    assert SimHash().fingerprint("fox", empty="none") == SimHash().fingerprint("fox")
+    with pytest.raises(InputError, match="empty must be one of"):
+        SimHash().fingerprint("fox", empty="mask")
+    with pytest.raises(InputError, match="expected"):
+        SimHash().fingerprint(5, empty="none")
+
+
+@pytest.mark.parametrize("wrong", [5, 1.5, object(), b"fox"])
 def test_what_is_no_text_is_refused(wrong):
     with pytest.raises(InputError, match=type(wrong).__name__):
         SimHash().fingerprint(wrong)

@@ -78,28 +78,39 @@ class Fingerprinter(ABC, Generic[Item_contra]):
     def lack(self, item: Item_contra, /) -> str:
         """Say why an item has no fingerprint, as the rest of a sentence that begins with it."""
 
-    def fingerprint(self, item: Item_contra, /) -> int:
+    @overload
+    def fingerprint(self, item: Item_contra, /, *, empty: Literal["refuse"] = ...) -> int: ...
+
+    @overload
+    def fingerprint(self, item: Item_contra, /, *, empty: Literal["none"]) -> int | None: ...
+
+    def fingerprint(self, item: Item_contra, /, *, empty: str = "refuse") -> int | None:
         """Return the fingerprint of one item.
 
         Parameters
         ----------
         item : object
             A text, an image or a vector.
+        empty : {"refuse", "none"}
+            For an item that has no fingerprint: raise an error, or return None.
 
         Returns
         -------
-        int
+        int or None
             0 to 2^width - 1.
 
         Raises
         ------
         InputError
-            The item has a wrong type, or no fingerprint; `is_empty` tells which have none.
+            The item has a wrong type or, with ``empty="refuse"``, no fingerprint.
         """
+        check_choice(empty, ("refuse", "none"), "empty")
         batch, found = self._one(item)
-        if not found.known[0]:
+        if found.known[0]:
+            return Width(self.width).numbers(found.rows)[0]
+        if empty == "refuse":
             raise InputError(self.lack(batch[0]), got=item)
-        return Width(self.width).numbers(found.rows)[0]
+        return None
 
     @overload
     def fingerprints(
@@ -119,7 +130,7 @@ class Fingerprinter(ABC, Generic[Item_contra]):
         Parameters
         ----------
         items : iterable
-            Texts, images or vectors.
+            Texts, images or vectors. Texts may be a column of pyarrow, Polars or pandas, whose nulls are empty texts.
         empty : {"refuse", "mask"}
             For an item that has no fingerprint: raise an error, or return a mask that tells which items have one.
         threads : int

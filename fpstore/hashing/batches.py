@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, NoReturn, TypeVar
 
 from fpstore.errors import InputError
@@ -10,6 +11,7 @@ from fpstore.errors import InputError
 Item = TypeVar("Item")
 
 _BATCH_CHARS = 1 << 20
+_SLICE = 1 << 10  # values of a column that are made at a time
 
 
 def not_text(got: object, wanted: str) -> InputError:
@@ -24,11 +26,12 @@ def refuse_item(item: object, place: int) -> NoReturn:
 
 
 def batches_of_texts(items: Iterable[Any], otherwise: Callable[[object, int], Any] = refuse_item) -> Iterator[list[Any]]:
-    """Cut texts into batches of about a million characters.
+    """Cut texts into batches of about a million characters. A null of a column is an empty text.
 
     Parameters
     ----------
     items : iterable
+        Such as a list, or a column of strings of pyarrow, Polars, pandas or NumPy.
     otherwise : callable
         Takes an item that is no text, and its position; returns what takes its place, or raises InputError.
 
@@ -43,8 +46,24 @@ def batches_of_texts(items: Iterable[Any], otherwise: Callable[[object, int], An
             "wrap a single text in a list or pass it to fingerprint()",
             got=type(items),
         )
-    texts = (item if isinstance(item, str) else otherwise(item, place) for place, item in enumerate(items))
+    texts = (
+        item if isinstance(item, str) else "" if _is_null(item) else otherwise(item, place)
+        for place, item in enumerate(_values(items))
+    )
     return batched(texts, lambda text: len(text) + 8, _BATCH_CHARS)
+
+
+def _values(items: Any) -> Iterable[Any]:
+    """Return the Python values of items: iteration over a column of pyarrow gives its scalars instead."""
+    if not hasattr(items, "to_pylist"):
+        return items  # type: ignore[no-any-return]
+    parts = (items.slice(start, _SLICE) for start in range(0, len(items), _SLICE))
+    return chain.from_iterable(part.to_pylist() for part in parts)
+
+
+def _is_null(item: object) -> bool:
+    """Return whether an item is a null of pyarrow or Polars (None), or of pandas (None, NaN, NA)."""
+    return item is None or (isinstance(item, float) and item != item) or type(item).__name__ == "NAType"
 
 
 def batched(items: Iterable[Item], weigh: Callable[[Item], int], most: int) -> Iterator[list[Item]]:

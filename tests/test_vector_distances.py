@@ -207,6 +207,14 @@ def test_what_has_no_unary_code_is_refused(items, message):
         Unary(dimension=3, low=0, high=16).fingerprints(items)
 
 
+def test_long_unary_codes_are_not_written_out():
+    """A code of 2^48 bits is sampled: a list of its bits would take more memory than there is."""
+    hasher = Unary(dimension=2**16, low=-(2**31), high=2**31, width=32)
+    vectors = np.full((2, 2**16), 2**31)
+    vectors[1] = -(2**31)
+    assert hasher.fingerprints(vectors).tolist() == [2**32 - 1, 0]
+
+
 def test_bounds_of_unary_codes_are_checked():
     for low, high in ((3, 3), (4, 3), (0, 2**31 + 1), (-(2**31) - 1, 0)):
         with pytest.raises(InputError, match=r"(low|high) must be a whole number"):

@@ -111,7 +111,7 @@ def _thresholds(unary: Unary) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int
     """Return, for each bit that is used, its component, and which value this must exceed."""
     levels, width = unary.high - unary.low, unary.width
     code = unary.dimension * levels
-    places = list(range(code))[:width]
+    places = list(range(min(code, width)))
     if code > width:
         parts = (draws(unary.seed, np.arange(width, dtype=np.uint64)) >> np.uint64(64 - _FRACTION)).tolist()
         places = [((bit << _FRACTION) + part) * code // (width << _FRACTION) for bit, part in enumerate(parts)]

@@ -100,6 +100,15 @@ def test_what_depends_on_neighbours_is_left_to_python(text, left):
     assert (rows.tolist(), known.tolist()) == by_python(simhash, [text])
 
 
+@pytest.mark.parametrize("sigma", ["\u03a3", "\u03f9", "\U0001d6ba", "\U0001d7a4"])
+def test_a_capital_sigma_of_any_kind_is_lowered_by_its_neighbours(sigma):
+    """NFKC makes capital sigmas of others, which become a final sigma at the end of a word."""
+    for shingle in ("auto", "chars"):
+        simhash = SimHash(shingle=shingle, case="lower")
+        texts = [f"\u03bf{sigma}", f"\u03bf{sigma} b", f"{sigma}\u03bf", sigma]
+        assert by_kernel(simhash, texts) == by_python(simhash, texts)
+
+
 def test_the_form_says_what_a_text_becomes():
     def of(text, **given):
         return SimHash(**given)._form.of(text)

@@ -217,11 +217,12 @@ class CharMap:
             self._tables = CharTables(table, pages, np.concatenate([entries, np.array(more, np.uint32)]), bytes(longer))
 
     def _entry(self, char: str, pool: bytearray) -> int:
-        if self._form.case == "lower" and char == "\u03a3":  # the letter before or behind it decides
+        composed = unicodedata.normalize("NFKC", char) if self._form.normalize else char
+        if self._form.case == "lower" and "\u03a3" in composed:  # the letter before or behind it decides
             return _UNKNOWN
         piece, changes, combining = self._form.translated(char), False, 0
         if self._form.normalize:
-            changes, combining = unicodedata.normalize("NFKC", char) != char, unicodedata.combining(char)
+            changes, combining = composed != char, unicodedata.combining(char)
             first = unicodedata.normalize("NFKD", char)[0]
             if first in _composed_with() or (changes and unicodedata.combining(first)):
                 return _UNKNOWN

@@ -318,6 +318,7 @@ def test_wrong_arguments_are_refused(tmp_path, monkeypatch, source, options, mes
         (["hash", "text", "p.jsonl", "--text-field", "t", "--suffix", ".txt"], "--suffix does not go with --text-field"),
         (["probe", "x.fps", "p.jsonl", "--text-field", "t"], "--text-field names a column of --input"),
         (["probe", "x.fps", "--input", "p.jsonl", "--text-field", "t", "--null"], "--null does not go with --text-field"),
+        (["probe", "x.fps", "p.jsonl", "--text", "--text-field", "t"], "--text-field does not go with --text"),
     ],
 )
 def test_wrong_use_on_the_command_line(tmp_path, monkeypatch, arguments, message):

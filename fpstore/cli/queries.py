@@ -244,14 +244,14 @@ def _chunks(
 ) -> tuple[Any, int | None]:
     """Return chunks of queries (texts have their paths as ids), and their number if it is known."""
     if queries.vector:
-        refuse({"text", "suffix", "input"}, "does not go with --vector")
+        refuse({"text", "suffix", "input", "text_field", *READING_PARAMETERS}, "does not go with --vector")
         if not queries.words:
             raise click.UsageError("--vector needs a file", click.get_current_context())
         made = fingerprinter_of(store, "vectors")
         return vectors.reader(queries.words, made, queries.vector_field, rows, zeros), None
     refuse({"vector_field"}, "needs --vector")
     if queries.text:
-        refuse(ROW_PARAMETERS | {"input"}, "does not go with --text")
+        refuse(ROW_PARAMETERS | {"input", "text_field"}, "does not go with --text")
         if not queries.words:
             raise click.UsageError("--text needs a file", click.get_current_context())
         return documents.chunks(

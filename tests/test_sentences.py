@@ -34,10 +34,7 @@ def described(text, n):
 
 
 @settings(deadline=None)
-@given(
-    st.text(st.one_of(st.sampled_from("ab A.!?\n\u3002\uff0c\u4e2d\u0301"), st.characters(codec="utf-8")), max_size=60),
-    st.integers(1, 4),
-)
+@given(st.text(CHARACTERS, max_size=60), st.integers(1, 4))
 def test_equals_its_description(text, n):
     longest = LongestSentences(n=n)
     wanted = described(text, n)

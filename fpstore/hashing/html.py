@@ -13,9 +13,10 @@ _LOGGERS = ("trafilatura", "htmldate")
 
 def check_html(html: bool) -> bool:
     """Return the flag; MissingExtraError if it is set and trafilatura is not installed."""
-    if check_flag(html, "html"):
+    wanted = check_flag(html, "html")
+    if wanted:
         _trafilatura()
-    return bool(html)
+    return wanted
 
 
 def main_texts(pages: Sequence[str]) -> list[str]:

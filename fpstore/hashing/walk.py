@@ -10,7 +10,7 @@ from typing import BinaryIO, NamedTuple
 from fpstore.arguments import check_flag, check_path, check_whole, printable
 from fpstore.cached import cached_property
 from fpstore.disk.refusals import refused
-from fpstore.errors import InputError, StorageError
+from fpstore.errors import InputError
 from fpstore.format.manifest import is_store
 from fpstore.io import SUFFIXES
 from fpstore.io.encodings import Decoded, check_encoding, decoded, is_wide, mark_of
@@ -113,7 +113,7 @@ class Walk:
             with file.path.open("rb") as stream:
                 data = self._content(stream, file)
         except OSError as error:
-            raise _refused(file.path, error) from error
+            raise refused(file.path, error) from error
         return _skip(file, data) if isinstance(data, Skipped) else data
 
     def _content(self, stream: BinaryIO, file: File) -> bytes | Skipped:
@@ -163,7 +163,7 @@ class Walk:
             with os.scandir(folder) as entries:
                 names = sorted(entry.name for entry in entries)
         except OSError as error:
-            raise _refused(folder, error) from error
+            raise refused(folder, error) from error
         return [(folder / name, _stat(folder / name, follow=self._follow)) for name in names]
 
 
@@ -171,7 +171,7 @@ def _stat(path: Path, *, follow: bool = True) -> os.stat_result:
     try:
         return path.stat(follow_symlinks=follow)
     except OSError as error:
-        raise _refused(path, error) from error
+        raise refused(path, error) from error
 
 
 def _large(size: int, most: int) -> Skipped:
@@ -188,10 +188,6 @@ def _holds_a_store(folder: Path) -> bool:
     with suppress(OSError):  # missing permission is reported when it is read
         return is_store(folder)
     return False
-
-
-def _refused(path: Path, error: OSError) -> StorageError:
-    return refused(path, error)
 
 
 def _check_paths(paths: Paths) -> list[Path]:

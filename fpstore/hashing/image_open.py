@@ -47,7 +47,7 @@ class Given(NamedTuple):
 
 
 def pillow() -> Any:
-    """Return the module PIL.Image, which knows all of its formats then."""
+    """Return the module PIL.Image, with the readers of all formats loaded."""
     module = import_package("PIL.Image", "ImageHash")
     module.init()
     return module

@@ -30,7 +30,7 @@ class ImageReader:
     fingerprinter : ImageHash
         The maker of the fingerprints.
     chunk_pictures : int
-        A chunk ends when it has so many fingerprints, at the end of a file.
+        A chunk ends after the file with which it has this many fingerprints or more.
     suffixes, recursive, follow_symlinks, max_bytes
         As in `iter_documents`.
     threads : int

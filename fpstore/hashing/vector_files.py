@@ -19,7 +19,7 @@ Notice = Callable[[str, int], object]
 
 
 def _nobody(path: str, number: int) -> None:
-    """Tell nobody of a vector without a fingerprint."""
+    """Ignore a vector without a fingerprint."""
 
 
 class VectorReader:

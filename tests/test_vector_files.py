@@ -125,6 +125,11 @@ def test_arguments_of_the_reader_are_checked(here):
         VectorReader([], HASHER)
     with pytest.raises(InputError, match="fingerprinter must be one of vectors"):
         VectorReader("v.npy", 3)
+    for paths in (5, None, b"v.npy"):
+        with pytest.raises(InputError, match="paths must be a path or an iterable of paths, got"):
+            VectorReader(paths, HASHER)
+    with pytest.raises(InputError, match="on_notice must be a function"):
+        VectorReader("v.npy", HASHER, on_notice=5)
     with pytest.raises(InputError, match=r"a \.npy file has no columns"):
         VectorReader("v.npy", HASHER, vector_field="e")
 

@@ -87,10 +87,14 @@ class VectorReader:
         id_type: IdType = "auto",
         on_notice: Notice | None = None,
     ) -> None:
-        given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-        if not given:
-            raise InputError("no files of vectors are given")
+        given = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+        if isinstance(given, (bytes, bytearray)) or not isinstance(given, Iterable):
+            raise InputError(f"paths must be a path or an iterable of paths, got {type(given).__name__}", got=type(given))
+        if on_notice is not None and not callable(on_notice):
+            raise InputError(f"on_notice must be a function of (path, number), got {show(on_notice)}")
         self._files = [open_vectors(path, vector_field, id_field) for path in given]
+        if not self._files:
+            raise InputError("no files of vectors are given")
         self._id_type, self._on_notice = id_type, on_notice or _nobody
         self.fingerprinter = self._made(fingerprinter)
         self.bytes_total = sum(file.bytes_total for file in self._files)

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from fpstore.calibration.draws import Draws
-from fpstore.calibration.spans import Span, is_unspaced, sentences, words
+from fpstore.calibration.spans import Span, sentences, words
 from fpstore.errors import InputError, show
+from fpstore.hashing.normal import is_unspaced
 
 MOST_CHANGED = 4  # one in so many words or sentences of a text may be changed: else the copy would be another text
 _POOL_WORDS, _POOL_TEXTS, _POOL_CHARS = 4096, 256, 1 << 14  # of a text, for the pool

@@ -10,12 +10,13 @@ import numpy.typing as npt
 
 from fpstore.aliases import Words
 from fpstore.calibration.rows import Places, in_blocks
+from fpstore.hashing.draws import mix
 
 SHINGLE_CHARS = 5
 _BINS_LOG2 = 7
 _EMPTY = np.uint32(2**32 - 1)  # of a bin without shingles
 _SUSPECTED = 0.5  # of the bound: pairs whose estimate is above this share of it are compared
-_ODD = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+_ODD = np.uint64(0x9E3779B97F4A7C15)
 _SPACES = re.compile(r"\s+")
 
 Sketches = npt.NDArray[np.uint32]
@@ -33,15 +34,8 @@ def shingles(text: str) -> Words:
     mixed = np.full(count, len(points) if count == 1 else SHINGLE_CHARS, np.uint64)
     for step in range(SHINGLE_CHARS):
         some = points[step : step + count]
-        mixed[: len(some)] = _mixed(mixed[: len(some)] * _ODD[0] + some)
+        mixed[: len(some)] = mix(mixed[: len(some)] * _ODD + some)
     return np.unique(mixed)
-
-
-def _mixed(values: Words) -> Words:
-    """Return the last step of SplitMix64: each bit of the result depends on all bits of the value."""
-    values = (values ^ values >> np.uint64(30)) * _ODD[1]
-    values = (values ^ values >> np.uint64(27)) * _ODD[2]
-    return values ^ values >> np.uint64(31)
 
 
 def resemblance(some: Words, others: Words) -> float:

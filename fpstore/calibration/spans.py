@@ -8,7 +8,6 @@ from itertools import pairwise
 # Scripts without spaces. A word of Chinese or Japanese has two characters most often; one of the others, more.
 _HAN_AND_KANA = "\u3005\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _OTHERS = "\u0e00-\u0e7f\u0e80-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Tibetan, Burmese, Khmer
-_UNSPACED = re.compile(f"[{_HAN_AND_KANA}{_OTHERS}]")
 _WORD = re.compile(rf"[{_HAN_AND_KANA}]{{1,2}}|[{_OTHERS}]{{1,4}}|(?:(?![{_HAN_AND_KANA}{_OTHERS}])\w)+")
 # A run of full stops is looked at once, from its beginning: texts have long ones.
 _SENTENCE_END = re.compile(
@@ -20,11 +19,6 @@ _LINE_END = re.compile(r"\n\s*+")
 _FEWEST_SENTENCES = 3  # with fewer, each line is one: poems, programs, tables
 
 Span = tuple[int, int]
-
-
-def is_unspaced(char: str) -> bool:
-    """Return whether a character is of a script without spaces between words."""
-    return _UNSPACED.match(char) is not None
 
 
 def words(text: str) -> list[Span]:

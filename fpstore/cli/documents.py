@@ -196,13 +196,13 @@ def chunks(
 
 def standard_input(notices: Notices, encoding: str | None = None) -> str:
     """Return the text that standard input is."""
-    data = b""
+    data = bytearray()
     with unpacked(InputFile("-"), lambda _: None) as read:
         while part := read(_PART_BYTES):
             data += part
             if len(data) > MOST_BYTES:
                 raise InputError(f"standard input: more than {MOST_BYTES} bytes, too large for one text", path="-")
-    found = decoded(data, encoding)
+    found = decoded(bytes(data), encoding)
     if found is None:
         raise InputError("standard input: no encoding explains its bytes: name it with --encoding", path="-")
     if found.guessed or found.replaced:

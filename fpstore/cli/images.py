@@ -18,6 +18,7 @@ from fpstore.cli.texts import READING_PARAMETERS
 from fpstore.cli.vectors import VECTOR_PARAMETERS
 from fpstore.errors import InputError, StorageError
 from fpstore.io import Chunk
+from fpstore.io.source import MOST_BYTES
 from fpstore.resources import parse_threads
 
 if TYPE_CHECKING:
@@ -135,7 +136,10 @@ def _standard_input(fingerprinter: ImageHash) -> Chunk:
 
     if sys.stdin is None:
         raise StorageError("standard input is closed")
-    picture = Given(sys.stdin.buffer.read(), "standard input")
+    data = sys.stdin.buffer.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise InputError(f"standard input: more than {MOST_BYTES} bytes, too large for one picture", path="-")
+    picture = Given(data, "standard input")
     found = fingerprinter.of_frames(picture, every=fingerprinter.frame == "all")
     numbers = {number: value for number, value in enumerate(found) if not isinstance(value, Lack)}
     if not numbers:

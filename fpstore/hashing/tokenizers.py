@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
-from fpstore.errors import InputError
+from fpstore.io.packages import import_package
 
 Tokenizer = Callable[[str], Iterable[Any]]
 
@@ -16,10 +16,7 @@ _KEYWORDS = 64
 
 def _unicode() -> Tokenizer:
     """Words after Unicode Standard Annex 29, by the package regex."""
-    try:
-        import regex
-    except ImportError:
-        raise InputError("tokenizer='unicode' needs the package regex: pip install 'fpstore[unicode]'") from None
+    regex = import_package("regex", "tokenizer='unicode'")
     pattern = regex.compile(r"\b\w.*?\b", regex.WORD | regex.DOTALL)
     found: Tokenizer = pattern.findall
     return found
@@ -30,16 +27,13 @@ def _jieba() -> Tokenizer:
     import logging
     import warnings
 
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it leaves a file open
-            import jieba.analyse
-    except ImportError:
-        raise InputError("tokenizer='jieba' needs the package jieba: pip install 'fpstore[jieba]'") from None
-    jieba.setLogLevel(logging.WARNING)  # it tells how long it took to load its dictionary
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it leaves a file open
+        analyse = import_package("jieba.analyse", "tokenizer='jieba'")
+    import_package("jieba", "tokenizer='jieba'").setLogLevel(logging.WARNING)  # it tells how long it took to load its dictionary
 
     def keywords(text: str) -> list[tuple[str, int]]:
-        found = jieba.analyse.extract_tags(text, topK=_KEYWORDS, withWeight=True)
+        found = analyse.extract_tags(text, topK=_KEYWORDS, withWeight=True)
         most = max((weight for _, weight in found), default=1.0)
         return [(word, max(1, -int(-_LEVELS * weight // most))) for word, weight in found]
 
@@ -51,5 +45,5 @@ NAMED = {"jieba": _jieba, "unicode": _unicode}
 
 @cache
 def tokenizer_named(name: str) -> Tokenizer:
-    """Return a tokenizer; InputError if its package is not installed."""
+    """Return a tokenizer; MissingExtraError if its package is not installed."""
     return NAMED[name]()

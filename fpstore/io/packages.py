@@ -14,6 +14,8 @@ INSTALLED_AS = {
     "imagehash": "'fpstore[image]'",
     "trafilatura": "'fpstore[html]'",
     "pdqhash": "'fpstore[pdq]'",
+    "regex": "'fpstore[unicode]'",
+    "jieba": "'fpstore[jieba]'",
 }
 
 

@@ -58,7 +58,7 @@ class HashCounts {
   }
 
   std::vector<Slot> slots_;
-  // An address, different in every process: XXH64 is no secret, and a text made to fill one run of slots would cost the square
+  // An address, usually different in every process: XXH64 is no secret, and a text made to fill one run of slots would cost the square
   // of its length.
   uint64_t salt_ = (reinterpret_cast<uintptr_t>(this) * xxh::kP1) | 1;
   unsigned shift_ = 64;

@@ -235,7 +235,7 @@ def dedup(
     radius : int
         The largest distance of near-duplicates, 0 to the width.
     width : int
-        Bits of a fingerprint: 32, 64, 128 or 256. Fingerprints of texts have 64.
+        Bits of a fingerprint: 32, 64, 128 or 256. A `fingerprinter` has its own width, and this is left out.
     keep : {"first", "smallest", "central", "highest"}
         Of each group keep the first row; the one with the smallest id; the one whose fingerprint is nearest to the majority of
         the group, bit by bit; or the one with the highest score. Of several such rows, the first.
@@ -245,7 +245,7 @@ def dedup(
     unknown : {"keep", "drop", "refuse"}
         What becomes of a row whose text is null or has no words, or whose fingerprint or id is null. It is not compared.
     fingerprinter : Fingerprinter, optional
-        Makes the fingerprints of texts; by default ``SimHash()``.
+        Makes the fingerprints of texts; by default ``SimHash(width=width)``.
     decimal : bool
         Fingerprints in text are decimal, not hexadecimal.
     signed : bool

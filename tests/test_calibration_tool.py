@@ -80,3 +80,42 @@ def test_documents_are_made_of_the_files_of_packages(tool, tmp_path):
     assert "".join(passages) == "a line of a play\n" * 1000
     assert {len(passage) >= corpora.PASSAGE for passage in passages[:-1]} == {True}
     assert len(passages) == 5
+
+
+def test_pictures_are_of_shares_and_of_the_last_radius(tool):
+    plots = tool("plots")
+    assert plots.shares([0.25, 0.25, 0.75, 1.0]) == [0.25, 0.0, 0.5, 0.25]
+    strangers = [0.0, 0.0, 1e-4, 2e-4, 0.5, 1.0]
+    assert [plots.last_radius(strangers, rate) for rate in (0.0, 1e-4, 0.1, 1.0)] == [1, 2, 3, 5]
+    assert plots.last_radius([0.1, 1.0], 1e-4) == -1
+    usual = set(importlib.import_module("fpstore.calibration.settings").SETTINGS)
+    assert {*plots.RECALL, *plots.DISTANCES} <= usual
+
+
+def rows_of(page, heading):
+    """Return the recalls of the table below a heading, by setting."""
+    part = page.split(heading, 1)[1].split("\n\n", 2)[1]
+    rows = re.findall(r"^\| `(.*?)` \| (.*) \|$", part, flags=re.MULTILINE)
+    return {setting: [float(cell.split("%")[0]) for cell in cells.split(" | ")] for setting, cells in rows}
+
+
+def test_the_page_says_what_its_tables_show():
+    page = (TOOLS.parent / "docs" / "calibration.md").read_text(encoding="utf-8")
+    tables = [rows_of(page, heading) for heading in ("where one in ten thousand pairs", "where one in a hundred thousand is")]
+    for table in tables:
+        assert len(table) == 14
+        narrow = [row for setting, row in table.items() if "width=128" not in setting]
+        best = [max(column) for column in zip(*narrow, strict=True)]
+        wide = {setting: row for setting, row in table.items() if "width=128" in setting}
+        for setting, row in wide.items():
+            assert all(map(float.__gt__, row, table[setting.removesuffix(",width=128")]))
+            assert all(map(float.__gt__, row[2:], best[2:])), setting
+        assert all(map(float.__gt__, wide["shingle=chars,size=4,width=128"], best))
+        assert any(row[0] < best[0] for row in wide.values())
+    near = rows_of(page, "At a radius of 3, which")
+    words = near["shingle=auto,size=1"]
+    for other in ("shingle=auto,size=2", "shingle=auto,size=3", "shingle=chars,size=5"):
+        assert all(map(float.__gt__, words, near[other]))
+    more = [four - one for four, one in zip(near["shingle=chars,size=4"], words, strict=True)]
+    assert all(0.5 < points < 4.5 for points in more[:3])
+    assert all(-26.5 < points < -1.5 for points in more[3:])

@@ -51,6 +51,30 @@ def by_kernel(simhash, texts):
     return rows.tolist(), known.tolist()
 
 
+def handed_back(text):
+    """Return whether the kernel leaves the normal form of a text to Python."""
+    simhash = SimHash()
+    simhash.hashed([text])  # makes the tables
+    _, states, missing = simhash._kernel_rows(encoded([text]), normal.char_map(simhash._form)._tables)
+    assert len(missing) == 0
+    return states.tolist() == [2]
+
+
+def test_which_characters_of_scripts_are_handed_back():
+    """As docs/design.md says."""
+    hindi, thai = ([chr(point) for point in range(start, start + 0x80)] for start in (0x0900, 0x0E00))
+    assert [char for char in hindi + thai if handed_back(f"x{char}")] == ["\u093c"]
+    assert unicodedata.normalize("NFC", "\u095c") == "\u0921\u093c"
+    assert handed_back("\u0921\u093c")
+    assert not handed_back("\u095c")
+    assert [handed_back(text) for text in ("e\u0301", "\u00e9", "\u1100\u1161", "\uac00", "\u30cf\u3099", "\u30d0")] == [
+        True,
+        False,
+    ] * 3
+    assert handed_back("\u0e01\u0e48\u0e38")  # a tone mark before a vowel below: not in order
+    assert not handed_back("\u0e01\u0e38\u0e48")
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_each_character(form):
     """Alone, and in a text of all of its page, which is taken character by character unless one of them depends on others.

@@ -314,7 +314,7 @@ def test_signed_and_decimal_fingerprints(tmp_path):
         ("h\n1\n", {"fingerprint": "h", "keep": "best"}, "keep must be one of"),
         ("h\n1\n", {}, "name either the column of texts"),
         ("h\n1\n", {"text": "h", "fingerprint": "h"}, "name either the column of texts"),
-        ("h\n1\n", {"text": "h", "width": 128}, "fingerprints of texts have 64 bits"),
+        ("h\n1\n", {"text": "h", "width": 128, "fingerprinter": SimHash()}, "it makes 64 bits, not width=128: leave width out"),
         ("h\n1\n", {"fingerprint": 5}, "must be the name of a column"),
     ],
 )

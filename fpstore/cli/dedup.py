@@ -148,6 +148,7 @@ def dedup(
     $ fpstore dedup pages.jsonl clean.jsonl --text-field text --score-field score --keep highest --unknown drop --json --force
     $ fpstore dedup hashes.csv clean.csv --fingerprint-field hash --decimal --signed --width 64 --radius 2 --group greedy
     $ fpstore dedup notes clean --text --suffix .txt --shingle chars --shingle-size 5 --weighting set --threads 1 --quiet
+    $ fpstore dedup pages.jsonl clean.jsonl --text-field text --width 128 --radius 10 --force
     $ fpstore dedup notes uncopied --text --longest-sentences 3 --radius 0
     $ fpstore dedup pages.jsonl clean.jsonl --text-field text --encoding utf-8 --html --force --json
     $ fpstore dedup notes cleaner --text --tokenizer unicode --stop-words frequent.txt --digits zero --feature-hash fnv1a

@@ -58,6 +58,7 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
         Units in a shingle, 1 to 255.
     weighting : {"count", "log", "set"}
         The weight of a shingle: how often it occurs; the number of binary digits of that, which is 1 + floor(log2); or 1.
+        Weights that a tokenizer gives are taken as they are, and added up where a feature has several.
     width : int
         Bits of a fingerprint: 32, 64, 128 or 256.
     hash : {"xxh64", "fnv1a", "md5", "blake2b"}
@@ -174,7 +175,7 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
         weights = None if self.weights is None else self.weights.as_json()
         return values | {"stop_words": list(self.stop_words), "weights": weights}
 
-    def features(self, text: str) -> dict[str, int]:
+    def features(self, text: str) -> dict[str, float]:
         """Return the features of a text with their weights.
 
         Parameters
@@ -183,20 +184,33 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
 
         Returns
         -------
-        dict of str to int
-            In the order in which they first occur; empty for a text that has no fingerprint.
+        dict of str to float
+            In the order in which they first occur, those to which a tokenizer gives weights last; empty for a text that has no
+            fingerprint. Weights are integers unless a tokenizer gives others.
+
+        Raises
+        ------
+        InputError
+            The text is no str, or a tokenizer that is a function returned something else than features.
         """
         if not isinstance(text, str):
             raise not_text(text, "a text (str)")
         counts: dict[str, int] = {}
-        for feature, count in self._pieces(text):
-            counts[feature] = counts.get(feature, 0) + count
+        given: dict[str, float] = {}
+        for piece in self._pieces(text):
+            if isinstance(piece, str):
+                counts[piece] = counts.get(piece, 0) + 1
+            else:
+                given[piece[0]] = given.get(piece[0], 0) + piece[1]
+        found: dict[str, float] = dict(counts)
         if self.weighting != "count":
-            counts = {feature: 1 if self.weighting == "set" else count.bit_length() for feature, count in counts.items()}
+            found = {feature: 1 if self.weighting == "set" else count.bit_length() for feature, count in counts.items()}
+        for feature, weight in given.items():
+            found[feature] = found.get(feature, 0) + weight
         if self.weights is not None:
-            learnt = self.weights.of(self._keys(counts))
-            counts = {feature: count * int(weight) for (feature, count), weight in zip(counts.items(), learnt, strict=True)}
-        return counts
+            learnt = self.weights.of(self._keys(found))
+            found = {feature: weight * int(times) for (feature, weight), times in zip(found.items(), learnt, strict=True)}
+        return found
 
     def learn_weights(self, texts: Iterable[str], most: int = 4096) -> SimHash:
         """Return a fingerprinter that weighs features by how rare they are in a sample of the corpus.
@@ -272,18 +286,17 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
             hashes, weights, other, self._stops if self.stop_words else none,
         )  # fmt: skip
 
-    def _pieces(self, text: str) -> Iterator[tuple[str, int]]:
-        """Yield the features of a text as they occur, each with its weight."""
+    def _pieces(self, text: str) -> Iterator[str | tuple[str, float]]:
+        """Yield the features of a text as they occur, those with a weight of their own as pairs."""
         if callable(self.tokenizer) or self.tokenizer == "jieba":
             cut = self.tokenizer if callable(self.tokenizer) else tokenizer_named(self.tokenizer)
-            yield from ((found, 1) if isinstance(found, str) else found for found in cut(text))
+            yield from map(_of_tokenizer, _iterated(cut(text)))
             return
         if self.tokenizer is not None:
             form = " ".join(tokenizer_named(self.tokenizer)(replace(self._form, units="words", punctuation="keep").of(text)))
         else:
             form = self._form.of(text)
-        for shingle in shingles(form, self.shingle != "chars", self.size, frozenset(self.stop_words)):
-            yield shingle, 1
+        yield from shingles(form, self.shingle != "chars", self.size, frozenset(self.stop_words))
 
     def _signs(self, features: Iterable[tuple[str, float]]) -> Words | None:
         """Return the fingerprint of weighted features as a row; None if there are none."""
@@ -336,6 +349,26 @@ def _checked(item: object, place: int) -> Features:
             )
         pairs.append((pair[0], weight))
     return pairs
+
+
+def _iterated(found: object) -> Iterable[object]:
+    """Return what a tokenizer returned, which must be iterable and no text."""
+    if isinstance(found, str) or not isinstance(found, Iterable):
+        raise InputError(f"the tokenizer must return an iterable of features, got {show(found)}", got=found)
+    return found
+
+
+def _of_tokenizer(found: object) -> str | tuple[str, float]:
+    """Return a feature, or a pair of a feature and a weight, that a tokenizer returned."""
+    if isinstance(found, str):
+        return found
+    if isinstance(found, (tuple, list)) and len(found) == 2 and isinstance(found[0], str):
+        weight = _finite(found[1])
+        if weight is not None:
+            return found[0], found[1] if isinstance(found[1], int) else weight
+    raise InputError(
+        f"the tokenizer must return features (str), or pairs of a feature and a finite number, got {show(found)}", got=found
+    )
 
 
 def _finite(value: object) -> float | None:

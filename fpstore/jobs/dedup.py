@@ -70,8 +70,6 @@ def chosen_columns(how: Chosen, text: str | bool | None, fingerprint: str | None
             "name either the column of texts (text=, --text-field) or that of fingerprints (fingerprint=, --fingerprint-field); "
             "text=True (--text) makes a document of each file"
         )
-    if fingerprint is None and how.width.bits != WORD_BITS:
-        raise InputError(f"fingerprints of texts have 64 bits, not {how.width.bits}")
     if check_signed(how.signed, how.width) and fingerprint is None:
         raise InputError("signed=True (--signed) is for a column of fingerprints")
     if check_flag(how.decimal, "decimal") and fingerprint is None:
@@ -148,14 +146,18 @@ class DedupJob(NamedTuple):
 
 
 def dedup_job(chosen: Chosen, rules: Rules, fingerprinter: Fingerprinter[str] | None) -> DedupJob:
-    """Return the job of finding duplicates: by default, the fingerprints of texts are those of ``SimHash()``."""
+    """Return the job of finding duplicates: by default, the fingerprints of texts are those of ``SimHash(width=width)``."""
+    bits = chosen.width.bits
     if fingerprinter is None and chosen.text is not None:
-        fingerprinter = SimHash()
+        fingerprinter = SimHash(width=bits)
     if fingerprinter is not None and (not isinstance(fingerprinter, Fingerprinter) or fingerprinter.items != "texts"):
         raise InputError(f"fingerprinter must be one of texts, such as SimHash(), got {type(fingerprinter).__name__}")
     if fingerprinter is not None:
         if chosen.text is None:
             raise InputError("a fingerprinter is for texts, and the corpus has fingerprints")
+        if bits not in (WORD_BITS, fingerprinter.width):
+            message = f"fingerprinter: it makes {fingerprinter.width} bits, not width={bits}: leave width out"
+            raise InputError(message, expected=fingerprinter.width, got=bits)
         chosen = replace(chosen, width=Width(fingerprinter.width))
     check_rules(rules, chosen)
     return DedupJob(chosen, rules, fingerprinter)

@@ -4,6 +4,8 @@
     python tools/calibration short classical --sample 600      # some
     python tools/calibration --folder packages --json          # keep the downloads; print JSON
     python tools/calibration --tails                           # how true extrapolated shares of strangers are
+    python tools/calibration --plots-to docs                   # also draw the pictures of docs/calibration.md (needs matplotlib)
+    python tools/calibration --json-in found.json --plots-to . # draw what an earlier run printed with --json
 
 Downloads the packages that tools/calibration/corpora.py names, with apt-get and pip. Prints tables in Markdown: the recall of
 near-duplicates at equal shares of strangers. Between two radii, recall and share are interpolated, as on a ROC curve.
@@ -20,6 +22,7 @@ from typing import Any
 
 from calibration.baselines import PackageSimhash, TextDedupSimhash
 from calibration.corpora import CORPORA, texts_of
+from calibration.plots import draw
 from calibration.tails import tails_of
 from fpstore.calibration.draws import Draws
 from fpstore.calibration.measures import BOUND, Distances, Evidence, Measured, evidence_of_changes, measured
@@ -30,6 +33,7 @@ from fpstore.resources import Resources, parse_threads
 
 RATES = (1e-3, 1e-4, 1e-5)
 SHOWN_RATE = 1e-4
+SHOWN_RADIUS = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,10 +48,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, help="where downloads are kept; by default they are not")
     parser.add_argument("--tails", action="store_true", help="compare extrapolated shares of strangers with observed ones")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--json-in", type=Path, help="measure nothing: take the JSON of an earlier run")
+    parser.add_argument("--plots-to", type=Path, metavar="FOLDER", help="draw pictures of the usual settings")
     options = parser.parse_args(arguments)
+    if options.tails and (options.json_in or options.plots_to):
+        parser.error("--tails has no pictures: leave --json-in and --plots-to out")
+    if options.plots_to and options.setting:
+        parser.error("pictures are of the usual settings: leave --setting out")
     unknown = sorted(set(options.corpora) - set(CORPORA))
     if unknown:
         parser.error(f"no corpus {', '.join(unknown)}: there are {', '.join(CORPORA)}")
+    if options.json_in:
+        if options.corpora:
+            parser.error("--json-in has its corpora: name none")
+        return _show(json.loads(options.json_in.read_text(encoding="utf-8")), options)
     settings = [*map(parse_setting, options.setting or SETTINGS), *_baselines()]
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
@@ -59,6 +73,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(json.dumps(tails, indent=1)) if options.json else _print_tails(tails)
             return 0
         found = {name: _corpus(name, folder, settings, options) for name in names}
+    return _show(found, options)
+
+
+def _show(found: dict[str, dict[str, Any]], options: argparse.Namespace) -> int:
+    """Draw and print the figures."""
+    if options.plots_to:
+        draw(found, options.plots_to)
     print(json.dumps(found, indent=1)) if options.json else _print(found)
     return 0
 
@@ -90,8 +111,8 @@ def _figures(evidence: Evidence, setting: Setting, threads: int) -> dict[str, An
     return {
         "recall_at_rate": {f"{rate:g}": recall_at(found, found.all_duplicates, rate) for rate in RATES},
         "by_kind": {kind: recall_at(found, each, SHOWN_RATE) for kind, each in found.duplicates.items()},
-        "recall_by_radius": [found.recall(radius).value for radius in range(found.width // 2 + 1)],
-        "strangers_by_radius": [found.strangers.within(radius).value for radius in range(found.width // 2 + 1)],
+        "recall_by_radius": [found.recall(radius).value for radius in range(found.width + 1)],
+        "strangers_by_radius": [found.strangers.within(radius).value for radius in range(found.width + 1)],
     }
 
 
@@ -123,11 +144,21 @@ def _print(found: dict[str, dict[str, Any]]) -> None:
         for setting in settings:
             values = [found[name]["settings"][setting]["recall_at_rate"][f"{rate:g}"] for name in names]
             print(f"| `{setting}` |", " | ".join(f"{value:.1%}" for value in values), "|")
+    print(f"\nRecall within {SHOWN_RADIUS} bits; in brackets the share of strangers, if there are any:\n")
+    print("| setting |", " | ".join(names), "|\n|---|" + "---|" * len(names))
+    for setting in settings:
+        print(f"| `{setting}` |", " | ".join(_near(found[name]["settings"][setting]) for name in names), "|")
     print(f"\nBy kind of change, the mean over corpora, at {SHOWN_RATE:g}:\n")
     kinds = [change.name for change in CHANGES]
     print("| setting |", " | ".join(kinds), "|\n|---|" + "---|" * len(kinds))
     for setting in settings:
         print(f"| `{setting}` |", " | ".join(_mean(found, setting, kind) for kind in kinds), "|")
+
+
+def _near(figures: dict[str, Any]) -> str:
+    """Return the recall within the shown radius, and the share of strangers."""
+    strangers = figures["strangers_by_radius"][SHOWN_RADIUS]
+    return f"{figures['recall_by_radius'][SHOWN_RADIUS]:.1%}" + (f" ({strangers:.0e})" if strangers else "")
 
 
 def _print_tails(found: dict[str, list[dict[str, Any]]]) -> None:

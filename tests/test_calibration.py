@@ -352,9 +352,9 @@ def test_too_little_is_refused(texts, told):
     [
         ({"sample": 1}, "sample must be"), ({"copies": 0}, "copies must be"), ({"resemblance": 0}, "resemblance must be"),
         ({"recall": 1.5}, "recall must be"), ({"false_pairs": 0}, "false pairs must be"), ({"documents": 1}, "documents must be"),
-        ({"settings": []}, "no setting is given"), ({"settings": [7]}, "a setting is a str"), ({"settings": [ImageHash()]}, "a fingerprinter of texts"), ({"seed": -1}, "seed must be"),
+        ({"settings": []}, "no setting is given"), ({"settings": [7]}, "a setting is a str"), ({"seed": -1}, "seed must be"),
         ({"text": None}, "name either the column"), ({"progress": 1}, "progress must be"),
-        ({"changes": ["x=1"]}, "a change is one"),
+        ({"changes": ["x=1"]}, "a change is one"), ({"settings": [ImageHash()]}, "a fingerprinter of texts"),
     ],
 )  # fmt: skip
 def test_wrong_arguments_are_refused(arguments, told):

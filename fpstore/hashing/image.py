@@ -234,7 +234,8 @@ class ImageHash(Fingerprinter["Picture"]):
         return low == high
 
     def _pdq(self, image: Image) -> int | Lack:
-        bits, quality = import_package("pdqhash", "ImageHash with the method pdq").compute(np.asarray(image.convert("RGB")))
+        colours = image if image.mode == "RGB" else image.convert("RGB")  # which would copy
+        bits, quality = import_package("pdqhash", "ImageHash with the method pdq").compute(np.asarray(colours))
         assert self.min_quality is not None
         if quality < self.min_quality or not quality:
             return Lack("quality", f"has the quality {quality} for PDQ, below min_quality={self.min_quality}")

@@ -2,6 +2,7 @@
 
 import json
 import runpy
+import shutil
 import sys
 from itertools import combinations
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from commandline import failure, fine, run
 from drawing import encoded, scene, with_orientation
-from pages import Page
+from pages import Page, look
 from PIL import Image, ImageOps
 
 from fpstore.calibration import calibrate, settings
@@ -178,6 +179,19 @@ def test_the_command_says_what_the_library_says(photos):
     assert "False pairs among 1,000,000 pictures" in text
     assert "documents" not in text
     assert sum(tag == "figure" for tag, _ in page.tags) == 1 + 2 * len(found["settings"])
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium")
+def test_the_page_in_a_browser(photos):
+    fine("calibrate", "photos", "--image", *QUICK, "-n", "1e9", "-o", "p.html")
+    seen, console = look(photos.parent, ["p.html"])
+    assert console == []
+    assert len(seen) == 2
+    for name, found in seen.items():
+        assert found["scrolls"] <= found["width"] == int(name.split()[1]), (name, found)
+        assert found["outside"] == [], name
+        assert len(found["boxes"]) >= 5, name
+        assert all(width > 0 and height > 0 for width, height in found["boxes"]), name
 
 
 def test_suffixes_and_wrong_use(photos):

@@ -17,6 +17,7 @@ from fpstore.errors import InputError
 from fpstore.hashing.base import Hashed
 from fpstore.hashing.documents import Notice, id_of
 from fpstore.hashing.image_open import frames, opened, refusals
+from fpstore.hashing.image_reader import WAITING_FILES
 from fpstore.hashing.walk import File, Skipped, Walk
 from fpstore.resources import Resources
 from fpstore.threads import in_order
@@ -203,7 +204,8 @@ def look_at(sample: ImageSample, work: ImageWork, bound: float, on_notice: Notic
     copied = set(Draws(work.seed, "order").order(len(sample.files))[: work.copies])
     found, blank, broken = list[_Picture](), 0, 0
     places = enumerate(sample.files)
-    for (place, file), one in in_order(lambda at: work.of(at[1], copied=at[0] in copied), places, resources.threads):
+    each = in_order(lambda at: work.of(at[1], copied=at[0] in copied), places, resources.threads, WAITING_FILES)
+    for (place, file), one in each:
         resources.report("measuring", place + 1, len(sample.files))
         if isinstance(one, _Picture):
             found.append(one)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import fpstore
 from bench.harness import Bench, Result, ratio
 from fpstore.hashing import ImageReader
+from fpstore.hashing.image_reader import WAITING_FILES
 from fpstore.io import Chunk
 from fpstore.threads import in_order
 
@@ -88,7 +89,7 @@ def _decode(files: list[Path], threads: int) -> None:
         with Image.open(path) as picture:
             picture.load()
 
-    for _ in in_order(load, files, threads):
+    for _ in in_order(load, files, threads, WAITING_FILES):
         pass
 
 

@@ -60,7 +60,7 @@ OWNERS = {
     "pyarrow": ("io/arrow.py", "io/tables.py", "io/vectors.py"),
     "pandas": ("io/tables.py",),
     "polars": ("io/tables.py",),
-    "PIL": ("hashing/image.py", "hashing/image_open.py"),
+    "PIL": ("hashing/image.py", "hashing/image_open.py", "calibration/image_"),
     "imagehash": ("hashing/image.py",),
     "pdqhash": ("hashing/image.py",),
     "jieba": ("hashing/tokenizers.py",),

@@ -12,7 +12,8 @@ import scipy.stats
 import fpstore
 from fpstore.calibration import calibrate
 from fpstore.calibration.advice import Wish, false_pairs, suggestions
-from fpstore.calibration.measures import Distances, Evidence, Measured, evidence_of_changes, measured
+from fpstore.calibration.measures import Distances, Evidence, Measured, evidence_of_changes, fingerprints_of
+from fpstore.calibration.measures import measured as measured_by
 from fpstore.calibration.perturbations import CHANGES, parse_change
 from fpstore.calibration.rates import LEAST_MET, Rate, Tail
 from fpstore.calibration.resemblance import resemblance, resembling_pairs, shingles
@@ -20,7 +21,7 @@ from fpstore.calibration.rows import all_distances, distances
 from fpstore.calibration.samples import LONGEST, Sample, sample_of
 from fpstore.calibration.settings import SETTINGS, Setting, parse_setting
 from fpstore.errors import InputError
-from fpstore.hashing import Fingerprinter, SimHash
+from fpstore.hashing import Fingerprinter, ImageHash, SimHash
 from fpstore.hashing.base import Hashed
 from fpstore.hashing.corpora import open_corpus
 from fpstore.resources import Resources
@@ -55,6 +56,10 @@ class Letters(Fingerprinter[str]):
 
     def lack(self, item):
         return "no letters"
+
+
+def measured(evidence, setting):
+    return measured_by(evidence, setting, fingerprints_of(evidence.items, setting, 1))
 
 
 def texts_of(count, seed=1, words=60):
@@ -141,8 +146,8 @@ def test_distances_are_those_of_brute_force(width):
     maker = Letters(width)
     changes = [parse_change(text) for text in ("words=1", "typos=0.2", "truncate=0.4", "numbers=1")]
     evidence = evidence_of_changes(Sample(texts, 14, 0, 0), changes, 10, 3, 0.5, ONE_THREAD)
-    found = measured(evidence, Setting("letters", maker), 1)
-    assert evidence.texts[:14] == texts
+    found = measured(evidence, Setting("letters", maker))
+    assert evidence.items[:14] == texts
     assert {name: pairs.shape[1] for name, pairs in evidence.duplicates.items()} == {
         "words 1": 10, "typos 20%": 10, "truncate 40%": 10, "numbers 100%": 1,
     }  # fmt: skip
@@ -152,8 +157,8 @@ def test_distances_are_those_of_brute_force(width):
         for place, other in pairs.T.tolist():
             from fpstore.calibration.perturbations import Material
 
-            assert evidence.texts[other] == change.copy(Material(texts), place, 3)
-            a, b = maker.number(texts[place]), maker.number(evidence.texts[other])
+            assert evidence.items[other] == change.copy(Material(texts), place, 3)
+            a, b = maker.number(texts[place]), maker.number(evidence.items[other])
             counts[(a ^ b).bit_count()] += bool(a and b)
             missed += not (a and b)
         assert found.duplicates[name].counts.tolist() == counts
@@ -171,10 +176,10 @@ def test_distances_are_those_of_brute_force(width):
 def test_texts_without_fingerprint_are_missed():
     texts = [*texts_of(5), "!?! !?! !?!"]
     evidence = Evidence([*texts, "?!?"], 6, {"any": np.array([[5, 0], [6, 0]])}, None, np.empty((2, 0), np.intp))
-    found = measured(evidence, parse_setting("shingle=words"), 1)
+    found = measured(evidence, parse_setting("shingle=words"))
     assert found.duplicates["any"].within(64) == Rate(1, 2)
     assert found.strangers.within(64).total == 10
-    assert measured(evidence, parse_setting("shingle=chars,size=1,punctuation=keep"), 1).strangers.within(64).total == 15
+    assert measured(evidence, parse_setting("shingle=chars,size=1,punctuation=keep")).strangers.within(64).total == 15
 
 
 def made(strangers, duplicates, name="any", width=64):
@@ -304,7 +309,7 @@ def test_labelled_pairs(ids):
     }
     assert np.repeat(range(65), one.duplicates["labelled"].counts).tolist() == apart[1]
     assert np.repeat(range(65), one.different.counts).tolist() == apart[0]
-    texts = found.evidence.texts
+    texts = found.evidence.items
     assert sorted(texts) == sorted({x for row in rows for x in row[:2] if x})
     alike = {frozenset(row[:2]) for row in rows if row[2] == 1}
     assert one.strangers.within(64).total == sum({x, y} not in alike for x, y in combinations(texts, 2))
@@ -333,7 +338,7 @@ def test_wrong_labels_are_refused():
     [
         ([], "at least 2 with text are needed, got 0"), (["one text"], "got 1"), ([None, " ", "one text"], "got 1"),
         (["a", "b"], "no document of the sample can be changed"),
-        (["one two three four five"] * 3, "all documents with fingerprints"),
+        (["one two three four five"] * 3, "all texts with fingerprints"),
         (["?!?!?!?!", "!?!?!?!?!?", "\u2014 \u2014"], "no document|resemble"),
     ],
 )  # fmt: skip
@@ -349,7 +354,7 @@ def test_too_little_is_refused(texts, told):
         ({"recall": 1.5}, "recall must be"), ({"false_pairs": 0}, "false pairs must be"), ({"documents": 1}, "documents must be"),
         ({"settings": []}, "no setting is given"), ({"settings": [7]}, "a setting is a str"), ({"seed": -1}, "seed must be"),
         ({"text": None}, "name either the column"), ({"progress": 1}, "progress must be"),
-        ({"changes": ["x=1"]}, "a change is one"),
+        ({"changes": ["x=1"]}, "a change is one"), ({"settings": [ImageHash()]}, "a fingerprinter of texts"),
     ],
 )  # fmt: skip
 def test_wrong_arguments_are_refused(arguments, told):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from fpstore import _kernel
 
@@ -51,3 +51,42 @@ class Draws:
             place = self.below(top + 1)
             chosen.add(top if place in chosen else place)
         return sorted(chosen)
+
+    def order(self, count: int) -> list[int]:
+        """Return the numbers below ``count`` in random order."""
+        return [place for _, place in sorted((self.word(), place) for place in range(count))]
+
+
+class Reservoir(Generic[T]):
+    """A random sample of things that are seen once, of which nobody knows how many will come.
+
+    Parameters
+    ----------
+    size : int
+        The most things in the sample.
+    draws : Draws
+
+    Attributes
+    ----------
+    seen : int
+        Things so far.
+
+    Notes
+    -----
+    Algorithm R: J. Vitter, *Random sampling with a reservoir*, ACM TOMS 11 (1985).
+    """
+
+    def __init__(self, size: int, draws: Draws) -> None:
+        self.seen = 0
+        self._size, self._draws, self._held = size, draws, list[tuple[int, T]]()
+
+    def see(self, thing: T) -> None:
+        """Take a thing, or leave it out."""
+        place = self.seen if self.seen < self._size else self._draws.below(self.seen + 1)
+        if place < self._size:
+            self._held[place : place + 1] = [(self.seen, thing)]
+        self.seen += 1
+
+    def sample(self) -> list[T]:
+        """Return the things of the sample, in the order in which they came."""
+        return [thing for _, thing in sorted(self._held, key=lambda one: one[0])]

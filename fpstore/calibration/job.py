@@ -1,27 +1,32 @@
-"""A calibration: from a corpus to a setting and a radius."""
+"""A calibration: from a corpus, or from folders of pictures, to a setting and a radius."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from fpstore.aliases import Progress
 from fpstore.arguments import check_progress, check_whole
 from fpstore.calibration.advice import Suggestion, Wish, suggestions
+from fpstore.calibration.image_changes import IMAGE_CHANGES, ImageChange, parse_image_change
+from fpstore.calibration.image_evidence import IMAGE_BOUND, ImageWork, LookedAt, image_sample, look_at
 from fpstore.calibration.measures import (
     BOUND,
     Distances,
     Evidence,
+    Measured,
+    each_measured,
     evidence_of_changes,
     evidence_of_labels,
-    measured,
 )
 from fpstore.calibration.perturbations import CHANGES, Change, parse_change
 from fpstore.calibration.samples import labelled_ids, labelled_texts, sample_of
-from fpstore.calibration.settings import SETTINGS, Setting, parse_setting
+from fpstore.calibration.settings import Setting, parse_setting, usual_settings
 from fpstore.errors import InputError, show
-from fpstore.hashing import Fingerprinter
-from fpstore.hashing.corpora import open_corpus
+from fpstore.hashing import Fingerprinter, ImageHash, SimHash
+from fpstore.hashing.corpora import open_corpus, paths_of
+from fpstore.hashing.documents import Notice
+from fpstore.hashing.walk import Walk
 from fpstore.io.corpus import Chosen, Corpus
 from fpstore.jobs.dedup import chosen_columns
 from fpstore.resources import Resources, parse_threads
@@ -34,12 +39,16 @@ class Amounts(NamedTuple):
 
     sample: int = SAMPLE
     copies: int = COPIES
-    resemblance: float = BOUND
+    resemblance: float | None = None
     seed: int = 0
+
+    def bound(self, usual: float) -> float:
+        """Return the least resemblance of what are no strangers."""
+        return usual if self.resemblance is None else self.resemblance
 
     def checked(self) -> Amounts:
         """Return the same; InputError for a value out of range."""
-        if not 0 < self.resemblance <= 1:
+        if self.resemblance is not None and not 0 < self.resemblance <= 1:
             raise InputError(f"resemblance must be a share up to 1, such as 0.5, got {show(self.resemblance)}")
         return Amounts(
             check_whole(self.sample, 2, MOST_SAMPLE, "sample"),
@@ -55,16 +64,20 @@ class Facts(NamedTuple):
     Attributes
     ----------
     documents : int
-        The documents of the corpus that are not empty.
+        The documents of the corpus that are not empty. Of pictures, those that their beginnings show to be pictures, without the
+        ones of the sample that are blank or broken.
     empty : int
-        Those that are null, or of white space only.
+        Those that are null, or of white space only; blank pictures of the sample.
     shortened : int
-        Documents of the sample of which only the first 262,144 characters were looked at.
+        Documents of the sample of which only the first 262,144 characters were looked at; pictures of it with more than 512
+        pixels on a side, which were made smaller.
+    items : {"documents", "pictures"}
     """
 
     documents: int
     empty: int
     shortened: int
+    items: Literal["documents", "pictures"] = "documents"
 
 
 class Calibration(NamedTuple):
@@ -75,7 +88,7 @@ class Calibration(NamedTuple):
     facts : Facts
     wish : Wish
     evidence : Evidence
-        The texts, and which pairs are near-duplicates.
+        The texts or pictures, and which pairs are near-duplicates.
     suggestions : list of Suggestion
         One for each setting, the best first.
     """
@@ -130,21 +143,23 @@ def calibrate(
     source: Any = None,
     *,
     text: str | bool | None = None,
+    image: bool = False,
     pairs: Any = None,
     id: str | None = None,  # noqa: A002 (as in fpstore.dedup)
-    settings: Iterable[str | Fingerprinter[str]] = SETTINGS,
+    settings: Iterable[str | Fingerprinter[Any]] | None = None,
     changes: Iterable[str] | None = None,
     documents: int | None = None,
     recall: float | None = None,
     false_pairs: float | None = None,
     sample: int = SAMPLE,
     copies: int = COPIES,
-    resemblance: float = BOUND,
+    resemblance: float | None = None,
     seed: int = 0,
     threads: int | None = None,
     progress: Progress | None = None,
+    on_notice: Notice | None = None,
 ) -> Calibration:
-    """Measure which fingerprint and which radius find the near-duplicates of a corpus.
+    """Measure which fingerprint and which radius find the near-duplicates of a corpus, or of folders of pictures.
 
     A random sample of the documents is taken. Copies of some are changed in known ways: near-duplicates. All other pairs of the
     sample are strangers, unless they resemble each other. For each setting, the distances of both are counted.
@@ -152,18 +167,21 @@ def calibrate(
     Parameters
     ----------
     source : path, paths, or table, optional
-        As for :func:`fpstore.dedup`. May be left out if the pairs hold texts.
+        As for :func:`fpstore.dedup`. May be left out if the pairs hold texts. For pictures files and folders.
     text : str or True, optional
         The column of the texts; True if each file is a text.
+    image : bool
+        The files are pictures. Those of more than 512 pixels on a side are made smaller, and copies are made of that.
     pairs : path or table, optional
         Pairs with labels, instead of changed copies. With `id` its columns are ``a``, ``b`` (ids of documents) and ``label``;
         without, ``text_a``, ``text_b`` and ``label``. The label is 1 for near-duplicates, 0 for others.
     id : str, optional
         The column of the ids that the pairs name. Files that are texts have their paths as ids.
-    settings : iterable of str or Fingerprinter
-        Parameters of `SimHash`, such as ``"shingle=words,size=2"``, or fingerprinters of texts.
+    settings : iterable of str or Fingerprinter, optional
+        Parameters of `SimHash`, such as ``"shingle=words,size=2"``, for pictures of `ImageHash`, such as
+        ``"method=difference,width=256"``; or fingerprinters. By default some usual ones.
     changes : iterable of str, optional
-        Kinds of changes with amounts, such as ``"words=2"`` or ``"typos=0.01"``.
+        Kinds of changes with amounts, such as ``"words=2"`` or ``"typos=0.01"``, for pictures ``"resize=0.5"`` or ``"jpeg=20"``.
     documents : int, optional
         The number of documents for which to choose; by default those of the corpus.
     recall : float, optional
@@ -174,14 +192,17 @@ def calibrate(
         The most documents that are looked at, 2 to 10,000. All their pairs are compared: 1,500 have 1.1 million.
     copies : int
         The most copies for each kind of change.
-    resemblance : float
-        Documents with this share of shingles in common, or more, are not strangers.
+    resemblance : float, optional
+        Documents with this share of shingles in common, or more, are not strangers; by default 0.5. For pictures the correlation
+        of their brightnesses, by default 0.9.
     seed : int
-        The same seed gives the same sample and the same copies, on every machine.
+        The same seed gives the same sample and the same copies, on every machine; of pictures, with the same version of Pillow.
     threads : int, optional
         By default one per processor. The result does not depend on it.
     progress : callable, optional
         Called as ``progress(phase, done, total)``.
+    on_notice : callable, optional
+        Called with the path of each file that is left out, and the reason, as by `DocumentReader` and `ImageReader`.
 
     Returns
     -------
@@ -190,14 +211,17 @@ def calibrate(
     Raises
     ------
     InputError
-        There are fewer than two documents with text, no stranger, no near-duplicate, or an argument is wrong.
+        There are fewer than two documents with text or two pictures, no stranger, no near-duplicate, or an argument is wrong.
+    MissingExtraError
+        A package for pictures is not installed.
     StorageError
         A file cannot be read.
 
     Notes
     -----
-    Resemblance is that of A. Broder, *On the resemblance and containment of documents*, SEQUENCES 1997. Intervals are those of
-    E. B. Wilson, JASA 22 (1927), which take the pairs for independent; those of strangers are not quite.
+    Resemblance is that of A. Broder, *On the resemblance and containment of documents*, SEQUENCES 1997; of pictures the
+    normalized cross-correlation (J. P. Lewis, Vision Interface 1995) at 32 x 32. Intervals are those of E. B. Wilson, JASA 22
+    (1927), which take the pairs for independent; those of strangers are not quite.
 
     Examples
     --------
@@ -214,12 +238,20 @@ def calibrate(
     if documents is not None:
         check_whole(documents, 2, 2**64, "documents")
     wish = Wish(0 if documents is None else documents, recall, false_pairs).checked()
-    made = [_setting(one) for one in settings]
+    made = [_setting(one, image) for one in (usual_settings(image) if settings is None else settings)]
+    if not made:
+        raise InputError("no setting is given: leave them out to compare the usual ones")
     if pairs is not None and changes is not None:
         raise InputError("changes are made in copies of documents: leave them out with pairs, or leave out the pairs")
-    corpus = None if source is None else open_corpus(source, texts=text is True)
-    columns = None if corpus is None else chosen_columns(Chosen(id=id), text, None)
     resources = Resources(0, parse_threads(threads), progress)
+    if image:
+        if source is None or any(value is not None for value in (text, pairs, id)):
+            raise InputError("pictures are files and folders: give these alone, without text=, pairs= and id=")
+        pictures = Walk(paths_of(source), None, True, False, None)
+        facts, looked_at = from_images(pictures, _work(made, changes, amounts), amounts, on_notice, resources)
+        return calibrated(facts, looked_at.evidence, looked_at.each_measured(made), wish)
+    corpus = None if source is None else open_corpus(source, texts=text is True, on_notice=on_notice)
+    columns = None if corpus is None else chosen_columns(Chosen(id=id), text, None)
     if pairs is not None:
         facts, evidence = from_pairs(open_corpus(pairs, texts=False), corpus, columns, amounts)
     elif corpus is not None and columns is not None:
@@ -227,15 +259,22 @@ def calibrate(
         facts, evidence = from_corpus(corpus, columns, ways, amounts, resources)
     else:
         raise InputError("there is nothing to measure: give a corpus, or pairs with labels")
-    return calibrated(facts, evidence, made, wish, resources)
+    return calibrated(facts, evidence, each_measured(evidence, made, resources), wish)
 
 
-def _setting(one: object) -> Setting:
+def _setting(one: object, image: bool) -> Setting:
+    wanted, kind = ("pictures", ImageHash) if image else ("texts", SimHash)
     if isinstance(one, str):
-        return parse_setting(one)
-    if isinstance(one, Fingerprinter):
+        return parse_setting(one, kind)
+    if isinstance(one, Fingerprinter) and one.items == wanted:
         return Setting(f"{one.name} {', '.join(f'{key}={value}' for key, value in one.parameters.items())}".strip(), one)
-    raise InputError(f"a setting is a str such as 'shingle=words,size=2', or a fingerprinter of texts: got {show(one)}", got=one)
+    example = "method=difference,width=256" if image else "shingle=words,size=2"
+    raise InputError(f"a setting is a str such as '{example}', or a fingerprinter of {wanted}: got {show(one)}", got=one)
+
+
+def _work(settings: Sequence[Setting], changes: Iterable[str] | None, amounts: Amounts) -> ImageWork:
+    ways: Sequence[ImageChange] = IMAGE_CHANGES if changes is None else [*map(parse_image_change, changes)]
+    return ImageWork(settings, ways, amounts.copies, amounts.seed)
 
 
 def from_corpus(
@@ -244,7 +283,16 @@ def from_corpus(
     """Return what a sample of a corpus tells, with copies that are changed."""
     found = sample_of(corpus, columns.text, amounts.sample, amounts.seed, resources.progress)
     facts = Facts(found.documents, found.empty, found.shortened)
-    return facts, evidence_of_changes(found, changes, amounts.copies, amounts.seed, amounts.resemblance, resources)
+    return facts, evidence_of_changes(found, changes, amounts.copies, amounts.seed, amounts.bound(BOUND), resources)
+
+
+def from_images(
+    walk: Walk, work: ImageWork, amounts: Amounts, on_notice: Notice | None, resources: Resources
+) -> tuple[Facts, LookedAt]:
+    """Return what a sample of pictures tells, with copies that are changed."""
+    sample = image_sample(walk, amounts.sample, amounts.seed, on_notice, resources)
+    found = look_at(sample, work, amounts.bound(IMAGE_BOUND), on_notice, resources)
+    return Facts(sample.pictures - found.blank - found.broken, found.blank, found.shrunk, "pictures"), found
 
 
 def from_pairs(pairs: Corpus, corpus: Corpus | None, columns: Chosen | None, amounts: Amounts) -> tuple[Facts, Evidence]:
@@ -255,17 +303,12 @@ def from_pairs(pairs: Corpus, corpus: Corpus | None, columns: Chosen | None, amo
         raise InputError("pairs of ids need the column of the ids of the documents (id=, --id-field)")
     else:
         found = labelled_ids(pairs, corpus, columns)
-    return Facts(found.documents, found.empty, found.shortened), evidence_of_labels(found, amounts.resemblance)
+    return Facts(found.documents, found.empty, found.shortened), evidence_of_labels(found, amounts.bound(BOUND))
 
 
-def calibrated(facts: Facts, evidence: Evidence, settings: list[Setting], wish: Wish, resources: Resources) -> Calibration:
-    """Return the calibration of some settings."""
-    if not settings:
-        raise InputError("no setting is given: leave them out to compare the usual ones")
-    found = []
-    for number, setting in enumerate(settings):
-        resources.report("measuring", number, len(settings))
-        found.append(measured(evidence, setting, resources.threads))
+def calibrated(facts: Facts, evidence: Evidence, found: Iterable[Measured], wish: Wish) -> Calibration:
+    """Return the calibration of some settings, by what was measured of each."""
+    each = list(found)
     if not wish.documents:
         wish = wish._replace(documents=max(facts.documents, 2))
-    return Calibration(facts, wish, evidence, suggestions(found, wish))
+    return Calibration(facts, wish, evidence, suggestions(each, wish))

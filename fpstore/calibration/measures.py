@@ -1,13 +1,12 @@
-"""How far apart the fingerprints of near-duplicates and of strangers are, for each setting."""
+"""How far apart the fingerprints of near-duplicates and of strangers are, for each setting; the pairs of texts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fpstore.aliases import Words
 from fpstore.cached import cached_property
 from fpstore.calibration.draws import Draws
 from fpstore.calibration.perturbations import Change, Material
@@ -17,7 +16,7 @@ from fpstore.calibration.rows import Counts, Places, all_distances, distances
 from fpstore.calibration.samples import LabelledPairs, Sample
 from fpstore.calibration.settings import Setting
 from fpstore.errors import InputError
-from fpstore.hashing.base import Flags
+from fpstore.hashing.base import Hashed
 from fpstore.resources import Resources
 from fpstore.width import Width
 
@@ -30,19 +29,19 @@ class Evidence(NamedTuple):
 
     Attributes
     ----------
-    texts : list of str
-        Documents, then copies of some.
+    items : list
+        Documents, then copies of some: texts, or an `ImageItem` for each picture.
     documents : int
         How many there are of the first: their pairs are strangers, unless they resemble each other.
     duplicates : dict
-        For each way in which near-duplicates were made, the places of both texts: ndarray of intp, shape (2, pairs).
+        For each way in which near-duplicates were made, the places of both items: ndarray of intp, shape (2, pairs).
     different : ndarray of intp, shape (2, pairs), optional
         Pairs of which somebody said that they are no near-duplicates.
     resembling : ndarray of intp, shape (2, pairs)
         Pairs of documents that are not counted as strangers.
     """
 
-    texts: list[str]
+    items: list[Any]
     documents: int
     duplicates: dict[str, Places]
     different: Places | None
@@ -56,7 +55,7 @@ class Distances(NamedTuple):
     ----------
     counts : ndarray of int64, shape (width + 1,)
     missed : int
-        Pairs of which a text has no fingerprint.
+        Pairs of which an item has no fingerprint.
     """
 
     counts: Counts
@@ -133,8 +132,7 @@ def evidence_of_changes(
         )
     material = Material(sample.texts)
     texts, duplicates = list(sample.texts), dict[str, Places]()
-    keys = Draws(seed, "order")
-    order = [place for _, place in sorted((keys.word(), place) for place in range(len(sample.texts)))]
+    order = Draws(seed, "order").order(len(sample.texts))
     for number, change in enumerate(changes):
         places, others = list[int](), list[str]()
         for place in order:
@@ -163,17 +161,23 @@ def evidence_of_labels(found: LabelledPairs, bound: float) -> Evidence:
     return Evidence(found.texts, len(found.texts), {LABELLED: same}, different, distinct)
 
 
-def measured(evidence: Evidence, setting: Setting, threads: int) -> Measured:
+def measured(evidence: Evidence, setting: Setting, hashed: Hashed) -> Measured:
     """Return the distances of a setting.
+
+    Parameters
+    ----------
+    evidence : Evidence
+    setting : Setting
+    hashed : Hashed
+        The fingerprints that the setting gives the items of the evidence.
 
     Raises
     ------
     InputError
         No two documents with fingerprints are strangers.
     """
-    maker = setting.fingerprinter
-    width = maker.width
-    rows, known = _rows(evidence.texts, setting, threads)
+    width, items = setting.fingerprinter.width, setting.fingerprinter.items
+    rows, known = hashed
 
     def between(pairs: Places) -> Distances:
         both = known[pairs[0]] & known[pairs[1]]
@@ -185,8 +189,8 @@ def measured(evidence: Evidence, setting: Setting, threads: int) -> Measured:
     strangers = all_distances(rows[of_documents], width) - between(evidence.resembling).counts
     if not strangers.any():
         raise InputError(
-            f"{setting.name}: all documents with fingerprints resemble each other, so nothing tells how near strangers are: "
-            "take a larger sample, or other documents"
+            f"{setting.name}: all {items} with fingerprints resemble each other, so nothing tells how near strangers are: "
+            f"take a larger sample, or other {items}"
         )
     different = None if evidence.different is None else between(evidence.different)
     return Measured(
@@ -194,8 +198,15 @@ def measured(evidence: Evidence, setting: Setting, threads: int) -> Measured:
     )
 
 
-def _rows(texts: list[str], setting: Setting, threads: int) -> tuple[Words, Flags]:
-    """Return the fingerprints of some texts as rows, and which texts have one."""
-    found, known = setting.fingerprinter.fingerprints(texts, empty="mask", threads=threads)
+def fingerprints_of(items: Iterable[Any], setting: Setting, threads: int) -> Hashed:
+    """Return the fingerprints that a setting gives some items."""
+    found, known = setting.fingerprinter.fingerprints(items, empty="mask", threads=threads)
     width = Width(setting.fingerprinter.width)
-    return (width.from_bytes(found) if width.words > 1 else found.astype(np.uint64)), known
+    return Hashed(width.from_bytes(found) if width.words > 1 else found.astype(np.uint64), known)
+
+
+def each_measured(evidence: Evidence, settings: Sequence[Setting], resources: Resources) -> Iterator[Measured]:
+    """Yield the distances of each setting, of evidence whose items are texts."""
+    for number, setting in enumerate(settings):
+        resources.report("measuring", number, len(settings))
+        yield measured(evidence, setting, fingerprints_of(evidence.items, setting, resources.threads))

@@ -23,7 +23,7 @@ MOST_NAME = 26  # characters beside a bar on a narrow screen; the table below ha
 
 def page_of(found: Calibration) -> str:
     """Return the page."""
-    each = (_setting(one, found.wish.documents) for one in found.suggestions)
+    each = (_setting(one, found) for one in found.suggestions)
     return page("Which fingerprint, which radius", (_head(found), _suggested(found), *each))
 
 
@@ -60,8 +60,9 @@ def _suggested(found: Calibration) -> Html:
         table([name.capitalize() if name != "µs" else name for name in SUMMARY], summary_rows(found), left=(6,)),
         element(
             "p",
-            "False pairs are the pairs of strangers within the radius that are expected among so many documents. A number with a "
-            "tilde is extrapolated below the distances that the sample has met. Bytes and microseconds are from fpstore plan.",
+            f"False pairs are the pairs of strangers within the radius that are expected among so many {found.facts.items}. "
+            "A number with a tilde is extrapolated below the distances that the sample has met. Bytes and microseconds are from "
+            "fpstore plan.",
             class_="note",
         ),
     )
@@ -73,8 +74,8 @@ def _named(one: Suggestion) -> str:
     return f"{short}, radius {one.radius}"
 
 
-def _setting(one: Suggestion, documents: int) -> Html:
-    found = one.measured
+def _setting(one: Suggestion, calibration: Calibration) -> Html:
+    found, documents = one.measured, calibration.wish.documents
     radii = range(max(radii_of(found.width)) + 1)
     names = list(map(str, radii))
     recall = [found.recall(r).value for r in radii]
@@ -93,7 +94,7 @@ def _setting(one: Suggestion, documents: int) -> Html:
         ),
         figure(
             lines([highest, expected], names, "False pairs by radius"),
-            f"False pairs among {documents:,} documents, by radius:",
+            f"False pairs among {documents:,} {calibration.facts.items}, by radius:",
             keys("expected", "upper end of the 95% interval of what was observed"),
         ),
         element("h3", "Recall by kind of near-duplicates and radius"),

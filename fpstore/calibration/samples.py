@@ -9,7 +9,7 @@ import numpy as np
 
 from fpstore.aliases import Progress
 from fpstore.arguments import printable
-from fpstore.calibration.draws import Draws
+from fpstore.calibration.draws import Draws, Reservoir
 from fpstore.errors import InputError
 from fpstore.io.corpus import Chosen, Corpus, Part
 from fpstore.string_column import StringColumn
@@ -72,13 +72,9 @@ def sample_of(corpus: Corpus, field: str | None, size: int, seed: int, progress:
     seed : int
         The same seed gives the same sample of the same corpus.
     progress : callable, optional
-
-    Notes
-    -----
-    Algorithm R: J. Vitter, *Random sampling with a reservoir*, ACM TOMS 11 (1985).
     """
-    draws, held = Draws(seed, "sample"), list[tuple[int, str, bool]]()
-    documents = empty = rows = 0
+    held = Reservoir[tuple[str, bool]](size, Draws(seed, "sample"))
+    empty = rows = 0
     for part in corpus.parts(Chosen(text=field or "text")):
         rows += len(part.known)
         empty += len(part.known) - int(part.known.sum())
@@ -86,14 +82,11 @@ def sample_of(corpus: Corpus, field: str | None, size: int, seed: int, progress:
             if not text or text.isspace():
                 empty += 1
                 continue
-            place = documents if documents < size else draws.below(documents + 1)
-            if place < size:
-                held[place : place + 1] = [(documents, text[:LONGEST], len(text) > LONGEST)]
-            documents += 1
+            held.see((text[:LONGEST], len(text) > LONGEST))
         if progress is not None:
             progress("reading", rows, None)
-    held.sort()
-    return Sample([text for _, text, _ in held], documents, empty, sum(shortened for _, _, shortened in held))
+    chosen = held.sample()
+    return Sample([text for text, _ in chosen], held.seen, empty, sum(shortened for _, shortened in chosen))
 
 
 def labelled_texts(pairs: Corpus) -> LabelledPairs:

@@ -8,7 +8,8 @@ import re
 from typing import Any, NamedTuple
 
 from fpstore.errors import InputError, show
-from fpstore.hashing import Fingerprinter, SimHash
+from fpstore.hashing import Fingerprinter, ImageHash, SimHash
+from fpstore.io.packages import is_installed
 
 #: The settings of a calibration that names none.
 SETTINGS = (
@@ -26,50 +27,71 @@ SETTINGS = (
     "shingle=chars,size=4,width=128",
 )
 
+#: Those of a calibration for pictures; the ones of `PDQ_SETTINGS` besides, if the package for them is installed.
+IMAGE_SETTINGS = (
+    "method=perceptual",
+    "method=difference",
+    "method=average",
+    "method=wavelet",
+    "method=perceptual,width=256",
+    "method=difference,width=256",
+    "method=average,width=256",
+)
+PDQ_SETTINGS = ("method=pdq",)
+_EXAMPLES = {"SimHash": "shingle=words,size=2", "ImageHash": "method=difference,width=256"}
 
 _BETWEEN = re.compile(r",(?=\s*[a-z_]+=)")  # parameters: a value may hold commas, too
 
 
 class Setting(NamedTuple):
-    """A fingerprinter of texts, and its name.
+    """A fingerprinter of texts or of pictures, and its name.
 
     Attributes
     ----------
     name : str
-    fingerprinter : Fingerprinter of str
+    fingerprinter : Fingerprinter
     """
 
     name: str
-    fingerprinter: Fingerprinter[str]
+    fingerprinter: Fingerprinter[Any]
 
 
-def parse_setting(text: str) -> Setting:
-    """Return the setting of `SimHash` that is given as ``shingle=words,size=2``.
+def parse_setting(text: str, kind: type[SimHash] | type[ImageHash] = SimHash) -> Setting:
+    """Return the setting of a fingerprinter that is given as ``shingle=words,size=2``.
 
     Parameters
     ----------
     text : str
-        Parameters of `SimHash` with values, separated by commas; all others have their defaults. A value is a JSON value where it
-        can be read as one, and a string where it cannot.
+        Parameters of the fingerprinter with values, separated by commas; all others have their defaults. A value is a JSON value
+        where it can be read as one, and a string where it cannot.
+    kind : type
+        `SimHash` for texts, `ImageHash` for pictures.
 
     Raises
     ------
     InputError
-        A parameter is not known, is given twice, or has a value that `SimHash` refuses.
+        A parameter is not known, is given twice, or has a value that the fingerprinter refuses.
     """
-    known = list(inspect.signature(SimHash).parameters)
+    known = list(inspect.signature(kind).parameters)
     given: dict[str, Any] = {}
     for part in _BETWEEN.split(text):
         name, equals, value = part.strip().partition("=")
         if not equals or name not in known:
             raise InputError(
-                f"a setting is a list such as shingle=words,size=2, of the parameters {', '.join(known)}: got {show(text)}",
+                f"a setting is a list such as {_EXAMPLES[kind.__name__]}, of the parameters {', '.join(known)}: got {show(text)}",
                 got=text,
             )
         if name in given:
             raise InputError(f"the setting {show(text)} has {name} twice", got=text)
         given[name] = _value(value)
-    return Setting(text, SimHash(**given))
+    return Setting(text, kind(**given))
+
+
+def usual_settings(images: bool) -> tuple[str, ...]:
+    """Return the settings of a calibration that names none, for pictures or for texts."""
+    if not images:
+        return SETTINGS
+    return IMAGE_SETTINGS + (PDQ_SETTINGS if is_installed("pdqhash") else ())
 
 
 def _value(text: str) -> Any:

@@ -12,6 +12,8 @@ from fpstore.width import WORD_BITS
 SUMMARY = ("setting", "width", "radius", "recall", "95%", "false pairs", "design", "bytes/fp", "µs")
 _SHOWN_RADII = (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)  # at 64 bits
 EN_DASH = "\u2013"
+_EMPTY = {"documents": "empty", "pictures": "blank"}
+_SHORTENED = {"documents": "shortened", "pictures": "made smaller"}
 
 
 def radii_of(width: int) -> list[int]:
@@ -84,7 +86,7 @@ def facts_of(found: Calibration) -> list[tuple[str, str]]:
     pairs = sum(each.shape[1] for each in evidence.duplicates.values())
     strangers = evidence.documents * (evidence.documents - 1) // 2 - evidence.resembling.shape[1]
     out = [
-        ("documents", f"{facts.documents:,}"),
+        (facts.items, f"{facts.documents:,}"),
         ("looked at", f"{evidence.documents:,}"),
         ("near-duplicates", f"{pairs:,} pairs"),
         ("strangers", f"{strangers:,} pairs"),
@@ -92,16 +94,16 @@ def facts_of(found: Calibration) -> list[tuple[str, str]]:
     if evidence.resembling.shape[1]:
         out.append(("too alike to be strangers", f"{evidence.resembling.shape[1]:,} pairs"))
     if facts.empty:
-        out.append(("empty, left out", f"{facts.empty:,}"))
+        out.append((f"{_EMPTY[facts.items]}, left out", f"{facts.empty:,}"))
     if facts.shortened:
-        out.append(("shortened", f"{facts.shortened:,}"))
+        out.append((_SHORTENED[facts.items], f"{facts.shortened:,}"))
     return out
 
 
 def wanted(found: Calibration) -> str:
     """Return what the suggestions are for, as the rest of a sentence."""
     wish = found.wish
-    parts = [f"{wish.documents:,} documents"]
+    parts = [f"{wish.documents:,} {found.facts.items}"]
     if wish.recall is not None:
         parts.append(f"recall of {wish.recall:.3g} or more")
     if wish.most_false is not None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -22,15 +23,17 @@ from fpstore.errors import StoreExistsError
 if TYPE_CHECKING:
     from fpstore.calibration.advice import Wish
     from fpstore.calibration.job import Amounts, Calibration
+    from fpstore.calibration.settings import Setting
 
 LEAST_SAMPLE, MOST_SAMPLE = 2, 10_000
 
 
 @dataclasses.dataclass(frozen=True)
-class Texts:
-    """Where texts and pairs are."""
+class Documents:
+    """Where texts or pictures are, and pairs."""
 
     text: bool
+    image: bool
     text_field: str | None
     id_field: str | None
     pairs: str | None
@@ -46,7 +49,7 @@ class Limits:
     false_pairs: float | None
     sample: int
     copies: int
-    resemblance: float
+    resemblance: float | None
     seed: int
 
     @property
@@ -71,11 +74,20 @@ class Chosen:
     settings: Sequence[str]
     changes: Sequence[str]
 
+    def parsed(self, image: bool) -> list[Setting]:
+        """Return the settings, or the usual ones, for pictures or for texts."""
+        from fpstore.calibration.settings import parse_setting, usual_settings
+        from fpstore.hashing import ImageHash, SimHash
 
-texts_options = grouped(
-    "texts",
-    Texts,
+        kind = ImageHash if image else SimHash
+        return [parse_setting(text, kind) for text in self.settings or usual_settings(image)]
+
+
+documents_options = grouped(
+    "given",
+    Documents,
     click.option("--text", is_flag=True, help="Each file is a document; its path is its id."),
+    click.option("--image", is_flag=True, help="Files are pictures; those in folders are looked for."),
     click.option("--text-field", metavar="NAME", help="Column or JSON field of the texts."),
     click.option("--id-field", metavar="NAME", help="Column or JSON field of the ids that --pairs names."),
     click.option(
@@ -90,12 +102,15 @@ chosen_options = grouped(
     Chosen,
     click.option(
         "--setting", "settings", multiple=True, metavar="LIST",
-        help="Parameters of SimHash, such as shingle=words,size=2; may be repeated. By default some usual ones are compared.",
+        help="Parameters of SimHash, such as shingle=words,size=2, or with --image of ImageHash, such as method=pdq or "
+        "method=difference,width=256; may be repeated. By default some usual ones are compared.",
     ),
     click.option(
         "--change", "changes", multiple=True, metavar="KIND=AMOUNT",
-        help="A change by which near-duplicates are made, such as words=2 or typos=0.01: typos, words, drop, swap or repeat (of "
-        "sentences), numbers, boilerplate, truncate, case, punctuation, spaces; may be repeated. An amount below 1 is a share.",
+        help="A change by which near-duplicates are made, such as words=2 or, as a share, typos=0.01: typos, words, drop, swap "
+        "or repeat (of sentences), numbers, boilerplate, truncate, case, punctuation, spaces. With --image resize, crop or "
+        "watermark (shares), jpeg (quality), blur (pixels), brightness (factor), rotate (degrees), and grey or mirror without "
+        "an amount. May be repeated.",
     ),
 )  # fmt: skip
 limits_options = grouped(
@@ -103,7 +118,7 @@ limits_options = grouped(
     Limits,
     click.option(
         "-n", "--documents", type=types.Checked("number", parse_count), metavar="N",
-        help="Number of documents for which to choose, such as 1e8 or 50M; by default those of the corpus.",
+        help="Number of documents or pictures for which to choose, such as 1e8 or 50M; by default those of the inputs.",
     ),
     click.option("--recall", type=types.SHARE, metavar="SHARE", help="Share of near-duplicates to find, such as 0.95."),
     click.option(
@@ -112,15 +127,16 @@ limits_options = grouped(
     ),
     click.option(
         "--sample", type=types.whole(LEAST_SAMPLE, MOST_SAMPLE), default=1500, show_default=True, metavar="N",
-        help="Most documents that are looked at; all their pairs are compared.",
+        help="Most documents or pictures that are looked at; all their pairs are compared.",
     ),
     click.option(
         "--copies", type=types.whole(1, MOST_SAMPLE), default=300, show_default=True, metavar="N",
         help="Most copies for each kind of change.",
     ),
     click.option(
-        "--resemblance", type=types.SHARE, default=0.5, show_default=True, metavar="SHARE",
-        help="Documents that share this part of their shingles, or more, are not strangers.",
+        "--resemblance", type=types.SHARE, metavar="SHARE",
+        help="Documents that share this part of their shingles, or more, are not strangers; by default 0.5. With --image, "
+        "pictures whose brightnesses correlate as much; by default 0.9.",
     ),
     click.option(
         "--seed", type=types.whole(0, 2**63 - 1), default=0, show_default=True, metavar="N",
@@ -131,7 +147,7 @@ limits_options = grouped(
 
 @click.command(cls=Verb)
 @click.argument("inputs", metavar="[INPUT]...", nargs=-1)
-@texts_options
+@documents_options
 @chosen_options
 @limits_options
 @click.option(
@@ -144,7 +160,7 @@ limits_options = grouped(
 @talk_options
 def calibrate(
     inputs: Sequence[str],
-    texts: Texts,
+    given: Documents,
     chosen: Chosen,
     limits: Limits,
     output: str | None,
@@ -153,11 +169,12 @@ def calibrate(
     as_json: bool,
     talk: Talk,
 ) -> None:
-    """Measure which fingerprint and which radius find the near-duplicates of a corpus.
+    """Measure which fingerprint and which radius find the near-duplicates of a corpus, or of folders of pictures.
 
-    Takes a random sample of the documents, makes changed copies of some, and compares fingerprints for each setting: of copies
-    with their documents (near-duplicates), and of all other pairs (strangers). Prints for each setting the radius that finds most
-    within a bound of false pairs, the expected number of these, and what the radius costs. The first row is the suggestion.
+    Takes a random sample of the documents or pictures, makes changed copies of some, and compares fingerprints for each setting:
+    of copies with their originals (near-duplicates), and of all other pairs (strangers). Prints for each setting the radius that
+    finds most within a bound of false pairs, the expected number of these, and what the radius costs. The first row is the
+    suggestion.
 
     $ fpstore calibrate stories --text --suffix .txt
     $ fpstore calibrate corpus.parquet --text-field text --documents 50M --false-pairs 1e6 --output page.html --threads 1 --quiet
@@ -165,21 +182,18 @@ def calibrate(
     $ fpstore calibrate stories draft.txt --text --change words=2 --change drop=1 --sample 100 --copies 50 --seed 7 --no-progress
     $ fpstore calibrate corpus.parquet --text-field text --id-field id --pairs pairs.csv --resemblance 0.8
     $ fpstore calibrate --pairs labelled.jsonl --output page.html --force
+    $ fpstore calibrate photos --image --change resize=0.5 --change jpeg=20 --change crop=0.05
+    $ fpstore calibrate photos --image --suffix .png --setting method=difference --setting method=perceptual,width=256
     """
     from fpstore.calibration.page import page_of
     from fpstore.io.sink import Sink
 
-    if texts.pairs is not None:
-        refuse({"changes", "sample", "copies", "seed"}, "is for copies that are changed, not for pairs with labels")
-    else:
-        refuse({"id_field"}, "is for --pairs")
-    if not texts.text:
-        refuse({"suffix"}, "is for folders of texts: with --text")
+    _check_usage(inputs, given)
     if as_json and output == "-":
         raise click.UsageError("--json and --output - both write to standard output")
     if output not in (None, "-") and Path(output or "").is_file() and not force:
         raise StoreExistsError(f"{printable(output or '')} exists: --force replaces it", path=output)
-    found = _calibration(inputs, texts, chosen, limits, threads, talk)
+    found = _calibration(inputs, given, chosen, limits, threads, talk)
     if output is not None:
         with Sink(output) as sink:
             sink.write(page_of(found).encode())
@@ -189,38 +203,87 @@ def calibrate(
         print_calibration(found)
 
 
+def _check_usage(inputs: Sequence[str], given: Documents) -> None:
+    """Raise a usage error for options that do not go together."""
+    if given.image:
+        refuse({"text", "text_field", "id_field", "pairs"}, "does not go with --image")
+    if given.pairs is not None:
+        refuse({"changes", "sample", "copies", "seed"}, "is for copies that are changed, not for pairs with labels")
+    else:
+        refuse({"id_field"}, "is for --pairs")
+    if not (given.text or given.image):
+        refuse({"suffix"}, "is for folders: with --text or --image")
+    if not inputs and (given.image or given.pairs is None or given.text or given.text_field):
+        raise click.UsageError("name files or folders of documents or pictures, or --pairs with texts")
+
+
 def _calibration(
-    inputs: Sequence[str], texts: Texts, chosen: Chosen, limits: Limits, threads: int | None, talk: Talk
+    inputs: Sequence[str], given: Documents, chosen: Chosen, limits: Limits, threads: int | None, talk: Talk
 ) -> Calibration:
     """Return the calibration that the command line asks for; what cannot be is a usage error."""
+    notices = Notices()
+    of = _of_images if given.image else _of_texts
+    found = of(inputs, given, chosen, limits, Reporting(threads, talk, notices))
+    notices.report(talk)
+    return found
+
+
+class Reporting(NamedTuple):
+    """Threads, and where progress and what is left out are reported."""
+
+    threads: int | None
+    talk: Talk
+    notices: Notices
+
+
+def _of_texts(inputs: Sequence[str], given: Documents, chosen: Chosen, limits: Limits, reporting: Reporting) -> Calibration:
     from fpstore.calibration.job import calibrated, from_corpus, from_pairs
+    from fpstore.calibration.measures import each_measured
     from fpstore.calibration.perturbations import CHANGES, parse_change
-    from fpstore.calibration.settings import SETTINGS, parse_setting
     from fpstore.hashing.corpora import open_corpus
     from fpstore.io.corpus import Chosen as Columns
     from fpstore.jobs.dedup import chosen_columns
     from fpstore.resources import Resources, parse_threads
 
-    if not inputs and (texts.pairs is None or texts.text or texts.text_field):
-        raise click.UsageError("name files or folders of documents, or --pairs with texts")
     with usage_errors():
-        settings = list(map(parse_setting, chosen.settings or SETTINGS))
+        settings = chosen.parsed(image=False)
         changes = list(map(parse_change, chosen.changes)) or CHANGES
         amounts, wish = limits.amounts, limits.wish
-        columns = chosen_columns(Columns(id=texts.id_field), texts.text or texts.text_field, None) if inputs else None
-    notices = Notices()
-    corpus = open_corpus(inputs, texts.text, list(texts.suffix) or None, notices) if inputs else None
-    with Bars(talk.bars, corpus) as bars:
-        resources = Resources(0, parse_threads(threads), bars)
-        if texts.pairs is not None:
-            facts, evidence = from_pairs(open_corpus([texts.pairs], texts=False), corpus, columns, amounts)
+        columns = chosen_columns(Columns(id=given.id_field), given.text or given.text_field, None) if inputs else None
+    corpus = open_corpus(inputs, given.text, list(given.suffix) or None, reporting.notices) if inputs else None
+    with Bars(reporting.talk.bars, corpus) as bars:
+        resources = Resources(0, parse_threads(reporting.threads), bars)
+        if given.pairs is not None:
+            facts, evidence = from_pairs(open_corpus([given.pairs], texts=False), corpus, columns, amounts)
         else:
             assert corpus is not None
             assert columns is not None
             facts, evidence = from_corpus(corpus, columns, changes, amounts, resources)
-        found = calibrated(facts, evidence, settings, wish, resources)
-    notices.report(talk)
-    return found
+        return calibrated(facts, evidence, each_measured(evidence, settings, resources), wish)
+
+
+def _of_images(inputs: Sequence[str], given: Documents, chosen: Chosen, limits: Limits, reporting: Reporting) -> Calibration:
+    from fpstore.calibration.image_changes import IMAGE_CHANGES, parse_image_change
+    from fpstore.calibration.image_evidence import ImageWork
+    from fpstore.calibration.job import calibrated, from_images
+    from fpstore.calibration.settings import PDQ_SETTINGS
+    from fpstore.hashing.corpora import paths_of
+    from fpstore.hashing.walk import Walk
+    from fpstore.resources import Resources, parse_threads
+
+    warnings.filterwarnings("ignore", module=r"PIL\b")  # what cannot be read is told by the notices
+    with usage_errors():
+        settings = chosen.parsed(image=True)
+        changes = list(map(parse_image_change, chosen.changes)) or IMAGE_CHANGES
+        amounts, wish = limits.amounts, limits.wish
+    if not chosen.settings and {one.name for one in settings}.isdisjoint(PDQ_SETTINGS):
+        reporting.talk.note("method=pdq is not compared: pip install 'fpstore[pdq]'")
+    walk = Walk(paths_of(inputs), list(given.suffix) or None, True, False, None)
+    work = ImageWork(settings, changes, amounts.copies, amounts.seed)
+    with Bars(reporting.talk.bars) as bars:
+        resources = Resources(0, parse_threads(reporting.threads), bars)
+        facts, looked_at = from_images(walk, work, amounts, reporting.notices, resources)
+        return calibrated(facts, looked_at.evidence, looked_at.each_measured(settings), wish)
 
 
 def print_calibration(found: Calibration) -> None:

@@ -204,31 +204,38 @@ class ImageHash(Fingerprinter["Picture"]):
             return Lack("blank", "has no pixels")
         if self.method == "pdq":
             return self._pdq(image)
-        function = getattr(import_package("imagehash", "ImageHash"), _FUNCTIONS[self.method])
+        package = import_package("imagehash", "ImageHash")
+        function = getattr(package, _FUNCTIONS[self.method])
         if self.method == "color":
             return int(str(function(image, binbits=_COLOR_BITS)), 16)
         size = 8 if self.width == 64 else 16
         if self.method == "wavelet" and min(image.size) < size:
             return Lack("small", f"has {image.width} x {image.height} pixels, and the method wavelet needs {size} x {size}")
         grey = image.convert("L")
-        return _BLANK if self._is_blank(grey, size) else int(str(function(grey, hash_size=size)), 16)
+        if self.method != "wavelet":
+            # As the package does it: what it gets has the size that it scales to, and stays as it is.
+            grey = grey.resize(self._scaled(size), package.ANTIALIAS)
+        return _BLANK if self._is_blank(grey) else int(str(function(grey, hash_size=size)), 16)
 
-    def _is_blank(self, grey: Image, size: int) -> bool:
-        """Whether all values that the method compares are equal."""
-        if self.method == "wavelet":
-            low, high = grey.getextrema()
-            return low == high
+    def _scaled(self, size: int) -> tuple[int, int]:
+        """Return the width and height to which the method scales a picture."""
         shapes = {"perceptual": (4 * size, 4 * size), "difference": (size + 1, size), "difference-vertical": (size, size + 1)}
-        lanczos = import_package("PIL.Image", "ImageHash").Resampling.LANCZOS
-        values: Bytes = np.asarray(grey.resize(shapes.get(self.method, (size, size)), lanczos))
+        return shapes.get(self.method, (size, size))
+
+    def _is_blank(self, grey: Image) -> bool:
+        """Whether all values that the method compares are equal, of a picture as it compares them."""
         if self.method == "difference":
+            values: Bytes = np.asarray(grey)
             return bool((values[:, 1:] == values[:, :-1]).all())
         if self.method == "difference-vertical":
+            values = np.asarray(grey)
             return bool((values[1:] == values[:-1]).all())
-        return bool(values.min() == values.max())
+        low, high = grey.getextrema()
+        return low == high
 
     def _pdq(self, image: Image) -> int | Lack:
-        bits, quality = import_package("pdqhash", "ImageHash with the method pdq").compute(np.asarray(image.convert("RGB")))
+        colours = image if image.mode == "RGB" else image.convert("RGB")  # which would copy
+        bits, quality = import_package("pdqhash", "ImageHash with the method pdq").compute(np.asarray(colours))
         assert self.min_quality is not None
         if quality < self.min_quality or not quality:
             return Lack("quality", f"has the quality {quality} for PDQ, below min_quality={self.min_quality}")

@@ -112,12 +112,20 @@ def frames(source: Path | bytes | Image, *, every: bool) -> Iterator[Image]:
         yield source
         return
     assert isinstance(source, Path | bytes)
-    formats = [name for name in images.ID if name not in _PROGRAMS]
-    with _stream(source) as stream, images.open(stream, formats=formats) as image:
+    with opened(source) as image:
         for number in range(getattr(image, "n_frames", 1) if every else 1):
             if number:
                 image.seek(number)
             yield upright(image)
+
+
+@contextmanager
+def opened(source: Path | bytes) -> Iterator[Any]:
+    """Open a picture of any format but those that need another program; only its head is read. Use it within `refusals`."""
+    images = pillow()
+    formats = [name for name in images.ID if name not in _PROGRAMS]
+    with _stream(source) as stream, images.open(stream, formats=formats) as image:
+        yield image
 
 
 def _stream(source: Path | bytes) -> IO[bytes]:

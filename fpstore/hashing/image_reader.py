@@ -15,6 +15,8 @@ from fpstore.resources import MOST_THREADS
 from fpstore.threads import in_order
 from fpstore.width import Width
 
+WAITING_FILES = 4  # for each thread: small pictures after a large one are decoded meanwhile
+
 
 class ImageReader:
     """Pictures as chunks of fingerprints and ids: a reader like those of `fpstore.io`, for building a store.
@@ -117,7 +119,7 @@ class ImageReader:
         numbers: list[int] = []
         ids: list[str] = []
         made = False
-        for file, found in in_order(self._read, self._walk.files(), self._threads):
+        for file, found in in_order(self._read, self._walk.files(), self._threads, WAITING_FILES):
             self.bytes_done += file.size
             if isinstance(found, Skipped):
                 self._skip(file.path, found.reason)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from fpstore.errors import MissingExtraError
@@ -38,3 +39,8 @@ def import_package(name: str, what: str, path: str | None = None) -> Any:
         where = "" if path is None else f"{path}: "
         reason = f"{where}{what} needs the package {package}: pip install {INSTALLED_AS.get(package, package)}"
         raise MissingExtraError(reason, path=path) from error
+
+
+def is_installed(package: str) -> bool:
+    """Return whether a package is installed, without importing it."""
+    return find_spec(package) is not None

@@ -25,7 +25,7 @@ from calibration.corpora import CORPORA, texts_of
 from calibration.plots import draw
 from calibration.tails import tails_of
 from fpstore.calibration.draws import Draws
-from fpstore.calibration.measures import BOUND, Distances, Evidence, Measured, evidence_of_changes, measured
+from fpstore.calibration.measures import BOUND, Distances, Evidence, Measured, evidence_of_changes, fingerprints_of, measured
 from fpstore.calibration.perturbations import CHANGES
 from fpstore.calibration.samples import LONGEST, Sample
 from fpstore.calibration.settings import SETTINGS, Setting, parse_setting
@@ -107,7 +107,7 @@ def _corpus(name: str, folder: Path, settings: Sequence[Setting], options: argpa
 
 
 def _figures(evidence: Evidence, setting: Setting, threads: int) -> dict[str, Any]:
-    found = measured(evidence, setting, threads)
+    found = measured(evidence, setting, fingerprints_of(evidence.items, setting, threads))
     return {
         "recall_at_rate": {f"{rate:g}": recall_at(found, found.all_duplicates, rate) for rate in RATES},
         "by_kind": {kind: recall_at(found, each, SHOWN_RATE) for kind, each in found.duplicates.items()},

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from fpstore.calibration.draws import Draws
-from fpstore.calibration.measures import BOUND, Evidence, measured
+from fpstore.calibration.measures import BOUND, Evidence, Measured, fingerprints_of, measured
 from fpstore.calibration.rates import LEAST_MET
 from fpstore.calibration.resemblance import resembling_pairs
-from fpstore.calibration.settings import parse_setting
+from fpstore.calibration.settings import Setting, parse_setting
 
 FEW, MANY = 200, 2000
 SETTINGS = ("shingle=auto,size=1", "shingle=auto,size=2", "shingle=chars,size=4")
@@ -24,7 +24,7 @@ def tails_of(texts: list[str], seed: int, threads: int) -> list[dict[str, Any]]:
     out = []
     both = [_evidence(few), _evidence(many)]
     for name in SETTINGS:
-        small, large = (measured(evidence, parse_setting(name), threads) for evidence in both)
+        small, large = (_measured(evidence, parse_setting(name), threads) for evidence in both)
         radius = next(r for r in range(large.width + 1) if large.strangers.within(r).found >= LEAST_MET)
         observed, expected = large.strangers.within(radius).value, small.tail.share(radius)
         out.append({"setting": name, "documents": len(many), "radius": radius, "extrapolated": expected, "observed": observed})
@@ -34,3 +34,7 @@ def tails_of(texts: list[str], seed: int, threads: int) -> list[dict[str, Any]]:
 def _evidence(texts: list[str]) -> Evidence:
     """Return documents without any copies."""
     return Evidence(texts, len(texts), {"none": np.empty((2, 0), np.intp)}, None, resembling_pairs(texts, BOUND))
+
+
+def _measured(evidence: Evidence, setting: Setting, threads: int) -> Measured:
+    return measured(evidence, setting, fingerprints_of(evidence.items, setting, threads))

@@ -1,0 +1,248 @@
+"""The pictures that a calibration looks at: a random sample of files, with copies that are changed; each is decoded once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fpstore.calibration.draws import Draws, Reservoir
+from fpstore.calibration.image_changes import ImageChange
+from fpstore.calibration.image_resemblance import Brightnesses, brightnesses, resembling_images
+from fpstore.calibration.measures import Evidence, Measured, fingerprints_of, measured
+from fpstore.calibration.rows import Places
+from fpstore.calibration.settings import Setting
+from fpstore.errors import InputError
+from fpstore.hashing.base import Hashed
+from fpstore.hashing.documents import Notice, id_of
+from fpstore.hashing.image_open import frames, opened, refusals
+from fpstore.hashing.image_reader import WAITING_FILES
+from fpstore.hashing.walk import File, Skipped, Walk
+from fpstore.resources import Resources
+from fpstore.threads import in_order
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+IMAGE_BOUND = 0.9
+LARGEST = 512  # pixels of a side: larger pictures are made smaller, so that copies take less time
+_REPORTED = 64  # files between two reports of progress
+
+
+class ImageItem(NamedTuple):
+    """A picture of the sample, or a copy of one.
+
+    Attributes
+    ----------
+    id : str
+        The path of the file, as `ImageReader` has it.
+    change : str, optional
+        The name of the change; None for the picture itself.
+    """
+
+    id: str
+    change: str | None
+
+
+class ImageSample(NamedTuple):
+    """Some pictures of folders, in the order of the files.
+
+    Attributes
+    ----------
+    files : list of File
+    pictures : int
+        Files that are pictures, by their beginnings.
+    """
+
+    files: list[File]
+    pictures: int
+
+
+class LookedAt(NamedTuple):
+    """What decoding the pictures of a sample has told.
+
+    Attributes
+    ----------
+    evidence : Evidence
+        Its items are `ImageItem`.
+    hashed : list of Hashed
+        For each setting the fingerprints of the items.
+    blank : int
+        Pictures without content, which are left out.
+    broken : int
+        Files that could not be decoded, which are left out.
+    shrunk : int
+        Pictures with more than 512 pixels on a side, which were made smaller.
+    """
+
+    evidence: Evidence
+    hashed: list[Hashed]
+    blank: int
+    broken: int
+    shrunk: int
+
+    def each_measured(self, settings: Sequence[Setting]) -> Iterator[Measured]:
+        """Yield the distances of each setting."""
+        return (measured(self.evidence, setting, hashed) for setting, hashed in zip(settings, self.hashed, strict=True))
+
+
+class _Picture(NamedTuple):
+    """A picture: its file, whether it was made smaller, its brightnesses, the changes of its copies, fingerprints by setting."""
+
+    file: File
+    shrunk: bool
+    brightnesses: Brightnesses
+    changes: list[str]
+    hashed: list[Hashed]
+
+
+def image_sample(walk: Walk, size: int, seed: int, on_notice: Notice | None, resources: Resources) -> ImageSample:
+    """Return a random sample of the pictures among some files, of which only the beginnings are read.
+
+    Parameters
+    ----------
+    walk : Walk
+    size : int
+        The most pictures in the sample.
+    seed : int
+        The same seed gives the same sample of the same files.
+    on_notice : callable, optional
+        As for `ImageReader`.
+    resources : Resources
+        Progress.
+
+    Raises
+    ------
+    InputError
+        A named file is no picture.
+    """
+    held = Reservoir[File](size, Draws(seed, "sample"))
+    for number, file in enumerate(walk.files()):
+        skipped = _no_picture(walk, file)
+        if skipped is None:
+            held.see(file)
+        elif on_notice is not None:
+            on_notice(file.path, skipped.reason)
+        if number % _REPORTED == 0:
+            resources.report("reading", number + 1, None)
+    return ImageSample(held.sample(), held.seen)
+
+
+def _no_picture(walk: Walk, file: File) -> Skipped | None:
+    """Return why a file of a folder is skipped, if it is; InputError for one that is named."""
+    try:
+        with refusals(str(file.path), file.path), opened(file.path):
+            return walk.too_large(file)
+    except InputError as error:
+        return _skipped(file, error)
+
+
+def _skipped(file: File, error: InputError) -> Skipped:
+    reason = getattr(error, "reason", None)
+    if file.named or reason is None:
+        raise error
+    return Skipped(reason, str(error))
+
+
+class ImageWork(NamedTuple):
+    """What is done with each picture of a sample: settings, changes, and the most copies of each kind with their seed."""
+
+    settings: Sequence[Setting]
+    changes: Sequence[ImageChange]
+    copies: int
+    seed: int
+
+    def of(self, file: File, *, copied: bool) -> _Picture | Skipped:
+        """Decode a picture, change it in each way, and make the fingerprints of all forms."""
+        try:
+            with refusals(str(file.path), file.path):
+                (picture,) = (_plain(image) for image in frames(file.path, every=False))
+        except InputError as error:
+            return _skipped(file, error)
+        shrunk = max(picture.size) > LARGEST
+        if shrunk:
+            picture.thumbnail((LARGEST, LARGEST))
+        found = brightnesses(picture)
+        if not found.any():
+            return Skipped("blank", "is blank")
+        forms, names = [picture], list[str]()
+        for change in self.changes if copied else ():
+            copy = change.copy(picture, id_of(file.path), self.seed)
+            if copy is not None:
+                forms.append(copy)
+                names.append(change.name)
+        return _Picture(file, shrunk, found, names, [fingerprints_of(forms, setting, 1) for setting in self.settings])
+
+
+def _plain(image: Image) -> Image:
+    """Return the colours of a picture alone: its Exif data would turn it once more."""
+    plain = image.convert("RGB")
+    plain.info.clear()
+    return plain
+
+
+def look_at(sample: ImageSample, work: ImageWork, bound: float, on_notice: Notice | None, resources: Resources) -> LookedAt:
+    """Return the fingerprints of the pictures of a sample and of copies that are changed.
+
+    Parameters
+    ----------
+    sample : ImageSample
+    work : ImageWork
+    bound : float
+        Pictures whose resemblance is this or more are not strangers.
+    on_notice : callable, optional
+        As for `ImageReader`.
+    resources : Resources
+        Threads and progress. The result does not depend on the threads.
+
+    Raises
+    ------
+    InputError
+        There are fewer than two pictures, or none can be changed; a named file is broken.
+    """
+    copied = set(Draws(work.seed, "order").order(len(sample.files))[: work.copies])
+    found, blank, broken = list[_Picture](), 0, 0
+    places = enumerate(sample.files)
+    each = in_order(lambda at: work.of(at[1], copied=at[0] in copied), places, resources.threads, WAITING_FILES)
+    for (place, file), one in each:
+        resources.report("measuring", place + 1, len(sample.files))
+        if isinstance(one, _Picture):
+            found.append(one)
+            continue
+        blank, broken = blank + (one.reason == "blank"), broken + (one.reason != "blank")
+        if on_notice is not None:
+            on_notice(file.path, one.reason)
+    if len(found) < 2:
+        told = f"a calibration compares pictures with each other: at least 2 that are not blank are needed, got {len(found)}"
+        raise InputError(told, got=len(found))
+    evidence = _evidence(found, work.changes, bound)
+    order = _originals_first(found)
+    hashed = [_joined([one.hashed[number] for one in found], order) for number in range(len(work.settings))]
+    return LookedAt(evidence, hashed, blank, broken, sum(one.shrunk for one in found))
+
+
+def _evidence(found: Sequence[_Picture], changes: Iterable[ImageChange], bound: float) -> Evidence:
+    """Return which pictures are copies of which, and which resemble each other."""
+    items = [ImageItem(id_of(one.file.path), None) for one in found]
+    pairs: dict[str, list[tuple[int, int]]] = {change.name: [] for change in changes}
+    for place, one in enumerate(found):
+        for name in one.changes:
+            pairs[name].append((place, len(items)))
+            items.append(ImageItem(items[place].id, name))
+    duplicates = {name: np.array(each, np.intp).T for name, each in pairs.items() if each}
+    if not duplicates:
+        raise InputError("no picture of the sample changes in any of these ways: name others with changes= (--change)")
+    return Evidence(items, len(found), duplicates, None, resembling_images([one.brightnesses for one in found], bound))
+
+
+def _originals_first(found: Sequence[_Picture]) -> Places:
+    """Return the places of the items of the evidence among the forms of one picture after the other."""
+    begins = np.cumsum([0, *(1 + len(one.changes) for one in found)])
+    copies = np.ones(begins[-1], bool)
+    copies[begins[:-1]] = False
+    return np.concatenate([begins[:-1], np.flatnonzero(copies)])
+
+
+def _joined(parts: Sequence[Hashed], order: Places) -> Hashed:
+    return Hashed(np.concatenate([part.rows for part in parts])[order], np.concatenate([part.known for part in parts])[order])

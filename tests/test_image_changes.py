@@ -1,0 +1,133 @@
+"""Changed copies of pictures, each against what Pillow does, and the resemblance of pictures."""
+
+import io
+
+import numpy as np
+import pytest
+from drawing import noise, scene
+from PIL import Image, ImageEnhance, ImageFilter, ImageOps
+
+from fpstore.calibration.image_changes import IMAGE_CHANGES, IMAGE_KINDS, ImageChange, parse_image_change
+from fpstore.calibration.image_resemblance import brightnesses, resembling_images
+from fpstore.errors import InputError
+
+PICTURE = scene(1, (200, 150))
+
+
+def pixels(picture):
+    return np.asarray(picture).astype(int)
+
+
+def copy(text, picture=PICTURE, key="a", seed=0):
+    made = parse_image_change(text).copy(picture, key, seed)
+    assert made is None or made.mode == "RGB"
+    return made
+
+
+def same(one, other):
+    return one.size == other.size and (pixels(one) == pixels(other)).all()
+
+
+def test_sizes_and_light_are_those_of_pillow():
+    assert same(copy("resize=0.5"), PICTURE.resize((100, 75)))
+    assert copy("resize=0.01").size == (2, 2)
+    assert copy("resize=0.01", PICTURE.resize((9, 300))).size == (1, 3)
+    assert same(copy("blur=2"), PICTURE.filter(ImageFilter.GaussianBlur(2)))
+    assert same(copy("brightness=1.2"), ImageEnhance.Brightness(PICTURE).enhance(1.2))
+    assert same(copy("grey"), PICTURE.convert("L").convert("RGB"))
+    assert same(copy("mirror"), ImageOps.mirror(PICTURE))
+    stream = io.BytesIO()
+    PICTURE.save(stream, "JPEG", quality=20)
+    assert same(copy("jpeg=20"), Image.open(stream))
+
+
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.9])
+def test_a_crop_is_a_part_at_a_random_place(share):
+    whole, found = pixels(PICTURE), set()
+    lost = round(200 * share), round(150 * share)
+    for key in map(str, range(12)):
+        part = pixels(copy(f"crop={share}", key=key))
+        assert part.shape == (150 - lost[1], 200 - lost[0], 3)
+        places = [
+            (x, y)
+            for x in range(lost[0] + 1)
+            for y in range(lost[1] + 1)
+            if (whole[y, x] == part[0, 0]).all() and (whole[y : y + part.shape[0], x : x + part.shape[1]] == part).all()
+        ]
+        found |= set(places)
+    assert len(found) > 6
+    assert {x for x, _ in found} != {x for x, _ in found if x in (0, lost[0])}
+    assert same(copy("crop=0.9", PICTURE.crop((0, 0, 1, 1)).resize((2, 1)), key="b"), PICTURE.crop((0, 0, 1, 1)))
+
+
+def test_a_watermark_is_a_band_with_letters():
+    tops = set()
+    for key in map(str, range(9)):
+        changed = np.flatnonzero((pixels(copy("watermark=0.1", key=key)) != pixels(PICTURE)).any((1, 2)))
+        assert changed[-1] - changed[0] + 1 == len(changed) == 15
+        tops.add(int(changed[0]))
+    assert len(tops) > 4
+    band = pixels(copy("watermark=1", Image.new("RGB", (300, 60), (0, 0, 0))))
+    assert 100 < np.median(band) < 150  # half of white over black
+    assert band.min() < 60  # and letters in it
+
+
+def test_a_turn_goes_either_way():
+    ways = [PICTURE.rotate(degrees, Image.Resampling.BICUBIC) for degrees in (2, -2)]
+    seen = {next(number for number, way in enumerate(ways) if same(way, copy("rotate=2", key=key))) for key in "abcdefgh"}
+    assert seen == {0, 1}
+
+
+@pytest.mark.parametrize("change", [change.name for change in IMAGE_CHANGES])
+def test_the_same_seed_gives_the_same_copy(change):
+    (one,) = (each for each in IMAGE_CHANGES if each.name == change)
+    assert same(one.copy(PICTURE, "a", 1), one.copy(PICTURE.copy(), "a", 1))
+    if one.kind in ("crop", "watermark"):
+        assert any(not same(one.copy(PICTURE, "a", 1), one.copy(PICTURE, "a", seed)) for seed in range(2, 5))
+
+
+def test_a_copy_that_would_be_equal_is_none():
+    grey = PICTURE.convert("L").convert("RGB")
+    assert [copy("grey", grey), copy("resize=1"), copy("brightness=1"), copy("mirror", Image.new("RGB", (5, 5)))] == [None] * 4
+    assert copy("crop=0.001") is None  # not a pixel
+
+
+def test_names_are_for_people():
+    assert [ImageChange("resize", 0.125).name, ImageChange("jpeg", 75).name, ImageChange("blur", 2.5).name] == [
+        "resize 12.5%", "jpeg 75", "blur 2.5",
+    ]  # fmt: skip
+    assert parse_image_change("mirror").name == "mirror"
+    assert {change.kind for change in IMAGE_CHANGES} < set(IMAGE_KINDS)
+    assert len({change.name for change in IMAGE_CHANGES}) == len(IMAGE_CHANGES)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "one of resize, jpeg"), ("words=2", "one of resize"), ("resize", "a factor from 0.01 to 4, as resize=0.5"),
+        ("resize=0", "a factor"), ("resize=5", "a factor"), ("jpeg=0.5", "a quality"), ("jpeg=74.5", "a quality"),
+        ("jpeg=96", "a quality"), ("crop=0.95", "a share"), ("blur=x", "pixels"), ("blur=101", "pixels"),
+        ("rotate=46", "degrees"), ("watermark=2", "share of the height"),
+        ("brightness=-1", "a factor"), ("grey=1", "grey takes no amount"),
+        ("mirror=", "mirror takes no amount"),
+    ],
+)  # fmt: skip
+def test_wrong_changes_are_refused(text, told):
+    with pytest.raises(InputError, match=told):
+        parse_image_change(text)
+
+
+def test_pictures_resemble_each_other_as_their_brightnesses_correlate():
+    pictures = [scene(seed) for seed in range(6)] + [noise(seed) for seed in range(3)]
+    pictures += [change.copy(pictures[number % 6], "a") for number, change in enumerate(IMAGE_CHANGES)]
+    pictures.append(Image.new("RGB", (30, 20), (7, 7, 7)))
+    found = [brightnesses(picture) for picture in pictures]
+    small = [pixels(picture.convert("L").resize((32, 32), Image.Resampling.BOX)).reshape(-1) for picture in pictures]
+    true = np.corrcoef(small[:-1])
+    for least in (0.2, 0.9, 0.99):
+        pairs = set(map(tuple, resembling_images(found, least).T.tolist()))
+        assert pairs == {(a, b) for a, b in zip(*np.nonzero(true >= least), strict=True) if a < b}
+        assert pairs
+    assert not found[-1].any()
+    assert set(map(tuple, resembling_images([found[0], found[0]], 1.0).T.tolist())) == {(0, 1)}
+    assert resembling_images([], 0.5).shape == (2, 0)

@@ -84,7 +84,7 @@ def build(
         again does likewise.
     fingerprinter : Fingerprinter or dict, optional
         The maker of the fingerprints: a :class:`fpstore.SimHash`, or its ``describe()``. The store remembers it, so that
-        probes can use the same. By default that of the reader, if it reads texts.
+        probes can use the same. By default that of the reader, if it is one of texts, pictures or vectors, and no other then.
     index_ids : bool
         Index integer ids too, as strings always are: ``store.ids``, ``delete(ids=...)`` and ``upsert`` then take microseconds
         per id, not a pass over all ids. It takes about as many bytes per id as the id map.
@@ -97,7 +97,8 @@ def build(
     Raises
     ------
     InputError
-        Wrong dtype, shape, range or number of ids; an unknown design, or one that needs too many look-ups.
+        Wrong dtype, shape, range or number of ids; an unknown design, or one that needs too many look-ups; a fingerprinter that
+        is not the reader's.
     StoreExistsError
         The path exists and ``overwrite`` is false, or it is not a store.
     StorageError
@@ -114,8 +115,11 @@ def build(
     from fpstore.building.builder import Options, build_store
 
     target = check_path(path)
+    read_with = getattr(fingerprints, "fingerprinter", None)  # of a reader of texts, pictures or vectors
     if fingerprinter is None:
-        fingerprinter = getattr(fingerprints, "fingerprinter", None)  # of a reader of texts
+        fingerprinter = read_with
+    elif read_with is not None:
+        _check_same(fingerprinter, read_with)
     overwrite = check_flag(overwrite, "overwrite")
     options = Options(
         radius=radius,
@@ -133,6 +137,17 @@ def build(
     )
     build_store(target, fingerprints, ids, options, overwrite)
     return Store(target)
+
+
+def _check_same(fingerprinter: Any, read_with: Any) -> None:
+    """Raise InputError if a fingerprinter is not the one that a reader makes its fingerprints with."""
+    given, made = (one.describe() if hasattr(one, "describe") else one for one in (fingerprinter, read_with))
+    if given != made:
+        raise InputError(
+            "fingerprinter: the reader makes its fingerprints with another one, which the store must remember: leave it out",
+            expected=made,
+            got=given,
+        )
 
 
 def _described(fingerprinter: Any, width: int) -> dict[str, Any]:
@@ -229,9 +244,10 @@ def dedup(
     fingerprint : str
         The column of fingerprints, instead of texts: integers, hexadecimal digits, or bytes.
     id : str, optional
-        The column of ids, which the clusters have; by default row numbers from 0.
+        The column of ids, which the clusters have; by default row numbers from 0. Rows may share an id: each row is a document.
     score : str, optional
-        The column of numbers for ``keep="highest"``.
+        The column of numbers for ``keep="highest"``. A null, as which pandas passes NaN on, is below all others; NaN elsewhere
+        is an error that names the row.
     radius : int
         The largest distance of near-duplicates, 0 to the width.
     width : int
@@ -254,7 +270,7 @@ def dedup(
         That of files of lines and of texts: see :class:`fpstore.hashing.TextReader` and :func:`fpstore.hashing.iter_documents`.
         Lines are written in UTF-8.
     html : bool
-        Texts are pages of HTML, which are compared by their titles and main texts. Needs trafilatura.
+        Texts are pages of HTML, which are compared by their titles and main texts: see :class:`fpstore.hashing.MainText`.
     memory : int or str, optional
         For the tables that are sorted to find near-duplicates, as for :meth:`fpstore.Store.pairs`. Fingerprints and ids
         are held besides.
@@ -297,15 +313,14 @@ def dedup(
     (array([0, 2]), [['a', 'b']])
     """
     from fpstore.hashing.corpora import open_corpus
-    from fpstore.hashing.html import check_html
     from fpstore.io.corpus import Chosen
     from fpstore.jobs.choices import Rules
     from fpstore.jobs.dedup import check_output, check_outside, chosen_columns, dedup_job, find_duplicates, kept_of
 
     check_progress(progress)
-    how = Chosen(id=id, score=score, width=check_width(width), encoding=encoding, html=check_html(html))
+    how = Chosen(id=id, score=score, width=check_width(width), encoding=encoding)
     chosen = chosen_columns(replace(how, decimal=decimal, signed=signed), text, fingerprint)
-    job = dedup_job(chosen, Rules(radius, keep, group, unknown), fingerprinter)
+    job = dedup_job(chosen, Rules(radius, keep, group, unknown), fingerprinter, html)
     corpus = open_corpus(source, text is True, encoding=encoding)
     target = None if output is None else check_output(output, corpus, check_flag(overwrite, "overwrite"))
     resources = Resources(parse_memory(memory), parse_threads(threads), progress)

@@ -1,14 +1,21 @@
-"""Loads the kernel before anything that needs it, and explains why if it cannot be loaded.
+"""Loads the kernel before anything that needs it, explains why if it cannot be loaded, and lets Ctrl-C end a command quietly.
 
 FPSTORE_ISA may name an instruction set that this machine lacks. The command ``fpstore`` then ends with one line, although none of
 its own code has run yet. Or Python was started beside the folder of the sources, so that it found that package first, while the
 kernel is installed elsewhere.
+
+The command takes half a second to load. Ctrl-C in that time ends it as later, with a line and the code 130, not with a traceback:
+nothing is open or written yet. A program that imports the package keeps its own handlers.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+from contextlib import suppress
 from pathlib import Path, PurePath
+from types import FrameType
 
 
 def _is_source_folder() -> bool:
@@ -19,6 +26,17 @@ def _is_command() -> bool:
     program = sys.argv[0] if sys.argv else ""
     return PurePath(program).name == "fpstore" or (program == "-m" and "fpstore" in sys.orig_argv)
 
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """End the process at once: an exception could be caught by a module that is being loaded."""
+    with suppress(OSError):  # nobody reads it
+        os.write(2, b"fpstore: interrupted\n")
+    os._exit(128 + number)
+
+
+if _is_command() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not if it is ignored, as by nohup
+    with suppress(ValueError):  # not in the main thread
+        signal.signal(signal.SIGINT, _end)  # until the command line has handlers of its own
 
 try:
     from fpstore import _kernel  # noqa: F401 - to see whether it loads

@@ -599,7 +599,8 @@ class Store:
         Parameters
         ----------
         other : Store, fingerprints, or a reader of ``fpstore.io``
-            Of the same width. Fingerprints are one, or an array or sequence of them, as for :func:`fpstore.build`.
+            Of the same width. Fingerprints are one, or an array or sequence of them, as for :func:`fpstore.build`. Not a path:
+            open it with :func:`fpstore.open` or :func:`fpstore.io.open_reader`.
         radius : int, optional
             0 to the width; by default the store's.
         ids : optional

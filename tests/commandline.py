@@ -97,7 +97,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pq.write_table(pa.table({"id": IDS[:4], "text": texts}), folder / "corpus.parquet")
     vectors = np.random.default_rng(1).normal(size=(len(IDS), 16)).astype(np.float32)
     np.save(folder / "embeddings.npy", vectors)
-    pq.write_table(pa.table({"name": IDS, "embedding": list(vectors)}), folder / "embeddings.parquet")
+    pq.write_table(pa.table({"name": IDS, "number": range(len(IDS)), "embedding": list(vectors)}), folder / "embeddings.parquet")
     (folder / "pairs.csv").write_text("a,b,label\na,b,1\na,far,1\na,c,0\n")
     labelled = [{"text_a": "a b c d e f", "text_b": b, "label": n} for b, n in (("a b c d e g", 1), ("u v w x y z", 0))]
     (folder / "labelled.jsonl").write_text("".join(json.dumps(row) + "\n" for row in labelled))
@@ -115,6 +115,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with chdir(folder):
         assert run("build", "notes.fps", "notes", "--text", "-q").exit_code == 0
         assert run("build", "photos.fps", "photos", "--image", "-q").exit_code == 0
+        assert run("build", "site.fps", "site", "--text", "--html", "-q").exit_code == 0
     return folder
 
 

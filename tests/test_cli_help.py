@@ -23,6 +23,7 @@ def test_examples_of_help_run(verb: str, folder: Path) -> None:
         shutil.rmtree("notes.fps")
         shutil.rmtree("vectors.fps")
         shutil.rmtree("photos.fps")
+        shutil.rmtree("site.fps")
     found = examples(command.help)
     assert found
     for line in found:

@@ -139,3 +139,14 @@ def test_command_line(folder: Path) -> None:
     assert "is for files, and OTHER is a store" in run("join", "crawl.fps", "monday.fps", "--decimal").stderr
     assert "no such file" in failure("join", "crawl.fps", "nothing.tsv")
     assert run("join", "crawl.fps", "monday.fps").stderr.endswith("pairs of fingerprints\n")
+
+
+@pytest.mark.parametrize("as_path", [str, Path])
+def test_a_path_in_place_of_the_other_side_says_how_to_open_it(tmp_path, as_path):
+    with fpstore.build(tmp_path / "s", [1, 2]) as store:
+        other = as_path(tmp_path / "s")
+        told = r"s: join takes what is open, not a path: pass fpstore\.open\(path\) .* or fpstore\.io\.open_reader\(path"
+        with pytest.raises(InputError, match=told):
+            next(store.join(other))
+        with fpstore.open(other) as opened:
+            assert len(next(store.join(opened))) > 0

@@ -1,6 +1,7 @@
 """Pages of HTML: titles and main texts, in files, folders and columns."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -9,9 +10,9 @@ import pytest
 from commandline import failure, fine, run
 
 import fpstore
-from fpstore import SimHash
+from fpstore import ImageHash, SimHash
 from fpstore.errors import InputError, MissingExtraError
-from fpstore.hashing import DocumentReader, TextReader, iter_documents
+from fpstore.hashing import DocumentReader, MainText, TextReader, from_description, iter_documents
 from fpstore.hashing.html import main_texts
 
 SENTENCES = "".join(f"The {number} foxes jump over the lazy dogs of the village near the river. " for number in range(30))
@@ -80,7 +81,92 @@ def test_every_verb_takes_pages(site):
     lines = fine("hash", "text", "p.jsonl", "--text-field", "page", "--html", "-q").splitlines()
     assert [line.split("\t")[1] for line in lines] == ["0", "2"]
     assert fine("hash", "text", "-", "--html", stdin=page("")).split("\t")[0] == lines[0].split("\t")[0]
-    assert "no words" in failure("hash", "text", "-", "--html", stdin=EMPTY)
+    assert "no main text" in failure("hash", "text", "-", "--html", stdin=EMPTY)
+
+
+def test_a_store_of_pages_remembers_that_its_texts_are_pages(site):
+    other = page("", "Cats", "The cat of the house sleeps on a warm stove while it rains outside all day. " * 30)
+    Path("new.html").write_text(other)
+    assert run("build", "s.fps", "site", "--text", "--html", "-q").exit_code == 0
+    expected = MainText(SimHash())
+    with fpstore.open("s.fps") as store:
+        assert from_description(store.fingerprinter) == expected
+    assert run("insert", "s.fps", "new.html", "--text", "-q").exit_code == 0
+    assert run("insert", "s.fps", "p.jsonl", "--text-field", "page", "--id-field", "url", "-q").exit_code == 0
+    with fpstore.open("s.fps") as store:
+        pages = [page(MENUS[0]), other]
+        assert sorted(store) == sorted(expected.fingerprints(pages).tolist())
+        assert store.ids["new.html"] == [expected.fingerprint(pages[1])]
+    for verb in ("probe", "scan", "nearest"):
+        radius = "--max-radius" if verb == "nearest" else "--radius"
+        for how in (["--text", "new.html"], ["--text", "new.html", "--html"]):
+            (line,) = fine(verb, "s.fps", *how, radius, 0).splitlines()
+            assert line.endswith("\tnew.html")
+        assert len(fine(verb, "s.fps", "--text", "-", radius, 0, stdin=page(MENUS[1])).splitlines()) == 4
+        rows = fine(verb, "s.fps", "--input", "p.jsonl", "--text-field", "page", radius, 0, "--quiet")
+        assert rows == ""
+    assert "main-text 1 (fingerprinter=simhash 1 (shingle=auto" in fine("stats", "s.fps")
+    assert run("report", "s.fps", "--output", "r.html", "--text-from", ".", "-q").exit_code == 0
+    shown = Path("r.html").read_text()
+    assert "main-text 1 (fingerprinter=simhash 1" in shown
+    (text,) = set(re.findall(r'<p class="text"><bdi>(Foxes[^<]*)', shown))  # of each page the main text, without tags
+    assert text.startswith("Foxes and dogs")
+    assert "The 3 foxes jump" in text
+    assert "has changed since" not in shown
+
+
+@pytest.mark.parametrize("verb", ["insert", "probe", "scan", "nearest"])
+def test_html_contradicts_a_store_of_plain_texts(site, verb):
+    assert run("build", "s.fps", "p.jsonl", "--text-field", "url", "-q").exit_code == 0
+    column = ["p.jsonl", "--text-field", "page"]
+    for how in (["--text", "site", "--html"], [*(column if verb == "insert" else ["--input", *column]), "--html"]):
+        told = failure(verb, "s.fps", *how, *(["-r", 1] if verb == "scan" else []))
+        assert "were made of texts as they are, and --html makes others: leave it out, or build the store with --html" in told
+    with fpstore.open("s.fps") as store:
+        assert len(store.ids) == 3
+
+
+def test_stores_of_pages_and_of_texts_are_not_joined(site):
+    assert run("build", "s.fps", "site", "--text", "--html", "-q").exit_code == 0
+    assert run("build", "t.fps", "site", "--text", "-q").exit_code == 0
+    assert "made in another way" in failure("merge", "s.fps", "t.fps")
+
+
+def test_readers_give_their_fingerprinter_to_the_store(site):
+    inner = SimHash(size=2)
+    for reader in (
+        DocumentReader("site", inner, html=True),
+        DocumentReader("site", MainText(inner)),
+        TextReader("p.jsonl", MainText(inner), text="page", html=True),
+    ):
+        assert reader.fingerprinter == MainText(inner)
+        with fpstore.build("s.fps", reader, overwrite=True) as store:
+            assert from_description(store.fingerprinter) == MainText(inner)
+            assert list(store) == [inner.fingerprint(main_texts([page("")])[0])]
+    for wrong in (inner, inner.describe(), MainText(SimHash())):
+        with pytest.raises(InputError, match="the reader makes its fingerprints with another one"):
+            fpstore.build("t.fps", DocumentReader("site", inner, html=True), fingerprinter=wrong)
+    assert not Path("t.fps").exists()
+    with fpstore.build("t.fps", DocumentReader("site", inner), fingerprinter=inner.describe()) as store:
+        assert store.fingerprinter == inner.describe()
+
+
+def test_the_fingerprinter_of_pages_takes_one_of_texts():
+    hasher = MainText(SimHash(width=128))
+    assert hasher.width == 128
+    assert hasher.is_empty(EMPTY)
+    with pytest.raises(InputError, match="has no main text"):
+        hasher.fingerprint(EMPTY)
+    with pytest.raises(InputError, match="expected item 0: a text"):
+        hasher.fingerprint([("a", 1)])
+    for wrong in (hasher, None, ImageHash(), SimHash):
+        with pytest.raises(InputError, match="fingerprinter must be one of texts"):
+            MainText(wrong)
+    nested = {"name": "main-text", "version": 1, "parameters": {"fingerprinter": hasher.describe()}}
+    with pytest.raises(InputError, match="has one of texts"):
+        from_description(nested)
+    with pytest.raises(InputError, match="described by name, version and parameters"):
+        from_description({**nested, "parameters": {"fingerprinter": None}})
 
 
 def test_dedup_compares_main_texts(site):
@@ -88,7 +174,10 @@ def test_dedup_compares_main_texts(site):
     assert (summary["kept"], summary["not_compared"], summary["removed"]) == (1, 1, 2)
     assert json.loads(fine("dedup", "site", "clean", "--text", "--html", "--json"))["kept"] == 2
     assert fpstore.dedup("p.jsonl", text="page", html=True, radius=0).kept.tolist() == [0, 1]
+    assert fpstore.dedup("p.jsonl", text="page", fingerprinter=MainText(SimHash()), radius=0).kept.tolist() == [0, 1]
     assert fpstore.dedup("p.jsonl", text="page", radius=0).kept.tolist() == [0, 1, 2]
+    with pytest.raises(InputError, match=r"html=True .* is for texts"):
+        fpstore.dedup("p.jsonl", fingerprint="url", html=True)
     assert "--html is for texts" in failure("dedup", "p.jsonl", "c.jsonl", "--fingerprint-field", "h", "--html", code=2)
 
 

@@ -174,10 +174,8 @@ def build(
         source = pictures.reader(inputs, options["fingerprinter"], texts.suffix, notices, options["threads"])
     elif vectors.vector:
         source = _vector_reader(inputs, text or texts.text_field is not None, width, vectors, rows, zeros)
-        options["fingerprinter"] = source.fingerprinter
     elif text or texts.text_field is not None:
-        options["fingerprinter"] = shingles.fingerprinter(width)
-        source = _text_reader(inputs, texts, options["fingerprinter"], rows, notices, options["threads"])
+        source = _text_reader(inputs, texts, shingles.fingerprinter(width), rows, notices, options["threads"])
     else:
         refuse(documents.SIMHASH_PARAMETERS, "needs --text or --text-field")
         documents.refuse_folders(inputs)

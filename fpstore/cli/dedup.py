@@ -58,12 +58,11 @@ class CorpusColumns:
 
     def chosen(self, width: Width) -> Chosen:
         """Return how columns are read, without the texts and fingerprints."""
-        from fpstore.hashing.html import check_html
         from fpstore.io.corpus import Chosen
 
         return Chosen(
             id=self.id_field, score=self.score_field, width=width, decimal=self.decimal, signed=self.signed,
-            encoding=self.encoding, html=check_html(self.html),
+            encoding=self.encoding,
         )  # fmt: skip
 
 
@@ -142,7 +141,8 @@ def dedup(
 
     Reads Parquet, JSON lines, CSV or TSV files with a header, and folders of such files, all with the same columns; writes
     the rows that are kept to OUTPUT, in the same format, with all their columns, in the same order. With --text, copies files.
-    Then prints what was found.
+    Then prints what was found, with --quiet only as --json. Rows may share an id: each is a document. A null score is below all
+    others; NaN is an error that names the row.
 
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --clusters clusters.parquet --rename id=url
     $ fpstore dedup pages.jsonl clean.jsonl --text-field text --score-field score --keep highest --unknown drop --json --force
@@ -173,7 +173,7 @@ def dedup(
     with usage_errors():
         renamed(COLUMNS, names)  # told before the work
         chosen = chosen_columns(how, columns.text or columns.text_field, columns.fingerprint_field)
-        job = dedup_job(chosen, rules, maker)
+        job = dedup_job(chosen, rules, maker, columns.html)
     notices = Notices()
     corpus = open_corpus(inputs, columns.text, list(suffix) or None, notices, columns.encoding)
     target = check_output(output, corpus, force)
@@ -190,7 +190,10 @@ def dedup(
             corpus.copy(found.kept, target, bars)
     notices.report(talk)
     summary = summary_of(found)
-    print_json(summary) if as_json else print_summary(summary, output, rules.unknown)
+    if as_json:
+        print_json(summary)
+    elif not talk.quiet:
+        print_summary(summary, output, rules.unknown)
 
 
 def _listing(clusters: str, corpus: Corpus, force: bool, target: Path, names: dict[str, str]) -> Path:

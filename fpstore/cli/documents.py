@@ -175,7 +175,7 @@ def chunks(
     **more: Any,
 ) -> Iterator[Chunk]:
     """Yield fingerprints and paths of files, folders and ``-`` (standard input), in the order given."""
-    from fpstore.hashing.html import main_texts
+    from fpstore.hashing.html import MainText, of_pages
 
     named = [path for path in paths if path != "-"]
     if len(named) == len(paths):
@@ -187,11 +187,12 @@ def chunks(
             yield from reader([path], fingerprinter, suffixes, notices, **more)
             continue
         text = standard_input(notices, more.get("encoding"))
-        if more.get("html"):
-            text = main_texts([text])[0]
-        if fingerprinter.is_empty(text):
-            raise InputError("standard input: no words to make a fingerprint of", path=path)
-        yield Chunk(fingerprinter.hashed([text]).rows, [path])
+        maker = of_pages(fingerprinter, more.get("html", False))
+        found = maker.hashed([text])
+        if not found.known[0]:
+            lack = "no main text" if isinstance(maker, MainText) else "no words"
+            raise InputError(f"standard input: {lack} to make a fingerprint of", path=path)
+        yield Chunk(found.rows, [path])
 
 
 def standard_input(notices: Notices, encoding: str | None = None) -> str:

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from fpstore.cli import documents, images, match_writers, queries, types
+from fpstore.cli import documents, images, match_writers, queries, types, vectors
 from fpstore.cli.options import (
     Rows,
     Talk,
+    grouped,
     json_option,
     output_option,
     refuse,
@@ -30,7 +31,7 @@ from fpstore.cli.options import (
 from fpstore.cli.output import complain, count, print_json, shown
 from fpstore.cli.progress import Bars
 from fpstore.cli.signals import Interrupted
-from fpstore.cli.texts import Texts, check_text_usage, text_options
+from fpstore.cli.texts import READING_PARAMETERS, Texts, check_text_usage, text_options
 from fpstore.cli.verb import Verb
 from fpstore.disk.refusals import NOTHING_CHANGED
 from fpstore.errors import FpstoreError, InputError, ScanWarning
@@ -42,6 +43,38 @@ if TYPE_CHECKING:
 
 CHUNK_ROWS = 1 << 16
 UNMATCHED_PARAMETERS = {"radius", "output", "threads"}
+UPSERT_NEEDS_IDS = "--upsert needs an id in each row: without ids, rows cannot replace others"
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What inputs hold, if not fingerprints, and how it is read."""
+
+    text: bool
+    image: bool
+    vector: bool
+    vector_field: str | None
+    texts: Texts
+
+    @property
+    def of_rows(self) -> bool:
+        """Whether inputs have a column of texts."""
+        return self.texts.text_field is not None
+
+
+contents_options = grouped(
+    "contents",
+    Contents,
+    click.option(
+        "--text", is_flag=True, help="Inputs are text files or folders; make fingerprints in the same way as the store's."
+    ),
+    click.option("--image", is_flag=True, help="Inputs are pictures or folders of them; make fingerprints in the same way."),
+    click.option(
+        "--vector", is_flag=True, help="Inputs are .npy or .parquet files of vectors; make fingerprints in the same way."
+    ),
+    vectors.vector_field_option,
+    text_options,
+)
 
 
 @click.command(cls=Verb)
@@ -66,9 +99,7 @@ UNMATCHED_PARAMETERS = {"radius", "output", "threads"}
 )
 @output_option("With --unmatched, where to write the matches: .tsv, .csv, .jsonl or .parquet")
 @row_options
-@click.option("--text", is_flag=True, help="Inputs are text files or folders; make fingerprints in the same way as the store's.")
-@click.option("--image", is_flag=True, help="Inputs are pictures or folders of them; make fingerprints in the same way.")
-@text_options
+@contents_options
 @click.option(
     "--sync",
     type=click.Choice(["commit", "batch", "none"]),
@@ -93,16 +124,14 @@ def insert(
     radius: int | None,
     output: str,
     rows: Rows,
-    text: bool,
-    image: bool,
-    texts: Texts,
+    contents: Contents,
     sync: str,
     merge_at: float | None,
     threads: int | None,
     talk: Talk,
     as_json: bool,
 ) -> None:
-    """Add fingerprints and ids, texts, or pictures, to a store; inputs are as for fpstore build.
+    """Add fingerprints and ids, texts, pictures or vectors, to a store; inputs are as for fpstore build.
 
     When this returns, the rows are durable, and every process that has the store open finds them. With --unmatched,
     a row is inserted only if the store has nothing within the radius; for the other rows, lines `query fingerprint
@@ -111,7 +140,10 @@ def insert(
     already stored keeps its old fingerprint too; with --upsert, it leaves it, and rows whose ids are new or have
     another fingerprint are told as changed.
 
-    Rows are inserted in chunks of 65,536. After an error or Ctrl-C, the chunks before stay inserted, and FILE is not
+    Texts, pictures and vectors get fingerprints in the way that the store remembers from its build: --html, too, and the
+    dimension of vectors. Where rows have no ids, their numbers go on from those in the store.
+
+    Rows are inserted in chunks of at most 65,536. After an error or Ctrl-C, the chunks before stay inserted, and FILE is not
     written. Repeat the command: a row with its id is not added twice, and FILE gets the matches of all rows. Where ids
     are row numbers, insert only the rows that are not in.
 
@@ -124,29 +156,26 @@ def insert(
     $ fpstore insert crawl.fps new.tsv --upsert
     $ fpstore insert notes.fps notes --text --suffix .txt --json --no-progress
     $ fpstore insert notes.fps draft.txt --text --encoding utf-8
-    $ fpstore insert notes.fps site --text --html
+    $ fpstore insert site.fps site --text --html
     $ fpstore insert notes.fps corpus.parquet --text-field text --id-field id
     $ fpstore insert photos.fps new.png photos --image
+    $ fpstore insert vectors.fps embeddings.npy --vector
+    $ fpstore insert vectors.fps embeddings.parquet --vector --vector-field embedding --id-field number --upsert
     """
     import fpstore
 
-    _check_usage(inputs, unmatched, upsert, text, image, texts)
-    notices = texts.notices()
+    _check_usage(inputs, unmatched, upsert, contents)
+    notices, zeros = contents.texts.notices(), vectors.ZeroVectors()
     began = time.monotonic()
     with fpstore.open(store) as known:
         queries.scan_notice(known, radius, talk)
         width = known.width
-        make = partial(queries.fingerprinter_of, known, "pictures" if image else "texts")
-        source: Any
-        if image:
-            source = images.reader(inputs, make(), texts.suffix, notices, threads)
-        elif text:
-            source = texts.file_reader(inputs, make(), notices, threads)
-        elif texts.text_field is not None:
-            more = {"threads": threads, "chunk_rows": CHUNK_ROWS, "first_row": _first_row(known, rows)}
-            source = texts.row_reader(inputs, make(), rows, notices, **more)
+        if contents.vector:
+            source = _vectors(known, inputs, contents.vector_field, rows, zeros)
         else:
-            source = open_reader(inputs, chunk_rows=CHUNK_ROWS, width=Width(width, stored=True), **rows.arguments)
+            source = _source(known, inputs, contents, rows, notices, threads)
+        if getattr(source, "row_numbers", False):
+            _check_row_numbers(known, upsert, contents)
     counts = _Counts("changed" if upsert else "inserted", getattr(source, "row_numbers", False))
     matches = _writer_of_matches(output, as_json, width) if unmatched else nullcontext()
     with _told(counts), Bars(talk.bars, source) as bars, matches as write:
@@ -163,6 +192,7 @@ def insert(
                 opened.merge(at=merge_at, progress=bars)  # and waits for one in the background
             holds = {"fingerprints": len(opened), "ids": len(opened.ids)}
     notices.report(talk)
+    zeros.report(talk)
     if as_json and not (unmatched and output == "-"):
         print_json({"rows": counts.done, counts.what: counts.inserted, **holds})
     elif not talk.quiet:
@@ -170,27 +200,59 @@ def insert(
         tell(f"{shown(store)}: {counts}, {time.monotonic() - began:.1f} s")
 
 
-def _first_row(store: Store, rows: Rows) -> int:
-    """Return the number that the next row of a store has whose ids are row numbers; InputError if it needs others."""
-    totals = store.snapshot().totals
-    if rows.id_field is not None:
-        return 0
+def _source(
+    known: Store, inputs: Sequence[str], contents: Contents, rows: Rows, notices: documents.Notices, threads: int | None
+) -> Any:
+    """Return the reader of inputs that are no vectors."""
+    texts = contents.texts
+    if contents.image:
+        return images.reader(inputs, queries.fingerprinter_of(known, "pictures"), texts.suffix, notices, threads)
+    if contents.text:
+        return texts.file_reader(inputs, queries.fingerprinter_of_texts(known, texts), notices, threads)
+    if contents.of_rows:
+        more = {"threads": threads, "chunk_rows": CHUNK_ROWS, "first_row": _first_row(known, rows)}
+        return texts.row_reader(inputs, queries.fingerprinter_of_texts(known, texts), rows, notices, **more)
+    return open_reader(inputs, chunk_rows=CHUNK_ROWS, width=Width(known.width, stored=True), **rows.arguments)
+
+
+def _vectors(known: Store, inputs: Sequence[str], field: str | None, rows: Rows, zeros: vectors.ZeroVectors) -> Any:
+    """Return the reader of vectors."""
+    return vectors.reader(inputs, queries.fingerprinter_of(known, "vectors"), field, rows, zeros, _first_row(known, rows))
+
+
+def _first_row(known: Store, rows: Rows) -> int:
+    """Return the number of the first row of the input if ids are row numbers."""
+    return 0 if rows.id_field is not None else known.snapshot().totals.next_row
+
+
+def _check_row_numbers(known: Store, upsert: bool, contents: Contents) -> None:
+    """Raise InputError if the numbers of rows cannot be their ids."""
+    if upsert:
+        raise InputError(UPSERT_NEEDS_IDS)
+    totals = known.snapshot().totals
     if totals.id_kind != "row" and totals.ids:
-        raise InputError(f"{store.path}: its ids are no row numbers: name the column of the ids with --id-field", path=store.path)
-    return totals.next_row
+        others = "" if contents.of_rows else ": .npy files have none, write Parquet"
+        raise InputError(
+            f"{known.path}: its ids are no row numbers: name the column of the ids with --id-field{others}", path=known.path
+        )
 
 
-def _check_usage(inputs: Sequence[str], unmatched: bool, upsert: bool, text: bool, image: bool, texts: Texts) -> None:
+def _check_usage(inputs: Sequence[str], unmatched: bool, upsert: bool, contents: Contents) -> None:
     if unmatched and upsert:
         types.fail("--upsert does not go with --unmatched: give one of them")
     if not unmatched:
-        refuse(UNMATCHED_PARAMETERS - ({"threads"} if texts.text_field is not None else set()), "needs --unmatched")
-    if image:
-        images.check_usage(inputs, text)
-        return
-    check_text_usage(inputs, text, texts)
-    if not text and texts.text_field is None:
-        documents.refuse_folders(inputs)
+        refuse(UNMATCHED_PARAMETERS - ({"threads"} if contents.of_rows else set()), "needs --unmatched")
+    if contents.image:
+        images.check_usage(inputs, contents.text)
+    elif contents.vector:
+        if contents.text or contents.of_rows:
+            types.fail("--vector does not go with --text: give one of them")
+        refuse(documents.FOLDER_PARAMETERS | READING_PARAMETERS, "needs --text")
+    else:
+        refuse({"vector_field"}, "needs --vector")
+        check_text_usage(inputs, contents.text, contents.texts)
+        if not contents.text and not contents.of_rows:
+            documents.refuse_folders(inputs)
 
 
 @dataclass
@@ -277,7 +339,7 @@ def _add(store: Store, chunk: Chunk) -> int:
 
 def _upsert(store: Store, chunk: Chunk) -> int:
     if chunk.ids is None:
-        raise InputError("--upsert needs an id in each row: without ids, rows cannot replace others")
+        raise InputError(UPSERT_NEEDS_IDS)
     return store.upsert(chunk.fingerprints, chunk.ids)
 
 

@@ -36,7 +36,7 @@ def nearest(request: asking.Request) -> int:
     $ fpstore nearest notes.fps --text draft.txt
     $ fpstore nearest notes.fps --text notes --suffix .txt -k 2
     $ fpstore nearest notes.fps --text draft.txt --encoding utf-8 -k 2
-    $ fpstore nearest notes.fps --text site --html -k 2
+    $ fpstore nearest site.fps --text site --html -k 2
     $ fpstore nearest notes.fps --input corpus.parquet --text-field text --id-field id -k 2
     $ fpstore nearest vectors.fps --vector embeddings.parquet --vector-field embedding -k 2
     $ fpstore nearest photos.fps --image new.png -k 3

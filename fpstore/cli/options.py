@@ -188,7 +188,9 @@ _no_progress_option = click.option(
 talk_options = grouped(
     "talk",
     Talk,
-    click.option("-q", "--quiet", is_flag=True, help="Write nothing to standard error but errors."),
+    click.option(
+        "-q", "--quiet", is_flag=True, help="Write no progress, notes and summary: only errors and results, as those of --json."
+    ),
     _no_progress_option,
 )
 search_talk_options = grouped(

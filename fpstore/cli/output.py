@@ -24,8 +24,8 @@ def complain(message: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Write one JSON value to standard output, indented."""
-    click.echo(json.dumps(value, indent=2))
+    """Write one JSON value to standard output, indented, in UTF-8; a lone surrogate is escaped."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False).encode("utf-8", "backslashreplace"))
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[int] = (0,)) -> None:

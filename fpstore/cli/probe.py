@@ -41,7 +41,7 @@ def probe(request: asking.Request) -> int:
     $ fpstore probe notes.fps --text draft.txt
     $ fpstore probe notes.fps --text notes --suffix .txt --json
     $ fpstore probe notes.fps --text draft.txt --encoding utf-8
-    $ fpstore probe notes.fps --text site --html
+    $ fpstore probe site.fps --text site --html
     $ fpstore probe notes.fps --input corpus.parquet --text-field text --id-field id
     $ fpstore probe vectors.fps --vector embeddings.npy --with-queries
     $ fpstore probe vectors.fps --vector embeddings.parquet --vector-field embedding --id-field name --json

@@ -255,7 +255,7 @@ def _chunks(
         if not queries.words:
             raise click.UsageError("--text needs a file", click.get_current_context())
         return documents.chunks(
-            queries.words, fingerprinter_of(store), queries.texts.suffix, notices, **queries.texts.reading
+            queries.words, fingerprinter_of_texts(store, queries.texts), queries.texts.suffix, notices, **queries.texts.reading
         ), None
     refuse(documents.FOLDER_PARAMETERS, "needs --text")
     if queries.texts.text_field is not None:
@@ -287,7 +287,7 @@ def _texts_of_rows(
         )
     refuse({"null"}, "does not go with --text-field")
     options = {"threads": threads, "chunk_rows": CHUNK_ROWS}
-    reader = queries.texts.row_reader(queries.input, fingerprinter_of(store), rows, notices, **options)
+    reader = queries.texts.row_reader(queries.input, fingerprinter_of_texts(store, queries.texts), rows, notices, **options)
     return (Asked(chunk.fingerprints, None if reader.row_numbers else chunk.ids, places) for chunk, places in reader.placed())
 
 
@@ -342,6 +342,20 @@ def fingerprinter_of(store: Store, items: str = "texts") -> Any:
         raise InputError(
             f"{store.path}: the fingerprints of this store were made of {made.items} ({made.name}), so it cannot be asked for "
             f"{items}: {_OPTIONS[made.items]} asks for {made.items}",
+            path=store.path,
+        )
+    return made
+
+
+def fingerprinter_of_texts(store: Store, texts: Texts) -> Any:
+    """Return the fingerprinter of texts of a store, which says whether they are pages; InputError if --html contradicts it."""
+    from fpstore.hashing import MainText
+
+    made = fingerprinter_of(store)
+    if texts.html and not isinstance(made, MainText):
+        raise InputError(
+            f"{store.path}: the fingerprints of this store were made of texts as they are, and --html makes others: "
+            "leave it out, or build the store with --html",
             path=store.path,
         )
     return made

@@ -31,7 +31,7 @@ def scan(request: asking.Request) -> int:
     $ tr "\n" "\0" < new.tsv | fpstore scan crawl.fps --input - -r 8 --null
     $ fpstore scan notes.fps --text notes --suffix .txt -r 16
     $ fpstore scan notes.fps --text draft.txt --encoding utf-8 -r 16
-    $ fpstore scan notes.fps --text site --html -r 16
+    $ fpstore scan site.fps --text site --html -r 16
     $ fpstore scan notes.fps --input corpus.parquet --text-field text --id-field id -r 16
     $ fpstore scan vectors.fps --vector embeddings.parquet --vector-field embedding -r 8
     $ fpstore scan photos.fps --image new.png --radius 12

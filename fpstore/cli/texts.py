@@ -71,7 +71,9 @@ encoding_option = click.option(
     "which is neither is guessed.",
 )
 html_option = click.option(
-    "--html", is_flag=True, help="Texts are pages of HTML; make fingerprints of their titles and main texts. Needs fpstore[html]."
+    "--html",
+    is_flag=True,
+    help="Texts are pages of HTML; make fingerprints of their titles and main texts. A store remembers it. Needs fpstore[html].",
 )
 text_options = grouped(
     "texts",

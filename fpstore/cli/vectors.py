@@ -105,6 +105,7 @@ def reader(
     vector_field: str | None,
     rows: Rows,
     notices: ZeroVectors,
+    first_row: int = 0,
 ) -> VectorReader:
     """Return the reader of files of vectors; of the options of rows, those of ids apply."""
     from fpstore.hashing import VectorReader
@@ -112,4 +113,7 @@ def reader(
     refuse(ROW_PARAMETERS - ID_PARAMETERS, "does not go with --vector")
     if "-" in paths:
         types.fail("vectors are read from files, not from standard input: write them to a file first")
-    return VectorReader(paths, made, vector_field=vector_field, id_field=rows.id_field, id_type=rows.id_type, on_notice=notices)
+    return VectorReader(
+        paths, made, vector_field=vector_field, id_field=rows.id_field, id_type=rows.id_type, first_row=first_row,
+        on_notice=notices,
+    )  # fmt: skip

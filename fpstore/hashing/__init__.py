@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.bit_sample import BitSample
+from fpstore.hashing.html import MainText
 from fpstore.hashing.image import ImageHash
 from fpstore.hashing.registry import from_description
 from fpstore.hashing.sentences import LongestSentences
@@ -27,6 +28,7 @@ __all__ = [
     "ImageHash",
     "ImageReader",
     "LongestSentences",
+    "MainText",
     "SimHash",
     "TextReader",
     "Unary",

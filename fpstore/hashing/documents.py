@@ -12,7 +12,7 @@ import numpy as np
 from fpstore.arguments import check_whole
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter, Hashed
-from fpstore.hashing.html import check_html, main_texts
+from fpstore.hashing.html import MainText, of_pages
 from fpstore.hashing.walk import File, Paths, Skipped, Walk
 from fpstore.io import Chunk
 from fpstore.resources import MOST_THREADS
@@ -171,7 +171,7 @@ class DocumentReader:
     suffixes, recursive, follow_symlinks, max_bytes, encoding
         As in `iter_documents`.
     html : bool
-        The files are pages of HTML: of each, the title and the main text count. Needs trafilatura.
+        The files are pages of HTML: the fingerprinter becomes the `MainText` of it, if it is not one already.
     threads : int
         Chunks of which fingerprints are made at the same time. The result does not depend on it.
     on_notice : callable, optional
@@ -188,6 +188,7 @@ class DocumentReader:
     has_ids : bool
         True.
     fingerprinter : Fingerprinter
+        With ``html=True`` a `MainText`.
     bytes_total : int
         The total size of the files to be read or skipped, from a walk at the first use.
     bytes_done : int
@@ -237,9 +238,8 @@ class DocumentReader:
         if on_notice is not None and not callable(on_notice):
             raise InputError(f"on_notice must be a function of (path, reason), got {show(on_notice)}")
         self._walk = Walk(paths, suffixes, recursive, follow_symlinks, max_bytes, encoding)
-        self._html = check_html(html)
         self._threads = check_whole(threads, 1, MOST_THREADS, "threads")
-        self.fingerprinter = fingerprinter
+        self.fingerprinter = of_pages(fingerprinter, html)
         self._on_notice = on_notice
         self._reasons: Counter[str] = Counter()
         self.bytes_done = self.skipped = self.empty = self._made = 0
@@ -276,8 +276,7 @@ class DocumentReader:
         yield held
 
     def _hashed(self, documents: list[Document]) -> Hashed:
-        texts = [document.text for document in documents]
-        return self.fingerprinter.hashed(main_texts(texts) if self._html else texts)
+        return self.fingerprinter.hashed([document.text for document in documents])
 
     def _skip(self, path: Path, reason: str) -> None:
         self.skipped += 1
@@ -291,7 +290,7 @@ class DocumentReader:
     def _chunk(self, documents: list[Document], found: Hashed) -> Iterator[Chunk]:
         for i in np.flatnonzero(~found.known).tolist():
             self.empty += 1
-            reason = "html" if self._html else "empty"
+            reason = "html" if isinstance(self.fingerprinter, MainText) else "empty"
             self._reasons[reason] += 1
             self._notify(documents[i].path, reason)
         kept = found.known

@@ -10,7 +10,6 @@ import numpy as np
 
 from fpstore.aliases import Words
 from fpstore.hashing.base import Fingerprinter
-from fpstore.hashing.html import main_texts
 from fpstore.io.corpus import Chosen, Flags, Part, Rows
 from fpstore.threads import in_order
 
@@ -57,15 +56,15 @@ def hashed_rows(
             assert part.fingerprints is not None
             yield Read(part._replace(fingerprints=None), part.fingerprints)
         return
-    for _, read in in_order(partial(_fingerprinted, fingerprinter, chosen.html), parts, threads, WAITING_PARTS):
+    for _, read in in_order(partial(_fingerprinted, fingerprinter), parts, threads, WAITING_PARTS):
         yield read
 
 
-def _fingerprinted(fingerprinter: Fingerprinter[str], html: bool, part: Part) -> Read:
+def _fingerprinted(fingerprinter: Fingerprinter[str], part: Part) -> Read:
     """Return the fingerprints of the texts of a part; a text without words is not known."""
     assert part.texts is not None
-    texts, chars = main_texts(part.texts) if html else part.texts, sum(map(len, part.texts))
-    rows, filled = fingerprinter.hashed(texts)
+    chars = sum(map(len, part.texts))
+    rows, filled = fingerprinter.hashed(part.texts)
     if filled.all():
         return Read(part._replace(texts=None), rows, chars, part.known)
     known = part.known.copy()

@@ -1,22 +1,91 @@
-"""The main text of HTML pages, without menus, footers and advertisements. trafilatura is imported when the first page is read."""
+"""Fingerprints of HTML pages: those of their main texts, without menus, footers and advertisements."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from fpstore.arguments import check_flag
+from fpstore.errors import InputError, show
+from fpstore.hashing.base import Fingerprinter, Hashed
+from fpstore.hashing.batches import batches_of_texts
 from fpstore.io.packages import import_package
 
 _LOGGERS = ("trafilatura", "htmldate")
 
 
-def check_html(html: bool) -> bool:
-    """Return the flag; MissingExtraError if it is set and trafilatura is not installed."""
-    wanted = check_flag(html, "html")
-    if wanted:
+@dataclass(frozen=True)
+class MainText(Fingerprinter[str]):
+    """Fingerprints of HTML pages: of each, a fingerprinter of texts takes the title and the main text.
+
+    A store that is built with it remembers that its texts are pages. Readers of texts make it of their fingerprinter with
+    ``html=True``. The package trafilatura finds the main text; another version of it may find another one.
+
+    Parameters
+    ----------
+    fingerprinter : Fingerprinter
+        One of texts, such as `SimHash`, which takes the title and the main text, on two lines.
+
+    Raises
+    ------
+    InputError
+        The fingerprinter is not one of texts, or is a `MainText` itself.
+    MissingExtraError
+        trafilatura is not installed.
+
+    Notes
+    -----
+    A. Barbaresi, *Trafilatura: A Web Scraping Library and Command-Line Tool for Text Discovery and Extraction*, ACL 2021
+    (System Demonstrations), section 3.
+
+    Examples
+    --------
+    >>> from fpstore.hashing import MainText, SimHash
+    >>> story = "The quick brown fox jumps over the lazy dog, and the dog sleeps on. " * 10
+    >>> page = "<html><head><title>A fox</title></head><body><nav>{}</nav><article><p>{}</p></article></body></html>"
+    >>> of_pages = MainText(SimHash())
+    >>> of_pages.fingerprint(page.format("Home", story)) == of_pages.fingerprint(page.format("News and sports", story))
+    True
+    """
+
+    name: ClassVar[str] = "main-text"
+    version: ClassVar[int] = 1
+
+    fingerprinter: Fingerprinter[Any]
+
+    def __post_init__(self) -> None:
+        own = self.fingerprinter
+        if not isinstance(own, Fingerprinter) or own.items != "texts" or isinstance(own, MainText):
+            raise InputError(f"fingerprinter must be one of texts, such as SimHash(), got {type(own).__name__}", got=own)
         _trafilatura()
-    return wanted
+
+    @property
+    def width(self) -> int:
+        """Bits of a fingerprint."""
+        return self.fingerprinter.width
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The description of the fingerprinter of the main texts."""
+        return {"fingerprinter": self.fingerprinter.describe()}
+
+    def lack(self, item: str) -> str:
+        """Say that a page has no main text."""
+        return f"the page {show(item)} has no main text, and so no fingerprint: leave it out (is_empty() finds such pages)"
+
+    def hashed(self, items: Sequence[str]) -> Hashed:
+        """Return the fingerprints of some pages."""
+        return self.fingerprinter.hashed(main_texts(items))
+
+    def batches(self, items: Iterable[str]) -> Iterator[Sequence[str]]:
+        """Cut pages into batches of about a million characters."""
+        return batches_of_texts(items)
+
+
+def of_pages(fingerprinter: Fingerprinter[Any], html: bool) -> Fingerprinter[Any]:
+    """Return the fingerprinter of texts that are pages of HTML if the flag is set, and otherwise the one given."""
+    return MainText(fingerprinter) if check_flag(html, "html") and not isinstance(fingerprinter, MainText) else fingerprinter
 
 
 def main_texts(pages: Sequence[str]) -> list[str]:
@@ -45,4 +114,4 @@ def _trafilatura() -> Any:
         logger = logging.getLogger(name)
         if not logger.handlers:
             logger.addHandler(logging.NullHandler())
-    return import_package("trafilatura", "html=True (--html)")
+    return import_package("trafilatura", "the main text of pages of HTML (html=True, --html)")

@@ -6,13 +6,14 @@ from typing import Any
 from fpstore.errors import FormatVersionError, InputError, show
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.bit_sample import BitSample
+from fpstore.hashing.html import MainText
 from fpstore.hashing.image import ImageHash
 from fpstore.hashing.sentences import LongestSentences
 from fpstore.hashing.text import SimHash
 from fpstore.hashing.unary import Unary
 from fpstore.hashing.vectors import HyperplaneHash
 
-_KINDS: tuple[type[Fingerprinter[Any]], ...] = (SimHash, LongestSentences, ImageHash, HyperplaneHash, BitSample, Unary)
+_KINDS: tuple[type[Fingerprinter[Any]], ...] = (SimHash, LongestSentences, MainText, ImageHash, HyperplaneHash, BitSample, Unary)
 _KNOWN: dict[str, type[Fingerprinter[Any]]] = {kind.name: kind for kind in _KINDS}
 
 
@@ -61,7 +62,25 @@ def from_description(description: Mapping[str, Any]) -> Fingerprinter[Any]:
             expected=known,
             got=parameters,
         )
+    if kind is MainText:
+        parameters = {"fingerprinter": _of_main_texts(parameters["fingerprinter"])}
     return kind(**parameters)
+
+
+def shown_description(description: Mapping[str, Any]) -> str:
+    """Return a description in one line: that of a fingerprinter which this fpstore does not know, too."""
+    shown = []
+    for name, value in description.get("parameters", {}).items():
+        nested = isinstance(value, Mapping) and "name" in value
+        shown.append(f"{name}={shown_description(value) if nested else value}")
+    return f"{description['name']} {description.get('version', '')} ({', '.join(shown)})"
+
+
+def _of_main_texts(description: Any) -> Fingerprinter[Any]:
+    """Return the fingerprinter that a `MainText` has."""
+    if _checked(description)[0] == MainText.name:  # which would have one in turn, and so on
+        raise InputError(f"a fingerprinter {MainText.name!r} has one of texts: got {show(description)}", got=description)
+    return from_description(description)
 
 
 def _checked(description: Mapping[str, Any]) -> tuple[str, int, Mapping[str, Any]]:

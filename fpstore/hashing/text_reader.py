@@ -14,7 +14,7 @@ from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.corpora import open_rows
 from fpstore.hashing.hashed_rows import Read, hashed_rows
-from fpstore.hashing.html import check_html
+from fpstore.hashing.html import MainText, of_pages
 from fpstore.io.corpus import Chosen, Flags, Rows
 from fpstore.io.reader import CHUNK_ROWS, MOST_CHUNK_ROWS, Reader
 from fpstore.io.source import Batch, BatchSource, Chunk, IdColumn, IdRule, IdType, located
@@ -51,7 +51,7 @@ class TextReader(Reader):
     encoding : str, optional
         That of JSON lines, CSV and TSV; by default UTF-8, or what a byte order mark says.
     html : bool
-        The texts are pages of HTML: of each, the title and the main text count. Needs trafilatura.
+        The texts are pages of HTML: the fingerprinter becomes the `MainText` of it, if it is not one already.
     id_type : {"auto", "int", "str"}
         As for `fpstore.io.open_reader`.
     threads : int, optional
@@ -71,6 +71,7 @@ class TextReader(Reader):
     has_ids : bool
         True.
     fingerprinter : Fingerprinter
+        With ``html=True`` a `MainText`.
     row_numbers : bool
         Whether the ids are the numbers of the rows.
     next_row : int
@@ -128,8 +129,9 @@ class TextReader(Reader):
         if on_notice is not None and not callable(on_notice):
             raise InputError(f"on_notice must be a function of (row, reason), got {show(on_notice)}")
         check_choice(id_type, get_args(IdType), "id_type")
+        fingerprinter = of_pages(fingerprinter, html)
         width = Width(fingerprinter.width)
-        chosen = Chosen(text=text, id=id, width=width, every_id=True, alike_ids=id_type == "auto", html=check_html(html))
+        chosen = Chosen(text=text, id=id, width=width, every_id=True, alike_ids=id_type == "auto")
         self._texts = _TextSource(open_rows(source, format, encoding), chosen, fingerprinter, parse_threads(threads), on_notice)
         self._texts.first_row = check_whole(first_row, 0, 2**64 - 1, "first_row")
         super().__init__([self._texts], id_type, check_whole(chunk_rows, 1, MOST_CHUNK_ROWS, "chunk_rows"), width)
@@ -262,6 +264,6 @@ class _TextSource(BatchSource):
         self.null += len(given) - int(np.count_nonzero(given))
         self.empty += int(np.count_nonzero(empty))
         if self._on_notice is not None:
-            lack = "html" if self._chosen.html else "empty"
+            lack = "html" if isinstance(self._fingerprinter, MainText) else "empty"
             for place in np.flatnonzero(~known).tolist():
                 self._on_notice(first + place, lack if empty[place] else "null")

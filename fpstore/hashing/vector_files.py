@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fpstore.arguments import check_whole
 from fpstore.errors import InputError, show
 from fpstore.hashing.vector_base import Array, VectorFingerprinter
 from fpstore.io.source import Chunk, IdRule, Ids, IdType, located
@@ -35,9 +36,11 @@ class VectorReader:
         Or a function that makes one from the dimension of the first file.
     vector_field, id_field : str, optional
         The columns of Parquet files; by default "vector", and "id" if there is such. Without ids, the number of a vector among
-        all, from 0, is its id.
+        all, from ``first_row``, is its id.
     id_type : {"auto", "int", "str"}
         The type of ids; "auto" takes that of the file.
+    first_row : int
+        The number of the first vector, for files without ids.
     on_notice : callable, optional
         Called with the path and the number in the file of each vector that has no fingerprint; such are left out.
 
@@ -48,6 +51,10 @@ class VectorReader:
         Not known before the files are read, since some vectors may have no fingerprint.
     has_ids : bool
         True.
+    row_numbers : bool
+        Whether the ids are the numbers of the vectors, as of files without ids.
+    next_row : int
+        The number of the vector after those read so far, with those that are left out.
     bytes_total, bytes_done : int
         The sizes of all files, and of what was read of them.
 
@@ -85,6 +92,7 @@ class VectorReader:
         vector_field: str | None = None,
         id_field: str | None = None,
         id_type: IdType = "auto",
+        first_row: int = 0,
         on_notice: Notice | None = None,
     ) -> None:
         given = [paths] if isinstance(paths, (str, os.PathLike)) else paths
@@ -96,6 +104,8 @@ class VectorReader:
         if not self._files:
             raise InputError("no files of vectors are given")
         self._id_type, self._on_notice = id_type, on_notice or _nobody
+        self._first_row = self.next_row = check_whole(first_row, 0, 2**64 - 1, "first_row")
+        self.row_numbers = not self._files[0].has_ids
         self.fingerprinter = self._made(fingerprinter)
         self.bytes_total = sum(file.bytes_total for file in self._files)
         self.bytes_done = 0
@@ -103,6 +113,7 @@ class VectorReader:
     def __iter__(self) -> Iterator[Chunk]:
         rule = IdRule(self._id_type)
         self.bytes_done = done = made = 0
+        self.next_row = self._first_row
         for file in self._files:
             before, rows_before = self.bytes_done, done
             with located(file.name):
@@ -112,6 +123,7 @@ class VectorReader:
                     made += len(chunk.fingerprints)
                     yield chunk
                 done += len(values)
+                self.next_row = self._first_row + done
                 self.bytes_done = before + file.bytes_total * (done - rows_before) // max(file.rows, 1)
             self.bytes_done = before + file.bytes_total
         if not made:
@@ -141,7 +153,7 @@ class VectorReader:
                 start = block.first - first
                 own: Any = None if ids is None else ids[start : start + len(block)]
                 if own is None:
-                    own = np.arange(len(block), dtype=np.uint64) + np.uint64(before + block.first)
+                    own = np.arange(len(block), dtype=np.uint64) + np.uint64(self._first_row + before + block.first)
                 if known.any():
                     kept = list(compress(own, known)) if isinstance(own, list) else own[known]
                     yield Chunk(Width(self.fingerprinter.width).outside(rows[known]), kept)

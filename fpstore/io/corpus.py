@@ -33,8 +33,7 @@ class Chosen:
     """The columns to read, None for those that are not wanted, and how fingerprints are written.
 
     A row without an id is not known; with ``every_id``, it is an error. Integers among strings become strings; with
-    ``alike_ids``, they are an error. The encoding is that of files of lines and of texts, if it was named. With
-    ``html``, texts are pages of HTML, of which the main text counts.
+    ``alike_ids``, they are an error. The encoding is that of files of lines and of texts, if it was named.
     """
 
     text: str | None = None
@@ -47,7 +46,6 @@ class Chosen:
     every_id: bool = False
     alike_ids: bool = False
     encoding: str | None = None
-    html: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -362,5 +360,7 @@ def score_of(value: object) -> float:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if math.isnan(number):
-        raise InputError(f"a score must be a number, got {show(value)}")
+        nan = isinstance(value, float)
+        advice = ", which is neither above nor below others: make it null, or another number" if nan else ""
+        raise InputError(f"a score must be a number, got {show(value)}{advice}")
     return number

@@ -151,6 +151,13 @@ class Deduplication(NamedTuple):
     clusters: Clusters
     unknown: int
 
+    def __repr__(self) -> str:
+        groups = f"{len(self.clusters):,} cluster{'' if len(self.clusters) == 1 else 's'}"
+        return (
+            f"<fpstore.Deduplication: {len(self.kept):,} of {self.clusters.documents:,} documents kept, {groups}, "
+            f"{self.unknown:,} not compared>"
+        )
+
 
 def grouping_of(radius: int, group: str, representative: str) -> Grouping:
     """Return the clusters that a caller asks for; InputError if there are no such."""

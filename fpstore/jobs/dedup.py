@@ -15,6 +15,7 @@ from fpstore.design.families import check_radius
 from fpstore.errors import InputError, StorageError, StoreExistsError, show
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.corpus import TextCorpus
+from fpstore.hashing.html import of_pages
 from fpstore.hashing.text import SimHash
 from fpstore.io.corpus import Chosen, Corpus, Flags
 from fpstore.io.corpus_tables import TableCorpus
@@ -145,7 +146,7 @@ class DedupJob(NamedTuple):
         return {"job": "dedup", **chosen, **rules, **maker, **files}
 
 
-def dedup_job(chosen: Chosen, rules: Rules, fingerprinter: Fingerprinter[str] | None) -> DedupJob:
+def dedup_job(chosen: Chosen, rules: Rules, fingerprinter: Fingerprinter[str] | None, html: bool = False) -> DedupJob:
     """Return the job of finding duplicates: by default, the fingerprints of texts are those of ``SimHash(width=width)``."""
     bits = chosen.width.bits
     if fingerprinter is None and chosen.text is not None:
@@ -158,7 +159,10 @@ def dedup_job(chosen: Chosen, rules: Rules, fingerprinter: Fingerprinter[str] | 
         if bits not in (WORD_BITS, fingerprinter.width):
             message = f"fingerprinter: it makes {fingerprinter.width} bits, not width={bits}: leave width out"
             raise InputError(message, expected=fingerprinter.width, got=bits)
+        fingerprinter = of_pages(fingerprinter, html)
         chosen = replace(chosen, width=Width(fingerprinter.width))
+    elif check_flag(html, "html"):
+        raise InputError("html=True (--html) is for texts, and the corpus has fingerprints")
     check_rules(rules, chosen)
     return DedupJob(chosen, rules, fingerprinter)
 

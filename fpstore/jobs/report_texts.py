@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from fpstore.errors import FpstoreError
 from fpstore.hashing.base import Fingerprinter
+from fpstore.hashing.html import MainText, main_texts
 from fpstore.hashing.registry import from_description
 
 SHOWN_CHARACTERS = 300
@@ -55,7 +56,8 @@ class Texts:
         hasher = self._fingerprinter
         if hasher is not None and (hasher.is_empty(found.text) or hasher.fingerprint(found.text) not in fingerprints):
             return NOTHING if self._folder is None else Found(None, "the file has changed since")
-        return Found(beginning(found.text), "")
+        text = main_texts([found.text])[0] if isinstance(hasher, MainText) else found.text
+        return Found(beginning(text), "")
 
     def _read(self, name: str) -> Found:
         from fpstore.hashing.documents import iter_documents

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from fpstore.aliases import Progress
-from fpstore.arguments import check_path, check_progress
+from fpstore.arguments import check_path, check_progress, printable
 from fpstore.design.families import check_radius
 from fpstore.errors import InputError
 from fpstore.jobs.between import GivenRows, given_rows
@@ -84,6 +84,12 @@ def job_of(
 
 def side_of(store: StoreLike, other: Any, ids: Any = None) -> tuple[Snapshot | GivenRows, Callable[[], JobIdentity]]:
     """Return the other side of a join, a store or what a caller gives, and what tells it from others."""
+    if isinstance(other, str | os.PathLike):
+        raise InputError(
+            f"{printable(other)}: join takes what is open, not a path: pass fpstore.open(path) for a store, or "
+            "fpstore.io.open_reader(path, width=store.width) for a file of fingerprints",
+            path=other,
+        )
     if not isinstance(other, type(store)):
         given = given_rows(other, ids, Width(store.width, stored=True))
         return given, lambda: {"job": "join", "other rows": given.digest()}

@@ -1,0 +1,189 @@
+"""Vectors that are inserted into stores of vectors: in the way that the store remembers, with ids or numbered on."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from commandline import failure, fine, run
+
+import fpstore
+from fpstore import HyperplaneHash, InputError
+from fpstore.hashing import VectorReader
+
+DIMENSION = 16
+OLD, NEW = np.random.default_rng(1).normal(size=(2, 20, DIMENSION)).astype(np.float32)
+HASHER = HyperplaneHash(dimension=DIMENSION, width=128, seed=9)
+
+
+def fingerprints(vectors):
+    """Return fingerprints as the numbers that a store lists."""
+    return [HASHER.fingerprint(vector) for vector in vectors]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """Make files of vectors, and a store of some whose ids are row numbers and one whose ids are names."""
+    monkeypatch.chdir(tmp_path)
+    np.save("old.npy", OLD)
+    np.save("new.npy", NEW)
+    for name, vectors in (("old", OLD), ("new", NEW)):
+        columns = {"vector": list(vectors), "id": [f"{name} {i}" for i in range(20)], "e": list(vectors), "number": range(50, 70)}
+        pq.write_table(pa.table(columns), f"{name}.parquet")
+    options = ("--vector", "--width", 128, "--seed", 9, "--radius", 20, "-q")
+    fine("build", "rows", "old.npy", *options)
+    fine("build", "names", "old.parquet", *options)
+    fine("build", "numbers", "old.parquet", "--id-field", "number", *options)
+    return tmp_path
+
+
+def test_a_store_makes_fingerprints_of_new_vectors_as_it_did_of_the_old(here):
+    out = json.loads(fine("insert", "rows", "new.npy", "--vector", "--json"))
+    assert out == {"rows": 20, "inserted": 20, "fingerprints": 40, "ids": 40}
+    with fpstore.open("rows") as store:
+        assert store.fingerprinter == HASHER.describe()
+        assert [store.ids[i] for i in range(40)] == [[f] for f in fingerprints([*OLD, *NEW])]
+    assert fine("insert", "names", "new.parquet", "--vector").startswith("names: 20 rows of 20 inserted, ")
+    assert fine("insert", "names", "new.parquet", "--vector").startswith("names: 0 rows of 20 inserted, ")
+    with fpstore.open("names") as store:
+        assert [store.ids[f"new {i}"] for i in range(20)] == [[f] for f in fingerprints(NEW)]
+    pq.write_table(pa.table({"e": list(NEW), "number": range(80, 100)}), "later.parquet")
+    fine("insert", "numbers", "later.parquet", "--vector", "--vector-field", "e", "--id-field", "number", "-q")
+    with fpstore.open("numbers") as store:
+        assert [store.ids[i] for i in range(80, 100)] == [[f] for f in fingerprints(NEW)]
+
+
+def test_numbers_go_on_behind_vectors_that_were_left_out(here):
+    some = NEW.copy()
+    some[[0, 19]] = 0
+    np.save("some.npy", some)
+    fine("build", "s", "old.npy", "--vector", "-q")
+    for first in (20, 39):  # after the largest id in the store
+        done = run("insert", "s", "some.npy", "--vector")
+        assert done.stderr == "fpstore: 2 vectors left out, all components 0: some.npy vector 0, some.npy vector 19\n"
+        assert done.stdout.startswith("s: 18 rows of 18 inserted, ")
+        with fpstore.open("s") as store:
+            assert (first in store.ids, first + 1 in store.ids, first + 18 in store.ids) == (False, True, True)
+    assert run("insert", "s", "some.npy", "--vector", "-q").stderr == ""
+
+
+def test_a_built_store_counts_vectors_that_were_left_out(here):
+    some = NEW.copy()
+    some[19] = 0
+    np.save("some.npy", some)
+    fine("build", "s", "some.npy", "--vector", "-q")
+    with fpstore.open("s", "r+") as store:
+        assert (len(store.ids), store.stats()["id_kind"]) == (19, "row")
+        store.insert([1])
+        assert store.ids[20] == [1]
+
+
+def test_unmatched_and_upsert_take_vectors(here):
+    near = OLD.copy()
+    near[:5] = NEW[:5]
+    np.save("near.npy", near)
+    found = [
+        line.split("\t")[3] for line in run("insert", "rows", "near.npy", "--vector", "--unmatched", "-r", 0).stdout.splitlines()
+    ]
+    assert found == [str(i) for i in range(5, 20)]
+    with fpstore.open("rows") as store:
+        assert sorted(store) == sorted(fingerprints([*OLD, *NEW[:5]]))
+    columns = {"vector": list(near), "id": [f"old {i}" for i in range(20)]}
+    pq.write_table(pa.table(columns), "near.parquet")
+    assert fine("insert", "names", "near.parquet", "--vector", "--upsert").startswith("names: 5 rows of 20 changed, ")
+    with fpstore.open("names") as store:
+        assert [store.ids[f"old {i}"] for i in range(20)] == [[f] for f in fingerprints(near)]
+    told = failure("insert", "rows", "new.npy", "--vector", "--upsert")
+    assert "--upsert needs an id in each row: without ids, rows cannot replace others" in told
+
+
+def test_upsert_of_texts_without_ids_is_refused_too(here):
+    Path("t.jsonl").write_text('{"text": "some words"}\n')
+    fine("build", "texts", "t.jsonl", "--text-field", "text", "-q")
+    assert "--upsert needs an id in each row" in failure("insert", "texts", "t.jsonl", "--text-field", "text", "--upsert")
+    with fpstore.open("texts") as store:
+        assert len(store.ids) == 1
+
+
+def wrong_file(name, change):
+    vectors = NEW.astype(np.float64)
+    np.save(name, change(vectors))
+    return name
+
+
+def with_number(vectors, number):
+    vectors[7, 2] = number
+    return vectors
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda v: v[:, :12], "a.npy: vector 0: has 12 components, and the fingerprinter is for 16"),
+        (lambda v: with_number(v, math.nan), "a.npy: vector 7: component 2 is nan: vectors have finite numbers"),
+        (lambda v: with_number(v, -math.inf), "a.npy: vector 7: component 2 is -inf: vectors have finite numbers"),
+        (lambda v: v * 0, "a.npy: no vector to make a fingerprint of: 20 are zero"),
+        (lambda v: v[0], "vectors are rows of an array of two dimensions"),
+        (lambda v: v[:0], "a.npy: no vector to make a fingerprint of"),
+    ],
+)
+def test_wrong_vectors_are_refused_and_change_nothing(here, change, message):
+    wrong_file("a.npy", change)
+    assert message in failure("insert", "rows", "a.npy", "--vector")
+    with fpstore.open("rows") as store:
+        assert sorted(store) == sorted(fingerprints(OLD))
+
+
+def test_a_wrong_file_behind_others_says_what_is_in(here):
+    wrong_file("a.npy", lambda v: with_number(v, math.nan))
+    told = failure("insert", "rows", "new.npy", "a.npy", "--vector")
+    assert "a.npy: vector 7: component 2 is nan" in told
+    assert "before that, 20 rows of the first 20 were inserted; insert only the rows after these" in told
+    told = failure("insert", "names", "new.parquet", "a.npy", "--vector")
+    assert "a.npy: no id here, but earlier rows have one" in told
+    assert "repeat the command: a row that is stored is not added again" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["rows", "new.npy", "--vector", "--text"], 2, "--vector does not go with --text"),
+        (["rows", "new.npy", "--vector", "--text-field", "t"], 2, "--vector does not go with --text"),
+        (["rows", "new.npy", "--vector", "--image"], 2, "--vector does not go with --image"),
+        (["rows", "new.npy", "--vector-field", "e"], 2, "--vector-field needs --vector"),
+        (["rows", "new.npy", "--vector", "--decimal"], 2, "--decimal does not go with --vector"),
+        (["rows", "new.npy", "--vector", "--html"], 2, "--html needs --text"),
+        (["rows", "new.npy", "--vector", "--suffix", ".npy"], 2, "--suffix needs --text"),
+        (["rows", "new.npy", "--vector", "--radius", "3"], 2, "--radius needs --unmatched"),
+        (["rows", "-", "--vector"], 2, "not from standard input"),
+        (["rows", "new.npy", "--vector", "--vector-field", "e"], 1, "a .npy file has no columns"),
+        (["names", "new.npy", "--vector"], 1, "its ids are no row numbers: name the column of the ids with --id-field: .npy"),
+        (["numbers", "new.npy", "--vector"], 1, "its ids are no row numbers"),
+        (["rows", "new.parquet", "--vector"], 1, "ids"),
+        (["texts", "new.npy", "--vector"], 1, "were made of texts (simhash), so it cannot be asked for vectors"),
+        (["plain", "new.npy", "--vector"], 1, "does not know how its fingerprints were made"),
+    ],
+)
+def test_wrong_use_is_refused_and_changes_nothing(here, arguments, code, message):
+    Path("t.jsonl").write_text('{"text": "some words"}\n')
+    fine("build", "texts", "t.jsonl", "--text-field", "text", "-q")
+    fpstore.build("plain", [1, 2]).close()
+    assert message in failure("insert", *arguments, code=code)
+    with fpstore.open(arguments[0]) as store:
+        assert len(store) in (1, 2, 20)
+        assert store.stats()["delta"]["changes"] == 0
+
+
+def test_a_reader_numbers_vectors_from_its_first_row(here):
+    reader = VectorReader(["old.npy", "new.npy"], HASHER, first_row=7)
+    assert (reader.row_numbers, reader.next_row) == (True, 7)
+    for _ in range(2):
+        assert np.concatenate([chunk.ids for chunk in reader]).tolist() == list(range(7, 47))
+        assert reader.next_row == 47
+    assert VectorReader("old.parquet", HASHER, first_row=7).row_numbers is False
+    for wrong in (-1, 2**64, "1"):
+        with pytest.raises(InputError, match="first_row"):
+            VectorReader("old.npy", HASHER, first_row=wrong)

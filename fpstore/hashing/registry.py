@@ -3,16 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fpstore.errors import FormatVersionError, InputError, show
+from fpstore.errors import FormatVersionError, InputError, cut, show
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.bit_sample import BitSample
+from fpstore.hashing.fields import Fields
 from fpstore.hashing.image import ImageHash
 from fpstore.hashing.sentences import LongestSentences
 from fpstore.hashing.text import SimHash
 from fpstore.hashing.unary import Unary
 from fpstore.hashing.vectors import HyperplaneHash
 
-_KINDS: tuple[type[Fingerprinter[Any]], ...] = (SimHash, LongestSentences, ImageHash, HyperplaneHash, BitSample, Unary)
+_KINDS: tuple[type[Fingerprinter[Any]], ...] = (SimHash, Fields, LongestSentences, ImageHash, HyperplaneHash, BitSample, Unary)
 _KNOWN: dict[str, type[Fingerprinter[Any]]] = {kind.name: kind for kind in _KINDS}
 
 
@@ -61,7 +62,20 @@ def from_description(description: Mapping[str, Any]) -> Fingerprinter[Any]:
             expected=known,
             got=parameters,
         )
+    if "fingerprinter" in parameters:  # of the texts of fields
+        parameters = {**parameters, "fingerprinter": from_description(parameters["fingerprinter"])}
     return kind(**parameters)
+
+
+def in_words(description: Mapping[str, Any]) -> str:
+    """Return a description for people: long values are shortened."""
+    return f"{description['name']} {description.get('version', '')} ({_parameters_in_words(description)})"
+
+
+def _parameters_in_words(description: Mapping[str, Any]) -> str:
+    parameters = description.get("parameters", {})
+    texts = (in_words(value) if name == "fingerprinter" else cut(str(value)) for name, value in parameters.items())
+    return ", ".join(f"{name}={text}" for name, text in zip(parameters, texts, strict=True))
 
 
 def _checked(description: Mapping[str, Any]) -> tuple[str, int, Mapping[str, Any]]:

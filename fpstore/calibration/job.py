@@ -218,6 +218,8 @@ def calibrate(
     if pairs is not None and changes is not None:
         raise InputError("changes are made in copies of documents: leave them out with pairs, or leave out the pairs")
     corpus = None if source is None else open_corpus(source, texts=text is True)
+    if isinstance(text, tuple):
+        raise InputError("a calibration looks at one column of texts: name the one that tells most", got=text)
     columns = None if corpus is None else chosen_columns(Chosen(id=id), text, None)
     resources = Resources(0, parse_threads(threads), progress)
     if pairs is not None:
@@ -242,7 +244,8 @@ def from_corpus(
     corpus: Corpus, columns: Chosen, changes: Sequence[Change], amounts: Amounts, resources: Resources
 ) -> tuple[Facts, Evidence]:
     """Return what a sample of a corpus tells, with copies that are changed."""
-    found = sample_of(corpus, columns.text, amounts.sample, amounts.seed, resources.progress)
+    (field,) = columns.texts
+    found = sample_of(corpus, field, amounts.sample, amounts.seed, resources.progress)
     facts = Facts(found.documents, found.empty, found.shortened)
     return facts, evidence_of_changes(found, changes, amounts.copies, amounts.seed, amounts.resemblance, resources)
 

@@ -6,15 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from fpstore.arguments import check_flag
+from fpstore.errors import InputError
 from fpstore.io.packages import import_package
 
 _LOGGERS = ("trafilatura", "htmldate")
 
 
-def check_html(html: bool) -> bool:
-    """Return the flag; MissingExtraError if it is set and trafilatura is not installed."""
+def check_html(html: bool, columns: object = None) -> bool:
+    """Return the flag; an error if it is set and trafilatura is not installed, or if there are several columns of texts."""
     wanted = check_flag(html, "html")
     if wanted:
+        if isinstance(columns, tuple):
+            raise InputError("html=True (--html) is for one column of pages, whose titles count too: name it alone", got=columns)
         _trafilatura()
     return wanted
 

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 from fpstore.errors import InputError, show
 from fpstore.hashing import Fingerprinter, SimHash
+from fpstore.hashing.weights_file import read_weights
+from fpstore.width import WORD_BITS, check_width
 
 #: The settings of a calibration that names none.
 SETTINGS = (
@@ -50,12 +52,15 @@ def parse_setting(text: str) -> Setting:
     ----------
     text : str
         Parameters of `SimHash` with values, separated by commas; all others have their defaults. A value is a JSON value where it
-        can be read as one, and a string where it cannot.
+        can be read as one, and a string where it cannot. ``weights=FILE`` names a file of ``fpstore weights``, which has all
+        others but ``width``.
 
     Raises
     ------
     InputError
-        A parameter is not known, is given twice, or has a value that `SimHash` refuses.
+        A parameter is not known, is given twice, or has a value that `SimHash` refuses; or a file has no weights.
+    StorageError
+        A file of weights cannot be read.
     """
     known = list(inspect.signature(SimHash).parameters)
     given: dict[str, Any] = {}
@@ -69,6 +74,14 @@ def parse_setting(text: str) -> Setting:
         if name in given:
             raise InputError(f"the setting {show(text)} has {name} twice", got=text)
         given[name] = _value(value)
+    if isinstance(given.get("weights"), str):
+        others = set(given) - {"weights", "width"}
+        if others:
+            raise InputError(
+                f"the setting {show(text)} has a file of weights, which says what {', '.join(sorted(others))} is: leave that out",
+                got=text,
+            )
+        return Setting(text, read_weights(given["weights"], check_width(given.get("width", WORD_BITS)).bits))
     return Setting(text, SimHash(**given))
 
 

@@ -126,6 +126,7 @@ def insert(
     $ fpstore insert notes.fps draft.txt --text --encoding utf-8
     $ fpstore insert notes.fps site --text --html
     $ fpstore insert notes.fps corpus.parquet --text-field text --id-field id
+    $ fpstore insert titled.fps corpus.parquet --text-field title=4 --text-field text --id-field id
     $ fpstore insert photos.fps new.png photos --image
     """
     import fpstore
@@ -136,7 +137,8 @@ def insert(
     with fpstore.open(store) as known:
         queries.scan_notice(known, radius, talk)
         width = known.width
-        make = partial(queries.fingerprinter_of, known, "pictures" if image else "texts")
+        items = "pictures" if image else "texts" if text else "rows"
+        make = partial(queries.fingerprinter_of, known, items)
         source: Any
         if image:
             source = images.reader(inputs, make(), texts.suffix, notices, threads)

@@ -62,8 +62,9 @@ def stats(store: str, as_json: bool, full: bool, prometheus: bool) -> None:
 def _print_store(store: str, found: dict[str, Any]) -> None:
     made = found["fingerprinter"]
     if made is not None:
-        parameters = ", ".join(f"{name}={value}" for name, value in made.get("parameters", {}).items())
-        made = f"{made['name']} {made.get('version', '')} ({parameters})"
+        from fpstore.hashing.registry import in_words
+
+        made = in_words(made)
     rows = [
         ("fingerprints", f"{found['fingerprints']:,}"),
         ("ids", f"{found['ids']:,} ({found['id_kind']})"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fpstore.hashing.registry import in_words
 from fpstore.jobs.markup import Html, element, joined
 from fpstore.jobs.page_parts import boxes, few, figure, folded, keys, page, paragraph, section, table
 from fpstore.jobs.pictures import Bar, Scale, lines, lying_bars, standing_bars
@@ -60,8 +61,7 @@ def _head(figures: Figures) -> Html:
 def _made(description: dict[str, Any] | None) -> str:
     if description is None:
         return "The store does not say how its fingerprints were made."
-    parameters = ", ".join(f"{name} {value}" for name, value in description.get("parameters", {}).items())
-    return f"Fingerprints by {description['name']} {description.get('version', '')}: {parameters}."
+    return f"Fingerprints by {in_words(description)}."
 
 
 def _sizes(figures: Figures) -> Html:
